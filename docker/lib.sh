@@ -1,0 +1,116 @@
+# shellcheck shell=bash
+# Parts shared by the scripts in this folder, which source it. The variables
+# that tune the servers are listed at the top of compose.yml.
+
+HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+ROOT=$(dirname "$HERE")
+export COMPOSE_PROJECT_NAME=${COMPOSE_PROJECT_NAME:-distlock}
+PROJECT=$COMPOSE_PROJECT_NAME
+
+# What the scripts make on disk goes here; a second project has a folder of its
+# own, so that taking it down leaves the first one's certificates alone.
+STATE=$ROOT/target/docker
+[ "$PROJECT" = distlock ] || STATE=$ROOT/target/docker-$PROJECT
+export DISTLOCK_CERTS=${DISTLOCK_CERTS:-$STATE/certs}
+
+# Programs fetched by `borrow`.
+TOOLS=$ROOT/target/tools
+
+CLUSTERED=(etcd1 etcd2 etcd3 zk1 zk2 zk3)
+SERVICES=("${CLUSTERED[@]}" etcd-tls etcd-auth zk-tls)
+
+say() { echo "$*" >&2; }
+die() {
+    say "${0##*/}: $*"
+    exit 1
+}
+
+# Prints the comment at the head of the running script.
+usage() { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"; }
+
+have() { command -v "$1" >/dev/null 2>&1; }
+
+need_docker() {
+    have docker || die "docker is missing; see https://docs.docker.com/engine/install/"
+    docker version >/dev/null 2>&1 || die "the docker engine does not answer; is it running, and may you use it?"
+}
+
+# borrow PROGRAM PACKAGE...: makes a missing program available from Debian or
+# Ubuntu packages, unpacked below target/, so that the machine stays as it is.
+borrow() {
+    local program=$1 wrapper=$TOOLS/bin/$1 libs deb
+    shift
+    PATH=$TOOLS/bin:$PATH
+    have "$program" && return
+    if have apt-get && have dpkg; then
+        say "fetching $* into ${TOOLS#"$ROOT/"}"
+        mkdir -p "$TOOLS"/{bin,lists/partial,cache/archives/partial}
+        local apt=(apt-get -qq -o Debug::NoLocking=1
+            -o "Dir::State::lists=$TOOLS/lists" -o "Dir::Cache=$TOOLS/cache")
+        "${apt[@]}" update >&2 || true # one dead source need not matter
+        if "${apt[@]}" install -y --no-install-recommends --download-only "$@" >&2; then
+            for deb in "$TOOLS"/cache/archives/*.deb; do dpkg -x "$deb" "$TOOLS"; done
+            libs=$(dpkg-architecture -qDEB_HOST_MULTIARCH 2>/dev/null || echo "$(uname -m)-linux-gnu")
+            cat >"$wrapper" <<EOF
+#!/bin/sh
+export LD_LIBRARY_PATH="$TOOLS/usr/lib/$libs:$TOOLS/lib/$libs"
+export PYTHONPATH="$TOOLS/usr/lib/python3/dist-packages"
+export PERL5LIB="$TOOLS/usr/share/perl5"
+exec "$TOOLS/usr/bin/$program" "\$@"
+EOF
+            chmod +x "$wrapper"
+            "$wrapper" --version >/dev/null 2>&1 && return
+            rm -f "$wrapper"
+        fi
+    fi
+    die "$program is missing; install it first (Debian and Ubuntu: apt-get install $*)"
+}
+
+# Runs Docker Compose, version 2 or 1, on our file.
+compose() {
+    local command=(docker-compose)
+    if docker compose version >/dev/null 2>&1; then
+        command=(docker compose)
+    else
+        borrow docker-compose docker-compose
+    fi
+    "${command[@]}" --file "$HERE/compose.yml" "$@"
+}
+
+# container SERVICE: the name of its container.
+container() { echo "$PROJECT-$1"; }
+
+# running SERVICE: whether its container runs.
+running() { [ "$(docker inspect -f '{{.State.Running}}' "$(container "$1")" 2>/dev/null)" = true ]; }
+
+# on_peers SERVICE: whether its container is on the network `peers`.
+on_peers() {
+    docker inspect -f '{{range $name, $_ := .NetworkSettings.Networks}}{{println $name}}{{end}}' \
+        "$(container "$1")" | grep -qx "${PROJECT}_peers"
+}
+
+# heal SERVICE: puts its container back on `peers` if it is not there.
+heal() {
+    on_peers "$1" || docker network connect --alias "$1-peer" "${PROJECT}_peers" "$(container "$1")"
+}
+
+# clustered SERVICE: dies unless it is a running member of a cluster.
+clustered() {
+    case " ${CLUSTERED[*]} " in
+    *" $1 "*) running "$1" || die "$1 is not running; start it with docker/up" ;;
+    *) die "no such server: $1 (there are ${CLUSTERED[*]})" ;;
+    esac
+}
+
+# address SERVICE [PORT]: where a client on this machine reaches it.
+address() {
+    local port=${2:-}
+    case $1 in
+    etcd*) port=${port:-2379} ;;
+    zk*) port=${port:-2181} ;;
+    esac
+    docker port "$(container "$1")" "$port/tcp" | head -n 1
+}
+
+etcd_url() { echo "etcd://$(address etcd1),$(address etcd2),$(address etcd3)"; }
+zk_url() { echo "zk://$(address zk1),$(address zk2),$(address zk3)"; }

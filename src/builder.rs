@@ -1,0 +1,248 @@
+//! The options of a client, checked before anything is sent.
+
+use std::{sync::Arc, time::Duration};
+
+use crate::{
+    backend::{Backend, memory},
+    client::Client,
+    error::{Error, Result},
+    name::check_namespace,
+    tls::Tls,
+    url::{Scheme, Url},
+};
+
+/// The longest owner text, in bytes: it is stored with every key.
+const MAX_OWNER: usize = 1024;
+const MIN_TTL: Duration = Duration::from_millis(100);
+const MAX_TTL: Duration = Duration::from_secs(24 * 60 * 60);
+const MAX_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Describes a [`Client`]; made by [`Client::builder`].
+///
+/// ```
+/// # use std::time::Duration;
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+/// let client = distlock::Client::builder("memory://docs-builder")
+///     .namespace("/app/locks")
+///     .session_ttl(Duration::from_secs(15))
+///     .owner("worker-7")
+///     .connect()
+///     .await?;
+/// assert_eq!(client.session_ttl(), Duration::from_secs(15));
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "nothing happens before `connect`"]
+pub struct Builder {
+    url: String,
+    namespace: String,
+    ttl: Duration,
+    owner: Option<String>,
+    connect_timeout: Duration,
+    request_timeout: Option<Duration>,
+    recheck_interval: Option<Duration>,
+    credentials: Option<Credentials>,
+    tls: Option<Tls>,
+}
+
+/// User and password.
+#[cfg_attr(not(any(feature = "etcd", feature = "zookeeper")), allow(dead_code))]
+#[derive(Clone)]
+pub(crate) struct Credentials {
+    pub(crate) user: String,
+    pub(crate) password: String,
+}
+
+/// Never shows the password.
+impl std::fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Credentials").field(&self.user).finish()
+    }
+}
+
+/// What a client needs, checked.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    pub(crate) backend: Arc<dyn Backend>,
+    pub(crate) namespace: String,
+    pub(crate) ttl: Duration,
+    pub(crate) owner: String,
+    pub(crate) connect_timeout: Duration,
+    pub(crate) request_timeout: Duration,
+    pub(crate) recheck_interval: Duration,
+}
+
+/// What a backend over the network needs, checked.
+#[cfg_attr(not(any(feature = "etcd", feature = "zookeeper")), allow(dead_code))]
+#[derive(Clone, Debug)]
+pub(crate) struct Remote {
+    pub(crate) endpoints: Vec<String>,
+    pub(crate) connect_timeout: Duration,
+    pub(crate) request_timeout: Duration,
+    pub(crate) credentials: Option<Credentials>,
+    pub(crate) tls: Option<Tls>,
+}
+
+impl Builder {
+    pub(crate) fn new(url: &str) -> Self {
+        Self {
+            url: url.to_owned(),
+            namespace: "/distlock".to_owned(),
+            ttl: Duration::from_secs(10),
+            owner: None,
+            connect_timeout: Duration::from_secs(5),
+            request_timeout: None,
+            recheck_interval: None,
+            credentials: None,
+            tls: None,
+        }
+    }
+
+    /// Where in the store the locks lie: an absolute path of printable ASCII, up to 255 bytes. Default `/distlock`. Clients exclude each other only
+    /// within one namespace.
+    pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
+        self.namespace = namespace.into();
+        self
+    }
+
+    /// How long the store keeps the locks of a client it hears nothing of: 100 ms to a day, default 10 s. What the server grants may differ:
+    /// [`Client::session_ttl`] tells. Short, and a crashed holder's lock is soon free; long, and holders ride out slow networks and restarting servers.
+    pub fn session_ttl(mut self, ttl: Duration) -> Self {
+        self.ttl = ttl;
+        self
+    }
+
+    /// A text that operators find in each key: up to 1,024 bytes, default host name and process id.
+    pub fn owner(mut self, owner: impl Into<String>) -> Self {
+        self.owner = Some(owner.into());
+        self
+    }
+
+    /// How long to try for a session, at connecting and when a lost one is replaced. Default 5 s.
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.connect_timeout = timeout;
+        self
+    }
+
+    /// How long to wait for a server's answer before another server is asked. Default half the session's TTL, at least 1 s and at most 3 s.
+    pub fn request_timeout(mut self, timeout: Duration) -> Self {
+        self.request_timeout = Some(timeout);
+        self
+    }
+
+    /// How often a waiter looks again though it was told nothing, as servers do lose watch events now and then. Default 20 s or the session's TTL, whichever is
+    /// longer; up to a quarter is added at random.
+    pub fn recheck_interval(mut self, interval: Duration) -> Self {
+        self.recheck_interval = Some(interval);
+        self
+    }
+
+    /// User and password: etcd's authentication, ZooKeeper's `digest` scheme. On ZooKeeper every node is then created for this user alone (`creator_all`).
+    pub fn credentials(mut self, user: impl Into<String>, password: impl Into<String>) -> Self {
+        self.credentials = Some(Credentials { user: user.into(), password: password.into() });
+        self
+    }
+
+    /// Connects by TLS.
+    pub fn tls(mut self, tls: Tls) -> Self {
+        self.tls = Some(tls);
+        self
+    }
+
+    /// Connects and opens a session, so that a client is known to work once it is there.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidUrl`], [`Error::InvalidConfig`] and [`Error::FeatureDisabled`] before anything is sent. [`Error::Unavailable`] if no server gives a session within
+    /// the [`connect_timeout`](Self::connect_timeout), each having been tried once. [`Error::Denied`] if they refuse the credentials or the certificate.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe. A session whose opening was under way ends with its TTL.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// let error = distlock::Client::builder("memory://docs").namespace("locks").connect().await.unwrap_err();
+    /// assert!(matches!(error, distlock::Error::InvalidConfig { option: "namespace", .. }));
+    /// # }
+    /// ```
+    pub async fn connect(self) -> Result<Client> {
+        Client::open(self.check()?).await
+    }
+
+    fn check(self) -> Result<Settings> {
+        let invalid = |option, reason: &str| Err(Error::InvalidConfig { option, reason: reason.into() });
+        let url = Url::parse(&self.url)?;
+        check_namespace(&self.namespace)?;
+        if !(MIN_TTL..=MAX_TTL).contains(&self.ttl) {
+            return invalid("session_ttl", "must be between 100 ms and 24 h");
+        }
+        let owner = self.owner.unwrap_or_else(default_owner);
+        if owner.len() > MAX_OWNER {
+            return invalid("owner", "at most 1,024 bytes: it is stored with every key");
+        }
+        let request_timeout =
+            self.request_timeout.unwrap_or((self.ttl / 2).clamp(Duration::from_secs(1), Duration::from_secs(3)));
+        let recheck_interval = self.recheck_interval.unwrap_or(self.ttl.max(Duration::from_secs(20)));
+        for (option, value) in [
+            ("connect_timeout", self.connect_timeout),
+            ("request_timeout", request_timeout),
+            ("recheck_interval", recheck_interval),
+        ] {
+            if !(Duration::from_millis(1)..=MAX_TIMEOUT).contains(&value) {
+                return invalid(option, "must be between 1 ms and 24 h");
+            }
+        }
+        if self.credentials.as_ref().is_some_and(|credentials| credentials.user.is_empty()) {
+            return invalid("credentials", "the user must not be empty");
+        }
+        if self.credentials.as_ref().is_some_and(|credentials| credentials.user.contains(':')) {
+            return invalid("credentials", "the user must not contain `:`");
+        }
+        let remote = Remote {
+            endpoints: url.endpoints,
+            connect_timeout: self.connect_timeout,
+            request_timeout,
+            credentials: self.credentials,
+            tls: self.tls,
+        };
+        Ok(Settings {
+            backend: backend(url.scheme, remote)?,
+            namespace: self.namespace,
+            ttl: self.ttl,
+            owner,
+            connect_timeout: self.connect_timeout,
+            request_timeout,
+            recheck_interval,
+        })
+    }
+}
+
+fn backend(scheme: Scheme, remote: Remote) -> Result<Arc<dyn Backend>> {
+    match scheme {
+        Scheme::Memory if remote.credentials.is_some() || remote.tls.is_some() => {
+            let reason = "memory:// has neither users nor a network: leave it out".into();
+            Err(Error::InvalidConfig { option: if remote.tls.is_some() { "tls" } else { "credentials" }, reason })
+        }
+        Scheme::Memory => Ok(Arc::new(memory::Memory::new(&remote))),
+        #[cfg(feature = "etcd")]
+        Scheme::Etcd => Ok(Arc::new(crate::backend::etcd::Etcd::new(remote)?)),
+        #[cfg(not(feature = "etcd"))]
+        Scheme::Etcd => Err(Error::FeatureDisabled { scheme: "etcd", feature: "etcd" }),
+        #[cfg(feature = "zookeeper")]
+        Scheme::ZooKeeper => Ok(Arc::new(crate::backend::zookeeper::ZooKeeper::new(remote)?)),
+        #[cfg(not(feature = "zookeeper"))]
+        Scheme::ZooKeeper => Err(Error::FeatureDisabled { scheme: "zk", feature: "zookeeper" }),
+    }
+}
+
+/// Host name and process id.
+fn default_owner() -> String {
+    #[cfg(target_os = "linux")]
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    #[cfg(not(target_os = "linux"))]
+    let host = std::env::var("HOSTNAME").or_else(|_| std::env::var("COMPUTERNAME")).unwrap_or_else(|_| "host".into());
+    format!("{host}:{}", std::process::id())
+}

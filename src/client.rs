@@ -1,0 +1,208 @@
+//! The client: what a program makes once and takes its locks from.
+
+use std::{
+    sync::{Arc, Mutex as StdMutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use tokio::{
+    runtime::Handle,
+    sync::Mutex as AsyncMutex,
+    time::{Instant, sleep, timeout_at},
+};
+
+use crate::{
+    builder::{Builder, Settings},
+    claim::Claim,
+    error::{Error, Result},
+    mutex::Mutex,
+    name::Queue,
+    runtime::{self, backoff},
+    session::{Session, Shared},
+};
+
+/// A connection to a store, and the session that its locks live in. Cheap to clone; all clones are one client.
+///
+/// However many locks it holds or waits for, it keeps one session alive (on ZooKeeper another one for each 100 KiB of watched keys: the
+/// servers' clients cannot restore more after a reconnect). It runs on a small runtime of the library's own, so that a blocked or ended runtime
+/// of the caller's stops no keepalive. When its session is lost, every guard is told, and the next lock opens a new session.
+///
+/// When the last clone, guard and waiter are gone the session is ended in the background; [`close`](Self::close) does it at once and tells how it went.
+#[derive(Clone, Debug)]
+pub struct Client {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    shared: Arc<Shared>,
+    namespace: String,
+    connect_timeout: Duration,
+    /// The sessions in use; `None` once the client is closed.
+    sessions: StdMutex<Option<Vec<Arc<Session>>>>,
+    /// Held while a session is being opened, so that a hundred waiting tasks open one.
+    opening: AsyncMutex<()>,
+}
+
+impl Client {
+    /// Connects with the defaults: [`Client::builder`]`(url).connect()`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Builder::connect`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe. A session whose opening was under way ends with its TTL.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-connect").await?;
+    /// # client.close().await }
+    /// ```
+    pub async fn connect(url: &str) -> Result<Self> {
+        Self::builder(url).connect().await
+    }
+
+    /// Starts to describe a client. The URL is `etcd://host:2379`, `zk://host:2181` (several hosts of one cluster separated by commas) or
+    /// `memory://name`, a store within this process.
+    pub fn builder(url: &str) -> Builder {
+        Builder::new(url)
+    }
+
+    pub(crate) async fn open(settings: Settings) -> Result<Self> {
+        let runtime = runtime::handle()?;
+        let Settings { backend, namespace, ttl, owner, connect_timeout, request_timeout, recheck_interval } = settings;
+        let shared = Arc::new(Shared { backend, runtime, ttl, owner, request_timeout, recheck_interval });
+        let sessions = StdMutex::new(Some(Vec::new()));
+        let inner = Inner { shared, namespace, connect_timeout, sessions, opening: AsyncMutex::new(()) };
+        let client = Self { inner: Arc::new(inner) };
+        let opened = client.clone();
+        runtime::run(runtime, async move {
+            let session = opened.open_session(false).await?;
+            opened.sessions().get_or_insert_default().push(session);
+            Ok(())
+        })
+        .await?;
+        Ok(client)
+    }
+
+    /// The lock of this name. No I/O: the name is checked when it is first locked.
+    ///
+    /// Any non-empty string will do, of up to 255 bytes once percent-escaped (`/` too, so that no name lies inside another).
+    #[must_use]
+    pub fn mutex(&self, name: impl AsRef<str>) -> Mutex {
+        Mutex::new(self.clone(), name.as_ref().to_owned())
+    }
+
+    /// What the server granted as the session's time to live: how long a crashed holder's lock stays taken. It may differ from what the builder asked
+    /// for: etcd grants whole seconds and at least one and a half election timeouts, ZooKeeper between 2 and 20 of its ticks.
+    #[must_use]
+    pub fn session_ttl(&self) -> Duration {
+        let sessions = self.sessions();
+        let newest = sessions.as_ref().and_then(|sessions| sessions.last());
+        newest.map_or(self.inner.shared.ttl, |session| session.store().ttl())
+    }
+
+    /// Releases everything and ends the session. `Ok` when the store has confirmed it.
+    ///
+    /// All clones are closed. Guards are told [`ClientClosed`](crate::LostReason::ClientClosed) before the store lets go of their keys; waiters and later
+    /// calls get [`Error::Closed`]. Closing twice is fine.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unavailable`] if the store does not confirm within the [`connect_timeout`](Builder::connect_timeout): the client is closed all the same, and
+    /// its keys go when the session's TTL ends.
+    ///
+    /// # Cancel safety
+    ///
+    /// Once polled, the closing goes on in the background.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-close").await?;
+    /// let guard = client.mutex("a").lock().await?;
+    /// client.close().await?;
+    /// assert!(!guard.is_valid());
+    /// # Ok(()) }
+    /// ```
+    pub async fn close(&self) -> Result<()> {
+        let Some(sessions) = self.sessions().take() else { return Ok(()) };
+        let patience = self.inner.connect_timeout;
+        let closing = sessions.into_iter().map(|session| {
+            self.runtime().spawn(async move { session.close(patience).await })
+        });
+        // All of them at once; dropping this future drops only the handles.
+        let mut outcome = Ok(());
+        for closing in closing.collect::<Vec<_>>() {
+            match closing.await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => outcome = Err(error.into_public(self.inner.shared.backend.name())),
+                Err(_) => outcome = Err(Error::Closed),
+            }
+        }
+        outcome
+    }
+
+    pub(crate) fn namespace(&self) -> &str {
+        &self.inner.namespace
+    }
+
+    pub(crate) fn runtime(&self) -> &'static Handle {
+        self.inner.shared.runtime
+    }
+
+    fn sessions(&self) -> MutexGuard<'_, Option<Vec<Arc<Session>>>> {
+        // Nothing panics while it is locked.
+        self.inner.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A claim in a session that lives and has room; opens one if there is none.
+    pub(crate) async fn claim(&self, queue: &Queue) -> Result<Claim> {
+        if let Some(claim) = self.try_claim(queue)? {
+            return Ok(claim);
+        }
+        let _opening = self.inner.opening.lock().await;
+        loop {
+            if let Some(claim) = self.try_claim(queue)? {
+                return Ok(claim);
+            }
+            let session = self.open_session(true).await?;
+            self.sessions().as_mut().ok_or(Error::Closed)?.push(session);
+        }
+    }
+
+    fn try_claim(&self, queue: &Queue) -> Result<Option<Claim>> {
+        let mut sessions = self.sessions();
+        let sessions = sessions.as_mut().ok_or(Error::Closed)?;
+        sessions.retain(|session| session.life().lost_reason().is_none());
+        Ok(sessions.iter().find_map(|session| session.claim(queue)))
+    }
+
+    /// Opens a session. `insist`: with retries until the connect timeout, as servers that have just lost a session may be about to come back.
+    async fn open_session(&self, insist: bool) -> Result<Arc<Session>> {
+        let give_up = Instant::now() + self.inner.connect_timeout;
+        let backend = self.inner.shared.backend.name();
+        let mut attempt = 0;
+        loop {
+            let error = match timeout_at(give_up, Session::open(Arc::clone(&self.inner.shared))).await {
+                Ok(Ok(session)) => return Ok(session),
+                Ok(Err(error)) => error,
+                Err(_) => {
+                    let source = format!("no server answered within {:?}", self.inner.connect_timeout).into();
+                    return Err(Error::Unavailable { backend, source });
+                }
+            };
+            let pause = backoff(attempt);
+            if !insist || !error.is_transient() || Instant::now() + pause >= give_up {
+                return Err(error.into_public(backend));
+            }
+            sleep(pause).await;
+            attempt += 1;
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! The clock that deadlines are kept on.
+
+use std::time::Duration;
+
+/// Time since some fixed point, counting the time the machine was suspended.
+///
+/// `std::time::Instant` is `CLOCK_MONOTONIC` on Linux, which stands still while a machine sleeps, so a
+/// holder that wakes from suspend would believe its lease is young
+/// (<https://github.com/rust-lang/rust/issues/87906>). `CLOCK_BOOTTIME` goes on.
+#[cfg(target_os = "linux")]
+pub(crate) fn now() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    // Both fields are non-negative: the clock starts at zero at boot.
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// Elsewhere the standard monotonic clock has to do; whether it counts suspend is the platform's choice.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn now() -> Duration {
+    use std::{sync::OnceLock, time::Instant};
+    static START: OnceLock<Instant> = OnceLock::new();
+    START.get_or_init(Instant::now).elapsed()
+}

@@ -1,0 +1,169 @@
+//! What can go wrong, told by what the caller can do about it.
+
+use crate::guard::LostReason;
+
+/// The result of this crate's operations.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync + 'static>;
+
+/// Why an operation failed.
+///
+/// "Held by another" and "time is up" are no errors: [`try_lock`](crate::Mutex::try_lock) and
+/// [`lock_timeout`](crate::Mutex::lock_timeout) answer `Ok(None)`. The message never repeats the
+/// [`source`](std::error::Error::source): print the chain to see it all.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The URL cannot be used. Nothing was sent.
+    #[error("invalid URL {url:?}: {reason}")]
+    InvalidUrl {
+        /// The URL as given.
+        url: String,
+        /// What is wrong and what to write instead.
+        reason: String,
+    },
+    /// The URL's backend is not compiled in.
+    #[error("{scheme}:// needs the feature `{feature}`: add it to distlock in Cargo.toml")]
+    FeatureDisabled {
+        /// The URL's scheme.
+        scheme: &'static str,
+        /// The cargo feature to turn on.
+        feature: &'static str,
+    },
+    /// An option of the builder cannot be used. Nothing was sent.
+    #[error("invalid {option}: {reason}")]
+    InvalidConfig {
+        /// The builder's method.
+        option: &'static str,
+        /// What is wrong and what to pass instead.
+        reason: String,
+    },
+    /// The lock's name cannot be used. Nothing was sent.
+    #[error("invalid lock name {name:?}: {reason}")]
+    InvalidName {
+        /// The name as given, cut to a printable length.
+        name: String,
+        /// What is wrong and what to pass instead.
+        reason: String,
+    },
+    /// The store refuses this user, password, certificate or access. Trying again will not help.
+    #[error("{backend} refused access")]
+    Denied {
+        /// The store.
+        backend: &'static str,
+        /// The store's own words.
+        #[source]
+        source: BoxError,
+    },
+    /// No server answered in time. Nothing is held; try again later.
+    #[error("{backend} is unreachable; nothing is held")]
+    Unavailable {
+        /// The store.
+        backend: &'static str,
+        /// What the last attempt met; it names the endpoint where there is one.
+        #[source]
+        source: BoxError,
+    },
+    /// The session ended while waiting, and with it the place in the queue. Lock again: that opens a new session.
+    #[error("the {backend} session ended while waiting ({reason})")]
+    SessionLost {
+        /// The store.
+        backend: &'static str,
+        /// Why it ended.
+        reason: LostReason,
+    },
+    /// Somebody deleted this waiter's key. Lock again to join the queue anew.
+    #[error("the place in the queue of {name:?} was deleted by somebody else")]
+    Evicted {
+        /// The lock's name.
+        name: String,
+    },
+    /// The lock was lost before it was unlocked: others may have held it meanwhile. Check what was done under it.
+    #[error("the lock {name:?} was lost before it was unlocked ({reason})")]
+    Lost {
+        /// The lock's name.
+        name: String,
+        /// Why it was lost.
+        reason: LostReason,
+    },
+    /// The store did not confirm the release in time. It goes on being retried in the background until it is confirmed or the session is over.
+    #[error("the release of {name:?} is not confirmed yet; it goes on in the background")]
+    ReleaseUnconfirmed {
+        /// The lock's name.
+        name: String,
+        /// What the last attempt met.
+        #[source]
+        source: BoxError,
+    },
+    /// The client was closed. Connect again.
+    #[error("the client is closed")]
+    Closed,
+    /// The library's background threads could not be started.
+    #[error("cannot start the background runtime")]
+    Runtime {
+        /// The operating system's error.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The store gave an answer that this crate does not expect.
+    #[error("{backend} failed during {operation}")]
+    Backend {
+        /// The store.
+        backend: &'static str,
+        /// What was asked of it.
+        operation: &'static str,
+        /// The store's own words.
+        #[source]
+        source: BoxError,
+    },
+}
+
+impl Error {
+    /// Whether the same call may succeed later without a change to the program or its configuration.
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        matches!(self, Self::Unavailable { .. } | Self::SessionLost { .. } | Self::Evicted { .. })
+    }
+}
+
+/// What an adapter tells of a failed call.
+#[cfg_attr(not(any(feature = "etcd", feature = "zookeeper")), allow(dead_code))]
+#[derive(Debug)]
+pub(crate) enum StoreError {
+    /// Not applied, for certain. Another attempt may work.
+    Unavailable(BoxError),
+    /// May have been applied, may still be applied later.
+    Unknown(BoxError),
+    /// The lease or session is over: so says the server.
+    SessionGone(LostReason),
+    /// Refused for who we are.
+    Denied(BoxError),
+    /// Refused for what we asked.
+    Fatal { operation: &'static str, source: BoxError },
+}
+
+impl StoreError {
+    pub(crate) fn into_public(self, backend: &'static str) -> Error {
+        match self {
+            Self::Unavailable(source) | Self::Unknown(source) => Error::Unavailable { backend, source },
+            Self::SessionGone(reason) => Error::SessionLost { backend, reason },
+            Self::Denied(source) => Error::Denied { backend, source },
+            Self::Fatal { operation, source } => Error::Backend { backend, operation, source },
+        }
+    }
+
+    /// Whether another attempt of the same call makes sense.
+    pub(crate) fn is_transient(&self) -> bool {
+        matches!(self, Self::Unavailable(_) | Self::Unknown(_))
+    }
+
+    pub(crate) fn into_source(self) -> BoxError {
+        match self {
+            Self::Unavailable(source) | Self::Unknown(source) | Self::Denied(source) | Self::Fatal { source, .. } => {
+                source
+            }
+            Self::SessionGone(reason) => reason.to_string().into(),
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! A lock that is held: how long it is valid, how its loss is told, how it is let go.
+
+use std::{
+    fmt,
+    future::{Future, poll_fn},
+    pin::pin,
+    task::Poll,
+    time::Duration,
+};
+
+use crate::{
+    claim::Release,
+    error::{Error, Result},
+    queue::Hold,
+    runtime,
+};
+
+/// A number that rises with every grant of one lock, whatever happened between: the protected resource stores the highest it has seen and
+/// refuses a lower one, so that a holder that was paused and wakes up after its lease is gone can do no harm.
+///
+/// etcd: the create revision of the holder's key. ZooKeeper: the `czxid` of its node. Tokens of different locks or of different clusters do not
+/// compare, and a cluster restored from a backup may repeat tokens (etcd: restore with
+/// [`--bump-revision --mark-compacted`](https://etcd.io/docs/v3.6/op-guide/recovery/)).
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+/// # let client = distlock::Client::connect("memory://docs-token").await?;
+/// let first = client.mutex("a").lock().await?.fencing_token();
+/// let second = client.mutex("a").lock().await?.fencing_token();
+/// assert!(second > first);
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FencingToken(u64);
+
+impl FencingToken {
+    /// The token as a number, to store it beside the data it protects.
+    #[must_use]
+    pub fn as_u64(self) -> u64 {
+        self.0
+    }
+}
+
+impl From<FencingToken> for u64 {
+    fn from(token: FencingToken) -> Self {
+        token.0
+    }
+}
+
+impl fmt::Display for FencingToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Why a lock is not held any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum LostReason {
+    /// No server confirmed the session in time. The store may or may not have given the lock to another: it is not known, so it counts as lost.
+    DeadlinePassed,
+    /// The server says that the lease or session is over.
+    SessionExpired,
+    /// Somebody deleted this holder's key.
+    KeyDeleted,
+    /// [`Client::close`](crate::Client::close) was called.
+    ClientClosed,
+}
+
+impl fmt::Display for LostReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::DeadlinePassed => "no server confirmed the session in time",
+            Self::SessionExpired => "the server says that the session is over",
+            Self::KeyDeleted => "somebody deleted its key",
+            Self::ClientClosed => "the client was closed",
+        })
+    }
+}
+
+/// The error of [`LockGuard::run`]: the lock was lost before the future was done, and the future was dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the lock was lost: {reason}")]
+#[non_exhaustive]
+pub struct Lost {
+    /// Why.
+    pub reason: LostReason,
+}
+
+/// A lock that is held.
+///
+/// Between the return of `lock()` and the local deadline no other guard of this lock is valid anywhere. The deadline moves on with every keepalive
+/// that the store confirms, counted from the time it was sent, and passes before the store can give the lock away. What is checked once can be
+/// too late the moment after: work that must never overlap carries the [`fencing_token`](Self::fencing_token) to the resource it changes.
+///
+/// Dropping the guard releases the lock in the background, from any thread, within a runtime or without one. A process that exits at once after that may
+/// leave the key to the session's TTL; to be sure, await [`unlock`](Self::unlock) or [`Client::close`](crate::Client::close).
+#[must_use = "the lock is released as soon as the guard is dropped"]
+#[clippy::has_significant_drop]
+pub struct LockGuard {
+    hold: Hold,
+}
+
+impl LockGuard {
+    pub(crate) fn new(hold: Hold) -> Self {
+        Self { hold }
+    }
+
+    /// This grant's fencing token.
+    #[must_use]
+    pub fn fencing_token(&self) -> FencingToken {
+        FencingToken(self.hold.entry.revision)
+    }
+
+    /// The lock's name, as it was given to [`Client::mutex`](crate::Client::mutex).
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.hold.claim.queue().name()
+    }
+
+    /// The holder's key in the store, as the store's own tools show it. On etcd a transaction that compares this key's create revision with the
+    /// token writes only while the lock is held.
+    #[must_use]
+    pub fn key(&self) -> &str {
+        &self.hold.entry.key
+    }
+
+    /// Whether the lock is held at this instant, as far as is known: looks at the clock itself (`CLOCK_BOOTTIME` on Linux, which counts
+    /// suspend), never at a flag that a timer would have had to set. Once false, it stays false.
+    #[must_use]
+    pub fn is_valid(&self) -> bool {
+        !self.remaining().is_zero()
+    }
+
+    /// How long the lock is certain to stay held if nothing more is heard of the store; zero when it is lost. It jumps up with every keepalive.
+    #[must_use]
+    pub fn remaining(&self) -> Duration {
+        if self.hold.evicted.borrow().is_some() {
+            return Duration::ZERO;
+        }
+        self.hold.claim.session().life().remaining()
+    }
+
+    fn lost_reason(&self) -> Option<LostReason> {
+        let evicted = *self.hold.evicted.borrow();
+        evicted.or_else(|| self.hold.claim.session().life().lost_reason())
+    }
+
+    /// Resolves when the lock is lost, at the first cause and at the local deadline at the latest; never before.
+    ///
+    /// It needs nothing of the caller's runtime. After a suspend of the machine it may take up to a second of running time to be told; [`is_valid`](Self::is_valid) knows at once.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe: call it as often as you like, also from several tasks.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use distlock::{Client, LostReason, memory::Space};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = Client::connect("memory://docs-lost").await?;
+    /// let guard = client.mutex("a").lock().await?;
+    /// Space::named("docs-lost").delete(guard.key());
+    /// assert_eq!(guard.lost().await, LostReason::KeyDeleted);
+    /// assert!(!guard.is_valid());
+    /// # Ok(()) }
+    /// ```
+    pub async fn lost(&self) -> LostReason {
+        let mut evicted = self.hold.evicted.clone();
+        let evicted = async {
+            match evicted.wait_for(Option::is_some).await {
+                Ok(reason) => (*reason).unwrap_or(LostReason::KeyDeleted),
+                // The watch on the key ended without a verdict: the session has the last word.
+                Err(_) => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            reason = self.hold.claim.session().life().lost() => reason,
+            reason = evicted => reason,
+        }
+    }
+
+    /// Drives `future` while the lock is held, and drops it at the moment of loss.
+    ///
+    /// The clock is looked at before each poll: a future that wakes up after a suspend does not get to run on a lock that is gone. A future that blocks its thread cannot be stopped.
+    ///
+    /// # Errors
+    ///
+    /// [`Lost`] if the lock was lost first. The future has been dropped: what it had sent may still take effect.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping it drops `future`. The lock stays held.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let client = distlock::Client::connect("memory://docs-run").await?;
+    /// let guard = client.mutex("a").lock().await?;
+    /// let answer = guard.run(async { 6 * 7 }).await?;
+    /// assert_eq!(answer, 42);
+    /// guard.unlock().await?;
+    /// # Ok(()) }
+    /// ```
+    pub async fn run<T>(&self, future: impl Future<Output = T>) -> Result<T, Lost> {
+        let mut future = pin!(future);
+        let mut lost = pin!(self.lost());
+        poll_fn(|context| {
+            if let Poll::Ready(reason) = lost.as_mut().poll(context) {
+                return Poll::Ready(Err(Lost { reason }));
+            }
+            if let Some(reason) = self.lost_reason() {
+                return Poll::Ready(Err(Lost { reason }));
+            }
+            future.as_mut().poll(context).map(Ok)
+        })
+        .await
+    }
+
+    /// Releases the lock. `Ok` only when its key is known to be gone and the lock was held until then.
+    ///
+    /// Only this guard's own key is deleted, so that a late or repeated attempt never touches a successor.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Lost`] if the lock had been lost before: somebody else may have held it meanwhile.
+    /// [`Error::ReleaseUnconfirmed`] if the store has not confirmed within twice the [`request_timeout`](crate::Builder::request_timeout): the release goes
+    /// on in the background until it is confirmed or the session is over.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future is like dropping the guard: the release goes on in the background.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// # let client = distlock::Client::connect("memory://docs-unlock").await?;
+    /// let guard = client.mutex("a").lock().await?;
+    /// guard.unlock().await?;
+    /// # Ok(()) }
+    /// ```
+    pub async fn unlock(self) -> Result<()> {
+        let runtime = self.hold.claim.session().shared().runtime;
+        runtime::run(runtime, async move {
+            let lost = self.lost_reason();
+            let name = self.name().to_owned();
+            let patience = self.hold.claim.session().shared().request_timeout * 2;
+            let outcome = self.hold.release_within(patience).await;
+            match (lost, outcome) {
+                (Some(reason), _) | (None, Release::SessionOver(reason)) => Err(Error::Lost { name, reason }),
+                (None, Release::Absent) => Err(Error::Lost { name, reason: LostReason::KeyDeleted }),
+                (None, Release::Released) => Ok(()),
+                (None, Release::Trying(error)) => {
+                    let source = error.map_or_else(|| "no answer yet".into(), |error| error.to_string().into());
+                    Err(Error::ReleaseUnconfirmed { name, source })
+                }
+            }
+        })
+        .await
+    }
+}
+
+impl fmt::Debug for LockGuard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LockGuard")
+            .field("name", &self.name())
+            .field("key", &self.key())
+            .field("fencing_token", &self.fencing_token().as_u64())
+            .field("remaining", &self.remaining())
+            .finish()
+    }
+}

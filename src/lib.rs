@@ -1,0 +1,26 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+
+mod backend;
+mod builder;
+mod claim;
+mod client;
+mod clock;
+mod error;
+mod guard;
+mod life;
+mod mutex;
+mod name;
+mod queue;
+mod runtime;
+mod session;
+mod tls;
+mod url;
+
+pub use backend::memory;
+pub use builder::Builder;
+pub use client::Client;
+pub use error::{Error, Result};
+pub use guard::{FencingToken, LockGuard, Lost, LostReason};
+pub use mutex::Mutex;
+pub use tls::Tls;

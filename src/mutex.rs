@@ -1,0 +1,157 @@
+//! A named lock.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::{
+    client::Client,
+    error::{Error, Result},
+    guard::LockGuard,
+    name::Queue,
+    queue::{self, Failure, Wait},
+    runtime,
+};
+
+/// A named lock: the right to stand in its queue. Made by [`Client::mutex`]; cheap to make, to clone and to throw away.
+///
+/// A `Mutex` holds nothing by itself, so two of the same name exclude each other wherever they are: in one task,
+/// in one process or on two machines. Locking twice in one task waits for oneself: there is no reentrancy.
+#[derive(Clone, Debug)]
+pub struct Mutex {
+    client: Client,
+    name: String,
+}
+
+impl Mutex {
+    pub(crate) fn new(client: Client, name: String) -> Self {
+        Self { client, name }
+    }
+
+    /// The name as it was given.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Waits for its turn, first come first served, however long that takes.
+    ///
+    /// An uncontended lock costs one round trip. A waiter watches the one key ahead of its own and sends nothing while it waits, except
+    /// for a look every [`recheck_interval`](crate::Builder::recheck_interval).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidName`] at once. [`Error::SessionLost`] if the session ends while waiting, because its server says so or
+    /// because none has answered for a TTL: the place in the queue is lost, lock again. [`Error::Evicted`] if somebody deletes the waiter's key.
+    /// [`Error::Unavailable`] if a new session was needed and could not be opened within the
+    /// [`connect_timeout`](crate::Builder::connect_timeout). [`Error::Denied`], [`Error::Backend`] and [`Error::Closed`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future gives up the place in the queue. What it wrote is deleted by the session in the background, so
+    /// nothing stays behind in the store and the next waiter moves up. Dropped before its first poll, it has sent nothing.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-lock").await?;
+    /// let guard = client.mutex("nightly-report").lock().await?;
+    /// assert!(guard.is_valid());
+    /// guard.unlock().await?;
+    /// # Ok(()) }
+    /// ```
+    pub async fn lock(&self) -> Result<LockGuard> {
+        // Waiting for ever ends with a guard or an error.
+        self.acquire(Wait::Forever).await?.ok_or(Error::Closed)
+    }
+
+    /// Takes the lock if nobody holds it or waits for it; `None` if somebody does.
+    ///
+    /// It leaves nothing behind. On etcd a busy lock costs one request that writes nothing; on ZooKeeper too, unless another client joins in the
+    /// same instant.
+    ///
+    /// # Errors
+    ///
+    /// As [`lock`](Self::lock); [`Error::Unavailable`] if the store does not answer within the
+    /// [`request_timeout`](crate::Builder::request_timeout).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`lock`](Self::lock).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-try-lock").await?;
+    /// let mutex = client.mutex("leader");
+    /// let guard = mutex.try_lock().await?.expect("nobody else is here");
+    /// assert!(mutex.try_lock().await?.is_none());
+    /// # guard.unlock().await }
+    /// ```
+    pub async fn try_lock(&self) -> Result<Option<LockGuard>> {
+        self.acquire(Wait::No).await
+    }
+
+    /// Waits for its turn, but no longer than `timeout`; `None` when the time is up.
+    ///
+    /// The timeout covers all of it, also the opening of a new session. A timeout of zero is a [`try_lock`](Self::try_lock).
+    ///
+    /// # Errors
+    ///
+    /// As [`lock`](Self::lock).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`lock`](Self::lock). When the time is up the key is deleted just as if the future had been dropped; the call waits at most 100 ms for that.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-lock-timeout").await?;
+    /// let mutex = client.mutex("table-7");
+    /// let guard = mutex.lock().await?;
+    /// assert!(mutex.lock_timeout(Duration::from_millis(20)).await?.is_none());
+    /// # guard.unlock().await }
+    /// ```
+    pub async fn lock_timeout(&self, timeout: Duration) -> Result<Option<LockGuard>> {
+        if timeout.is_zero() {
+            return self.try_lock().await;
+        }
+        // A timeout too long for the clock is no timeout.
+        self.acquire(Instant::now().checked_add(timeout).map_or(Wait::Forever, Wait::Until)).await
+    }
+
+    async fn acquire(&self, wait: Wait) -> Result<Option<LockGuard>> {
+        let queue = Queue::new(self.client.namespace(), &self.name)?;
+        let client = self.client.clone();
+        let (runtime, task) = (client.runtime(), async move {
+            let work = take(&client, &queue, wait);
+            match wait {
+                Wait::Until(at) => {
+                    // `acquire` keeps time itself; this covers the opening of a session, and allows for the courtesy at the end.
+                    let late = at + Duration::from_millis(150);
+                    tokio::time::timeout_at(late, work).await.unwrap_or(Ok(None))
+                }
+                Wait::Forever | Wait::No => work.await,
+            }
+        });
+        runtime::run(runtime, task).await
+    }
+}
+
+async fn take(client: &Client, queue: &Queue, wait: Wait) -> Result<Option<LockGuard>> {
+    let mut stale_sessions = 0;
+    loop {
+        let claim = client.claim(queue).await?;
+        match queue::acquire(claim, wait).await {
+            Ok(hold) => return Ok(hold.map(LockGuard::new)),
+            // Its session died while it was idle. That is no loss of this call's: it goes on with a new one.
+            Err(Failure::StaleSession(_)) if stale_sessions < 3 => stale_sessions += 1,
+            Err(Failure::StaleSession(error) | Failure::Final(error)) => return Err(error),
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Names on the wire: queues and tickets.
+
+use std::{fmt, sync::Arc};
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use uuid::Uuid;
+
+use crate::error::Error;
+
+/// The longest lock name, in bytes, once escaped.
+const MAX_NAME: usize = 255;
+/// The longest namespace, in bytes.
+const MAX_NAMESPACE: usize = 255;
+/// What may stand in a key as it is. `/` is not among them, so the name `a/b` never lies inside the lock `a`.
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b':');
+
+/// The queue of one lock: where its keys lie. Cheap to clone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Queue {
+    name: Arc<str>,
+    dir: Arc<str>,
+}
+
+impl Queue {
+    pub(crate) fn new(namespace: &str, name: &str) -> Result<Self, Error> {
+        let invalid = |reason: String| Error::InvalidName { name: name.chars().take(80).collect(), reason };
+        if name.is_empty() {
+            return Err(invalid("a lock needs a name of at least one byte".into()));
+        }
+        // A longer one cannot fit: escaping never shortens. Checked first so that a huge name is not copied.
+        let escaped = match name {
+            _ if name.len() > MAX_NAME => None,
+            // ZooKeeper refuses these as path components.
+            "." => Some("%2E".to_owned()),
+            ".." => Some("%2E%2E".to_owned()),
+            _ => Some(utf8_percent_encode(name, ESCAPED).to_string()),
+        };
+        match escaped {
+            Some(escaped) if escaped.len() <= MAX_NAME => {
+                Ok(Self { name: name.into(), dir: format!("{namespace}/{escaped}").into() })
+            }
+            _ => Err(invalid(format!("at most {MAX_NAME} bytes once percent-escaped; use a shorter name or its hash"))),
+        }
+    }
+
+    /// The name as the user gave it.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// `{namespace}/{escaped name}`, without a slash at the end.
+    pub(crate) fn dir(&self) -> &str {
+        &self.dir
+    }
+}
+
+/// Checks a namespace: absolute, no empty or dotted component, nothing that a store or a terminal would choke on.
+pub(crate) fn check_namespace(namespace: &str) -> Result<(), Error> {
+    let invalid = |reason: &str| Err(Error::InvalidConfig { option: "namespace", reason: reason.into() });
+    if namespace.len() > MAX_NAMESPACE {
+        return invalid("at most 255 bytes");
+    }
+    let Some(path) = namespace.strip_prefix('/') else {
+        return invalid("must start with `/`, as in `/app/locks`");
+    };
+    if path.split('/').any(|part| matches!(part, "" | "." | "..")) {
+        return invalid("must be `/`-separated parts, none of them empty, `.` or `..`, as in `/app/locks`");
+    }
+    if !path.chars().all(|c| c.is_ascii_graphic()) {
+        return invalid("must be printable ASCII without spaces");
+    }
+    if path.split('/').next() == Some("zookeeper") {
+        return invalid("`/zookeeper` belongs to ZooKeeper itself; choose another");
+    }
+    Ok(())
+}
+
+/// One attempt to take a lock: 128 random bits that find its key again when the reply was lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Ticket(Uuid);
+
+impl Ticket {
+    pub(crate) fn random() -> Self {
+        Self(Uuid::new_v4())
+    }
+}
+
+/// As a hyphenated UUID, the form Curator writes.
+impl fmt::Display for Ticket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn dir(name: &str) -> String {
+        Queue::new("/ns", name).unwrap().dir().to_owned()
+    }
+
+    #[test]
+    fn names_never_meet() {
+        assert_eq!(dir("a"), "/ns/a");
+        assert_eq!(dir("a/b"), "/ns/a%2Fb");
+        assert_eq!(dir("a%2Fb"), "/ns/a%252Fb");
+        assert_eq!(dir(".."), "/ns/%2E%2E");
+        assert_eq!(dir("a\0b"), "/ns/a%00b");
+        assert_eq!(dir("\u{ffff}"), "/ns/%EF%BF%BF");
+    }
+
+    #[test]
+    fn names_have_limits() {
+        assert_eq!(dir(&"x".repeat(255)).len(), 4 + 255);
+        for bad in ["", &"x".repeat(256), &"é".repeat(43), &"x".repeat(1 << 16)] {
+            let error = Queue::new("/ns", bad).unwrap_err();
+            assert!(matches!(error, Error::InvalidName { .. }), "{error}");
+        }
+    }
+
+    #[test]
+    fn namespaces_are_checked() {
+        for good in ["/distlock", "/app/locks", "/a-b_c.d"] {
+            check_namespace(good).unwrap();
+        }
+        for bad in ["", "/", "app", "/app/", "//", "/a//b", "/a/..", "/a b", "/\0", "/é", "/zookeeper", "/zookeeper/x"] {
+            assert!(check_namespace(bad).is_err(), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! A session and the task that keeps it alive.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::{
+    runtime::Handle,
+    sync::Mutex,
+    task::{JoinHandle, JoinSet},
+    time::{sleep, timeout},
+};
+
+use crate::{
+    backend::{Backend, Store},
+    claim::Claim,
+    clock,
+    error::{Error, StoreError},
+    guard::LostReason,
+    life::Life,
+    name::Queue,
+    runtime::backoff,
+};
+
+/// How many proofs of life may be under way at once: a slow link must not look like a dead one.
+const OVERLAPPING: usize = 3;
+
+/// What all sessions of a client have in common.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) backend: Arc<dyn Backend>,
+    pub(crate) runtime: &'static Handle,
+    /// The TTL to ask for.
+    pub(crate) ttl: Duration,
+    /// Written into each key, for operators.
+    pub(crate) owner: String,
+    pub(crate) request_timeout: Duration,
+    pub(crate) recheck_interval: Duration,
+}
+
+/// One lease or store session, shared by any number of locks. The last reference to go ends it.
+#[derive(Debug)]
+pub(crate) struct Session {
+    shared: Arc<Shared>,
+    store: Arc<dyn Store>,
+    life: Arc<Life>,
+    /// Ends when the session is lost and the store has heard of it.
+    keeper: Mutex<Option<JoinHandle<Result<(), StoreError>>>>,
+    /// Bytes of keys that are watched, or may come to be.
+    watched: AtomicUsize,
+}
+
+impl Session {
+    pub(crate) async fn open(shared: Arc<Shared>) -> Result<Arc<Self>, StoreError> {
+        let sent = clock::now();
+        let store = shared.backend.open(shared.ttl).await?;
+        let life = Arc::new(Life::new(sent, store.ttl()));
+        let keeper = shared.runtime.spawn(keep(Arc::clone(&life), Arc::clone(&store)));
+        let keeper = Mutex::new(Some(keeper));
+        Ok(Arc::new(Self { shared, store, life, keeper, watched: AtomicUsize::new(0) }))
+    }
+
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
+    pub(crate) fn store(&self) -> &dyn Store {
+        &*self.store
+    }
+
+    pub(crate) fn life(&self) -> &Life {
+        &self.life
+    }
+
+    /// Takes on one more claim, if the session lives and has room.
+    pub(crate) fn claim(self: &Arc<Self>, queue: &Queue) -> Option<Claim> {
+        let weight = queue.dir().len() + 64; // the longest ticket and sequence that follow the directory
+        let budget = self.store.watch_budget();
+        let add = |used: usize| used.checked_add(weight).filter(|sum| *sum <= budget);
+        if self.life.lost_reason().is_some()
+            || self.watched.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_err()
+        {
+            return None;
+        }
+        self.life.enter();
+        Some(Claim::new(Arc::clone(self), queue.clone(), weight))
+    }
+
+    /// A claim is done with: nothing of it is left in the store, or the session is over.
+    pub(crate) fn unclaim(&self, weight: usize) {
+        self.life.leave();
+        self.watched.fetch_sub(weight, Ordering::Relaxed);
+    }
+
+    /// The error of a call that the end of this session cut short.
+    pub(crate) fn lost_error(&self, reason: LostReason) -> Error {
+        match reason {
+            LostReason::ClientClosed => Error::Closed,
+            reason => Error::SessionLost { backend: self.shared.backend.name(), reason },
+        }
+    }
+
+    /// Asks the store for a proof of life now.
+    pub(crate) async fn prove(&self) -> Result<(), StoreError> {
+        let sent = clock::now();
+        self.life.renewed(sent, self.store.keep_alive().await?);
+        Ok(())
+    }
+
+    /// Ends the session: its holders learn of it first, then the store lets go of its keys. Waits for the store's word as long as `patience`.
+    pub(crate) async fn close(&self, patience: Duration) -> Result<(), StoreError> {
+        self.life.lose(LostReason::ClientClosed);
+        let Some(keeper) = self.keeper.lock().await.take() else { return Ok(()) };
+        match timeout(patience, keeper).await {
+            Ok(Ok(closed)) => closed,
+            Ok(Err(failed)) => Err(StoreError::Unknown(failed.into())),
+            Err(late) => Err(StoreError::Unknown(late.into())),
+        }
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.life.lose(LostReason::ClientClosed);
+        // The keeper sees it and closes the store's session.
+    }
+}
+
+/// Keeps the session alive until it is lost; then lets the store know, so that nobody waits out a TTL for nothing.
+async fn keep(life: Arc<Life>, store: Arc<dyn Store>) -> Result<(), StoreError> {
+    let interval = store.ttl() / 3;
+    // tokio's timers stand still in suspend, so that a long sleep would overlook that time has passed.
+    let longest_sleep = (store.ttl() / 8).clamp(Duration::from_millis(20), Duration::from_secs(1));
+    let mut attempts = JoinSet::new();
+    let mut attempted = clock::now();
+    let mut failures = 0;
+    while life.lost_reason().is_none() {
+        let vitals = life.vitals();
+        let pause = if vitals.busy || store.needs_keepalive_when_idle() {
+            let failed_wait = (interval / 8).min(backoff(failures));
+            let due = if failures > 0 { attempted + failed_wait } else { attempted.max(vitals.proved) + interval };
+            if due <= vitals.now && attempts.len() < OVERLAPPING {
+                let store = Arc::clone(&store);
+                attempts.spawn(async move {
+                    let sent = clock::now();
+                    (sent, store.keep_alive().await)
+                });
+                attempted = vitals.now;
+                failures = 0;
+            }
+            due.saturating_sub(vitals.now).max(Duration::from_millis(1))
+        } else {
+            failures = 0;
+            longest_sleep
+        };
+        let lapse = vitals.lapses.map_or(longest_sleep, |at| at.saturating_sub(vitals.now));
+        tokio::select! {
+            _ = life.lost() => break,
+            () = sleep(pause.min(lapse).min(longest_sleep)) => {}
+            Some(Ok((sent, reply))) = attempts.join_next() => match reply {
+                Ok(granted) => {
+                    life.renewed(sent, granted);
+                    failures = 0;
+                }
+                Err(StoreError::SessionGone(reason)) => life.lose(reason),
+                // Not proof of anything: try again, the deadline decides.
+                Err(_) => failures += 1,
+            }
+        }
+    }
+    drop(attempts);
+    let give_up = clock::now() + store.ttl() * 2;
+    let mut attempt = 0;
+    loop {
+        match store.close().await {
+            Err(error) if error.is_transient() && clock::now() < give_up => {
+                sleep(backoff(attempt)).await;
+                attempt += 1;
+            }
+            Err(StoreError::SessionGone(_)) => return Ok(()),
+            closed => return closed,
+        }
+    }
+}
