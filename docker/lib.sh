@@ -91,7 +91,10 @@ on_peers() {
 
 # heal SERVICE: puts its container back on `peers` if it is not there.
 heal() {
-    on_peers "$1" || docker network connect --alias "$1-peer" "${PROJECT}_peers" "$(container "$1")"
+    local address
+    on_peers "$1" && return
+    address=$(docker inspect -f '{{index .Config.Labels "distlock.peer"}}' "$(container "$1")")
+    docker network connect --ip "$address" "${PROJECT}_peers" "$(container "$1")"
 }
 
 # clustered SERVICE: dies unless it is a running member of a cluster.

@@ -228,7 +228,7 @@ fn backend(scheme: Scheme, remote: Remote) -> Result<Arc<dyn Backend>> {
         }
         Scheme::Memory => Ok(Arc::new(memory::Memory::new(&remote))),
         #[cfg(feature = "etcd")]
-        Scheme::Etcd => Ok(Arc::new(crate::backend::etcd::Etcd::new(remote)?)),
+        Scheme::Etcd => Ok(Arc::new(crate::backend::etcd::Etcd::new(remote))),
         #[cfg(not(feature = "etcd"))]
         Scheme::Etcd => Err(Error::FeatureDisabled { scheme: "etcd", feature: "etcd" }),
         #[cfg(feature = "zookeeper")]

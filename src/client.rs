@@ -133,9 +133,8 @@ impl Client {
     pub async fn close(&self) -> Result<()> {
         let Some(sessions) = self.sessions().take() else { return Ok(()) };
         let patience = self.inner.connect_timeout;
-        let closing = sessions.into_iter().map(|session| {
-            self.runtime().spawn(async move { session.close(patience).await })
-        });
+        let closing =
+            sessions.into_iter().map(|session| self.runtime().spawn(async move { session.close(patience).await }));
         // All of them at once; dropping this future drops only the handles.
         let mut outcome = Ok(());
         for closing in closing.collect::<Vec<_>>() {

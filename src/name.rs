@@ -124,7 +124,8 @@ mod tests {
         for good in ["/distlock", "/app/locks", "/a-b_c.d"] {
             check_namespace(good).unwrap();
         }
-        for bad in ["", "/", "app", "/app/", "//", "/a//b", "/a/..", "/a b", "/\0", "/é", "/zookeeper", "/zookeeper/x"] {
+        for bad in ["", "/", "app", "/app/", "//", "/a//b", "/a/..", "/a b", "/\0", "/é", "/zookeeper", "/zookeeper/x"]
+        {
             assert!(check_namespace(bad).is_err(), "{bad:?}");
         }
     }

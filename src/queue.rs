@@ -135,12 +135,7 @@ pub(crate) async fn acquire(claim: Claim, wait: Wait) -> Result<Option<Hold>, Fa
 }
 
 /// Waits while `ahead` is just ahead of `entry`. `None`: the caller's time is up.
-async fn await_turn(
-    session: &Session,
-    wait: Wait,
-    entry: &Entry,
-    ahead: &Entry,
-) -> Result<Option<Standing>, Failure> {
+async fn await_turn(session: &Session, wait: Wait, entry: &Entry, ahead: &Entry) -> Result<Option<Standing>, Failure> {
     let mut idle_wakes = 0;
     loop {
         let interval = session.shared().recheck_interval;

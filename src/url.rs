@@ -40,7 +40,9 @@ impl Url {
         let endpoints = rest.split(',').map(|endpoint| {
             let endpoint = endpoint.trim();
             with_port(endpoint, port).ok_or_else(|| {
-                let reason = format!("{endpoint:?} is not a host or host:port; an IPv6 address needs brackets, as in [::1]:{port}");
+                let reason = format!(
+                    "{endpoint:?} is not a host or host:port; an IPv6 address needs brackets, as in [::1]:{port}"
+                );
                 invalid(&reason)
             })
         });
@@ -98,8 +100,24 @@ mod tests {
     #[test]
     fn bad_urls_are_told() {
         for bad in [
-            "", "etcd", "etcd:", "redis://h", "etcd://", "etcd://a,,b", "etcd://:2379", "etcd://a:0", "etcd://a:x", "etcd://a:99999",
-            "etcd://a b", "etcd://::1", "etcd://[::1", "etcd://[x]:1", "etcd://a/b", "zk://h:1/chroot", "etcd://a:1:2", "http://h",
+            "",
+            "etcd",
+            "etcd:",
+            "redis://h",
+            "etcd://",
+            "etcd://a,,b",
+            "etcd://:2379",
+            "etcd://a:0",
+            "etcd://a:x",
+            "etcd://a:99999",
+            "etcd://a b",
+            "etcd://::1",
+            "etcd://[::1",
+            "etcd://[x]:1",
+            "etcd://a/b",
+            "zk://h:1/chroot",
+            "etcd://a:1:2",
+            "http://h",
         ] {
             assert!(matches!(Url::parse(bad), Err(Error::InvalidUrl { .. })), "{bad:?}");
         }

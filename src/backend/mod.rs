@@ -10,10 +10,10 @@ use crate::{
 };
 
 #[cfg(feature = "etcd")]
-pub mod etcd;
+pub(crate) mod etcd;
 pub mod memory;
 #[cfg(feature = "zookeeper")]
-pub mod zookeeper;
+pub(crate) mod zookeeper;
 
 /// A store that can keep queues of ephemeral, totally ordered keys.
 #[async_trait]

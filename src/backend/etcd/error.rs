@@ -1,0 +1,97 @@
+//! What an etcd client's error means for the request that met it.
+
+use std::fmt;
+
+use etcd_client::Error;
+
+use crate::{error::StoreError, guard::LostReason};
+
+/// An error and the endpoint that it came from.
+#[derive(Debug)]
+pub(super) struct EndpointError {
+    pub(super) endpoint: String,
+    pub(super) cause: Cause,
+}
+
+#[derive(Debug)]
+pub(super) enum Cause {
+    /// The request was sent, perhaps, and nothing came back in time.
+    Silence,
+    Client(Error),
+}
+
+impl fmt::Display for EndpointError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.cause {
+            Cause::Silence => write!(f, "{} did not answer in time", self.endpoint),
+            Cause::Client(Error::GRpcStatus(status)) => write!(f, "{}: {}", self.endpoint, status.message()),
+            Cause::Client(error) => write!(f, "{}: {error}", self.endpoint),
+        }
+    }
+}
+
+impl std::error::Error for EndpointError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &self.cause {
+            // Its message is told above; what lies below it tells of the network.
+            Cause::Client(Error::GRpcStatus(status)) => std::error::Error::source(status),
+            _ => None,
+        }
+    }
+}
+
+/// gRPC's status codes, <https://grpc.github.io/grpc/core/md_doc_statuscodes.html>. (tonic's type is not re-exported.)
+mod code {
+    pub(super) const INVALID_ARGUMENT: i32 = 3;
+    pub(super) const NOT_FOUND: i32 = 5;
+    pub(super) const PERMISSION_DENIED: i32 = 7;
+    pub(super) const RESOURCE_EXHAUSTED: i32 = 8;
+    pub(super) const FAILED_PRECONDITION: i32 = 9;
+    pub(super) const UNAVAILABLE: i32 = 14;
+    pub(super) const UNAUTHENTICATED: i32 = 16;
+}
+
+impl EndpointError {
+    /// Sorts the error by what is known of the request. The server's messages are in
+    /// <https://github.com/etcd-io/etcd/blob/main/api/v3rpc/rpctypes/error.go>.
+    pub(super) fn triage(self, operation: &'static str) -> StoreError {
+        let status = match &self.cause {
+            Cause::Client(Error::GRpcStatus(status)) => status,
+            // The crate's word for an answer of TTL 0.
+            Cause::Client(Error::LeaseKeepAliveError(text)) if text.contains("lease not found") => {
+                return StoreError::SessionGone(LostReason::SessionExpired);
+            }
+            Cause::Client(Error::InvalidArgs(_) | Error::InvalidUri(_) | Error::InvalidMetadataValue(_)) => {
+                return StoreError::Fatal { operation, source: self.into() };
+            }
+            // Raised while the connection is being set up: a certificate or key that cannot be used.
+            Cause::Client(Error::TransportError(_)) => return StoreError::Fatal { operation, source: self.into() },
+            _ => return StoreError::Unknown(self.into()),
+        };
+        let message = status.message();
+        match status.code() as i32 {
+            code::NOT_FOUND if message.contains("lease not found") => {
+                StoreError::SessionGone(LostReason::SessionExpired)
+            }
+            // The member is behind in the users' changes; another one or the same one soon is not.
+            code::INVALID_ARGUMENT if message.contains("revision of auth store is old") => {
+                StoreError::Unavailable(self.into())
+            }
+            code::INVALID_ARGUMENT if message.contains("authentication failed") || message.contains("user name") => {
+                StoreError::Denied(self.into())
+            }
+            code::FAILED_PRECONDITION if message.contains("auth") => StoreError::Denied(self.into()),
+            code::PERMISSION_DENIED | code::UNAUTHENTICATED => StoreError::Denied(self.into()),
+            code::RESOURCE_EXHAUSTED if message.contains("too many requests") => StoreError::Unavailable(self.into()),
+            // `ResourceExhausted` is the store being full: a delete still works.
+            code::INVALID_ARGUMENT | code::NOT_FOUND | code::FAILED_PRECONDITION | code::RESOURCE_EXHAUSTED => {
+                StoreError::Fatal { operation, source: self.into() }
+            }
+            // Never left this machine.
+            code::UNAVAILABLE if message.contains("connect error") || message.contains("dns error") => {
+                StoreError::Unavailable(self.into())
+            }
+            _ => StoreError::Unknown(self.into()),
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! The endpoints of a cluster, and which one to talk to.
+
+use std::{
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use etcd_client::{Certificate, Client, ConnectOptions, Error, Identity, TlsOptions};
+use tokio::{sync::watch, time::timeout};
+
+use super::error::{Cause, EndpointError};
+use crate::{builder::Remote, error::StoreError};
+
+/// Below 5 s etcd takes a client's pings for an attack and hangs up (`DefaultGRPCKeepAliveMinTime`).
+const PING_INTERVAL: Duration = Duration::from_secs(10);
+const PING_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// One connection for each endpoint, made when needed; all requests go to the current one until it fails.
+///
+/// Not the client's own balancing: that sends each request to a random endpoint, also to those that are known to be dead, so that one dead endpoint of three fails every
+/// third request (<https://github.com/grpc/grpc-rust/issues/2839>).
+#[derive(Debug)]
+pub(super) struct Pool {
+    endpoints: Vec<Endpoint>,
+    options: ConnectOptions,
+    pub(super) request_timeout: Duration,
+    /// Index of the endpoint in use.
+    current: watch::Sender<usize>,
+}
+
+struct Endpoint {
+    address: String,
+    client: Mutex<Option<Client>>,
+}
+
+impl std::fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.address)
+    }
+}
+
+/// A connection that has been picked for a request.
+pub(super) struct Picked {
+    pub(super) index: usize,
+    pub(super) client: Client,
+}
+
+impl Pool {
+    pub(super) fn new(remote: Remote) -> Self {
+        let mut options = ConnectOptions::new()
+            .with_connect_timeout(remote.request_timeout)
+            .with_keep_alive(PING_INTERVAL, PING_TIMEOUT)
+            // etcd does not permit pings on a connection without streams.
+            .with_keep_alive_while_idle(false)
+            // A member without a leader says so at once instead of waiting for one.
+            .with_require_leader(true)
+            .with_auto_token_refresh(true);
+        if let Some(credentials) = remote.credentials {
+            options = options.with_user(credentials.user, credentials.password);
+        }
+        if let Some(tls) = remote.tls {
+            let mut config = TlsOptions::new();
+            config = match tls.ca {
+                Some(ca) => config.ca_certificate(Certificate::from_pem(ca)),
+                None => config.with_enabled_roots(),
+            };
+            if let Some((certificate, key)) = tls.identity {
+                config = config.identity(Identity::from_pem(certificate, key));
+            }
+            options = options.with_tls(config);
+        }
+        let endpoint = |address| Endpoint { address, client: Mutex::default() };
+        let endpoints: Vec<_> = remote.endpoints.into_iter().map(endpoint).collect();
+        // Clients spread over the members.
+        let current = watch::Sender::new(fastrand::usize(..endpoints.len()));
+        Self { endpoints, options, request_timeout: remote.request_timeout, current }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.endpoints.len()
+    }
+
+    /// Tells when the endpoint in use changes.
+    pub(super) fn watch_current(&self) -> watch::Receiver<usize> {
+        self.current.subscribe()
+    }
+
+    /// The current endpoint's connection.
+    pub(super) async fn pick(&self) -> Result<Picked, EndpointError> {
+        self.pick_within(self.request_timeout).await
+    }
+
+    async fn pick_within(&self, patience: Duration) -> Result<Picked, EndpointError> {
+        let index = *self.current.borrow();
+        let endpoint = &self.endpoints[index];
+        let known = endpoint.client.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let client = match known {
+            Some(client) => client,
+            None => {
+                // With a user this is a request, so that it can hang like one.
+                let connecting = Client::connect([&endpoint.address], Some(self.options.clone()));
+                let client = match timeout(patience, connecting).await {
+                    Ok(Ok(client)) => client,
+                    Ok(Err(error)) => return Err(self.failed(index, Cause::Client(error))),
+                    Err(_) => return Err(self.failed(index, Cause::Silence)),
+                };
+                let mut known = endpoint.client.lock().unwrap_or_else(PoisonError::into_inner);
+                known.get_or_insert(client).clone()
+            }
+        };
+        Ok(Picked { index, client })
+    }
+
+    /// One attempt of one request at the current endpoint. If that endpoint fails, the next attempt goes to another one.
+    pub(super) async fn request<T, F>(
+        &self,
+        operation: &'static str,
+        request: impl FnOnce(Client) -> F,
+    ) -> Result<T, StoreError>
+    where
+        F: Future<Output = Result<T, Error>>,
+    {
+        self.request_within(self.request_timeout, operation, request).await
+    }
+
+    /// The same with another timeout.
+    pub(super) async fn request_within<T, F>(
+        &self,
+        patience: Duration,
+        operation: &'static str,
+        request: impl FnOnce(Client) -> F,
+    ) -> Result<T, StoreError>
+    where
+        F: Future<Output = Result<T, Error>>,
+    {
+        let picked = self.pick_within(patience).await.map_err(|error| error.triage(operation))?;
+        let cause = match timeout(patience, request(picked.client)).await {
+            Ok(Ok(reply)) => return Ok(reply),
+            Ok(Err(error)) => Cause::Client(error),
+            Err(_) => Cause::Silence,
+        };
+        Err(self.failed(picked.index, cause).triage(operation))
+    }
+
+    /// Takes note of a failed request: an endpoint that cannot be talked to is left for the next one.
+    pub(super) fn failed(&self, index: usize, cause: Cause) -> EndpointError {
+        let network = match &cause {
+            Cause::Silence => true,
+            Cause::Client(Error::GRpcStatus(status)) => {
+                // Everything that is not the server's considered answer.
+                matches!(status.code() as i32, 1 | 2 | 4 | 13 | 14)
+            }
+            Cause::Client(error) => !matches!(error, Error::LeaseKeepAliveError(_)),
+        };
+        if network {
+            self.leave(index);
+        }
+        EndpointError { endpoint: self.endpoints[index].address.clone(), cause }
+    }
+
+    /// Moves on from an endpoint, and forgets its connection: one that is silently dead would otherwise be used again.
+    pub(super) fn leave(&self, index: usize) {
+        *self.endpoints[index].client.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        let next = (index + 1) % self.endpoints.len();
+        // With a single endpoint nothing moves, but whoever watches its connection has to know that it is given up.
+        self.current.send_if_modified(|current| {
+            let ours = *current == index;
+            if ours {
+                *current = next;
+            }
+            ours
+        });
+    }
+}
