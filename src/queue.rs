@@ -230,3 +230,6 @@ async fn watch_own(session: &Session, own: &Entry) {
         sleep(backoff(attempt)).await;
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,65 @@
+//! Two workers take turns on one lock, and then a lock is lost.
+//!
+//! `cargo run --example quickstart` needs nothing but Rust. With a server:
+//! `cargo run --features etcd,zookeeper --example quickstart -- etcd://127.0.0.1:2379`
+
+use std::time::Duration;
+
+use distlock::{Client, LockGuard, memory::Space};
+
+const MEMORY: &str = "memory://quickstart";
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let url = std::env::args().nth(1).unwrap_or_else(|| MEMORY.to_owned());
+    println!("store: {url}");
+
+    // Two clients, as if on two machines.
+    let mut workers = Vec::new();
+    for worker in ["alice", "bob"] {
+        let client = Client::builder(&url).owner(worker).connect().await?;
+        workers.push(tokio::spawn(take_turns(worker, client)));
+    }
+    for worker in workers {
+        worker.await??;
+    }
+
+    // A lock can be lost while it is held. The guard knows, and stops the work.
+    let client = Client::connect(&url).await?;
+    let guard = client.mutex("report").lock().await?;
+    println!("carol: granted, token {}", guard.fencing_token());
+    let work = async {
+        lose(&url, &client, &guard).await;
+        std::future::pending::<()>().await;
+    };
+    match guard.run(work).await {
+        Ok(()) => println!("carol: done"),
+        Err(lost) => println!("carol: {lost}; the work was stopped, is_valid() is {}", guard.is_valid()),
+    }
+
+    // The next holder's token is higher, so that a resource can refuse whatever carol may still have on its way.
+    let client = Client::connect(&url).await?;
+    let guard = client.mutex("report").lock().await?;
+    println!("dave: granted, token {}", guard.fencing_token());
+    guard.unlock().await?;
+    client.close().await?;
+    Ok(())
+}
+
+async fn take_turns(worker: &str, client: Client) -> distlock::Result<()> {
+    for _ in 0..3 {
+        let guard = client.mutex("report").lock().await?;
+        println!("{worker}: granted, token {}", guard.fencing_token());
+        tokio::time::sleep(Duration::from_millis(20)).await; // the work
+        guard.unlock().await?;
+    }
+    client.close().await
+}
+
+/// In memory the session is ended as a server would do it. A real server cannot be asked for that here, so there the client is closed.
+async fn lose(url: &str, client: &Client, guard: &LockGuard) {
+    match url.strip_prefix("memory://") {
+        Some(space) => drop(Space::named(space).expire_session(guard.key())),
+        None => drop(client.close().await),
+    }
+}

@@ -1,0 +1,384 @@
+//! The algorithm over a store that follows a script: each of its calls may fail, lag or hang the first time, and the caller may go away at any moment. Whatever
+//! happens, no key stays behind, and who is told that he holds the lock does.
+
+use std::sync::{
+    Mutex,
+    atomic::{AtomicBool, AtomicU64, Ordering},
+};
+
+use async_trait::async_trait;
+
+use super::*;
+use crate::{
+    backend::{Backend, Joined, Store},
+    error::StoreError,
+    name::{Queue, Ticket},
+    runtime,
+    session::Shared,
+};
+
+/// What the first call does; later ones answer at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum First {
+    Answers,
+    /// Fails, and nothing was done.
+    Fails,
+    /// Does it, and the answer is lost.
+    LosesReply,
+    /// Answers late.
+    Lags,
+    /// Does it, and never answers: the adapter's timeout ends it.
+    Hangs,
+    /// The adapter's timeout ends it, and the server does it long after that.
+    LandsLate,
+}
+
+const ALL: [First; 5] = [First::Answers, First::Fails, First::LosesReply, First::Lags, First::Hangs];
+const LAG: Duration = Duration::from_millis(5);
+const TIMEOUT: Duration = Duration::from_millis(30);
+const LANDS_AFTER: Duration = Duration::from_millis(120);
+
+#[derive(Debug)]
+struct Step {
+    first: First,
+    done: AtomicBool,
+}
+
+impl Step {
+    fn new(first: First) -> Self {
+        Self { first, done: AtomicBool::new(false) }
+    }
+
+    /// Does `effect` as the script has it.
+    async fn play<T>(&self, effect: impl FnOnce() -> T + Send) -> Result<T, StoreError> {
+        let first = if self.done.swap(true, Ordering::Relaxed) { First::Answers } else { self.first };
+        match first {
+            First::Answers => Ok(effect()),
+            First::Fails => Err(StoreError::Unavailable("refused".into())),
+            First::LosesReply => {
+                effect();
+                Err(StoreError::Unknown("reply lost".into()))
+            }
+            First::Lags => {
+                sleep(LAG).await;
+                Ok(effect())
+            }
+            First::Hangs => {
+                effect();
+                sleep(TIMEOUT).await;
+                Err(StoreError::Unknown("timeout".into()))
+            }
+            First::LandsLate => unreachable!("only joining can: see enqueue"),
+        }
+    }
+}
+
+/// One queue: the keys in their order.
+#[derive(Debug)]
+struct Script {
+    keys: Mutex<Vec<Entry>>,
+    changed: watch::Sender<()>,
+    revision: AtomicU64,
+    enqueue: Step,
+    standing: Step,
+    gone: Step,
+    withdraw: Step,
+}
+
+impl Script {
+    fn new([enqueue, standing, gone, withdraw]: [First; 4]) -> Arc<Self> {
+        Arc::new(Self {
+            keys: Mutex::default(),
+            changed: watch::Sender::new(()),
+            revision: AtomicU64::new(1),
+            enqueue: Step::new(enqueue),
+            standing: Step::new(standing),
+            gone: Step::new(gone),
+            withdraw: Step::new(withdraw),
+        })
+    }
+
+    fn add(&self, key: &str) -> Entry {
+        let mut keys = self.keys.lock().unwrap();
+        if let Some(entry) = keys.iter().find(|entry| entry.key == key) {
+            return entry.clone();
+        }
+        let entry = Entry { key: key.to_owned(), revision: self.revision.fetch_add(1, Ordering::Relaxed) };
+        keys.push(entry.clone());
+        entry
+    }
+
+    fn remove(&self, key: &str) -> bool {
+        let mut keys = self.keys.lock().unwrap();
+        let before = keys.len();
+        keys.retain(|entry| entry.key != key);
+        self.changed.send_replace(());
+        keys.len() < before
+    }
+
+    fn keys(&self) -> Vec<String> {
+        self.keys.lock().unwrap().iter().map(|entry| entry.key.clone()).collect()
+    }
+
+    fn look(&self, key: &str) -> Standing {
+        let keys = self.keys.lock().unwrap();
+        match keys.iter().position(|entry| entry.key == key) {
+            None => Standing::Evicted,
+            Some(0) => Standing::First,
+            Some(at) => Standing::Behind(keys[at - 1].clone()),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct ScriptedBackend(Arc<Script>);
+
+#[derive(Debug)]
+struct ScriptedStore(Arc<Script>);
+
+#[async_trait]
+impl Backend for ScriptedBackend {
+    fn name(&self) -> &'static str {
+        "script"
+    }
+
+    async fn open(&self, _: Duration) -> Result<Arc<dyn Store>, StoreError> {
+        Ok(Arc::new(ScriptedStore(Arc::clone(&self.0))))
+    }
+}
+
+#[async_trait]
+impl Store for ScriptedStore {
+    fn ttl(&self) -> Duration {
+        Duration::from_secs(60)
+    }
+
+    fn needs_keepalive_when_idle(&self) -> bool {
+        true
+    }
+
+    fn watch_budget(&self) -> usize {
+        usize::MAX
+    }
+
+    async fn keep_alive(&self) -> Result<Duration, StoreError> {
+        Ok(self.ttl())
+    }
+
+    async fn enqueue(&self, _: &Queue, ticket: Ticket, _: &[u8], join: Join) -> Result<Joined, StoreError> {
+        let script = &self.0;
+        let key = ticket.to_string();
+        if script.enqueue.first == First::LandsLate && !script.enqueue.done.swap(true, Ordering::Relaxed) {
+            let script = Arc::clone(script);
+            tokio::spawn(async move {
+                sleep(LANDS_AFTER).await;
+                script.add(&key);
+            });
+            sleep(TIMEOUT).await;
+            return Err(StoreError::Unknown("timeout".into()));
+        }
+        let joined = script.enqueue.play(|| {
+            if join == Join::IfFree && script.keys().iter().any(|other| *other != key) {
+                return Joined::Occupied;
+            }
+            let entry = script.add(&key);
+            Joined::Queued { standing: script.look(&key), entry, alive: None }
+        });
+        joined.await
+    }
+
+    async fn standing(&self, entry: &Entry) -> Result<Standing, StoreError> {
+        self.0.standing.play(|| self.0.look(&entry.key)).await
+    }
+
+    async fn gone(&self, entry: &Entry) -> Result<(), StoreError> {
+        let mut changed = self.0.changed.subscribe();
+        self.0.gone.play(|| ()).await?;
+        while self.0.keys().contains(&entry.key) {
+            changed.changed().await.unwrap();
+        }
+        Ok(())
+    }
+
+    async fn withdraw(&self, _: &Queue, ticket: Ticket, _: Option<&Entry>) -> Result<bool, StoreError> {
+        self.0.withdraw.play(|| self.0.remove(&ticket.to_string())).await
+    }
+
+    async fn close(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+}
+
+async fn session(script: &Arc<Script>) -> Arc<Session> {
+    let shared = Shared {
+        backend: Arc::new(ScriptedBackend(Arc::clone(script))),
+        runtime: runtime::handle().unwrap(),
+        ttl: Duration::from_secs(60),
+        owner: String::new(),
+        request_timeout: TIMEOUT,
+        recheck_interval: Duration::from_secs(60),
+    };
+    Session::open(Arc::new(shared)).await.unwrap()
+}
+
+/// Waits until no key but `others` is left.
+async fn only(script: &Script, others: &[&str], what: &str) {
+    let mut changed = script.changed.subscribe();
+    let clean = async {
+        while script.keys() != others {
+            changed.changed().await.unwrap();
+        }
+    };
+    assert!(timeout(Duration::from_secs(20), clean).await.is_ok(), "{what}: left behind {:?}", script.keys());
+}
+
+/// One caller, behind a holder that goes after a while, leaves after `patience`.
+async fn play(first: [First; 4], wait: Option<Wait>, held: bool, patience: Option<Duration>) {
+    let what = format!("{first:?} {wait:?} {held} {patience:?}");
+    let script = Script::new(first);
+    let session = session(&script).await;
+    if held {
+        script.add("holder");
+    }
+    let claim = session.claim(&Queue::new("/ns", "name").unwrap()).unwrap();
+    let wait = wait.unwrap_or_else(|| Wait::Until(Instant::now() + Duration::from_millis(25)));
+    let caller = acquire(claim, wait);
+    let release = async {
+        sleep(Duration::from_millis(15)).await;
+        if held {
+            script.remove("holder");
+        }
+    };
+    let (outcome, ()) = tokio::join!(timeout(patience.unwrap_or(Duration::from_secs(20)), caller), release);
+    match outcome {
+        Err(_) => assert!(patience.is_some(), "{what}: hangs"),
+        Ok(Ok(Some(hold))) => {
+            assert_eq!(script.keys(), [hold.entry.key.clone()], "{what}: granted");
+            drop(hold);
+        }
+        Ok(Ok(None)) => assert!(!matches!(wait, Wait::Forever), "{what}: gave up"),
+        Ok(Err(failure)) => {
+            // Only who does not wait may be told that the store did not answer.
+            let unanswered = matches!(failure, Failure::Final(Error::Unavailable { .. }));
+            assert!(unanswered && matches!(wait, Wait::No), "{what}: {failure:?}");
+        }
+    }
+    if first[0] == First::LandsLate {
+        sleep(LANDS_AFTER).await;
+    }
+    only(&script, &[], &what).await;
+    assert_eq!(session.life().lost_reason(), None, "{what}: the session is lost");
+}
+
+/// Every combination of scripts, ways to wait and moments to leave, all at once.
+async fn play_all(enqueue: First) {
+    let mut scenes = tokio::task::JoinSet::new();
+    for standing in ALL {
+        for gone in ALL {
+            for withdraw in ALL {
+                for wait in [Some(Wait::Forever), Some(Wait::No), None] {
+                    for patience in [None, Some(0), Some(2), Some(8), Some(15), Some(16), Some(32)] {
+                        let patience = patience.map(Duration::from_millis);
+                        for held in [true, false] {
+                            scenes.spawn(play([enqueue, standing, gone, withdraw], wait, held, patience));
+                        }
+                    }
+                }
+            }
+        }
+    }
+    while let Some(scene) = scenes.join_next().await {
+        scene.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn nothing_stays_behind_when_joining_answers() {
+    play_all(First::Answers).await;
+}
+
+#[tokio::test]
+async fn nothing_stays_behind_when_joining_fails() {
+    play_all(First::Fails).await;
+}
+
+#[tokio::test]
+async fn nothing_stays_behind_when_the_reply_to_joining_is_lost() {
+    play_all(First::LosesReply).await;
+}
+
+#[tokio::test]
+async fn nothing_stays_behind_when_joining_lags() {
+    play_all(First::Lags).await;
+}
+
+#[tokio::test]
+async fn nothing_stays_behind_when_joining_hangs() {
+    play_all(First::Hangs).await;
+}
+
+#[tokio::test]
+async fn nothing_stays_behind_when_joining_lands_late() {
+    let mut scenes = tokio::task::JoinSet::new();
+    for wait in [Some(Wait::Forever), Some(Wait::No), None] {
+        for patience in [None, Some(0), Some(2), Some(40), Some(100)] {
+            for held in [true, false] {
+                let first = [First::LandsLate, First::Answers, First::Answers, First::Answers];
+                scenes.spawn(play(first, wait, held, patience.map(Duration::from_millis)));
+            }
+        }
+    }
+    while let Some(scene) = scenes.join_next().await {
+        scene.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_wake_up_is_not_a_grant() {
+    let script = Script::new([First::Answers; 4]);
+    let session = session(&script).await;
+    let (holder, middle) = (script.add("holder"), script.add("middle"));
+    let claim = session.claim(&Queue::new("/ns", "name").unwrap()).unwrap();
+    let mut caller = tokio::spawn(acquire(claim, Wait::Forever));
+    // The one just ahead gives up: its key goes, the lock stays held.
+    while script.keys().len() < 3 {
+        sleep(Duration::from_millis(1)).await;
+    }
+    script.remove(&middle.key);
+    assert!(timeout(Duration::from_millis(50), &mut caller).await.is_err(), "granted while held");
+    script.remove(&holder.key);
+    let hold = caller.await.unwrap().unwrap().unwrap();
+    assert_eq!(script.keys(), [hold.entry.key.clone()]);
+}
+
+#[tokio::test]
+async fn a_deleted_waiter_is_told() {
+    let script = Script::new([First::Answers; 4]);
+    let session = session(&script).await;
+    script.add("holder");
+    let claim = session.claim(&Queue::new("/ns", "name").unwrap()).unwrap();
+    let caller = tokio::spawn(acquire(claim, Wait::Forever));
+    while script.keys().len() < 2 {
+        sleep(Duration::from_millis(1)).await;
+    }
+    let own = script.keys().pop().unwrap();
+    script.remove(&own);
+    script.remove("holder");
+    let failure = caller.await.unwrap().unwrap_err();
+    assert!(matches!(failure, Failure::Final(Error::Evicted { .. })), "{failure:?}");
+}
+
+#[tokio::test]
+async fn a_lost_session_ends_the_wait() {
+    let script = Script::new([First::Answers; 4]);
+    let session = session(&script).await;
+    script.add("holder");
+    let claim = session.claim(&Queue::new("/ns", "name").unwrap()).unwrap();
+    let caller = tokio::spawn(acquire(claim, Wait::Forever));
+    while script.keys().len() < 2 {
+        sleep(Duration::from_millis(1)).await;
+    }
+    session.life().lose(LostReason::SessionExpired);
+    let failure = caller.await.unwrap().unwrap_err();
+    assert!(matches!(failure, Failure::Final(Error::SessionLost { .. })), "{failure:?}");
+}
