@@ -201,6 +201,9 @@ impl Builder {
         if self.credentials.as_ref().is_some_and(|credentials| credentials.user.contains(':')) {
             return invalid("credentials", "the user must not contain `:`");
         }
+        if let Some(tls) = &self.tls {
+            tls.check()?;
+        }
         let remote = Remote {
             endpoints: url.endpoints,
             connect_timeout: self.connect_timeout,

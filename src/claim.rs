@@ -3,12 +3,12 @@
 use std::{sync::Arc, time::Duration};
 
 use tokio::{
-    sync::watch,
+    sync::{oneshot, watch},
     time::{Instant, sleep, timeout_at},
 };
 
 use crate::{
-    backend::{Entry, Join, Joined, Standing},
+    backend::{Entry, Join, Joined},
     clock,
     error::{BoxError, StoreError},
     guard::LostReason,
@@ -75,8 +75,13 @@ impl Claim {
     }
 
     /// Joins the queue. Meant to run in a task of its own, so that no write is cancelled in flight: when the task's result is not wanted any
-    /// more, dropping it drops the claim. Retries until `give_up`, and until the session is over at the latest.
-    pub(crate) async fn join(mut self, join: Join, give_up: Option<Instant>) -> Result<(Self, Joined), StoreError> {
+    /// more, dropping it drops the claim. Retries until `give_up`, while the other end of `interest` is there, and until the session is over at the latest.
+    pub(crate) async fn join(
+        mut self,
+        join: Join,
+        give_up: Option<Instant>,
+        interest: oneshot::Sender<()>,
+    ) -> Result<(Self, Joined), StoreError> {
         let mut attempt = 0;
         loop {
             let sent = clock::now();
@@ -105,7 +110,7 @@ impl Claim {
                 }
                 Err(error) => {
                     self.doubtful |= matches!(error, StoreError::Unknown(_));
-                    let late = give_up.is_some_and(|at| Instant::now() >= at);
+                    let late = give_up.is_some_and(|at| Instant::now() >= at) || interest.is_closed();
                     if !error.is_transient() || late {
                         self.written = self.doubtful;
                         return Err(error);
@@ -204,14 +209,4 @@ async fn release(
         attempt += 1;
     };
     progress.send_replace(outcome);
-}
-
-/// For `queue.rs`: the entry that joining gave.
-impl Joined {
-    pub(crate) fn queued(self) -> Option<(Entry, Standing)> {
-        match self {
-            Self::Queued { entry, standing, .. } => Some((entry, standing)),
-            Self::Occupied => None,
-        }
-    }
 }

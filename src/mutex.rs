@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use crate::{
     client::Client,
@@ -128,25 +128,19 @@ impl Mutex {
     async fn acquire(&self, wait: Wait) -> Result<Option<LockGuard>> {
         let queue = Queue::new(self.client.namespace(), &self.name)?;
         let client = self.client.clone();
-        let (runtime, task) = (client.runtime(), async move {
-            let work = take(&client, &queue, wait);
-            match wait {
-                Wait::Until(at) => {
-                    // `acquire` keeps time itself; this covers the opening of a session, and allows for the courtesy at the end.
-                    let late = at + Duration::from_millis(150);
-                    tokio::time::timeout_at(late, work).await.unwrap_or(Ok(None))
-                }
-                Wait::Forever | Wait::No => work.await,
-            }
-        });
-        runtime::run(runtime, task).await
+        runtime::run(self.client.runtime(), async move { take(&client, &queue, wait).await }).await
     }
 }
 
 async fn take(client: &Client, queue: &Queue, wait: Wait) -> Result<Option<LockGuard>> {
     let mut stale_sessions = 0;
     loop {
-        let claim = client.claim(queue).await?;
+        let claim = match wait {
+            Wait::Until(at) => timeout_at(at, client.claim(queue)).await,
+            Wait::Forever | Wait::No => Ok(client.claim(queue).await),
+        };
+        let Ok(claim) = claim else { return Ok(None) };
+        let claim = claim?;
         match queue::acquire(claim, wait).await {
             Ok(hold) => return Ok(hold.map(LockGuard::new)),
             // Its session died while it was idle. That is no loss of this call's: it goes on with a new one.

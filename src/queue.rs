@@ -3,13 +3,13 @@
 use std::{sync::Arc, time::Duration};
 
 use tokio::{
-    sync::watch,
+    sync::{oneshot, watch},
     task::AbortHandle,
     time::{Instant, sleep, sleep_until, timeout},
 };
 
 use crate::{
-    backend::{Entry, Join, Standing},
+    backend::{Entry, Join, Joined, Standing},
     claim::{Claim, Release},
     error::{Error, StoreError},
     guard::LostReason,
@@ -93,10 +93,11 @@ pub(crate) async fn acquire(claim: Claim, wait: Wait) -> Result<Option<Hold>, Fa
         _ => (Join::Always, None),
     };
     // A task of its own: if this future is dropped, the write still ends, and then the claim with it.
-    let mut joining = shared.runtime.spawn(claim.join(join, give_up));
+    let (interest, _interested) = oneshot::channel();
+    let joining = shared.runtime.spawn(claim.join(join, give_up, interest));
     let joined = tokio::select! {
         biased;
-        joined = &mut joining => joined.map_err(|_| Error::Closed)?,
+        joined = joining => joined.map_err(|_| Error::Closed)?,
         () = wait.is_over() => return Ok(None),
     };
     let (mut claim, joined) = match joined {
@@ -106,85 +107,86 @@ pub(crate) async fn acquire(claim: Claim, wait: Wait) -> Result<Option<Hold>, Fa
         }
         Err(error) => return Err(public(&session, error).into()),
     };
-    let Some((entry, mut standing)) = joined.queued() else { return Ok(None) };
+    let Joined::Queued { entry, mut standing, .. } = joined else { return Ok(None) };
 
     loop {
-        match standing {
+        let next = match standing {
             Standing::First => match claim.grant() {
                 Grant::Granted => return Ok(Some(hold(claim, entry))),
-                Grant::Stale => {
-                    retry(&session, wait, || session.prove()).await?;
-                    standing = look(&session, wait, &entry).await?.unwrap_or(Standing::Evicted);
-                }
                 Grant::Lost(reason) => return Err(session.lost_error(reason).into()),
+                Grant::Stale => {
+                    let look = async {
+                        persist(|| session.prove()).await?;
+                        persist(|| session.store().standing(&entry)).await
+                    };
+                    in_time(&session, wait, look).await?
+                }
             },
             Standing::Evicted => return Err(Error::Evicted { name: claim.queue().name().to_owned() }.into()),
-            Standing::Behind(ahead) => {
-                let next = match wait {
-                    Wait::No => None,
-                    wait => await_turn(&session, wait, &entry, &ahead).await?,
-                };
-                let Some(next) = next else {
-                    claim.release_within(COURTESY).await;
-                    return Ok(None);
-                };
-                standing = next;
-            }
-        }
+            Standing::Behind(_) if matches!(wait, Wait::No) => None,
+            Standing::Behind(ahead) => in_time(&session, wait, await_turn(&session, &entry, &ahead)).await?,
+        };
+        let Some(next) = next else {
+            claim.release_within(COURTESY).await;
+            return Ok(None);
+        };
+        standing = next;
     }
 }
 
-/// Waits while `ahead` is just ahead of `entry`. `None`: the caller's time is up.
-async fn await_turn(session: &Session, wait: Wait, entry: &Entry, ahead: &Entry) -> Result<Option<Standing>, Failure> {
+/// Waits while `ahead` is just ahead of `entry`; tells where that stands then.
+async fn await_turn(session: &Session, entry: &Entry, ahead: &Entry) -> Result<Standing, StoreError> {
     let mut idle_wakes = 0;
     loop {
         let interval = session.shared().recheck_interval;
         // Servers do lose watch events (https://github.com/etcd-io/etcd/issues/18089, /19179): look again now and then in any case.
         let recheck = interval + interval.mul_f64(fastrand::f64() / 4.0);
         tokio::select! {
-            biased;
-            reason = session.life().lost() => return Err(session.lost_error(reason).into()),
-            () = wait.is_over() => return Ok(None),
             // An answer or an error: both mean no more than "look again".
             _ = session.store().gone(ahead) => {}
             () = sleep(recheck) => {}
         }
-        let Some(standing) = look(session, wait, entry).await? else { return Ok(None) };
+        let standing = persist(|| session.store().standing(entry)).await?;
         match &standing {
             Standing::Behind(now_ahead) if now_ahead.key == ahead.key => {
                 // Woken for nothing. Should the store go on like that, do not spin.
-                sleep(if idle_wakes > 0 { backoff(idle_wakes) } else { Duration::ZERO }).await;
+                if idle_wakes > 0 {
+                    sleep(backoff(idle_wakes)).await;
+                }
                 idle_wakes += 1;
             }
-            _ => return Ok(Some(standing)),
+            _ => return Ok(standing),
         }
     }
 }
 
-/// Asks the store where `entry` stands. `None`: the caller's time is up.
-async fn look(session: &Session, wait: Wait, entry: &Entry) -> Result<Option<Standing>, Failure> {
-    retry(session, wait, || session.store().standing(entry)).await
-}
-
-/// Repeats a read until it succeeds, fails for good, the session is over, or the caller's time is up (`None`).
-async fn retry<T, F>(session: &Session, wait: Wait, mut call: impl FnMut() -> F) -> Result<Option<T>, Failure>
+/// Repeats a call until it succeeds or fails for good.
+async fn persist<T, F>(mut call: impl FnMut() -> F) -> Result<T, StoreError>
 where
     F: Future<Output = Result<T, StoreError>>,
 {
     let mut attempt = 0;
     loop {
-        tokio::select! {
-            biased;
-            reason = session.life().lost() => return Err(session.lost_error(reason).into()),
-            () = wait.is_over() => return Ok(None),
-            answer = call() => match answer {
-                Ok(answer) => return Ok(Some(answer)),
-                Err(error) if error.is_transient() => {}
-                Err(error) => return Err(public(session, error).into()),
-            },
+        match call().await {
+            Err(error) if error.is_transient() => {}
+            answer => return answer,
         }
         sleep(backoff(attempt)).await;
         attempt += 1;
+    }
+}
+
+/// Does `work` unless the session ends first (an error) or the caller's time (`None`).
+async fn in_time<T>(
+    session: &Session,
+    wait: Wait,
+    work: impl Future<Output = Result<T, StoreError>>,
+) -> Result<Option<T>, Failure> {
+    tokio::select! {
+        biased;
+        reason = session.life().lost() => Err(session.lost_error(reason).into()),
+        () = wait.is_over() => Ok(None),
+        done = work => done.map(Some).map_err(|error| public(session, error).into()),
     }
 }
 

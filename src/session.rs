@@ -152,7 +152,11 @@ async fn keep(life: Arc<Life>, store: Arc<dyn Store>) -> Result<(), StoreError> 
                 attempted = vitals.now;
                 failures = 0;
             }
-            due.saturating_sub(vitals.now).max(Duration::from_millis(1))
+            if attempts.len() < OVERLAPPING {
+                due.saturating_sub(vitals.now).max(Duration::from_millis(1))
+            } else {
+                longest_sleep
+            }
         } else {
             failures = 0;
             longest_sleep

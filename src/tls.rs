@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::error::Error;
+
 /// How to secure the connection to the servers: PEM texts, not file names.
 ///
 /// Without a CA the servers' certificates are checked against the roots that the backend's TLS library brings.
@@ -39,6 +41,21 @@ impl Tls {
     pub fn client_identity(mut self, certificate_pem: impl Into<String>, key_pem: impl Into<String>) -> Self {
         self.identity = Some((certificate_pem.into(), key_pem.into()));
         self
+    }
+
+    /// Sees that each text is at least of the right kind: a mix-up (a file name, the key for the certificate) is told before anything is sent.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let is = |pem: &str, kind: &str| pem.contains("-----BEGIN ") && pem.contains(&format!("{kind}-----"));
+        let wrong = if self.ca.as_ref().is_some_and(|pem| !is(pem, "CERTIFICATE")) {
+            "the CA is not a PEM text with a CERTIFICATE in it"
+        } else if self.identity.as_ref().is_some_and(|(pem, _)| !is(pem, "CERTIFICATE")) {
+            "the client's certificate is not a PEM text with a CERTIFICATE in it"
+        } else if self.identity.as_ref().is_some_and(|(_, pem)| !is(pem, "PRIVATE KEY")) {
+            "the client's key is not a PEM text with a PRIVATE KEY in it"
+        } else {
+            return Ok(());
+        };
+        Err(Error::InvalidConfig { option: "tls", reason: wrong.into() })
     }
 }
 

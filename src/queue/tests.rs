@@ -253,7 +253,7 @@ async fn play(first: [First; 4], wait: Option<Wait>, held: bool, patience: Optio
     match outcome {
         Err(_) => assert!(patience.is_some(), "{what}: hangs"),
         Ok(Ok(Some(hold))) => {
-            assert_eq!(script.keys(), [hold.entry.key.clone()], "{what}: granted");
+            assert_eq!(script.keys(), [&*hold.entry.key], "{what}: granted");
             drop(hold);
         }
         Ok(Ok(None)) => assert!(!matches!(wait, Wait::Forever), "{what}: gave up"),
@@ -348,7 +348,7 @@ async fn a_wake_up_is_not_a_grant() {
     assert!(timeout(Duration::from_millis(50), &mut caller).await.is_err(), "granted while held");
     script.remove(&holder.key);
     let hold = caller.await.unwrap().unwrap().unwrap();
-    assert_eq!(script.keys(), [hold.entry.key.clone()]);
+    assert_eq!(script.keys(), [&*hold.entry.key]);
 }
 
 #[tokio::test]
