@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::{
     sync::{oneshot, watch},
     task::AbortHandle,
-    time::{Instant, sleep, sleep_until, timeout},
+    time::{Instant, sleep, sleep_until},
 };
 
 use crate::{
@@ -217,19 +217,16 @@ async fn watch_own(session: &Session, own: &Entry) {
     sleep(OWN_WATCH_AFTER).await;
     let mut attempt = 0;
     loop {
-        let seen_gone = session.store().gone(own).await.is_ok();
-        // Without an answer the deadline decides, as it does for the session's end.
-        let look = timeout(session.shared().request_timeout, session.store().standing(own)).await;
-        match look {
-            Ok(Ok(Standing::Evicted)) => return,
-            Ok(Err(StoreError::SessionGone(reason))) => {
-                session.life().lose(reason);
-                return std::future::pending().await;
+        // Without an answer nothing is decided here: the deadline does that, as it does for the session's end.
+        if session.store().gone(own).await.is_ok() {
+            match session.store().standing(own).await {
+                Ok(Standing::Evicted) => return,
+                Err(StoreError::SessionGone(reason)) => session.life().lose(reason),
+                _ => {}
             }
-            Ok(Ok(_)) if seen_gone => attempt = 0,
-            _ => attempt += 1,
         }
         sleep(backoff(attempt)).await;
+        attempt += 1;
     }
 }
 

@@ -7,6 +7,7 @@ use std::sync::{
 };
 
 use async_trait::async_trait;
+use tokio::time::timeout;
 
 use super::*;
 use crate::{
