@@ -1,0 +1,1 @@
+//! etcd passes every case. Needs the servers of `docker/up`.

@@ -1,0 +1,1 @@
+//! ZooKeeper passes every case. Needs the servers of `docker/up`.
