@@ -2,14 +2,17 @@
 
 use std::{
     collections::HashSet,
-    sync::{Mutex as StdMutex, PoisonError},
+    sync::{Arc, Mutex as StdMutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
 use distlock::{Builder, Client, LockGuard, Result};
 use tokio::{task::JoinHandle, time::sleep};
 
-use super::harness::{Cost, Harness, Link};
+use super::{
+    harness::{Cost, Harness, Link},
+    proxy::Proxies,
+};
 
 /// Within this time anything happens that has no fault to overcome, on a busy machine.
 pub(crate) const SOON: Duration = Duration::from_secs(10);
@@ -19,11 +22,13 @@ pub(crate) struct Case {
     pub(crate) store: Box<dyn Harness>,
     pub(crate) namespace: String,
     clients: StdMutex<Vec<Client>>,
+    links: StdMutex<Vec<Arc<dyn Link>>>,
 }
 
 impl Case {
     pub(crate) fn new(store: Box<dyn Harness>) -> Self {
-        Self { store, namespace: format!("/t-{:016x}", fastrand::u64(..)), clients: StdMutex::default() }
+        let namespace = format!("/t-{:016x}", fastrand::u64(..));
+        Self { store, namespace, clients: StdMutex::default(), links: StdMutex::default() }
     }
 
     /// A client of this case with a session that no test outlives.
@@ -61,8 +66,23 @@ impl Case {
     /// Connects a client and keeps it alive until the store was found empty: what a client leaves behind must not vanish with its session.
     pub(crate) async fn connect(&self, builder: Builder) -> Client {
         let client = builder.connect().await.expect("a client connects");
-        self.clients.lock().unwrap_or_else(PoisonError::into_inner).push(client.clone());
+        lock(&self.clients).push(client.clone());
         client
+    }
+
+    /// A way to the store that can be cut. It stays until the end, as its clients have to give back what they hold by it.
+    pub(crate) async fn link(&self) -> Arc<dyn Link> {
+        let link = self.store.link().await;
+        lock(&self.links).push(Arc::clone(&link));
+        link
+    }
+
+    /// The same with faults to choose from.
+    #[allow(dead_code)] // there may be no network
+    pub(crate) async fn proxies(&self) -> Arc<Proxies> {
+        let proxies = Arc::new(Proxies::start(self.store.network()).await);
+        lock(&self.links).push(Arc::<Proxies>::clone(&proxies));
+        proxies
     }
 
     pub(crate) async fn keys(&self) -> Vec<String> {
@@ -105,6 +125,10 @@ impl Case {
             let _ = tokio::time::timeout(Duration::from_millis(100), client.close()).await;
         }
     }
+}
+
+fn lock<T>(mutex: &StdMutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A task that stands in a queue.

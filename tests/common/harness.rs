@@ -3,13 +3,14 @@
 use std::{
     net::SocketAddr,
     ops::Sub,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use async_trait::async_trait;
 use distlock::{Client, LockGuard};
 
-use super::case::Case;
+use super::{case::Case, proxy::Framing};
 
 /// The operator's side of a store, and its faults.
 #[async_trait]
@@ -21,9 +22,10 @@ pub(crate) trait Harness: Send + Sync + 'static {
 
     fn url(&self) -> String;
 
-    /// The servers; none if there is no network.
-    #[allow(dead_code)] // only asked where there is one
-    fn endpoints(&self) -> &[SocketAddr];
+    /// Scheme, servers and framing, for stores that have a network in between.
+    fn network(&self) -> (&'static str, &[SocketAddr], Framing) {
+        unimplemented!("there is no network")
+    }
 
     /// The shortest session that the store grants and that a busy machine can keep alive.
     fn min_ttl(&self) -> Duration;
@@ -55,7 +57,7 @@ pub(crate) trait Harness: Send + Sync + 'static {
     async fn cost(&self, sessions: &[i64]) -> Cost;
 
     /// A way to the store that can be cut.
-    async fn link(&self) -> Box<dyn Link>;
+    async fn link(&self) -> Arc<dyn Link>;
 
     /// Takes a lock in a process that can be killed.
     async fn lock_elsewhere(&self, job: Job) -> Box<dyn Elsewhere>;
@@ -71,7 +73,7 @@ pub(crate) struct Cost {
     /// Watches asked for, where they are no requests.
     pub(crate) watches: u64,
     /// Watch events sent to clients.
-    pub(crate) events: u64,
+    pub(crate) events: i64,
 }
 
 impl Sub for Cost {

@@ -1,7 +1,7 @@
 //! The harness of `memory://`.
 
 use std::{
-    net::SocketAddr,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -25,10 +25,6 @@ impl Harness for Memory {
 
     fn url(&self) -> String {
         format!("memory://{}", self.name)
-    }
-
-    fn endpoints(&self) -> &[SocketAddr] {
-        &[]
     }
 
     fn min_ttl(&self) -> Duration {
@@ -75,12 +71,12 @@ impl Harness for Memory {
             requests: done.joins + done.reads + done.deletes,
             keepalives: done.keepalives,
             watches: 0,
-            events: done.events,
+            events: done.events.cast_signed(),
         }
     }
 
-    async fn link(&self) -> Box<dyn Link> {
-        Box::new(MemoryLink { url: self.url(), space: self.space.clone() })
+    async fn link(&self) -> Arc<dyn Link> {
+        Arc::new(MemoryLink { url: self.url(), space: self.space.clone() })
     }
 
     async fn lock_elsewhere(&self, job: Job) -> Box<dyn Elsewhere> {

@@ -8,14 +8,19 @@
 mod case;
 pub(crate) mod cases;
 mod harness;
-#[allow(dead_code)] // not every binary has a network in between
-mod proxy;
 
+// Not every test binary uses these.
 #[cfg(feature = "etcd")]
 #[allow(dead_code)]
 pub(crate) mod etcd;
 #[allow(dead_code)]
 pub(crate) mod memory;
+#[allow(dead_code)]
+pub(crate) mod process;
+#[allow(dead_code)]
+pub(crate) mod proxy;
+#[allow(dead_code)]
+pub(crate) mod servers;
 #[cfg(feature = "zookeeper")]
 #[allow(dead_code)]
 pub(crate) mod zookeeper;
@@ -105,6 +110,33 @@ macro_rules! conformance {
     };
 }
 
+/// Emits the cases about the network, for stores that have one.
+#[allow(unused_macros)]
+macro_rules! network_conformance {
+    ($harness:ty) => {
+        mod network {
+            use super::*;
+
+            $crate::common::cases_for! { $harness, beside_others,
+                network::a_join_whose_reply_is_lost_leaves_one_key,
+                network::a_join_whose_reply_is_late_leaves_one_key,
+                network::a_dropped_join_whose_reply_is_lost_leaves_nothing,
+                network::a_release_whose_reply_is_lost_spares_the_successor,
+                network::a_holder_that_is_not_heard_knows_before_its_successor,
+                network::a_holder_that_hears_nothing_knows_before_its_successor,
+                network::locks_and_waiters_outlive_their_connections,
+                network::what_happens_while_disconnected_is_seen_afterwards,
+                network::a_lost_event_is_made_good_by_the_recheck,
+                network::a_slow_network_loses_nothing,
+                network::one_refused_endpoint_does_no_harm,
+                network::one_silent_endpoint_does_no_harm,
+                network::a_lock_outlives_its_server_falling_silent,
+                network::refused_endpoints_are_unavailable_at_once,
+            }
+        }
+    };
+}
+
 macro_rules! cases_for {
     ($harness:ty, $company:ident, $($module:ident::$case:ident),* $(,)?) => { $(
         #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -114,7 +146,8 @@ macro_rules! cases_for {
     )* };
 }
 
-pub(crate) use {cases_for, conformance};
+#[allow(unused_imports)]
+pub(crate) use {cases_for, conformance, network_conformance};
 
 /// Runs a case beside others.
 pub(crate) async fn beside_others<H: Harness>(case: impl AsyncFnOnce(&Case)) {

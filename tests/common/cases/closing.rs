@@ -89,7 +89,7 @@ pub(crate) async fn the_last_clone_ends_the_session(t: &Case) {
 }
 
 pub(crate) async fn dead_endpoints_are_unavailable_in_time(t: &Case) {
-    let link = t.store.link().await;
+    let link = t.link().await;
     link.set_reachable(false);
     let patience = Duration::from_secs(1);
     let start = Instant::now();

@@ -73,7 +73,7 @@ pub(crate) async fn odd_names_work_and_are_independent(t: &Case) {
 
 /// The error comes though the store is out of reach, so nothing was asked of it.
 pub(crate) async fn bad_names_are_refused_before_anything_is_sent(t: &Case) {
-    let link = t.store.link().await;
+    let link = t.link().await;
     let client = t.connect(t.builder_for(&link.url())).await;
     link.set_reachable(false);
     for name in ["", &"x".repeat(256), &"/".repeat(86), &"\u{ffff}".repeat(29), &"x".repeat(1 << 16)] {
@@ -100,7 +100,7 @@ pub(crate) async fn bad_options_are_refused_before_anything_is_sent(t: &Case) {
     async fn refused(builder: Builder) -> Error {
         within(Duration::from_secs(1), "it is refused", builder.connect()).await.expect_err("it is refused")
     }
-    let link = t.store.link().await;
+    let link = t.link().await;
     link.set_reachable(false);
     let builder = || Client::builder(&link.url());
     let long = format!("/{}", "n".repeat(255));
