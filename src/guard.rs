@@ -169,10 +169,12 @@ impl LockGuard {
     pub async fn lost(&self) -> LostReason {
         let mut evicted = self.hold.evicted.clone();
         let evicted = async {
-            match evicted.wait_for(Option::is_some).await {
-                Ok(reason) => (*reason).unwrap_or(LostReason::KeyDeleted),
+            // Copied out first: what `wait_for` returns is a lock, and no future that keeps one over an await is `Send`.
+            let reason = evicted.wait_for(Option::is_some).await.ok().and_then(|reason| *reason);
+            match reason {
+                Some(reason) => reason,
                 // The watch on the key ended without a verdict: the session has the last word.
-                Err(_) => std::future::pending().await,
+                None => std::future::pending().await,
             }
         };
         tokio::select! {

@@ -1,0 +1,109 @@
+//! What the public types promise at compile time: the API as services write it down.
+
+use std::{fmt, hash::Hash, time::Duration};
+
+use distlock::{Builder, Client, Error, FencingToken, LockGuard, Lost, LostReason, Mutex, Tls, memory::Space};
+
+fn send<T: Send>(value: T) -> T {
+    value
+}
+
+fn shared<T: Send + Sync + 'static>() {}
+
+#[test]
+fn public_types_are_shared_between_threads() {
+    shared::<Client>();
+    shared::<Builder>();
+    shared::<Mutex>();
+    shared::<LockGuard>();
+    shared::<FencingToken>();
+    shared::<Error>();
+    shared::<Lost>();
+    shared::<LostReason>();
+    shared::<Tls>();
+    shared::<Space>();
+}
+
+#[test]
+fn public_types_have_the_usual_traits() {
+    fn token<T: Copy + Ord + Hash + fmt::Display + fmt::Debug + Into<u64>>() {}
+    fn error<T: std::error::Error>() {}
+    fn handle<T: Clone + fmt::Debug>() {}
+    fn shown<T: fmt::Debug>() {}
+    token::<FencingToken>();
+    error::<Error>();
+    error::<Lost>();
+    handle::<Client>();
+    handle::<Mutex>();
+    handle::<Builder>();
+    shown::<LockGuard>();
+}
+
+/// Every future can be spawned. Compiling is the test; it runs so that nothing of it goes unused.
+#[tokio::test]
+async fn public_futures_are_send() {
+    let client = send(Client::connect("memory://bounds-send")).await.unwrap();
+    send(Client::builder("memory://bounds-send").connect()).await.unwrap();
+    let mutex = client.mutex("a");
+    let guard = send(mutex.lock()).await.unwrap();
+    assert!(send(mutex.try_lock()).await.unwrap().is_none());
+    assert!(send(mutex.lock_timeout(Duration::from_millis(1))).await.unwrap().is_none());
+    assert_eq!(send(guard.run(async { 1 })).await, Ok(1));
+    drop(send(guard.lost()));
+    send(guard.unlock()).await.unwrap();
+    send(client.close()).await.unwrap();
+}
+
+/// A future that borrows is welcome to `run`, also one that cannot be sent.
+#[tokio::test]
+async fn run_takes_any_future() {
+    let client = Client::connect("memory://bounds-run").await.unwrap();
+    let guard = client.mutex("a").lock().await.unwrap();
+    let not_send = std::rc::Rc::new(String::from("borrowed"));
+    assert_eq!(guard.run(async { not_send.len() }).await, Ok(8));
+}
+
+/// The pinned interface, as the documentation prints it.
+#[tokio::test]
+async fn the_pinned_interface_compiles_as_written() -> Result<(), Box<dyn std::error::Error>> {
+    let client = Client::connect("memory://bounds-pinned").await?;
+    client.close().await?;
+    let client = Client::builder("memory://bounds-pinned")
+        .namespace("/app/locks")
+        .session_ttl(Duration::from_secs(10))
+        .owner("worker-7")
+        .connect()
+        .await?;
+    let _: Duration = client.session_ttl();
+    let client: Client = client.clone();
+
+    let mutex: Mutex = client.mutex("nightly-report");
+    let guard: LockGuard = mutex.lock().await?;
+    let busy: Option<LockGuard> = mutex.try_lock().await?;
+    assert!(busy.is_none());
+    let late: Option<LockGuard> = mutex.lock_timeout(Duration::from_millis(10)).await?;
+    assert!(late.is_none());
+
+    let token: FencingToken = guard.fencing_token();
+    let number: u64 = token.into();
+    assert_eq!(token.to_string(), number.to_string());
+    let (name, key): (&str, &str) = (guard.name(), guard.key());
+    assert_eq!(name, "nightly-report");
+    assert!(key.starts_with("/app/locks/nightly-report/"));
+    let (valid, remaining): (bool, Duration) = (guard.is_valid(), guard.remaining());
+    assert!(valid && remaining <= Duration::from_secs(10));
+    let lost = tokio::time::timeout(Duration::from_millis(10), guard.lost()).await;
+    assert!(lost.is_err(), "it is not lost");
+    let outcome: Result<&str, Lost> = guard.run(async { "done" }).await;
+    assert_eq!(outcome?, "done");
+    guard.unlock().await?;
+    drop(mutex.lock().await?);
+
+    let next = mutex.lock().await?;
+    client.close().await?;
+    let reason: LostReason = next.lost().await;
+    assert_eq!(reason, LostReason::ClientClosed);
+    let error: Error = mutex.lock().await.unwrap_err();
+    let _: bool = error.is_retryable();
+    Ok(())
+}

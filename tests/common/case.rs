@@ -1,0 +1,197 @@
+//! What each case is given, and what it must leave behind: nothing.
+
+use std::{
+    collections::HashSet,
+    sync::{Arc, Mutex as StdMutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use distlock::{Builder, Client, LockGuard, Result};
+use tokio::{task::JoinHandle, time::sleep};
+
+use super::{
+    harness::{Cost, Harness, Link},
+    proxy::Proxies,
+};
+
+/// Within this time anything happens that has no fault to overcome, on a busy machine.
+pub(crate) const SOON: Duration = Duration::from_secs(10);
+
+/// A namespace of its own in a store.
+pub(crate) struct Case {
+    pub(crate) store: Box<dyn Harness>,
+    pub(crate) namespace: String,
+    clients: StdMutex<Vec<Client>>,
+    links: StdMutex<Vec<Arc<dyn Link>>>,
+}
+
+impl Case {
+    pub(crate) fn new(store: Box<dyn Harness>) -> Self {
+        let namespace = format!("/t-{:016x}", fastrand::u64(..));
+        Self { store, namespace, clients: StdMutex::default(), links: StdMutex::default() }
+    }
+
+    /// A client of this case with a session that no test outlives.
+    pub(crate) fn builder(&self) -> Builder {
+        self.builder_for(&self.store.url())
+    }
+
+    pub(crate) fn builder_for(&self, url: &str) -> Builder {
+        Client::builder(url).namespace(&self.namespace).session_ttl(Duration::from_secs(15))
+    }
+
+    pub(crate) async fn client(&self) -> Client {
+        self.connect(self.builder()).await
+    }
+
+    pub(crate) async fn clients<const N: usize>(&self) -> [Client; N] {
+        let mut clients = Vec::new();
+        for _ in 0..N {
+            clients.push(self.client().await);
+        }
+        clients.try_into().expect("as many as were made")
+    }
+
+    /// A client whose session is soon over when it is not kept alive.
+    pub(crate) async fn mortal_client(&self) -> Client {
+        self.connect(self.builder().session_ttl(self.store.min_ttl())).await
+    }
+
+    /// The same, by way of a link.
+    pub(crate) async fn mortal_client_by(&self, link: &dyn Link) -> Client {
+        let builder = self.builder_for(&link.url()).session_ttl(self.store.min_ttl());
+        self.connect(builder.request_timeout(Duration::from_millis(500))).await
+    }
+
+    /// Connects a client and keeps it alive until the store was found empty: what a client leaves behind must not vanish with its session.
+    pub(crate) async fn connect(&self, builder: Builder) -> Client {
+        let client = builder.connect().await.expect("a client connects");
+        lock(&self.clients).push(client.clone());
+        client
+    }
+
+    /// A way to the store that can be cut. It stays until the end, as its clients have to give back what they hold by it.
+    pub(crate) async fn link(&self) -> Arc<dyn Link> {
+        let link = self.store.link().await;
+        lock(&self.links).push(Arc::clone(&link));
+        link
+    }
+
+    /// The same with faults to choose from.
+    #[allow(dead_code)] // there may be no network
+    pub(crate) async fn proxies(&self) -> Arc<Proxies> {
+        let proxies = Arc::new(Proxies::start(self.store.network()).await);
+        lock(&self.links).push(Arc::<Proxies>::clone(&proxies));
+        proxies
+    }
+
+    pub(crate) async fn keys(&self) -> Vec<String> {
+        self.store.keys(&self.namespace).await
+    }
+
+    /// Waits until there are so many keys.
+    pub(crate) async fn queue_of(&self, length: usize) {
+        eventually(SOON, &format!("there are {length} keys"), async || self.keys().await.len() == length).await;
+    }
+
+    /// Lets a client stand in a lock's queue, and returns when its key is there. One at a time, or the keys are mistaken for one another's.
+    pub(crate) async fn enqueue(&self, client: &Client, name: &str) -> Waiter {
+        let before: HashSet<_> = self.keys().await.into_iter().collect();
+        let mutex = client.mutex(name);
+        let task = tokio::spawn(async move { mutex.lock().await });
+        let mut key = None;
+        eventually(SOON, "the waiter's key is there", async || {
+            key = self.keys().await.into_iter().find(|key| !before.contains(key));
+            key.is_some()
+        })
+        .await;
+        Waiter { task, key: key.expect("just seen") }
+    }
+
+    pub(crate) async fn cost(&self, sessions: &[i64]) -> Cost {
+        self.store.cost(sessions).await
+    }
+
+    /// The last act of every case.
+    pub(crate) async fn end(self) {
+        let mut left = Vec::new();
+        let found = poll(Duration::from_secs(2), async || {
+            left = self.keys().await;
+            left.is_empty()
+        });
+        assert!(found.await, "keys are left: {left:?}");
+        for client in self.clients.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            // Cases cut clients off for good: whether that one can still say goodbye is not asked here.
+            let _ = tokio::time::timeout(Duration::from_millis(100), client.close()).await;
+        }
+    }
+}
+
+fn lock<T>(mutex: &StdMutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A task that stands in a queue.
+pub(crate) struct Waiter {
+    task: JoinHandle<Result<LockGuard>>,
+    pub(crate) key: String,
+}
+
+impl Waiter {
+    pub(crate) fn waits(&self) -> bool {
+        !self.task.is_finished()
+    }
+
+    /// What `lock()` came to, within this time.
+    pub(crate) async fn result(mut self, limit: Duration) -> Result<LockGuard> {
+        within(limit, "the waiter's lock() returns", &mut self.task).await.expect("it does not panic")
+    }
+
+    pub(crate) async fn granted(self) -> LockGuard {
+        self.result(SOON).await.expect("the waiter is granted")
+    }
+
+    /// Has its turn and lets go.
+    pub(crate) async fn served(self) {
+        self.granted().await.unlock().await.expect("released");
+    }
+
+    /// Drops the waiting future.
+    pub(crate) fn cancel(self) {}
+}
+
+impl Drop for Waiter {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Waits for a condition, with a limit.
+pub(crate) async fn poll(limit: Duration, mut holds: impl AsyncFnMut() -> bool) -> bool {
+    let start = Instant::now();
+    loop {
+        if holds().await {
+            return true;
+        }
+        if start.elapsed() > limit {
+            return false;
+        }
+        sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// Waits for a condition and fails without it.
+pub(crate) async fn eventually(limit: Duration, what: &str, holds: impl AsyncFnMut() -> bool) {
+    assert!(poll(limit, holds).await, "not within {limit:?}: {what}");
+}
+
+/// Fails if the condition ceases to hold within this time: for what must not happen.
+pub(crate) async fn throughout(time: Duration, what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    let broken = poll(time, async || !holds().await).await;
+    assert!(!broken, "not throughout {time:?}: {what}");
+}
+
+/// Awaits a future, with a limit.
+pub(crate) async fn within<T>(limit: Duration, what: &str, future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(limit, future).await.unwrap_or_else(|_| panic!("not within {limit:?}: {what}"))
+}

@@ -1,0 +1,100 @@
+//! Futures that are dropped: at any point, and nothing stays behind.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use tokio::{task::JoinSet, time::timeout};
+
+use crate::common::case::{Case, SOON, eventually, throughout, within};
+
+/// Half of them on a lock that is free, so that they are dropped while joining, while holding and while releasing; half on one that is held, so
+/// that they are dropped while waiting.
+pub(crate) async fn a_thousand_dropped_locks_leave_nothing(t: &Case) {
+    let [client, holder] = t.clients().await;
+    let marker = client.mutex("marker").lock().await.expect("granted");
+    let held = holder.mutex("held").lock().await.expect("granted");
+    let session = t.store.session_of(marker.key()).await;
+    let granted = Arc::new(AtomicUsize::new(0));
+    let mut droppers = JoinSet::new();
+    for dropper in 0..20 {
+        let mutex = client.mutex(if dropper % 2 == 0 { "free" } else { "held" });
+        let granted = Arc::clone(&granted);
+        droppers.spawn(async move {
+            for _ in 0..50 {
+                let patience = Duration::from_micros(fastrand::u64(..5000));
+                if let Ok(guard) = timeout(patience, mutex.lock()).await {
+                    drop(guard.expect("no error"));
+                    granted.fetch_add(1, SeqCst);
+                }
+            }
+        });
+    }
+    within(SOON * 3, "all are dropped", droppers.join_all()).await;
+    eventually(Duration::from_secs(2), "only the two held locks have keys", async || t.keys().await.len() == 2).await;
+    assert!(marker.is_valid() && held.is_valid(), "no session paid for it");
+    assert!(granted.load(SeqCst) < 600, "most were to be dropped");
+    held.unlock().await.expect("released");
+    // The same session goes on, and the locks are free.
+    for name in ["free", "held"] {
+        let guard = within(SOON, "the next lock is granted", client.mutex(name).lock()).await.expect("granted");
+        assert_eq!(t.store.session_of(guard.key()).await, session);
+        guard.unlock().await.expect("released");
+    }
+    marker.unlock().await.expect("released");
+}
+
+pub(crate) async fn a_waiter_dropped_at_its_grant_passes_the_lock_on(t: &Case) {
+    let [one, two, three] = t.clients().await;
+    for _ in 0..20 {
+        let guard = one.mutex("handed").lock().await.expect("granted");
+        let dropped = t.enqueue(&two, "handed").await;
+        let last = t.enqueue(&three, "handed").await;
+        let release = tokio::spawn(guard.unlock());
+        // Somewhere between the delete, the event, the read and the grant.
+        tokio::time::sleep(Duration::from_micros(fastrand::u64(..3000))).await;
+        dropped.cancel();
+        last.served().await;
+        release.await.expect("no panic").expect("released");
+    }
+}
+
+/// A, B, C and D in a queue; B and C go in each order: D moves up, but it is A who lets D in.
+pub(crate) async fn waiters_dropped_in_the_middle_do_not_wake_the_last(t: &Case) {
+    let [one, two, three, four] = t.clients().await;
+    for b_goes_first in [true, false] {
+        let a = one.mutex("abcd").lock().await.expect("granted");
+        let b = t.enqueue(&two, "abcd").await;
+        let c = t.enqueue(&three, "abcd").await;
+        let d = t.enqueue(&four, "abcd").await;
+        let (first, second) = if b_goes_first { (b, c) } else { (c, b) };
+        first.cancel();
+        t.queue_of(3).await;
+        second.cancel();
+        t.queue_of(2).await;
+        throughout(Duration::from_millis(300), "D waits for A", async || d.waits() && a.is_valid()).await;
+        a.unlock().await.expect("released");
+        d.served().await;
+    }
+}
+
+/// Whoever drops the future of `unlock()` has still let go.
+pub(crate) async fn dropped_unlocks_still_release(t: &Case) {
+    let [one, two] = t.clients().await;
+    let unpolled = one.mutex("unlocked").lock().await.expect("granted");
+    let waiter = t.enqueue(&two, "unlocked").await;
+    drop(unpolled.unlock());
+    let polled = waiter.granted().await;
+    let waiter = t.enqueue(&one, "unlocked").await;
+    // One poll, and no more.
+    tokio::select! {
+        biased;
+        _ = polled.unlock() => {}
+        () = std::future::ready(()) => {}
+    }
+    waiter.served().await;
+}

@@ -1,0 +1,115 @@
+//! The ends of clients, and their beginnings.
+
+use std::time::{Duration, Instant};
+
+use distlock::{Error, LostReason};
+
+use crate::common::case::{Case, SOON, eventually, throughout, within};
+
+pub(crate) async fn close_releases_everything(t: &Case) {
+    let [client, other] = t.clients().await;
+    let mut guards = Vec::new();
+    for name in ["one", "two", "three"] {
+        guards.push(client.mutex(name).lock().await.expect("granted"));
+    }
+    let session = t.store.session_of(guards[0].key()).await;
+    let waiter = t.enqueue(&other, "one").await;
+    let clone = client.clone();
+    client.close().await.expect("closed");
+    // Ok means that the store has confirmed it.
+    assert!(t.keys().await.iter().all(|key| *key == waiter.key), "{:?}", t.keys().await);
+    waiter.served().await;
+    eventually(SOON, "the session is over", async || {
+        !t.store.session_exists(session).await || t.store.url().starts_with("memory")
+    })
+    .await;
+    for guard in guards {
+        assert!(!guard.is_valid());
+        assert_eq!(guard.lost().await, LostReason::ClientClosed);
+        let error = guard.unlock().await.expect_err("it was lost before");
+        assert!(matches!(error, Error::Lost { reason: LostReason::ClientClosed, .. }), "{error:?}");
+    }
+    for client in [client, clone] {
+        let mutex = client.mutex("one");
+        let outcomes =
+            [mutex.lock().await.map(Some), mutex.try_lock().await, mutex.lock_timeout(Duration::from_secs(1)).await];
+        for outcome in outcomes {
+            let error = outcome.expect_err("it is closed");
+            assert!(matches!(error, Error::Closed), "{error:?}");
+        }
+        client.close().await.expect("closing twice is fine");
+    }
+}
+
+pub(crate) async fn close_ends_waiting(t: &Case) {
+    let [holder, client] = t.clients().await;
+    let guard = holder.mutex("queue").lock().await.expect("granted");
+    let mut waiters = Vec::new();
+    for _ in 0..3 {
+        waiters.push(t.enqueue(&client, "queue").await);
+    }
+    client.close().await.expect("closed");
+    for waiter in waiters {
+        let error = waiter.result(SOON).await.expect_err("the client is closed");
+        assert!(matches!(error, Error::Closed), "{error:?}");
+        assert!(!error.is_retryable());
+    }
+    assert_eq!(t.keys().await, [guard.key()]);
+    assert!(guard.is_valid());
+    guard.unlock().await.expect("released");
+}
+
+pub(crate) async fn a_guard_keeps_its_session_alive(t: &Case) {
+    let client = t.builder().session_ttl(t.store.min_ttl()).connect().await.expect("connected");
+    let ttl = client.session_ttl();
+    let guard = client.mutex("alone").lock().await.expect("granted");
+    let session = t.store.session_of(guard.key()).await;
+    drop(client);
+    throughout(ttl + ttl / 2, "the guard is valid without a client", async || guard.is_valid()).await;
+    assert_eq!(t.keys().await, [guard.key()]);
+    drop(guard);
+    eventually(Duration::from_secs(2), "the session is over", async || !t.store.session_exists(session).await).await;
+}
+
+pub(crate) async fn the_last_clone_ends_the_session(t: &Case) {
+    let client = t.builder().connect().await.expect("connected");
+    let guard = client.mutex("brief").lock().await.expect("granted");
+    let session = t.store.session_of(guard.key()).await;
+    guard.unlock().await.expect("released");
+    let (clone, mutex) = (client.clone(), client.mutex("brief"));
+    drop(client);
+    drop(clone);
+    // A mutex is a way to its client, too.
+    let guard = mutex.lock().await.expect("granted");
+    assert_eq!(t.store.session_of(guard.key()).await, session);
+    guard.unlock().await.expect("released");
+    assert!(t.store.session_exists(session).await);
+    drop(mutex);
+    eventually(Duration::from_secs(2), "the session is over", async || !t.store.session_exists(session).await).await;
+}
+
+pub(crate) async fn dead_endpoints_are_unavailable_in_time(t: &Case) {
+    let link = t.link().await;
+    link.set_reachable(false);
+    let patience = Duration::from_secs(1);
+    let start = Instant::now();
+    let connecting = t.builder_for(&link.url()).connect_timeout(patience).connect();
+    let error = within(SOON, "it gives up", connecting).await.expect_err("nobody is there");
+    let took = start.elapsed();
+    assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
+    assert!(error.is_retryable());
+    assert!(took < patience + Duration::from_millis(500), "given up after {took:?}");
+    link.set_reachable(true);
+    t.connect(t.builder_for(&link.url())).await;
+}
+
+pub(crate) async fn the_granted_ttl_is_told(t: &Case) {
+    for asked in [t.store.min_ttl(), Duration::from_secs(7)] {
+        let client = t.connect(t.builder().session_ttl(asked)).await;
+        assert_eq!(client.session_ttl(), asked, "every store grants this one as it is");
+        let guard = client.mutex("ttl").lock().await.expect("granted");
+        assert!(guard.remaining() <= asked);
+        assert!(guard.remaining() > asked / 2, "{:?} of {asked:?}", guard.remaining());
+        guard.unlock().await.expect("released");
+    }
+}

@@ -1,0 +1,136 @@
+//! What things cost, by the store's own counters. These run alone.
+
+use std::time::Duration;
+
+use crate::common::case::{Case, SOON, Waiter, eventually, within};
+
+pub(crate) async fn an_uncontended_lock_costs_what_it_must(t: &Case) {
+    const ROUNDS: u64 = 100;
+    let client = t.client().await;
+    let mutex = client.mutex("uncontended");
+    let warm_up = mutex.lock().await.expect("granted");
+    let session = t.store.session_of(warm_up.key()).await;
+    warm_up.unlock().await.expect("released");
+    let before = t.cost(&[session]).await;
+    for _ in 0..ROUNDS {
+        mutex.lock().await.expect("granted").unlock().await.expect("released");
+    }
+    let spent = t.cost(&[session]).await - before;
+    let due = ROUNDS * t.store.uncontended();
+    // A keepalive or two may fall into it.
+    assert!((due..=due + 3).contains(&spent.requests), "{spent:?} instead of {due} requests");
+    assert!(spent.watches <= 2 && spent.events <= 2, "{spent:?}: nobody waited");
+}
+
+pub(crate) async fn a_release_wakes_one_waiter(t: &Case) {
+    let clients = t.clients::<4>().await;
+    let holder = clients[0].mutex("herd").lock().await.expect("granted");
+    let mut waiters = Vec::new();
+    for place in 0..20 {
+        waiters.push(t.enqueue(&clients[place % 4], "herd").await);
+    }
+    let sessions = sessions(t, &waiters[..4]).await;
+    settled(t, &sessions).await;
+    let before = t.cost(&sessions).await;
+    holder.unlock().await.expect("released");
+    let next = waiters.remove(0).granted().await;
+    settled(t, &sessions).await;
+    let spent = t.cost(&sessions).await - before;
+    // The delete, one event, one look; then the new holder's watch on its own key. A few keepalives may fall into it, too.
+    assert!(spent.events <= 2, "{spent:?}: more than one was told");
+    assert!((1..=9).contains(&spent.requests), "{spent:?}: more than one looked");
+    assert!(spent.watches <= 4, "{spent:?}: more than one watched");
+    assert!(waiters.iter().all(Waiter::waits));
+    drop(waiters);
+    next.unlock().await.expect("released");
+}
+
+pub(crate) async fn idle_waiters_cost_nothing(t: &Case) {
+    let clients = t.clients::<2>().await;
+    let holder = clients[0].mutex("idle").lock().await.expect("granted");
+    let mut waiters = Vec::new();
+    for client in &clients {
+        waiters.push(t.enqueue(client, "idle").await);
+    }
+    let sessions = sessions(t, &waiters).await;
+    let rest = (0..198).map(|place| {
+        let mutex = clients[place % 2].mutex("idle");
+        tokio::spawn(async move { mutex.lock().await })
+    });
+    let rest: Vec<_> = rest.collect();
+    t.queue_of(201).await;
+    settled(t, &sessions).await;
+    let before = t.cost(&sessions).await;
+    // Long enough for anything that polls.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let spent = t.cost(&sessions).await - before;
+    assert!(spent.requests + spent.keepalives <= 6, "{spent:?}: two sessions' keepalives are all there is to do");
+    assert!(spent.watches == 0 && spent.events == 0, "{spent:?}");
+    for waiter in &rest {
+        waiter.abort();
+    }
+    drop(waiters);
+    holder.unlock().await.expect("released");
+}
+
+pub(crate) async fn held_locks_share_one_keepalive(t: &Case) {
+    let client = t.mortal_client().await;
+    let window = client.session_ttl() * 2;
+    let mut guards = vec![client.mutex("held").lock().await.expect("granted")];
+    let session = t.store.session_of(guards[0].key()).await;
+    let mut spent = Vec::new();
+    for count in [1, 100] {
+        for number in guards.len()..count {
+            guards.push(client.mutex(format!("held-{number}")).lock().await.expect("granted"));
+        }
+        settled(t, &[session]).await;
+        let before = t.cost(&[session]).await;
+        tokio::time::sleep(window).await;
+        spent.push(t.cost(&[session]).await - before);
+    }
+    let [one, many] = [spent[0], spent[1]].map(|spent| spent.requests + spent.keepalives);
+    assert!(one >= 5, "{spent:?}: it was to be kept alive about six times");
+    assert!(many <= one + 3, "{spent:?}: a hundred locks cost more than one");
+    assert!(guards.iter().all(|guard| guard.is_valid()));
+    drop(guards);
+}
+
+pub(crate) async fn a_lock_that_is_never_polled_costs_nothing(t: &Case) {
+    let client = t.client().await;
+    let other = client.mutex("other").lock().await.expect("granted");
+    let session = [t.store.session_of(other.key()).await];
+    settled(t, &session).await;
+    let before = t.cost(&session).await;
+    let mutex = client.mutex("unpolled");
+    for _ in 0..100 {
+        drop(mutex.lock());
+        drop(mutex.try_lock());
+        drop(mutex.lock_timeout(Duration::from_secs(1)));
+    }
+    settled(t, &session).await;
+    let spent = t.cost(&session).await - before;
+    assert!(spent.requests + spent.keepalives <= 3, "{spent:?}");
+    assert_eq!(t.keys().await, [other.key()]);
+    other.unlock().await.expect("released");
+}
+
+async fn sessions(t: &Case, waiters: &[Waiter]) -> Vec<i64> {
+    let mut sessions = Vec::new();
+    for waiter in waiters {
+        sessions.push(t.store.session_of(&waiter.key).await);
+    }
+    sessions
+}
+
+/// Returns when nothing but keepalives has been asked for a while: what was begun is done, for instance the holder's watch on its own key.
+async fn settled(t: &Case, sessions: &[i64]) {
+    let mut last = t.cost(sessions).await;
+    let quiet = eventually(SOON, "the store comes to rest", async || {
+        tokio::time::sleep(Duration::from_millis(700)).await;
+        let now = t.cost(sessions).await;
+        let spent = now - last;
+        last = now;
+        spent.requests <= 2 * sessions.len() as u64 && spent.watches == 0 && spent.events == 0
+    });
+    within(SOON * 2, "the store comes to rest", quiet).await;
+}

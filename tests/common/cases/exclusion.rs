@@ -1,0 +1,151 @@
+//! One at a time, in order, with rising tokens.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU32, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use distlock::FencingToken;
+use tokio::{sync::mpsc, task::JoinSet};
+
+use crate::common::case::{Case, SOON, throughout, within};
+
+/// A resource that shows whether two were at it at once: the count loses an update, or the flag is found set.
+#[derive(Default)]
+struct Fragile {
+    count: AtomicU32,
+    busy: AtomicBool,
+}
+
+impl Fragile {
+    async fn touch(&self) {
+        assert!(!self.busy.swap(true, SeqCst), "two holders at once");
+        let count = self.count.load(SeqCst);
+        tokio::time::sleep(Duration::from_micros(fastrand::u64(..1000))).await;
+        self.count.store(count + 1, SeqCst);
+        assert!(self.busy.swap(false, SeqCst), "two holders at once");
+    }
+}
+
+pub(crate) async fn fifty_contenders_never_overlap(t: &Case) {
+    let resource = Arc::new(Fragile::default());
+    let clients = t.clients::<5>().await;
+    let mut contenders = JoinSet::new();
+    for contender in 0..50 {
+        let (mutex, resource) = (clients[contender % 5].mutex("contended"), Arc::clone(&resource));
+        contenders.spawn(async move {
+            for _ in 0..2 {
+                let guard = mutex.lock().await.expect("granted");
+                resource.touch().await;
+                assert!(guard.is_valid());
+                guard.unlock().await.expect("released");
+            }
+        });
+    }
+    while let Some(done) = within(SOON * 3, "all are served", contenders.join_next()).await {
+        done.expect("a contender fails");
+    }
+    assert_eq!(resource.count.load(SeqCst), 100);
+}
+
+pub(crate) async fn waiters_are_granted_in_order(t: &Case) {
+    let clients = t.clients::<3>().await;
+    let first = clients[0].mutex("queue").lock().await.expect("granted");
+    let mut waiters = Vec::new();
+    for place in 0..10 {
+        waiters.push(t.enqueue(&clients[place % 3], "queue").await);
+    }
+    let mut holder = first;
+    while !waiters.is_empty() {
+        holder.unlock().await.expect("released");
+        holder = waiters.remove(0).granted().await;
+        assert!(waiters.iter().all(|waiter| waiter.waits()), "somebody was granted out of order");
+    }
+}
+
+pub(crate) async fn two_tasks_of_one_client_exclude_each_other(t: &Case) {
+    let client = t.client().await;
+    let guard = client.mutex("own").lock().await.expect("granted");
+    let waiter = t.enqueue(&client, "own").await;
+    throughout(Duration::from_millis(200), "the second waits", async || waiter.waits() && guard.is_valid()).await;
+    guard.unlock().await.expect("released");
+    waiter.served().await;
+}
+
+pub(crate) async fn two_namespaces_are_independent(t: &Case) {
+    let (here, below) = (t.client().await, format!("{}/below", t.namespace));
+    let there = t.connect(t.builder().namespace(below)).await;
+    let one = here.mutex("same").lock().await.expect("granted");
+    let other = within(SOON, "the other namespace's lock is free", there.mutex("same").lock()).await.expect("granted");
+    assert_ne!(one.key(), other.key());
+    // A lock named like the namespace's last part lies in the directory that holds the other namespace's locks.
+    let between = within(SOON, "this lock is free, too", here.mutex("below").lock()).await.expect("granted");
+    assert!(one.is_valid() && other.is_valid() && between.is_valid());
+    for guard in [one, other, between] {
+        guard.unlock().await.expect("released");
+    }
+}
+
+pub(crate) async fn tokens_rise_over_twenty_grants(t: &Case) {
+    let clients = t.clients::<2>().await;
+    let mut last: Option<FencingToken> = None;
+    for grant in 0..20 {
+        let guard = clients[grant % 2].mutex("token").lock().await.expect("granted");
+        assert!(last < Some(guard.fencing_token()), "{last:?} then {guard:?}");
+        last = Some(guard.fencing_token());
+        guard.unlock().await.expect("released");
+    }
+}
+
+pub(crate) async fn tokens_rise_across_clients_that_come_and_go(t: &Case) {
+    let mut last = 0;
+    for _ in 0..3 {
+        let client = t.builder().connect().await.expect("connected");
+        let guard = client.mutex("token").lock().await.expect("granted");
+        assert!(u64::from(guard.fencing_token()) > last);
+        last = guard.fencing_token().into();
+        guard.unlock().await.expect("released");
+        client.close().await.expect("closed");
+    }
+}
+
+/// ZooKeeper deletes a lock's directory once it is empty and the next one counts from zero.
+pub(crate) async fn tokens_rise_after_the_lock_was_forgotten(t: &Case) {
+    let client = t.client().await;
+    let mut last = 0;
+    for _ in 0..2 {
+        // More than one, so that a counter of the directory's own would be seen to fall back.
+        for _ in 0..3 {
+            let guard = client.mutex("rare").lock().await.expect("granted");
+            assert!(guard.fencing_token().as_u64() > last);
+            last = guard.fencing_token().as_u64();
+            guard.unlock().await.expect("released");
+        }
+        t.store.forget(&t.namespace, "rare").await;
+    }
+}
+
+pub(crate) async fn tokens_follow_the_queue(t: &Case) {
+    let clients = t.clients::<4>().await;
+    let (grants, mut granted) = mpsc::unbounded_channel();
+    let mut contenders = JoinSet::new();
+    for contender in 0..24 {
+        let (mutex, grants) = (clients[contender % 4].mutex("tokens"), grants.clone());
+        contenders.spawn(async move {
+            let guard = mutex.lock().await.expect("granted");
+            // Sent while the lock is held: the channel's order is the order of the grants.
+            grants.send(guard.fencing_token()).expect("somebody listens");
+            guard.unlock().await.expect("released");
+        });
+    }
+    drop(grants);
+    let mut order = Vec::new();
+    while let Some(token) = within(SOON, "another grant comes", granted.recv()).await {
+        order.push(token);
+    }
+    assert_eq!(order.len(), 24);
+    assert!(order.is_sorted_by(|a, b| a < b), "{order:?}");
+}

@@ -1,0 +1,218 @@
+//! What can be done with a guard, and where.
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use distlock::{Client, LockGuard, Result};
+use tokio::runtime::{Builder, Runtime};
+
+use crate::common::case::{Case, SOON, eventually, throughout, within};
+
+fn runtime() -> Runtime {
+    Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime")
+}
+
+/// Runs this where no tokio runtime is.
+async fn on_a_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    let thread = thread::spawn(work);
+    within(SOON, "the thread ends", async {
+        while !thread.is_finished() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    thread.join().expect("the thread does not panic")
+}
+
+pub(crate) async fn unlock_lets_the_next_one_in(t: &Case) {
+    let [one, two] = t.clients().await;
+    let first = one.mutex("next").lock().await.expect("granted");
+    let waiter = t.enqueue(&two, "next").await;
+    let (key, token) = (first.key().to_owned(), first.fencing_token());
+    first.unlock().await.expect("released");
+    assert!(!t.keys().await.contains(&key), "unlock() said Ok, so the key is gone");
+    let second = waiter.granted().await;
+    assert!(second.fencing_token() > token);
+    second.unlock().await.expect("released");
+}
+
+pub(crate) async fn a_dropped_guard_releases(t: &Case) {
+    let [one, two] = t.clients().await;
+    drop(one.mutex("dropped").lock().await.expect("granted"));
+    let guard = within(SOON, "the lock is free", two.mutex("dropped").lock()).await.expect("granted");
+    let waiter = t.enqueue(&one, "dropped").await;
+    drop(guard);
+    waiter.served().await;
+}
+
+pub(crate) async fn a_guard_dropped_outside_a_runtime_releases(t: &Case) {
+    let [one, two] = t.clients().await;
+    let guard = one.mutex("thread").lock().await.expect("granted");
+    let waiter = t.enqueue(&two, "thread").await;
+    on_a_thread(move || drop(guard)).await;
+    waiter.served().await;
+}
+
+pub(crate) async fn a_guard_dropped_by_a_panic_releases(t: &Case) {
+    let [one, two] = t.clients().await;
+    let guard = one.mutex("panic").lock().await.expect("granted");
+    let waiter = t.enqueue(&two, "panic").await;
+    // On a thread of its own: a second panic while unwinding would end the process.
+    on_a_thread(move || {
+        let work = AssertUnwindSafe(move || {
+            let _guard = guard;
+            std::panic::resume_unwind(Box::new("work failed")); // without the message that a panic prints
+        });
+        catch_unwind(work).expect_err("it panics");
+    })
+    .await;
+    waiter.served().await;
+}
+
+pub(crate) async fn a_guard_moves_between_runtimes(t: &Case) {
+    let [one, two] = t.clients().await;
+    let guard = one.mutex("moved").lock().await.expect("granted");
+    let waiter = t.enqueue(&two, "moved").await;
+    let guard: LockGuard = tokio::spawn(async move { guard }).await.expect("no panic");
+    let unlocked: Result<()> = on_a_thread(move || {
+        let other = Builder::new_current_thread().enable_all().build().expect("a runtime");
+        assert!(guard.is_valid());
+        other.block_on(guard.unlock())
+    })
+    .await;
+    unlocked.expect("released");
+    waiter.served().await;
+}
+
+/// The runtime that a client and its guard were made on ends; their session lives on another one.
+pub(crate) async fn a_guard_outlives_its_runtime(t: &Case) {
+    let builder = t.builder().session_ttl(t.store.min_ttl());
+    let (client, guard): (Client, LockGuard) = on_a_thread(move || {
+        let short_lived = runtime();
+        short_lived.block_on(async {
+            let client = builder.connect().await.expect("connected");
+            let guard = client.mutex("outlives").lock().await.expect("granted");
+            (client, guard)
+        })
+    })
+    .await;
+    let ttl = client.session_ttl();
+    throughout(ttl + ttl / 2, "the lock is held without its runtime", async || guard.is_valid()).await;
+    assert_eq!(t.keys().await, [guard.key()]);
+    let waiter = t.enqueue(&client, "outlives").await;
+    drop(guard);
+    waiter.served().await;
+    t.queue_of(0).await;
+}
+
+pub(crate) async fn a_blocked_runtime_keeps_its_lock(t: &Case) {
+    let builder = t.builder().session_ttl(t.store.min_ttl());
+    let (client, guard) = on_a_thread(move || {
+        let blocked = Builder::new_current_thread().enable_all().build().expect("a runtime");
+        blocked.block_on(async {
+            let client = builder.connect().await.expect("connected");
+            let guard = client.mutex("blocked").lock().await.expect("granted");
+            let ttl = client.session_ttl();
+            // The fault itself: nothing else of this runtime runs meanwhile.
+            thread::sleep(ttl + ttl / 2);
+            assert!(guard.is_valid());
+            (client, guard)
+        })
+    })
+    .await;
+    assert_eq!(t.keys().await, [guard.key()]);
+    guard.unlock().await.expect("released");
+    drop(client);
+}
+
+pub(crate) async fn a_waiter_of_a_dropped_runtime_leaves_the_queue(t: &Case) {
+    let [one, two] = t.clients().await;
+    let guard = one.mutex("queue").lock().await.expect("granted");
+    let short_lived = runtime();
+    let mutex = two.mutex("queue");
+    short_lived.spawn(async move { mutex.lock().await });
+    t.queue_of(2).await;
+    short_lived.shutdown_background();
+    eventually(SOON, "the waiter's key is gone", async || t.keys().await == [guard.key()]).await;
+    guard.unlock().await.expect("released");
+}
+
+/// `remaining()` stays below the TTL, falls, and jumps up with the keepalives that the lock lives by.
+pub(crate) async fn a_lock_is_kept_for_three_ttls(t: &Case) {
+    let client = t.mortal_client().await;
+    let ttl = client.session_ttl();
+    let guard = client.mutex("kept").lock().await.expect("granted");
+    let (token, key) = (guard.fencing_token(), guard.key().to_owned());
+    let start = Instant::now();
+    let (mut last, mut falls, mut renewals) = (guard.remaining(), 0, 0);
+    let watched = async {
+        while start.elapsed() < ttl * 3 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            let remaining = guard.remaining();
+            assert!(guard.is_valid(), "lost after {:?}", start.elapsed());
+            assert!(remaining <= ttl, "{remaining:?} of {ttl:?}");
+            falls += u32::from(remaining < last);
+            renewals += u32::from(remaining > last);
+            last = remaining;
+        }
+    };
+    tokio::select! {
+        () = watched => {}
+        reason = guard.lost() => panic!("lost: {reason}"),
+    }
+    assert!(falls > 10, "it fell {falls} times");
+    assert!(renewals >= 3, "it was renewed {renewals} times in three TTLs");
+    assert_eq!(guard.fencing_token(), token);
+    assert_eq!(t.keys().await, [key]);
+    guard.unlock().await.expect("released");
+}
+
+pub(crate) async fn run_returns_the_value(t: &Case) {
+    let client = t.client().await;
+    let guard = client.mutex("run").lock().await.expect("granted");
+    let not_static = String::from("borrowed");
+    let work = async {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        not_static.len()
+    };
+    assert_eq!(guard.run(work).await, Ok(8));
+    assert!(guard.is_valid(), "run() does not use the guard up");
+    guard.unlock().await.expect("released");
+}
+
+pub(crate) async fn run_drops_the_future_at_loss(t: &Case) {
+    struct Tattle(Arc<AtomicBool>);
+    impl Drop for Tattle {
+        fn drop(&mut self) {
+            self.0.store(true, SeqCst);
+        }
+    }
+    let client = t.client().await;
+    let guard = client.mutex("run").lock().await.expect("granted");
+    let (started, dropped) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let (starting, tattle) = (Arc::clone(&started), Tattle(Arc::clone(&dropped)));
+    let work = guard.run(async move {
+        let _tattle = tattle;
+        starting.store(true, SeqCst);
+        std::future::pending::<()>().await;
+    });
+    let fault = async {
+        eventually(SOON, "the future runs", async || started.load(SeqCst)).await;
+        t.store.delete_key(guard.key()).await;
+    };
+    let (outcome, ()) = within(SOON, "run() returns", async { tokio::join!(work, fault) }).await;
+    let lost = outcome.expect_err("the lock was lost");
+    assert_eq!(lost.reason, guard.lost().await);
+    assert!(dropped.load(SeqCst), "the future was not dropped");
+    // On a lost lock nothing is polled at all.
+    let mut polled = false;
+    guard.run(async { polled = true }).await.expect_err("the lock was lost");
+    assert!(!polled);
+}

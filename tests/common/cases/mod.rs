@@ -1,0 +1,12 @@
+//! The cases, by theme. What they have in common is in `case.rs`.
+
+pub(crate) mod cancelling;
+pub(crate) mod closing;
+pub(crate) mod costs;
+pub(crate) mod exclusion;
+pub(crate) mod guards;
+pub(crate) mod losing;
+pub(crate) mod names;
+#[cfg(any(feature = "etcd", feature = "zookeeper"))]
+pub(crate) mod network;
+pub(crate) mod trying;

@@ -1,0 +1,238 @@
+//! What a network in between can do: for stores that have one.
+
+use std::time::{Duration, Instant};
+
+use distlock::{Client, Error, LostReason};
+use tokio::time::sleep;
+
+use crate::common::{
+    case::{Case, SOON, eventually, throughout, within},
+    harness::Link,
+    proxy::{Mode, Proxies},
+};
+
+/// A client by way of proxies, whose session outlives the case.
+async fn client_by(t: &Case, proxies: &Proxies) -> Client {
+    t.connect(t.builder_for(&proxies.url()).request_timeout(Duration::from_millis(500))).await
+}
+
+/// The server has made the key; the client hears nothing but that its connection is gone.
+pub(crate) async fn a_join_whose_reply_is_lost_leaves_one_key(t: &Case) {
+    let proxies = t.proxies().await;
+    let client = client_by(t, &proxies).await;
+    client.mutex("join").lock().await.expect("granted").unlock().await.expect("released");
+    for _ in 0..3 {
+        proxies.set(&Mode::BlackholeToClient);
+        let mutex = client.mutex("join");
+        let joining = tokio::spawn(async move { mutex.lock().await });
+        t.queue_of(1).await;
+        proxies.hang_up();
+        proxies.set(&Mode::Pass);
+        let guard = within(SOON, "the key is found again", joining).await.expect("no panic").expect("granted");
+        assert_eq!(t.keys().await, [guard.key()]);
+        guard.unlock().await.expect("released");
+    }
+}
+
+/// The same without a sign of the loss: the answer comes long after the client has asked again.
+pub(crate) async fn a_join_whose_reply_is_late_leaves_one_key(t: &Case) {
+    let proxies = t.proxies().await;
+    let client = client_by(t, &proxies).await;
+    client.mutex("join").lock().await.expect("granted").unlock().await.expect("released");
+    proxies.set(&Mode::BlackholeToClient);
+    let mutex = client.mutex("join");
+    let joining = tokio::spawn(async move { mutex.lock().await });
+    t.queue_of(1).await;
+    // More than two request timeouts: it has asked again.
+    throughout(Duration::from_millis(1200), "it asks again without a second key", async || t.keys().await.len() == 1)
+        .await;
+    proxies.set(&Mode::Pass);
+    let guard = within(SOON, "the key is found again", joining).await.expect("no panic").expect("granted");
+    assert_eq!(t.keys().await, [guard.key()]);
+    guard.unlock().await.expect("released");
+}
+
+/// The key of a caller who went away before the answer came is found and deleted.
+pub(crate) async fn a_dropped_join_whose_reply_is_lost_leaves_nothing(t: &Case) {
+    let proxies = t.proxies().await;
+    let client = client_by(t, &proxies).await;
+    let marker = client.mutex("marker").lock().await.expect("granted");
+    proxies.set(&Mode::BlackholeToClient);
+    let mutex = client.mutex("join");
+    let joining = tokio::spawn(async move { mutex.lock().await });
+    t.queue_of(2).await;
+    joining.abort();
+    proxies.hang_up();
+    proxies.set(&Mode::Pass);
+    eventually(SOON, "the key is gone", async || t.keys().await == [marker.key()]).await;
+    assert!(marker.is_valid());
+    marker.unlock().await.expect("released");
+}
+
+pub(crate) async fn a_release_whose_reply_is_lost_spares_the_successor(t: &Case) {
+    let proxies = t.proxies().await;
+    let (client, other) = (client_by(t, &proxies).await, t.client().await);
+    let guard = client.mutex("release").lock().await.expect("granted");
+    let waiter = t.enqueue(&other, "release").await;
+    proxies.set(&Mode::SwallowReply);
+    // It may say that it does not know; it may not say that the lock was lost.
+    match within(SOON, "unlock() returns", guard.unlock()).await {
+        Ok(()) | Err(Error::ReleaseUnconfirmed { .. }) => {}
+        Err(error) => panic!("{error:?}"),
+    }
+    let successor = waiter.granted().await;
+    proxies.set(&Mode::Pass);
+    // The first release may be repeated as often as it likes.
+    throughout(Duration::from_secs(2), "the successor holds the lock", async || {
+        successor.is_valid() && t.keys().await == [successor.key()]
+    })
+    .await;
+    successor.unlock().await.expect("released");
+}
+
+/// Either way alone is enough to lose a lock, and what still comes the other way must not hide it.
+async fn cut_one_way(t: &Case, mode: Mode) {
+    let proxies = t.proxies().await;
+    let holder = t.mortal_client_by(&*proxies).await;
+    let other = t.client().await;
+    let guard = holder.mutex("one-way").lock().await.expect("granted");
+    let waiter = t.enqueue(&other, "one-way").await;
+    let ttl = holder.session_ttl();
+    proxies.set(&mode);
+    let told = tokio::spawn(async move {
+        let reason = guard.lost().await;
+        (Instant::now(), reason, guard.is_valid())
+    });
+    // A server that still hears keepalives keeps the lock until the client gives up and says so.
+    let successor = waiter.result(ttl * 2 + t.store.grace()).await.expect("granted");
+    let granted = Instant::now();
+    assert!(told.is_finished(), "the successor is there and the holder was told nothing");
+    let (told, reason, valid) = told.await.expect("no panic");
+    assert!(told < granted);
+    assert_eq!((reason, valid), (LostReason::DeadlinePassed, false));
+    assert!(successor.is_valid());
+    successor.unlock().await.expect("released");
+    proxies.set(&Mode::Pass);
+}
+
+pub(crate) async fn a_holder_that_is_not_heard_knows_before_its_successor(t: &Case) {
+    cut_one_way(t, Mode::BlackholeToServer).await;
+}
+
+pub(crate) async fn a_holder_that_hears_nothing_knows_before_its_successor(t: &Case) {
+    cut_one_way(t, Mode::BlackholeToClient).await;
+}
+
+pub(crate) async fn locks_and_waiters_outlive_their_connections(t: &Case) {
+    let proxies = t.proxies().await;
+    let (client, other) = (client_by(t, &proxies).await, t.client().await);
+    let guard = client.mutex("held").lock().await.expect("granted");
+    let ahead = other.mutex("awaited").lock().await.expect("granted");
+    let waiter = t.enqueue(&client, "awaited").await;
+    for _ in 0..5 {
+        proxies.hang_up();
+        sleep(Duration::from_millis(200)).await;
+        assert!(guard.is_valid() && waiter.waits());
+    }
+    assert_eq!(t.keys().await.len(), 3);
+    ahead.unlock().await.expect("released");
+    waiter.served().await;
+    guard.unlock().await.expect("released");
+}
+
+/// The one ahead is gone while the waiter's connection is down.
+pub(crate) async fn what_happens_while_disconnected_is_seen_afterwards(t: &Case) {
+    let proxies = t.proxies().await;
+    let (client, other) = (client_by(t, &proxies).await, t.client().await);
+    let guard = other.mutex("seen").lock().await.expect("granted");
+    let waiter = t.enqueue(&client, "seen").await;
+    proxies.set(&Mode::Refuse);
+    guard.unlock().await.expect("released");
+    proxies.set(&Mode::Pass);
+    waiter.served().await;
+}
+
+/// Servers do lose events now and then, on connections that are in good order.
+pub(crate) async fn a_lost_event_is_made_good_by_the_recheck(t: &Case) {
+    let proxies = t.proxies().await;
+    let recheck = Duration::from_secs(2);
+    let client = t.connect(t.builder_for(&proxies.url()).recheck_interval(recheck)).await;
+    let other = t.client().await;
+    let guard = other.mutex("event").lock().await.expect("granted");
+    let waiter = t.enqueue(&client, "event").await;
+    // Its watch is there once the server has nothing more to say.
+    sleep(Duration::from_millis(500)).await;
+    proxies.set(&Mode::Drop(guard.key().as_bytes().into()));
+    let released = Instant::now();
+    guard.unlock().await.expect("released");
+    throughout(Duration::from_millis(300), "the event is lost", async || waiter.waits()).await;
+    let granted = waiter.result(recheck * 2).await.expect("granted");
+    assert!(released.elapsed() < recheck * 2);
+    proxies.set(&Mode::Pass);
+    granted.unlock().await.expect("released");
+}
+
+/// Answers take longer than the pause between keepalives.
+pub(crate) async fn a_slow_network_loses_nothing(t: &Case) {
+    let proxies = t.proxies().await;
+    let client = t.connect(t.builder_for(&proxies.url()).session_ttl(t.store.min_ttl() * 2)).await;
+    let ttl = client.session_ttl();
+    let guard = client.mutex("slow").lock().await.expect("granted");
+    proxies.set(&Mode::Delay(ttl / 8));
+    throughout(ttl * 2, "the lock is held", async || guard.is_valid()).await;
+    within(SOON, "the release is slow but sure", guard.unlock()).await.expect("released");
+    proxies.set(&Mode::Pass);
+}
+
+/// One server of several is dead, or silent from the start: each client gets its lock all the same, and soon.
+async fn one_bad_endpoint(t: &Case, mode: Mode, limit: Duration) {
+    let proxies = t.proxies().await;
+    for bad in 0..proxies.all.len() {
+        proxies.set(&Mode::Pass);
+        proxies.all[bad].set(mode.clone());
+        for _ in 0..3 {
+            let start = Instant::now();
+            let builder = t.builder_for(&proxies.url()).request_timeout(Duration::from_millis(500));
+            let client = within(SOON, "it connects", builder.connect()).await.expect("the others are there");
+            let guard = within(SOON, "it locks", client.mutex("others").lock()).await.expect("granted");
+            guard.unlock().await.expect("released");
+            client.close().await.expect("closed");
+            let took = start.elapsed();
+            assert!(took < limit, "it took {took:?}");
+        }
+    }
+}
+
+pub(crate) async fn one_refused_endpoint_does_no_harm(t: &Case) {
+    one_bad_endpoint(t, Mode::Refuse, Duration::from_secs(2)).await;
+}
+
+pub(crate) async fn one_silent_endpoint_does_no_harm(t: &Case) {
+    one_bad_endpoint(t, Mode::Blackhole, Duration::from_secs(5)).await;
+}
+
+/// The server in use falls silent, and the next one is found before the session is lost.
+pub(crate) async fn a_lock_outlives_its_server_falling_silent(t: &Case) {
+    let proxies = t.proxies().await;
+    let builder = t.builder_for(&proxies.url()).session_ttl(Duration::from_secs(6));
+    let client = t.connect(builder.request_timeout(Duration::from_secs(1))).await;
+    let guard = client.mutex("silent").lock().await.expect("granted");
+    let used: Vec<_> = proxies.all.iter().filter(|proxy| proxy.connections() > 0).collect();
+    assert_eq!(used.len(), 1, "it is connected to one of them");
+    used[0].set(Mode::Blackhole);
+    throughout(client.session_ttl() * 2, "the lock is held", async || guard.is_valid()).await;
+    within(SOON, "the others hear of it", guard.unlock()).await.expect("released");
+    used[0].set(Mode::Pass);
+}
+
+pub(crate) async fn refused_endpoints_are_unavailable_at_once(t: &Case) {
+    let proxies = t.proxies().await;
+    proxies.set(&Mode::Refuse);
+    let start = Instant::now();
+    let error = t.builder_for(&proxies.url()).connect().await.expect_err("nobody is there");
+    assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
+    assert!(start.elapsed() < Duration::from_secs(2), "each was to be tried once: {:?}", start.elapsed());
+    let told = std::error::Error::source(&error).expect("a reason").to_string();
+    assert!(told.contains("127.0.0.1"), "it names an endpoint: {told}");
+    proxies.set(&Mode::Pass);
+}

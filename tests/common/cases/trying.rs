@@ -1,0 +1,140 @@
+//! Not waiting, or not for ever.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+    time::{Duration, Instant},
+};
+
+use tokio::task::JoinSet;
+
+use crate::common::case::{Case, SOON, within};
+
+pub(crate) async fn try_lock_takes_a_free_lock(t: &Case) {
+    let client = t.client().await;
+    let guard = client.mutex("free").try_lock().await.expect("an answer").expect("it is free");
+    assert!(guard.is_valid());
+    assert_eq!(t.keys().await, [guard.key()]);
+    guard.unlock().await.expect("released");
+    drop(client.mutex("free").try_lock().await.expect("an answer").expect("it is free again"));
+}
+
+/// Somebody looks at the store all the while: not even for a moment is there a second key.
+pub(crate) async fn try_lock_on_a_held_lock_leaves_nothing_at_any_time(t: &Case) {
+    let [holder, trier] = t.clients().await;
+    let guard = holder.mutex("held").lock().await.expect("granted");
+    let done = Arc::new(AtomicBool::new(false));
+    let tries = tokio::spawn({
+        let (done, mutexes) = (Arc::clone(&done), [holder.mutex("held"), trier.mutex("held")]);
+        async move {
+            for _ in 0..25 {
+                for mutex in &mutexes {
+                    assert!(mutex.try_lock().await.expect("an answer").is_none());
+                }
+            }
+            done.store(true, SeqCst);
+        }
+    });
+    let mut looks = 0;
+    while !done.load(SeqCst) && !tries.is_finished() {
+        assert_eq!(t.keys().await, [guard.key()]);
+        looks += 1;
+    }
+    tries.await.expect("every try is answered with no");
+    assert!(looks > 0, "nobody looked");
+    assert_eq!(t.keys().await, [guard.key()]);
+    guard.unlock().await.expect("released");
+}
+
+pub(crate) async fn try_lock_does_not_pass_waiters(t: &Case) {
+    let [holder, waiting, trier] = t.clients().await;
+    let guard = holder.mutex("queue").lock().await.expect("granted");
+    let waiter = t.enqueue(&waiting, "queue").await;
+    let next = t.enqueue(&waiting, "queue").await;
+    let mutex = trier.mutex("queue");
+    assert!(mutex.try_lock().await.expect("an answer").is_none());
+    guard.unlock().await.expect("released");
+    // At once, while the lock changes hands: the queue is not empty at any time.
+    assert!(mutex.try_lock().await.expect("an answer").is_none());
+    let guard = waiter.granted().await;
+    assert!(mutex.try_lock().await.expect("an answer").is_none());
+    guard.unlock().await.expect("released");
+    next.served().await;
+    drop(mutex.try_lock().await.expect("an answer").expect("nobody is left"));
+}
+
+pub(crate) async fn try_locks_at_once_grant_one_at_most(t: &Case) {
+    let clients = t.clients::<4>().await;
+    for _ in 0..5 {
+        let mut tries = JoinSet::new();
+        for place in 0..20 {
+            let mutex = clients[place % 4].mutex("raced");
+            tries.spawn(async move { mutex.try_lock().await.expect("an answer") });
+        }
+        // All guards are kept until all have tried.
+        let guards: Vec<_> = within(SOON, "all are answered", tries.join_all()).await.into_iter().flatten().collect();
+        assert!(guards.len() <= 1, "{guards:?}");
+        for guard in guards {
+            guard.unlock().await.expect("released");
+        }
+        // Those who lost left nothing that would stand in the way.
+        let lock = within(SOON, "the lock is free", clients[0].mutex("raced").lock()).await.expect("granted");
+        lock.unlock().await.expect("released");
+    }
+}
+
+pub(crate) async fn lock_timeout_gives_up_in_time(t: &Case) {
+    let [holder, waiter] = t.clients().await;
+    let guard = holder.mutex("held").lock().await.expect("granted");
+    for timeout in [1, 50, 400].map(Duration::from_millis) {
+        let start = Instant::now();
+        let outcome = waiter.mutex("held").lock_timeout(timeout).await.expect("no error");
+        let took = start.elapsed();
+        assert!(outcome.is_none());
+        assert!(took >= timeout, "given up after {took:?} of {timeout:?}");
+        assert!(took < timeout + Duration::from_millis(600), "given up after {took:?} of {timeout:?}");
+        t.queue_of(1).await;
+    }
+    assert!(guard.is_valid());
+    guard.unlock().await.expect("released");
+}
+
+pub(crate) async fn lock_timeout_of_zero_is_a_try_lock(t: &Case) {
+    let client = t.client().await;
+    let mutex = client.mutex("zero");
+    let guard = mutex.lock_timeout(Duration::ZERO).await.expect("no error").expect("it is free");
+    assert!(mutex.lock_timeout(Duration::ZERO).await.expect("no error").is_none());
+    assert_eq!(t.keys().await, [guard.key()], "a try leaves nothing");
+    guard.unlock().await.expect("released");
+}
+
+pub(crate) async fn lock_timeout_takes_a_lock_that_comes_free(t: &Case) {
+    let [holder, waiter] = t.clients().await;
+    let guard = holder.mutex("held").lock().await.expect("granted");
+    let mutex = waiter.mutex("held");
+    let waiting = tokio::spawn(async move { mutex.lock_timeout(SOON).await });
+    t.queue_of(2).await;
+    guard.unlock().await.expect("released");
+    let guard = within(SOON, "it is granted", waiting).await.expect("no panic").expect("no error");
+    assert!(guard.expect("in time").is_valid());
+    // No time is too long for the clock, and a free lock is taken at once.
+    t.queue_of(0).await;
+    let guard = within(SOON, "it is free", waiter.mutex("held").lock_timeout(Duration::MAX)).await.expect("no error");
+    guard.expect("it is free").unlock().await.expect("released");
+}
+
+pub(crate) async fn waiters_that_timed_out_are_passed_over(t: &Case) {
+    let [holder, hasty, patient] = t.clients().await;
+    let guard = holder.mutex("queue").lock().await.expect("granted");
+    let mutex = hasty.mutex("queue");
+    let hasty = tokio::spawn(async move { mutex.lock_timeout(Duration::from_secs(1)).await });
+    t.queue_of(2).await;
+    let waiter = t.enqueue(&patient, "queue").await;
+    assert!(hasty.await.expect("no panic").expect("no error").is_none());
+    t.queue_of(2).await;
+    assert!(waiter.waits(), "the one ahead gave up, but the holder did not let go");
+    guard.unlock().await.expect("released");
+    waiter.served().await;
+}

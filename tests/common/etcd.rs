@@ -1,0 +1,137 @@
+//! The harness of etcd: an operator with a client of the store's own.
+
+use std::{collections::HashMap, net::SocketAddr, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use etcd_client::{Client, GetOptions};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+
+use super::{
+    harness::{Cost, Elsewhere, Harness, Job, Link},
+    process::Process,
+    proxy::{Framing, Proxies},
+    servers,
+};
+
+pub(crate) struct Etcd {
+    url: String,
+    endpoints: Vec<SocketAddr>,
+    client: Client,
+}
+
+impl Etcd {
+    /// The key's lease and value.
+    pub(crate) async fn get(&self, key: &str) -> (i64, Vec<u8>) {
+        let answer = self.client.kv_client().get(key, None).await.expect("etcd answers");
+        let kv = answer.kvs().first().unwrap_or_else(|| panic!("no key {key}"));
+        (kv.lease(), kv.value().to_vec())
+    }
+
+    pub(crate) fn client(&self) -> Client {
+        self.client.clone()
+    }
+}
+
+#[async_trait]
+impl Harness for Etcd {
+    async fn start() -> Self {
+        let url = servers::url("DISTLOCK_ETCD_URL", "etcd://127.0.0.1:23791,127.0.0.1:23792,127.0.0.1:23793");
+        let endpoints = servers::endpoints(&url).await;
+        let addresses: Vec<_> = endpoints.iter().map(|endpoint| format!("http://{endpoint}")).collect();
+        let client = Client::connect(addresses, None).await.expect("etcd answers");
+        Self { url, endpoints, client }
+    }
+
+    fn url(&self) -> String {
+        self.url.clone()
+    }
+
+    fn network(&self) -> (&'static str, &[SocketAddr], Framing) {
+        ("etcd", &self.endpoints, Framing::Http2)
+    }
+
+    fn min_ttl(&self) -> Duration {
+        Duration::from_secs(2)
+    }
+
+    fn grace(&self) -> Duration {
+        Duration::from_secs(1)
+    }
+
+    fn uncontended(&self) -> u64 {
+        2
+    }
+
+    async fn keys(&self, namespace: &str) -> Vec<String> {
+        let options = GetOptions::new().with_prefix().with_keys_only();
+        let answer = self.client.kv_client().get(format!("{namespace}/"), Some(options)).await.expect("etcd answers");
+        answer.kvs().iter().map(|kv| kv.key_str().expect("our keys are text").to_owned()).collect()
+    }
+
+    async fn delete_key(&self, key: &str) {
+        let answer = self.client.kv_client().delete(key, None).await.expect("etcd answers");
+        assert_eq!(answer.deleted(), 1, "no key {key}");
+    }
+
+    async fn session_of(&self, key: &str) -> i64 {
+        self.get(key).await.0
+    }
+
+    async fn session_exists(&self, session: i64) -> bool {
+        let answer = self.client.lease_client().time_to_live(session, None).await.expect("etcd answers");
+        answer.ttl() > 0
+    }
+
+    async fn end_session_of(&self, key: &str) {
+        let lease = self.session_of(key).await;
+        self.client.lease_client().revoke(lease).await.expect("etcd revokes the lease");
+    }
+
+    async fn forget(&self, _: &str, _: &str) {}
+
+    async fn cost(&self, _: &[i64]) -> Cost {
+        let mut totals = HashMap::new();
+        for endpoint in &self.endpoints {
+            for line in metrics(*endpoint).await.lines() {
+                let Some((series, value)) = line.rsplit_once(' ') else { continue };
+                let Some((metric, labels)) = series.split_once("{grpc_method=\"") else { continue };
+                let Some((method, _)) = labels.split_once('"') else { continue };
+                let value: f64 = value.parse().expect("a number");
+                *totals.entry((metric.to_owned(), method.to_owned())).or_default() += value as u64;
+            }
+        }
+        let total = |metric: &str, methods: &[&str]| -> u64 {
+            let series = methods.iter().map(|method| (format!("grpc_server_{metric}_total"), (*method).to_owned()));
+            series.filter_map(|key| totals.get(&key)).sum()
+        };
+        let watches = total("msg_received", &["Watch"]);
+        Cost {
+            requests: total("started", &["Range", "Put", "DeleteRange", "Txn"]),
+            keepalives: total("msg_received", &["LeaseKeepAlive"]),
+            watches,
+            // To create a watch and to cancel it are answered; what was sent besides are events.
+            events: total("msg_sent", &["Watch"]).cast_signed() - watches.cast_signed(),
+        }
+    }
+
+    async fn link(&self) -> Arc<dyn Link> {
+        Arc::new(Proxies::start(self.network()).await)
+    }
+
+    async fn lock_elsewhere(&self, job: Job) -> Box<dyn Elsewhere> {
+        Box::new(Process::start(&self.url, &job))
+    }
+}
+
+/// What a member has counted, in Prometheus' words.
+async fn metrics(endpoint: SocketAddr) -> String {
+    let mut stream = TcpStream::connect(endpoint).await.expect("etcd answers");
+    stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").await.expect("etcd listens");
+    let mut text = String::new();
+    stream.read_to_string(&mut text).await.expect("etcd answers");
+    assert!(text.contains("grpc_server_started_total"), "no counters at {endpoint}: {text:.200}");
+    text
+}

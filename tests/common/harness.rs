@@ -1,0 +1,135 @@
+//! What a case may do to a store behind the library's back.
+
+use std::{
+    net::SocketAddr,
+    ops::Sub,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use async_trait::async_trait;
+use distlock::{Client, LockGuard};
+
+use super::{case::Case, proxy::Framing};
+
+/// The operator's side of a store, and its faults.
+#[async_trait]
+pub(crate) trait Harness: Send + Sync + 'static {
+    /// Panics, naming `docker/up`, if the servers it needs are not there.
+    async fn start() -> Self
+    where
+        Self: Sized;
+
+    fn url(&self) -> String;
+
+    /// Scheme, servers and framing, for stores that have a network in between.
+    fn network(&self) -> (&'static str, &[SocketAddr], Framing) {
+        unimplemented!("there is no network")
+    }
+
+    /// The shortest session that the store grants and that a busy machine can keep alive.
+    fn min_ttl(&self) -> Duration;
+
+    /// How much later than its TTL the store may let go of a dead session's keys.
+    fn grace(&self) -> Duration;
+
+    /// Requests of an uncontended lock and its unlock.
+    fn uncontended(&self) -> u64;
+
+    /// Every key that somebody holds or awaits a lock by.
+    async fn keys(&self, namespace: &str) -> Vec<String>;
+
+    async fn delete_key(&self, key: &str);
+
+    /// The session that a key belongs to.
+    async fn session_of(&self, key: &str) -> i64;
+
+    /// Whether the store knows the session still.
+    async fn session_exists(&self, session: i64) -> bool;
+
+    /// Ends the session of this key as if its TTL had run out.
+    async fn end_session_of(&self, key: &str);
+
+    /// Waits until the store has put away whatever it keeps of a lock that nobody uses.
+    async fn forget(&self, namespace: &str, escaped_name: &str);
+
+    /// What the store has done so far for these sessions. Only to be compared while nothing else runs.
+    async fn cost(&self, sessions: &[i64]) -> Cost;
+
+    /// A way to the store that can be cut.
+    async fn link(&self) -> Arc<dyn Link>;
+
+    /// Takes a lock in a process that can be killed.
+    async fn lock_elsewhere(&self, job: Job) -> Box<dyn Elsewhere>;
+}
+
+/// What the store has done, by its own counters.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Cost {
+    /// Reads and writes; on ZooKeeper keepalives and pings, too.
+    pub(crate) requests: u64,
+    /// Keepalives, where they are told apart.
+    pub(crate) keepalives: u64,
+    /// Watches asked for, where they are no requests.
+    pub(crate) watches: u64,
+    /// Watch events sent to clients.
+    pub(crate) events: i64,
+}
+
+impl Sub for Cost {
+    type Output = Self;
+
+    fn sub(self, earlier: Self) -> Self {
+        Self {
+            requests: self.requests - earlier.requests,
+            keepalives: self.keepalives - earlier.keepalives,
+            watches: self.watches - earlier.watches,
+            events: self.events - earlier.events,
+        }
+    }
+}
+
+/// A way to the store that can be cut.
+#[async_trait]
+pub(crate) trait Link: Send + Sync {
+    fn url(&self) -> String;
+
+    /// From now on neither the store nor this guard's client, which must have come this way, hears the other any more.
+    fn cut_off(&self, guard: &LockGuard) {
+        self.cut_off_key(guard.key());
+    }
+
+    fn cut_off_key(&self, key: &str);
+
+    /// With `false` everything stops that goes this way, and goes on with `true`. In memory that is everything at all.
+    fn set_reachable(&self, reachable: bool);
+}
+
+/// What a process of its own is to do.
+#[derive(Clone, Debug)]
+pub(crate) struct Job {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    pub(crate) ttl: Duration,
+}
+
+impl Job {
+    pub(crate) fn new(t: &Case, name: &str, ttl: Duration) -> Self {
+        Self { namespace: t.namespace.clone(), name: name.to_owned(), ttl }
+    }
+
+    pub(crate) async fn client(&self, url: &str) -> Client {
+        let builder = Client::builder(url).namespace(&self.namespace).session_ttl(self.ttl);
+        builder.connect().await.expect("the job's client connects")
+    }
+}
+
+/// A process that takes a lock and keeps it.
+#[async_trait]
+pub(crate) trait Elsewhere: Send {
+    /// Waits until it has the lock; gives its token.
+    async fn granted(&mut self) -> u64;
+
+    /// Kills it. Gives the moment.
+    async fn crash(self: Box<Self>) -> Instant;
+}

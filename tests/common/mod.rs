@@ -1,0 +1,171 @@
+//! The conformance suite: one list of cases, which every store has to pass.
+//!
+//! A test binary says `conformance!(ItsHarness)` and gets all of them. A case that is missing in the list is dead code and fails the lints, so none is
+//! forgotten.
+
+#![allow(clippy::expect_used, clippy::panic)] // a test fails by panicking
+
+mod case;
+pub(crate) mod cases;
+mod harness;
+
+// Not every test binary uses these.
+#[cfg(feature = "etcd")]
+#[allow(dead_code)]
+pub(crate) mod etcd;
+#[allow(dead_code)]
+pub(crate) mod memory;
+#[allow(dead_code)]
+pub(crate) mod process;
+#[allow(dead_code)]
+pub(crate) mod proxy;
+#[allow(dead_code)]
+pub(crate) mod servers;
+#[cfg(feature = "zookeeper")]
+#[allow(dead_code)]
+pub(crate) mod zookeeper;
+
+use std::time::Duration;
+
+use tokio::sync::RwLock;
+
+pub(crate) use case::Case;
+pub(crate) use harness::Harness;
+
+/// Cases that read the servers' counters take it for writing, so that nothing else runs beside them; all others for reading.
+static COMPANY: RwLock<()> = RwLock::const_new(());
+
+/// No case takes longer unless it hangs.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Emits every case as a test, in a module of its own.
+macro_rules! conformance {
+    ($harness:ty) => {
+        mod conformance {
+            use super::*;
+
+            $crate::common::cases_for! { $harness, beside_others,
+                exclusion::fifty_contenders_never_overlap,
+                exclusion::waiters_are_granted_in_order,
+                exclusion::two_tasks_of_one_client_exclude_each_other,
+                exclusion::two_namespaces_are_independent,
+                exclusion::tokens_rise_over_twenty_grants,
+                exclusion::tokens_rise_across_clients_that_come_and_go,
+                exclusion::tokens_rise_after_the_lock_was_forgotten,
+                exclusion::tokens_follow_the_queue,
+                names::names_that_begin_alike_are_independent,
+                names::odd_names_work_and_are_independent,
+                names::bad_names_are_refused_before_anything_is_sent,
+                names::bad_options_are_refused_before_anything_is_sent,
+                names::guards_tell_their_name_and_their_key,
+                trying::try_lock_takes_a_free_lock,
+                trying::try_lock_on_a_held_lock_leaves_nothing_at_any_time,
+                trying::try_lock_does_not_pass_waiters,
+                trying::try_locks_at_once_grant_one_at_most,
+                trying::lock_timeout_gives_up_in_time,
+                trying::lock_timeout_of_zero_is_a_try_lock,
+                trying::lock_timeout_takes_a_lock_that_comes_free,
+                trying::waiters_that_timed_out_are_passed_over,
+                guards::unlock_lets_the_next_one_in,
+                guards::a_dropped_guard_releases,
+                guards::a_guard_dropped_outside_a_runtime_releases,
+                guards::a_guard_dropped_by_a_panic_releases,
+                guards::a_guard_moves_between_runtimes,
+                guards::a_guard_outlives_its_runtime,
+                guards::a_blocked_runtime_keeps_its_lock,
+                guards::a_waiter_of_a_dropped_runtime_leaves_the_queue,
+                guards::a_lock_is_kept_for_three_ttls,
+                guards::run_returns_the_value,
+                guards::run_drops_the_future_at_loss,
+                cancelling::a_thousand_dropped_locks_leave_nothing,
+                cancelling::a_waiter_dropped_at_its_grant_passes_the_lock_on,
+                cancelling::waiters_dropped_in_the_middle_do_not_wake_the_last,
+                cancelling::dropped_unlocks_still_release,
+                losing::an_ended_session_is_told_to_its_holder,
+                losing::an_ended_session_is_told_to_its_waiters,
+                losing::a_lost_session_is_replaced,
+                losing::a_deleted_key_is_told_within_a_second,
+                losing::an_evicted_waiter_is_never_granted,
+                losing::a_holder_that_is_cut_off_knows_before_its_successor,
+                losing::a_waiter_that_is_cut_off_is_told,
+                losing::a_crashed_holder_is_succeeded_in_time,
+                losing::a_crashed_waiter_is_passed_over,
+                losing::unlock_without_a_store_is_never_ok,
+                losing::a_release_is_completed_when_the_store_is_back,
+                closing::close_releases_everything,
+                closing::close_ends_waiting,
+                closing::a_guard_keeps_its_session_alive,
+                closing::the_last_clone_ends_the_session,
+                closing::dead_endpoints_are_unavailable_in_time,
+                closing::the_granted_ttl_is_told,
+            }
+            $crate::common::cases_for! { $harness, alone,
+                costs::an_uncontended_lock_costs_what_it_must,
+                costs::a_release_wakes_one_waiter,
+                costs::idle_waiters_cost_nothing,
+                costs::held_locks_share_one_keepalive,
+                costs::a_lock_that_is_never_polled_costs_nothing,
+            }
+        }
+    };
+}
+
+/// Emits the cases about the network, for stores that have one.
+#[allow(unused_macros)]
+macro_rules! network_conformance {
+    ($harness:ty) => {
+        mod network {
+            use super::*;
+
+            $crate::common::cases_for! { $harness, beside_others,
+                network::a_join_whose_reply_is_lost_leaves_one_key,
+                network::a_join_whose_reply_is_late_leaves_one_key,
+                network::a_dropped_join_whose_reply_is_lost_leaves_nothing,
+                network::a_release_whose_reply_is_lost_spares_the_successor,
+                network::a_holder_that_is_not_heard_knows_before_its_successor,
+                network::a_holder_that_hears_nothing_knows_before_its_successor,
+                network::locks_and_waiters_outlive_their_connections,
+                network::what_happens_while_disconnected_is_seen_afterwards,
+                network::a_lost_event_is_made_good_by_the_recheck,
+                network::a_slow_network_loses_nothing,
+                network::one_refused_endpoint_does_no_harm,
+                network::one_silent_endpoint_does_no_harm,
+                network::a_lock_outlives_its_server_falling_silent,
+                network::refused_endpoints_are_unavailable_at_once,
+            }
+        }
+    };
+}
+
+macro_rules! cases_for {
+    ($harness:ty, $company:ident, $($module:ident::$case:ident),* $(,)?) => { $(
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn $case() {
+            $crate::common::$company::<$harness>($crate::common::cases::$module::$case).await;
+        }
+    )* };
+}
+
+#[allow(unused_imports)]
+pub(crate) use {cases_for, conformance, network_conformance};
+
+/// Runs a case beside others.
+pub(crate) async fn beside_others<H: Harness>(case: impl AsyncFnOnce(&Case)) {
+    let _company = COMPANY.read().await;
+    run::<H>(case).await;
+}
+
+/// Runs a case while no other runs in this process.
+pub(crate) async fn alone<H: Harness>(case: impl AsyncFnOnce(&Case)) {
+    let _company = COMPANY.write().await;
+    run::<H>(case).await;
+}
+
+async fn run<H: Harness>(case: impl AsyncFnOnce(&Case)) {
+    let test = async {
+        let setting = Case::new(Box::new(H::start().await));
+        case(&setting).await;
+        setting.end().await;
+    };
+    tokio::time::timeout(LIMIT, test).await.expect("the case hangs");
+}

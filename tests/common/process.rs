@@ -1,0 +1,81 @@
+//! A process of its own, to be killed: this very test binary once more, told to run one job.
+
+use std::{
+    io::Read,
+    process::Stdio,
+    time::{Duration, Instant},
+};
+
+use async_trait::async_trait;
+use tokio::{
+    io::{AsyncBufReadExt, BufReader, Lines},
+    process::{Child, ChildStdout, Command},
+};
+
+use super::harness::{Elsewhere, Job};
+
+/// The test that runs the job. It does nothing in an ordinary run.
+pub(crate) const TEST: &str = "job_of_another_process";
+const VARIABLE: &str = "DISTLOCK_TEST_JOB";
+const GRANTED: &str = "job granted: ";
+
+/// The process. It is killed when this is dropped, and it ends when its standard input does, should this process be killed first.
+pub(crate) struct Process {
+    child: Child,
+    output: Lines<BufReader<ChildStdout>>,
+}
+
+impl Process {
+    pub(crate) fn start(url: &str, job: &Job) -> Self {
+        let told = [url, &job.namespace, &job.name, &job.ttl.as_millis().to_string()].join(" ");
+        let mut child = Command::new(std::env::current_exe().expect("this binary"))
+            .args(["--exact", TEST, "--nocapture", "--test-threads=1"])
+            .env(VARIABLE, told)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .expect("a process");
+        let output = BufReader::new(child.stdout.take().expect("it is piped")).lines();
+        Self { child, output }
+    }
+}
+
+#[async_trait]
+impl Elsewhere for Process {
+    async fn granted(&mut self) -> u64 {
+        while let Some(line) = self.output.next_line().await.expect("its output can be read") {
+            if let Some((_, token)) = line.split_once(GRANTED) {
+                return token.parse().expect("a token");
+            }
+        }
+        panic!("the process ended without the lock");
+    }
+
+    async fn crash(mut self: Box<Self>) -> Instant {
+        // SIGKILL, and its end is awaited: nothing of it runs any more.
+        self.child.kill().await.expect("it was running");
+        Instant::now()
+    }
+}
+
+/// The other side: what the process does.
+pub(crate) fn run_job() {
+    let Ok(told) = std::env::var(VARIABLE) else { return };
+    let [url, namespace, name, ttl] = told.split(' ').collect::<Vec<_>>().try_into().expect("four parts");
+    let ttl = Duration::from_millis(ttl.parse().expect("a number"));
+    let job = Job { namespace: namespace.to_owned(), name: name.to_owned(), ttl };
+    let work = async move {
+        let guard = job.client(url).await.mutex(&job.name).lock().await.expect("the job's lock is granted");
+        println!("\n{GRANTED}{}", guard.fencing_token());
+        guard.lost().await
+    };
+    std::thread::spawn(|| {
+        // Ends with whoever asked for this process. By exiting: in good order the lock would be released.
+        let _ = std::io::stdin().read_to_end(&mut Vec::new());
+        std::process::exit(0);
+    });
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let reason = runtime.block_on(work);
+    panic!("the lock of the job was lost: {reason}");
+}

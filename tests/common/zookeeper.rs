@@ -1,0 +1,219 @@
+//! The harness of ZooKeeper: an operator with a client of the store's own, the four-letter words, and a bare connection to end sessions.
+
+use std::{
+    net::SocketAddr,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use async_trait::async_trait;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    time::sleep,
+};
+use zookeeper_client::{Client, Error, Stat};
+
+use super::{
+    harness::{Cost, Elsewhere, Harness, Job, Link},
+    process::Process,
+    proxy::{Framing, Proxies},
+    servers,
+};
+
+/// What ZooKeeper gives for an owner to containers: nodes that it deletes itself once they are empty.
+const CONTAINER: i64 = i64::MIN;
+
+pub(crate) struct ZooKeeper {
+    url: String,
+    endpoints: Vec<SocketAddr>,
+    client: Client,
+}
+
+impl ZooKeeper {
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    pub(crate) async fn get(&self, key: &str) -> (Vec<u8>, Stat) {
+        self.client.get_data(key).await.unwrap_or_else(|error| panic!("no node {key}: {error}"))
+    }
+
+    /// The server that a session is connected to.
+    pub(crate) async fn server_of(&self, session: i64) -> Option<SocketAddr> {
+        for endpoint in &self.endpoints {
+            if four_letters(*endpoint, "cons").await.contains(&format!("sid=0x{session:x},")) {
+                return Some(*endpoint);
+            }
+        }
+        None
+    }
+}
+
+#[async_trait]
+impl Harness for ZooKeeper {
+    async fn start() -> Self {
+        let url = servers::url("DISTLOCK_ZK_URL", "zk://127.0.0.1:21811,127.0.0.1:21812,127.0.0.1:21813");
+        let endpoints = servers::endpoints(&url).await;
+        let cluster: Vec<_> = endpoints.iter().map(ToString::to_string).collect();
+        let connector = Client::connector().with_session_timeout(Duration::from_secs(10));
+        let client = connector.connect(&cluster.join(",")).await.expect("ZooKeeper answers: is it up? See docker/up");
+        Self { url, endpoints, client }
+    }
+
+    fn url(&self) -> String {
+        self.url.clone()
+    }
+
+    fn network(&self) -> (&'static str, &[SocketAddr], Framing) {
+        ("zk", &self.endpoints, Framing::Jute)
+    }
+
+    fn min_ttl(&self) -> Duration {
+        Duration::from_secs(2)
+    }
+
+    /// A tick, and a second for the machine.
+    fn grace(&self) -> Duration {
+        Duration::from_secs(2)
+    }
+
+    fn uncontended(&self) -> u64 {
+        3
+    }
+
+    /// All nodes below the namespace but containers.
+    async fn keys(&self, namespace: &str) -> Vec<String> {
+        // So that this server knows what the others knew when it was asked.
+        self.client.sync("/").await.expect("ZooKeeper answers");
+        let (mut keys, mut paths) = (Vec::new(), vec![namespace.to_owned()]);
+        while !paths.is_empty() {
+            // In one flight.
+            let replies: Vec<_> = paths.iter().map(|path| self.client.get_children(path)).collect();
+            let mut below = Vec::new();
+            for (path, reply) in std::mem::take(&mut paths).into_iter().zip(replies) {
+                match reply.await {
+                    Ok((children, stat)) => {
+                        below.extend(children.into_iter().map(|child| format!("{path}/{child}")));
+                        if stat.ephemeral_owner != CONTAINER {
+                            keys.push(path);
+                        }
+                    }
+                    Err(Error::NoNode) => {}
+                    Err(error) => panic!("cannot list {path}: {error}"),
+                }
+            }
+            paths = below;
+        }
+        keys
+    }
+
+    async fn delete_key(&self, key: &str) {
+        self.client.delete(key, None).await.unwrap_or_else(|error| panic!("no node {key}: {error}"));
+    }
+
+    async fn session_of(&self, key: &str) -> i64 {
+        self.get(key).await.1.ephemeral_owner
+    }
+
+    async fn session_exists(&self, session: i64) -> bool {
+        for endpoint in &self.endpoints {
+            let dump = four_letters(*endpoint, "dump").await;
+            let (sessions, _) = dump.split_once("ephemeral nodes dump").expect("the sessions come first");
+            if sessions.split_whitespace().any(|word| word.trim_end_matches(',') == format!("0x{session:x}")) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Whoever knows the session's password may end it, and the servers make it from the id.
+    async fn end_session_of(&self, key: &str) {
+        let session = self.session_of(key).await;
+        let mut stream = TcpStream::connect(self.endpoints[0]).await.expect("ZooKeeper answers");
+        let mut connect = Vec::new();
+        connect.extend(0_i32.to_be_bytes()); // protocol version
+        connect.extend(0_i64.to_be_bytes()); // last zxid seen
+        connect.extend(10_000_i32.to_be_bytes()); // timeout
+        connect.extend(session.to_be_bytes());
+        connect.extend(16_i32.to_be_bytes());
+        connect.extend(password(session));
+        connect.push(0); // not read-only
+        let answer = exchange(&mut stream, &connect).await;
+        assert_eq!(answer[8..16], session.to_be_bytes(), "the server does not take this for the session's password");
+        let (xid, close_session) = (1_i32, -11_i32);
+        exchange(&mut stream, &[xid.to_be_bytes(), close_session.to_be_bytes()].concat()).await;
+    }
+
+    async fn forget(&self, namespace: &str, escaped_name: &str) {
+        let (directory, start) = (format!("{namespace}/{escaped_name}"), Instant::now());
+        while self.client.check_stat(&directory).await.expect("ZooKeeper answers").is_some() {
+            assert!(
+                start.elapsed() < Duration::from_secs(20),
+                "{directory} is empty and not removed: is it a container?"
+            );
+            sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// By the counters of these sessions' connections.
+    async fn cost(&self, sessions: &[i64]) -> Cost {
+        let mut cost = Cost::default();
+        for endpoint in &self.endpoints {
+            for line in four_letters(*endpoint, "cons").await.lines() {
+                if sessions.iter().any(|session| line.contains(&format!("sid=0x{session:x},"))) {
+                    let (received, sent) = (field(line, "recved="), field(line, "sent="));
+                    cost.requests += received;
+                    // Every request is answered; what was sent besides are events.
+                    cost.events += sent.cast_signed() - received.cast_signed();
+                }
+            }
+        }
+        cost
+    }
+
+    async fn link(&self) -> Arc<dyn Link> {
+        Arc::new(Proxies::start(self.network()).await)
+    }
+
+    async fn lock_elsewhere(&self, job: Job) -> Box<dyn Elsewhere> {
+        Box::new(Process::start(&self.url, &job))
+    }
+}
+
+fn field(line: &str, name: &str) -> u64 {
+    let (_, rest) = line.split_once(name).unwrap_or_else(|| panic!("no {name} in {line}"));
+    let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+    digits.parse().expect("a number")
+}
+
+/// A four-letter word and the server's answer.
+pub(crate) async fn four_letters(endpoint: SocketAddr, word: &str) -> String {
+    let mut stream = TcpStream::connect(endpoint).await.expect("ZooKeeper answers");
+    stream.write_all(word.as_bytes()).await.expect("ZooKeeper listens");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.expect("ZooKeeper answers");
+    answer
+}
+
+/// Sends a packet and gives the next one.
+async fn exchange(stream: &mut TcpStream, packet: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(packet.len()).expect("a short packet");
+    stream.write_all(&[&length.to_be_bytes(), packet].concat()).await.expect("ZooKeeper listens");
+    let length = stream.read_u32().await.expect("ZooKeeper answers");
+    let mut answer = vec![0; usize::try_from(length).expect("a length")];
+    stream.read_exact(&mut answer).await.expect("ZooKeeper answers");
+    answer
+}
+
+/// The session's password: `ZooKeeperServer.generatePasswd`, with `java.util.Random`.
+fn password(session: i64) -> Vec<u8> {
+    const MULTIPLIER: u64 = 0x5_DEEC_E66D;
+    const MASK: u64 = (1 << 48) - 1;
+    let mut seed = ((session ^ 0xB341_5C00).cast_unsigned() ^ MULTIPLIER) & MASK;
+    let mut next = || {
+        seed = seed.wrapping_mul(MULTIPLIER).wrapping_add(0xB) & MASK;
+        ((seed >> 16) as u32).to_le_bytes()
+    };
+    (0..4).flat_map(|_| next()).collect()
+}

@@ -1,0 +1,76 @@
+//! `memory://` passes every case, and keeps what it promises to unit tests.
+
+mod common;
+
+use std::time::{Duration, Instant};
+
+use common::{conformance, memory::Memory};
+use distlock::{Client, Error, LostReason, Tls, memory::Space};
+
+conformance!(Memory);
+
+#[tokio::test]
+async fn spaces_are_apart_and_shared_by_name() {
+    let clients = ["memory://apart-1", "memory://apart-2", "memory://apart-1"].map(Client::connect);
+    let [one, other, again] = clients;
+    let (one, other, again) = (one.await.unwrap(), other.await.unwrap(), again.await.unwrap());
+    let guard = one.mutex("a").lock().await.unwrap();
+    assert!(other.mutex("a").try_lock().await.unwrap().is_some());
+    assert!(again.mutex("a").try_lock().await.unwrap().is_none());
+    assert_eq!(Space::named("apart-1").keys(), [guard.key()]);
+    assert_eq!(Space::named("apart-1").sessions(), 2);
+    assert_eq!(Space::named("apart-3").sessions(), 0);
+}
+
+/// A unit test need not wait for an hour to see what comes of one.
+#[tokio::test]
+async fn the_stores_clock_can_be_set_forward() {
+    let space = Space::named("advance");
+    let builder = || Client::builder("memory://advance").session_ttl(Duration::from_secs(3600));
+    let (client, other) = (builder().connect().await.unwrap(), builder().connect().await.unwrap());
+    let guard = client.mutex("a").lock().await.unwrap();
+    space.advance(Duration::from_secs(3500));
+    assert!(guard.is_valid());
+    let start = Instant::now();
+    space.advance(Duration::from_secs(3500));
+    assert_eq!(space.sessions(), 0);
+    assert!(space.keys().is_empty());
+    let next = other.mutex("a").lock().await.unwrap();
+    assert!(next.is_valid());
+    assert_eq!(guard.lost().await, LostReason::SessionExpired);
+    assert!(start.elapsed() < Duration::from_secs(5), "the holder was told after {:?}", start.elapsed());
+}
+
+#[tokio::test]
+async fn requests_are_counted() {
+    let space = Space::named("counted");
+    let client = Client::connect("memory://counted").await.unwrap();
+    let before = space.requests();
+    let guard = client.mutex("a").lock().await.unwrap();
+    assert!(client.mutex("a").try_lock().await.unwrap().is_none());
+    guard.unlock().await.unwrap();
+    let after = space.requests();
+    assert_eq!((after.joins - before.joins, after.reads - before.reads, after.deletes - before.deletes), (2, 0, 1));
+}
+
+#[tokio::test]
+async fn operators_are_told_whether_there_was_a_key() {
+    let space = Space::named("operator");
+    assert!(!space.delete("/distlock/a/x"));
+    assert!(!space.expire_session("/distlock/a/x"));
+    assert!(!space.disconnect_session("/distlock/a/x"));
+    let client = Client::connect("memory://operator").await.unwrap();
+    let guard = client.mutex("a").lock().await.unwrap();
+    assert!(space.delete(guard.key()));
+    assert!(!space.delete(guard.key()));
+}
+
+/// It has neither users nor a network: whoever asks for them is told, not fooled.
+#[tokio::test]
+async fn options_of_a_network_are_refused() {
+    let builder = || Client::builder("memory://refused");
+    let error = builder().credentials("user", "password").connect().await.unwrap_err();
+    assert!(matches!(error, Error::InvalidConfig { option: "credentials", .. }), "{error:?}");
+    let error = builder().tls(Tls::new()).connect().await.unwrap_err();
+    assert!(matches!(error, Error::InvalidConfig { option: "tls", .. }), "{error:?}");
+}
