@@ -61,7 +61,7 @@ impl ZooKeeper {
             // Wrong before anything was sent.
             zk::Error::BadArguments(_) => StoreError::Fatal { operation: "connect", source: error.into() },
             // The crate keeps what each server said to itself.
-            zk::Error::NoHosts => StoreError::Unavailable(self.no_session("they refuse, are silent or have no quorum")),
+            zk::Error::NoHosts => StoreError::Unavailable(self.no_session("refused, silent or without a quorum")),
             error => StoreError::Unavailable(self.no_session(&error.to_string())),
         })
     }
