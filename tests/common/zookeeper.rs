@@ -21,9 +21,6 @@ use super::{
     servers,
 };
 
-/// What ZooKeeper gives for an owner to containers: nodes that it deletes itself once they are empty.
-const CONTAINER: i64 = i64::MIN;
-
 pub(crate) struct ZooKeeper {
     url: String,
     endpoints: Vec<SocketAddr>,
@@ -82,7 +79,7 @@ impl Harness for ZooKeeper {
         3
     }
 
-    /// All nodes below the namespace but containers.
+    /// All ephemeral nodes below the namespace.
     async fn keys(&self, namespace: &str) -> Vec<String> {
         // So that this server knows what the others knew when it was asked.
         self.client.sync("/").await.expect("ZooKeeper answers");
@@ -95,7 +92,7 @@ impl Harness for ZooKeeper {
                 match reply.await {
                     Ok((children, stat)) => {
                         below.extend(children.into_iter().map(|child| format!("{path}/{child}")));
-                        if stat.ephemeral_owner != CONTAINER {
+                        if stat.ephemeral_owner != 0 {
                             keys.push(path);
                         }
                     }
