@@ -5,9 +5,9 @@
 
 #![allow(clippy::expect_used, clippy::panic)] // a test fails by panicking
 
-mod case;
+pub(crate) mod case;
 pub(crate) mod cases;
-mod harness;
+pub(crate) mod harness;
 
 // Not every test binary uses these.
 #[cfg(feature = "etcd")]
