@@ -1,0 +1,106 @@
+//! The adapter for ZooKeeper: ephemeral sequential nodes, laid out as Curator's `InterProcessMutex` does, one session for many locks.
+//!
+//! It uses `zookeeper-client` for single requests only. The crate's own `lock` leaves nodes behind when it is cancelled or a reply is lost, its persistent
+//! watches do not survive a reconnect, and its `Expired` comes after the server has given the lock away: order, retries and deadlines are distlock's own.
+
+mod node;
+mod store;
+mod tls;
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use tokio::time::timeout;
+use zookeeper_client as zk;
+
+use self::store::ZooKeeperStore;
+use super::{Backend, Store};
+use crate::{
+    builder::Remote,
+    error::{Error, StoreError},
+};
+
+/// The backend of `zk://host:port`.
+#[derive(Debug)]
+pub(crate) struct ZooKeeper {
+    remote: Remote,
+    tls: Option<zk::TlsOptions>,
+    /// What the servers granted when they last granted another session timeout than was asked for, in milliseconds; 0 if they never did.
+    granted: AtomicU64,
+}
+
+impl ZooKeeper {
+    pub(crate) fn new(remote: Remote) -> Result<Self, Error> {
+        let tls = remote.tls.as_ref().map(|tls| tls::options(tls, &remote.endpoints)).transpose()?;
+        Ok(Self { remote, tls, granted: AtomicU64::new(0) })
+    }
+
+    /// Opens a session, having tried each server once.
+    async fn connect(&self, ttl: Duration) -> Result<zk::Client, StoreError> {
+        let mut connector = zk::Client::connector()
+            .with_session_timeout(ttl)
+            .with_connection_timeout(store::patience(ttl))
+            .with_fail_eagerly();
+        if let Some(credentials) = &self.remote.credentials {
+            let secret = format!("{}:{}", credentials.user, credentials.password);
+            connector = connector.with_auth("digest", secret.as_bytes());
+        }
+        let servers = self.remote.endpoints.join(",");
+        let connected = match &self.tls {
+            Some(tls) => connector.with_tls(tls.clone()).secure_connect(&servers).await,
+            None => connector.connect(&servers).await,
+        };
+        connected.map_err(|error| match error {
+            zk::Error::AuthFailed => StoreError::Denied(error.into()),
+            // Wrong before anything was sent.
+            zk::Error::BadArguments(_) => StoreError::Fatal { operation: "connect", source: error.into() },
+            // The crate keeps what each server said to itself.
+            zk::Error::NoHosts => StoreError::Unavailable(self.no_session("they refuse, are silent or have no quorum")),
+            error => StoreError::Unavailable(self.no_session(&error.to_string())),
+        })
+    }
+
+    fn no_session(&self, reason: &str) -> crate::error::BoxError {
+        let tls = if self.tls.is_some() { ", or TLS failed" } else { "" };
+        format!("no session from {}: {reason}{tls}", self.remote.endpoints.join(", ")).into()
+    }
+}
+
+#[async_trait]
+impl Backend for ZooKeeper {
+    fn name(&self) -> &'static str {
+        "ZooKeeper"
+    }
+
+    async fn open(&self, ttl: Duration) -> Result<Arc<dyn Store>, StoreError> {
+        let open = async {
+            let asked = match self.granted.load(Ordering::Relaxed) {
+                0 => ttl,
+                granted => Duration::from_millis(granted),
+            };
+            let mut client = self.connect(asked).await?;
+            let granted = client.session_timeout();
+            if granted != asked {
+                // The crate derives its timers from what was asked for, which may be far from what was granted.
+                self.granted.store(u64::try_from(granted.as_millis()).unwrap_or(0), Ordering::Relaxed);
+                drop(client);
+                client = self.connect(granted).await?;
+            }
+            Ok(client)
+        };
+        let limit = self.remote.connect_timeout;
+        let client = match timeout(limit, open).await {
+            Ok(opened) => opened?,
+            Err(_) => return Err(StoreError::Unavailable(self.no_session(&format!("no answer within {limit:?}")))),
+        };
+        // Who brings a password shares the locks with no other user.
+        let acls = if self.remote.credentials.is_some() { zk::Acls::creator_all() } else { zk::Acls::anyone_all() };
+        Ok(Arc::new(ZooKeeperStore::new(client, acls, self.remote.request_timeout)))
+    }
+}

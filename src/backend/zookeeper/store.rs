@@ -1,0 +1,382 @@
+//! One ZooKeeper session.
+
+use std::{
+    collections::HashSet,
+    future::{Future, poll_fn},
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::pin,
+    sync::{Mutex, MutexGuard, PoisonError},
+    task::Poll,
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use tokio::{sync::watch, time::timeout};
+use zookeeper_client::{self as zk, CreateMode, EventType, MultiWriteError};
+
+use super::node::{self, Place};
+use crate::{
+    backend::{Entry, Join, Joined, Standing, Store},
+    error::StoreError,
+    guard::LostReason,
+    name::{Queue, Ticket},
+};
+
+/// How much a session can watch. After a reconnect the crate restores watches in batches of 128 KiB of paths that all have one xid, so that the replies
+/// to a second batch kill the session:
+/// <https://github.com/kezhuw/zookeeper-client-rust/blob/v0.11.2/src/session/watch.rs#L425>. A little room is left for foreign names that are longer than ours.
+const WATCH_BUDGET: usize = 120 * 1024;
+
+/// How often to make a queue's directory: it is a container, which the server may remove between its making and its use.
+const MKDIR_ATTEMPTS: usize = 5;
+
+/// Codes of `KeeperException` that the crate has no name for. Those above `API_ERROR` are troubles of the server or the way to it.
+const UNKNOWN_SESSION: i32 = -12;
+const API_ERROR: i32 = -100;
+const REQUEST_TIMEOUT: i32 = -122;
+
+/// How long a server may be silent before the crate leaves it for another. The crate pings when it has sent nothing for 3/8 of that, rounded up to the next eighth.
+///
+/// Its default, 2/5 of the session timeout, would notice a silent server only when it is too late to keep the session's locks: see [`granted`].
+pub(super) fn patience(ttl: Duration) -> Duration {
+    ttl / 4
+}
+
+/// What a write that came back proves: how long the leader keeps the session, counted from when the write was sent.
+///
+/// Not the whole timeout T. A write sent to a follower is checked against the session at the leader (`PrepRequestProcessor`, `SessionTrackerImpl.checkSession`)
+/// but does not renew it there: `LeaderZooKeeperServer.submitLearnerRequest` skips the `touch` of `ZooKeeperServer.submitRequestNow`. What a follower has heard of
+/// its sessions it tells in its answers to the leader's pings, every half tick (`Leader.lead`, `LearnerHandler` case `PING`). Should it be cut off right after our
+/// write, the leader last heard of what we sent up to half a tick and one pause between our requests before: at most T/4 (the servers grant no less than
+/// two ticks) and T/8 (see [`patience`]). So 5/8 T are certain; distlock takes off a tenth of what is said here, and 9/10 of 2/3 is less.
+fn granted(ttl: Duration) -> Duration {
+    ttl * 2 / 3
+}
+
+#[derive(Debug)]
+pub(super) struct ZooKeeperStore {
+    /// `None` once closed. The crate ends the session when the last clone is dropped.
+    client: Mutex<Option<zk::Client>>,
+    closed: watch::Sender<bool>,
+    /// Does not keep the session open.
+    state: zk::StateWatcher,
+    ttl: Duration,
+    request_timeout: Duration,
+    acls: zk::Acls<'static>,
+    /// Tickets whose node may have been created although no reply said so.
+    doubtful: Mutex<HashSet<Ticket>>,
+}
+
+impl ZooKeeperStore {
+    pub(super) fn new(client: zk::Client, acls: zk::Acls<'static>, request_timeout: Duration) -> Self {
+        let (state, ttl) = (client.state_watcher(), client.session_timeout());
+        let (client, closed) = (Mutex::new(Some(client)), watch::Sender::new(false));
+        Self { client, closed, state, ttl, request_timeout, acls, doubtful: Mutex::default() }
+    }
+
+    /// For one call: none may keep it longer, or the session could not be closed.
+    fn client(&self) -> Result<zk::Client, StoreError> {
+        lock(&self.client).clone().ok_or(StoreError::SessionGone(LostReason::ClientClosed))
+    }
+
+    fn doubtful(&self) -> MutexGuard<'_, HashSet<Ticket>> {
+        lock(&self.doubtful)
+    }
+
+    /// Awaits the reply to a request, or to several in one flight. The crate sends a request when its method is called, whether or not the future is ever
+    /// polled, and waits without a limit.
+    async fn reply<T>(&self, limit: Duration, reply: impl Future<Output = T>) -> Result<T, StoreError> {
+        let mut closed = self.closed.subscribe();
+        tokio::select! {
+            biased;
+            _ = closed.wait_for(|closed| *closed) => Err(StoreError::SessionGone(LostReason::ClientClosed)),
+            reply = timeout(limit, reply) => {
+                reply.map_err(|_| StoreError::Unknown(format!("no answer within {limit:?}").into()))
+            }
+        }
+    }
+
+    /// Why the session is over.
+    fn over(&self) -> StoreError {
+        let closed = *self.closed.borrow();
+        StoreError::SessionGone(if closed { LostReason::ClientClosed } else { LostReason::SessionExpired })
+    }
+
+    fn failed(&self, operation: &'static str, error: zk::Error) -> StoreError {
+        match error {
+            // After a failed authentication the crate's client is as dead as after an expiry. A new session will tell the user.
+            zk::Error::SessionExpired | zk::Error::ClientClosed | zk::Error::AuthFailed => self.over(),
+            zk::Error::UnexpectedErrorCode(UNKNOWN_SESSION) => self.over(),
+            zk::Error::NoAuth => StoreError::Denied(error.into()),
+            zk::Error::NotReadOnly | zk::Error::Throttled => StoreError::Unavailable(error.into()),
+            // `Custom` is what requests under way get when a server falls silent, `ConnectionLoss` when it hangs up.
+            zk::Error::ConnectionLoss
+            | zk::Error::Custom(_)
+            | zk::Error::UnexpectedError(_)
+            | zk::Error::UnmarshalError { .. }
+            | zk::Error::Timeout
+            | zk::Error::NoHosts
+            | zk::Error::SessionMoved => StoreError::Unknown(error.into()),
+            zk::Error::UnexpectedErrorCode(code) if code > API_ERROR || code == REQUEST_TIMEOUT => {
+                StoreError::Unknown(error.into())
+            }
+            error => StoreError::Fatal { operation, source: error.into() },
+        }
+    }
+
+    /// Where the node `key` stands among `children`, which were listed after it was created.
+    async fn place(&self, client: &zk::Client, key: &str, children: &[String]) -> Result<Standing, StoreError> {
+        let (dir, own) = node::split(key);
+        match node::place(own, children) {
+            Place::First => Ok(Standing::First),
+            Place::Gone => Ok(Standing::Evicted),
+            Place::Behind(child) => Ok(Standing::Behind(Entry { key: format!("{dir}/{child}"), revision: 0 })),
+            Place::Unclear => self.place_by_age(client, key, children).await,
+        }
+    }
+
+    /// The same by the nodes' own transaction ids: one more request for each child, and never wrong.
+    async fn place_by_age(&self, client: &zk::Client, own: &str, children: &[String]) -> Result<Standing, StoreError> {
+        let (dir, _) = node::split(own);
+        let waiters = children.iter().filter(|child| node::sequence(child).is_some());
+        let keys = waiters.map(|child| format!("{dir}/{child}")).collect::<Vec<_>>();
+        let replies = keys.iter().map(|key| client.get_data(key)).collect::<Vec<_>>();
+        let mut nodes = Vec::with_capacity(keys.len());
+        for (key, reply) in keys.into_iter().zip(replies) {
+            match self.reply(self.request_timeout, reply).await? {
+                Ok((_, stat)) => nodes.push(Entry { key, revision: revision(&stat) }),
+                Err(zk::Error::NoNode) => {}
+                Err(error) => return Err(self.failed("get", error)),
+            }
+        }
+        let Some(age) = nodes.iter().find(|node| node.key == own).map(|node| node.revision) else {
+            return Ok(Standing::Evicted);
+        };
+        let ahead = nodes.into_iter().filter(|node| node.revision < age).max_by_key(|node| node.revision);
+        Ok(ahead.map_or(Standing::First, Standing::Behind))
+    }
+
+    /// The names of the ticket's nodes, and of all children. Whatever this session has sent before is decided by then: requests of one session are served in
+    /// order, and those that a former server still had are refused as `SessionMoved`. `None` without a directory.
+    async fn find(
+        &self,
+        client: &zk::Client,
+        queue: &Queue,
+        ticket: Ticket,
+    ) -> Result<Option<(Vec<String>, Vec<String>)>, StoreError> {
+        let (sync, list) = (client.sync("/"), client.list_children(queue.dir()));
+        let (synced, listed) = self.reply(self.request_timeout, async { tokio::join!(sync, list) }).await?;
+        synced.map_err(|error| self.failed("sync", error))?;
+        match listed {
+            Ok(children) => {
+                let id = ticket.to_string();
+                let own = children.iter().filter(|child| child.contains(&id)).cloned().collect();
+                Ok(Some((own, children)))
+            }
+            Err(zk::Error::NoNode) => Ok(None),
+            Err(error) => Err(self.failed("list", error)),
+        }
+    }
+
+    /// Finds the node of an earlier attempt to join.
+    async fn rejoin(&self, client: &zk::Client, queue: &Queue, ticket: Ticket) -> Result<Option<Joined>, StoreError> {
+        let Some((own, children)) = self.find(client, queue, ticket).await? else { return Ok(None) };
+        let Some(key) = own.first().map(|child| format!("{}/{child}", queue.dir())) else { return Ok(None) };
+        match self.reply(self.request_timeout, client.get_data(&key)).await? {
+            // One that another session owns will go with that session.
+            Ok((_, stat)) if stat.ephemeral_owner == client.session_id().0 => {
+                let standing = self.place(client, &key, &children).await?;
+                Ok(Some(Joined::Queued { entry: Entry { key, revision: revision(&stat) }, standing, alive: None }))
+            }
+            Ok(_) | Err(zk::Error::NoNode) => Ok(None),
+            Err(error) => Err(self.failed("get", error)),
+        }
+    }
+
+    /// Whether nobody is in the queue.
+    async fn is_free(&self, client: &zk::Client, queue: &Queue) -> Result<bool, StoreError> {
+        match self.reply(self.request_timeout, client.list_children(queue.dir())).await? {
+            Ok(children) => Ok(children.iter().all(|child| node::sequence(child).is_none())),
+            Err(zk::Error::NoNode) => Ok(true),
+            Err(error) => Err(self.failed("list", error)),
+        }
+    }
+
+    /// Ends a wait for an event. The crate panics when its session task is no more
+    /// (<https://github.com/kezhuw/zookeeper-client-rust/blob/v0.11.2/src/session/watch.rs#L120>); that is `None` here.
+    async fn event(watcher: zk::OneshotWatcher) -> Option<zk::WatchedEvent> {
+        let mut changed = pin!(watcher.changed());
+        poll_fn(move |context| {
+            let poll = catch_unwind(AssertUnwindSafe(|| changed.as_mut().poll(context)));
+            poll.map_or(Poll::Ready(None), |poll| poll.map(Some))
+        })
+        .await
+    }
+}
+
+#[async_trait]
+impl Store for ZooKeeperStore {
+    fn ttl(&self) -> Duration {
+        self.ttl
+    }
+
+    fn needs_keepalive_when_idle(&self) -> bool {
+        // The crate pings. That keeps the session but proves nothing: a follower that is cut off answers too.
+        false
+    }
+
+    fn watch_budget(&self) -> usize {
+        WATCH_BUDGET
+    }
+
+    async fn keep_alive(&self) -> Result<Duration, StoreError> {
+        let client = self.client()?;
+        // A `multi` goes through the leader's session check and the quorum's log even when nothing in it changes anything, and needs no node of ours. Whatever its
+        // one `check` finds, it was found there.
+        let mut writer = client.new_multi_writer();
+        writer.add_check_version("/", -1).map_err(|error| self.failed("keep alive", error))?;
+        match self.reply(self.ttl, writer.commit()).await? {
+            Ok(_) => Ok(granted(self.ttl)),
+            Err(MultiWriteError::OperationFailed {
+                source: zk::Error::NoNode | zk::Error::NoAuth | zk::Error::BadVersion,
+                ..
+            }) => Ok(granted(self.ttl)),
+            Err(error) => Err(self.failed("keep alive", error.into())),
+        }
+    }
+
+    async fn enqueue(&self, queue: &Queue, ticket: Ticket, value: &[u8], join: Join) -> Result<Joined, StoreError> {
+        let client = self.client()?;
+        if self.doubtful().contains(&ticket) {
+            let joined = self.rejoin(&client, queue, ticket).await?;
+            self.doubtful().remove(&ticket);
+            if let Some(joined) = joined {
+                return Ok(joined);
+            }
+        }
+        if join == Join::IfFree && !self.is_free(&client, queue).await? {
+            return Ok(Joined::Occupied);
+        }
+        let prefix = node::prefix(queue.dir(), ticket);
+        let node = CreateMode::EphemeralSequential.with_acls(self.acls);
+        for _ in 0..MKDIR_ATTEMPTS {
+            self.doubtful().insert(ticket);
+            // In one flight: both are sent here, and served in this order.
+            let (create, list) = (client.create(&prefix, value, &node), client.list_children(queue.dir()));
+            let (created, listed) = self.reply(self.request_timeout, async { tokio::join!(create, list) }).await?;
+            match created {
+                Ok((stat, sequence)) => {
+                    let entry = Entry { key: format!("{prefix}{sequence}"), revision: revision(&stat) };
+                    let standing = match listed {
+                        Ok(children) => self.place(&client, &entry.key, &children).await,
+                        Err(error) => Err(self.failed("list", error)),
+                    };
+                    let standing = match standing {
+                        Ok(standing) => standing,
+                        // The node is there: the next attempt has to find it.
+                        Err(StoreError::Unavailable(source)) => return Err(StoreError::Unknown(source)),
+                        Err(error @ (StoreError::Unknown(_) | StoreError::SessionGone(_))) => return Err(error),
+                        // There will be none.
+                        Err(error) => {
+                            self.withdraw(queue, ticket, Some(&entry)).await?;
+                            return Err(error);
+                        }
+                    };
+                    self.doubtful().remove(&ticket);
+                    return Ok(Joined::Queued { entry, standing, alive: Some(granted(self.ttl)) });
+                }
+                Err(zk::Error::NoNode) => {
+                    self.doubtful().remove(&ticket);
+                    let directory = CreateMode::Container.with_acls(self.acls);
+                    let made = self.reply(self.request_timeout, client.mkdir(queue.dir(), &directory)).await?;
+                    made.map_err(|error| self.failed("mkdir", error))?;
+                }
+                Err(error) => {
+                    let error = self.failed("create", error);
+                    if !matches!(error, StoreError::Unknown(_)) {
+                        self.doubtful().remove(&ticket);
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        Err(StoreError::Unavailable(format!("{} is removed as soon as it is made", queue.dir()).into()))
+    }
+
+    async fn standing(&self, entry: &Entry) -> Result<Standing, StoreError> {
+        let client = self.client()?;
+        // Any server may answer. It knows of the own node (a session never goes back to an older state), so also of all that joined before it;
+        // some of those may be gone already, which the next look will show.
+        match self.reply(self.request_timeout, client.list_children(node::split(&entry.key).0)).await? {
+            Ok(children) => self.place(&client, &entry.key, &children).await,
+            Err(zk::Error::NoNode) => Ok(Standing::Evicted),
+            Err(error) => Err(self.failed("list", error)),
+        }
+    }
+
+    async fn gone(&self, entry: &Entry) -> Result<(), StoreError> {
+        loop {
+            let client = self.client()?;
+            // By reading the node: a watch for its existence would stay behind on a node that is gone already.
+            let (_, _, watcher) = match self.reply(self.request_timeout, client.get_and_watch_data(&entry.key)).await? {
+                Ok(watched) => watched,
+                Err(zk::Error::NoNode) => return Ok(()),
+                Err(error) => return Err(self.failed("watch", error)),
+            };
+            drop(client);
+            // Dropping the watcher, by dropping this future, takes the watch back.
+            match Self::event(watcher).await.map(|event| (event.event_type, event.session_state)) {
+                Some((EventType::NodeDeleted, _)) => return Ok(()),
+                Some((EventType::Session, _)) => return Err(self.over()),
+                // Its data changed.
+                Some(_) => {}
+                None => return Err(StoreError::Unknown("the session's task is gone".into())),
+            }
+        }
+    }
+
+    async fn withdraw(&self, queue: &Queue, ticket: Ticket, entry: Option<&Entry>) -> Result<bool, StoreError> {
+        let client = self.client()?;
+        let keys = match entry {
+            Some(entry) => vec![entry.key.clone()],
+            None => {
+                let own = self.find(&client, queue, ticket).await?.map_or(Vec::new(), |(own, _)| own);
+                own.iter().map(|child| format!("{}/{child}", queue.dir())).collect()
+            }
+        };
+        let mut existed = false;
+        for key in keys {
+            match self.reply(self.request_timeout, client.delete(&key, None)).await? {
+                Ok(()) => existed = true,
+                Err(zk::Error::NoNode) => {}
+                Err(error) => return Err(self.failed("delete", error)),
+            }
+        }
+        self.doubtful().remove(&ticket);
+        Ok(existed)
+    }
+
+    async fn close(&self) -> Result<(), StoreError> {
+        // Calls under way see it and let go of their clones.
+        self.closed.send_replace(true);
+        drop(lock(&self.client).take());
+        let mut state = self.state.clone();
+        let over = async {
+            while !state.peek_state().is_terminated() {
+                state.changed().await;
+            }
+        };
+        let unconfirmed = |_| StoreError::Unknown("the end of the session is not confirmed".into());
+        timeout(self.request_timeout, over).await.map_err(unconfirmed)
+    }
+}
+
+/// The order of grants: `czxid`, which rises with every write to the ensemble.
+fn revision(stat: &zk::Stat) -> u64 {
+    u64::try_from(stat.czxid).unwrap_or(0)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing panics while one is locked.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
