@@ -1,6 +1,12 @@
-//! etcd passes every case. Needs the servers of `docker/up`.
+//! etcd passes every case, and some of its own. Needs the servers of `docker/up`.
 
 mod common;
+#[path = "etcd/foreign.rs"]
+mod foreign;
+#[path = "etcd/members.rs"]
+mod members;
+#[path = "etcd/secured.rs"]
+mod secured;
 
 use common::{conformance, etcd::Etcd, network_conformance};
 

@@ -90,7 +90,7 @@ impl Harness for Etcd {
         self.client.lease_client().revoke(lease).await.expect("etcd revokes the lease");
     }
 
-    async fn forget(&self, _: &str, _: &str) {}
+    async fn forget(&self, _: &str) {}
 
     async fn cost(&self, _: &[i64]) -> Cost {
         let mut totals = HashMap::new();

@@ -50,8 +50,8 @@ pub(crate) trait Harness: Send + Sync + 'static {
     /// Ends the session of this key as if its TTL had run out.
     async fn end_session_of(&self, key: &str);
 
-    /// Waits until the store has put away whatever it keeps of a lock that nobody uses.
-    async fn forget(&self, namespace: &str, escaped_name: &str);
+    /// Waits until the store has put away whatever it keeps of a namespace that nobody uses.
+    async fn forget(&self, namespace: &str);
 
     /// What the store has done so far for these sessions. Only to be compared while nothing else runs.
     async fn cost(&self, sessions: &[i64]) -> Cost;

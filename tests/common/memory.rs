@@ -63,7 +63,7 @@ impl Harness for Memory {
         assert!(self.space.expire_session(key), "no key {key}");
     }
 
-    async fn forget(&self, _: &str, _: &str) {}
+    async fn forget(&self, _: &str) {}
 
     async fn cost(&self, _: &[i64]) -> Cost {
         let done = self.space.requests();

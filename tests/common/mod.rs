@@ -5,9 +5,9 @@
 
 #![allow(clippy::expect_used, clippy::panic)] // a test fails by panicking
 
-mod case;
+pub(crate) mod case;
 pub(crate) mod cases;
-mod harness;
+pub(crate) mod harness;
 
 // Not every test binary uses these.
 #[cfg(feature = "etcd")]
@@ -117,25 +117,40 @@ macro_rules! network_conformance {
         mod network {
             use super::*;
 
-            $crate::common::cases_for! { $harness, beside_others,
-                network::a_join_whose_reply_is_lost_leaves_one_key,
-                network::a_join_whose_reply_is_late_leaves_one_key,
-                network::a_dropped_join_whose_reply_is_lost_leaves_nothing,
-                network::a_release_whose_reply_is_lost_spares_the_successor,
-                network::a_holder_that_is_not_heard_knows_before_its_successor,
-                network::a_holder_that_hears_nothing_knows_before_its_successor,
-                network::locks_and_waiters_outlive_their_connections,
-                network::what_happens_while_disconnected_is_seen_afterwards,
-                network::a_lost_event_is_made_good_by_the_recheck,
-                network::a_slow_network_loses_nothing,
-                network::one_refused_endpoint_does_no_harm,
-                network::one_silent_endpoint_does_no_harm,
-                network::a_lock_outlives_its_server_falling_silent,
-                network::refused_endpoints_are_unavailable_at_once,
-            }
+            $crate::common::network_cases! { cases_for { $harness, beside_others, } }
         }
     };
 }
+
+macro_rules! network_cases {
+    ($then:ident { $($given:tt)* }) => {
+        $crate::common::$then! { $($given)*
+            network::a_join_whose_reply_is_lost_leaves_one_key,
+            network::a_join_whose_reply_is_late_leaves_one_key,
+            network::a_dropped_join_whose_reply_is_lost_leaves_nothing,
+            network::a_release_whose_reply_is_lost_spares_the_successor,
+            network::a_holder_that_is_not_heard_knows_before_its_successor,
+            network::a_holder_that_hears_nothing_knows_before_its_successor,
+            network::locks_and_waiters_outlive_their_connections,
+            network::what_happens_while_disconnected_is_seen_afterwards,
+            network::a_lost_event_is_made_good_by_the_recheck,
+            network::a_slow_network_loses_nothing,
+            network::one_refused_endpoint_does_no_harm,
+            network::one_silent_endpoint_does_no_harm,
+            network::a_lock_outlives_its_server_falling_silent,
+            network::refused_endpoints_are_unavailable_at_once,
+        }
+    };
+}
+
+/// A use of each case: where there is no network, the lints shall still tell those that are in no list from those that are.
+macro_rules! mention {
+    ($($module:ident::$case:ident),* $(,)?) => {
+        const _: () = { $( let _ = cases::$module::$case; )* };
+    };
+}
+
+network_cases! { mention {} }
 
 macro_rules! cases_for {
     ($harness:ty, $company:ident, $($module:ident::$case:ident),* $(,)?) => { $(
@@ -147,7 +162,7 @@ macro_rules! cases_for {
 }
 
 #[allow(unused_imports)]
-pub(crate) use {cases_for, conformance, network_conformance};
+pub(crate) use {cases_for, conformance, mention, network_cases, network_conformance};
 
 /// Runs a case beside others.
 pub(crate) async fn beside_others<H: Harness>(case: impl AsyncFnOnce(&Case)) {

@@ -194,10 +194,10 @@ async fn pump(
                     state.send_modify(|state| state.mode = Mode::Pass);
                     return;
                 }
-                Mode::Drop(needle) if way == Way::ToClient => {
-                    if chunk.windows(needle.len()).any(|window| *window == *needle) {
-                        continue;
-                    }
+                Mode::Drop(needle)
+                    if way == Way::ToClient && chunk.windows(needle.len()).any(|window| *window == *needle) =>
+                {
+                    continue;
                 }
                 _ => {}
             }

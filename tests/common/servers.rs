@@ -34,8 +34,46 @@ pub(crate) fn container(server: &str) -> String {
 }
 
 /// Runs one of docker/'s scripts.
-pub(crate) async fn script(name: &str, argument: &str) {
+async fn script(name: &str, argument: &str) {
     let path = format!("{}/docker/{name}", env!("CARGO_MANIFEST_DIR"));
     let output = Command::new(path).arg(argument).output().await.expect("docker/ is there");
     assert!(output.status.success(), "docker/{name} {argument}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// A server that is cut off from its peers. Healed at the end of the test, however it ends.
+pub(crate) struct Cut {
+    server: &'static str,
+    healed: bool,
+}
+
+impl Cut {
+    pub(crate) async fn off(server: &'static str) -> Self {
+        let cut = Self { server, healed: false };
+        script("cut", server).await;
+        cut
+    }
+
+    pub(crate) async fn heal(mut self) {
+        script("heal", self.server).await;
+        self.healed = true;
+    }
+}
+
+impl Drop for Cut {
+    fn drop(&mut self) {
+        if !self.healed {
+            let path = format!("{}/docker/heal", env!("CARGO_MANIFEST_DIR"));
+            let _ = std::process::Command::new(path).arg(self.server).output();
+        }
+    }
+}
+
+/// The CA's certificate, a client's and its key, which `docker/up` has made.
+pub(crate) fn certificates() -> [String; 3] {
+    let default = concat!(env!("CARGO_MANIFEST_DIR"), "/target/docker/certs").to_owned();
+    let folder = std::env::var("DISTLOCK_CERTS").unwrap_or(default);
+    ["ca.pem", "client.pem", "client-key.pem"].map(|name| {
+        let path = format!("{folder}/{name}");
+        std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}; docker/up makes it"))
+    })
 }

@@ -1,6 +1,7 @@
 //! The harness of ZooKeeper: an operator with a client of the store's own, the four-letter words, and a bare connection to end sessions.
 
 use std::{
+    io,
     net::SocketAddr,
     sync::Arc,
     time::{Duration, Instant},
@@ -20,9 +21,6 @@ use super::{
     proxy::{Framing, Proxies},
     servers,
 };
-
-/// What ZooKeeper gives for an owner to containers: nodes that it deletes itself once they are empty.
-const CONTAINER: i64 = i64::MIN;
 
 pub(crate) struct ZooKeeper {
     url: String,
@@ -82,7 +80,7 @@ impl Harness for ZooKeeper {
         3
     }
 
-    /// All nodes below the namespace but containers.
+    /// All ephemeral nodes below the namespace.
     async fn keys(&self, namespace: &str) -> Vec<String> {
         // So that this server knows what the others knew when it was asked.
         self.client.sync("/").await.expect("ZooKeeper answers");
@@ -95,7 +93,7 @@ impl Harness for ZooKeeper {
                 match reply.await {
                     Ok((children, stat)) => {
                         below.extend(children.into_iter().map(|child| format!("{path}/{child}")));
-                        if stat.ephemeral_owner != CONTAINER {
+                        if stat.ephemeral_owner != 0 {
                             keys.push(path);
                         }
                     }
@@ -129,29 +127,21 @@ impl Harness for ZooKeeper {
 
     /// Whoever knows the session's password may end it, and the servers make it from the id.
     async fn end_session_of(&self, key: &str) {
-        let session = self.session_of(key).await;
-        let mut stream = TcpStream::connect(self.endpoints[0]).await.expect("ZooKeeper answers");
-        let mut connect = Vec::new();
-        connect.extend(0_i32.to_be_bytes()); // protocol version
-        connect.extend(0_i64.to_be_bytes()); // last zxid seen
-        connect.extend(10_000_i32.to_be_bytes()); // timeout
-        connect.extend(session.to_be_bytes());
-        connect.extend(16_i32.to_be_bytes());
-        connect.extend(password(session));
-        connect.push(0); // not read-only
-        let answer = exchange(&mut stream, &connect).await;
-        assert_eq!(answer[8..16], session.to_be_bytes(), "the server does not take this for the session's password");
-        let (xid, close_session) = (1_i32, -11_i32);
-        exchange(&mut stream, &[xid.to_be_bytes(), close_session.to_be_bytes()].concat()).await;
+        let (session, start) = (self.session_of(key).await, Instant::now());
+        // Its client may come back between taking the session over and ending it.
+        while self.session_exists(session).await {
+            assert!(start.elapsed() < Duration::from_secs(5), "the session does not end");
+            if let Err(error) = end_session(self.endpoints[0], session).await {
+                println!("session {session:x}: {error}");
+            }
+        }
     }
 
-    async fn forget(&self, namespace: &str, escaped_name: &str) {
-        let (directory, start) = (format!("{namespace}/{escaped_name}"), Instant::now());
-        while self.client.check_stat(&directory).await.expect("ZooKeeper answers").is_some() {
-            assert!(
-                start.elapsed() < Duration::from_secs(20),
-                "{directory} is empty and not removed: is it a container?"
-            );
+    /// All that is left are directories: containers, which the servers remove one after the other.
+    async fn forget(&self, namespace: &str) {
+        let start = Instant::now();
+        while self.client.check_stat(namespace).await.expect("ZooKeeper answers").is_some() {
+            assert!(start.elapsed() < Duration::from_secs(20), "{namespace} is not removed: what is not a container?");
             sleep(Duration::from_millis(50)).await;
         }
     }
@@ -196,14 +186,33 @@ pub(crate) async fn four_letters(endpoint: SocketAddr, word: &str) -> String {
     answer
 }
 
+/// Takes the session over and closes it.
+async fn end_session(server: SocketAddr, session: i64) -> io::Result<()> {
+    let mut stream = TcpStream::connect(server).await?;
+    let mut connect = Vec::new();
+    connect.extend(0_i32.to_be_bytes()); // protocol version
+    connect.extend(0_i64.to_be_bytes()); // last zxid seen
+    connect.extend(10_000_i32.to_be_bytes()); // timeout
+    connect.extend(session.to_be_bytes());
+    connect.extend(16_i32.to_be_bytes());
+    connect.extend(password(session));
+    connect.push(0); // not read-only
+    let answer = exchange(&mut stream, &connect).await?;
+    if answer[8..16] != session.to_be_bytes() {
+        return Err(io::Error::other("the server knows no such session, or it has another password"));
+    }
+    let (xid, close_session) = (1_i32, -11_i32);
+    exchange(&mut stream, &[xid.to_be_bytes(), close_session.to_be_bytes()].concat()).await?;
+    Ok(())
+}
+
 /// Sends a packet and gives the next one.
-async fn exchange(stream: &mut TcpStream, packet: &[u8]) -> Vec<u8> {
+async fn exchange(stream: &mut TcpStream, packet: &[u8]) -> io::Result<Vec<u8>> {
     let length = u32::try_from(packet.len()).expect("a short packet");
-    stream.write_all(&[&length.to_be_bytes(), packet].concat()).await.expect("ZooKeeper listens");
-    let length = stream.read_u32().await.expect("ZooKeeper answers");
-    let mut answer = vec![0; usize::try_from(length).expect("a length")];
-    stream.read_exact(&mut answer).await.expect("ZooKeeper answers");
-    answer
+    stream.write_all(&[&length.to_be_bytes(), packet].concat()).await?;
+    let mut answer = vec![0; usize::try_from(stream.read_u32().await?).expect("a length")];
+    stream.read_exact(&mut answer).await?;
+    Ok(answer)
 }
 
 /// The session's password: `ZooKeeperServer.generatePasswd`, with `java.util.Random`.

@@ -130,7 +130,7 @@ async fn settled(t: &Case, sessions: &[i64]) {
         let now = t.cost(sessions).await;
         let spent = now - last;
         last = now;
-        spent.requests <= 2 * sessions.len() as u64 && spent.watches == 0 && spent.events == 0
+        spent.requests <= 6 * sessions.len() as u64 && spent.watches == 0 && spent.events == 0
     });
     within(SOON * 2, "the store comes to rest", quiet).await;
 }

@@ -124,7 +124,7 @@ pub(crate) async fn tokens_rise_after_the_lock_was_forgotten(t: &Case) {
             last = guard.fencing_token().as_u64();
             guard.unlock().await.expect("released");
         }
-        t.store.forget(&t.namespace, "rare").await;
+        t.store.forget(&t.namespace).await;
     }
 }
 

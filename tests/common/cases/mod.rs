@@ -7,6 +7,5 @@ pub(crate) mod exclusion;
 pub(crate) mod guards;
 pub(crate) mod losing;
 pub(crate) mod names;
-#[cfg(any(feature = "etcd", feature = "zookeeper"))]
 pub(crate) mod network;
 pub(crate) mod trying;

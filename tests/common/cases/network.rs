@@ -6,7 +6,7 @@ use distlock::{Client, Error, LostReason};
 use tokio::time::sleep;
 
 use crate::common::{
-    case::{Case, SOON, eventually, throughout, within},
+    case::{Case, SOON, throughout, within},
     harness::Link,
     proxy::{Mode, Proxies},
 };
@@ -19,16 +19,15 @@ async fn client_by(t: &Case, proxies: &Proxies) -> Client {
 /// The server has made the key; the client hears nothing but that its connection is gone.
 pub(crate) async fn a_join_whose_reply_is_lost_leaves_one_key(t: &Case) {
     let proxies = t.proxies().await;
-    let client = client_by(t, &proxies).await;
-    client.mutex("join").lock().await.expect("granted").unlock().await.expect("released");
+    let (client, other) = (client_by(t, &proxies).await, t.client().await);
     for _ in 0..3 {
+        let ahead = other.mutex("join").lock().await.expect("granted");
         proxies.set(&Mode::BlackholeToClient);
-        let mutex = client.mutex("join");
-        let joining = tokio::spawn(async move { mutex.lock().await });
-        t.queue_of(1).await;
+        let waiter = t.enqueue(&client, "join").await;
         proxies.hang_up();
         proxies.set(&Mode::Pass);
-        let guard = within(SOON, "the key is found again", joining).await.expect("no panic").expect("granted");
+        ahead.unlock().await.expect("released");
+        let guard = waiter.granted().await;
         assert_eq!(t.keys().await, [guard.key()]);
         guard.unlock().await.expect("released");
     }
@@ -37,17 +36,16 @@ pub(crate) async fn a_join_whose_reply_is_lost_leaves_one_key(t: &Case) {
 /// The same without a sign of the loss: the answer comes long after the client has asked again.
 pub(crate) async fn a_join_whose_reply_is_late_leaves_one_key(t: &Case) {
     let proxies = t.proxies().await;
-    let client = client_by(t, &proxies).await;
-    client.mutex("join").lock().await.expect("granted").unlock().await.expect("released");
+    let (client, other) = (client_by(t, &proxies).await, t.client().await);
+    let ahead = other.mutex("join").lock().await.expect("granted");
     proxies.set(&Mode::BlackholeToClient);
-    let mutex = client.mutex("join");
-    let joining = tokio::spawn(async move { mutex.lock().await });
-    t.queue_of(1).await;
+    let waiter = t.enqueue(&client, "join").await;
     // More than two request timeouts: it has asked again.
-    throughout(Duration::from_millis(1200), "it asks again without a second key", async || t.keys().await.len() == 1)
+    throughout(Duration::from_millis(1200), "it asks again without another key", async || t.keys().await.len() == 2)
         .await;
     proxies.set(&Mode::Pass);
-    let guard = within(SOON, "the key is found again", joining).await.expect("no panic").expect("granted");
+    ahead.unlock().await.expect("released");
+    let guard = waiter.granted().await;
     assert_eq!(t.keys().await, [guard.key()]);
     guard.unlock().await.expect("released");
 }
@@ -55,18 +53,19 @@ pub(crate) async fn a_join_whose_reply_is_late_leaves_one_key(t: &Case) {
 /// The key of a caller who went away before the answer came is found and deleted.
 pub(crate) async fn a_dropped_join_whose_reply_is_lost_leaves_nothing(t: &Case) {
     let proxies = t.proxies().await;
-    let client = client_by(t, &proxies).await;
+    let (client, other) = (client_by(t, &proxies).await, t.client().await);
     let marker = client.mutex("marker").lock().await.expect("granted");
+    let ahead = other.mutex("join").lock().await.expect("granted");
     proxies.set(&Mode::BlackholeToClient);
-    let mutex = client.mutex("join");
-    let joining = tokio::spawn(async move { mutex.lock().await });
-    t.queue_of(2).await;
-    joining.abort();
+    let waiter = t.enqueue(&client, "join").await;
+    waiter.cancel();
     proxies.hang_up();
     proxies.set(&Mode::Pass);
-    eventually(SOON, "the key is gone", async || t.keys().await == [marker.key()]).await;
-    assert!(marker.is_valid());
-    marker.unlock().await.expect("released");
+    t.queue_of(2).await;
+    assert!(marker.is_valid() && ahead.is_valid());
+    for guard in [marker, ahead] {
+        guard.unlock().await.expect("released");
+    }
 }
 
 pub(crate) async fn a_release_whose_reply_is_lost_spares_the_successor(t: &Case) {
@@ -172,13 +171,13 @@ pub(crate) async fn a_lost_event_is_made_good_by_the_recheck(t: &Case) {
     granted.unlock().await.expect("released");
 }
 
-/// Answers take longer than the pause between keepalives.
+/// Answers take most of the time between two keepalives.
 pub(crate) async fn a_slow_network_loses_nothing(t: &Case) {
     let proxies = t.proxies().await;
     let client = t.connect(t.builder_for(&proxies.url()).session_ttl(t.store.min_ttl() * 2)).await;
     let ttl = client.session_ttl();
     let guard = client.mutex("slow").lock().await.expect("granted");
-    proxies.set(&Mode::Delay(ttl / 8));
+    proxies.set(&Mode::Delay(ttl / 10));
     throughout(ttl * 2, "the lock is held", async || guard.is_valid()).await;
     within(SOON, "the release is slow but sure", guard.unlock()).await.expect("released");
     proxies.set(&Mode::Pass);

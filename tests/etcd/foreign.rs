@@ -1,0 +1,164 @@
+//! What others put into the queues: other languages' waiters, which count, and junk, which does not.
+
+use std::{process::Stdio, time::Duration};
+
+use etcd_client::PutOptions;
+use tokio::process::{Child, Command};
+
+use crate::common::{
+    Case, Harness, beside_others,
+    case::{SOON, eventually, throughout, within},
+    etcd::Etcd,
+    servers::container,
+};
+
+/// `etcdctl lock`, which is Go's `clientv3/concurrency`: the one on the path, else the one in a server's container.
+async fn etcdctl(t: &Case, arguments: &[&str]) -> Child {
+    let on_path = Command::new("etcdctl").arg("version").output().await.is_ok();
+    let mut command = if on_path {
+        let mut command = Command::new("etcdctl");
+        command.arg(t.store.url().replace("etcd://", "--endpoints="));
+        command
+    } else {
+        let mut command = Command::new("docker");
+        command.args(["exec", &container("etcd1"), "etcdctl"]);
+        command
+    };
+    command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+    command.spawn().expect("etcdctl or docker is there")
+}
+
+/// Its last words, which it has only when it was granted the lock.
+async fn granted(child: Child) {
+    let output = within(SOON, "etcdctl ends", child.wait_with_output()).await.expect("its output");
+    assert!(output.status.success(), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("etcdctl version"), "{output:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn etcdctl_waits_for_distlock() {
+    beside_others::<Etcd>(async |t| {
+        let client = t.client().await;
+        let guard = client.mutex("shared").lock().await.unwrap();
+        let name = format!("{}/shared", t.namespace);
+        let mut child = etcdctl(t, &["lock", &name, "etcdctl", "version"]).await;
+        t.queue_of(2).await;
+        throughout(Duration::from_millis(500), "etcdctl waits", async || child.try_wait().unwrap().is_none()).await;
+        assert!(guard.is_valid());
+        guard.unlock().await.unwrap();
+        granted(child).await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn distlock_waits_for_etcdctl() {
+    beside_others::<Etcd>(async |t| {
+        let client = t.client().await;
+        // It holds the one lock for as long as it waits for the other.
+        let until = client.mutex("until").lock().await.unwrap();
+        let [shared, other] = ["shared", "until"].map(|name| format!("{}/{name}", t.namespace));
+        let child = etcdctl(t, &["lock", &shared, "etcdctl", "lock", &other, "etcdctl", "version"]).await;
+        t.queue_of(3).await;
+        assert!(client.mutex("shared").try_lock().await.unwrap().is_none());
+        let waiter = t.enqueue(&client, "shared").await;
+        throughout(Duration::from_millis(500), "distlock waits", async || waiter.waits()).await;
+        until.unlock().await.unwrap();
+        granted(child).await;
+        waiter.served().await;
+    })
+    .await;
+}
+
+/// Without a lease a key would stay for ever: it is nobody's place.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keys_without_a_lease_are_passed_over() {
+    beside_others::<Etcd>(async |t| {
+        let etcd = Etcd::start().await;
+        let prefix = format!("{}/junk/", t.namespace);
+        let mut raw = etcd.client();
+        let mut junk: Vec<Vec<u8>> =
+            ["", "x", "694d-", "a/b", "zzzz"].map(|name| format!("{prefix}{name}").into()).into();
+        junk.push([prefix.as_bytes(), &[0xff, 0xfe, 0]].concat());
+        for key in &junk {
+            raw.put(key.clone(), vec![b'v'; 1 << 20], None).await.unwrap();
+        }
+        let client = t.client().await;
+        let guard = within(SOON, "junk is no holder", client.mutex("junk").try_lock()).await.unwrap().unwrap();
+        let mutex = client.mutex("junk");
+        let waiter = tokio::spawn(async move { mutex.lock().await });
+        // And when it comes between a holder and a waiter.
+        raw.put(format!("{prefix}between"), "", None).await.unwrap();
+        junk.push(format!("{prefix}between").into());
+        guard.unlock().await.unwrap();
+        let guard = within(SOON, "the waiter is granted", waiter).await.unwrap().unwrap();
+        guard.unlock().await.unwrap();
+        for key in junk {
+            assert_eq!(raw.delete(key, None).await.unwrap().deleted(), 1, "junk is not ours to delete");
+        }
+    })
+    .await;
+}
+
+/// With a lease it is somebody's place, whatever it is called and however much is in it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn foreign_waiters_keep_their_places() {
+    beside_others::<Etcd>(async |t| {
+        let etcd = Etcd::start().await;
+        let mut raw = etcd.client();
+        let lease = raw.lease_grant(30, None).await.unwrap().id();
+        let leased = || Some(PutOptions::new().with_lease(lease));
+        let prefix = format!("{}/foreign/", t.namespace);
+        let odd = [prefix.as_bytes(), &[0xff, 0xfe]].concat();
+        let client = t.client().await;
+        for key in [format!("{prefix}{lease:x}").into_bytes(), format!("{prefix}not hex at all").into(), odd] {
+            raw.put(key.clone(), vec![b'v'; 1 << 20], leased()).await.unwrap();
+            assert!(client.mutex("foreign").try_lock().await.unwrap().is_none());
+            let mutex = client.mutex("foreign");
+            let waiter = tokio::spawn(async move { mutex.lock().await });
+            throughout(Duration::from_millis(300), "it has its turn first", async || !waiter.is_finished()).await;
+            raw.delete(key, None).await.unwrap();
+            within(SOON, "the waiter is granted", waiter).await.unwrap().unwrap().unlock().await.unwrap();
+        }
+        raw.lease_revoke(lease).await.unwrap();
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn operators_find_the_owner_in_the_key() {
+    beside_others::<Etcd>(async |t| {
+        let etcd = Etcd::start().await;
+        let client = t.connect(t.builder().owner("worker-7 of gaia")).await;
+        let guard = client.mutex("owned").lock().await.unwrap();
+        let (lease, value) = etcd.get(guard.key()).await;
+        assert!(String::from_utf8(value).unwrap().contains("worker-7 of gaia"));
+        assert!(guard.key().starts_with(&format!("{}/owned/{lease:x}", t.namespace)), "{}", guard.key());
+        let unnamed = t.client().await.mutex("unnamed").lock().await.unwrap();
+        let (_, value) = etcd.get(unnamed.key()).await;
+        let process = std::process::id().to_string();
+        assert!(String::from_utf8(value).unwrap().contains(&process), "by default it is the host and the process");
+    })
+    .await;
+}
+
+/// The token is what a transaction can compare: the create revision of the holder's key.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn transactions_can_be_fenced_by_key_and_token() {
+    use etcd_client::{Compare, CompareOp, Txn, TxnOp};
+    beside_others::<Etcd>(async |t| {
+        let client = t.client().await;
+        let guard = client.mutex("fenced").lock().await.unwrap();
+        let (key, token) = (guard.key().to_owned(), i64::try_from(guard.fencing_token().as_u64()).unwrap());
+        let mut raw = Etcd::start().await.client();
+        let write = || {
+            let held = Compare::create_revision(key.as_str(), CompareOp::Equal, token);
+            Txn::new().when([held]).and_then([TxnOp::get(key.as_str(), None)])
+        };
+        assert!(raw.txn(write()).await.unwrap().succeeded());
+        guard.unlock().await.unwrap();
+        assert!(!raw.txn(write()).await.unwrap().succeeded());
+        eventually(SOON, "nothing is left", async || t.keys().await.is_empty()).await;
+    })
+    .await;
+}

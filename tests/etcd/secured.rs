@@ -1,0 +1,144 @@
+//! Users, passwords and certificates.
+
+use std::time::{Duration, Instant};
+
+use distlock::{Builder, Client, Error, Tls};
+
+use crate::common::{
+    case::{SOON, within},
+    servers,
+};
+
+/// The user `app` may touch what begins with `/distlock`.
+fn namespace() -> String {
+    format!("/distlock-t-{:016x}", fastrand::u64(..))
+}
+
+async fn with_users() -> Builder {
+    let url = servers::url("DISTLOCK_ETCD_AUTH_URL", "etcd://127.0.0.1:23795");
+    servers::endpoints(&url).await;
+    Client::builder(&url).namespace(namespace())
+}
+
+async fn with_tls() -> Builder {
+    let url = servers::url("DISTLOCK_ETCD_TLS_URL", "etcd://127.0.0.1:23794");
+    servers::endpoints(&url).await;
+    Client::builder(&url).namespace(namespace())
+}
+
+#[tokio::test]
+async fn a_user_with_a_password_is_let_in() {
+    let client = with_users().await.credentials("app", "apppw").connect().await.unwrap();
+    let guard = client.mutex("a").lock().await.unwrap();
+    assert!(client.mutex("a").try_lock().await.unwrap().is_none());
+    guard.unlock().await.unwrap();
+    client.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn wrong_passwords_are_denied() {
+    for (user, password) in [("app", "wrong"), ("nobody", "apppw"), ("app", "")] {
+        let connecting = with_users().await.credentials(user, password).connect();
+        let error = within(SOON, "it is refused", connecting).await.unwrap_err();
+        assert!(matches!(error, Error::Denied { .. }), "{user}: {error:?}");
+        assert!(!error.is_retryable());
+        let shown = format!("{error:?} {error}");
+        assert!(password.is_empty() || !shown.contains(password), "{shown}");
+    }
+}
+
+#[tokio::test]
+async fn nobody_without_a_user_is_let_in() {
+    let error = match with_users().await.connect().await {
+        Err(error) => error,
+        // A lease may be had without a user; a lock may not.
+        Ok(client) => within(SOON, "it is refused", client.mutex("a").lock()).await.unwrap_err(),
+    };
+    assert!(matches!(error, Error::Denied { .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn users_are_kept_to_their_namespaces() {
+    let elsewhere = with_users().await.namespace("/elsewhere").credentials("app", "apppw");
+    let client = elsewhere.connect().await.unwrap();
+    for outcome in [client.mutex("a").lock().await.map(Some), client.mutex("a").try_lock().await] {
+        let error = outcome.unwrap_err();
+        assert!(matches!(error, Error::Denied { .. }), "{error:?}");
+        assert!(!error.is_retryable());
+    }
+    // It is still a client in good standing.
+    client.close().await.unwrap();
+}
+
+/// Tokens end after 5 s: a lock is held through three of them, a waiter waits through them, and both go on as if nothing had been.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn locks_and_waiters_outlive_their_auth_tokens() {
+    let builder = with_users().await.credentials("app", "apppw").session_ttl(Duration::from_secs(4));
+    let (client, other) = (builder.clone().connect().await.unwrap(), builder.connect().await.unwrap());
+    let idle = client.clone();
+    let guard = client.mutex("a").lock().await.unwrap();
+    let token = guard.fencing_token();
+    let mutex = other.mutex("a");
+    let waiter = tokio::spawn(async move { mutex.lock().await });
+    let start = Instant::now();
+    tokio::select! {
+        reason = guard.lost() => panic!("lost after {:?}: {reason}", start.elapsed()),
+        () = tokio::time::sleep(Duration::from_secs(16)) => {}
+    }
+    assert!(guard.is_valid() && !waiter.is_finished());
+    guard.unlock().await.unwrap();
+    let next = within(SOON, "the waiter hears of it", waiter).await.unwrap().unwrap();
+    assert!(next.fencing_token() > token);
+    next.unlock().await.unwrap();
+    idle.mutex("b").lock().await.unwrap().unlock().await.unwrap();
+    client.close().await.unwrap();
+    other.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn certificates_let_in() {
+    let [ca, certificate, key] = servers::certificates();
+    let tls = Tls::new().ca_certificate(ca).client_identity(certificate, key);
+    let client = with_tls().await.tls(tls).connect().await.unwrap();
+    let guard = client.mutex("a").lock().await.unwrap();
+    assert!(client.mutex("a").try_lock().await.unwrap().is_none());
+    guard.unlock().await.unwrap();
+    client.close().await.unwrap();
+}
+
+/// Each wrong in another way; none hangs, none is let in.
+#[tokio::test]
+async fn wrong_certificates_are_refused() {
+    let [ca, certificate, key] = servers::certificates();
+    let wrong = [
+        (
+            "a CA that did not sign the server's",
+            Some(Tls::new().ca_certificate(&certificate).client_identity(&certificate, &key)),
+        ),
+        ("no CA but the usual ones", Some(Tls::new().client_identity(&certificate, &key))),
+        ("no certificate of its own", Some(Tls::new().ca_certificate(&ca))),
+        ("no TLS at all", None),
+    ];
+    for (what, tls) in wrong {
+        let builder = with_tls().await.connect_timeout(Duration::from_secs(3));
+        let builder = match tls {
+            Some(tls) => builder.tls(tls),
+            None => builder,
+        };
+        let error = within(SOON, what, builder.connect()).await.unwrap_err();
+        assert!(matches!(error, Error::Denied { .. } | Error::Unavailable { .. }), "{what}: {error:?}");
+        assert!(std::error::Error::source(&error).is_some(), "{what}: {error:?}");
+    }
+}
+
+/// PEM that is none is told before a server is asked.
+#[tokio::test]
+async fn garbled_certificates_are_told() {
+    let [ca, ..] = servers::certificates();
+    for tls in [Tls::new().ca_certificate("no PEM"), Tls::new().ca_certificate(ca).client_identity("no PEM", "no key")]
+    {
+        let connecting = with_tls().await.connect_timeout(Duration::from_secs(3)).tls(tls).connect();
+        let error = within(SOON, "it is told", connecting).await.unwrap_err();
+        println!("{error:?}");
+    }
+}
