@@ -1,13 +1,18 @@
 //! etcd: one lease for a session, one key for each waiter, ordered by create revision.
 //!
-//! Keys are `{namespace}/{name}/{lease id in hex}-{ticket}`, the layout of Go's `clientv3/concurrency` and of `etcdctl lock`: they stand in the same queue. A key
-//! without a lease is nobody's place (no client writes such a one, and it would never go away) and is passed over.
+//! Keys are `{namespace}/{name}/{lease id in hex}-{ticket}`, the layout of Go's `clientv3/concurrency` and of `etcdctl lock`: they stand in the same queue.
 
 mod error;
 mod pool;
 mod watcher;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use async_trait::async_trait;
 use etcd_client::{
@@ -70,6 +75,7 @@ impl Backend for Etcd {
             lease: granted.id(),
             ttl: Duration::from_secs(granted.ttl().unsigned_abs()),
             watcher: Watcher::start(Arc::clone(&self.pool)),
+            unanswered: AtomicUsize::new(0),
         }))
     }
 }
@@ -80,6 +86,27 @@ struct EtcdStore {
     lease: i64,
     ttl: Duration,
     watcher: Watcher,
+    /// Keepalives under way.
+    unanswered: AtomicUsize,
+}
+
+/// Counts itself as long as it lives.
+struct Counted<'a> {
+    count: &'a AtomicUsize,
+    /// How many there were before it.
+    before: usize,
+}
+
+impl<'a> Counted<'a> {
+    fn new(count: &'a AtomicUsize) -> Self {
+        Self { count, before: count.fetch_add(1, Ordering::Relaxed) }
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.count.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl EtcdStore {
@@ -94,18 +121,24 @@ impl EtcdStore {
     /// Where the key created at `revision` stands, given what the server said is just ahead.
     async fn behind(&self, prefix: &str, mut ahead: Option<KeyValue>) -> Result<Standing, StoreError> {
         while let Some(kv) = ahead {
-            if kv.lease() != 0 {
+            if is_waiter(prefix, &kv) {
                 return Ok(Standing::Behind(entry(&kv)));
             }
             // No waiter's key. Nobody can join ahead of us any more, so that reading on from here, later, tells the truth.
             let options = nearest_below(kv.create_revision()).with_limit(100);
             let read = |client: Client| async move { client.kv_client().get(prefix, Some(options)).await };
             let mut kvs = self.pool.request("read of a queue", read).await?.take_kvs();
-            let found = kvs.iter().position(|kv| kv.lease() != 0);
+            let found = kvs.iter().position(|kv| is_waiter(prefix, kv));
             ahead = found.map(|index| kvs.swap_remove(index)).or_else(|| kvs.pop());
         }
         Ok(Standing::First)
     }
+}
+
+/// Whether this is a place in the queue. One without a lease would never go away, and no client writes such a one. One that lies deeper belongs to a
+/// lock in another namespace, below this one.
+fn is_waiter(prefix: &str, kv: &KeyValue) -> bool {
+    kv.lease() != 0 && !kv.key()[prefix.len().min(kv.key().len())..].contains(&b'/')
 }
 
 /// The keys of a prefix created before `revision`, the newest first: one, unless told otherwise.
@@ -157,7 +190,9 @@ impl Store for EtcdStore {
     /// is new each time: its answer is the proof or there is none. It costs the server the same one message.
     async fn keep_alive(&self) -> Result<Duration, StoreError> {
         const OPERATION: &str = "keepalive";
-        let picked = self.pool.pick().await.map_err(|error| error.triage(OPERATION))?;
+        // While others are without an answer, this one tries another member.
+        let unanswered = Counted::new(&self.unanswered);
+        let picked = self.pool.pick(unanswered.before).await.map_err(|error| error.triage(OPERATION))?;
         let mut lease = picked.client.lease_client();
         let mut call = std::pin::pin!(lease.keep_alive(self.lease));
         let mut reply = timeout(self.ttl / 3, &mut call).await;
@@ -213,7 +248,7 @@ impl Store for EtcdStore {
             let standing = self.standing(&entry).await.map_err(after_put)?;
             return Ok(Joined::Queued { entry, standing, alive: None });
         }
-        if join == Join::IfFree && reads.next().is_some_and(|kvs| kvs.iter().all(|kv| kv.lease() == 0)) {
+        if join == Join::IfFree && reads.next().is_some_and(|kvs| !kvs.iter().any(|kv| is_waiter(&prefix, kv))) {
             // Nobody there but keys that are no waiter's.
             return self.enqueue(queue, ticket, value, Join::Always).await;
         }
