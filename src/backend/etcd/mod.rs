@@ -94,14 +94,14 @@ impl EtcdStore {
     /// Where the key created at `revision` stands, given what the server said is just ahead.
     async fn behind(&self, prefix: &str, mut ahead: Option<KeyValue>) -> Result<Standing, StoreError> {
         while let Some(kv) = ahead {
-            if kv.lease() != 0 {
+            if is_place(prefix, &kv) {
                 return Ok(Standing::Behind(entry(&kv)));
             }
             // No waiter's key. Nobody can join ahead of us any more, so that reading on from here, later, tells the truth.
             let options = nearest_below(kv.create_revision()).with_limit(100);
             let read = |client: Client| async move { client.kv_client().get(prefix, Some(options)).await };
             let mut kvs = self.pool.request("read of a queue", read).await?.take_kvs();
-            let found = kvs.iter().position(|kv| kv.lease() != 0);
+            let found = kvs.iter().position(|kv| is_place(prefix, kv));
             ahead = found.map(|index| kvs.swap_remove(index)).or_else(|| kvs.pop());
         }
         Ok(Standing::First)
@@ -116,6 +116,12 @@ fn nearest_below(revision: i64) -> GetOptions {
 /// The keys of a prefix, the newest first, without their values: a foreign one may be large.
 fn newest_first() -> GetOptions {
     GetOptions::new().with_prefix().with_sort(SortTarget::Create, SortOrder::Descend).with_keys_only()
+}
+
+/// Whether a key is somebody's place in the queue with this prefix. One further down is in the queue of another lock: that of namespace `/a/b` and name `c` is below what
+/// namespace `/a` and name `b` have for a prefix.
+fn is_place(prefix: &str, kv: &KeyValue) -> bool {
+    kv.lease() != 0 && !kv.key().get(prefix.len()..).is_some_and(|rest| rest.contains(&b'/'))
 }
 
 fn entry(kv: &KeyValue) -> Entry {
@@ -213,7 +219,7 @@ impl Store for EtcdStore {
             let standing = self.standing(&entry).await.map_err(after_put)?;
             return Ok(Joined::Queued { entry, standing, alive: None });
         }
-        if join == Join::IfFree && reads.next().is_some_and(|kvs| kvs.iter().all(|kv| kv.lease() == 0)) {
+        if join == Join::IfFree && reads.next().is_some_and(|kvs| !kvs.iter().any(|kv| is_place(&prefix, kv))) {
             // Nobody there but keys that are no waiter's.
             return self.enqueue(queue, ticket, value, Join::Always).await;
         }
