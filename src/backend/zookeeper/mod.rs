@@ -3,6 +3,7 @@
 //! It uses `zookeeper-client` for single requests only. The crate's own `lock` leaves nodes behind when it is cancelled or a reply is lost, its persistent
 //! watches do not survive a reconnect, and its `Expired` comes after the server has given the lock away: order, retries and deadlines are distlock's own.
 
+mod error;
 mod node;
 mod store;
 mod tls;
@@ -45,7 +46,7 @@ impl ZooKeeper {
     async fn connect(&self, ttl: Duration) -> Result<zk::Client, StoreError> {
         let mut connector = zk::Client::connector()
             .with_session_timeout(ttl)
-            .with_connection_timeout(store::patience(ttl))
+            .with_connection_timeout(self.patience(ttl))
             .with_fail_eagerly();
         if let Some(credentials) = &self.remote.credentials {
             let secret = format!("{}:{}", credentials.user, credentials.password);
@@ -61,9 +62,19 @@ impl ZooKeeper {
             // Wrong before anything was sent.
             zk::Error::BadArguments(_) => StoreError::Fatal { operation: "connect", source: error.into() },
             // The crate keeps what each server said to itself.
-            zk::Error::NoHosts => StoreError::Unavailable(self.no_session("they refuse, are silent or have no quorum")),
+            zk::Error::NoHosts => StoreError::Unavailable(self.no_session("refused, silent or without a quorum")),
             error => StoreError::Unavailable(self.no_session(&error.to_string())),
         })
+    }
+
+    /// How long a server may be silent before the crate tries another: so short that each can be tried in the time that connecting may take. It holds
+    /// for the session's whole life, so it is kept in bounds.
+    ///
+    /// The crate's default, 2/5 of the session timeout, would notice a silent server only when it is too late to save the session's locks, which last 3/5 at best (see
+    /// `store::granted`). The crate pings when it has sent nothing for 3/8 of this time, rounded up to the next eighth.
+    fn patience(&self, ttl: Duration) -> Duration {
+        let servers = u32::try_from(self.remote.endpoints.len()).unwrap_or(u32::MAX);
+        (self.remote.connect_timeout / servers.max(1)).clamp(ttl / 10, ttl / 4)
     }
 
     fn no_session(&self, reason: &str) -> crate::error::BoxError {
