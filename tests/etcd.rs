@@ -1,5 +1,7 @@
 //! etcd passes every case, and some of its own. Needs the servers of `docker/up`.
 
+#![allow(clippy::expect_used)] // also outside of the test functions
+
 mod common;
 #[path = "etcd/foreign.rs"]
 mod foreign;

@@ -1,6 +1,14 @@
-//! ZooKeeper passes every case. Needs the servers of `docker/up`.
+//! ZooKeeper passes every case, and some of its own. Needs the servers of `docker/up`.
+
+#![allow(clippy::expect_used)] // also outside of the test functions
 
 mod common;
+#[path = "zookeeper/foreign.rs"]
+mod foreign;
+#[path = "zookeeper/members.rs"]
+mod members;
+#[path = "zookeeper/secured.rs"]
+mod secured;
 
 use common::{conformance, network_conformance, zookeeper::ZooKeeper};
 

@@ -77,3 +77,8 @@ pub(crate) fn certificates() -> [String; 3] {
         std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}; docker/up makes it"))
     })
 }
+
+/// The servers of the ensemble by the names that docker/'s scripts know them by.
+pub(crate) fn zookeeper_servers(servers: &[SocketAddr]) -> Vec<(&'static str, SocketAddr)> {
+    ["zk1", "zk2", "zk3"].into_iter().zip(servers.iter().copied()).collect()
+}

@@ -121,24 +121,24 @@ impl EtcdStore {
     /// Where the key created at `revision` stands, given what the server said is just ahead.
     async fn behind(&self, prefix: &str, mut ahead: Option<KeyValue>) -> Result<Standing, StoreError> {
         while let Some(kv) = ahead {
-            if is_waiter(prefix, &kv) {
+            if is_place(prefix, &kv) {
                 return Ok(Standing::Behind(entry(&kv)));
             }
             // No waiter's key. Nobody can join ahead of us any more, so that reading on from here, later, tells the truth.
             let options = nearest_below(kv.create_revision()).with_limit(100);
             let read = |client: Client| async move { client.kv_client().get(prefix, Some(options)).await };
             let mut kvs = self.pool.request("read of a queue", read).await?.take_kvs();
-            let found = kvs.iter().position(|kv| is_waiter(prefix, kv));
+            let found = kvs.iter().position(|kv| is_place(prefix, kv));
             ahead = found.map(|index| kvs.swap_remove(index)).or_else(|| kvs.pop());
         }
         Ok(Standing::First)
     }
 }
 
-/// Whether this is a place in the queue. One without a lease would never go away, and no client writes such a one. One that lies deeper belongs to a
-/// lock in another namespace, below this one.
-fn is_waiter(prefix: &str, kv: &KeyValue) -> bool {
-    kv.lease() != 0 && !kv.key()[prefix.len().min(kv.key().len())..].contains(&b'/')
+/// Whether this is a place in the queue. A key without a lease would never go away, and no client writes such a one. One that lies deeper belongs to another
+/// lock: that of namespace `/a/b` and name `c` is below what namespace `/a` and name `b` have for a prefix.
+fn is_place(prefix: &str, kv: &KeyValue) -> bool {
+    kv.lease() != 0 && !kv.key().get(prefix.len()..).is_some_and(|rest| rest.contains(&b'/'))
 }
 
 /// The keys of a prefix created before `revision`, the newest first: one, unless told otherwise.
@@ -248,7 +248,7 @@ impl Store for EtcdStore {
             let standing = self.standing(&entry).await.map_err(after_put)?;
             return Ok(Joined::Queued { entry, standing, alive: None });
         }
-        if join == Join::IfFree && reads.next().is_some_and(|kvs| !kvs.iter().any(|kv| is_waiter(&prefix, kv))) {
+        if join == Join::IfFree && reads.next().is_some_and(|kvs| !kvs.iter().any(|kv| is_place(&prefix, kv))) {
             // Nobody there but keys that are no waiter's.
             return self.enqueue(queue, ticket, value, Join::Always).await;
         }

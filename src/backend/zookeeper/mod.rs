@@ -53,9 +53,18 @@ impl ZooKeeper {
             connector = connector.with_auth("digest", secret.as_bytes());
         }
         let servers = self.remote.endpoints.join(",");
-        let connected = match &self.tls {
-            Some(tls) => connector.with_tls(tls.clone()).secure_connect(&servers).await,
-            None => connector.connect(&servers).await,
+        // Servers that run on Netty now and then answer the credentials before the connection, which the crate takes for a broken server:
+        // one in five attempts fails so, and at once.
+        let mut attempts_left = if self.remote.credentials.is_some() { 5 } else { 1 };
+        let connected = loop {
+            attempts_left -= 1;
+            let connected = match &self.tls {
+                Some(tls) => connector.clone().with_tls(tls.clone()).secure_connect(&servers).await,
+                None => connector.clone().connect(&servers).await,
+            };
+            if attempts_left == 0 || !matches!(connected, Err(zk::Error::NoHosts)) {
+                break connected;
+            }
         };
         connected.map_err(|error| match error {
             zk::Error::AuthFailed => StoreError::Denied(error.into()),

@@ -1,0 +1,55 @@
+//! Servers that are cut off from each other while their clients still reach them. Nothing else runs meanwhile.
+
+use std::time::{Duration, Instant};
+
+use crate::common::{
+    alone,
+    case::{SOON, eventually},
+    servers::{Cut, zookeeper_servers},
+    zookeeper::{ZooKeeper, four_letters},
+};
+
+async fn mode_of(server: std::net::SocketAddr) -> String {
+    let answer = four_letters(server, "srvr").await;
+    answer.lines().find_map(|line| line.strip_prefix("Mode: ")).unwrap_or("none").to_owned()
+}
+
+/// A follower that is cut off from the leader goes on answering pings, and reads, for as long as its syncLimit allows: here for ten ticks, while the
+/// leader ends the session after two.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_holder_on_a_follower_that_is_cut_off_knows_before_its_successor() {
+    alone::<ZooKeeper>(async |t| {
+        let (mut followers, mut others) = (Vec::new(), Vec::new());
+        for (name, server) in zookeeper_servers(t.store.network().1) {
+            match mode_of(server).await.as_str() {
+                "follower" if followers.is_empty() => followers.push((name, server)),
+                _ => others.push(server.to_string()),
+            }
+        }
+        let (name, server) = followers.pop().expect("an ensemble has followers");
+        let cut_off = t.builder_for(&format!("zk://{server}")).session_ttl(t.store.min_ttl());
+        let holder = t.connect(cut_off).await;
+        let other = t.connect(t.builder_for(&format!("zk://{}", others.join(",")))).await;
+        let ttl = holder.session_ttl();
+        let guard = holder.mutex("cut").lock().await.unwrap();
+        let waiter = t.enqueue(&other, "cut").await;
+        let cut = Cut::off(name).await;
+        let start = Instant::now();
+        let told = tokio::spawn(async move {
+            let reason = guard.lost().await;
+            (Instant::now(), reason, guard.is_valid())
+        });
+        let successor = waiter.result(ttl + Duration::from_secs(10)).await.expect("granted");
+        let granted = Instant::now();
+        assert_eq!(mode_of(server).await, "follower", "it was to think that all is well");
+        assert!(told.is_finished(), "the successor is there and the holder was told nothing");
+        let (told, reason, valid) = told.await.unwrap();
+        println!("told after {:?} of {ttl:?}, {:?} before the grant: {reason}", told - start, granted - told);
+        assert!(told < granted && !valid);
+        assert!(told - start > ttl / 4, "given up too early");
+        successor.unlock().await.unwrap();
+        cut.heal().await;
+        eventually(SOON * 4, "it serves again", async || holder.mutex("cut").try_lock().await.is_ok()).await;
+    })
+    .await;
+}
