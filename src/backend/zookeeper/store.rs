@@ -78,7 +78,7 @@ impl ZooKeeperStore {
 
     /// For one call: none may keep it longer, or the session could not be closed.
     fn client(&self) -> Result<zk::Client, StoreError> {
-        lock(&self.client).clone().ok_or(StoreError::SessionGone(LostReason::ClientClosed))
+        lock(&self.client).clone().ok_or_else(|| StoreError::SessionGone(self.over()))
     }
 
     fn doubtful(&self) -> MutexGuard<'_, HashSet<Ticket>> {
@@ -91,16 +91,19 @@ impl ZooKeeperStore {
         let mut closed = self.closed.subscribe();
         tokio::select! {
             biased;
-            _ = closed.wait_for(|closed| *closed) => Err(StoreError::SessionGone(LostReason::ClientClosed)),
+            _ = closed.wait_for(|closed| *closed) => Err(StoreError::SessionGone(self.over())),
             reply = timeout(limit, reply) => {
                 reply.map_err(|_| StoreError::Unknown(format!("no answer within {limit:?}").into()))
             }
         }
     }
 
-    /// Why the session is over.
+    /// Why the session is over. A session that ended by itself is closed as well, while calls may still be under way.
     fn over(&self) -> LostReason {
-        if *self.closed.borrow() { LostReason::ClientClosed } else { LostReason::SessionExpired }
+        match self.closed_in.get() {
+            Some(state) if !state.is_terminated() => LostReason::ClientClosed,
+            _ => LostReason::SessionExpired,
+        }
     }
 
     fn failed(&self, operation: &'static str, error: zk::Error) -> StoreError {
@@ -341,10 +344,10 @@ impl Store for ZooKeeperStore {
     }
 
     async fn close(&self) -> Result<(), StoreError> {
-        // Calls under way see it and let go of their clones.
-        self.closed.send_replace(true);
         let mut state = self.state.clone();
         let was = *self.closed_in.get_or_init(|| state.peek_state());
+        // Calls under way see it and let go of their clones.
+        self.closed.send_replace(true);
         drop(lock(&self.client).take());
         let over = async {
             while !state.peek_state().is_terminated() {
