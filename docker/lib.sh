@@ -15,13 +15,15 @@ export DISTLOCK_CERTS=${DISTLOCK_CERTS:-$STATE/certs}
 
 # Programs fetched by `borrow`.
 TOOLS=$ROOT/target/tools
+PATH=$PATH:$TOOLS/bin
 
 CLUSTERED=(etcd1 etcd2 etcd3 zk1 zk2 zk3)
+# shellcheck disable=SC2034 # for the scripts that source this
 SERVICES=("${CLUSTERED[@]}" etcd-tls etcd-auth zk-tls)
 
 say() { echo "$*" >&2; }
 die() {
-    say "${0##*/}: $*"
+    say "docker/${0##*/}: $*"
     exit 1
 }
 
@@ -40,7 +42,6 @@ need_docker() {
 borrow() {
     local program=$1 wrapper=$TOOLS/bin/$1 libs deb
     shift
-    PATH=$TOOLS/bin:$PATH
     have "$program" && return
     if have apt-get && have dpkg; then
         say "fetching $* into ${TOOLS#"$ROOT/"}"
@@ -48,45 +49,54 @@ borrow() {
         local apt=(apt-get -qq -o Debug::NoLocking=1
             -o "Dir::State::lists=$TOOLS/lists" -o "Dir::Cache=$TOOLS/cache")
         "${apt[@]}" update >&2 || true # one dead source need not matter
-        if "${apt[@]}" install -y --no-install-recommends --download-only "$@" >&2; then
+        if "${apt[@]}" install -y --reinstall --no-install-recommends --download-only "$@" >&2; then
             for deb in "$TOOLS"/cache/archives/*.deb; do dpkg -x "$deb" "$TOOLS"; done
-            libs=$(dpkg-architecture -qDEB_HOST_MULTIARCH 2>/dev/null || echo "$(uname -m)-linux-gnu")
+            libs=$(uname -m)-linux-gnu
             cat >"$wrapper" <<EOF
 #!/bin/sh
 export LD_LIBRARY_PATH="$TOOLS/usr/lib/$libs:$TOOLS/lib/$libs"
-export PYTHONPATH="$TOOLS/usr/lib/python3/dist-packages"
 export PERL5LIB="$TOOLS/usr/share/perl5"
 exec "$TOOLS/usr/bin/$program" "\$@"
 EOF
             chmod +x "$wrapper"
-            "$wrapper" --version >/dev/null 2>&1 && return
-            rm -f "$wrapper"
+            { "$wrapper" --version || "$wrapper" version; } >/dev/null 2>&1 && return
+            rm "$wrapper"
         fi
     fi
     die "$program is missing; install it first (Debian and Ubuntu: apt-get install $*)"
 }
 
-# Runs Docker Compose, version 2 or 1, on our file.
-compose() {
-    local command=(docker-compose)
+# Sets `compose` to the command for Docker Compose, version 2 or 1, on our file.
+need_compose() {
     if docker compose version >/dev/null 2>&1; then
-        command=(docker compose)
+        compose=(docker compose)
+    elif have docker-compose; then
+        compose=(docker-compose)
     else
-        borrow docker-compose docker-compose
+        die "Docker Compose is missing; install it first (Debian and Ubuntu: apt-get install docker-compose)"
     fi
-    "${command[@]}" --file "$HERE/compose.yml" "$@"
+    compose+=(--file "$HERE/compose.yml")
 }
 
 # container SERVICE: the name of its container.
 container() { echo "$PROJECT-$1"; }
+
+# remove ID...: removes containers with their volumes. `docker rm --volumes`
+# leaves those that Compose handed on from an earlier container.
+remove() {
+    local volumes
+    volumes=$(docker inspect -f '{{range .Mounts}}{{if eq .Type "volume"}}{{println .Name}}{{end}}{{end}}' "$@")
+    docker rm --force "$@" >/dev/null
+    # shellcheck disable=SC2086 # a list
+    [ -z "$volumes" ] || docker volume rm --force $volumes >/dev/null
+}
 
 # running SERVICE: whether its container runs.
 running() { [ "$(docker inspect -f '{{.State.Running}}' "$(container "$1")" 2>/dev/null)" = true ]; }
 
 # on_peers SERVICE: whether its container is on the network `peers`.
 on_peers() {
-    docker inspect -f '{{range $name, $_ := .NetworkSettings.Networks}}{{println $name}}{{end}}' \
-        "$(container "$1")" | grep -qx "${PROJECT}_peers"
+    [ "$(docker inspect -f "{{if index .NetworkSettings.Networks \"${PROJECT}_peers\"}}yes{{end}}" "$(container "$1")")" = yes ]
 }
 
 # heal SERVICE: puts its container back on `peers` if it is not there.
@@ -112,7 +122,7 @@ address() {
     etcd*) port=${port:-2379} ;;
     zk*) port=${port:-2181} ;;
     esac
-    docker port "$(container "$1")" "$port/tcp" | head -n 1
+    docker port "$(container "$1")" "$port/tcp" | sed -n 1p
 }
 
 etcd_url() { echo "etcd://$(address etcd1),$(address etcd2),$(address etcd3)"; }

@@ -73,7 +73,7 @@ impl Mutex {
     ///
     /// # Errors
     ///
-    /// As [`lock`](Self::lock); [`Error::Unavailable`] if the store does not answer within the
+    /// As [`lock`](Self::lock); [`Error::Unavailable`] if the store does not answer within about twice the
     /// [`request_timeout`](crate::Builder::request_timeout).
     ///
     /// # Cancel safety

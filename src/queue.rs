@@ -89,7 +89,7 @@ pub(crate) async fn acquire(claim: Claim, wait: Wait) -> Result<Option<Hold>, Fa
     let session = Arc::clone(claim.session());
     let shared = session.shared();
     let (join, give_up) = match wait {
-        Wait::No => (Join::IfFree, Some(Instant::now() + shared.request_timeout)),
+        Wait::No => (Join::IfFree, Some(Instant::now() + shared.request_timeout * 2)),
         _ => (Join::Always, None),
     };
     // A task of its own: if this future is dropped, the write still ends, and then the claim with it.

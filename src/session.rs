@@ -27,7 +27,7 @@ use crate::{
 };
 
 /// How many proofs of life may be under way at once: a slow link must not look like a dead one.
-const OVERLAPPING: usize = 3;
+const OVERLAPPING: usize = 6;
 
 /// What all sessions of a client have in common.
 #[derive(Debug)]
@@ -142,7 +142,14 @@ async fn keep(life: Arc<Life>, store: Arc<dyn Store>) -> Result<(), StoreError> 
         let vitals = life.vitals();
         let pause = if vitals.busy || store.needs_keepalive_when_idle() {
             let failed_wait = (interval / 8).min(backoff(failures));
-            let due = if failures > 0 { attempted + failed_wait } else { attempted.max(vitals.proved) + interval };
+            let due = if failures > 0 {
+                attempted + failed_wait
+            } else if !attempts.is_empty() {
+                // Unanswered for that long: another server may be quicker.
+                attempted + interval / 2
+            } else {
+                attempted.max(vitals.proved) + interval
+            };
             if due <= vitals.now && attempts.len() < OVERLAPPING {
                 let store = Arc::clone(&store);
                 attempts.spawn(async move {

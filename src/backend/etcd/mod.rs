@@ -1,13 +1,18 @@
 //! etcd: one lease for a session, one key for each waiter, ordered by create revision.
 //!
-//! Keys are `{namespace}/{name}/{lease id in hex}-{ticket}`, the layout of Go's `clientv3/concurrency` and of `etcdctl lock`: they stand in the same queue. A key
-//! without a lease is nobody's place (no client writes such a one, and it would never go away) and is passed over.
+//! Keys are `{namespace}/{name}/{lease id in hex}-{ticket}`, the layout of Go's `clientv3/concurrency` and of `etcdctl lock`: they stand in the same queue.
 
 mod error;
 mod pool;
 mod watcher;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use async_trait::async_trait;
 use etcd_client::{
@@ -70,6 +75,7 @@ impl Backend for Etcd {
             lease: granted.id(),
             ttl: Duration::from_secs(granted.ttl().unsigned_abs()),
             watcher: Watcher::start(Arc::clone(&self.pool)),
+            unanswered: AtomicUsize::new(0),
         }))
     }
 }
@@ -80,6 +86,27 @@ struct EtcdStore {
     lease: i64,
     ttl: Duration,
     watcher: Watcher,
+    /// Keepalives under way.
+    unanswered: AtomicUsize,
+}
+
+/// Counts itself as long as it lives.
+struct Counted<'a> {
+    count: &'a AtomicUsize,
+    /// How many there were before it.
+    before: usize,
+}
+
+impl<'a> Counted<'a> {
+    fn new(count: &'a AtomicUsize) -> Self {
+        Self { count, before: count.fetch_add(1, Ordering::Relaxed) }
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.count.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl EtcdStore {
@@ -108,6 +135,12 @@ impl EtcdStore {
     }
 }
 
+/// Whether this is a place in the queue. A key without a lease would never go away, and no client writes such a one. One that lies deeper belongs to another
+/// lock: that of namespace `/a/b` and name `c` is below what namespace `/a` and name `b` have for a prefix.
+fn is_place(prefix: &str, kv: &KeyValue) -> bool {
+    kv.lease() != 0 && !kv.key().get(prefix.len()..).is_some_and(|rest| rest.contains(&b'/'))
+}
+
 /// The keys of a prefix created before `revision`, the newest first: one, unless told otherwise.
 fn nearest_below(revision: i64) -> GetOptions {
     newest_first().with_max_create_revision(revision - 1).with_limit(1)
@@ -116,12 +149,6 @@ fn nearest_below(revision: i64) -> GetOptions {
 /// The keys of a prefix, the newest first, without their values: a foreign one may be large.
 fn newest_first() -> GetOptions {
     GetOptions::new().with_prefix().with_sort(SortTarget::Create, SortOrder::Descend).with_keys_only()
-}
-
-/// Whether a key is somebody's place in the queue with this prefix. One further down is in the queue of another lock: that of namespace `/a/b` and name `c` is below what
-/// namespace `/a` and name `b` have for a prefix.
-fn is_place(prefix: &str, kv: &KeyValue) -> bool {
-    kv.lease() != 0 && !kv.key().get(prefix.len()..).is_some_and(|rest| rest.contains(&b'/'))
 }
 
 fn entry(kv: &KeyValue) -> Entry {
@@ -163,7 +190,9 @@ impl Store for EtcdStore {
     /// is new each time: its answer is the proof or there is none. It costs the server the same one message.
     async fn keep_alive(&self) -> Result<Duration, StoreError> {
         const OPERATION: &str = "keepalive";
-        let picked = self.pool.pick().await.map_err(|error| error.triage(OPERATION))?;
+        // While others are without an answer, this one tries another member.
+        let unanswered = Counted::new(&self.unanswered);
+        let picked = self.pool.pick(unanswered.before).await.map_err(|error| error.triage(OPERATION))?;
         let mut lease = picked.client.lease_client();
         let mut call = std::pin::pin!(lease.keep_alive(self.lease));
         let mut reply = timeout(self.ttl / 3, &mut call).await;

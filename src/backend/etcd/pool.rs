@@ -85,13 +85,13 @@ impl Pool {
         self.current.subscribe()
     }
 
-    /// The current endpoint's connection.
-    pub(super) async fn pick(&self) -> Result<Picked, EndpointError> {
-        self.pick_within(self.request_timeout).await
+    /// The connection of the endpoint that comes `ahead` places after the current one.
+    pub(super) async fn pick(&self, ahead: usize) -> Result<Picked, EndpointError> {
+        self.pick_within(self.request_timeout, ahead).await
     }
 
-    async fn pick_within(&self, patience: Duration) -> Result<Picked, EndpointError> {
-        let index = *self.current.borrow();
+    async fn pick_within(&self, patience: Duration, ahead: usize) -> Result<Picked, EndpointError> {
+        let index = (*self.current.borrow() + ahead) % self.endpoints.len();
         let endpoint = &self.endpoints[index];
         let known = endpoint.client.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let client = match known {
@@ -133,7 +133,7 @@ impl Pool {
     where
         F: Future<Output = Result<T, Error>>,
     {
-        let picked = self.pick_within(patience).await.map_err(|error| error.triage(operation))?;
+        let picked = self.pick_within(patience, 0).await.map_err(|error| error.triage(operation))?;
         let cause = match timeout(patience, request(picked.client)).await {
             Ok(Ok(reply)) => return Ok(reply),
             Ok(Err(error)) => Cause::Client(error),

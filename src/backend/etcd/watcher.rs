@@ -153,7 +153,7 @@ async fn run(pool: Arc<Pool>, mut inbox: mpsc::UnboundedReceiver<Command>) {
 }
 
 async fn open(pool: &Pool, key: String, options: WatchOptions) -> Option<Stream> {
-    let picked = pool.pick().await.ok()?;
+    let picked = pool.pick(0).await.ok()?;
     let mut client = picked.client.watch_client();
     let cause = match timeout(pool.request_timeout, client.watch(key, Some(options))).await {
         Ok(Ok(stream)) => {

@@ -76,14 +76,13 @@ impl ZooKeeper {
         })
     }
 
-    /// How long a server may be silent before the crate tries another: so short that each can be tried in the time that connecting may take. It holds
-    /// for the session's whole life, so it is kept in bounds.
+    /// How long a server may be silent before the crate tries another: at connecting so short that one silent server leaves time for the next. It holds for the
+    /// session's whole life, so it is kept in bounds.
     ///
-    /// The crate's default, 2/5 of the session timeout, would notice a silent server only when it is too late to save the session's locks, which last 3/5 at best (see
-    /// `store::granted`). The crate pings when it has sent nothing for 3/8 of this time, rounded up to the next eighth.
+    /// The crate pings when it has sent nothing for 3/8 of this time, rounded up to the next eighth. `store::granted` relies on no more than T/4 here: with the crate's
+    /// default, 2/5 of the session timeout T, pauses between requests would be too long for it. Much less would cost pings.
     fn patience(&self, ttl: Duration) -> Duration {
-        let servers = u32::try_from(self.remote.endpoints.len()).unwrap_or(u32::MAX);
-        (self.remote.connect_timeout / servers.max(1)).clamp(ttl / 10, ttl / 4)
+        (self.remote.connect_timeout * 3 / 4).clamp(ttl / 10, ttl / 4)
     }
 
     fn no_session(&self, reason: &str) -> crate::error::BoxError {
