@@ -68,8 +68,8 @@ impl Mutex {
 
     /// Takes the lock if nobody holds it or waits for it; `None` if somebody does.
     ///
-    /// It leaves nothing behind. On etcd a busy lock costs one request that writes nothing; on ZooKeeper too, unless another client joins in the
-    /// same instant.
+    /// It leaves nothing behind. A busy lock costs one request on etcd and three on ZooKeeper (a look, and another one at the newest state, lest a server that
+    /// lags behind take a lock for busy that was just released). None of them writes, unless another client joins in the same instant.
     ///
     /// # Errors
     ///

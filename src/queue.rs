@@ -195,7 +195,8 @@ fn public(session: &Session, error: StoreError) -> Error {
     match error {
         StoreError::SessionGone(reason) => {
             session.life().lose(reason);
-            session.lost_error(reason)
+            // Where several causes race, the first one counts, as it does for the guards.
+            session.lost_error(session.life().lost_reason().unwrap_or(reason))
         }
         error => error.into_public(session.shared().backend.name()),
     }

@@ -171,6 +171,7 @@ async fn keep(life: Arc<Life>, store: Arc<dyn Store>) -> Result<(), StoreError> 
         let lapse = vitals.lapses.map_or(longest_sleep, |at| at.saturating_sub(vitals.now));
         tokio::select! {
             _ = life.lost() => break,
+            reason = store.ended() => life.lose(reason),
             () = sleep(pause.min(lapse).min(longest_sleep)) => {}
             Some(Ok((sent, reply))) = attempts.join_next() => match reply {
                 Ok(granted) => {

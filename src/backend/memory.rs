@@ -360,6 +360,10 @@ impl Store for MemoryStore {
         Ok(revision.is_some_and(|revision| state.remove(revision)))
     }
 
+    async fn ended(&self) -> LostReason {
+        std::future::pending().await
+    }
+
     async fn close(&self) -> Result<(), StoreError> {
         self.request().await?.end_session(self.id);
         Ok(())

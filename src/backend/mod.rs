@@ -6,6 +6,7 @@ use async_trait::async_trait;
 
 use crate::{
     error::StoreError,
+    guard::LostReason,
     name::{Queue, Ticket},
 };
 
@@ -56,6 +57,9 @@ pub(crate) trait Store: Debug + Send + Sync + 'static {
     /// Deletes the ticket's key and tells whether there was one. `entry` is `None` when the reply to `enqueue` was lost: then the key is found
     /// by its ticket.
     async fn withdraw(&self, queue: &Queue, ticket: Ticket, entry: Option<&Entry>) -> Result<bool, StoreError>;
+
+    /// Returns when the client is told, unasked, that the server has ended the session. May never return: then `keep_alive` finds out.
+    async fn ended(&self) -> LostReason;
 
     /// Ends the session, and with it every key it holds.
     async fn close(&self) -> Result<(), StoreError>;

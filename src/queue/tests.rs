@@ -205,6 +205,10 @@ impl Store for ScriptedStore {
         self.0.withdraw.play(|| self.0.remove(&ticket.to_string())).await
     }
 
+    async fn ended(&self) -> LostReason {
+        std::future::pending().await
+    }
+
     async fn close(&self) -> Result<(), StoreError> {
         Ok(())
     }

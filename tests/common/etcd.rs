@@ -76,6 +76,10 @@ impl Harness for Etcd {
         Duration::from_secs(1)
     }
 
+    fn busy(&self) -> u64 {
+        1
+    }
+
     fn uncontended(&self) -> u64 {
         2
     }

@@ -36,6 +36,9 @@ pub(crate) trait Harness: Send + Sync + 'static {
     /// Requests of an uncontended lock and its unlock.
     fn uncontended(&self) -> u64;
 
+    /// Requests of a `try_lock` on a held lock.
+    fn busy(&self) -> u64;
+
     /// Every key that somebody holds or awaits a lock by.
     async fn keys(&self, namespace: &str) -> Vec<String>;
 

@@ -35,6 +35,10 @@ impl Harness for Memory {
         Duration::from_millis(500)
     }
 
+    fn busy(&self) -> u64 {
+        1
+    }
+
     fn uncontended(&self) -> u64 {
         2
     }

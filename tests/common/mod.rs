@@ -101,6 +101,7 @@ macro_rules! conformance {
             }
             $crate::common::cases_for! { $harness, alone,
                 costs::an_uncontended_lock_costs_what_it_must,
+                costs::a_try_lock_on_a_held_lock_only_looks,
                 costs::a_release_wakes_one_waiter,
                 costs::idle_waiters_cost_nothing,
                 costs::held_locks_share_one_keepalive,

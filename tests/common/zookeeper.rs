@@ -78,6 +78,10 @@ impl Harness for ZooKeeper {
         Duration::from_secs(2)
     }
 
+    fn busy(&self) -> u64 {
+        3
+    }
+
     fn uncontended(&self) -> u64 {
         3
     }

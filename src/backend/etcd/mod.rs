@@ -298,6 +298,11 @@ impl Store for EtcdStore {
         Ok(self.pool.request("delete of a key", delete).await?.deleted() > 0)
     }
 
+    /// A lease dies silently.
+    async fn ended(&self) -> LostReason {
+        std::future::pending().await
+    }
+
     async fn close(&self) -> Result<(), StoreError> {
         let lease = self.lease;
         let revoke = |client: Client| async move { client.lease_client().revoke(lease).await };

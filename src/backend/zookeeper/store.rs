@@ -12,7 +12,7 @@ use std::{
 
 use async_trait::async_trait;
 use tokio::{sync::watch, time::timeout};
-use zookeeper_client::{self as zk, CreateMode, EventType, MultiWriteError, SessionState};
+use zookeeper_client::{self as zk, CreateMode, EventType, MultiWriteError, MultiWriteResult, SessionState};
 
 use super::{
     error,
@@ -30,8 +30,8 @@ use crate::{
 /// <https://github.com/kezhuw/zookeeper-client-rust/blob/v0.11.2/src/session/watch.rs#L425>. A little room is left for foreign names that are longer than ours.
 const WATCH_BUDGET: usize = 120 * 1024;
 
-/// How often to make a queue's directory: it is a container, which the server may remove between its making and its use.
-const MKDIR_ATTEMPTS: usize = 5;
+/// How often to try to create a node whose directory comes and goes: it is a container, which the server removes when it is empty.
+const CREATE_ATTEMPTS: usize = 8;
 
 /// What a write that came back proves: how long the leader keeps the session, counted from when the write was sent.
 ///
@@ -42,6 +42,12 @@ const MKDIR_ATTEMPTS: usize = 5;
 /// two ticks) and T/8 (`ZooKeeper::patience`). So 5/8 T are certain; distlock takes off a tenth of what is said here, and 9/10 of 2/3 is less.
 fn granted(ttl: Duration) -> Duration {
     ttl * 2 / 3
+}
+
+/// A node that was just created.
+struct Created {
+    path: String,
+    stat: zk::Stat,
 }
 
 #[derive(Debug)]
@@ -164,6 +170,49 @@ impl ZooKeeperStore {
         }
     }
 
+    /// Creates a ticket's node and lists the queue, in one flight: both are sent before either is awaited, and served in this order. As the crate leaves `TCP_NODELAY` off, the
+    /// second mostly waits for the reply to the first all the same (5 ms away: 21 ms, 11 where both left in one write). That needs `set_nodelay` in its
+    /// `Connector::connect_endpoint`; nothing outside it can do that.
+    ///
+    /// `with_directory`: that is known to be missing, and is created in the same transaction.
+    async fn create_and_list(
+        &self,
+        client: &zk::Client,
+        dir: &str,
+        prefix: &str,
+        value: &[u8],
+        with_directory: bool,
+    ) -> Result<(Result<Created, zk::Error>, Result<Vec<String>, zk::Error>), StoreError> {
+        let node = CreateMode::EphemeralSequential.with_acls(self.acls);
+        if !with_directory {
+            let (create, list) = (client.create(prefix, value, &node), client.list_children(dir));
+            let (created, listed) = self.reply(self.request_timeout, async { tokio::join!(create, list) }).await?;
+            let created = created.map(|(stat, sequence)| Created { path: format!("{prefix}{sequence}"), stat });
+            return Ok((created, listed));
+        }
+        let mut both = client.new_multi_writer();
+        let directory = CreateMode::Container.with_acls(self.acls);
+        let added = both.add_create(dir, &[], &directory).and_then(|()| both.add_create(prefix, value, &node));
+        added.map_err(|error| self.failed("create", error))?;
+        let (create, list) = (both.commit(), client.list_children(dir));
+        let (created, listed) = self.reply(self.request_timeout, async { tokio::join!(create, list) }).await?;
+        let created = created.map_err(zk::Error::from).and_then(|mut results| match results.pop() {
+            Some(MultiWriteResult::Create { path, stat }) => Ok(Created { path, stat }),
+            _ => Err(zk::Error::UnexpectedError("a create without a node".to_owned())),
+        });
+        Ok((created, listed))
+    }
+
+    /// When a node was created. Servers have left that out of a transaction's results
+    /// (<https://issues.apache.org/jira/browse/ZOOKEEPER-4026>, -4667): then it is read.
+    async fn revision_of(&self, client: &zk::Client, created: &Created) -> Result<u64, StoreError> {
+        if created.stat.czxid > 0 {
+            return Ok(revision(&created.stat));
+        }
+        let read = self.reply(self.request_timeout, client.get_data(&created.path)).await?;
+        read.map(|(_, stat)| revision(&stat)).map_err(|error| self.failed("get", error))
+    }
+
     /// Finds the node of an earlier attempt to join.
     async fn rejoin(&self, client: &zk::Client, queue: &Queue, ticket: Ticket) -> Result<Option<Joined>, StoreError> {
         let children = self.list_now(client, queue).await?;
@@ -239,40 +288,38 @@ impl Store for ZooKeeperStore {
             return Ok(Joined::Occupied);
         }
         let prefix = node::prefix(queue.dir(), ticket);
-        let node = CreateMode::EphemeralSequential.with_acls(self.acls);
-        for _ in 0..MKDIR_ATTEMPTS {
+        let mut with_directory = false;
+        for _ in 0..CREATE_ATTEMPTS {
             self.doubtful().insert(ticket);
-            // In one flight: both are sent here, and served in this order. As the crate leaves `TCP_NODELAY` off, the second mostly waits for the reply to the first all the
-            // same (5 ms away: 21 ms, 11 where both left in one write). That needs `set_nodelay` in its `Connector::connect_endpoint`; nothing outside it can do that.
-            let (create, list) = (client.create(&prefix, value, &node), client.list_children(queue.dir()));
-            let (created, listed) = self.reply(self.request_timeout, async { tokio::join!(create, list) }).await?;
+            let sent = self.create_and_list(&client, queue.dir(), &prefix, value, with_directory);
+            let (created, listed) = sent.await?;
             match created {
-                Ok((stat, sequence)) => {
-                    let entry = Entry { key: format!("{prefix}{sequence}"), revision: revision(&stat) };
-                    let standing = match listed {
-                        Ok(children) => self.place(&client, &entry.key, &children).await,
-                        Err(error) => Err(self.failed("list", error)),
+                Ok(key) => {
+                    let standing = async {
+                        let children = listed.map_err(|error| self.failed("list", error))?;
+                        let entry = Entry { revision: self.revision_of(&client, &key).await?, key: key.path };
+                        Ok((self.place(&client, &entry.key, &children).await?, entry))
                     };
-                    let standing = match standing {
-                        Ok(standing) => standing,
-                        // The node is there: the next attempt has to find it.
-                        Err(StoreError::Unavailable(source)) => return Err(StoreError::Unknown(source)),
-                        Err(error @ (StoreError::Unknown(_) | StoreError::SessionGone(_))) => return Err(error),
-                        // There will be none.
-                        Err(error) => {
-                            self.withdraw(queue, ticket, Some(&entry)).await?;
-                            return Err(error);
+                    return match standing.await {
+                        Ok((standing, entry)) => {
+                            self.doubtful().remove(&ticket);
+                            Ok(Joined::Queued { entry, standing, alive: Some(granted(self.ttl)) })
                         }
+                        Err(error @ StoreError::SessionGone(_)) => Err(error),
+                        // The node is there: the next attempt finds it, or whoever withdraws the ticket.
+                        Err(error) => Err(StoreError::Unknown(error.into_source())),
                     };
-                    self.doubtful().remove(&ticket);
-                    return Ok(Joined::Queued { entry, standing, alive: Some(granted(self.ttl)) });
                 }
+                Err(zk::Error::NoNode) if !with_directory => with_directory = true,
+                // The namespace is missing as well.
                 Err(zk::Error::NoNode) => {
-                    self.doubtful().remove(&ticket);
+                    let (namespace, _) = node::split(queue.dir());
                     let directory = CreateMode::Container.with_acls(self.acls);
-                    let made = self.reply(self.request_timeout, client.mkdir(queue.dir(), &directory)).await?;
+                    let made = self.reply(self.request_timeout, client.mkdir(namespace, &directory)).await?;
                     made.map_err(|error| self.failed("mkdir", error))?;
                 }
+                // Somebody else has made the directory.
+                Err(zk::Error::NodeExists) if with_directory => with_directory = false,
                 Err(error) => {
                     let error = self.failed("create", error);
                     if !matches!(error, StoreError::Unknown(_)) {
@@ -281,8 +328,9 @@ impl Store for ZooKeeperStore {
                     return Err(error);
                 }
             }
+            self.doubtful().remove(&ticket);
         }
-        Err(StoreError::Unavailable(format!("{} is removed as soon as it is made", queue.dir()).into()))
+        Err(StoreError::Unavailable(format!("{} comes and goes", queue.dir()).into()))
     }
 
     async fn standing(&self, entry: &Entry) -> Result<Standing, StoreError> {
@@ -333,6 +381,15 @@ impl Store for ZooKeeperStore {
         }
         self.doubtful().remove(&ticket);
         Ok(existed)
+    }
+
+    /// Told by the server when it refuses the session, or else by the crate's own count, long after the deadline.
+    async fn ended(&self) -> LostReason {
+        let mut state = self.state.clone();
+        while !state.peek_state().is_terminated() {
+            state.changed().await;
+        }
+        self.over()
     }
 
     async fn close(&self) -> Result<(), StoreError> {
