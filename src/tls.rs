@@ -6,7 +6,7 @@ use crate::error::Error;
 
 /// How to secure the connection to the servers: PEM texts, not file names.
 ///
-/// Without a CA the servers' certificates are checked against the roots that the backend's TLS library brings.
+/// Without a CA, etcd's servers are checked against the operating system's roots. For ZooKeeper a CA has to be given.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -23,7 +23,7 @@ pub struct Tls {
 }
 
 impl Tls {
-    /// TLS with nothing but the default roots.
+    /// TLS with neither a CA nor an identity of its own.
     #[must_use]
     pub fn new() -> Self {
         Self::default()

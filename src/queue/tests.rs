@@ -338,35 +338,39 @@ async fn nothing_stays_behind_when_joining_lands_late() {
     }
 }
 
+/// A caller who waits behind these keys, and his own key.
+async fn wait_behind(
+    script: &Arc<Script>,
+    ahead: &[&str],
+) -> (Arc<Session>, tokio::task::JoinHandle<Result<Option<Hold>, Failure>>, String) {
+    let session = session(script).await;
+    for key in ahead {
+        script.add(key);
+    }
+    let claim = session.claim(&Queue::new("/ns", "name").unwrap()).unwrap();
+    let caller = tokio::spawn(acquire(claim, Wait::Forever));
+    while script.keys().len() == ahead.len() {
+        sleep(Duration::from_millis(1)).await;
+    }
+    (session, caller, script.keys().pop().unwrap())
+}
+
 #[tokio::test]
 async fn a_wake_up_is_not_a_grant() {
     let script = Script::new([First::Answers; 4]);
-    let session = session(&script).await;
-    let (holder, middle) = (script.add("holder"), script.add("middle"));
-    let claim = session.claim(&Queue::new("/ns", "name").unwrap()).unwrap();
-    let mut caller = tokio::spawn(acquire(claim, Wait::Forever));
+    let (_session, mut caller, own) = wait_behind(&script, &["holder", "middle"]).await;
     // The one just ahead gives up: its key goes, the lock stays held.
-    while script.keys().len() < 3 {
-        sleep(Duration::from_millis(1)).await;
-    }
-    script.remove(&middle.key);
+    script.remove("middle");
     assert!(timeout(Duration::from_millis(50), &mut caller).await.is_err(), "granted while held");
-    script.remove(&holder.key);
+    script.remove("holder");
     let hold = caller.await.unwrap().unwrap().unwrap();
-    assert_eq!(script.keys(), [&*hold.entry.key]);
+    assert_eq!((&hold.entry.key, script.keys()), (&own, vec![own.clone()]));
 }
 
 #[tokio::test]
 async fn a_deleted_waiter_is_told() {
     let script = Script::new([First::Answers; 4]);
-    let session = session(&script).await;
-    script.add("holder");
-    let claim = session.claim(&Queue::new("/ns", "name").unwrap()).unwrap();
-    let caller = tokio::spawn(acquire(claim, Wait::Forever));
-    while script.keys().len() < 2 {
-        sleep(Duration::from_millis(1)).await;
-    }
-    let own = script.keys().pop().unwrap();
+    let (_session, caller, own) = wait_behind(&script, &["holder"]).await;
     script.remove(&own);
     script.remove("holder");
     let failure = caller.await.unwrap().unwrap_err();
@@ -376,13 +380,7 @@ async fn a_deleted_waiter_is_told() {
 #[tokio::test]
 async fn a_lost_session_ends_the_wait() {
     let script = Script::new([First::Answers; 4]);
-    let session = session(&script).await;
-    script.add("holder");
-    let claim = session.claim(&Queue::new("/ns", "name").unwrap()).unwrap();
-    let caller = tokio::spawn(acquire(claim, Wait::Forever));
-    while script.keys().len() < 2 {
-        sleep(Duration::from_millis(1)).await;
-    }
+    let (session, caller, _) = wait_behind(&script, &["holder"]).await;
     session.life().lose(LostReason::SessionExpired);
     let failure = caller.await.unwrap().unwrap_err();
     assert!(matches!(failure, Failure::Final(Error::SessionLost { .. })), "{failure:?}");
