@@ -25,13 +25,28 @@ pub(crate) struct Etcd {
 impl Etcd {
     /// The key's lease and value.
     pub(crate) async fn get(&self, key: &str) -> (i64, Vec<u8>) {
-        let answer = self.client.kv_client().get(key, None).await.expect("etcd answers");
+        let answer = ask(&self.client, |client| async move { client.kv_client().get(key, None).await }).await;
         let kv = answer.kvs().first().unwrap_or_else(|| panic!("no key {key}"));
         (kv.lease(), kv.value().to_vec())
     }
 
     pub(crate) fn client(&self) -> Client {
         self.client.clone()
+    }
+}
+
+/// Asks again while the cluster settles: a test that parts its members leaves it in search of a leader.
+async fn ask<T, F>(client: &Client, mut call: impl FnMut(Client) -> F + Send) -> T
+where
+    F: Future<Output = Result<T, etcd_client::Error>> + Send,
+{
+    let start = tokio::time::Instant::now();
+    loop {
+        match call(client.clone()).await {
+            Ok(answer) => return answer,
+            Err(error) if start.elapsed() > Duration::from_secs(10) => panic!("etcd does not answer: {error}"),
+            Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
+        }
     }
 }
 
@@ -67,12 +82,17 @@ impl Harness for Etcd {
 
     async fn keys(&self, namespace: &str) -> Vec<String> {
         let options = GetOptions::new().with_prefix().with_keys_only();
-        let answer = self.client.kv_client().get(format!("{namespace}/"), Some(options)).await.expect("etcd answers");
+        let prefix = &format!("{namespace}/");
+        let list = |client: Client| {
+            let options = options.clone();
+            async move { client.kv_client().get(prefix.as_str(), Some(options)).await }
+        };
+        let answer = ask(&self.client, list).await;
         answer.kvs().iter().map(|kv| kv.key_str().expect("our keys are text").to_owned()).collect()
     }
 
     async fn delete_key(&self, key: &str) {
-        let answer = self.client.kv_client().delete(key, None).await.expect("etcd answers");
+        let answer = ask(&self.client, |client| async move { client.kv_client().delete(key, None).await }).await;
         assert_eq!(answer.deleted(), 1, "no key {key}");
     }
 
@@ -81,13 +101,14 @@ impl Harness for Etcd {
     }
 
     async fn session_exists(&self, session: i64) -> bool {
-        let answer = self.client.lease_client().time_to_live(session, None).await.expect("etcd answers");
+        let answer =
+            ask(&self.client, |client| async move { client.lease_client().time_to_live(session, None).await }).await;
         answer.ttl() > 0
     }
 
     async fn end_session_of(&self, key: &str) {
         let lease = self.session_of(key).await;
-        self.client.lease_client().revoke(lease).await.expect("etcd revokes the lease");
+        ask(&self.client, |client| async move { client.lease_client().revoke(lease).await }).await;
     }
 
     async fn forget(&self, _: &str) {}

@@ -34,6 +34,8 @@ impl ZooKeeper {
     }
 
     pub(crate) async fn get(&self, key: &str) -> (Vec<u8>, Stat) {
+        // The operator's server may be behind the one that has just answered the client.
+        self.client.sync("/").await.expect("ZooKeeper answers");
         self.client.get_data(key).await.unwrap_or_else(|error| panic!("no node {key}: {error}"))
     }
 

@@ -11,6 +11,16 @@ pub(super) fn prefix(dir: &str, ticket: Ticket) -> String {
     format!("{dir}/_c_{ticket}-{MARK}")
 }
 
+/// The paths of a ticket's nodes among the children of `dir`.
+pub(super) fn of(ticket: Ticket, dir: &str, children: &[String]) -> impl Iterator<Item = String> {
+    let id = ticket.to_string();
+    children.iter().filter(move |child| child.contains(&id)).map(move |child| format!("{dir}/{child}"))
+}
+
+pub(super) fn any_waiter(children: &[String]) -> bool {
+    children.iter().any(|child| sequence(child).is_some())
+}
+
 /// The directory and the name of a node.
 pub(super) fn split(key: &str) -> (&str, &str) {
     key.rsplit_once('/').unwrap_or(("", key))

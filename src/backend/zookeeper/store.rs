@@ -78,7 +78,7 @@ impl ZooKeeperStore {
 
     /// For one call: none may keep it longer, or the session could not be closed.
     fn client(&self) -> Result<zk::Client, StoreError> {
-        lock(&self.client).clone().ok_or(StoreError::SessionGone(LostReason::ClientClosed))
+        lock(&self.client).clone().ok_or_else(|| StoreError::SessionGone(self.over()))
     }
 
     fn doubtful(&self) -> MutexGuard<'_, HashSet<Ticket>> {
@@ -91,16 +91,19 @@ impl ZooKeeperStore {
         let mut closed = self.closed.subscribe();
         tokio::select! {
             biased;
-            _ = closed.wait_for(|closed| *closed) => Err(StoreError::SessionGone(LostReason::ClientClosed)),
+            _ = closed.wait_for(|closed| *closed) => Err(StoreError::SessionGone(self.over())),
             reply = timeout(limit, reply) => {
                 reply.map_err(|_| StoreError::Unknown(format!("no answer within {limit:?}").into()))
             }
         }
     }
 
-    /// Why the session is over.
+    /// Why the session is over. A session that ended by itself is closed as well, while calls may still be under way.
     fn over(&self) -> LostReason {
-        if *self.closed.borrow() { LostReason::ClientClosed } else { LostReason::SessionExpired }
+        match self.closed_in.get() {
+            Some(state) if !state.is_terminated() => LostReason::ClientClosed,
+            _ => LostReason::SessionExpired,
+        }
     }
 
     fn failed(&self, operation: &'static str, error: zk::Error) -> StoreError {
@@ -139,32 +142,32 @@ impl ZooKeeperStore {
         Ok(ahead.map_or(Standing::First, Standing::Behind))
     }
 
-    /// The names of the ticket's nodes, and of all children. Whatever this session has sent before is decided by then: requests of one session are served in
-    /// order, and those that a former server still had are refused as `SessionMoved`. `None` without a directory.
-    async fn find(
-        &self,
-        client: &zk::Client,
-        queue: &Queue,
-        ticket: Ticket,
-    ) -> Result<Option<(Vec<String>, Vec<String>)>, StoreError> {
+    /// The children of a queue's directory as this session's server knows them: that may be a moment ago. None without a directory.
+    async fn list(&self, client: &zk::Client, queue: &Queue) -> Result<Vec<String>, StoreError> {
+        let listed = self.reply(self.request_timeout, client.list_children(queue.dir())).await?;
+        self.listed(listed)
+    }
+
+    /// The same as of now. Whatever this session has sent before is decided by then: requests of one session are served in order, and those that a former
+    /// server still had are refused as `SessionMoved`.
+    async fn list_now(&self, client: &zk::Client, queue: &Queue) -> Result<Vec<String>, StoreError> {
         let (sync, list) = (client.sync("/"), client.list_children(queue.dir()));
         let (synced, listed) = self.reply(self.request_timeout, async { tokio::join!(sync, list) }).await?;
         synced.map_err(|error| self.failed("sync", error))?;
+        self.listed(listed)
+    }
+
+    fn listed(&self, listed: Result<Vec<String>, zk::Error>) -> Result<Vec<String>, StoreError> {
         match listed {
-            Ok(children) => {
-                let id = ticket.to_string();
-                let own = children.iter().filter(|child| child.contains(&id)).cloned().collect();
-                Ok(Some((own, children)))
-            }
-            Err(zk::Error::NoNode) => Ok(None),
-            Err(error) => Err(self.failed("list", error)),
+            Err(zk::Error::NoNode) => Ok(Vec::new()),
+            listed => listed.map_err(|error| self.failed("list", error)),
         }
     }
 
     /// Finds the node of an earlier attempt to join.
     async fn rejoin(&self, client: &zk::Client, queue: &Queue, ticket: Ticket) -> Result<Option<Joined>, StoreError> {
-        let Some((own, children)) = self.find(client, queue, ticket).await? else { return Ok(None) };
-        let Some(key) = own.first().map(|child| format!("{}/{child}", queue.dir())) else { return Ok(None) };
+        let children = self.list_now(client, queue).await?;
+        let Some(key) = node::of(ticket, queue.dir(), &children).next() else { return Ok(None) };
         match self.reply(self.request_timeout, client.get_data(&key)).await? {
             // One that another session owns will go with that session.
             Ok((_, stat)) if stat.ephemeral_owner == client.session_id().0 => {
@@ -173,15 +176,6 @@ impl ZooKeeperStore {
             }
             Ok(_) | Err(zk::Error::NoNode) => Ok(None),
             Err(error) => Err(self.failed("get", error)),
-        }
-    }
-
-    /// Whether nobody is in the queue.
-    async fn is_free(&self, client: &zk::Client, queue: &Queue) -> Result<bool, StoreError> {
-        match self.reply(self.request_timeout, client.list_children(queue.dir())).await? {
-            Ok(children) => Ok(children.iter().all(|child| node::sequence(child).is_none())),
-            Err(zk::Error::NoNode) => Ok(true),
-            Err(error) => Err(self.failed("list", error)),
         }
     }
 
@@ -237,7 +231,11 @@ impl Store for ZooKeeperStore {
                 return Ok(joined);
             }
         }
-        if join == Join::IfFree && !self.is_free(&client, queue).await? {
+        // That a queue is free is put to the test by joining it. That it is not may be old news of a server that lags behind.
+        if join == Join::IfFree
+            && node::any_waiter(&self.list(&client, queue).await?)
+            && node::any_waiter(&self.list_now(&client, queue).await?)
+        {
             return Ok(Joined::Occupied);
         }
         let prefix = node::prefix(queue.dir(), ticket);
@@ -323,10 +321,7 @@ impl Store for ZooKeeperStore {
         let client = self.client()?;
         let keys = match entry {
             Some(entry) => vec![entry.key.clone()],
-            None => {
-                let own = self.find(&client, queue, ticket).await?.map_or(Vec::new(), |(own, _)| own);
-                own.iter().map(|child| format!("{}/{child}", queue.dir())).collect()
-            }
+            None => node::of(ticket, queue.dir(), &self.list_now(&client, queue).await?).collect(),
         };
         let mut existed = false;
         for key in keys {
@@ -341,10 +336,10 @@ impl Store for ZooKeeperStore {
     }
 
     async fn close(&self) -> Result<(), StoreError> {
-        // Calls under way see it and let go of their clones.
-        self.closed.send_replace(true);
         let mut state = self.state.clone();
         let was = *self.closed_in.get_or_init(|| state.peek_state());
+        // Calls under way see it and let go of their clones.
+        self.closed.send_replace(true);
         drop(lock(&self.client).take());
         let over = async {
             while !state.peek_state().is_terminated() {
