@@ -133,6 +133,11 @@ pub(crate) trait Elsewhere: Send {
     /// Waits until it has the lock; gives its token.
     async fn granted(&mut self) -> u64;
 
+    /// Stops it for so long without its noticing. Gives what the guard said when it was first looked at afterwards: whether it is valid.
+    async fn sleep_through(&mut self, _: Duration) -> bool {
+        unimplemented!("it is no process of its own")
+    }
+
     /// Kills it. Gives the moment.
     async fn crash(self: Box<Self>) -> Instant;
 }

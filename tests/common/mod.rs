@@ -132,6 +132,8 @@ macro_rules! network_cases {
             network::a_release_whose_reply_is_lost_spares_the_successor,
             network::a_holder_that_is_not_heard_knows_before_its_successor,
             network::a_holder_that_hears_nothing_knows_before_its_successor,
+            network::a_holder_that_was_stopped_knows_when_it_wakes,
+            network::flapping_networks_never_make_two_holders,
             network::locks_and_waiters_outlive_their_connections,
             network::what_happens_while_disconnected_is_seen_afterwards,
             network::a_lost_event_is_made_good_by_the_recheck,

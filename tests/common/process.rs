@@ -3,6 +3,7 @@
 use std::{
     io::Read,
     process::Stdio,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -18,6 +19,7 @@ use super::harness::{Elsewhere, Job};
 pub(crate) const TEST: &str = "job_of_another_process";
 const VARIABLE: &str = "DISTLOCK_TEST_JOB";
 const GRANTED: &str = "job granted: ";
+const WOKE: &str = "job woke: ";
 
 /// The process. It is killed when this is dropped, and it ends when its standard input does, should this process be killed first.
 pub(crate) struct Process {
@@ -39,17 +41,35 @@ impl Process {
         let output = BufReader::new(child.stdout.take().expect("it is piped")).lines();
         Self { child, output }
     }
+
+    /// What the process says next after these words.
+    async fn said(&mut self, words: &str) -> String {
+        while let Some(line) = self.output.next_line().await.expect("its output can be read") {
+            if let Some((_, said)) = line.split_once(words) {
+                return said.to_owned();
+            }
+        }
+        panic!("the process ended and never said {words:?}");
+    }
+
+    async fn signal(&self, signal: &str) {
+        let id = self.child.id().expect("it runs").to_string();
+        let status = Command::new("kill").args([signal, &id]).status().await.expect("there is a kill command");
+        assert!(status.success(), "kill {signal} {id}");
+    }
 }
 
 #[async_trait]
 impl Elsewhere for Process {
     async fn granted(&mut self) -> u64 {
-        while let Some(line) = self.output.next_line().await.expect("its output can be read") {
-            if let Some((_, token)) = line.split_once(GRANTED) {
-                return token.parse().expect("a token");
-            }
-        }
-        panic!("the process ended without the lock");
+        self.said(GRANTED).await.parse().expect("a token")
+    }
+
+    async fn sleep_through(&mut self, time: Duration) -> bool {
+        self.signal("-STOP").await;
+        tokio::time::sleep(time).await;
+        self.signal("-CONT").await;
+        self.said(WOKE).await.parse().expect("true or false")
     }
 
     async fn crash(mut self: Box<Self>) -> Instant {
@@ -66,9 +86,23 @@ pub(crate) fn run_job() {
     let ttl = Duration::from_millis(ttl.parse().expect("a number"));
     let job = Job { namespace: namespace.to_owned(), name: name.to_owned(), ttl };
     let work = async move {
-        let guard = job.client(url).await.mutex(&job.name).lock().await.expect("the job's lock is granted");
+        let guard = Arc::new(job.client(url).await.mutex(&job.name).lock().await.expect("the job's lock is granted"));
         println!("\n{GRANTED}{}", guard.fencing_token());
-        guard.lost().await
+        let looked_at = Arc::clone(&guard);
+        std::thread::spawn(move || {
+            let mut last = Instant::now();
+            loop {
+                let (now, valid) = (Instant::now(), looked_at.is_valid());
+                // After so long a pause the store may have given the lock away.
+                if now - last > ttl {
+                    println!("\n{WOKE}{valid}");
+                }
+                last = now;
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        });
+        // Whoever started this process ends it.
+        std::future::pending::<()>().await;
     };
     std::thread::spawn(|| {
         // Ends with whoever asked for this process. By exiting: in good order the lock would be released.
@@ -76,6 +110,5 @@ pub(crate) fn run_job() {
         std::process::exit(0);
     });
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    let reason = runtime.block_on(work);
-    panic!("the lock of the job was lost: {reason}");
+    runtime.block_on(work);
 }

@@ -1,13 +1,19 @@
 //! What a network in between can do: for stores that have one.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU32, Ordering::SeqCst},
+    },
+    time::{Duration, Instant},
+};
 
-use distlock::{Client, Error, LostReason};
-use tokio::time::sleep;
+use distlock::{Client, Error, LockGuard, LostReason};
+use tokio::{task::JoinSet, time::sleep};
 
 use crate::common::{
     case::{Case, SOON, throughout, within},
-    harness::Link,
+    harness::{Job, Link},
     proxy::{Mode, Proxies},
 };
 
@@ -121,6 +127,75 @@ pub(crate) async fn a_holder_that_is_not_heard_knows_before_its_successor(t: &Ca
 
 pub(crate) async fn a_holder_that_hears_nothing_knows_before_its_successor(t: &Case) {
     cut_one_way(t, Mode::BlackholeToClient).await;
+}
+
+/// A process that was stopped for longer than its TTL looks at its guard before it does anything else.
+pub(crate) async fn a_holder_that_was_stopped_knows_when_it_wakes(t: &Case) {
+    let ttl = t.store.min_ttl();
+    let mut process = t.store.lock_elsewhere(Job::new(t, "stopped", ttl)).await;
+    let token = within(SOON, "the process has the lock", process.granted()).await;
+    let other = t.client().await;
+    let waiter = t.enqueue(&other, "stopped").await;
+    let pause = ttl + t.store.grace();
+    let valid = within(pause + SOON, "the process wakes", process.sleep_through(pause)).await;
+    let successor = waiter.granted().await;
+    assert!(successor.fencing_token().as_u64() > token);
+    assert!(!valid, "the one that slept and its successor were both valid");
+    assert!(successor.is_valid());
+    successor.unlock().await.expect("released");
+}
+
+/// Two clients at a lock, each on a network that comes and goes: each holds it or knows that it does not.
+pub(crate) async fn flapping_networks_never_make_two_holders(t: &Case) {
+    let guards: Arc<[Mutex<Option<LockGuard>>; 2]> = Arc::default();
+    let grants = Arc::new(AtomicU32::new(0));
+    let mut tasks = JoinSet::new();
+    for place in 0..2 {
+        let proxies = t.proxies().await;
+        let client = t.mortal_client_by(&*proxies).await;
+        tasks.spawn(async move {
+            loop {
+                sleep(Duration::from_millis(fastrand::u64(200..600))).await;
+                proxies.set(&Mode::Blackhole);
+                sleep(Duration::from_millis(fastrand::u64(200..1600))).await;
+                proxies.set(&Mode::Pass);
+            }
+        });
+        let (guards, grants) = (Arc::clone(&guards), Arc::clone(&grants));
+        tasks.spawn(async move {
+            loop {
+                // Errors are to be expected here, as long as they can be overcome.
+                let guard = match client.mutex("flapping").lock().await {
+                    Ok(guard) => guard,
+                    Err(error) if error.is_retryable() => continue,
+                    Err(error) => panic!("{error:?}"),
+                };
+                grants.fetch_add(1, SeqCst);
+                guards[place].lock().expect("no panic").replace(guard);
+                sleep(Duration::from_millis(fastrand::u64(100..1000))).await;
+                let guard = guards[place].lock().expect("no panic").take().expect("just put there");
+                match guard.unlock().await {
+                    Ok(()) | Err(Error::Lost { .. } | Error::ReleaseUnconfirmed { .. }) => {}
+                    Err(error) => panic!("{error:?}"),
+                }
+            }
+        });
+    }
+    let valid = |place: usize| {
+        let guard = guards[place].lock().expect("no panic");
+        guard.as_ref().filter(|guard| guard.is_valid()).map(LockGuard::fencing_token)
+    };
+    let alone = async || {
+        let (before, other, after) = (valid(0), valid(1), valid(0));
+        // However long a question takes: what was valid before and after was so between.
+        before.is_none() || other.is_none() || before != after
+    };
+    throughout(Duration::from_secs(12), "there is one holder", alone).await;
+    assert!(tasks.try_join_next().is_none(), "a task failed");
+    tasks.shutdown().await;
+    drop(guards.each_ref().map(|guard| guard.lock().expect("no panic").take()));
+    assert!(grants.load(SeqCst) >= 4, "{grants:?} grants: too few to tell");
+    t.heal();
 }
 
 pub(crate) async fn locks_and_waiters_outlive_their_connections(t: &Case) {
