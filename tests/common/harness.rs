@@ -10,7 +10,10 @@ use std::{
 use async_trait::async_trait;
 use distlock::{Client, LockGuard};
 
-use super::{case::Case, proxy::Framing};
+use super::{
+    case::Case,
+    proxy::{Framing, Mode, Proxies},
+};
 
 /// The operator's side of a store, and its faults.
 #[async_trait]
@@ -106,6 +109,20 @@ pub(crate) trait Link: Send + Sync {
 
     /// With `false` everything stops that goes this way, and goes on with `true`. In memory that is everything at all.
     fn set_reachable(&self, reachable: bool);
+}
+
+impl Link for Proxies {
+    fn url(&self) -> String {
+        self.url()
+    }
+
+    fn cut_off_key(&self, _: &str) {
+        self.set_reachable(false);
+    }
+
+    fn set_reachable(&self, reachable: bool) {
+        self.set(if reachable { &Mode::Pass } else { &Mode::Blackhole });
+    }
 }
 
 /// What a process of its own is to do.

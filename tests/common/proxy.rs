@@ -2,7 +2,6 @@
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use distlock::LockGuard;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{
@@ -13,8 +12,6 @@ use tokio::{
     task::JoinHandle,
     time::{Instant, sleep_until},
 };
-
-use super::harness::Link;
 
 #[derive(Clone, Debug)]
 pub(crate) enum Mode {
@@ -31,6 +28,8 @@ pub(crate) enum Mode {
     SwallowReply,
     /// Packets to the client with these bytes in them are lost, and nothing else.
     Drop(Arc<[u8]>),
+    /// The same with the next such packet; then as `Pass`.
+    DropOne(Arc<[u8]>),
     /// No connections.
     Refuse,
 }
@@ -194,9 +193,9 @@ async fn pump(
                     state.send_modify(|state| state.mode = Mode::Pass);
                     return;
                 }
-                Mode::Drop(needle)
-                    if way == Way::ToClient && chunk.windows(needle.len()).any(|window| *window == *needle) =>
-                {
+                Mode::Drop(needle) if way == Way::ToClient && contains(&chunk, &needle) => continue,
+                Mode::DropOne(needle) if way == Way::ToClient && contains(&chunk, &needle) => {
+                    state.send_modify(|state| state.mode = Mode::Pass);
                     continue;
                 }
                 _ => {}
@@ -210,6 +209,10 @@ async fn pump(
         () = read => {}
         () = write => {}
     }
+}
+
+fn contains(bytes: &[u8], needle: &[u8]) -> bool {
+    bytes.windows(needle.len()).any(|window| window == needle)
 }
 
 /// A cluster behind proxies, one for each server.
@@ -227,6 +230,12 @@ impl Proxies {
         Self { scheme, all }
     }
 
+    /// The cluster's URL by way of them.
+    pub(crate) fn url(&self) -> String {
+        let addresses: Vec<_> = self.all.iter().map(|proxy| proxy.address.to_string()).collect();
+        format!("{}://{}", self.scheme, addresses.join(","))
+    }
+
     pub(crate) fn set(&self, mode: &Mode) {
         for proxy in &self.all {
             proxy.set(mode.clone());
@@ -237,24 +246,5 @@ impl Proxies {
         for proxy in &self.all {
             proxy.hang_up();
         }
-    }
-}
-
-impl Link for Proxies {
-    fn url(&self) -> String {
-        let addresses: Vec<_> = self.all.iter().map(|proxy| proxy.address.to_string()).collect();
-        format!("{}://{}", self.scheme, addresses.join(","))
-    }
-
-    fn cut_off(&self, _: &LockGuard) {
-        self.set_reachable(false);
-    }
-
-    fn cut_off_key(&self, _: &str) {
-        self.set_reachable(false);
-    }
-
-    fn set_reachable(&self, reachable: bool) {
-        self.set(if reachable { &Mode::Pass } else { &Mode::Blackhole });
     }
 }

@@ -13,7 +13,7 @@ use tokio::{task::JoinSet, time::sleep};
 
 use crate::common::{
     case::{Case, SOON, throughout, within},
-    harness::{Job, Link},
+    harness::Job,
     proxy::{Mode, Proxies},
 };
 

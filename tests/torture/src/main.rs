@@ -1,0 +1,2 @@
+//! Torture: distlock under faults.
+fn main() {}
