@@ -66,6 +66,37 @@ EOF
     die "$program is missing; install it first (Debian and Ubuntu: apt-get install $*)"
 }
 
+# etcd-client needs it to build.
+need_protoc() {
+    if [ -z "${PROTOC:-}" ] && ! have protoc; then
+        borrow protoc protobuf-compiler libprotobuf-dev
+        export PROTOC=$TOOLS/bin/protoc PROTOC_INCLUDE=$TOOLS/usr/include
+    fi
+}
+
+# borrow_servers [KEEP]: starts the servers. When this script ends, however it
+# does, those that were there before stay and the rest goes; all stay with KEEP.
+borrow_servers() {
+    was_up=$(docker ps --quiet --filter "label=com.docker.compose.project=$PROJECT")
+    had_images=$(docker images --quiet "$PROJECT-base")
+    keep=${1:-}
+    give_back() {
+        local status=$?
+        trap '' INT TERM
+        # A run that was killed may have left servers paused, stopped or cut off.
+        if [ -n "$was_up$keep" ]; then
+            [ $status -eq 0 ] || "$HERE/up" >/dev/null || true
+        else
+            "$HERE/down" ${had_images:+--keep-images}
+        fi
+        [ $status -eq 0 ] || say "docker/${0##*/}: FAILED"
+    }
+    trap give_back EXIT
+    trap 'exit 130' INT
+    trap 'exit 143' TERM
+    "$HERE/up" >/dev/null
+}
+
 # Sets `compose` to the command for Docker Compose, version 2 or 1, on our file.
 need_compose() {
     if docker compose version >/dev/null 2>&1; then

@@ -1,0 +1,120 @@
+//! The command line.
+
+use std::{path::PathBuf, time::Duration};
+
+use lexopt::{Arg, Parser, ValueExt};
+use serde::{Deserialize, Serialize};
+
+use crate::fault::Kind;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Backend {
+    Etcd,
+    ZooKeeper,
+}
+
+/// What to run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Run {
+    pub(crate) backend: Backend,
+    pub(crate) processes: usize,
+    pub(crate) seconds: u64,
+    pub(crate) ttl_ms: u64,
+    /// Names of the kinds.
+    pub(crate) faults: Vec<String>,
+    pub(crate) seed: u64,
+    #[serde(skip)]
+    pub(crate) keep: bool,
+}
+
+impl Run {
+    pub(crate) fn ttl(&self) -> Duration {
+        Duration::from_millis(self.ttl_ms)
+    }
+
+    /// Within this time after the last fault has healed everybody who waits is granted, and whatever dead clients left is gone.
+    ///
+    /// A session that a fault has orphaned lives for a TTL more, counted anew where a leader changed; a waiter that was told nothing looks again after 1.25 recheck
+    /// intervals, which is the TTL here; the rest is for servers and a busy machine.
+    pub(crate) fn bound(&self) -> Duration {
+        self.ttl() * 3 + Duration::from_secs(4)
+    }
+}
+
+pub(crate) enum Command {
+    Torture(Run),
+    /// A process of a run: its arguments come from the coordinator.
+    Worker(Vec<String>),
+    Replay(PathBuf),
+    Help,
+}
+
+pub(crate) const USAGE: &str = "\
+Usage: torture --backend etcd|zookeeper [--processes N] [--seconds S] [--ttl MS]
+               [--faults LIST] [--seed K] [--keep]
+       torture --replay FOLDER
+
+Runs N processes (default 5) that contend for two locks for S seconds (60) with
+sessions of MS milliseconds (2000) while faults strike them and the servers, and
+checks the history of what they saw. The last line of the output is one JSON
+object; the exit status is 1 if an invariant was violated. The history of such a
+run stays in the folder that is named in it, to be checked again by --replay;
+with --keep it always stays. LIST has the names of faults with commas in between
+(default: all). The same seed K draws the same faults, not the same history.
+
+Faults:
+";
+
+pub(crate) fn parse() -> Result<Command, lexopt::Error> {
+    let mut parser = Parser::from_env();
+    let mut run = Run {
+        backend: Backend::Etcd,
+        processes: 5,
+        seconds: 60,
+        ttl_ms: 2000,
+        faults: names(&Kind::ALL.map(|(kind, ..)| kind)),
+        seed: fastrand::u64(..1 << 32),
+        keep: false,
+    };
+    let mut backend = None;
+    while let Some(arg) = parser.next()? {
+        match arg {
+            Arg::Long("worker") => {
+                let rest = parser.raw_args()?.map(|value| value.string()).collect::<Result<_, _>>()?;
+                return Ok(Command::Worker(rest));
+            }
+            Arg::Long("backend") => {
+                backend = Some(match parser.value()?.string()?.as_str() {
+                    "etcd" => Backend::Etcd,
+                    "zookeeper" => Backend::ZooKeeper,
+                    other => return Err(format!("no backend {other:?}: etcd or zookeeper").into()),
+                });
+            }
+            Arg::Long("processes") => run.processes = within(&mut parser, 1..=100)?,
+            Arg::Long("seconds") => run.seconds = within(&mut parser, 1..=86_400)?,
+            Arg::Long("ttl") => run.ttl_ms = within(&mut parser, 100..=3_600_000)?,
+            Arg::Long("faults") => run.faults = names(&Kind::parse(&parser.value()?.string()?)?),
+            Arg::Long("seed") => run.seed = parser.value()?.parse()?,
+            Arg::Long("keep") => run.keep = true,
+            Arg::Long("replay") => return Ok(Command::Replay(parser.value()?.into())),
+            Arg::Long("help") | Arg::Short('h') => return Ok(Command::Help),
+            other => return Err(other.unexpected()),
+        }
+    }
+    run.backend = backend.ok_or("say --backend etcd or --backend zookeeper")?;
+    Ok(Command::Torture(run))
+}
+
+fn names(kinds: &[Kind]) -> Vec<String> {
+    kinds.iter().map(ToString::to_string).collect()
+}
+
+fn within<T>(parser: &mut Parser, range: std::ops::RangeInclusive<T>) -> Result<T, lexopt::Error>
+where
+    T: PartialOrd + std::fmt::Debug + std::str::FromStr,
+    T::Err: Into<Box<dyn std::error::Error + Send + Sync + 'static>>,
+{
+    let value = parser.value()?.parse()?;
+    if range.contains(&value) { Ok(value) } else { Err(format!("{value:?} is not within {range:?}").into()) }
+}

@@ -1,0 +1,298 @@
+//! The checker: reads a history and tells where an invariant was violated.
+//!
+//! Every judgement is on the safe side of what the processes saw: a window of validity begins when the call has returned and ends at the latest moment that the
+//! guard itself has named, so that what is called a violation was one.
+
+mod registers;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+
+use crate::{
+    args::Run,
+    event::{Event, Manner, Outcome, Record, micros},
+    report::{Invariant, Report, Spread},
+};
+
+/// How much later than its limit a call may return on a busy machine.
+const SLACK: u64 = 1_500_000;
+
+const NEVER: u64 = u64::MAX;
+
+#[derive(Debug)]
+struct Call {
+    by: String,
+    at: u64,
+    wish: u64,
+    manner: Manner,
+    limit: Option<u64>,
+    returned: Option<(u64, Outcome)>,
+}
+
+#[derive(Debug)]
+struct Grant {
+    by: String,
+    lock: String,
+    token: u64,
+    key: String,
+    /// When it was asked for, in the call that brought it.
+    called: u64,
+    at: u64,
+    /// Until when the guard has said that it is valid.
+    until: u64,
+    releasing: u64,
+    /// How long `unlock()` may take.
+    release_limit: Option<u64>,
+    released: Option<u64>,
+    lost: u64,
+}
+
+impl Grant {
+    /// When the holder knew that the lock was not its own any more, unless it had let go before.
+    fn knew(&self) -> Option<u64> {
+        let knew = self.lost.min(self.until);
+        (knew < self.releasing).then_some(knew)
+    }
+}
+
+/// A worker's process.
+#[derive(Debug, Default)]
+struct Life {
+    ended: Option<u64>,
+    /// When it could not run: stopped, or its runtime blocked.
+    pauses: Vec<(u64, u64)>,
+}
+
+#[derive(Debug, Default)]
+struct History {
+    calls: Vec<Call>,
+    grants: Vec<Grant>,
+    lives: HashMap<String, Life>,
+    heals: Vec<u64>,
+    keys: HashMap<String, u64>,
+}
+
+pub(crate) fn check(run: &Run, records: &[Record]) -> Report {
+    let mut report = Report::new(run);
+    let history = digest(records, &mut report);
+    registers::check(records, &mut report);
+    report.calls = history.calls.len();
+    report.grants = history.grants.len();
+    if history.grants.is_empty() {
+        report.violated(Invariant::Run, "nobody was granted anything");
+    }
+    check_grants(&history, &mut report);
+    check_order(&history, &mut report);
+    check_waiting(&history, micros(run.bound()), &mut report);
+    check_calls(&history, &mut report);
+    report
+}
+
+/// Puts together what belongs together. What one record alone gives away is told here.
+fn digest(records: &[Record], report: &mut Report) -> History {
+    let mut history = History::default();
+    let mut calls = HashMap::new();
+    let mut guards = HashMap::new();
+    let mut left = false;
+    for Record { at, by, event } in records {
+        let (at, by) = (*at, by.clone());
+        match event.clone() {
+            Event::Called { call, wish, manner, limit, lock: _ } => {
+                calls.insert((by.clone(), call), history.calls.len());
+                history.calls.push(Call { by, at, wish, manner, limit, returned: None });
+            }
+            Event::Returned { call, outcome } => {
+                if let Outcome::Failed(error) = &outcome {
+                    report.violated(Invariant::Call, format!("{at} {by}: {error}"));
+                }
+                if let Some(index) = calls.get(&(by, call)) {
+                    history.calls[*index].returned = Some((at, outcome));
+                }
+            }
+            Event::Granted { call, lock, token, key, until } => {
+                let called = calls.get(&(by.clone(), call)).map_or(at, |index| history.calls[*index].at);
+                guards.insert((by.clone(), lock.clone(), token), history.grants.len());
+                history.grants.push(Grant {
+                    by,
+                    lock,
+                    token,
+                    key,
+                    called,
+                    at,
+                    until,
+                    releasing: NEVER,
+                    release_limit: None,
+                    released: None,
+                    lost: NEVER,
+                });
+            }
+            Event::Extended { lock, token, until } => {
+                if let Some(index) = guards.get(&(by, lock, token)) {
+                    let grant = &mut history.grants[*index];
+                    grant.until = grant.until.max(until);
+                }
+            }
+            Event::Revived { lock, token } => {
+                report.violated(Invariant::Overlap, format!("{at} {by}: {lock} {token} came back to life"));
+            }
+            Event::Lost { lock, token, .. } => {
+                report.losses += 1;
+                if let Some(index) = guards.get(&(by, lock, token)) {
+                    history.grants[*index].lost = at;
+                }
+            }
+            Event::Releasing { lock, token, limit } => {
+                if let Some(index) = guards.get(&(by, lock, token)) {
+                    let grant = &mut history.grants[*index];
+                    (grant.releasing, grant.release_limit) = (at, limit);
+                }
+            }
+            Event::Released { lock, token, outcome } => {
+                let grant = guards.get(&(by.clone(), lock.clone(), token)).map(|index| &mut history.grants[*index]);
+                let lost = grant.is_some_and(|grant| {
+                    grant.released = Some(at);
+                    grant.lost != NEVER
+                });
+                match outcome {
+                    Outcome::Done if lost => {
+                        let what = format!("{at} {by}: {lock} {token} was unlocked with Ok after it was lost");
+                        report.violated(Invariant::Call, what);
+                    }
+                    Outcome::Failed(error) => report.violated(Invariant::Call, format!("{at} {by}: {error}")),
+                    _ => {}
+                }
+            }
+            Event::Blocking { micros } => {
+                history.lives.entry(by).or_default().pauses.push((at, at + micros));
+            }
+            Event::Panicked { message } => report.violated(Invariant::Call, format!("{at} {by}: {message}")),
+            Event::Exited { worker, clean, .. } => {
+                history.lives.entry(worker.clone()).or_default().ended = Some(at);
+                if !clean {
+                    report.violated(Invariant::Call, format!("{at} {worker} did not end well"));
+                }
+            }
+            Event::Stopped { worker } => history.lives.entry(worker).or_default().pauses.push((at, NEVER)),
+            Event::Continued { worker } => {
+                if let Some(pause) = history.lives.entry(worker).or_default().pauses.last_mut() {
+                    pause.1 = at;
+                }
+            }
+            Event::FaultBegan { kind, .. } => {
+                *report.faults.entry(kind).or_default() += 1;
+                report.faults_total += 1;
+            }
+            Event::Healed => history.heals.push(at),
+            Event::KeySeen { key } => {
+                history.keys.entry(key).or_insert(at);
+            }
+            Event::Left { what } => {
+                left = true;
+                for orphan in what {
+                    report.violated(Invariant::Orphan, orphan);
+                }
+            }
+            _ => {}
+        }
+    }
+    if !left {
+        report.violated(Invariant::Run, "the run did not come to its end");
+    }
+    history
+}
+
+/// I2 and I6, and how long before its successor each loser knew.
+fn check_grants(history: &History, report: &mut Report) {
+    let mut leads = Vec::new();
+    let mut locks: HashMap<&str, Vec<&Grant>> = HashMap::new();
+    // A guard that was never valid was never held: its call was overtaken by a pause.
+    for grant in history.grants.iter().filter(|grant| grant.until > 0) {
+        locks.entry(&grant.lock).or_default().push(grant);
+    }
+    for grants in locks.values_mut() {
+        grants.sort_by_key(|grant| grant.at);
+        let mut longest: Option<(&Grant, u64)> = None;
+        for (index, grant) in grants.iter().enumerate() {
+            let told = |other: &Grant| {
+                format!(
+                    "{} {} {} by {} beside {} by {}",
+                    grant.at, grant.lock, grant.token, grant.by, other.token, other.by
+                )
+            };
+            if let Some((earlier, _)) = longest.filter(|(_, end)| *end > grant.at) {
+                report.violated(Invariant::Overlap, told(earlier));
+            }
+            if let Some(before) = index.checked_sub(1).map(|index| grants[index]).filter(|it| it.token >= grant.token) {
+                report.violated(Invariant::Token, told(before));
+            }
+            let ended = history.lives.get(&grant.by).and_then(|life| life.ended).unwrap_or(NEVER);
+            let end = grant.until.min(grant.releasing).min(grant.lost).min(ended);
+            if longest.is_none_or(|(_, longest)| end > longest) {
+                longest = Some((grant, end));
+            }
+            let knew = grant.knew().filter(|knew| *knew < ended);
+            if let (Some(knew), Some(next)) = (knew, grants.get(index + 1)) {
+                leads.push(next.at.cast_signed() - knew.cast_signed());
+            }
+        }
+    }
+    report.loss_notice_lead_ms = Spread::of(leads);
+}
+
+/// I7: who was seen in the queue before another one asked is granted first.
+fn check_order(history: &History, report: &mut Report) {
+    let mut grants: Vec<_> = history.grants.iter().collect();
+    grants.sort_by_key(|grant| grant.at);
+    for (index, late) in grants.iter().enumerate() {
+        let Some(seen) = history.keys.get(&late.key) else { continue };
+        let between = grants[..index].iter().rev().take_while(|early| early.at > *seen);
+        for early in between.filter(|early| early.lock == late.lock && early.called > *seen && early.at < late.at) {
+            let what = format!("{} {} passed {} in the queue of {}", early.at, early.token, late.token, late.lock);
+            report.violated(Invariant::Order, what);
+        }
+    }
+}
+
+/// I3.
+fn check_waiting(history: &History, bound: u64, report: &mut Report) {
+    let mut wishes: HashMap<(&str, u64), (u64, Option<u64>)> = HashMap::new();
+    for call in history.calls.iter().filter(|call| call.manner == Manner::Lock) {
+        let wish = wishes.entry((&call.by, call.wish)).or_insert((call.at, None));
+        if let Some((at, Outcome::Done | Outcome::Failed(_))) = &call.returned {
+            wish.1 = Some(*at);
+        }
+    }
+    let mut latencies = Vec::new();
+    for ((by, wish), (asked, granted)) in wishes {
+        let ended = history.lives.get(by).and_then(|life| life.ended).unwrap_or(NEVER);
+        let over = granted.unwrap_or(ended);
+        for healed in history.heals.iter().copied().filter(|healed| asked < *healed && over > *healed) {
+            // A process that ended sooner was killed by the next fault, or else the end itself is told.
+            if over > healed + bound {
+                let what = format!("{by} wish {wish}, asked at {asked}, not granted {bound} us after {healed}");
+                report.violated(Invariant::Unserved, what);
+            } else if granted.is_some() {
+                latencies.push((over - healed).cast_signed());
+            }
+        }
+    }
+    report.grant_latency_after_heal_ms = Spread::of(latencies);
+}
+
+/// I5: the time that calls took, less what the process could not run.
+fn check_calls(history: &History, report: &mut Report) {
+    let calls = history.calls.iter().map(|call| (&call.by, call.at, call.limit, call.returned.as_ref().map(|it| it.0)));
+    let releases = history.grants.iter().map(|grant| (&grant.by, grant.releasing, grant.release_limit, grant.released));
+    for (by, at, limit, returned) in calls.chain(releases) {
+        let Some(limit) = limit else { continue };
+        let life = history.lives.get(by);
+        let until = returned.or(life.and_then(|life| life.ended)).unwrap_or(NEVER);
+        let pauses = life.map(|life| life.pauses.as_slice()).unwrap_or_default();
+        let paused: u64 = pauses.iter().map(|(from, to)| until.min(*to).saturating_sub(at.max(*from))).sum();
+        let took = (until - at).saturating_sub(paused);
+        if took > limit + SLACK {
+            report.violated(Invariant::Call, format!("{at} {by}: a call of at most {limit} us took {took} us"));
+        }
+    }
+}

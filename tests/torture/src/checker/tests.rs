@@ -1,0 +1,235 @@
+//! The checker is checked: a history in good order passes, and one with a fault in it does not.
+
+use super::*;
+use crate::args::Backend;
+
+const SECOND: u64 = 1_000_000;
+
+fn run() -> Run {
+    Run {
+        backend: Backend::Etcd,
+        processes: 2,
+        seconds: 10,
+        ttl_ms: 2000,
+        faults: vec!["sigstop".to_owned()],
+        seed: 1,
+        keep: false,
+    }
+}
+
+fn record(at: u64, by: &str, event: Event) -> Record {
+    Record { at, by: by.to_owned(), event }
+}
+
+fn called(at: u64, by: &str, call: u64, manner: Manner, limit: Option<u64>) -> Record {
+    record(at, by, Event::Called { call, wish: call, lock: "red".to_owned(), manner, limit })
+}
+
+fn granted(at: u64, by: &str, call: u64, token: u64, until: u64) -> Vec<Record> {
+    let key = format!("/red/{token}");
+    vec![
+        record(at, by, Event::Granted { call, lock: "red".to_owned(), token, key, until }),
+        record(at, by, Event::Returned { call, outcome: Outcome::Done }),
+    ]
+}
+
+fn releasing(at: u64, by: &str, token: u64) -> Vec<Record> {
+    vec![
+        record(at, by, Event::Releasing { lock: "red".to_owned(), token, limit: Some(SECOND) }),
+        record(at + 10, by, Event::Released { lock: "red".to_owned(), token, outcome: Outcome::Done }),
+    ]
+}
+
+fn wrote(at: u64, token: Option<u64>, value: u64, after: u64, accepted: bool) -> Record {
+    record(at, "registers", Event::Wrote { lock: "red".to_owned(), token, value, after, accepted })
+}
+
+/// One grant after the other, of A and of B, and nothing is left.
+fn good() -> Vec<Record> {
+    let mut records = vec![
+        called(100, "a", 1, Manner::Lock, None),
+        record(150, "coordinator", Event::KeySeen { key: "/red/5".to_owned() }),
+        called(250, "b", 1, Manner::Lock, None),
+    ];
+    records.extend(granted(200, "a", 1, 5, 2000));
+    records.extend(releasing(500, "a", 5));
+    records.extend(granted(600, "b", 1, 6, 3000));
+    records.extend(releasing(700, "b", 6));
+    records.extend([
+        wrote(300, Some(5), 1, 0, true),
+        wrote(650, Some(6), 2, 1, true),
+        wrote(301, None, 1, 0, true),
+        wrote(651, None, 2, 1, true),
+        record(20 * SECOND, "coordinator", Event::Left { what: Vec::new() }),
+    ]);
+    records
+}
+
+/// The invariants that are violated in the good history with these records in it.
+fn violated(more: impl IntoIterator<Item = Record>) -> Vec<Invariant> {
+    let mut records = good();
+    records.extend(more);
+    judged(records)
+}
+
+fn judged(mut records: Vec<Record>) -> Vec<Invariant> {
+    records.sort_by_key(|record| record.at);
+    let report = check(&run(), &records);
+    println!("{:?}", report.violations);
+    report.violations.into_keys().collect()
+}
+
+#[test]
+fn a_history_in_good_order_passes() {
+    assert_eq!(violated([]), []);
+}
+
+#[test]
+fn writes_out_of_the_order_of_tokens_are_told() {
+    assert_eq!(violated([wrote(800, Some(5), 3, 2, true)]), [Invariant::FencedWrites]);
+    assert_eq!(violated([wrote(800, Some(5), 3, 2, false)]), []);
+    // Nor may the register refuse what is in order.
+    assert_eq!(violated([wrote(800, Some(7), 3, 2, false)]), [Invariant::FencedWrites]);
+}
+
+#[test]
+fn lost_writes_are_counted_and_told_where_they_were_fenced() {
+    let mut records = good();
+    records.extend([wrote(800, None, 3, 1, true), wrote(900, Some(7), 3, 1, true)]);
+    records.sort_by_key(|record| record.at);
+    let report = check(&run(), &records);
+    assert_eq!((report.lost_acknowledged_writes.unfenced, report.lost_acknowledged_writes.fenced), (1, 1));
+    assert_eq!(report.violations.into_keys().collect::<Vec<_>>(), [Invariant::FencedWrites]);
+    assert_eq!(violated([wrote(800, None, 3, 1, true)]), []);
+}
+
+#[test]
+fn guards_that_are_valid_at_once_are_told() {
+    assert_eq!(violated(granted(650, "c", 1, 7, 3000)), [Invariant::Overlap]);
+    // It said so before it was overtaken, or after.
+    let extended = Event::Extended { lock: "red".to_owned(), token: 7, until: 3000 };
+    let mut late = granted(640, "c", 1, 7, 645);
+    late.extend(granted(690, "d", 1, 8, 691));
+    assert_eq!(violated(late.clone()), [Invariant::Overlap]);
+    let mut after = granted(800, "c", 1, 7, 850);
+    after.extend(granted(900, "d", 1, 8, 950));
+    assert_eq!(violated(after.clone()), []);
+    after.push(record(820, "c", extended));
+    assert_eq!(violated(after.clone()), [Invariant::Overlap]);
+    // Whoever was told, was killed or let go does not count on.
+    after.push(record(890, "c", Event::Lost { lock: "red".to_owned(), token: 7, reason: String::new() }));
+    assert_eq!(violated(after), []);
+    // A guard that was never valid was held by nobody.
+    assert_eq!(violated(granted(650, "c", 1, 7, 0)), []);
+}
+
+#[test]
+fn guards_that_come_back_to_life_are_told() {
+    let revived = Event::Revived { lock: "red".to_owned(), token: 5 };
+    assert_eq!(violated([record(400, "a", revived)]), [Invariant::Overlap]);
+}
+
+#[test]
+fn how_long_before_its_successor_a_holder_knew_is_measured() {
+    let mut records = good();
+    records.extend(granted(800, "c", 1, 7, 850));
+    records.extend(granted(4850, "d", 1, 8, 5000));
+    records.extend(releasing(4900, "d", 8));
+    // It was stopped, and its runtime told it only afterwards.
+    records.push(record(4860, "c", Event::Lost { lock: "red".to_owned(), token: 7, reason: String::new() }));
+    records.sort_by_key(|record| record.at);
+    let report = check(&run(), &records);
+    assert_eq!(report.loss_notice_lead_ms.map(|lead| (lead.count, lead.min)), Some((1, 4.0)));
+}
+
+#[test]
+fn tokens_that_do_not_rise_are_told() {
+    assert_eq!(violated(granted(800, "c", 1, 4, 900)), [Invariant::Token]);
+    assert_eq!(violated(granted(800, "c", 1, 6, 900)), [Invariant::Token]);
+}
+
+#[test]
+fn waiters_that_are_passed_are_told() {
+    let seen = |at| record(at, "coordinator", Event::KeySeen { key: "/red/9".to_owned() });
+    let mut records = vec![called(800, "c", 1, Manner::Lock, None), called(850, "d", 1, Manner::Lock, None)];
+    records.extend(granted(900, "d", 1, 8, 950));
+    records.extend(granted(1000, "c", 1, 9, 1050));
+    assert_eq!(violated(records.clone()), []);
+    // It was in the queue before the other one asked.
+    assert_eq!(violated([vec![seen(840)], records.clone()].concat()), [Invariant::Order]);
+    assert_eq!(violated([vec![seen(860)], records].concat()), []);
+}
+
+#[test]
+fn waiters_that_nobody_serves_are_told() {
+    let bound = micros(run().bound());
+    let healed = || record(800, "coordinator", Event::Healed);
+    let waits = || called(750, "c", 1, Manner::Lock, None);
+    assert_eq!(violated([waits(), healed()]), [Invariant::Unserved]);
+    let in_time = granted(800 + bound, "c", 1, 7, 900 + bound);
+    assert_eq!(violated([vec![waits(), healed()], in_time].concat()), []);
+    let late = granted(801 + bound, "c", 1, 7, 900 + bound);
+    assert_eq!(violated([vec![waits(), healed()], late].concat()), [Invariant::Unserved]);
+    // It was refused once, and asks for the same again.
+    let refused = record(790, "c", Event::Returned { call: 1, outcome: Outcome::Refused(String::new()) });
+    let mut again = called(795, "c", 2, Manner::Lock, None);
+    if let Event::Called { wish, .. } = &mut again.event {
+        *wish = 1;
+    }
+    let served = granted(900, "c", 2, 7, 950);
+    assert_eq!(violated([vec![waits(), healed(), refused.clone(), again.clone()], served].concat()), []);
+    assert_eq!(violated([waits(), healed(), refused, again]), [Invariant::Unserved]);
+}
+
+#[test]
+fn what_is_left_is_told() {
+    let mut records = good();
+    records.pop();
+    assert_eq!(judged(records.clone()), [Invariant::Run]);
+    let what = vec!["/red/5".to_owned(), "lease 7".to_owned()];
+    records.push(record(20 * SECOND, "coordinator", Event::Left { what }));
+    assert_eq!(judged(records), [Invariant::Orphan]);
+}
+
+#[test]
+fn calls_that_return_late_or_never_are_told() {
+    let call = || called(SECOND, "c", 1, Manner::TryLock, Some(SECOND));
+    let returned = |at| record(at, "c", Event::Returned { call: 1, outcome: Outcome::Nothing });
+    assert_eq!(violated([call(), returned(2 * SECOND)]), []);
+    assert_eq!(violated([call(), returned(4 * SECOND)]), [Invariant::Call]);
+    assert_eq!(violated([call()]), [Invariant::Call]);
+    // The time that it was stopped, or blocked by its own program, is not the library's.
+    let stopped = record(SECOND, "coordinator", Event::Stopped { worker: "c".to_owned() });
+    let continued = record(3 * SECOND, "coordinator", Event::Continued { worker: "c".to_owned() });
+    assert_eq!(violated([call(), stopped, continued, returned(4 * SECOND)]), []);
+    let blocking = record(SECOND, "c", Event::Blocking { micros: 2 * SECOND });
+    assert_eq!(violated([call(), blocking, returned(4 * SECOND)]), []);
+    let exited = |killed, clean| Event::Exited { worker: "c".to_owned(), killed, clean };
+    assert_eq!(violated([call(), record(2 * SECOND, "coordinator", exited(true, true))]), []);
+    assert_eq!(violated([record(2 * SECOND, "coordinator", exited(false, false))]), [Invariant::Call]);
+}
+
+#[test]
+fn releases_that_lie_or_linger_are_told() {
+    let mut records = granted(SECOND, "c", 1, 7, 2 * SECOND);
+    records.push(record(SECOND + 5, "c", Event::Lost { lock: "red".to_owned(), token: 7, reason: String::new() }));
+    records.extend(releasing(SECOND + 10, "c", 7));
+    assert_eq!(violated(records), [Invariant::Call]);
+    let mut records = granted(SECOND, "c", 1, 7, 2 * SECOND);
+    records.push(record(SECOND, "c", Event::Releasing { lock: "red".to_owned(), token: 7, limit: Some(SECOND) }));
+    assert_eq!(violated(records), [Invariant::Call]);
+}
+
+#[test]
+fn panics_and_strange_errors_are_told() {
+    let panicked = Event::Panicked { message: "no".to_owned() };
+    assert_eq!(violated([record(800, "c", panicked)]), [Invariant::Call]);
+    let failed = Event::Returned { call: 1, outcome: Outcome::Failed("no".to_owned()) };
+    assert_eq!(violated([record(800, "c", failed)]), [Invariant::Call]);
+}
+
+#[test]
+fn a_run_in_which_nothing_happens_proves_nothing() {
+    let left = record(20 * SECOND, "coordinator", Event::Left { what: Vec::new() });
+    assert_eq!(judged(vec![left]), [Invariant::Run]);
+}

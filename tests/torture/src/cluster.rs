@@ -1,0 +1,262 @@
+//! The servers: their containers, their roles, and what an operator sees in the store.
+
+use std::{
+    collections::HashSet,
+    error::Error,
+    io,
+    net::SocketAddr,
+    time::{Duration, Instant},
+};
+
+use etcd_client::{Client as Etcd, GetOptions};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpStream, lookup_host},
+    process::Command,
+    sync::Mutex,
+    time::{sleep, timeout},
+};
+use zookeeper_client::{Client as ZooKeeper, Error as ZkError};
+
+use crate::{
+    args::Backend,
+    fault::{Deed, Role},
+};
+
+pub(crate) type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
+
+/// An answer that takes longer is none.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// A server that takes longer to serve again after a fault has a trouble of its own.
+const RECOVERY: Duration = Duration::from_secs(90);
+
+#[derive(Debug)]
+pub(crate) struct Cluster {
+    backend: Backend,
+    pub(crate) servers: Vec<SocketAddr>,
+    /// The operator's session on ZooKeeper.
+    session: Mutex<Option<ZooKeeper>>,
+}
+
+impl Cluster {
+    pub(crate) async fn connect(backend: Backend) -> Result<Self> {
+        let (variable, default) = match backend {
+            Backend::Etcd => ("DISTLOCK_ETCD_URL", "etcd://127.0.0.1:23791,127.0.0.1:23792,127.0.0.1:23793"),
+            Backend::ZooKeeper => ("DISTLOCK_ZK_URL", "zk://127.0.0.1:21811,127.0.0.1:21812,127.0.0.1:21813"),
+        };
+        let url = std::env::var(variable).unwrap_or_else(|_| default.to_owned());
+        let hosts = url.split_once("://").ok_or("no URL")?.1;
+        let mut servers = Vec::new();
+        for host in hosts.split(',') {
+            servers.push(lookup_host(host).await?.next().ok_or_else(|| format!("{host} has no address"))?);
+        }
+        let cluster = Self { backend, servers, session: Mutex::new(None) };
+        for server in 0..cluster.servers.len() {
+            cluster.recovered(server).await.map_err(|error| format!("{error}; start the servers with docker/up"))?;
+        }
+        Ok(cluster)
+    }
+
+    pub(crate) fn scheme(&self) -> &'static str {
+        match self.backend {
+            Backend::Etcd => "etcd",
+            Backend::ZooKeeper => "zk",
+        }
+    }
+
+    /// The name that docker/'s scripts know a server by.
+    pub(crate) fn service(&self, server: usize) -> String {
+        format!("{}{}", self.scheme(), server + 1)
+    }
+
+    async fn docker(&self, arguments: &[&str], server: usize) -> Result<()> {
+        let project = std::env::var("COMPOSE_PROJECT_NAME").unwrap_or_else(|_| "distlock".to_owned());
+        let container = format!("{project}-{}", self.service(server));
+        run(Command::new("docker").args(arguments).arg(container)).await
+    }
+
+    async fn script(&self, name: &str, server: usize) -> Result<()> {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docker");
+        run(Command::new(format!("{path}/{name}")).arg(self.service(server))).await
+    }
+
+    pub(crate) async fn strike(&self, deed: Deed, server: usize) -> Result<()> {
+        match deed {
+            Deed::Pause => self.docker(&["pause"], server).await,
+            Deed::Kill => self.docker(&["kill"], server).await,
+            Deed::Stop => self.docker(&["stop"], server).await,
+            Deed::Cut => self.script("cut", server).await,
+        }
+    }
+
+    pub(crate) async fn mend(&self, deed: Deed, server: usize) -> Result<()> {
+        match deed {
+            Deed::Pause => self.docker(&["unpause"], server).await,
+            Deed::Kill | Deed::Stop => self.docker(&["start"], server).await,
+            Deed::Cut => self.script("heal", server).await,
+        }
+    }
+
+    /// A server in this role.
+    pub(crate) async fn find(&self, role: Role) -> Result<usize> {
+        let start = Instant::now();
+        while start.elapsed() < RECOVERY {
+            let mut order: Vec<_> = (0..self.servers.len()).collect();
+            fastrand::shuffle(&mut order);
+            for server in order {
+                if self.role(server).await == Some(role) {
+                    return Ok(server);
+                }
+            }
+            sleep(Duration::from_millis(50)).await;
+        }
+        Err(format!("no {role:?} within {RECOVERY:?}").into())
+    }
+
+    async fn role(&self, server: usize) -> Option<Role> {
+        let leads = match self.backend {
+            Backend::Etcd => {
+                let mut client = self.etcd(&[server]).await.ok()?;
+                let status = timeout(PATIENCE, client.status()).await.ok()?.ok()?;
+                status.leader() == status.header()?.member_id()
+            }
+            Backend::ZooKeeper => {
+                let answer = four_letters(self.servers[server], "srvr").await.ok()?;
+                match answer.lines().find_map(|line| line.strip_prefix("Mode: "))? {
+                    "leader" | "standalone" => true,
+                    "follower" => false,
+                    _ => return None,
+                }
+            }
+        };
+        Some(if leads { Role::Leader } else { Role::Follower })
+    }
+
+    /// Returns when a server serves as a member of the cluster.
+    pub(crate) async fn recovered(&self, server: usize) -> Result<()> {
+        let start = Instant::now();
+        while !self.serves(server).await {
+            if start.elapsed() > RECOVERY {
+                return Err(format!("{} does not serve within {RECOVERY:?}", self.service(server)).into());
+            }
+            sleep(Duration::from_millis(50)).await;
+        }
+        Ok(())
+    }
+
+    async fn serves(&self, server: usize) -> bool {
+        match self.backend {
+            Backend::Etcd => {
+                // Linearizable: it has a leader.
+                let Ok(mut client) = self.etcd(&[server]).await else { return false };
+                matches!(timeout(PATIENCE, client.get("distlock", None)).await, Ok(Ok(_)))
+            }
+            Backend::ZooKeeper => self.role(server).await.is_some(),
+        }
+    }
+
+    async fn etcd(&self, servers: &[usize]) -> Result<Etcd> {
+        let addresses: Vec<_> = servers.iter().map(|server| format!("http://{}", self.servers[*server])).collect();
+        Ok(timeout(PATIENCE, Etcd::connect(addresses, None)).await??)
+    }
+
+    /// The operator's session; a new one if the former has come to its end.
+    async fn zookeeper(&self) -> Result<ZooKeeper> {
+        let mut session = self.session.lock().await;
+        if let Some(client) = session.as_ref().filter(|client| !client.state().is_terminated()) {
+            return Ok(client.clone());
+        }
+        let servers: Vec<_> = self.servers.iter().map(ToString::to_string).collect();
+        let client = timeout(PATIENCE * 3, ZooKeeper::connect(&servers.join(","))).await??;
+        Ok(session.insert(client).clone())
+    }
+
+    /// The keys of the namespace. One that is missing may be there all the same, on another server; one that is listed was there.
+    pub(crate) async fn keys(&self, namespace: &str) -> Result<Vec<String>> {
+        match self.backend {
+            Backend::Etcd => {
+                let mut client = self.etcd(&[0, 1, 2]).await?;
+                let options = GetOptions::new().with_prefix().with_keys_only();
+                let answer = timeout(PATIENCE, client.get(format!("{namespace}/"), Some(options))).await??;
+                Ok(answer.kvs().iter().map(|kv| String::from_utf8_lossy(kv.key()).into_owned()).collect())
+            }
+            Backend::ZooKeeper => {
+                let client = self.zookeeper().await?;
+                let mut keys = Vec::new();
+                let locks = timeout(PATIENCE, client.list_children(namespace)).await?;
+                for lock in absent_is_empty(locks)? {
+                    let directory = format!("{namespace}/{lock}");
+                    let children = timeout(PATIENCE, client.list_children(&directory)).await?;
+                    keys.extend(absent_is_empty(children)?.iter().map(|child| format!("{directory}/{child}")));
+                }
+                Ok(keys)
+            }
+        }
+    }
+
+    /// What the store keeps for its clients: leases or sessions, and how many watches.
+    pub(crate) async fn upkeep(&self) -> Result<(HashSet<String>, u64)> {
+        let (mut sessions, mut watches) = (HashSet::new(), 0);
+        match self.backend {
+            Backend::Etcd => {
+                let mut client = self.etcd(&[0, 1, 2]).await?;
+                let leases = timeout(PATIENCE, client.leases()).await??;
+                sessions.extend(leases.leases().iter().map(|lease| format!("lease {:x}", lease.id())));
+                for server in &self.servers {
+                    let metrics = ask(*server, b"GET /metrics HTTP/1.0\r\n\r\n").await?;
+                    let gauge =
+                        metrics.lines().find_map(|line| line.strip_prefix("etcd_debugging_mvcc_watcher_total "));
+                    watches += gauge.ok_or("no gauge of the watches")?.trim().parse::<f64>()? as u64;
+                }
+            }
+            Backend::ZooKeeper => {
+                let own = self.zookeeper().await?.session_id().0;
+                for server in &self.servers {
+                    // Every server lists all sessions that it knows of; the leader knows them all.
+                    let dump = four_letters(*server, "dump").await?;
+                    let listed = dump.split("ephemeral nodes dump").next().unwrap_or_default();
+                    let ids = listed.split_whitespace().map(|word| word.trim_end_matches([',', ':']));
+                    let ids = ids.filter(|id| id.starts_with("0x") && *id != format!("0x{own:x}"));
+                    sessions.extend(ids.map(|id| format!("session {id}")));
+                    let counted = four_letters(*server, "wchs").await?;
+                    let total = counted.lines().find_map(|line| line.strip_prefix("Total watches:"));
+                    watches += total.ok_or("no count of the watches")?.trim().parse::<u64>()?;
+                }
+            }
+        }
+        Ok((sessions, watches))
+    }
+}
+
+fn absent_is_empty(listed: std::result::Result<Vec<String>, ZkError>) -> Result<Vec<String>> {
+    match listed {
+        Err(ZkError::NoNode) => Ok(Vec::new()),
+        listed => Ok(listed?),
+    }
+}
+
+async fn run(command: &mut Command) -> Result<()> {
+    let output = command.output().await?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(format!("{command:?}: {}", String::from_utf8_lossy(&output.stderr).trim()).into())
+}
+
+/// A four-letter word and the server's answer.
+async fn four_letters(server: SocketAddr, word: &str) -> io::Result<String> {
+    ask(server, word.as_bytes()).await
+}
+
+/// Sends a question and reads until the server hangs up.
+async fn ask(server: SocketAddr, question: &[u8]) -> io::Result<String> {
+    let exchange = async {
+        let mut stream = TcpStream::connect(server).await?;
+        stream.write_all(question).await?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await?;
+        Ok(answer)
+    };
+    timeout(PATIENCE, exchange).await?
+}

@@ -1,0 +1,230 @@
+//! What happened: the records that a run's history is made of.
+
+use std::{
+    fs::{File, OpenOptions},
+    io::{self, Write},
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use serde::{Deserialize, Serialize};
+
+use crate::args::Run;
+
+/// Microseconds on a clock that all processes of the machine share: the one that distlock keeps its deadlines on.
+pub(crate) fn now() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    time.tv_sec.unsigned_abs() * 1_000_000 + time.tv_nsec.unsigned_abs() / 1000
+}
+
+pub(crate) fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// How a lock was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Manner {
+    Lock,
+    TryLock,
+    LockTimeout,
+    /// `lock()`, whose future is dropped before it may be done.
+    Dropped,
+}
+
+/// What came of a call.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Outcome {
+    /// The lock is held, the lock is released.
+    Done,
+    /// `Ok(None)`, or a dropped future.
+    Nothing,
+    /// An error after which the program may go on.
+    Refused(String),
+    /// An error that nobody expects.
+    Failed(String),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "kebab-case")]
+pub(crate) enum Event {
+    /// The run begins.
+    Began {
+        run: Run,
+    },
+
+    // Told by the workers.
+    /// A call for a lock. A task repeats it with the same `wish` until it is granted, if it means to wait.
+    Called {
+        call: u64,
+        wish: u64,
+        lock: String,
+        manner: Manner,
+        limit: Option<u64>,
+    },
+    /// It returned.
+    Returned {
+        call: u64,
+        outcome: Outcome,
+    },
+    /// It brought a guard, which says that it is valid until `until` (0: it never was).
+    Granted {
+        call: u64,
+        lock: String,
+        token: u64,
+        key: String,
+        until: u64,
+    },
+    /// The guard's deadline has moved.
+    Extended {
+        lock: String,
+        token: u64,
+        until: u64,
+    },
+    /// The guard was invalid and is valid again.
+    Revived {
+        lock: String,
+        token: u64,
+    },
+    /// `lost()` resolved.
+    Lost {
+        lock: String,
+        token: u64,
+        reason: String,
+    },
+    /// The guard is about to be unlocked or dropped.
+    Releasing {
+        lock: String,
+        token: u64,
+        limit: Option<u64>,
+    },
+    Released {
+        lock: String,
+        token: u64,
+        outcome: Outcome,
+    },
+    /// The worker's runtime is about to be blocked for so long, and was.
+    Blocking {
+        micros: u64,
+    },
+    Unblocked,
+    Panicked {
+        message: String,
+    },
+
+    // Told by the register.
+    /// Somebody asked for the register's value, with this token if it is the fenced one.
+    Read {
+        lock: String,
+        token: Option<u64>,
+        value: u64,
+        accepted: bool,
+    },
+    /// Somebody wrote `value`, having read `after` before.
+    Wrote {
+        lock: String,
+        token: Option<u64>,
+        value: u64,
+        after: u64,
+        accepted: bool,
+    },
+
+    // Told by the coordinator.
+    Spawned {
+        worker: String,
+    },
+    /// The worker ended; by a kill of ours, or in good order, or not.
+    Exited {
+        worker: String,
+        killed: bool,
+        clean: bool,
+    },
+    Stopped {
+        worker: String,
+    },
+    Continued {
+        worker: String,
+    },
+    FaultBegan {
+        fault: u64,
+        kind: String,
+        target: String,
+    },
+    FaultEnded {
+        fault: u64,
+    },
+    /// No fault is left, and all servers serve: from now on everybody is to be granted in time.
+    Healed,
+    /// The next faults may come.
+    Resumed,
+    /// The store has a key that it did not have before.
+    KeySeen {
+        key: String,
+    },
+    /// What is left in the store after the last client has gone.
+    Left {
+        what: Vec<String>,
+    },
+}
+
+/// A line of the history.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Record {
+    pub(crate) at: u64,
+    /// Which process tells it.
+    pub(crate) by: String,
+    #[serde(flatten)]
+    pub(crate) event: Event,
+}
+
+/// Writes a process's part of the history.
+#[derive(Clone, Debug)]
+pub(crate) struct Journal {
+    by: String,
+    file: Arc<Mutex<File>>,
+}
+
+impl Journal {
+    pub(crate) fn open(folder: &Path, by: &str) -> io::Result<Self> {
+        let file = OpenOptions::new().create(true).append(true).open(folder.join(format!("{by}.jsonl")))?;
+        Ok(Self { by: by.to_owned(), file: Arc::new(Mutex::new(file)) })
+    }
+
+    pub(crate) fn tell(&self, event: Event) {
+        self.tell_at(now(), event);
+    }
+
+    /// One write for each record, and no buffer: what is told stays told, whatever becomes of the process.
+    pub(crate) fn tell_at(&self, at: u64, event: Event) {
+        let record = Record { at, by: self.by.clone(), event };
+        let mut line = serde_json::to_vec(&record).expect("records can be written as JSON");
+        line.push(b'\n');
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        file.write_all(&line).expect("the history can be written");
+    }
+}
+
+/// Reads a history, in the order of time.
+pub(crate) fn read(folder: &Path) -> Result<Vec<Record>, Box<dyn std::error::Error + Send + Sync>> {
+    let mut records = Vec::new();
+    let mut files: Vec<PathBuf> =
+        std::fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<io::Result<_>>()?;
+    files.retain(|path| path.extension().is_some_and(|extension| extension == "jsonl"));
+    files.sort();
+    for path in files {
+        let text = std::fs::read_to_string(&path)?;
+        let mut lines = text.split_inclusive('\n').peekable();
+        while let Some(line) = lines.next() {
+            match serde_json::from_str::<Record>(line) {
+                Ok(record) => records.push(record),
+                // A process that was killed may have left half a line.
+                Err(_) if lines.peek().is_none() && !line.ends_with('\n') => {}
+                Err(error) => return Err(format!("{}: {error}: {line}", path.display()).into()),
+            }
+        }
+    }
+    records.sort_by_key(|record| record.at);
+    Ok(records)
+}

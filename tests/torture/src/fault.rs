@@ -1,0 +1,107 @@
+//! The kinds of faults.
+
+use std::{fmt, time::Duration};
+
+/// A part of the servers by what it is to the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    Leader,
+    Follower,
+}
+
+/// What is done to a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Deed {
+    /// Frozen, and goes on later as if nothing had been.
+    Pause,
+    /// Killed and started again.
+    Kill,
+    /// Stopped in good order and started again.
+    Stop,
+    /// Cut off from the other servers, not from its clients.
+    Cut,
+}
+
+/// A kind of fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    // Of one worker's ways to the servers.
+    Blackhole,
+    ToServer,
+    ToClient,
+    Swallow,
+    Drop,
+    Delay,
+    Refuse,
+    Flap,
+    // Of one worker.
+    Sigstop,
+    Sigkill,
+    Block,
+    // Of the servers.
+    Server(Deed, Role),
+    PauseQuorum,
+}
+
+impl Kind {
+    pub(crate) const ALL: [(Self, &'static str, &'static str); 20] = [
+        (Self::Blackhole, "blackhole", "nothing passes between a worker and the servers"),
+        (Self::ToServer, "to-server", "the servers do not hear a worker"),
+        (Self::ToClient, "to-client", "a worker does not hear the servers"),
+        (Self::Swallow, "swallow", "a reply is lost and its connection with it"),
+        (Self::Drop, "drop", "one packet with a lock's key in it is lost, an event perhaps"),
+        (Self::Delay, "delay", "packets take long"),
+        (Self::Refuse, "refuse", "connections are cut and new ones refused"),
+        (Self::Flap, "flap", "a link goes up and down"),
+        (Self::Sigstop, "sigstop", "a worker is stopped and goes on later"),
+        (Self::Sigkill, "sigkill", "a worker is killed"),
+        (Self::Block, "block", "a worker's own runtime is blocked"),
+        (Self::Server(Deed::Pause, Role::Leader), "pause-leader", "the leader is frozen"),
+        (Self::Server(Deed::Pause, Role::Follower), "pause-follower", "a follower is frozen"),
+        (Self::Server(Deed::Kill, Role::Leader), "kill-leader", "the leader is killed"),
+        (Self::Server(Deed::Kill, Role::Follower), "kill-follower", "a follower is killed"),
+        (Self::Server(Deed::Stop, Role::Leader), "stop-leader", "the leader is stopped in good order"),
+        (Self::Server(Deed::Stop, Role::Follower), "stop-follower", "a follower is stopped in good order"),
+        (Self::Server(Deed::Cut, Role::Leader), "cut-leader", "the leader is cut off from the other servers"),
+        (Self::Server(Deed::Cut, Role::Follower), "cut-follower", "a follower is cut off from the other servers"),
+        (Self::PauseQuorum, "pause-quorum", "two of three servers are frozen"),
+    ];
+
+    /// Whether it strikes the servers, not a worker.
+    pub(crate) fn is_of_servers(self) -> bool {
+        matches!(self, Self::Server(..) | Self::PauseQuorum)
+    }
+
+    /// How long it lasts: around the TTL, so that sessions now and then survive and now and then do not.
+    pub(crate) fn duration(self, ttl: Duration) -> Duration {
+        match self {
+            Self::Swallow | Self::Drop => ttl.mul_f64(0.5),
+            Self::Delay | Self::Flap => ttl.mul_f64(1.0 + fastrand::f64() * 1.5),
+            _ => ttl.mul_f64(0.2 + fastrand::f64() * 2.2),
+        }
+    }
+
+    /// Those of a list with commas in between.
+    pub(crate) fn parse(list: &str) -> Result<Vec<Self>, String> {
+        let mut kinds = Vec::new();
+        for word in list.split(',').filter(|word| !word.is_empty()) {
+            match Self::ALL.iter().find(|(_, name, _)| *name == word) {
+                Some((kind, ..)) => kinds.push(*kind),
+                None if word == "all" => kinds.extend(Self::ALL.map(|(kind, ..)| kind)),
+                None if word == "none" => {}
+                None => {
+                    let names = Self::ALL.map(|(_, name, _)| name).join(", ");
+                    return Err(format!("no fault is named {word:?}; there are {names}, all and none"));
+                }
+            }
+        }
+        Ok(kinds)
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = Self::ALL.iter().find(|(kind, ..)| kind == self).map_or("?", |(_, name, _)| name);
+        f.write_str(name)
+    }
+}

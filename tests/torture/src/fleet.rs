@@ -1,0 +1,153 @@
+//! The workers' processes.
+
+use std::{
+    io,
+    path::PathBuf,
+    process::{ExitStatus, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::{
+    io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
+    process::{Child, ChildStdin, Command},
+    time::timeout,
+};
+
+use crate::{
+    event::{Event, Journal},
+    worker::{Order, SERVED},
+};
+
+/// What all workers of a run are told.
+#[derive(Clone, Debug)]
+pub(crate) struct Brief {
+    pub(crate) folder: PathBuf,
+    pub(crate) namespace: String,
+    pub(crate) ttl: Duration,
+    pub(crate) register: String,
+    pub(crate) journal: Journal,
+}
+
+/// One worker; when it is killed another one takes its place.
+#[derive(Debug)]
+pub(crate) struct Place {
+    brief: Brief,
+    number: usize,
+    url: String,
+    incarnation: u64,
+    running: Running,
+}
+
+#[derive(Debug)]
+struct Running {
+    name: String,
+    child: Child,
+    orders: ChildStdin,
+    /// How often it has said that all who waited were served.
+    served: Arc<AtomicU64>,
+}
+
+impl Place {
+    pub(crate) fn start(brief: Brief, number: usize, url: String) -> io::Result<Self> {
+        let running = Running::start(&brief, number, 0, &url)?;
+        Ok(Self { brief, number, url, incarnation: 0, running })
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.running.name
+    }
+
+    pub(crate) async fn order(&mut self, order: Order) -> io::Result<()> {
+        self.running.orders.write_all(order.line().as_bytes()).await
+    }
+
+    /// Counts the times that it said so.
+    pub(crate) fn served(&self) -> u64 {
+        self.running.served.load(SeqCst)
+    }
+
+    fn signal(&self, signal: Signal) -> io::Result<()> {
+        let id = self.running.child.id().and_then(|id| Pid::from_raw(id.try_into().ok()?));
+        Ok(kill_process(id.ok_or_else(|| io::Error::other(format!("{} has ended", self.name())))?, signal)?)
+    }
+
+    pub(crate) fn stop(&self) -> io::Result<()> {
+        self.brief.journal.tell(Event::Stopped { worker: self.name().to_owned() });
+        self.signal(Signal::STOP)
+    }
+
+    pub(crate) fn go_on(&self) -> io::Result<()> {
+        self.signal(Signal::CONT)?;
+        self.brief.journal.tell(Event::Continued { worker: self.name().to_owned() });
+        Ok(())
+    }
+
+    /// Kills it, and waits until nothing of it runs any more.
+    pub(crate) async fn kill(&mut self) -> io::Result<()> {
+        if self.running.child.try_wait()?.is_some() {
+            return Err(io::Error::other(format!("{} has ended by itself", self.name())));
+        }
+        self.running.child.kill().await?;
+        self.brief.journal.tell(Event::Exited { worker: self.name().to_owned(), killed: true, clean: true });
+        Ok(())
+    }
+
+    pub(crate) fn restart(&mut self) -> io::Result<()> {
+        self.incarnation += 1;
+        self.running = Running::start(&self.brief, self.number, self.incarnation, &self.url)?;
+        Ok(())
+    }
+
+    /// Lets it finish; kills it if it takes too long.
+    pub(crate) async fn finish(mut self, limit: Duration) -> io::Result<()> {
+        let _ = self.order(Order::Finish).await;
+        let (mut killed, mut clean) = (false, false);
+        match timeout(limit, self.running.child.wait()).await {
+            Ok(status) => clean = status.as_ref().is_ok_and(ExitStatus::success),
+            Err(_) => {
+                killed = true;
+                self.running.child.kill().await?;
+            }
+        }
+        self.brief.journal.tell(Event::Exited { worker: self.name().to_owned(), killed, clean });
+        Ok(())
+    }
+}
+
+impl Running {
+    fn start(brief: &Brief, number: usize, incarnation: u64, url: &str) -> io::Result<Self> {
+        let name = format!("worker{number}.{incarnation}");
+        let number = ((number as u64 + 1) << 16) + incarnation;
+        let errors = std::fs::File::create(brief.folder.join(format!("{name}.stderr")))?;
+        let mut child = Command::new(std::env::current_exe()?)
+            .arg("--worker")
+            .arg(&brief.folder)
+            .args([&name, &number.to_string(), url, &brief.namespace])
+            .args([&brief.ttl.as_millis().to_string(), &brief.register, &fastrand::u64(..).to_string()])
+            .env("RUST_BACKTRACE", "1")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(errors)
+            .kill_on_drop(true)
+            .spawn()?;
+        let (orders, output) = (child.stdin.take(), child.stdout.take());
+        let (Some(orders), Some(output)) = (orders, output) else { return Err(io::Error::other("no pipes")) };
+        let served = Arc::new(AtomicU64::new(0));
+        let count = Arc::clone(&served);
+        tokio::spawn(async move {
+            let mut lines = BufReader::new(output).lines();
+            while let Ok(Some(line)) = lines.next_line().await {
+                if line == SERVED {
+                    count.fetch_add(1, SeqCst);
+                }
+            }
+        });
+        brief.journal.tell(Event::Spawned { worker: name.clone() });
+        Ok(Self { name, child, orders, served })
+    }
+}

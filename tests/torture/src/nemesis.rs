@@ -1,0 +1,231 @@
+//! Strikes the workers and the servers, and now and then lets them recover to see that everybody is served.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use tokio::{
+    sync::{Mutex, RwLock},
+    time::{Instant, sleep, sleep_until},
+};
+
+use crate::{
+    cluster::{Cluster, Result},
+    event::{Event, Journal},
+    fault::{Deed, Kind, Role},
+    fleet::Place,
+    proxy::{Mode, Proxies},
+    worker::Order,
+};
+
+/// A worker and its way to the servers.
+pub(crate) struct Lane {
+    pub(crate) place: Mutex<Option<Place>>,
+    pub(crate) proxies: Proxies,
+}
+
+pub(crate) struct Nemesis {
+    pub(crate) lanes: Vec<Lane>,
+    pub(crate) cluster: Arc<Cluster>,
+    pub(crate) journal: Journal,
+    pub(crate) namespace: String,
+    pub(crate) ttl: Duration,
+    pub(crate) bound: Duration,
+    /// Held for reading by every fault, for writing while there is to be none.
+    pub(crate) peace: RwLock<()>,
+    pub(crate) faults: AtomicU64,
+}
+
+/// How many faults of servers there are between two recoveries.
+const CAMPAIGN: u32 = 4;
+
+/// Deals each kind once before any comes again.
+struct Deck {
+    kinds: Vec<Kind>,
+    left: Vec<Kind>,
+}
+
+impl Deck {
+    fn draw(&mut self) -> Option<Kind> {
+        if self.left.is_empty() {
+            self.left.clone_from(&self.kinds);
+            fastrand::shuffle(&mut self.left);
+        }
+        self.left.pop()
+    }
+}
+
+impl Nemesis {
+    /// Strikes until `end`.
+    pub(crate) async fn rage(self: &Arc<Self>, kinds: &[Kind], end: Instant) -> Result<()> {
+        let (of_servers, of_workers): (Vec<Kind>, Vec<Kind>) = kinds.iter().partition(|kind| kind.is_of_servers());
+        let mut tasks = tokio::task::JoinSet::new();
+        for lane in 0..self.lanes.len() {
+            let (nemesis, kinds) = (Arc::clone(self), of_workers.clone());
+            tasks.spawn(async move { nemesis.haunt(lane, kinds, end).await });
+        }
+        let nemesis = Arc::clone(self);
+        tasks.spawn(async move { nemesis.raid(of_servers, end).await });
+        while let Some(ended) = tasks.join_next().await {
+            ended??;
+        }
+        Ok(())
+    }
+
+    /// The faults of one worker.
+    async fn haunt(&self, lane: usize, kinds: Vec<Kind>, end: Instant) -> Result<()> {
+        let mut deck = Deck { kinds, left: Vec::new() };
+        let Some(mut kind) = deck.draw() else { return Ok(()) };
+        while pause(self.ttl.mul_f64(0.25 + fastrand::f64()), end).await {
+            let _fault = self.peace.read().await;
+            let target = self.lanes[lane].place.lock().await.as_ref().map(|place| place.name().to_owned());
+            let number = self.began(kind, &target.unwrap_or_default());
+            self.strike(lane, kind).await?;
+            self.journal.tell(Event::FaultEnded { fault: number });
+            kind = deck.draw().unwrap_or(kind);
+        }
+        Ok(())
+    }
+
+    async fn strike(&self, lane: usize, kind: Kind) -> Result<()> {
+        let Lane { place, proxies } = &self.lanes[lane];
+        let time = kind.duration(self.ttl);
+        let mut place = place.lock().await;
+        let place = place.as_mut().ok_or("no worker")?;
+        match kind {
+            Kind::Sigstop => {
+                place.stop()?;
+                sleep(time).await;
+                place.go_on()?;
+            }
+            Kind::Sigkill => {
+                place.kill().await?;
+                sleep(time / 4).await;
+                place.restart()?;
+            }
+            Kind::Block => {
+                place.order(Order::Block(time.as_millis() as u64)).await?;
+                sleep(time).await;
+            }
+            Kind::Flap => {
+                let end = Instant::now() + time;
+                while Instant::now() < end {
+                    proxies.set(&Mode::Blackhole);
+                    sleep(Duration::from_millis(700)).await;
+                    proxies.set(&Mode::Pass);
+                    sleep(Duration::from_millis(300)).await;
+                }
+            }
+            _ => {
+                let mode = match kind {
+                    Kind::ToServer => Mode::BlackholeToServer,
+                    Kind::ToClient => Mode::BlackholeToClient,
+                    Kind::Swallow => Mode::SwallowReply,
+                    Kind::Drop => Mode::DropOne(self.namespace.as_bytes().into()),
+                    Kind::Delay => Mode::Delay(self.ttl.mul_f64(0.02 + fastrand::f64() * 0.15)),
+                    Kind::Refuse => Mode::Refuse,
+                    _ => Mode::Blackhole,
+                };
+                proxies.set(&mode);
+                sleep(time).await;
+                proxies.set(&Mode::Pass);
+            }
+        }
+        Ok(())
+    }
+
+    /// The faults of servers, one at a time, and the recoveries between them.
+    async fn raid(&self, kinds: Vec<Kind>, end: Instant) -> Result<()> {
+        let mut deck = Deck { kinds, left: Vec::new() };
+        loop {
+            for _ in 0..CAMPAIGN {
+                if !pause(self.ttl.mul_f64(0.5 + fastrand::f64() * 2.0), end).await {
+                    return Ok(());
+                }
+                let Some(kind) = deck.draw() else {
+                    // Nothing but workers' faults.
+                    pause(self.ttl * 3, end).await;
+                    continue;
+                };
+                let _fault = self.peace.read().await;
+                self.strike_server(kind).await?;
+            }
+            self.recover(true).await?;
+        }
+    }
+
+    async fn strike_server(&self, kind: Kind) -> Result<()> {
+        let cluster = &self.cluster;
+        let (deed, role) = match kind {
+            Kind::Server(deed, role) => (deed, role),
+            _ => (Deed::Pause, Role::Follower),
+        };
+        let mut struck = vec![cluster.find(role).await?];
+        if kind == Kind::PauseQuorum {
+            struck.extend((0..cluster.servers.len()).find(|server| !struck.contains(server)));
+        }
+        let names: Vec<_> = struck.iter().map(|server| cluster.service(*server)).collect();
+        let number = self.began(kind, &names.join(" and "));
+        for server in &struck {
+            cluster.strike(deed, *server).await?;
+        }
+        sleep(kind.duration(self.ttl)).await;
+        for server in &struck {
+            cluster.mend(deed, *server).await?;
+        }
+        for server in &struck {
+            cluster.recovered(*server).await?;
+        }
+        self.journal.tell(Event::FaultEnded { fault: number });
+        Ok(())
+    }
+
+    fn began(&self, kind: Kind, target: &str) -> u64 {
+        let fault = self.faults.fetch_add(1, SeqCst);
+        self.journal.tell(Event::FaultBegan { fault, kind: kind.to_string(), target: target.to_owned() });
+        fault
+    }
+
+    /// Waits until no fault is left and all servers serve. Then whoever waits is to be granted in time; with `resume` the faults go on after that.
+    pub(crate) async fn recover(&self, resume: bool) -> Result<()> {
+        let peace = self.peace.write().await;
+        for server in 0..self.cluster.servers.len() {
+            self.cluster.recovered(server).await?;
+        }
+        self.journal.tell(Event::Healed);
+        let mut before = Vec::new();
+        for lane in &self.lanes {
+            let mut place = lane.place.lock().await;
+            let place = place.as_mut().ok_or("no worker")?;
+            before.push(place.served());
+            place.order(Order::Calm).await?;
+        }
+        // Whether it took too long is the checker's to say.
+        let limit = Instant::now() + self.bound + Duration::from_secs(1);
+        for (lane, before) in self.lanes.iter().zip(before) {
+            while lane.place.lock().await.as_ref().is_some_and(|place| place.served() == before)
+                && Instant::now() < limit
+            {
+                sleep(Duration::from_millis(10)).await;
+            }
+        }
+        if resume {
+            for lane in &self.lanes {
+                lane.place.lock().await.as_mut().ok_or("no worker")?.order(Order::Resume).await?;
+            }
+            self.journal.tell(Event::Resumed);
+        }
+        drop(peace);
+        Ok(())
+    }
+}
+
+/// Whether there is time left after it.
+async fn pause(time: Duration, end: Instant) -> bool {
+    sleep_until((Instant::now() + time).min(end)).await;
+    Instant::now() < end
+}

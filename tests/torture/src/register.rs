@@ -1,0 +1,131 @@
+//! The resource that the locks protect: for each lock a register that takes any write, and a fenced one beside it.
+//!
+//! A write says which value its writer had read, so that each is one more link in a chain. An acknowledged write that the last value does not
+//! lead back to was lost: somebody else had read before it and wrote after it.
+
+use std::{
+    collections::HashMap,
+    io,
+    net::SocketAddr,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use serde::{Deserialize, Serialize};
+use tokio::{
+    io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
+    net::{TcpListener, TcpStream},
+};
+
+use crate::event::{Event, Journal};
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Request {
+    lock: String,
+    /// With a token it goes to the fenced register.
+    token: Option<u64>,
+    /// The value to write, and the one that was read before; none to read.
+    write: Option<(u64, u64)>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Reply {
+    /// Refused by the fenced register: a higher token has been there.
+    accepted: bool,
+    value: u64,
+}
+
+/// The registers of a run.
+#[derive(Debug)]
+pub(crate) struct Registers {
+    journal: Journal,
+    state: Mutex<HashMap<(String, bool), Register>>,
+}
+
+#[derive(Debug, Default)]
+struct Register {
+    value: u64,
+    highest: u64,
+}
+
+impl Registers {
+    pub(crate) fn new(journal: Journal) -> Self {
+        Self { journal, state: Mutex::default() }
+    }
+
+    /// Serves for as long as the process lives.
+    pub(crate) async fn serve(self: Arc<Self>, listener: TcpListener) {
+        loop {
+            if let Ok((stream, _)) = listener.accept().await {
+                let registers = Arc::clone(&self);
+                tokio::spawn(async move { registers.converse(stream).await });
+            }
+        }
+    }
+
+    async fn converse(&self, mut stream: TcpStream) {
+        let _ = stream.set_nodelay(true);
+        let (reader, mut writer) = stream.split();
+        let mut lines = BufReader::new(reader).lines();
+        while let Ok(Some(line)) = lines.next_line().await {
+            let Ok(request) = serde_json::from_str::<Request>(&line) else { return };
+            let mut reply = serde_json::to_vec(&self.answer(request)).expect("replies can be written as JSON");
+            reply.push(b'\n');
+            if writer.write_all(&reply).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    fn answer(&self, Request { lock, token, write }: Request) -> Reply {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let register = state.entry((lock.clone(), token.is_some())).or_default();
+        let accepted = token.is_none_or(|token| token >= register.highest);
+        if accepted {
+            // A read counts too: else what a slow predecessor writes after it would be overwritten.
+            register.highest = token.unwrap_or_default();
+            if let Some((value, _)) = write {
+                register.value = value;
+            }
+        }
+        self.journal.tell(match write {
+            Some((value, after)) => Event::Wrote { lock, token, value, after, accepted },
+            None => Event::Read { lock, token, value: register.value, accepted },
+        });
+        Reply { accepted, value: register.value }
+    }
+}
+
+/// A worker's connection to the registers.
+#[derive(Debug)]
+pub(crate) struct Resource {
+    stream: BufReader<TcpStream>,
+}
+
+impl Resource {
+    pub(crate) async fn connect(address: SocketAddr) -> io::Result<Self> {
+        let stream = TcpStream::connect(address).await?;
+        stream.set_nodelay(true)?;
+        Ok(Self { stream: BufReader::new(stream) })
+    }
+
+    async fn ask(&mut self, request: &Request) -> io::Result<Reply> {
+        let mut line = serde_json::to_vec(request)?;
+        line.push(b'\n');
+        self.stream.get_mut().write_all(&line).await?;
+        let mut reply = String::new();
+        self.stream.read_line(&mut reply).await?;
+        Ok(serde_json::from_str(&reply)?)
+    }
+
+    /// The value; `None` if the token is refused.
+    pub(crate) async fn read(&mut self, lock: &str, token: Option<u64>) -> io::Result<Option<u64>> {
+        let reply = self.ask(&Request { lock: lock.to_owned(), token, write: None }).await?;
+        Ok(reply.accepted.then_some(reply.value))
+    }
+
+    /// Whether the write was accepted.
+    pub(crate) async fn write(&mut self, lock: &str, token: Option<u64>, value: u64, after: u64) -> io::Result<bool> {
+        let reply = self.ask(&Request { lock: lock.to_owned(), token, write: Some((value, after)) }).await?;
+        Ok(reply.accepted)
+    }
+}

@@ -1,0 +1,146 @@
+//! A run: starts the workers, lets the nemesis loose, sees what is left, and has the history checked.
+
+use std::{
+    collections::HashSet,
+    path::PathBuf,
+    sync::{Arc, atomic::AtomicU64},
+    time::Duration,
+};
+
+use tokio::{
+    net::TcpListener,
+    sync::{Mutex, RwLock},
+    time::{Instant, sleep},
+};
+
+use crate::{
+    args::{Backend, Run},
+    checker,
+    cluster::{Cluster, Result},
+    event::{self, Event, Journal},
+    fault::Kind,
+    fleet::{Brief, Place},
+    nemesis::{Lane, Nemesis},
+    proxy::{Framing, Proxies},
+    register::Registers,
+    report::Report,
+};
+
+/// How often the queue is looked at, to know who stood in it.
+const LOOK: Duration = Duration::from_millis(50);
+
+pub(crate) fn torture(run: &Run) -> Result<Report> {
+    fastrand::seed(run.seed);
+    let number = fastrand::u32(..) ^ std::process::id();
+    let target = std::env::var("CARGO_TARGET_DIR").unwrap_or_else(|_| "target".to_owned());
+    let folder =
+        PathBuf::from(target).join(format!("torture/{:?}-{}-{number:08x}", run.backend, run.seed).to_lowercase());
+    std::fs::create_dir_all(&folder)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let done = runtime.block_on(conduct(run, &folder, &format!("/torture-{number:08x}")));
+    // Whatever is still under way here has nobody to wait for it.
+    runtime.shutdown_background();
+    done.map_err(|error| format!("{error} (the history is in {})", folder.display()))?;
+    let mut report = checker::check(run, &event::read(&folder)?);
+    if report.violations.is_empty() && !run.keep {
+        std::fs::remove_dir_all(&folder)?;
+    } else {
+        report.history = Some(folder.display().to_string());
+    }
+    Ok(report)
+}
+
+async fn conduct(run: &Run, folder: &std::path::Path, namespace: &str) -> Result<()> {
+    let journal = Journal::open(folder, "coordinator")?;
+    journal.tell(Event::Began { run: run.clone() });
+    let cluster = Arc::new(Cluster::connect(run.backend).await?);
+    let (before, _) = cluster.upkeep().await?;
+
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let register = listener.local_addr()?.to_string();
+    tokio::spawn(Arc::new(Registers::new(Journal::open(folder, "registers")?)).serve(listener));
+    let brief = Brief {
+        folder: folder.to_owned(),
+        namespace: namespace.to_owned(),
+        ttl: run.ttl(),
+        register,
+        journal: journal.clone(),
+    };
+    let mut lanes = Vec::new();
+    for number in 0..run.processes {
+        let framing = if run.backend == Backend::Etcd { Framing::Http2 } else { Framing::Jute };
+        let proxies = Proxies::start((cluster.scheme(), &cluster.servers, framing)).await;
+        let place = Place::start(brief.clone(), number, proxies.url())?;
+        lanes.push(Lane { place: Mutex::new(Some(place)), proxies });
+    }
+    let nemesis = Arc::new(Nemesis {
+        lanes,
+        cluster: Arc::clone(&cluster),
+        journal: journal.clone(),
+        namespace: namespace.to_owned(),
+        ttl: run.ttl(),
+        bound: run.bound(),
+        peace: RwLock::new(()),
+        faults: AtomicU64::new(0),
+    });
+    let looking = tokio::spawn(look(Arc::clone(&cluster), journal.clone(), namespace.to_owned()));
+    let telling = tokio::spawn(tell(Arc::clone(&nemesis), run.clone()));
+    nemesis.rage(&Kind::parse(&run.faults.join(","))?, Instant::now() + Duration::from_secs(run.seconds)).await?;
+    eprintln!("all faults are over; waiting until everybody is served");
+    nemesis.recover(false).await?;
+    let mut finishing = tokio::task::JoinSet::new();
+    for lane in &nemesis.lanes {
+        let place = lane.place.lock().await.take().ok_or("no worker")?;
+        finishing.spawn(place.finish(run.bound()));
+    }
+    while let Some(finished) = finishing.join_next().await {
+        finished??;
+    }
+    looking.abort();
+    telling.abort();
+    let what = left(&cluster, namespace, &before, run.bound()).await?;
+    journal.tell(Event::Left { what });
+    Ok(())
+}
+
+/// Tells which keys come into the queues.
+async fn look(cluster: Arc<Cluster>, journal: Journal, namespace: String) {
+    let mut known = HashSet::new();
+    loop {
+        // A look that fails shows nothing: so be it, there are faults.
+        for key in cluster.keys(&namespace).await.unwrap_or_default() {
+            if known.insert(key.clone()) {
+                journal.tell(Event::KeySeen { key });
+            }
+        }
+        sleep(LOOK).await;
+    }
+}
+
+/// Tells the user how it goes.
+async fn tell(nemesis: Arc<Nemesis>, run: Run) {
+    let start = Instant::now();
+    loop {
+        sleep(Duration::from_secs(10)).await;
+        let faults = nemesis.faults.load(std::sync::atomic::Ordering::SeqCst);
+        eprintln!("{:4} s of {}: {faults} faults", start.elapsed().as_secs(), run.seconds);
+    }
+}
+
+/// What is in the store that was not there before, a while after the last client has gone.
+async fn left(cluster: &Cluster, namespace: &str, before: &HashSet<String>, patience: Duration) -> Result<Vec<String>> {
+    let start = Instant::now();
+    loop {
+        let mut what = cluster.keys(namespace).await?;
+        let (sessions, watches) = cluster.upkeep().await?;
+        what.extend(sessions.difference(before).cloned());
+        // A watch needs a session on ZooKeeper and a connection on etcd: that of others may come and go meanwhile, ours all go.
+        if watches > 0 {
+            what.push(format!("{watches} watches"));
+        }
+        if what.is_empty() || start.elapsed() > patience {
+            return Ok(what);
+        }
+        sleep(Duration::from_millis(100)).await;
+    }
+}

@@ -1,0 +1,320 @@
+//! A worker: a process that contends for the locks, and tells what it sees.
+
+use std::{
+    io::BufRead,
+    net::SocketAddr,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use distlock::{Client, Error, LockGuard, Mutex};
+use tokio::{
+    sync::{mpsc, watch},
+    task::JoinSet,
+    time::sleep,
+};
+
+use crate::{
+    event::{Event, Journal, Manner, Outcome, micros, now},
+    register::Resource,
+    sampler::Sampler,
+};
+
+/// The locks that all contend for.
+pub(crate) const LOCKS: [&str; 2] = ["red", "blue"];
+
+/// Tasks of each worker; they share its one client.
+const TASKS: usize = 2;
+
+/// distlock's default; calls are to return within some of these.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What the coordinator says to a worker, a line each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// Hold the locks only shortly; say `served` when all who wait now have been granted.
+    Calm,
+    /// As before.
+    Resume,
+    /// Block the runtime for so many milliseconds.
+    Block(u64),
+    /// Finish what has begun, close the client and exit.
+    Finish,
+}
+
+impl Order {
+    pub(crate) fn line(self) -> String {
+        match self {
+            Self::Calm => "calm\n".to_owned(),
+            Self::Resume => "resume\n".to_owned(),
+            Self::Block(millis) => format!("block {millis}\n"),
+            Self::Finish => "finish\n".to_owned(),
+        }
+    }
+
+    fn parse(line: &str) -> Option<Self> {
+        match line.split_once(' ') {
+            None if line == "calm" => Some(Self::Calm),
+            None if line == "resume" => Some(Self::Resume),
+            None if line == "finish" => Some(Self::Finish),
+            Some(("block", millis)) => millis.parse().ok().map(Self::Block),
+            _ => None,
+        }
+    }
+}
+
+/// What a worker answers to [`Order::Calm`].
+pub(crate) const SERVED: &str = "served";
+
+struct Worker {
+    client: Client,
+    register: SocketAddr,
+    journal: Journal,
+    sampler: Sampler,
+    ttl: Duration,
+    /// Values written are told apart by it.
+    number: u64,
+    calls: AtomicU64,
+    wishes: AtomicU64,
+    /// Tasks that have been waiting since before it became calm.
+    unserved: AtomicUsize,
+    calm: AtomicBool,
+    /// How often it became so.
+    calms: AtomicU64,
+    finish: watch::Sender<bool>,
+}
+
+/// Runs a worker by its coordinator's arguments.
+pub(crate) fn run(arguments: &[String]) {
+    let [folder, name, number, url, namespace, ttl, register, seed] = arguments else { panic!("{arguments:?}") };
+    let journal = Journal::open(Path::new(folder), name).expect("the history can be written");
+    tell_panics(&journal);
+    fastrand::seed(seed.parse().expect("a number"));
+    let ttl = Duration::from_millis(ttl.parse().expect("a number"));
+    let (number, register) = (number.parse().expect("a number"), register.parse().expect("an address"));
+
+    let (orders, mut inbox) = mpsc::unbounded_channel();
+    std::thread::spawn(move || {
+        for line in std::io::stdin().lock().lines().map_while(Result::ok) {
+            let _ = orders.send(Order::parse(&line).expect("an order"));
+        }
+        // The coordinator is gone. In good order the locks would be released.
+        std::process::exit(0);
+    });
+
+    // One thread, so that blocking it blocks all.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        let builder = Client::builder(url).namespace(namespace).session_ttl(ttl).owner(name);
+        let builder = builder.recheck_interval(ttl).request_timeout(REQUEST_TIMEOUT).connect_timeout(CONNECT_TIMEOUT);
+        let client = loop {
+            match builder.clone().connect().await {
+                Ok(client) => break client,
+                Err(error) if error.is_retryable() => sleep(Duration::from_millis(50)).await,
+                Err(error) => panic!("{error:?}"),
+            }
+        };
+        let worker = Arc::new(Worker {
+            client,
+            register,
+            sampler: Sampler::start(journal.clone()),
+            journal,
+            ttl,
+            number,
+            calls: AtomicU64::new(0),
+            wishes: AtomicU64::new(0),
+            unserved: AtomicUsize::new(0),
+            calm: AtomicBool::new(false),
+            calms: AtomicU64::new(0),
+            finish: watch::Sender::new(false),
+        });
+        let mut tasks = JoinSet::new();
+        for task in 0..TASKS {
+            tasks.spawn(Arc::clone(&worker).contend(task));
+        }
+        while let Some(order) = inbox.recv().await {
+            match order {
+                Order::Calm => {
+                    worker.calm.store(true, SeqCst);
+                    worker.unserved.store(TASKS, SeqCst);
+                    worker.calms.fetch_add(1, SeqCst);
+                }
+                Order::Resume => worker.calm.store(false, SeqCst),
+                Order::Block(millis) => worker.block(Duration::from_millis(millis)),
+                Order::Finish => break,
+            }
+        }
+        worker.finish.send_replace(true);
+        while let Some(ended) = tasks.join_next().await {
+            ended.expect("the task ends well");
+        }
+        let closed = worker.client.close().await;
+        assert!(closed.is_ok(), "close: {closed:?}");
+    });
+}
+
+/// A panic anywhere, in the library's threads too, goes into the history.
+fn tell_panics(journal: &Journal) {
+    let (journal, usual) = (journal.clone(), std::panic::take_hook());
+    std::panic::set_hook(Box::new(move |info| {
+        journal.tell(Event::Panicked { message: info.to_string() });
+        usual(info);
+    }));
+}
+
+impl Worker {
+    /// The loop of one task: it wants a lock, waits, works, lets go.
+    async fn contend(self: Arc<Self>, task: usize) {
+        let mut resource = Resource::connect(self.register).await.expect("the registers answer");
+        let mut finish = self.finish.subscribe();
+        // The last calm in which this task had nothing left to wait for.
+        let mut served = 0;
+        while !*finish.borrow_and_update() {
+            let calms = self.calms.load(SeqCst);
+            if std::mem::replace(&mut served, calms) < calms && self.unserved.fetch_sub(1, SeqCst) == 1 {
+                println!("{SERVED}");
+            }
+            let lock = LOCKS[fastrand::usize(..LOCKS.len())];
+            let mutex = self.client.mutex(lock);
+            let wish = self.wishes.fetch_add(1, SeqCst);
+            // A waiter that means it asks again until it is granted.
+            loop {
+                let (guard, again) = self.ask(&mutex, wish).await;
+                if let Some((guard, token)) = guard {
+                    self.hold(lock, guard, token, &mut resource).await;
+                }
+                if !again {
+                    break;
+                }
+            }
+            sleep(Duration::from_millis(fastrand::u64(..20 + 10 * task as u64))).await;
+        }
+    }
+
+    /// One call for the lock. Gives whether to ask again, too.
+    async fn ask(&self, mutex: &Mutex, wish: u64) -> (Option<(LockGuard, u64)>, bool) {
+        let call = self.calls.fetch_add(1, SeqCst);
+        let lock = mutex.name().to_owned();
+        let (manner, patience) = match wish % 8 {
+            0 => (Manner::TryLock, Duration::ZERO),
+            1 => (Manner::LockTimeout, self.ttl.mul_f64(fastrand::f64() / 2.0)),
+            2 => (Manner::Dropped, Duration::from_micros(fastrand::u64(..200_000))),
+            _ => (Manner::Lock, Duration::MAX),
+        };
+        let limit = match manner {
+            // It may have to open a session first.
+            Manner::TryLock => Some(CONNECT_TIMEOUT + REQUEST_TIMEOUT * 2),
+            Manner::LockTimeout => Some(patience),
+            Manner::Lock | Manner::Dropped => None,
+        };
+        self.journal.tell(Event::Called { call, wish, lock: lock.clone(), manner, limit: limit.map(micros) });
+        let answer = match manner {
+            Manner::Lock => mutex.lock().await.map(Some),
+            Manner::TryLock => mutex.try_lock().await,
+            Manner::LockTimeout => mutex.lock_timeout(patience).await,
+            Manner::Dropped => match tokio::time::timeout(patience, mutex.lock()).await {
+                Ok(answer) => answer.map(Some),
+                Err(_) => Ok(None),
+            },
+        };
+        let returned = now();
+        let outcome = match &answer {
+            Ok(Some(guard)) => {
+                let (token, key) = (guard.fencing_token().as_u64(), guard.key().to_owned());
+                // Valid until then at least: the clock was read before.
+                let before = now();
+                let remaining = micros(guard.remaining());
+                let until = if remaining > 0 { before + remaining } else { 0 };
+                self.journal.tell_at(returned, Event::Granted { call, lock, token, key, until });
+                Outcome::Done
+            }
+            Ok(None) => Outcome::Nothing,
+            Err(error) if error.is_retryable() => Outcome::Refused(told(error)),
+            Err(error) => Outcome::Failed(told(error)),
+        };
+        let again = manner == Manner::Lock && matches!(outcome, Outcome::Refused(_));
+        self.journal.tell_at(returned, Event::Returned { call, outcome });
+        if answer.is_err() {
+            // A program would do no other.
+            sleep(Duration::from_millis(20)).await;
+        }
+        (answer.ok().flatten().map(|guard| (guard, call)), again)
+    }
+
+    /// What the lock is for: reads the registers, takes its time, writes them. It trusts the lock blindly, as many a program does.
+    async fn hold(&self, lock: &str, guard: LockGuard, call: u64, resource: &mut Resource) {
+        let token = guard.fencing_token().as_u64();
+        let guard = Arc::new(guard);
+        self.sampler.watch_over(lock, &guard);
+        let (journal, watched, name) = (self.journal.clone(), Arc::clone(&guard), lock.to_owned());
+        let told = tokio::spawn(async move {
+            let reason = watched.lost().await;
+            journal.tell(Event::Lost { lock: name, token, reason: format!("{reason:?}") });
+        });
+        let value = (self.number << 32) + call;
+        let plain = resource.read(lock, None).await.expect("the registers answer").unwrap_or_default();
+        let fenced = resource.read(lock, Some(token)).await.expect("the registers answer");
+        sleep(self.work()).await;
+        resource.write(lock, None, value, plain).await.expect("the registers answer");
+        if let Some(fenced) = fenced {
+            resource.write(lock, Some(token), value, fenced).await.expect("the registers answer");
+        }
+        told.abort();
+        let _ = told.await;
+        self.release(lock, guard, token).await;
+    }
+
+    async fn release(&self, lock: &str, mut guard: Arc<LockGuard>, token: u64) {
+        let waits = fastrand::u8(..5) > 0;
+        let limit = waits.then(|| micros(REQUEST_TIMEOUT * 2));
+        self.journal.tell(Event::Releasing { lock: lock.to_owned(), token, limit });
+        self.sampler.forget(token);
+        let guard = loop {
+            // The sampler may be looking at it.
+            match Arc::try_unwrap(guard) {
+                Ok(guard) => break guard,
+                Err(shared) => guard = shared,
+            }
+            tokio::task::yield_now().await;
+        };
+        let outcome = if waits {
+            match guard.unlock().await {
+                Ok(()) => Outcome::Done,
+                Err(error @ (Error::Lost { .. } | Error::ReleaseUnconfirmed { .. })) => Outcome::Refused(told(&error)),
+                Err(error) => Outcome::Failed(told(&error)),
+            }
+        } else {
+            drop(guard);
+            Outcome::Nothing
+        };
+        self.journal.tell(Event::Released { lock: lock.to_owned(), token, outcome });
+    }
+
+    /// How long the lock is needed: mostly shortly, now and then for most of a TTL.
+    fn work(&self) -> Duration {
+        let short = Duration::from_millis(fastrand::u64(1..20));
+        if self.calm.load(SeqCst) || fastrand::u8(..4) > 0 {
+            return short;
+        }
+        self.ttl.mul_f64(0.2 + fastrand::f64() * 0.8)
+    }
+
+    fn block(&self, time: Duration) {
+        self.journal.tell(Event::Blocking { micros: micros(time) });
+        std::thread::sleep(time);
+        self.journal.tell(Event::Unblocked);
+    }
+}
+
+/// An error with its cause.
+fn told(error: &Error) -> String {
+    match std::error::Error::source(error) {
+        Some(source) => format!("{error}: {source}"),
+        None => error.to_string(),
+    }
+}
