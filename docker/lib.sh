@@ -74,27 +74,28 @@ need_protoc() {
     fi
 }
 
-# borrow_servers [KEEP]: starts the servers. When this script ends, however it
-# does, those that were there before stay and the rest goes; all stay with KEEP.
+# Starts the servers. When the script that calls it ends, however it does, those
+# that were there before stay, and the rest goes unless $keep is set.
 borrow_servers() {
     was_up=$(docker ps --quiet --filter "label=com.docker.compose.project=$PROJECT")
     had_images=$(docker images --quiet "$PROJECT-base")
-    keep=${1:-}
-    give_back() {
-        local status=$?
-        trap '' INT TERM
-        # A run that was killed may have left servers paused, stopped or cut off.
-        if [ -n "$was_up$keep" ]; then
-            [ $status -eq 0 ] || "$HERE/up" >/dev/null || true
-        else
-            "$HERE/down" ${had_images:+--keep-images}
-        fi
-        [ $status -eq 0 ] || say "docker/${0##*/}: FAILED"
-    }
     trap give_back EXIT
     trap 'exit 130' INT
     trap 'exit 143' TERM
     "$HERE/up" >/dev/null
+}
+
+# shellcheck disable=SC2317 # called by the trap
+give_back() {
+    local status=$?
+    trap '' INT TERM
+    if [ -z "$was_up${keep:-}" ]; then
+        "$HERE/down" ${had_images:+--keep-images}
+    elif [ "$status" -ne 0 ]; then
+        # Faults may have been under way: servers paused, stopped or cut off.
+        "$HERE/up" >/dev/null || true
+    fi
+    [ "$status" -eq 0 ] || say "docker/${0##*/}: FAILED"
 }
 
 # Sets `compose` to the command for Docker Compose, version 2 or 1, on our file.

@@ -25,10 +25,10 @@ use crate::{
 };
 
 /// The locks that all contend for.
-pub(crate) const LOCKS: [&str; 2] = ["red", "blue"];
+pub(crate) const LOCKS: [&str; 3] = ["red", "green", "blue"];
 
 /// Tasks of each worker; they share its one client.
-const TASKS: usize = 2;
+const TASKS: usize = 3;
 
 /// distlock's default; calls are to return within some of these.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
@@ -295,13 +295,16 @@ impl Worker {
         self.journal.tell(Event::Released { lock: lock.to_owned(), token, outcome });
     }
 
-    /// How long the lock is needed: mostly shortly, now and then for most of a TTL.
+    /// How long the lock is needed: mostly shortly, now and then for a part of a TTL, and sometimes for so long that whoever loses the lock and goes on writes
+    /// after the next one has begun.
     fn work(&self) -> Duration {
-        let short = Duration::from_millis(fastrand::u64(1..20));
-        if self.calm.load(SeqCst) || fastrand::u8(..4) > 0 {
-            return short;
-        }
-        self.ttl.mul_f64(0.2 + fastrand::f64() * 0.8)
+        let share = match fastrand::u8(..8) {
+            _ if self.calm.load(SeqCst) => 0.0,
+            0 => 1.0 + fastrand::f64() * 1.5,
+            1 => 0.2 + fastrand::f64() * 0.8,
+            _ => 0.0,
+        };
+        Duration::from_millis(fastrand::u64(1..20)) + self.ttl.mul_f64(share)
     }
 
     fn block(&self, time: Duration) {
