@@ -90,7 +90,7 @@ give_back() {
     local status=$?
     trap '' INT TERM
     if [ -z "$was_up${keep:-}" ]; then
-        "$HERE/down" ${had_images:+--keep-images}
+        "$HERE/down" ${had_images:+--keep-images} >&2
     elif [ "$status" -ne 0 ]; then
         # Faults may have been under way: servers paused, stopped or cut off.
         "$HERE/up" >/dev/null || true

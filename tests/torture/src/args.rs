@@ -55,9 +55,9 @@ Usage: torture --backend etcd|zookeeper [--processes N] [--seconds S] [--ttl MS]
                [--faults LIST] [--seed K] [--keep]
        torture --replay FOLDER
 
-Runs N processes (default 5) that contend for two locks for S seconds (60) with
-sessions of MS milliseconds (2000) while faults strike them and the servers, and
-checks the history of what they saw. The last line of the output is one JSON
+Runs N processes (default 5) that contend for three locks for S seconds (60) with
+sessions of MS milliseconds (2000, or what the servers grant for it) while faults
+strike them and the servers, and checks the history of what they saw. The last line of the output is one JSON
 object; the exit status is 1 if an invariant was violated. The history of such a
 run stays in the folder that is named in it, to be checked again by --replay;
 with --keep it always stays. LIST has the names of faults with commas in between

@@ -65,6 +65,11 @@ impl Cluster {
         }
     }
 
+    pub(crate) fn url(&self) -> String {
+        let servers: Vec<_> = self.servers.iter().map(ToString::to_string).collect();
+        format!("{}://{}", self.scheme(), servers.join(","))
+    }
+
     /// The name that docker/'s scripts know a server by.
     pub(crate) fn service(&self, server: usize) -> String {
         format!("{}{}", self.scheme(), server + 1)

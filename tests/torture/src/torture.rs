@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashSet,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, atomic::AtomicU64},
     time::Duration,
 };
@@ -30,6 +30,7 @@ use crate::{
 const LOOK: Duration = Duration::from_millis(50);
 
 pub(crate) fn torture(run: &Run) -> Result<Report> {
+    let mut run = run.clone();
     fastrand::seed(run.seed);
     let number = fastrand::u32(..) ^ std::process::id();
     let target = std::env::var("CARGO_TARGET_DIR").unwrap_or_else(|_| "target".to_owned());
@@ -37,11 +38,11 @@ pub(crate) fn torture(run: &Run) -> Result<Report> {
         PathBuf::from(target).join(format!("torture/{:?}-{}-{number:08x}", run.backend, run.seed).to_lowercase());
     std::fs::create_dir_all(&folder)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let done = runtime.block_on(conduct(run, &folder, &format!("/torture-{number:08x}")));
+    let done = runtime.block_on(conduct(&mut run, &folder, &format!("/torture-{number:08x}")));
     // Whatever is still under way here has nobody to wait for it.
     runtime.shutdown_background();
     done.map_err(|error| format!("{error} (the history is in {})", folder.display()))?;
-    let mut report = checker::check(run, &event::read(&folder)?);
+    let mut report = checker::check(&run, &event::read(&folder)?);
     if report.violations.is_empty() && !run.keep {
         std::fs::remove_dir_all(&folder)?;
     } else {
@@ -50,10 +51,11 @@ pub(crate) fn torture(run: &Run) -> Result<Report> {
     Ok(report)
 }
 
-async fn conduct(run: &Run, folder: &std::path::Path, namespace: &str) -> Result<()> {
+async fn conduct(run: &mut Run, folder: &Path, namespace: &str) -> Result<()> {
     let journal = Journal::open(folder, "coordinator")?;
-    journal.tell(Event::Began { run: run.clone() });
     let cluster = Arc::new(Cluster::connect(run.backend).await?);
+    run.ttl_ms = granted_ttl(run, &cluster).await?;
+    journal.tell(Event::Began { run: run.clone() });
     let (before, _) = cluster.upkeep().await?;
 
     let listener = TcpListener::bind("127.0.0.1:0").await?;
@@ -101,6 +103,17 @@ async fn conduct(run: &Run, folder: &std::path::Path, namespace: &str) -> Result
     let what = left(&cluster, namespace, &before, run.bound()).await?;
     journal.tell(Event::Left { what });
     Ok(())
+}
+
+/// What the servers make of the TTL, which all else is measured by.
+async fn granted_ttl(run: &Run, cluster: &Cluster) -> Result<u64> {
+    let client = distlock::Client::builder(&cluster.url()).session_ttl(run.ttl()).connect().await?;
+    let granted = client.session_ttl();
+    client.close().await?;
+    if granted != run.ttl() {
+        eprintln!("the servers grant a TTL of {granted:?}");
+    }
+    Ok(granted.as_millis() as u64)
 }
 
 /// Tells which keys come into the queues.

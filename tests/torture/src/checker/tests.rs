@@ -157,6 +157,9 @@ fn waiters_that_are_passed_are_told() {
     assert_eq!(violated(records.clone()), []);
     // It was in the queue before the other one asked.
     assert_eq!(violated([vec![seen(840)], records.clone()].concat()), [Invariant::Order]);
+    let mut overtaken = records[..4].to_vec();
+    overtaken.extend(granted(1000, "c", 1, 9, 0));
+    assert_eq!(violated([vec![seen(840)], overtaken].concat()), []);
     assert_eq!(violated([vec![seen(860)], records].concat()), []);
 }
 
