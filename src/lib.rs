@@ -12,6 +12,9 @@ mod life;
 mod mutex;
 mod name;
 mod queue;
+#[cfg(distlock_rigged)]
+#[doc(hidden)]
+pub mod rig;
 mod runtime;
 mod session;
 mod tls;
