@@ -42,8 +42,21 @@ impl Run {
     }
 }
 
+/// What to soak.
+#[derive(Clone, Debug)]
+pub(crate) struct Soak {
+    pub(crate) backend: Backend,
+    pub(crate) minutes: f64,
+    pub(crate) out: PathBuf,
+    /// Leaks on purpose: then the soak has to fail.
+    pub(crate) leak: bool,
+}
+
 pub(crate) enum Command {
     Torture(Run),
+    Soak(Soak),
+    /// The process of a soak.
+    Soaked(Vec<String>),
     /// A process of a run: its arguments come from the coordinator.
     Worker(Vec<String>),
     Replay(PathBuf),
@@ -54,6 +67,7 @@ pub(crate) const USAGE: &str = "\
 Usage: torture --backend etcd|zookeeper [--processes N] [--seconds S] [--ttl MS]
                [--faults LIST] [--seed K] [--keep]
        torture --replay FOLDER
+       torture --soak MINUTES --backend etcd|zookeeper [--out FOLDER] [--leak]
 
 Runs N processes (default 5) that contend for three locks for S seconds (60) with
 sessions of MS milliseconds (2000, or what the servers grant for it) while faults
@@ -62,6 +76,10 @@ object; the exit status is 1 if an invariant was violated. The history of such a
 run stays in the folder that is named in it, to be checked again by --replay;
 with --keep it always stays. LIST has the names of faults with commas in between
 (default: all). The same seed K draws the same faults, not the same history.
+
+With --soak one process uses locks in every way for so long, and fails if its
+memory, threads, files or tasks grow, or what the servers keep for it. Plot and
+samples go to FOLDER (target/soak). With --leak it has something to find.
 
 Faults:
 ";
@@ -77,13 +95,15 @@ pub(crate) fn parse() -> Result<Command, lexopt::Error> {
         seed: fastrand::u64(..1 << 32),
         keep: false,
     };
-    let mut backend = None;
+    let (mut backend, mut soak, mut leak) = (None, None, false);
+    let mut out = PathBuf::from("target/soak");
     while let Some(arg) = parser.next()? {
         match arg {
-            Arg::Long("worker") => {
-                let rest = parser.raw_args()?.map(|value| value.string()).collect::<Result<_, _>>()?;
-                return Ok(Command::Worker(rest));
-            }
+            Arg::Long("worker") => return Ok(Command::Worker(rest(&mut parser)?)),
+            Arg::Long("soaked") => return Ok(Command::Soaked(rest(&mut parser)?)),
+            Arg::Long("soak") => soak = Some(within(&mut parser, 0.1..=100_000.0)?),
+            Arg::Long("out") => out = parser.value()?.into(),
+            Arg::Long("leak") => leak = true,
             Arg::Long("backend") => {
                 backend = Some(match parser.value()?.string()?.as_str() {
                     "etcd" => Backend::Etcd,
@@ -103,7 +123,14 @@ pub(crate) fn parse() -> Result<Command, lexopt::Error> {
         }
     }
     run.backend = backend.ok_or("say --backend etcd or --backend zookeeper")?;
-    Ok(Command::Torture(run))
+    Ok(match soak {
+        Some(minutes) => Command::Soak(Soak { backend: run.backend, minutes, out, leak }),
+        None => Command::Torture(run),
+    })
+}
+
+fn rest(parser: &mut Parser) -> Result<Vec<String>, lexopt::Error> {
+    parser.raw_args()?.map(|value| value.string()).collect()
 }
 
 fn names(kinds: &[Kind]) -> Vec<String> {

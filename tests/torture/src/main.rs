@@ -15,6 +15,7 @@ mod proxy;
 mod register;
 mod report;
 mod sampler;
+mod soak;
 mod torture;
 mod worker;
 
@@ -25,35 +26,44 @@ use event::{Event, Record};
 use report::Report;
 
 fn main() -> ExitCode {
-    let done = match args::parse() {
-        Ok(Command::Worker(arguments)) => {
-            worker::run(&arguments);
-            return ExitCode::SUCCESS;
+    let (line, good) = match run() {
+        Ok(Some(outcome)) => outcome,
+        Ok(None) => return ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("torture: {error}");
+            return ExitCode::from(2);
         }
-        Ok(Command::Help) => {
+    };
+    println!("{line}");
+    ExitCode::from(u8::from(!good))
+}
+
+/// The last line of the output, and whether all is well.
+fn run() -> cluster::Result<Option<(String, bool)>> {
+    let report = match args::parse().map_err(|error| format!("{error}; see torture --help"))? {
+        Command::Torture(run) => torture::torture(&run)?,
+        Command::Replay(folder) => replay(&folder)?,
+        Command::Soak(soak) => {
+            let report = soak::soak(&soak)?;
+            return Ok(Some((serde_json::to_string(&report)?, report.flat)));
+        }
+        Command::Worker(arguments) => {
+            worker::run(&arguments);
+            return Ok(None);
+        }
+        Command::Soaked(arguments) => {
+            soak::work(&arguments);
+            return Ok(None);
+        }
+        Command::Help => {
             print!("{}", args::USAGE);
             for (_, name, what) in fault::Kind::ALL {
                 println!("  {name:16} {what}");
             }
-            return ExitCode::SUCCESS;
-        }
-        Ok(Command::Replay(folder)) => replay(&folder),
-        Ok(Command::Torture(run)) => torture::torture(&run),
-        Err(error) => {
-            eprintln!("torture: {error}; see torture --help");
-            return ExitCode::from(2);
+            return Ok(None);
         }
     };
-    match done {
-        Ok(report) => {
-            println!("{}", serde_json::to_string(&report).expect("reports can be written as JSON"));
-            ExitCode::from(u8::from(!report.violations.is_empty()))
-        }
-        Err(error) => {
-            eprintln!("torture: {error}");
-            ExitCode::from(2)
-        }
-    }
+    Ok(Some((serde_json::to_string(&report)?, report.violations.is_empty())))
 }
 
 /// Checks a history once more.
