@@ -295,7 +295,10 @@ impl Store for ZooKeeperStore {
         // one `check` finds, it was found there.
         let mut writer = client.new_multi_writer();
         writer.add_check_version("/", -1).map_err(|error| self.failed("keep alive", error))?;
-        match self.reply(self.ttl, writer.commit()).await? {
+        let commit = self.reply(self.ttl, writer.commit());
+        // In one flight: connections on a slow network may not last for two.
+        let (committed, identified) = tokio::join!(commit, self.identify(&client));
+        match committed? {
             Ok(_)
             | Err(MultiWriteError::OperationFailed {
                 source: zk::Error::NoNode | zk::Error::NoAuth | zk::Error::BadVersion,
@@ -303,6 +306,8 @@ impl Store for ZooKeeperStore {
             }) => {}
             Err(error) => return Err(self.failed("keep alive", error.into())),
         }
+        identified?;
+        // The answer may have come by another connection yet.
         self.identify(&client).await?;
         Ok(granted(self.ttl))
     }
