@@ -254,7 +254,7 @@ async fn without_a_quorum(t: &Case, name: &'static str, outage: impl AsyncFnOnce
     let (holder, mut contenders) = (t.mortal_client().await, JoinSet::new());
     let ttl = holder.session_ttl();
     let guard = holder.mutex(name).lock().await.expect("granted");
-    for client in [holder, t.mortal_client().await, t.mortal_client().await, t.client().await] {
+    for client in [holder, t.mortal_client().await, t.mortal_client().await, t.mortal_client().await] {
         contenders.spawn(async move {
             loop {
                 let guard = lock_at_last(client.clone(), name).await;
@@ -280,10 +280,10 @@ async fn without_a_quorum(t: &Case, name: &'static str, outage: impl AsyncFnOnce
     println!("told {:?} after the quorum was lost", told.at.duration_since(lost));
     assert_eq!((told.reason, told.valid), (LostReason::DeadlinePassed, false));
     told.assert_nothing_was_confirmed(lost, ttl);
-    let turns = within(SOON * 3, "all have their turns", contenders.join_all()).await;
-    let mut turns: Vec<_> = turns;
+    let mut turns = within(SOON * 3, "all have their turns", contenders.join_all()).await;
     turns.sort_by_key(|turn| turn.token);
-    assert!(turns[0].from > healed, "granted without a quorum");
+    // Servers do not fall all at once: the lock may be handed on before the last one is gone.
+    assert!(turns.iter().all(|turn| turn.from < lost || turn.from > healed), "granted without a quorum");
     println!(
         "the first one was granted {:?} after healing, the last one {:?}",
         turns[0].from - healed,

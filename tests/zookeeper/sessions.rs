@@ -25,6 +25,7 @@ use crate::{
 
 /// A client of a server that takes what it says for something else, by way of a proxy.
 struct Misheard {
+    server: SocketAddr,
     proxy: Proxy,
     forger: Forger,
     client: Client,
@@ -32,11 +33,20 @@ struct Misheard {
 
 impl Misheard {
     async fn connect(t: &Case, ttl: Duration, forgery: impl Fn(Packet<'_>) + Send + Sync + 'static) -> Self {
-        let forger = Forger::start(t.store.network().1[0], forgery).await;
+        let server = t.store.network().1[0];
+        let forger = Forger::start(server, forgery).await;
         let proxy = Proxy::start(forger.address, Framing::Jute).await;
         let client = t.connect(t.builder_for(&format!("zk://{}", proxy.address)).session_ttl(ttl)).await;
         assert_eq!(client.session_ttl(), ttl);
-        Self { proxy, forger, client }
+        Self { server, proxy, forger, client }
+    }
+
+    /// Whether the server knows that this session watches a node.
+    async fn watches(&self, node: &str, session: i64) -> bool {
+        let watches = four_letters(self.server, "wchp").await;
+        let lines = watches.lines().skip_while(|line| *line != node).skip(1);
+        let mut sessions = lines.take_while(|line| line.starts_with('\t'));
+        sessions.any(|line| line.trim() == format!("0x{session:x}"))
     }
 
     /// The client's connection is lost; returns when it has another.
@@ -111,6 +121,8 @@ async fn a_waiter_that_is_given_another_session_stands_in_one_place() {
         let guard = other.mutex("exchanged").lock().await.unwrap();
         let waiter = t.enqueue(&misheard.client, "exchanged").await;
         let session = t.store.session_of(&waiter.key).await;
+        // One that has no answer yet may still join in another session.
+        eventually(SOON, "it watches the one ahead", async || misheard.watches(guard.key(), session).await).await;
         misheard.reconnect().await;
         let second = within(SOON, "it is granted", misheard.client.mutex("second").lock()).await.unwrap();
         assert_ne!(t.store.session_of(second.key()).await, session);
@@ -145,7 +157,7 @@ async fn a_session_that_is_granted_for_longer_is_given_up_as_before() {
         throughout(ttl * 2, "the lock is held", async || guard.is_valid()).await;
         misheard.proxy.set(Mode::Blackhole);
         let (cut, told) = (Instant::now(), tell(guard));
-        let successor = waiter.result(longer + t.store.grace()).await.expect("granted");
+        let successor = waiter.result(longer + SOON).await.expect("granted");
         assert!(cut.elapsed() > ttl + t.store.grace(), "it was granted for longer");
         let (told, reason, valid) = told.await.unwrap();
         assert!(told.duration_since(cut) < ttl, "{:?}", told.duration_since(cut));
