@@ -107,6 +107,10 @@ impl Builder {
 
     /// How long the store keeps the locks of a client it hears nothing of: 100 ms to a day, default 10 s. What the server grants may differ:
     /// [`Client::session_ttl`] tells. Short, and a crashed holder's lock is soon free; long, and holders ride out slow networks and restarting servers.
+    ///
+    /// All servers of a ZooKeeper ensemble have to allow it (`minSessionTimeout`, `maxSessionTimeout`; by default 2 and 20
+    /// ticks). When a session moves to one that allows less, the client is not told, and that server gives its locks away
+    /// while their holders still count on the longer time.
     pub fn session_ttl(mut self, ttl: Duration) -> Self {
         self.ttl = ttl;
         self

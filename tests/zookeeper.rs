@@ -5,10 +5,16 @@
 mod common;
 #[path = "zookeeper/foreign.rs"]
 mod foreign;
+#[path = "zookeeper/forger.rs"]
+mod forger;
 #[path = "zookeeper/members.rs"]
 mod members;
+#[path = "zookeeper/rights.rs"]
+mod rights;
 #[path = "zookeeper/secured.rs"]
 mod secured;
+#[path = "zookeeper/sessions.rs"]
+mod sessions;
 
 use common::{conformance, network_conformance, zookeeper::ZooKeeper};
 

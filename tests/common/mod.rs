@@ -14,6 +14,8 @@ pub(crate) mod harness;
 #[allow(dead_code)]
 pub(crate) mod etcd;
 #[allow(dead_code)]
+pub(crate) mod members;
+#[allow(dead_code)]
 pub(crate) mod memory;
 #[allow(dead_code)]
 pub(crate) mod process;

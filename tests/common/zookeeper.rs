@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
-    time::sleep,
+    time::{sleep, timeout},
 };
 use zookeeper_client::{Client, Error, Stat};
 
@@ -21,6 +21,9 @@ use super::{
     proxy::{Framing, Proxies},
     servers,
 };
+
+/// The longest that the servers grant: the operator outlives elections.
+const OPERATOR_TTL: Duration = Duration::from_secs(20);
 
 pub(crate) struct ZooKeeper {
     url: String,
@@ -56,7 +59,7 @@ impl Harness for ZooKeeper {
         let url = servers::url("DISTLOCK_ZK_URL", "zk://127.0.0.1:21811,127.0.0.1:21812,127.0.0.1:21813");
         let endpoints = servers::endpoints(&url).await;
         let cluster: Vec<_> = endpoints.iter().map(ToString::to_string).collect();
-        let connector = Client::connector().with_session_timeout(Duration::from_secs(10));
+        let connector = Client::connector().with_session_timeout(OPERATOR_TTL);
         let client = connector.connect(&cluster.join(",")).await.expect("ZooKeeper answers: is it up? See docker/up");
         Self { url, endpoints, client }
     }
@@ -192,8 +195,21 @@ pub(crate) async fn four_letters(endpoint: SocketAddr, word: &str) -> String {
     answer
 }
 
-/// Takes the session over and closes it.
-async fn end_session(server: SocketAddr, session: i64) -> io::Result<()> {
+/// What a server takes itself for: `leader`, `follower`, `standalone`, or `none` of them when it does not serve or does not answer.
+pub(crate) async fn mode_of(endpoint: SocketAddr) -> String {
+    let answer = async {
+        let mut stream = TcpStream::connect(endpoint).await?;
+        stream.write_all(b"srvr").await?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.map(|_| answer)
+    };
+    let answer = timeout(Duration::from_secs(1), answer).await.unwrap_or_else(|late| Err(late.into()));
+    let answer = answer.unwrap_or_default();
+    answer.lines().find_map(|line| line.strip_prefix("Mode: ")).unwrap_or("none").to_owned()
+}
+
+/// Takes the session over: it is this connection's until its client comes back.
+pub(crate) async fn take_over(server: SocketAddr, session: i64) -> io::Result<TcpStream> {
     let mut stream = TcpStream::connect(server).await?;
     let mut connect = Vec::new();
     connect.extend(0_i32.to_be_bytes()); // protocol version
@@ -207,6 +223,12 @@ async fn end_session(server: SocketAddr, session: i64) -> io::Result<()> {
     if answer[8..16] != session.to_be_bytes() {
         return Err(io::Error::other("the server knows no such session, or it has another password"));
     }
+    Ok(stream)
+}
+
+/// Takes the session over and closes it.
+async fn end_session(server: SocketAddr, session: i64) -> io::Result<()> {
+    let mut stream = take_over(server, session).await?;
     let (xid, close_session) = (1_i32, -11_i32);
     exchange(&mut stream, &[xid.to_be_bytes(), close_session.to_be_bytes()].concat()).await?;
     Ok(())

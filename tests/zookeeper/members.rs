@@ -6,13 +6,8 @@ use crate::common::{
     alone,
     case::{SOON, eventually},
     servers::{Cut, zookeeper_servers},
-    zookeeper::{ZooKeeper, four_letters},
+    zookeeper::{ZooKeeper, mode_of},
 };
-
-async fn mode_of(server: std::net::SocketAddr) -> String {
-    let answer = four_letters(server, "srvr").await;
-    answer.lines().find_map(|line| line.strip_prefix("Mode: ")).unwrap_or("none").to_owned()
-}
 
 /// A follower that is cut off from the leader goes on answering pings, and reads, for as long as its syncLimit allows: here for ten ticks, while the
 /// leader ends the session after two.

@@ -4,6 +4,7 @@
 //! watches do not survive a reconnect, and its `Expired` comes after the server has given the lock away: order, retries and deadlines are distlock's own.
 
 mod error;
+mod identity;
 mod node;
 mod store;
 mod tls;

@@ -16,6 +16,7 @@ use zookeeper_client::{self as zk, CreateMode, EventType, MultiWriteError, Multi
 
 use super::{
     error,
+    identity::Identity,
     node::{self, Place},
 };
 use crate::{
@@ -59,6 +60,7 @@ pub(super) struct ZooKeeperStore {
     closed_in: OnceLock<SessionState>,
     /// Does not keep the session open.
     state: zk::StateWatcher,
+    identity: Identity,
     ttl: Duration,
     request_timeout: Duration,
     acls: zk::Acls<'static>,
@@ -69,12 +71,14 @@ pub(super) struct ZooKeeperStore {
 impl ZooKeeperStore {
     pub(super) fn new(client: zk::Client, acls: zk::Acls<'static>, request_timeout: Duration) -> Self {
         let (state, ttl) = (client.state_watcher(), client.session_timeout());
+        let identity = Identity::new(&client);
         let (client, closed) = (Mutex::new(Some(client)), watch::Sender::new(false));
         Self {
             client,
             closed,
             closed_in: OnceLock::new(),
             state,
+            identity,
             ttl,
             request_timeout,
             acls,
@@ -203,14 +207,42 @@ impl ZooKeeperStore {
         Ok((created, listed))
     }
 
-    /// When a node was created. Servers have left that out of a transaction's results
+    /// When an own node was created. Servers have left that out of a transaction's results
     /// (<https://issues.apache.org/jira/browse/ZOOKEEPER-4026>, -4667): then it is read.
     async fn revision_of(&self, client: &zk::Client, created: &Created) -> Result<u64, StoreError> {
-        if created.stat.czxid > 0 {
-            return Ok(revision(&created.stat));
+        let stat = if created.stat.czxid > 0 {
+            created.stat
+        } else {
+            let read = self.reply(self.request_timeout, client.get_data(&created.path)).await?;
+            read.map_err(|error| self.failed("get", error))?.1
+        };
+        if !self.identity.owns(&stat) {
+            return Err(StoreError::SessionGone(LostReason::SessionExpired));
         }
-        let read = self.reply(self.request_timeout, client.get_data(&created.path)).await?;
-        read.map(|(_, stat)| revision(&stat)).map_err(|error| self.failed("get", error))
+        Ok(revision(&stat))
+    }
+
+    /// Makes sure that what was just confirmed was confirmed to the session whose nodes ours are.
+    async fn identify(&self, client: &zk::Client) -> Result<(), StoreError> {
+        // Once more if there was yet another connection meanwhile.
+        while let Some(question) = self.identity.question().await {
+            let listed = self.reply(self.request_timeout, client.list_ephemerals(&question.node)).await?;
+            match listed {
+                Ok(own) if own.contains(&question.node) => self.identity.confirmed(question),
+                Ok(_) => match self.reply(self.request_timeout, client.check_stat(&question.node)).await? {
+                    Ok(Some(stat)) if self.identity.owns(&stat) => {
+                        return Err(StoreError::SessionGone(LostReason::SessionExpired));
+                    }
+                    // Deleted meanwhile: it tells nothing.
+                    Ok(_) => self.identity.gone(&question.node),
+                    Err(error) => return Err(self.failed("get", error)),
+                },
+                // Older than 3.6, and ZooKeeper: that refuses sessions, it does not exchange them.
+                Err(zk::Error::Unimplemented) => self.identity.confirmed(question),
+                Err(error) => return Err(self.failed("list", error)),
+            }
+        }
+        Ok(())
     }
 
     /// Finds the node of an earlier attempt to join.
@@ -219,7 +251,9 @@ impl ZooKeeperStore {
         let Some(key) = node::of(ticket, queue.dir(), &children).next() else { return Ok(None) };
         match self.reply(self.request_timeout, client.get_data(&key)).await? {
             // One that another session owns will go with that session.
-            Ok((_, stat)) if stat.ephemeral_owner == client.session_id().0 => {
+            Ok((_, stat)) if self.identity.owns(&stat) => {
+                self.identity.created(&key);
+                self.identify(client).await?;
                 let standing = self.place(client, &key, &children).await?;
                 Ok(Some(Joined::Queued { entry: Entry { key, revision: revision(&stat) }, standing, alive: None }))
             }
@@ -261,14 +295,21 @@ impl Store for ZooKeeperStore {
         // one `check` finds, it was found there.
         let mut writer = client.new_multi_writer();
         writer.add_check_version("/", -1).map_err(|error| self.failed("keep alive", error))?;
-        match self.reply(self.ttl, writer.commit()).await? {
-            Ok(_) => Ok(granted(self.ttl)),
-            Err(MultiWriteError::OperationFailed {
+        let commit = self.reply(self.ttl, writer.commit());
+        // In one flight: connections on a slow network may not last for two.
+        let (committed, identified) = tokio::join!(commit, self.identify(&client));
+        match committed? {
+            Ok(_)
+            | Err(MultiWriteError::OperationFailed {
                 source: zk::Error::NoNode | zk::Error::NoAuth | zk::Error::BadVersion,
                 ..
-            }) => Ok(granted(self.ttl)),
-            Err(error) => Err(self.failed("keep alive", error.into())),
+            }) => {}
+            Err(error) => return Err(self.failed("keep alive", error.into())),
         }
+        identified?;
+        // The answer may have come by another connection yet.
+        self.identify(&client).await?;
+        Ok(granted(self.ttl))
     }
 
     async fn enqueue(&self, queue: &Queue, ticket: Ticket, value: &[u8], join: Join) -> Result<Joined, StoreError> {
@@ -298,6 +339,7 @@ impl Store for ZooKeeperStore {
                     let standing = async {
                         let children = listed.map_err(|error| self.failed("list", error))?;
                         let entry = Entry { revision: self.revision_of(&client, &key).await?, key: key.path };
+                        self.identity.created(&entry.key);
                         Ok((self.place(&client, &entry.key, &children).await?, entry))
                     };
                     return match standing.await {
@@ -378,6 +420,7 @@ impl Store for ZooKeeperStore {
                 Err(zk::Error::NoNode) => {}
                 Err(error) => return Err(self.failed("delete", error)),
             }
+            self.identity.gone(&key);
         }
         self.doubtful().remove(&ticket);
         Ok(existed)

@@ -1,0 +1,332 @@
+//! ZooKeeper without its leader, and without a quorum.
+
+use std::{
+    net::SocketAddr,
+    time::{Duration, Instant},
+};
+
+use distlock::{Client, Error, LockGuard, LostReason};
+use tokio::{
+    task::{JoinHandle, JoinSet},
+    time::sleep,
+};
+
+use crate::common::{
+    Case, alone,
+    case::{SOON, eventually, throughout, within},
+    members::{Killed, Paused},
+    servers::{Cut, zookeeper_servers},
+    zookeeper::{ZooKeeper, mode_of},
+};
+
+/// After so many ticks, of a second, leader and followers give each other up (docker/compose.yml).
+const SYNC_LIMIT: Duration = Duration::from_secs(10);
+
+/// For what begins with an election that nobody calls before the limit.
+const ELECTION: Duration = Duration::from_secs(20);
+
+#[derive(Clone, Copy, Debug)]
+struct Member {
+    name: &'static str,
+    address: SocketAddr,
+}
+
+struct Ensemble {
+    leader: Member,
+    followers: [Member; 2],
+}
+
+impl Ensemble {
+    /// As soon as it is whole.
+    async fn of(t: &Case) -> Self {
+        let mut found = None;
+        eventually(SOON * 3, "a leader has two followers", async || {
+            let (mut leaders, mut followers) = (Vec::new(), Vec::new());
+            for (name, address) in zookeeper_servers(t.store.network().1) {
+                match mode_of(address).await.as_str() {
+                    "leader" => leaders.push(Member { name, address }),
+                    "follower" => followers.push(Member { name, address }),
+                    _ => {}
+                }
+            }
+            let followers = followers.try_into().ok();
+            found = leaders.pop().zip(followers).map(|(leader, followers)| Self { leader, followers });
+            found.is_some()
+        })
+        .await;
+        found.expect("just seen")
+    }
+
+    fn leader_url(&self) -> String {
+        format!("zk://{}", self.leader.address)
+    }
+
+    fn followers_url(&self) -> String {
+        let [one, two] = self.followers.map(|follower| follower.address);
+        format!("zk://{one},{two}")
+    }
+}
+
+/// Takes the lock however often its session is lost on the way.
+async fn lock_at_last(client: Client, name: &'static str) -> LockGuard {
+    loop {
+        match client.mutex(name).lock().await {
+            Ok(guard) => return guard,
+            Err(error) if error.is_retryable() => sleep(Duration::from_millis(100)).await,
+            Err(error) => panic!("{error:?}"),
+        }
+    }
+}
+
+/// How long a holder goes on after the last keepalive that was confirmed, counted from when that was sent.
+fn confirmed(ttl: Duration) -> Duration {
+    ttl * 6 / 10
+}
+
+/// Lets a session live on keepalives alone: its opening counts for longer. Returns at any moment between two of them.
+async fn grow_up(ttl: Duration) {
+    sleep(ttl + (ttl / 3).mul_f64(fastrand::f64())).await;
+}
+
+/// How a holder was told that its lock is lost.
+struct Told {
+    at: Instant,
+    reason: LostReason,
+    valid: bool,
+    /// The latest deadline that it ever had.
+    deadline: Instant,
+    /// What its server took itself for.
+    mode: String,
+}
+
+impl Told {
+    fn assert_nothing_was_confirmed(&self, since: Instant, ttl: Duration) {
+        let latest = self.deadline.duration_since(since);
+        // What was asked before may be answered. The look at the clock and the one at the guard are two.
+        assert!(latest <= confirmed(ttl) + Duration::from_millis(20), "{latest:?} of {ttl:?}");
+        assert!(self.at < self.deadline + Duration::from_secs(1), "told late");
+    }
+}
+
+fn tell(guard: LockGuard, server: Member) -> JoinHandle<Told> {
+    tokio::spawn(async move {
+        let mut deadline = Instant::now();
+        let watched = async {
+            loop {
+                deadline = deadline.max(Instant::now() + guard.remaining());
+                sleep(Duration::from_millis(20)).await;
+            }
+        };
+        let reason = tokio::select! {
+            biased;
+            reason = guard.lost() => reason,
+            () = watched => unreachable!("it watches without an end"),
+        };
+        let (at, valid) = (Instant::now(), guard.is_valid());
+        Told { at, reason, valid, deadline, mode: mode_of(server.address).await }
+    })
+}
+
+/// A leader that is cut off goes on as the leader, for its own clients, until it misses its followers' answers: here
+/// for ten ticks. What it takes from its clients meanwhile it can put to nobody, so that it confirms nothing, and the
+/// holder's deadline passes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_holder_on_a_leader_that_is_cut_off_knows_before_its_successor() {
+    alone::<ZooKeeper>(async |t| {
+        let ensemble = Ensemble::of(t).await;
+        let ttl = t.store.min_ttl();
+        let holder = t.connect(t.builder_for(&ensemble.leader_url()).session_ttl(ttl)).await;
+        let other = t.connect(t.builder_for(&ensemble.followers_url()).session_ttl(ttl)).await;
+        let guard = holder.mutex("cut").lock().await.unwrap();
+        let waiter = tokio::spawn(lock_at_last(other, "cut"));
+        t.queue_of(2).await;
+        grow_up(ttl).await;
+        let cut = Cut::off(ensemble.leader.name).await;
+        let start = Instant::now();
+        let told = tell(guard, ensemble.leader);
+        let successor = within(ELECTION + ttl, "the successor is granted", waiter).await.unwrap();
+        let granted = Instant::now();
+        assert!(told.is_finished(), "the successor is there and the holder was told nothing");
+        let told = told.await.unwrap();
+        println!(
+            "told after {:?} of {ttl:?}, {:?} before the grant",
+            told.at.duration_since(start),
+            granted.duration_since(told.at)
+        );
+        assert!(told.at < granted && !told.valid);
+        assert_eq!((told.reason, told.mode.as_str()), (LostReason::DeadlinePassed, "leader"));
+        told.assert_nothing_was_confirmed(start, ttl);
+        successor.unlock().await.unwrap();
+        cut.heal().await;
+        Ensemble::of(t).await;
+        eventually(SOON * 2, "it serves again", async || holder.mutex("cut").try_lock().await.is_ok()).await;
+    })
+    .await;
+}
+
+/// The others have another leader when it wakes. Until it has noticed, it knows of the old holder's node and of no
+/// other.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leader_that_was_paused_grants_nothing_when_it_wakes() {
+    alone::<ZooKeeper>(async |t| {
+        let ensemble = Ensemble::of(t).await;
+        let ttl = t.store.min_ttl();
+        let holder = t.connect(t.builder_for(&ensemble.leader_url()).session_ttl(ttl)).await;
+        let other = t.connect(t.builder_for(&ensemble.followers_url())).await;
+        let guard = holder.mutex("paused").lock().await.unwrap();
+        let waiter = tokio::spawn(lock_at_last(other, "paused"));
+        t.queue_of(2).await;
+        grow_up(ttl).await;
+        let paused = Paused::stop(ensemble.leader.name).await;
+        let start = Instant::now();
+        let told = tell(guard, ensemble.leader);
+        let successor = within(ELECTION + ttl, "the successor is granted", waiter).await.unwrap();
+        let granted = Instant::now();
+        assert!(start.elapsed() > SYNC_LIMIT, "it was to be missed by then");
+        paused.wake().await;
+        let told = within(SOON, "the holder was told", told).await.unwrap();
+        println!("told {:?} before the grant", granted.duration_since(told.at));
+        assert!(told.at < granted && !told.valid);
+        told.assert_nothing_was_confirmed(start, ttl);
+        let mut refused = false;
+        throughout(Duration::from_secs(4), "the successor alone holds the lock", async || {
+            let outcome = holder.mutex("paused").try_lock().await;
+            refused |= matches!(outcome, Ok(None));
+            successor.is_valid() && !matches!(outcome, Ok(Some(_)))
+        })
+        .await;
+        assert!(refused, "it was never asked");
+        successor.unlock().await.unwrap();
+        Ensemble::of(t).await;
+        lock_at_last(holder, "paused").await.unlock().await.unwrap();
+    })
+    .await;
+}
+
+/// An election is quick when the leader is known to be dead.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_outlives_its_leader() {
+    alone::<ZooKeeper>(async |t| {
+        let ensemble = Ensemble::of(t).await;
+        let clients = [ensemble.leader_url(), ensemble.followers_url(), t.store.url()];
+        let [at_leader, at_followers, anywhere] = clients;
+        // Whoever knows the leader alone loses its lock with it.
+        let widow = t.connect(t.builder_for(&at_leader).session_ttl(t.store.min_ttl())).await;
+        let widowed = widow.mutex("widowed").lock().await.unwrap();
+        let holder = t.connect(t.builder_for(&anywhere).session_ttl(Duration::from_secs(20))).await;
+        let other = t.connect(t.builder_for(&at_followers).session_ttl(Duration::from_secs(20))).await;
+        let guard = holder.mutex("killed").lock().await.unwrap();
+        let waiter = t.enqueue(&other, "killed").await;
+        let heir = tokio::spawn(lock_at_last(other.clone(), "widowed"));
+        t.queue_of(4).await;
+        let killed = Killed::kill(ensemble.leader.name).await;
+        let told = tell(widowed, ensemble.leader);
+        let inherited = within(SOON, "the widow's lock comes free", heir).await.unwrap();
+        let granted = Instant::now();
+        let told = within(Duration::from_secs(1), "the holder was told", told).await.unwrap();
+        println!("told {:?} before the grant", granted.duration_since(told.at));
+        assert!(told.at < granted && !told.valid);
+        throughout(Duration::from_secs(4), "the lock is held", async || guard.is_valid() && waiter.waits()).await;
+        let token = guard.fencing_token();
+        guard.unlock().await.unwrap();
+        let successor = waiter.granted().await;
+        assert!(successor.fencing_token() > token, "tokens rise from one leader to the next");
+        for guard in [successor, inherited] {
+            guard.unlock().await.unwrap();
+        }
+        killed.start().await;
+        Ensemble::of(t).await;
+        lock_at_last(widow, "widowed").await.unlock().await.unwrap();
+    })
+    .await;
+}
+
+/// A time in which a lock was certainly held.
+struct Held {
+    token: u64,
+    from: Instant,
+    until: Instant,
+}
+
+/// Nobody is granted while the followers are away; afterwards each has its turn, one at a time.
+async fn without_a_quorum(t: &Case, name: &'static str, outage: impl AsyncFnOnce(&Ensemble) -> (Instant, Instant)) {
+    let ensemble = Ensemble::of(t).await;
+    let (holder, mut contenders) = (t.mortal_client().await, JoinSet::new());
+    let ttl = holder.session_ttl();
+    let guard = holder.mutex(name).lock().await.expect("granted");
+    for client in [holder, t.mortal_client().await, t.mortal_client().await, t.mortal_client().await] {
+        contenders.spawn(async move {
+            loop {
+                let guard = lock_at_last(client.clone(), name).await;
+                let (token, from) = (guard.fencing_token().as_u64(), Instant::now());
+                let _ = guard.run(sleep(Duration::from_millis(100))).await;
+                let until = Instant::now();
+                // Sessions may be short of time still: then its turn does not count.
+                if guard.is_valid() {
+                    match guard.unlock().await {
+                        Ok(()) | Err(Error::Lost { .. } | Error::ReleaseUnconfirmed { .. }) => {}
+                        Err(error) => panic!("{error:?}"),
+                    }
+                    return Held { token, from, until };
+                }
+            }
+        });
+    }
+    t.queue_of(5).await;
+    grow_up(ttl).await;
+    let told = tell(guard, ensemble.leader);
+    let (lost, healed) = outage(&ensemble).await;
+    let told = within(SOON, "the holder was told", told).await.expect("no panic");
+    println!("told {:?} after the quorum was lost", told.at.duration_since(lost));
+    assert_eq!((told.reason, told.valid), (LostReason::DeadlinePassed, false));
+    told.assert_nothing_was_confirmed(lost, ttl);
+    let mut turns = within(SOON * 3, "all have their turns", contenders.join_all()).await;
+    turns.sort_by_key(|turn| turn.token);
+    // Servers do not fall all at once: the lock may be handed on before the last one is gone.
+    assert!(turns.iter().all(|turn| turn.from < lost || turn.from > healed), "granted without a quorum");
+    println!(
+        "the first one was granted {:?} after healing, the last one {:?}",
+        turns[0].from - healed,
+        turns[3].from - healed
+    );
+    for pair in turns.windows(2) {
+        assert!(pair[0].token < pair[1].token && pair[0].until < pair[1].from, "two at a time");
+    }
+    Ensemble::of(t).await;
+}
+
+/// The leader does not notice, and serves as if it still could.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_is_granted_while_the_followers_are_paused() {
+    alone::<ZooKeeper>(async |t| {
+        without_a_quorum(t, "paused", async |ensemble| {
+            let [one, two] = ensemble.followers.map(|follower| Paused::stop(follower.name));
+            let (one, two) = tokio::join!(one, two);
+            let lost = Instant::now();
+            sleep(t.store.min_ttl() * 3).await;
+            let healed = Instant::now();
+            tokio::join!(one.wake(), two.wake());
+            (lost, healed)
+        })
+        .await;
+    })
+    .await;
+}
+
+/// The leader steps down.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_is_granted_while_the_followers_are_dead() {
+    alone::<ZooKeeper>(async |t| {
+        without_a_quorum(t, "dead", async |ensemble| {
+            let [one, two] = ensemble.followers.map(|follower| Killed::kill(follower.name));
+            let (one, two) = tokio::join!(one, two);
+            let lost = Instant::now();
+            sleep(t.store.min_ttl() * 3).await;
+            let healed = Instant::now();
+            tokio::join!(one.start(), two.start());
+            (lost, healed)
+        })
+        .await;
+    })
+    .await;
+}
