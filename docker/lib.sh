@@ -66,6 +66,14 @@ EOF
     die "$program is missing; install it first (Debian and Ubuntu: apt-get install $*)"
 }
 
+# etcd-client's build runs it.
+need_protoc() {
+    if [ -z "${PROTOC:-}" ] && ! have protoc; then
+        borrow protoc protobuf-compiler libprotobuf-dev
+        export PROTOC=$TOOLS/bin/protoc PROTOC_INCLUDE=$TOOLS/usr/include
+    fi
+}
+
 # Sets `compose` to the command for Docker Compose, version 2 or 1, on our file.
 need_compose() {
     if docker compose version >/dev/null 2>&1; then
