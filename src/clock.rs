@@ -5,6 +5,9 @@ use std::time::Duration;
 #[cfg(target_os = "linux")]
 use rustix::time::{ClockId, clock_gettime};
 
+#[cfg(target_os = "linux")]
+use crate::rig::{Bug, planted};
+
 /// Time since some fixed point, counting the time the machine was suspended.
 ///
 /// `std::time::Instant` is `CLOCK_MONOTONIC` on Linux, which stands still while a machine sleeps, so a
@@ -12,7 +15,7 @@ use rustix::time::{ClockId, clock_gettime};
 /// (<https://github.com/rust-lang/rust/issues/87906>). `CLOCK_BOOTTIME` goes on.
 #[cfg(target_os = "linux")]
 pub(crate) fn now() -> Duration {
-    let clock = ClockId::Boottime;
+    let clock = if planted(Bug::MonotonicClock) { ClockId::Monotonic } else { ClockId::Boottime };
     let time = clock_gettime(clock);
     // Both fields are non-negative: the clock starts at zero at boot.
     let now = Duration::new(time.tv_sec as u64, time.tv_nsec as u32);
