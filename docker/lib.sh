@@ -66,7 +66,7 @@ EOF
     die "$program is missing; install it first (Debian and Ubuntu: apt-get install $*)"
 }
 
-# etcd-client needs it to build.
+# etcd-client's build runs it.
 need_protoc() {
     if [ -z "${PROTOC:-}" ] && ! have protoc; then
         borrow protoc protobuf-compiler libprotobuf-dev

@@ -14,6 +14,7 @@ use crate::{
     guard::LostReason,
     life::Grant,
     name::{Queue, Ticket},
+    rig::{Bug, planted},
     runtime::backoff,
     session::Session,
 };
@@ -117,6 +118,9 @@ impl Claim {
                     }
                 }
             }
+            if planted(Bug::NewTicketOnRetry) {
+                self.ticket = Ticket::random();
+            }
             sleep(backoff(attempt)).await;
             attempt += 1;
         }
@@ -153,7 +157,7 @@ impl Claim {
         if self.held {
             session.life().retire();
         }
-        if !self.written {
+        if !self.written || planted(Bug::JoinDiesWithCaller) && self.entry.is_none() {
             session.unclaim(weight);
             progress.send_replace(Release::Absent);
             return listener;
@@ -165,7 +169,7 @@ impl Claim {
             // Only a session that lives on has to look again: with its end the key is gone in any case.
             let weak = Arc::downgrade(&session);
             drop(session);
-            for pause in DOUBT.iter().filter(|_| doubtful) {
+            for pause in DOUBT.iter().filter(|_| doubtful && !planted(Bug::DoubtForgotten)) {
                 sleep(*pause).await;
                 let Some(session) = weak.upgrade() else { return };
                 release(&session, &queue, ticket, None, &watch::Sender::new(Release::Trying(None))).await;
@@ -205,6 +209,9 @@ async fn release(
             }
             Err(error) => progress.send_replace(Release::Trying(Some(Arc::new(error.into_source())))),
         };
+        if planted(Bug::WithdrawOnce) {
+            return;
+        }
         sleep(backoff(attempt)).await;
         attempt += 1;
     };

@@ -17,6 +17,7 @@ use crate::{
     error::{Error, Result},
     mutex::Mutex,
     name::Queue,
+    rig::{Bug, planted},
     runtime::{self, backoff},
     session::{Session, Shared},
 };
@@ -74,6 +75,7 @@ impl Client {
 
     pub(crate) async fn open(settings: Settings) -> Result<Self> {
         let runtime = runtime::handle()?;
+        let runtime = if planted(Bug::CallersRuntime) { Box::leak(Box::new(Handle::current())) } else { runtime };
         let Settings { backend, namespace, ttl, owner, connect_timeout, request_timeout, recheck_interval } = settings;
         let shared = Arc::new(Shared { backend, runtime, ttl, owner, request_timeout, recheck_interval });
         let sessions = StdMutex::new(Some(Vec::new()));

@@ -2,6 +2,12 @@
 
 use std::time::Duration;
 
+#[cfg(target_os = "linux")]
+use rustix::time::{ClockId, clock_gettime};
+
+#[cfg(target_os = "linux")]
+use crate::rig::{Bug, planted};
+
 /// Time since some fixed point, counting the time the machine was suspended.
 ///
 /// `std::time::Instant` is `CLOCK_MONOTONIC` on Linux, which stands still while a machine sleeps, so a
@@ -9,9 +15,14 @@ use std::time::Duration;
 /// (<https://github.com/rust-lang/rust/issues/87906>). `CLOCK_BOOTTIME` goes on.
 #[cfg(target_os = "linux")]
 pub(crate) fn now() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    let clock = if planted(Bug::MonotonicClock) { ClockId::Monotonic } else { ClockId::Boottime };
+    let time = clock_gettime(clock);
     // Both fields are non-negative: the clock starts at zero at boot.
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+    let now = Duration::new(time.tv_sec as u64, time.tv_nsec as u32);
+    // What suspend would add to this clock, and to no other.
+    #[cfg(test)]
+    let now = if clock == ClockId::Boottime { now + tests::suspended() } else { now };
+    now
 }
 
 /// Elsewhere the standard monotonic clock has to do; whether it counts suspend is the platform's choice.
@@ -21,3 +32,7 @@ pub(crate) fn now() -> Duration {
     static START: OnceLock<Instant> = OnceLock::new();
     START.get_or_init(Instant::now).elapsed()
 }
+
+#[cfg(test)]
+#[cfg(target_os = "linux")]
+mod tests;

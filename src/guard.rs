@@ -12,6 +12,7 @@ use crate::{
     claim::Release,
     error::{Error, Result},
     queue::Hold,
+    rig::{Bug, planted},
     runtime,
 };
 
@@ -214,7 +215,7 @@ impl LockGuard {
             if let Poll::Ready(reason) = lost.as_mut().poll(context) {
                 return Poll::Ready(Err(Lost { reason }));
             }
-            if let Some(reason) = self.lost_reason() {
+            if let Some(reason) = self.lost_reason().filter(|_| !planted(Bug::RunWithoutALook)) {
                 return Poll::Ready(Err(Lost { reason }));
             }
             future.as_mut().poll(context).map(Ok)
@@ -256,6 +257,7 @@ impl LockGuard {
                 (Some(reason), _) | (None, Release::SessionOver(reason)) => Err(Error::Lost { name, reason }),
                 (None, Release::Absent) => Err(Error::Lost { name, reason: LostReason::KeyDeleted }),
                 (None, Release::Released) => Ok(()),
+                (None, Release::Trying(_)) if planted(Bug::UnlockGuesses) => Ok(()),
                 (None, Release::Trying(error)) => {
                     let source = error.map_or_else(|| "no answer yet".into(), |error| error.to_string().into());
                     Err(Error::ReleaseUnconfirmed { name, source })

@@ -12,6 +12,8 @@ mod life;
 mod mutex;
 mod name;
 mod queue;
+#[cfg(not(distlock_rigged))]
+mod rig;
 #[cfg(distlock_rigged)]
 #[doc(hidden)]
 pub mod rig;

@@ -7,7 +7,11 @@ use std::{
 
 use tokio::sync::watch;
 
-use crate::{clock, guard::LostReason};
+use crate::{
+    clock,
+    guard::LostReason,
+    rig::{Bug, planted},
+};
 
 /// The deadline of one session.
 ///
@@ -78,7 +82,11 @@ impl Life {
 
     /// The store confirmed a request sent at `sent`, and the session for `granted` from then on.
     pub(crate) fn renewed(&self, sent: Duration, granted: Duration) {
-        let (mut state, _) = self.settled();
+        let (mut state, now) = self.settled();
+        let sent = if planted(Bug::DeadlineFromReply) { now } else { sent };
+        if planted(Bug::LostGuardRevives) {
+            state.lost = None;
+        }
         if state.lost.is_none() {
             state.proved = state.proved.max(sent);
             state.deadline = state.deadline.max(sent + certain(granted));
@@ -105,6 +113,9 @@ impl Life {
 
     /// How much longer guards are valid: looks at the clock, not at a flag that a timer would have to set.
     pub(crate) fn remaining(&self) -> Duration {
+        if planted(Bug::StoresWordOnly) || planted(Bug::FlagSetByTimer) {
+            return if self.lost.borrow().is_some() { Duration::ZERO } else { self.ttl };
+        }
         let (state, now) = self.settled();
         if state.lost.is_some() { Duration::ZERO } else { state.deadline.saturating_sub(now) }
     }
@@ -138,7 +149,7 @@ impl Life {
         if let Some(reason) = state.lost {
             return Grant::Lost(reason);
         }
-        if now >= state.deadline {
+        if now >= state.deadline && !planted(Bug::GrantWithoutProof) {
             return Grant::Stale;
         }
         state.awaited -= 1;
@@ -163,6 +174,7 @@ impl State {
     fn lapses(&self) -> Option<Duration> {
         match (self.lost, self.held, self.awaited) {
             (Some(_), ..) | (None, 0, 0) => None,
+            _ if planted(Bug::StoresWordOnly) => None,
             (None, 0, _) => Some(self.deadline.max(self.patience)),
             (None, ..) => Some(self.deadline),
         }

@@ -14,6 +14,7 @@ use crate::{
     error::{Error, StoreError},
     guard::LostReason,
     life::Grant,
+    rig::{Bug, planted},
     runtime::backoff,
     session::Session,
 };
@@ -89,12 +90,13 @@ pub(crate) async fn acquire(claim: Claim, wait: Wait) -> Result<Option<Hold>, Fa
     let session = Arc::clone(claim.session());
     let shared = session.shared();
     let (join, give_up) = match wait {
-        Wait::No => (Join::IfFree, Some(Instant::now() + shared.request_timeout * 2)),
+        Wait::No if !planted(Bug::TryLockJoins) => (Join::IfFree, Some(Instant::now() + shared.request_timeout * 2)),
         _ => (Join::Always, None),
     };
     // A task of its own: if this future is dropped, the write still ends, and then the claim with it.
     let (interest, _interested) = oneshot::channel();
     let joining = shared.runtime.spawn(claim.join(join, give_up, interest));
+    let _mortal = planted(Bug::JoinDiesWithCaller).then(|| OwnWatch(joining.abort_handle()));
     let joined = tokio::select! {
         biased;
         joined = joining => joined.map_err(|_| Error::Closed)?,
@@ -143,8 +145,8 @@ async fn await_turn(session: &Session, entry: &Entry, ahead: &Entry) -> Result<S
         let recheck = interval + interval.mul_f64(fastrand::f64() / 4.0);
         tokio::select! {
             // An answer or an error: both mean no more than "look again".
-            _ = session.store().gone(ahead) => {}
-            () = sleep(recheck) => {}
+            _ = session.store().gone(ahead) => if planted(Bug::WakeUpIsGrant) { return Ok(Standing::First) },
+            () = sleep(recheck), if !planted(Bug::NoRecheck) => {}
         }
         let standing = persist(|| session.store().standing(entry)).await?;
         match &standing {
@@ -215,7 +217,7 @@ fn hold(claim: Claim, entry: Entry) -> Hold {
 
 /// Returns when the holder's own key is gone although the session lives.
 async fn watch_own(session: &Session, own: &Entry) {
-    sleep(OWN_WATCH_AFTER).await;
+    sleep(if planted(Bug::OwnKeyUnwatched) { Duration::MAX } else { OWN_WATCH_AFTER }).await;
     let mut attempt = 0;
     loop {
         // Without an answer nothing is decided here: the deadline does that, as it does for the session's end.

@@ -27,6 +27,7 @@ use crate::{
     error::StoreError,
     guard::LostReason,
     name::{Queue, Ticket},
+    rig::{Bug, planted},
 };
 
 /// The operator's view of the store behind `memory://name`.
@@ -356,7 +357,10 @@ impl Store for MemoryStore {
     async fn withdraw(&self, queue: &Queue, ticket: Ticket, _: Option<&Entry>) -> Result<bool, StoreError> {
         let mut state = self.request().await?;
         state.requests.deletes += 1;
-        let revision = state.revision_of(&self.key(queue, ticket));
+        let mut revision = state.revision_of(&self.key(queue, ticket));
+        if planted(Bug::ReleaseByName) {
+            revision = state.keys.iter().find_map(|(revision, record)| (record.queue == *queue).then_some(*revision));
+        }
         Ok(revision.is_some_and(|revision| state.remove(revision)))
     }
 

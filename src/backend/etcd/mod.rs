@@ -27,6 +27,7 @@ use crate::{
     error::StoreError,
     guard::LostReason,
     name::{Queue, Ticket},
+    rig::{Bug, planted},
 };
 use error::Cause;
 use pool::Pool;
@@ -138,7 +139,8 @@ impl EtcdStore {
 /// Whether this is a place in the queue. A key without a lease would never go away, and no client writes such a one. One that lies deeper belongs to another
 /// lock: that of namespace `/a/b` and name `c` is below what namespace `/a` and name `b` have for a prefix.
 fn is_place(prefix: &str, kv: &KeyValue) -> bool {
-    kv.lease() != 0 && !kv.key().get(prefix.len()..).is_some_and(|rest| rest.contains(&b'/'))
+    let deeper_too = planted(Bug::OpenPrefix) || planted(Bug::DeeperKeysCount);
+    kv.lease() != 0 && (deeper_too || !kv.key().get(prefix.len()..).is_some_and(|rest| rest.contains(&b'/')))
 }
 
 /// The keys of a prefix created before `revision`, the newest first: one, unless told otherwise.
@@ -199,6 +201,9 @@ impl Store for EtcdStore {
         if reply.is_err() {
             // Others need not wait for this member any longer. The answer may still come, if the way is only long.
             self.pool.leave(picked.index);
+            if planted(Bug::SilenceIsProof) {
+                return Ok(self.ttl);
+            }
             reply = timeout(self.ttl, call).await;
         }
         match reply {
@@ -218,7 +223,7 @@ impl Store for EtcdStore {
     async fn enqueue(&self, queue: &Queue, ticket: Ticket, value: &[u8], join: Join) -> Result<Joined, StoreError> {
         const OPERATION: &str = "joining a queue";
         let key = self.key(queue, ticket);
-        let prefix = format!("{}/", queue.dir());
+        let prefix = if planted(Bug::OpenPrefix) { queue.dir().to_owned() } else { format!("{}/", queue.dir()) };
         let absent = Compare::create_revision(key.as_str(), CompareOp::Equal, 0);
         // Compares every key of the range, and holds for an empty one.
         let free = Compare::create_revision(prefix.as_str(), CompareOp::Equal, 0).with_prefix();
@@ -259,8 +264,9 @@ impl Store for EtcdStore {
         let revision = i64::try_from(entry.revision).unwrap_or(i64::MAX);
         let prefix = &entry.key[..=entry.key.rfind('/').unwrap_or(0)];
         let mine = Compare::create_revision(entry.key.as_str(), CompareOp::Equal, revision);
+        let mine = if planted(Bug::OwnKeyUnchecked) { vec![] } else { vec![mine] };
         let ahead = TxnOp::get(prefix, Some(nearest_below(revision)));
-        let response = self.txn("read of a queue", Txn::new().when([mine]).and_then([ahead])).await?;
+        let response = self.txn("read of a queue", Txn::new().when(mine).and_then([ahead])).await?;
         // A member that has not heard of our key yet cannot tell who is ahead, nor that our key is gone.
         if response.header().is_none_or(|header| header.revision() < revision) {
             return Err(StoreError::Unavailable("a stale read".into()));
@@ -286,7 +292,8 @@ impl Store for EtcdStore {
             async move { client.kv_client().get(entry.key.as_str(), Some(options)).await }
         };
         let seen = self.pool.request("look at a key", look).await?;
-        if seen.kvs().first().is_none_or(|kv| kv.create_revision().unsigned_abs() != entry.revision) {
+        let changed = seen.kvs().first().is_none_or(|kv| kv.create_revision().unsigned_abs() != entry.revision);
+        if changed && !planted(Bug::NoSecondLook) {
             return Ok(());
         }
         watch.deleted().await.map_err(broken)
@@ -295,7 +302,13 @@ impl Store for EtcdStore {
     async fn withdraw(&self, queue: &Queue, ticket: Ticket, _: Option<&Entry>) -> Result<bool, StoreError> {
         let key = self.key(queue, ticket);
         let delete = |client: Client| async move { client.kv_client().delete(key, None).await };
-        Ok(self.pool.request("delete of a key", delete).await?.deleted() > 0)
+        let existed = self.pool.request("delete of a key", delete).await?.deleted() > 0;
+        if planted(Bug::ReleaseByName) && !existed {
+            let (dir, all) = (format!("{}/", queue.dir()), etcd_client::DeleteOptions::new().with_prefix());
+            let delete = |client: Client| async move { client.kv_client().delete(dir, Some(all)).await };
+            self.pool.request("delete of a name", delete).await?;
+        }
+        Ok(existed)
     }
 
     /// A lease dies silently.

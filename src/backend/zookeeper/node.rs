@@ -1,6 +1,9 @@
 //! Nodes of a queue: their names and their order.
 
-use crate::name::Ticket;
+use crate::{
+    name::Ticket,
+    rig::{Bug, planted},
+};
 
 /// What stands before the sequence number: with `_c_{uuid}-` ahead of it, the name that Curator's `InterProcessMutex` writes and sorts
 /// (`LockInternals.LOCK_NAME`).
@@ -67,11 +70,12 @@ pub(super) fn place<'a>(own: &str, children: &'a [String]) -> Place<'a> {
             found = true;
         } else if sequence <= own_sequence {
             // An equal number is nobody's whom the server numbered: let it go first.
-            ahead = ahead.max(Some((sequence, child.as_str())));
+            let this = Some((sequence, child.as_str()));
+            ahead = if planted(Bug::Herd) && ahead.is_some() { ahead.min(this) } else { ahead.max(this) };
         }
     }
     match ahead {
-        _ if !found => Place::Gone,
+        _ if !found && !planted(Bug::OwnKeyUnchecked) => Place::Gone,
         Some((_, child)) => Place::Behind(child),
         None => Place::First,
     }

@@ -24,6 +24,7 @@ use crate::{
     error::StoreError,
     guard::LostReason,
     name::{Queue, Ticket},
+    rig::{Bug, planted},
 };
 
 /// How much a session can watch. After a reconnect the crate restores watches in batches of 128 KiB of paths that all have one xid, so that the replies
@@ -42,7 +43,7 @@ const CREATE_ATTEMPTS: usize = 8;
 /// write, the leader last heard of what we sent up to half a tick and one pause between our requests before: at most T/4 (the servers grant no less than
 /// two ticks) and T/8 (`ZooKeeper::patience`). So 5/8 T are certain; distlock takes off a tenth of what is said here, and 9/10 of 2/3 is less.
 fn granted(ttl: Duration) -> Duration {
-    ttl * 2 / 3
+    if planted(Bug::WholeTimeout) { ttl } else { ttl * 2 / 3 }
 }
 
 /// A node that was just created.
@@ -210,6 +211,9 @@ impl ZooKeeperStore {
     /// When an own node was created. Servers have left that out of a transaction's results
     /// (<https://issues.apache.org/jira/browse/ZOOKEEPER-4026>, -4667): then it is read.
     async fn revision_of(&self, client: &zk::Client, created: &Created) -> Result<u64, StoreError> {
+        if planted(Bug::SequenceAsToken) {
+            return Ok(node::sequence(&created.path).unwrap_or(0).unsigned_abs().into());
+        }
         let stat = if created.stat.czxid > 0 {
             created.stat
         } else {
@@ -294,6 +298,10 @@ impl Store for ZooKeeperStore {
         // A `multi` goes through the leader's session check and the quorum's log even when nothing in it changes anything, and needs no node of ours. Whatever its
         // one `check` finds, it was found there.
         let mut writer = client.new_multi_writer();
+        if planted(Bug::ReadIsProof) {
+            let read = self.reply(self.ttl, client.check_stat("/")).await?;
+            return read.map(|_| granted(self.ttl)).map_err(|error| self.failed("keep alive", error));
+        }
         writer.add_check_version("/", -1).map_err(|error| self.failed("keep alive", error))?;
         let commit = self.reply(self.ttl, writer.commit());
         // In one flight: connections on a slow network may not last for two.
@@ -417,6 +425,11 @@ impl Store for ZooKeeperStore {
         for key in keys {
             match self.reply(self.request_timeout, client.delete(&key, None)).await? {
                 Ok(()) => existed = true,
+                Err(zk::Error::NoNode) if planted(Bug::ReleaseByName) => {
+                    let children = self.list_now(&client, queue).await?;
+                    let first = children.iter().min_by_key(|child| node::sequence(child)).cloned().unwrap_or_default();
+                    let _ = client.delete(&format!("{}/{first}", queue.dir()), None).await;
+                }
                 Err(zk::Error::NoNode) => {}
                 Err(error) => return Err(self.failed("delete", error)),
             }

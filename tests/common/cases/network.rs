@@ -12,7 +12,7 @@ use distlock::{Client, Error, LockGuard, LostReason};
 use tokio::{task::JoinSet, time::sleep};
 
 use crate::common::{
-    case::{Case, SOON, throughout, within},
+    case::{Case, SOON, poll, throughout, within},
     harness::Job,
     proxy::{Mode, Proxies},
 };
@@ -227,6 +227,20 @@ pub(crate) async fn what_happens_while_disconnected_is_seen_afterwards(t: &Case)
     waiter.served().await;
 }
 
+/// The one ahead goes between the answer that names it and the watch on it: no event tells of that.
+pub(crate) async fn what_happens_before_the_watch_is_seen_at_once(t: &Case) {
+    let proxies = t.proxies().await;
+    let (client, other) = (client_by(t, &proxies).await, t.client().await);
+    let guard = other.mutex("before").lock().await.expect("granted");
+    // The answer to joining is this long on its way back, and then the watch on its way there.
+    proxies.set(&Mode::Delay(Duration::from_millis(200)));
+    let waiter = t.enqueue(&client, "before").await;
+    guard.unlock().await.expect("released");
+    // Not as late as a recheck would be.
+    waiter.result(Duration::from_secs(5)).await.expect("granted").unlock().await.expect("released");
+    proxies.set(&Mode::Pass);
+}
+
 /// Servers do lose events now and then, on connections that are in good order.
 pub(crate) async fn a_lost_event_is_made_good_by_the_recheck(t: &Case) {
     let proxies = t.proxies().await;
@@ -245,6 +259,35 @@ pub(crate) async fn a_lost_event_is_made_good_by_the_recheck(t: &Case) {
     assert!(released.elapsed() < recheck * 2);
     proxies.set(&Mode::Pass);
     granted.unlock().await.expect("released");
+}
+
+/// The store counts from when it heard the request, so that the time an answer takes is no time to hold the lock.
+pub(crate) async fn late_answers_count_from_their_requests(t: &Case) {
+    let proxies = t.proxies().await;
+    let client = t.connect(t.builder_for(&proxies.url()).session_ttl(t.store.min_ttl() * 3)).await;
+    let delay = client.session_ttl() / 20;
+    let guard = client.mutex("late").lock().await.expect("granted");
+    // What is left just after a keepalive, which is the most.
+    let renewed = async || {
+        let mut left = guard.remaining();
+        let rises = poll(client.session_ttl(), async || {
+            let now = guard.remaining();
+            now > std::mem::replace(&mut left, now)
+        });
+        assert!(rises.await && guard.is_valid(), "it is not kept alive");
+        left
+    };
+    let at_once = renewed().await;
+    proxies.set(&Mode::Delay(delay));
+    // This one may have been under way already.
+    renewed().await;
+    for _ in 0..2 {
+        let left = renewed().await;
+        // There and back it is twice the delay; the rest is for a busy machine.
+        assert!(left < at_once - delay, "{left:?} left after a late answer, {at_once:?} after a quick one");
+    }
+    proxies.set(&Mode::Pass);
+    guard.unlock().await.expect("released");
 }
 
 /// Answers take most of the time between two keepalives.
