@@ -1,0 +1,19 @@
+//! Defects of the client crates that distlock works around: each is seen here with the crate alone, so that a release without it is noticed. Needs the servers
+//! of `docker/up`. README.md lists them.
+
+#![allow(clippy::expect_used, clippy::panic)] // a test fails by panicking
+
+mod etcd;
+#[path = "../common/proxy.rs"]
+#[allow(dead_code)]
+mod proxy;
+#[path = "../common/servers.rs"]
+#[allow(dead_code)]
+mod servers;
+mod zookeeper;
+
+/// Fails once a defect is gone. `workaround` says where distlock gets by with it.
+#[track_caller]
+fn assert_defect(seen: bool, workaround: &str) {
+    assert!(seen, "fixed in this version: remove the workaround in {workaround}, and this test");
+}

@@ -1,0 +1,240 @@
+//! zookeeper-client 0.11.2; lines below `src/` are those of <https://github.com/kezhuw/zookeeper-client-rust/tree/v0.11.2>.
+
+use std::{
+    future::ready,
+    net::SocketAddr,
+    time::{Duration, Instant},
+};
+
+use tokio::{runtime::Runtime, time::timeout};
+use zookeeper_client::{
+    Acls, AddWatchMode, Client, CreateMode, Error, EventType, LockPrefix, PersistentWatcher, SessionState,
+};
+
+use crate::{
+    assert_defect,
+    proxy::{Framing, Mode, Proxy},
+    servers,
+};
+
+/// What ought to happen has happened by then.
+const SOON: Duration = Duration::from_secs(10);
+/// Shown not to happen for so long, while the same takes milliseconds otherwise.
+const QUIET: Duration = Duration::from_millis(500);
+/// The shortest session that the servers grant.
+const TTL: Duration = Duration::from_secs(2);
+
+async fn server() -> SocketAddr {
+    let url = servers::url("DISTLOCK_ZK_URL", "zk://127.0.0.1:21811,127.0.0.1:21812,127.0.0.1:21813");
+    servers::endpoints(&url).await[0]
+}
+
+async fn proxy() -> Proxy {
+    Proxy::start(server().await, Framing::Jute).await
+}
+
+async fn session(server: SocketAddr, ttl: Duration) -> Client {
+    let connector = Client::connector().with_session_timeout(ttl);
+    connector.connect(&server.to_string()).await.expect("ZooKeeper answers: is it up? See docker/up")
+}
+
+fn unique() -> String {
+    format!("/t-{:016x}", fastrand::u64(..))
+}
+
+/// Creates a node that goes with its session.
+async fn create(client: &Client, path: &str) {
+    client.create(path, b"", &CreateMode::Ephemeral.with_acls(Acls::anyone_all())).await.expect("a new node");
+}
+
+/// Breaks the session's connection and waits until it has another.
+async fn reconnect(client: &Client, proxy: &Proxy) {
+    let mut state = client.state_watcher();
+    let reconnected = async {
+        proxy.hang_up();
+        while state.changed().await != SessionState::Disconnected {}
+        while state.peek_state() != SessionState::SyncConnected {
+            state.changed().await;
+        }
+    };
+    timeout(SOON, reconnected).await.expect("it reconnects");
+}
+
+/// Begins to lock and is cancelled while the node is being created.
+async fn cancelled_lock(client: &Client, prefix: LockPrefix<'_>) {
+    tokio::select! {
+        biased;
+        _ = client.lock(prefix, b"", Acls::anyone_all()) => panic!("no reply can be there yet"),
+        () = ready(()) => {}
+    }
+}
+
+/// `Client::lock` says that it is safe to cancel. With Curator's names it deletes what it has created by its bare name, without the directory, which fails:
+/// src/client/mod.rs:525. The node blocks the lock until the session ends.
+#[tokio::test]
+async fn a_cancelled_lock_leaves_its_node() {
+    let (client, dir) = (session(server().await, TTL).await, unique());
+    let container = CreateMode::Container.with_acls(Acls::anyone_all());
+    client.create(&dir, b"", &container).await.expect("a new directory");
+    cancelled_lock(&client, LockPrefix::new_curator(&dir, "lock-").unwrap()).await;
+    // A name of another kind is cleaned up in the same way, but rightly.
+    cancelled_lock(&client, LockPrefix::new_custom(format!("{dir}/other-"), "").unwrap()).await;
+    let start = Instant::now();
+    let left = loop {
+        let left = client.list_children(&dir).await.unwrap();
+        if !left.iter().any(|child| child.starts_with("other-")) {
+            break left;
+        }
+        assert!(start.elapsed() < SOON, "it cleans nothing up: {left:?}");
+    };
+    let curators = left.iter().any(|child| child.starts_with("_c_"));
+    assert_defect(curators, "src/backend/zookeeper/store.rs: `doubtful`, `rejoin` and `withdraw`");
+}
+
+async fn until_changed(watcher: &mut PersistentWatcher) {
+    while watcher.changed().await.event_type == EventType::Session {}
+}
+
+/// Persistent watches are not restored after a reconnect, and nobody is told: `index.max(index)` stays 0, so that they are left out of what is sent,
+/// src/session/watch.rs:446.
+#[tokio::test]
+async fn a_persistent_watch_does_not_survive_a_reconnect() {
+    let (proxy, path, other) = (proxy().await, unique(), unique());
+    let client = session(proxy.address, SOON).await;
+    create(&client, &path).await;
+    create(&client, &other).await;
+    let mut persistent = client.watch(&path, AddWatchMode::Persistent).await.unwrap();
+    client.set_data(&path, b"1", None).await.unwrap();
+    timeout(SOON, until_changed(&mut persistent)).await.expect("it works before");
+    // On a node of its own: its event would go to the persistent watch of the same node, too.
+    let (_, _, oneshot) = client.get_and_watch_data(&other).await.unwrap();
+    reconnect(&client, &proxy).await;
+    client.set_data(&path, b"2", None).await.unwrap();
+    client.set_data(&other, b"2", None).await.unwrap();
+    timeout(SOON, oneshot.changed()).await.expect("a watch of the other kind survives");
+    let told = timeout(QUIET, until_changed(&mut persistent)).await.is_ok();
+    assert_defect(!told, "src/backend/zookeeper/store.rs: `gone`, which sets a new one-shot watch each time");
+}
+
+/// Whether a session that watches so many bytes of paths survives its connection.
+async fn survives_with_watches(bytes: usize) -> bool {
+    let proxy = proxy().await;
+    let client = session(proxy.address, TTL).await;
+    let prefix = format!("{}-{}", unique(), "x".repeat(1000));
+    let paths: Vec<_> = (0..bytes / (prefix.len() + 5)).map(|number| format!("{prefix}-{number:04}")).collect();
+    let node = CreateMode::Ephemeral.with_acls(Acls::anyone_all());
+    let mut watchers = Vec::new();
+    // Many in one flight: a request leaves when its method is called.
+    for paths in paths.chunks(50) {
+        let sent: Vec<_> =
+            paths.iter().map(|path| (client.create(path, b"", &node), client.get_and_watch_data(path))).collect();
+        for (created, watched) in sent {
+            created.await.expect("a new node");
+            let (_, _, watcher) = watched.await.unwrap();
+            watchers.push(watcher);
+        }
+    }
+    let mut state = client.state_watcher();
+    proxy.hang_up();
+    let settled = async {
+        // One request is answered once the session is well again, and fails when it is over.
+        loop {
+            match client.get_data(&paths[0]).await {
+                Ok(_) => return true,
+                Err(_) if state.peek_state().is_terminated() => return false,
+                Err(_) => {
+                    state.changed().await;
+                }
+            }
+        }
+    };
+    timeout(SOON * 2, settled).await.expect("it comes back or ends")
+}
+
+/// After a reconnect watches are restored in batches of 128 KiB of paths, which all have the xid -8, so that the reply to the second finds no request:
+/// src/session/watch.rs:449, src/proto/request_header.rs:16, src/session/depot.rs:102. It reconnects again and again until the session has expired.
+#[tokio::test]
+async fn many_watches_end_the_session() {
+    assert!(survives_with_watches(120 << 10).await, "one batch is no trouble");
+    let survived = survives_with_watches(512 << 10).await;
+    assert_defect(
+        !survived,
+        "src/backend/zookeeper/store.rs: `WATCH_BUDGET`, `Store::watch_budget` and those who ask it",
+    );
+}
+
+/// `TCP_NODELAY` is off, so that of two requests in one flight the second stays at home until the first is answered: src/session/connection.rs:201.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_second_request_waits_for_the_reply_to_the_first() {
+    const WAY: Duration = Duration::from_millis(10);
+    let proxy = proxy().await;
+    proxy.set(Mode::Delay(WAY));
+    let mut seen = false;
+    for session_number in 0..12 {
+        let client = session(proxy.address, SOON).await;
+        // The quickest of several: the rest is what the machine and the servers do beside it.
+        let (mut one, mut two) = (Duration::MAX, Duration::MAX);
+        for _ in 0..10 {
+            let start = Instant::now();
+            client.get_data("/").await.unwrap();
+            one = one.min(start.elapsed());
+            let start = Instant::now();
+            let (first, second) = tokio::join!(client.get_data("/"), client.list_children("/"));
+            (first.unwrap(), second.unwrap());
+            two = two.min(start.elapsed());
+        }
+        println!("session {session_number}: {one:?} for one, {two:?} for two");
+        seen |= two > one + WAY;
+    }
+    assert_defect(seen, "nothing, but a comment in src/backend/zookeeper/store.rs: `create_and_list`");
+}
+
+/// A wait for an event panics when the runtime that the session was opened on is gone: src/session/watch.rs:120.
+#[test]
+fn a_watch_panics_without_its_runtime() {
+    let (opened_on, waited_on) = (Runtime::new().unwrap(), Runtime::new().unwrap());
+    let (client, watcher) = opened_on.block_on(async {
+        let client = session(server().await, TTL).await;
+        let (_, watcher) = client.check_and_watch_stat(&unique()).await.unwrap();
+        (client, watcher)
+    });
+    drop(opened_on);
+    let waiting = async { timeout(SOON, tokio::spawn(watcher.changed())).await };
+    let panicked = waited_on.block_on(waiting).is_ok_and(|ended| ended.is_err_and(|error| error.is_panic()));
+    assert_defect(panicked, "src/backend/zookeeper/store.rs: `event`");
+    drop(client);
+}
+
+/// `Expired` is the client's own count, up to 7/5 of the session timeout: src/session/mod.rs:433. By then the servers have given the session's locks away.
+#[tokio::test]
+async fn a_session_expires_late() {
+    let proxy = proxy().await;
+    let client = session(proxy.address, TTL).await;
+    let mut state = client.state_watcher();
+    // So that the count begins here.
+    client.get_data("/").await.unwrap();
+    let start = Instant::now();
+    proxy.set(Mode::Blackhole);
+    while timeout(SOON, state.changed()).await.expect("it expires") != SessionState::Expired {}
+    let late = start.elapsed() > TTL * 6 / 5;
+    assert_defect(late, "src/session.rs: deadlines of its own");
+}
+
+/// Credentials are sent together with the request for a session: src/session/mod.rs:658. Servers that run on Netty now and then answer them first, which the client
+/// reads as the answer to that request, :473.
+#[tokio::test]
+async fn credentials_fail_connections() {
+    let url = servers::url("DISTLOCK_ZK_AUTH_URL", "zk://127.0.0.1:21814");
+    let server = servers::endpoints(&url).await[0].to_string();
+    let connector = Client::connector().with_session_timeout(TTL).with_fail_eagerly();
+    let mut failed = 0;
+    for _ in 0..200 {
+        match connector.clone().with_auth("digest", b"app:apppw").connect(&server).await {
+            Ok(_) => {}
+            Err(Error::NoHosts) => failed += 1,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    eprintln!("failed {failed}");
+    assert_defect(failed > 0, "src/backend/zookeeper/mod.rs: `connect`, which tries again");
+}
