@@ -7,6 +7,7 @@ use etcd_client::{Client, GetOptions};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
+    time::timeout,
 };
 
 use super::{
@@ -32,6 +33,18 @@ impl Etcd {
 
     pub(crate) fn client(&self) -> Client {
         self.client.clone()
+    }
+
+    /// The place of the leader among the servers.
+    pub(crate) async fn leader(&self) -> usize {
+        for (place, server) in self.endpoints.iter().enumerate() {
+            let member = Client::connect([format!("http://{server}")], None).await.expect("a client");
+            let status = ask(&member, |client| async move { client.maintenance_client().status().await }).await;
+            if status.header().is_some_and(|header| header.member_id() == status.leader()) {
+                return place;
+            }
+        }
+        panic!("etcd has no leader");
     }
 }
 
@@ -66,6 +79,16 @@ impl Harness for Etcd {
 
     fn network(&self) -> (&'static str, &[SocketAddr], Framing) {
         ("etcd", &self.endpoints, Framing::Http2)
+    }
+
+    fn servers(&self) -> Vec<(&'static str, SocketAddr)> {
+        ["etcd1", "etcd2", "etcd3"].into_iter().zip(self.endpoints.iter().copied()).collect()
+    }
+
+    async fn serves(&self, server: SocketAddr) -> bool {
+        let Ok(member) = Client::connect([format!("http://{server}")], None).await else { return false };
+        let mut member = member.kv_client();
+        matches!(timeout(Duration::from_secs(1), member.get("any", None)).await, Ok(Ok(_)))
     }
 
     fn min_ttl(&self) -> Duration {

@@ -68,6 +68,55 @@ impl Drop for Cut {
     }
 }
 
+/// Runs docker on a server's container.
+async fn docker(command: &str, server: &str) {
+    let output = Command::new("docker").args([command, &container(server)]).output().await.expect("docker is there");
+    assert!(output.status.success(), "docker {command} {server}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Ends a server in good order and starts it again. It may take seconds until it serves.
+pub(crate) async fn restart(server: &str) {
+    docker("restart", server).await;
+}
+
+/// A server that is down. It runs again at the end of the test, however it ends.
+pub(crate) struct Outage {
+    server: &'static str,
+    undo: &'static str,
+    over: bool,
+}
+
+impl Outage {
+    /// SIGKILL; its data stays.
+    pub(crate) async fn kill(server: &'static str) -> Self {
+        Self::begin(server, "kill", "start").await
+    }
+
+    /// It stands still, and its connections stay.
+    pub(crate) async fn pause(server: &'static str) -> Self {
+        Self::begin(server, "pause", "unpause").await
+    }
+
+    async fn begin(server: &'static str, command: &str, undo: &'static str) -> Self {
+        let outage = Self { server, undo, over: false };
+        docker(command, server).await;
+        outage
+    }
+
+    pub(crate) async fn end(mut self) {
+        docker(self.undo, self.server).await;
+        self.over = true;
+    }
+}
+
+impl Drop for Outage {
+    fn drop(&mut self) {
+        if !self.over {
+            let _ = std::process::Command::new("docker").args([self.undo, &container(self.server)]).output();
+        }
+    }
+}
+
 /// The CA's certificate, a client's and its key, which `docker/up` has made.
 pub(crate) fn certificates() -> [String; 3] {
     let default = concat!(env!("CARGO_MANIFEST_DIR"), "/target/docker/certs").to_owned();

@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
-    time::sleep,
+    time::{sleep, timeout},
 };
 use zookeeper_client::{Client, Error, Stat};
 
@@ -67,6 +67,22 @@ impl Harness for ZooKeeper {
 
     fn network(&self) -> (&'static str, &[SocketAddr], Framing) {
         ("zk", &self.endpoints, Framing::Jute)
+    }
+
+    fn servers(&self) -> Vec<(&'static str, SocketAddr)> {
+        servers::zookeeper_servers(&self.endpoints)
+    }
+
+    async fn serves(&self, server: SocketAddr) -> bool {
+        let ask = async {
+            let mut stream = TcpStream::connect(server).await?;
+            stream.write_all(b"srvr").await?;
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).await?;
+            // Outside of the quorum it has none.
+            io::Result::Ok(answer.contains("\nMode: "))
+        };
+        matches!(timeout(Duration::from_secs(1), ask).await, Ok(Ok(true)))
     }
 
     fn min_ttl(&self) -> Duration {
