@@ -99,6 +99,10 @@ impl Harness for Etcd {
         Duration::from_secs(1)
     }
 
+    fn bearable_round_trip(&self) -> f64 {
+        0.9
+    }
+
     fn busy(&self) -> u64 {
         1
     }

@@ -46,6 +46,12 @@ pub(crate) trait Harness: Send + Sync + 'static {
     /// How much later than its TTL the store may let go of a dead session's keys.
     fn grace(&self) -> Duration;
 
+    /// How long a round trip a held lock bears, when it takes half as long at one time and half as long again at another: in intervals between keepalives, which are
+    /// a third of the TTL.
+    fn bearable_round_trip(&self) -> f64 {
+        unimplemented!("there is no network")
+    }
+
     /// Requests of an uncontended lock and its unlock.
     fn uncontended(&self) -> u64;
 

@@ -94,6 +94,11 @@ impl Harness for ZooKeeper {
         Duration::from_secs(2)
     }
 
+    /// Past a quarter of the TTL without a word its client gives a server up.
+    fn bearable_round_trip(&self) -> f64 {
+        0.35
+    }
+
     fn busy(&self) -> u64 {
         3
     }
