@@ -3,7 +3,7 @@
 use std::{
     io::Read,
     process::Stdio,
-    sync::Arc,
+    sync::{Arc, Weak},
     time::{Duration, Instant},
 };
 
@@ -113,7 +113,7 @@ pub(crate) fn run_job() {
         let guard = Arc::new(mutex.lock().await.expect("the job's lock is granted"));
         println!("\n{GRANTED}{}", guard.fencing_token());
         let weak = Arc::downgrade(&guard);
-        let looked_at = weak.clone();
+        let looked_at = Weak::clone(&weak);
         std::thread::spawn(move || {
             let mut last = Instant::now();
             while let Some(guard) = looked_at.upgrade() {

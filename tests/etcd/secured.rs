@@ -114,31 +114,43 @@ impl User {
         let url = servers::url("DISTLOCK_ETCD_AUTH_URL", "etcd://127.0.0.1:23795");
         let address = servers::endpoints(&url).await[0];
         let options = etcd_client::ConnectOptions::new().with_user("root", "rootpw");
-        let operator = etcd_client::Client::connect([format!("http://{address}")], Some(options)).await.unwrap();
+        let operator =
+            etcd_client::Client::connect([format!("http://{address}")], Some(options)).await.expect("the operator may");
         let (name, namespace) = (format!("user-{:016x}", fastrand::u64(..)), namespace());
         let mut auth = operator.auth_client();
-        auth.user_add(name.as_str(), Self::PASSWORD, None).await.unwrap();
-        auth.role_add(name.as_str()).await.unwrap();
+        auth.user_add(name.as_str(), Self::PASSWORD, None).await.expect("the operator may");
+        auth.role_add(name.as_str()).await.expect("the operator may");
         let permission = Permission::read_write(format!("{namespace}/")).with_prefix();
-        auth.role_grant_permission(name.as_str(), permission).await.unwrap();
-        auth.user_grant_role(name.as_str(), name.as_str()).await.unwrap();
+        auth.role_grant_permission(name.as_str(), permission).await.expect("the operator may");
+        auth.user_grant_role(name.as_str(), name.as_str()).await.expect("the operator may");
         Self { name, namespace, operator }
     }
 
     async fn client(&self, address: SocketAddr) -> Client {
         let builder = Client::builder(&format!("etcd://{address}")).credentials(&self.name, Self::PASSWORD);
-        builder.namespace(&self.namespace).session_ttl(Duration::from_secs(4)).connect().await.unwrap()
+        builder
+            .namespace(&self.namespace)
+            .session_ttl(Duration::from_secs(4))
+            .connect()
+            .await
+            .expect("the operator may")
     }
 
     async fn keys(&self) -> usize {
         let options = GetOptions::new().with_prefix().with_keys_only();
-        self.operator.kv_client().get(self.namespace.as_str(), Some(options)).await.unwrap().kvs().len()
+        self.operator
+            .kv_client()
+            .get(self.namespace.as_str(), Some(options))
+            .await
+            .expect("the operator may")
+            .kvs()
+            .len()
     }
 
     async fn remove(self) {
         let mut auth = self.operator.auth_client();
-        auth.user_delete(self.name.as_str()).await.unwrap();
-        auth.role_delete(self.name.as_str()).await.unwrap();
+        auth.user_delete(self.name.as_str()).await.expect("the operator may");
+        auth.role_delete(self.name.as_str()).await.expect("the operator may");
     }
 }
 
