@@ -3,7 +3,7 @@
 use std::{collections::HashMap, net::SocketAddr, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use etcd_client::{Client, GetOptions};
+use etcd_client::{Client, ConnectOptions, GetOptions};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -48,17 +48,19 @@ impl Etcd {
     }
 }
 
-/// Asks again while the cluster settles: a test that parts its members leaves it in search of a leader.
+/// Asks again while the cluster settles: a test that parts its members leaves it in search of a leader. One that is cut off may keep a request for seconds.
 async fn ask<T, F>(client: &Client, mut call: impl FnMut(Client) -> F + Send) -> T
 where
     F: Future<Output = Result<T, etcd_client::Error>> + Send,
 {
     let start = tokio::time::Instant::now();
     loop {
-        match call(client.clone()).await {
-            Ok(answer) => return answer,
-            Err(error) if start.elapsed() > Duration::from_secs(10) => panic!("etcd does not answer: {error}"),
-            Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
+        match timeout(Duration::from_secs(2), call(client.clone())).await {
+            Ok(Ok(answer)) => return answer,
+            outcome if start.elapsed() > Duration::from_secs(15) => {
+                panic!("etcd does not answer: {:?}", outcome.map(Result::err))
+            }
+            _ => tokio::time::sleep(Duration::from_millis(50)).await,
         }
     }
 }
@@ -69,7 +71,8 @@ impl Harness for Etcd {
         let url = servers::url("DISTLOCK_ETCD_URL", "etcd://127.0.0.1:23791,127.0.0.1:23792,127.0.0.1:23793");
         let endpoints = servers::endpoints(&url).await;
         let addresses: Vec<_> = endpoints.iter().map(|endpoint| format!("http://{endpoint}")).collect();
-        let client = Client::connect(addresses, None).await.expect("etcd answers");
+        let options = ConnectOptions::new().with_require_leader(true);
+        let client = Client::connect(addresses, Some(options)).await.expect("etcd answers");
         Self { url, endpoints, client }
     }
 

@@ -102,9 +102,10 @@ pub(crate) fn run_job() {
         for _ in 0..crowd {
             let mutex = mutex.clone();
             tokio::spawn(async move {
-                let guard = mutex.lock().await.expect("the job's lock is granted");
-                println!("\n{GRANTED}{}", guard.fencing_token());
-                guard.unlock().await.expect("released");
+                // On a busy machine its session may be lost. That is not what a crowd is for.
+                if let Ok(guard) = mutex.lock().await {
+                    let _ = guard.unlock().await;
+                }
             });
         }
         if crowd > 0 {
