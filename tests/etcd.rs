@@ -2,6 +2,8 @@
 
 #![allow(clippy::expect_used)] // also outside of the test functions
 
+#[path = "etcd/answers.rs"]
+mod answers;
 mod common;
 #[path = "etcd/foreign.rs"]
 mod foreign;

@@ -14,8 +14,7 @@ use tokio::{
 use crate::common::{
     Case, alone,
     case::{SOON, eventually, throughout, within},
-    members::{Killed, Paused},
-    servers::{Cut, zookeeper_servers},
+    servers::{Cut, Outage, zookeeper_servers},
     zookeeper::{ZooKeeper, mode_of},
 };
 
@@ -177,13 +176,13 @@ async fn a_leader_that_was_paused_grants_nothing_when_it_wakes() {
         let waiter = tokio::spawn(lock_at_last(other, "paused"));
         t.queue_of(2).await;
         grow_up(ttl).await;
-        let paused = Paused::stop(ensemble.leader.name).await;
+        let paused = Outage::pause(ensemble.leader.name).await;
         let start = Instant::now();
         let told = tell(guard, ensemble.leader);
         let successor = within(ELECTION + ttl, "the successor is granted", waiter).await.unwrap();
         let granted = Instant::now();
         assert!(start.elapsed() > SYNC_LIMIT, "it was to be missed by then");
-        paused.wake().await;
+        paused.end().await;
         let told = within(SOON, "the holder was told", told).await.unwrap();
         println!("told {:?} before the grant", granted.duration_since(told.at));
         assert!(told.at < granted && !told.valid);
@@ -219,7 +218,7 @@ async fn a_lock_outlives_its_leader() {
         let waiter = t.enqueue(&other, "killed").await;
         let heir = tokio::spawn(lock_at_last(other.clone(), "widowed"));
         t.queue_of(4).await;
-        let killed = Killed::kill(ensemble.leader.name).await;
+        let killed = Outage::kill(ensemble.leader.name).await;
         let told = tell(widowed, ensemble.leader);
         let inherited = within(SOON, "the widow's lock comes free", heir).await.unwrap();
         let granted = Instant::now();
@@ -234,7 +233,7 @@ async fn a_lock_outlives_its_leader() {
         for guard in [successor, inherited] {
             guard.unlock().await.unwrap();
         }
-        killed.start().await;
+        killed.end().await;
         Ensemble::of(t).await;
         lock_at_last(widow, "widowed").await.unlock().await.unwrap();
     })
@@ -300,12 +299,12 @@ async fn without_a_quorum(t: &Case, name: &'static str, outage: impl AsyncFnOnce
 async fn nobody_is_granted_while_the_followers_are_paused() {
     alone::<ZooKeeper>(async |t| {
         without_a_quorum(t, "paused", async |ensemble| {
-            let [one, two] = ensemble.followers.map(|follower| Paused::stop(follower.name));
+            let [one, two] = ensemble.followers.map(|follower| Outage::pause(follower.name));
             let (one, two) = tokio::join!(one, two);
             let lost = Instant::now();
             sleep(t.store.min_ttl() * 3).await;
             let healed = Instant::now();
-            tokio::join!(one.wake(), two.wake());
+            tokio::join!(one.end(), two.end());
             (lost, healed)
         })
         .await;
@@ -318,12 +317,12 @@ async fn nobody_is_granted_while_the_followers_are_paused() {
 async fn nobody_is_granted_while_the_followers_are_dead() {
     alone::<ZooKeeper>(async |t| {
         without_a_quorum(t, "dead", async |ensemble| {
-            let [one, two] = ensemble.followers.map(|follower| Killed::kill(follower.name));
+            let [one, two] = ensemble.followers.map(|follower| Outage::kill(follower.name));
             let (one, two) = tokio::join!(one, two);
             let lost = Instant::now();
             sleep(t.store.min_ttl() * 3).await;
             let healed = Instant::now();
-            tokio::join!(one.start(), two.start());
+            tokio::join!(one.end(), two.end());
             (lost, healed)
         })
         .await;

@@ -3,10 +3,11 @@
 use std::{collections::HashMap, net::SocketAddr, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use etcd_client::{Client, GetOptions};
+use etcd_client::{Client, ConnectOptions, GetOptions};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
+    time::timeout,
 };
 
 use super::{
@@ -33,19 +34,33 @@ impl Etcd {
     pub(crate) fn client(&self) -> Client {
         self.client.clone()
     }
+
+    /// The place of the leader among the servers.
+    pub(crate) async fn leader(&self) -> usize {
+        for (place, server) in self.endpoints.iter().enumerate() {
+            let member = Client::connect([format!("http://{server}")], None).await.expect("a client");
+            let status = ask(&member, |client| async move { client.maintenance_client().status().await }).await;
+            if status.header().is_some_and(|header| header.member_id() == status.leader()) {
+                return place;
+            }
+        }
+        panic!("etcd has no leader");
+    }
 }
 
-/// Asks again while the cluster settles: a test that parts its members leaves it in search of a leader.
+/// Asks again while the cluster settles: a test that parts its members leaves it in search of a leader. One that is cut off may keep a request for seconds.
 async fn ask<T, F>(client: &Client, mut call: impl FnMut(Client) -> F + Send) -> T
 where
     F: Future<Output = Result<T, etcd_client::Error>> + Send,
 {
     let start = tokio::time::Instant::now();
     loop {
-        match call(client.clone()).await {
-            Ok(answer) => return answer,
-            Err(error) if start.elapsed() > Duration::from_secs(10) => panic!("etcd does not answer: {error}"),
-            Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
+        match timeout(Duration::from_secs(2), call(client.clone())).await {
+            Ok(Ok(answer)) => return answer,
+            outcome if start.elapsed() > Duration::from_secs(15) => {
+                panic!("etcd does not answer: {:?}", outcome.map(Result::err))
+            }
+            _ => tokio::time::sleep(Duration::from_millis(50)).await,
         }
     }
 }
@@ -56,7 +71,8 @@ impl Harness for Etcd {
         let url = servers::url("DISTLOCK_ETCD_URL", "etcd://127.0.0.1:23791,127.0.0.1:23792,127.0.0.1:23793");
         let endpoints = servers::endpoints(&url).await;
         let addresses: Vec<_> = endpoints.iter().map(|endpoint| format!("http://{endpoint}")).collect();
-        let client = Client::connect(addresses, None).await.expect("etcd answers");
+        let options = ConnectOptions::new().with_require_leader(true);
+        let client = Client::connect(addresses, Some(options)).await.expect("etcd answers");
         Self { url, endpoints, client }
     }
 
@@ -68,12 +84,26 @@ impl Harness for Etcd {
         ("etcd", &self.endpoints, Framing::Http2)
     }
 
+    fn servers(&self) -> Vec<(&'static str, SocketAddr)> {
+        ["etcd1", "etcd2", "etcd3"].into_iter().zip(self.endpoints.iter().copied()).collect()
+    }
+
+    async fn serves(&self, server: SocketAddr) -> bool {
+        let Ok(member) = Client::connect([format!("http://{server}")], None).await else { return false };
+        let mut member = member.kv_client();
+        matches!(timeout(Duration::from_secs(1), member.get("any", None)).await, Ok(Ok(_)))
+    }
+
     fn min_ttl(&self) -> Duration {
         Duration::from_secs(2)
     }
 
     fn grace(&self) -> Duration {
         Duration::from_secs(1)
+    }
+
+    fn bearable_round_trip(&self) -> f64 {
+        0.9
     }
 
     fn busy(&self) -> u64 {

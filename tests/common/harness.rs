@@ -30,11 +30,27 @@ pub(crate) trait Harness: Send + Sync + 'static {
         unimplemented!("there is no network")
     }
 
+    /// The servers of the cluster, by the names that docker/'s scripts know them by.
+    fn servers(&self) -> Vec<(&'static str, SocketAddr)> {
+        unimplemented!("there are no servers")
+    }
+
+    /// Whether this server answers, with the cluster behind it.
+    async fn serves(&self, _server: SocketAddr) -> bool {
+        unimplemented!("there are no servers")
+    }
+
     /// The shortest session that the store grants and that a busy machine can keep alive.
     fn min_ttl(&self) -> Duration;
 
     /// How much later than its TTL the store may let go of a dead session's keys.
     fn grace(&self) -> Duration;
+
+    /// How long a round trip a held lock bears, when it takes half as long at one time and half as long again at another: in intervals between keepalives, which are
+    /// a third of the TTL.
+    fn bearable_round_trip(&self) -> f64 {
+        unimplemented!("there is no network")
+    }
 
     /// Requests of an uncontended lock and its unlock.
     fn uncontended(&self) -> u64;
@@ -131,11 +147,17 @@ pub(crate) struct Job {
     pub(crate) namespace: String,
     pub(crate) name: String,
     pub(crate) ttl: Duration,
+    /// How many stand in the lock's queue and let go once they are granted, if not one who keeps it.
+    pub(crate) crowd: usize,
 }
 
 impl Job {
     pub(crate) fn new(t: &Case, name: &str, ttl: Duration) -> Self {
-        Self { namespace: t.namespace.clone(), name: name.to_owned(), ttl }
+        Self { namespace: t.namespace.clone(), name: name.to_owned(), ttl, crowd: 0 }
+    }
+
+    pub(crate) fn crowd(t: &Case, name: &str, ttl: Duration, crowd: usize) -> Self {
+        Self { crowd, ..Self::new(t, name, ttl) }
     }
 
     pub(crate) async fn client(&self, url: &str) -> Client {
@@ -152,6 +174,11 @@ pub(crate) trait Elsewhere: Send {
 
     /// Stops it for so long without its noticing. Gives what the guard said when it was first looked at afterwards: whether it is valid.
     async fn sleep_through(&mut self, _: Duration) -> bool {
+        unimplemented!("it is no process of its own")
+    }
+
+    /// Lets it drop everything at once, guard and runtime, and exit. Gives the moment.
+    async fn leave(self: Box<Self>) -> Instant {
         unimplemented!("it is no process of its own")
     }
 

@@ -7,14 +7,13 @@
 
 pub(crate) mod case;
 pub(crate) mod cases;
-pub(crate) mod harness;
 
 // Not every test binary uses these.
 #[cfg(feature = "etcd")]
 #[allow(dead_code)]
 pub(crate) mod etcd;
 #[allow(dead_code)]
-pub(crate) mod members;
+pub(crate) mod harness;
 #[allow(dead_code)]
 pub(crate) mod memory;
 #[allow(dead_code)]
@@ -55,6 +54,7 @@ macro_rules! conformance {
                 exclusion::tokens_rise_across_clients_that_come_and_go,
                 exclusion::tokens_rise_after_the_lock_was_forgotten,
                 exclusion::tokens_follow_the_queue,
+                exclusion::a_write_that_outlives_its_lock_is_refused,
                 names::names_that_begin_alike_are_independent,
                 names::odd_names_work_and_are_independent,
                 names::bad_names_are_refused_before_anything_is_sent,
@@ -64,6 +64,7 @@ macro_rules! conformance {
                 trying::try_lock_on_a_held_lock_leaves_nothing_at_any_time,
                 trying::try_lock_does_not_pass_waiters,
                 trying::try_locks_at_once_grant_one_at_most,
+                trying::hasty_tries_are_granted_or_gone,
                 trying::lock_timeout_gives_up_in_time,
                 trying::lock_timeout_of_zero_is_a_try_lock,
                 trying::lock_timeout_takes_a_lock_that_comes_free,
@@ -80,6 +81,7 @@ macro_rules! conformance {
                 guards::run_returns_the_value,
                 guards::run_drops_the_future_at_loss,
                 cancelling::a_thousand_dropped_locks_leave_nothing,
+                cancelling::a_lock_dropped_after_any_poll_leaves_nothing,
                 cancelling::a_waiter_dropped_at_its_grant_passes_the_lock_on,
                 cancelling::waiters_dropped_in_the_middle_do_not_wake_the_last,
                 cancelling::dropped_unlocks_still_release,
@@ -93,6 +95,7 @@ macro_rules! conformance {
                 losing::a_crashed_holder_is_succeeded_in_time,
                 losing::a_crashed_waiter_is_passed_over,
                 losing::unlock_without_a_store_is_never_ok,
+                losing::a_release_that_never_arrives_ends_with_the_ttl,
                 losing::a_release_is_completed_when_the_store_is_back,
                 closing::close_releases_everything,
                 closing::close_ends_waiting,
@@ -100,6 +103,7 @@ macro_rules! conformance {
                 closing::the_last_clone_ends_the_session,
                 closing::dead_endpoints_are_unavailable_in_time,
                 closing::the_granted_ttl_is_told,
+                closing::a_ttl_beyond_bounds_is_told_as_granted,
             }
             $crate::common::cases_for! { $harness, alone,
                 costs::an_uncontended_lock_costs_what_it_must,
@@ -135,6 +139,7 @@ macro_rules! network_cases {
             network::a_holder_that_is_not_heard_knows_before_its_successor,
             network::a_holder_that_hears_nothing_knows_before_its_successor,
             network::a_holder_that_was_stopped_knows_when_it_wakes,
+            network::a_process_that_exits_gives_its_lock_back,
             network::flapping_networks_never_make_two_holders,
             network::locks_and_waiters_outlive_their_connections,
             network::what_happens_while_disconnected_is_seen_afterwards,

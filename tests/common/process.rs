@@ -3,14 +3,15 @@
 use std::{
     io::Read,
     process::Stdio,
-    sync::Arc,
+    sync::{Arc, Weak},
     time::{Duration, Instant},
 };
 
 use async_trait::async_trait;
 use tokio::{
-    io::{AsyncBufReadExt, BufReader, Lines},
+    io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines},
     process::{Child, ChildStdout, Command},
+    sync::oneshot,
 };
 
 use super::harness::{Elsewhere, Job};
@@ -29,7 +30,8 @@ pub(crate) struct Process {
 
 impl Process {
     pub(crate) fn start(url: &str, job: &Job) -> Self {
-        let told = [url, &job.namespace, &job.name, &job.ttl.as_millis().to_string()].join(" ");
+        let (ttl, crowd) = (job.ttl.as_millis().to_string(), job.crowd.to_string());
+        let told = [url, &job.namespace, &job.name, &ttl, &crowd].join(" ");
         let mut child = Command::new(std::env::current_exe().expect("this binary"))
             .args(["--exact", TEST, "--nocapture", "--test-threads=1"])
             .env(VARIABLE, told)
@@ -72,6 +74,14 @@ impl Elsewhere for Process {
         self.said(WOKE).await.parse().expect("true or false")
     }
 
+    async fn leave(mut self: Box<Self>) -> Instant {
+        let mut input = self.child.stdin.take().expect("it is piped");
+        input.write_all(b".").await.expect("it listens");
+        let status = self.child.wait().await.expect("it ends");
+        assert!(status.success(), "{status}");
+        Instant::now()
+    }
+
     async fn crash(mut self: Box<Self>) -> Instant {
         // SIGKILL, and its end is awaited: nothing of it runs any more.
         self.child.kill().await.expect("it was running");
@@ -82,17 +92,34 @@ impl Elsewhere for Process {
 /// The other side: what the process does.
 pub(crate) fn run_job() {
     let Ok(told) = std::env::var(VARIABLE) else { return };
-    let [url, namespace, name, ttl] = told.split(' ').collect::<Vec<_>>().try_into().expect("four parts");
+    let [url, namespace, name, ttl, crowd] = told.split(' ').collect::<Vec<_>>().try_into().expect("five parts");
     let ttl = Duration::from_millis(ttl.parse().expect("a number"));
-    let job = Job { namespace: namespace.to_owned(), name: name.to_owned(), ttl };
+    let crowd = crowd.parse().expect("a number");
+    let job = Job { namespace: namespace.to_owned(), name: name.to_owned(), ttl, crowd };
+    let (leave, leaving) = oneshot::channel();
     let work = async move {
-        let guard = Arc::new(job.client(url).await.mutex(&job.name).lock().await.expect("the job's lock is granted"));
+        let mutex = job.client(url).await.mutex(&job.name);
+        for _ in 0..crowd {
+            let mutex = mutex.clone();
+            tokio::spawn(async move {
+                // On a busy machine its session may be lost. That is not what a crowd is for.
+                if let Ok(guard) = mutex.lock().await {
+                    let _ = guard.unlock().await;
+                }
+            });
+        }
+        if crowd > 0 {
+            return std::future::pending().await;
+        }
+        let guard = Arc::new(mutex.lock().await.expect("the job's lock is granted"));
         println!("\n{GRANTED}{}", guard.fencing_token());
-        let looked_at = Arc::clone(&guard);
+        let weak = Arc::downgrade(&guard);
+        let looked_at = Weak::clone(&weak);
         std::thread::spawn(move || {
             let mut last = Instant::now();
-            loop {
-                let (now, valid) = (Instant::now(), looked_at.is_valid());
+            while let Some(guard) = looked_at.upgrade() {
+                let (now, valid) = (Instant::now(), guard.is_valid());
+                drop(guard);
                 // After so long a pause the store may have given the lock away.
                 if now - last > ttl {
                     println!("\n{WOKE}{valid}");
@@ -102,13 +129,24 @@ pub(crate) fn run_job() {
             }
         });
         // Whoever started this process ends it.
-        std::future::pending::<()>().await;
+        let _ = leaving.await;
+        weak
     };
     std::thread::spawn(|| {
+        let mut word = [0];
+        if std::io::stdin().read_exact(&mut word).is_ok() {
+            let _ = leave.send(());
+            return;
+        }
         // Ends with whoever asked for this process. By exiting: in good order the lock would be released.
-        let _ = std::io::stdin().read_to_end(&mut Vec::new());
         std::process::exit(0);
     });
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    runtime.block_on(work);
+    let looked_at = runtime.block_on(work);
+    drop(runtime);
+    // The last one who looks lets go of it.
+    while looked_at.strong_count() > 0 {
+        std::thread::yield_now();
+    }
+    std::process::exit(0);
 }

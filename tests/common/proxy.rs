@@ -1,6 +1,13 @@
 //! A TCP proxy with faults: what a network may do between a client and a server.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -18,6 +25,8 @@ pub(crate) enum Mode {
     Pass,
     /// Each way takes so long.
     Delay(Duration),
+    /// Each way takes between half as long and half as long again, anew for each packet. They come in order.
+    Jitter(Duration),
     /// Nothing gets through; what was sent meanwhile comes late, as TCP has it when a network is mended.
     Blackhole,
     /// The servers hear nothing.
@@ -30,6 +39,8 @@ pub(crate) enum Mode {
     Drop(Arc<[u8]>),
     /// The same with the next such packet; then as `Pass`.
     DropOne(Arc<[u8]>),
+    /// Packets to the client for which this gives another one are replaced.
+    Forge(fn(&[u8]) -> Option<Vec<u8>>),
     /// No connections.
     Refuse,
 }
@@ -80,6 +91,10 @@ struct State {
     generation: u64,
     /// How many there are.
     connections: usize,
+    /// How many there have been.
+    accepted: usize,
+    /// How many packets have come for the clients.
+    packets: Arc<AtomicUsize>,
 }
 
 /// One server, seen through it.
@@ -93,7 +108,13 @@ impl Proxy {
     pub(crate) async fn start(server: SocketAddr, framing: Framing) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
-        let state = watch::Sender::new(State { mode: Mode::Pass, generation: 0, connections: 0 });
+        let state = watch::Sender::new(State {
+            mode: Mode::Pass,
+            generation: 0,
+            connections: 0,
+            accepted: 0,
+            packets: Arc::default(),
+        });
         let accepting = tokio::spawn(accept(listener, server, framing, state.clone()));
         Self { address, state, accepting }
     }
@@ -114,6 +135,14 @@ impl Proxy {
     pub(crate) fn connections(&self) -> usize {
         self.state.borrow().connections
     }
+
+    pub(crate) fn accepted(&self) -> usize {
+        self.state.borrow().accepted
+    }
+
+    pub(crate) fn packets(&self) -> usize {
+        self.state.borrow().packets.load(Ordering::Relaxed)
+    }
 }
 
 impl Drop for Proxy {
@@ -125,6 +154,7 @@ impl Drop for Proxy {
 
 async fn accept(listener: TcpListener, server: SocketAddr, framing: Framing, state: watch::Sender<State>) {
     while let Ok((client, _)) = listener.accept().await {
+        state.send_modify(|state| state.accepted += 1);
         if matches!(state.borrow().mode, Mode::Refuse) {
             continue;
         }
@@ -183,12 +213,18 @@ async fn pump(
     };
     let write = async {
         let mut states = state.subscribe();
-        while let Some((at, chunk)) = arrived.recv().await {
+        while let Some((at, mut chunk)) = arrived.recv().await {
             let Ok(mode) = states.wait_for(|state| !state.mode.holds(way)).await.map(|state| state.mode.clone()) else {
                 return;
             };
             match mode {
                 Mode::Delay(time) => sleep_until(at + time).await,
+                Mode::Jitter(time) => sleep_until(at + time.mul_f64(0.5 + fastrand::f64())).await,
+                Mode::Forge(forge) if way == Way::ToClient => {
+                    if let Some(forged) = forge(&chunk) {
+                        chunk = forged;
+                    }
+                }
                 Mode::SwallowReply if way == Way::ToClient => {
                     state.send_modify(|state| state.mode = Mode::Pass);
                     return;
@@ -199,6 +235,9 @@ async fn pump(
                     continue;
                 }
                 _ => {}
+            }
+            if way == Way::ToClient {
+                state.borrow().packets.fetch_add(1, Ordering::Relaxed);
             }
             if chunk.is_empty() || to.write_all(&chunk).await.is_err() {
                 return;
@@ -240,6 +279,11 @@ impl Proxies {
         for proxy in &self.all {
             proxy.set(mode.clone());
         }
+    }
+
+    /// How many connections there have been.
+    pub(crate) fn accepted(&self) -> usize {
+        self.all.iter().map(Proxy::accepted).sum()
     }
 
     pub(crate) fn hang_up(&self) {

@@ -5,7 +5,7 @@ use std::{net::SocketAddr, time::Duration};
 use tokio::{
     net::{TcpStream, lookup_host},
     process::Command,
-    time::timeout,
+    time::{Instant, sleep, timeout},
 };
 
 /// A URL from the environment, else the one of `docker/up`.
@@ -64,6 +64,65 @@ impl Drop for Cut {
         if !self.healed {
             let path = format!("{}/docker/heal", env!("CARGO_MANIFEST_DIR"));
             let _ = std::process::Command::new(path).arg(self.server).output();
+        }
+    }
+}
+
+/// Runs docker on a server's container.
+async fn docker(command: &str, server: &str) {
+    try_docker(command, server).await.unwrap_or_else(|error| panic!("{error}"));
+}
+
+async fn try_docker(command: &str, server: &str) -> Result<(), String> {
+    let output = Command::new("docker").args([command, &container(server)]).output().await.expect("docker is there");
+    let error = || format!("docker {command} {server}: {}", String::from_utf8_lossy(&output.stderr));
+    output.status.success().then_some(()).ok_or_else(error)
+}
+
+/// Ends a server in good order and starts it again. It may take seconds until it serves.
+pub(crate) async fn restart(server: &str) {
+    docker("restart", server).await;
+}
+
+/// A server that is down. It runs again at the end of the test, however it ends.
+pub(crate) struct Outage {
+    server: &'static str,
+    undo: &'static str,
+    over: bool,
+}
+
+impl Outage {
+    /// SIGKILL; its data stays.
+    pub(crate) async fn kill(server: &'static str) -> Self {
+        Self::begin(server, "kill", "start").await
+    }
+
+    /// It stands still, and its connections stay.
+    pub(crate) async fn pause(server: &'static str) -> Self {
+        Self::begin(server, "pause", "unpause").await
+    }
+
+    async fn begin(server: &'static str, command: &str, undo: &'static str) -> Self {
+        let outage = Self { server, undo, over: false };
+        docker(command, server).await;
+        outage
+    }
+
+    pub(crate) async fn end(mut self) {
+        // Docker may still be putting the killed process away.
+        let start = Instant::now();
+        while let Err(error) = try_docker(self.undo, self.server).await {
+            assert!(start.elapsed() < Duration::from_secs(10), "{error}");
+            sleep(Duration::from_millis(100)).await;
+        }
+        self.over = true;
+    }
+}
+
+impl Drop for Outage {
+    fn drop(&mut self) {
+        if !self.over {
+            let _ = std::process::Command::new("docker").args([self.undo, &container(self.server)]).output();
         }
     }
 }

@@ -72,6 +72,22 @@ impl Harness for ZooKeeper {
         ("zk", &self.endpoints, Framing::Jute)
     }
 
+    fn servers(&self) -> Vec<(&'static str, SocketAddr)> {
+        servers::zookeeper_servers(&self.endpoints)
+    }
+
+    async fn serves(&self, server: SocketAddr) -> bool {
+        let ask = async {
+            let mut stream = TcpStream::connect(server).await?;
+            stream.write_all(b"srvr").await?;
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).await?;
+            // Outside of the quorum it has none.
+            io::Result::Ok(answer.contains("\nMode: "))
+        };
+        matches!(timeout(Duration::from_secs(1), ask).await, Ok(Ok(true)))
+    }
+
     fn min_ttl(&self) -> Duration {
         Duration::from_secs(2)
     }
@@ -79,6 +95,11 @@ impl Harness for ZooKeeper {
     /// A tick, and a second for the machine.
     fn grace(&self) -> Duration {
         Duration::from_secs(2)
+    }
+
+    /// Past a quarter of the TTL without a word its client gives a server up.
+    fn bearable_round_trip(&self) -> f64 {
+        0.35
     }
 
     fn busy(&self) -> u64 {

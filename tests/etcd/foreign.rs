@@ -2,7 +2,7 @@
 
 use std::{process::Stdio, time::Duration};
 
-use etcd_client::PutOptions;
+use etcd_client::{DeleteOptions, PutOptions, Txn, TxnOp};
 use tokio::process::{Child, Command};
 
 use crate::common::{
@@ -125,6 +125,38 @@ async fn foreign_waiters_keep_their_places() {
     .await;
 }
 
+/// Ten thousand keys and six megabytes, more than an answer may be long: those without a lease are passed over, those with one are waited for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ten_thousand_keys_are_read_a_few_at_a_time() {
+    beside_others::<Etcd>(async |t| {
+        let mut raw = Etcd::start().await.client();
+        let lease = raw.lease_grant(30, None).await.unwrap().id();
+        let client = t.client().await;
+        for (name, options) in [("junk", None), ("queue", Some(PutOptions::new().with_lease(lease)))] {
+            for hundred in 0..100 {
+                let put = |key: usize| {
+                    let key = format!("{}/{name}/{hundred:02}{key:02}", t.namespace);
+                    TxnOp::put(key, vec![b'v'; 600], options.clone())
+                };
+                raw.txn(Txn::new().and_then((0..100).map(put).collect::<Vec<_>>())).await.unwrap();
+            }
+            let free = within(SOON, "an answer", client.mutex(name).try_lock()).await.expect("no error");
+            assert_eq!(free.is_some(), name == "junk");
+            drop(free);
+            let mutex = client.mutex(name);
+            let waiter = tokio::spawn(async move { mutex.lock().await });
+            if name == "queue" {
+                throughout(Duration::from_millis(300), "it has its turn last", async || !waiter.is_finished()).await;
+                raw.lease_revoke(lease).await.unwrap();
+            }
+            within(SOON, "it is granted", waiter).await.unwrap().unwrap().unlock().await.unwrap();
+        }
+        let junk = format!("{}/junk/", t.namespace);
+        assert_eq!(raw.delete(junk, Some(DeleteOptions::new().with_prefix())).await.unwrap().deleted(), 10_000);
+    })
+    .await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn operators_find_the_owner_in_the_key() {
     beside_others::<Etcd>(async |t| {
@@ -145,7 +177,7 @@ async fn operators_find_the_owner_in_the_key() {
 /// The token is what a transaction can compare: the create revision of the holder's key.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn transactions_can_be_fenced_by_key_and_token() {
-    use etcd_client::{Compare, CompareOp, Txn, TxnOp};
+    use etcd_client::{Compare, CompareOp};
     beside_others::<Etcd>(async |t| {
         let client = t.client().await;
         let guard = client.mutex("fenced").lock().await.unwrap();

@@ -11,10 +11,8 @@ use crate::common::{
 
 /// Waits until every member knows the leader again: what others ask of it until then fails.
 async fn reunited(t: &Case) {
-    for endpoint in t.store.network().1 {
-        let raw = etcd_client::Client::connect([format!("http://{endpoint}")], None).await.expect("a client");
-        let read = async || raw.kv_client().get("any", None).await.is_ok();
-        eventually(SOON * 2, "the member is back", read).await;
+    for (_, member) in t.store.servers() {
+        eventually(SOON * 2, "the member is back", async || t.store.serves(member).await).await;
     }
 }
 

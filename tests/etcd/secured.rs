@@ -1,11 +1,16 @@
 //! Users, passwords and certificates.
 
-use std::time::{Duration, Instant};
+use std::{
+    net::SocketAddr,
+    time::{Duration, Instant},
+};
 
 use distlock::{Builder, Client, Error, Tls};
+use etcd_client::{GetOptions, Permission};
 
 use crate::common::{
-    case::{SOON, within},
+    case::{SOON, eventually, throughout, within},
+    proxy::{Framing, Proxy},
     servers,
 };
 
@@ -93,6 +98,107 @@ async fn locks_and_waiters_outlive_their_auth_tokens() {
     idle.mutex("b").lock().await.unwrap().unlock().await.unwrap();
     client.close().await.unwrap();
     other.close().await.unwrap();
+}
+
+/// A user of one test's own, whom the operator may do things to.
+struct User {
+    name: String,
+    namespace: String,
+    operator: etcd_client::Client,
+}
+
+impl User {
+    const PASSWORD: &str = "secret";
+
+    async fn new() -> Self {
+        let url = servers::url("DISTLOCK_ETCD_AUTH_URL", "etcd://127.0.0.1:23795");
+        let address = servers::endpoints(&url).await[0];
+        let options = etcd_client::ConnectOptions::new().with_user("root", "rootpw");
+        let operator =
+            etcd_client::Client::connect([format!("http://{address}")], Some(options)).await.expect("the operator may");
+        let (name, namespace) = (format!("user-{:016x}", fastrand::u64(..)), namespace());
+        let mut auth = operator.auth_client();
+        auth.user_add(name.as_str(), Self::PASSWORD, None).await.expect("the operator may");
+        auth.role_add(name.as_str()).await.expect("the operator may");
+        let permission = Permission::read_write(format!("{namespace}/")).with_prefix();
+        auth.role_grant_permission(name.as_str(), permission).await.expect("the operator may");
+        auth.user_grant_role(name.as_str(), name.as_str()).await.expect("the operator may");
+        Self { name, namespace, operator }
+    }
+
+    async fn client(&self, address: SocketAddr) -> Client {
+        let builder = Client::builder(&format!("etcd://{address}")).credentials(&self.name, Self::PASSWORD);
+        builder
+            .namespace(&self.namespace)
+            .session_ttl(Duration::from_secs(4))
+            .connect()
+            .await
+            .expect("the operator may")
+    }
+
+    async fn keys(&self) -> usize {
+        let options = GetOptions::new().with_prefix().with_keys_only();
+        self.operator
+            .kv_client()
+            .get(self.namespace.as_str(), Some(options))
+            .await
+            .expect("the operator may")
+            .kvs()
+            .len()
+    }
+
+    async fn remove(self) {
+        let mut auth = self.operator.auth_client();
+        auth.user_delete(self.name.as_str()).await.expect("the operator may");
+        auth.role_delete(self.name.as_str()).await.expect("the operator may");
+    }
+}
+
+/// The operator's doing reaches a holder and his client while both are at work. What the server still renews is held; what it refuses is told as it is, and not asked for
+/// again and again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_password_changed_on_the_way_is_denied_without_a_storm() {
+    let user = User::new().await;
+    let url = servers::url("DISTLOCK_ETCD_AUTH_URL", "etcd://127.0.0.1:23795");
+    let proxy = Proxy::start(servers::endpoints(&url).await[0], Framing::Http2).await;
+    let client = user.client(proxy.address).await;
+    let guard = client.mutex("a").lock().await.unwrap();
+    user.operator.auth_client().user_change_password(user.name.as_str(), "another").await.unwrap();
+    for _ in 0..3 {
+        let error = within(SOON, "it is refused", client.mutex("b").lock()).await.unwrap_err();
+        assert!(matches!(error, Error::Denied { .. }), "{error:?}");
+        assert!(!error.is_retryable());
+    }
+    let before = proxy.packets();
+    throughout(Duration::from_secs(4), "a valid lock has a key", async || !guard.is_valid() || user.keys().await == 1)
+        .await;
+    let packets = proxy.packets() - before;
+    println!("held: {}, {packets} packets in 4 s", guard.is_valid());
+    assert!(packets < 200, "{packets} packets in 4 s");
+    // Whatever becomes of it: the key goes with the client's lease.
+    drop(guard);
+    user.operator.auth_client().user_change_password(user.name.as_str(), User::PASSWORD).await.unwrap();
+    eventually(SOON, "the key is gone", async || user.keys().await == 0).await;
+    user.remove().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_role_taken_away_on_the_way_is_denied_until_it_is_back() {
+    let user = User::new().await;
+    let url = servers::url("DISTLOCK_ETCD_AUTH_URL", "etcd://127.0.0.1:23795");
+    let client = user.client(servers::endpoints(&url).await[0]).await;
+    let guard = client.mutex("a").lock().await.unwrap();
+    user.operator.auth_client().user_revoke_role(user.name.as_str(), user.name.as_str()).await.unwrap();
+    let error = within(SOON, "it is refused", client.mutex("b").lock()).await.unwrap_err();
+    assert!(matches!(error, Error::Denied { .. }), "{error:?}");
+    let error = within(SOON, "it is refused", guard.unlock()).await.unwrap_err();
+    assert!(matches!(error, Error::ReleaseUnconfirmed { .. } | Error::Lost { .. }), "{error:?}");
+    assert_eq!(user.keys().await, 1);
+    user.operator.auth_client().user_grant_role(user.name.as_str(), user.name.as_str()).await.unwrap();
+    eventually(SOON, "the release gets through", async || user.keys().await == 0).await;
+    client.mutex("b").lock().await.unwrap().unlock().await.unwrap();
+    client.close().await.unwrap();
+    user.remove().await;
 }
 
 #[tokio::test]

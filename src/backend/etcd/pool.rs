@@ -13,6 +13,7 @@ use crate::{builder::Remote, error::StoreError};
 
 /// Below 5 s etcd takes a client's pings for an attack and hangs up (`DefaultGRPCKeepAliveMinTime`).
 const PING_INTERVAL: Duration = Duration::from_secs(10);
+const _: () = assert!(PING_INTERVAL.as_secs() >= 5);
 const PING_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// One connection for each endpoint, made when needed; all requests go to the current one until it fails.

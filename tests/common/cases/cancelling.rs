@@ -5,6 +5,7 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering::SeqCst},
     },
+    task::Poll,
     time::Duration,
 };
 
@@ -46,6 +47,46 @@ pub(crate) async fn a_thousand_dropped_locks_leave_nothing(t: &Case) {
         guard.unlock().await.expect("released");
     }
     marker.unlock().await.expect("released");
+}
+
+/// Polls a future so many times, then drops it. Gives its output if it has come to one.
+async fn polled<T>(times: usize, future: impl Future<Output = T>) -> Option<T> {
+    let (mut future, mut polls) = (std::pin::pin!(future), 0);
+    std::future::poll_fn(|context| {
+        if polls == times {
+            return Poll::Ready(None);
+        }
+        polls += 1;
+        match future.as_mut().poll(context) {
+            Poll::Ready(output) => Poll::Ready(Some(output)),
+            // Nothing would wake it when only the drop is left.
+            Poll::Pending if polls == times => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        }
+    })
+    .await
+}
+
+/// Not at random: before the first poll, after it, and after each one that follows.
+pub(crate) async fn a_lock_dropped_after_any_poll_leaves_nothing(t: &Case) {
+    let [client, holder] = t.clients().await;
+    let held = holder.mutex("held").lock().await.expect("granted");
+    let mut granted = 0;
+    for round in 0..60 {
+        for (name, times) in [("free", round % 6), ("held", round % 3)] {
+            // The last poll of a waiter does not come while the lock is held.
+            let lock = timeout(Duration::from_millis(20), polled(times, client.mutex(name).lock())).await;
+            granted += u32::from(matches!(lock, Ok(Some(Ok(_)))));
+        }
+    }
+    assert!((1..50).contains(&granted), "{granted} of 60 were granted: some were to be dropped before, some not");
+    t.queue_of(1).await;
+    assert!(held.is_valid());
+    held.unlock().await.expect("released");
+    for name in ["free", "held"] {
+        let guard = within(SOON, "the next lock is granted", client.mutex(name).lock()).await.expect("granted");
+        guard.unlock().await.expect("released");
+    }
 }
 
 pub(crate) async fn a_waiter_dropped_at_its_grant_passes_the_lock_on(t: &Case) {

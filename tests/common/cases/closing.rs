@@ -103,6 +103,25 @@ pub(crate) async fn dead_endpoints_are_unavailable_in_time(t: &Case) {
     t.connect(t.builder_for(&link.url())).await;
 }
 
+/// A store that cannot grant so little or so much says what it grants instead, and that is what counts.
+pub(crate) async fn a_ttl_beyond_bounds_is_told_as_granted(t: &Case) {
+    const DAY: Duration = Duration::from_secs(24 * 3600);
+    for asked in [Duration::from_millis(100), DAY] {
+        let client = t.connect(t.builder().session_ttl(asked)).await;
+        let granted = client.session_ttl();
+        println!("{granted:?} for {asked:?}");
+        assert!(if asked == DAY { granted <= asked } else { granted >= asked }, "{granted:?} for {asked:?}");
+        let guard = client.mutex("ttl").lock().await.expect("granted");
+        assert!(guard.remaining() <= granted, "{:?} of {granted:?}", guard.remaining());
+        if granted > asked {
+            // It lives by the one that was granted.
+            throughout(asked * 3, "the lock is held", async || guard.is_valid()).await;
+        }
+        drop(guard);
+        t.queue_of(0).await;
+    }
+}
+
 pub(crate) async fn the_granted_ttl_is_told(t: &Case) {
     for asked in [t.store.min_ttl(), Duration::from_secs(7)] {
         let client = t.connect(t.builder().session_ttl(asked)).await;

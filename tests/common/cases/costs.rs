@@ -114,6 +114,8 @@ pub(crate) async fn held_locks_share_one_keepalive(t: &Case) {
     assert!(many <= one + 3, "{spent:?}: a thousand locks cost more than one");
     assert!(guards.iter().all(|guard| guard.is_valid()));
     drop(guards);
+    // So many releases take a busy machine longer than a case's end allows.
+    t.queue_of(0).await;
 }
 
 pub(crate) async fn a_lock_that_is_never_polled_costs_nothing(t: &Case) {

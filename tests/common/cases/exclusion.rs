@@ -3,13 +3,16 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU32, Ordering::SeqCst},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst},
     },
     time::Duration,
 };
 
 use distlock::FencingToken;
-use tokio::{sync::mpsc, task::JoinSet};
+use tokio::{
+    sync::{mpsc, oneshot},
+    task::JoinSet,
+};
 
 use crate::common::case::{Case, SOON, throughout, within};
 
@@ -125,6 +128,31 @@ pub(crate) async fn tokens_rise_after_the_lock_was_forgotten(t: &Case) {
             guard.unlock().await.expect("released");
         }
         t.store.forget(&t.namespace).await;
+    }
+}
+
+/// What keeps the highest token that it has seen refuses a write that was under way when its guard was dropped, and takes one that arrives in time.
+pub(crate) async fn a_write_that_outlives_its_lock_is_refused(t: &Case) {
+    let [one, two] = t.clients().await;
+    let highest = Arc::new(AtomicU64::new(0));
+    for in_time in [true, false] {
+        let (go, gone) = oneshot::channel::<()>();
+        let guard = one.mutex("write").lock().await.expect("granted");
+        let waiter = t.enqueue(&two, "write").await;
+        let (token, seen) = (guard.fencing_token().as_u64(), Arc::clone(&highest));
+        let write = tokio::spawn(async move {
+            gone.await.expect("it arrives at last");
+            seen.fetch_max(token, SeqCst) <= token
+        });
+        drop(guard);
+        let successor = waiter.granted().await;
+        assert!(successor.fencing_token().as_u64() > token);
+        if !in_time {
+            assert!(highest.fetch_max(successor.fencing_token().as_u64(), SeqCst) <= token, "the successor is let in");
+        }
+        go.send(()).expect("the write is under way");
+        assert_eq!(write.await.expect("no panic"), in_time);
+        successor.unlock().await.expect("released");
     }
 }
 

@@ -112,24 +112,36 @@ pub(crate) async fn a_guard_outlives_its_runtime(t: &Case) {
     t.queue_of(0).await;
 }
 
+/// One with a single thread, and one all of whose workers are blocked.
 pub(crate) async fn a_blocked_runtime_keeps_its_lock(t: &Case) {
-    let builder = t.builder().session_ttl(t.store.min_ttl());
-    let (client, guard) = on_a_thread(move || {
-        let blocked = Builder::new_current_thread().enable_all().build().expect("a runtime");
-        blocked.block_on(async {
-            let client = builder.connect().await.expect("connected");
-            let guard = client.mutex("blocked").lock().await.expect("granted");
-            let ttl = client.session_ttl();
-            // The fault itself: nothing else of this runtime runs meanwhile.
-            thread::sleep(ttl + ttl / 2);
-            assert!(guard.is_valid());
-            (client, guard)
+    let block = |name: &'static str, blocked: Runtime| {
+        let builder = t.builder().session_ttl(t.store.min_ttl());
+        on_a_thread(move || {
+            blocked.block_on(async {
+                let client = builder.connect().await.expect("connected");
+                let guard = client.mutex(name).lock().await.expect("granted");
+                let pause = client.session_ttl() * 2;
+                // The fault itself: nothing else of this runtime runs meanwhile.
+                let workers = blocked.metrics().num_workers();
+                let others: Vec<_> = (0..workers).map(|_| tokio::spawn(async move { thread::sleep(pause) })).collect();
+                thread::sleep(pause);
+                assert!(guard.is_valid());
+                for other in others {
+                    other.await.expect("no panic");
+                }
+                (client, guard)
+            })
         })
-    })
-    .await;
-    assert_eq!(t.keys().await, [guard.key()]);
-    guard.unlock().await.expect("released");
-    drop(client);
+    };
+    let single = Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let several = Builder::new_multi_thread().worker_threads(3).enable_all().build().expect("a runtime");
+    let ((one, first), (two, second)) = tokio::join!(block("single", single), block("several", several));
+    assert_eq!(t.keys().await.len(), 2);
+    for guard in [first, second] {
+        assert!(guard.is_valid());
+        guard.unlock().await.expect("released");
+    }
+    drop((one, two));
 }
 
 pub(crate) async fn a_waiter_of_a_dropped_runtime_leaves_the_queue(t: &Case) {

@@ -26,9 +26,13 @@ pub(crate) async fn an_ended_session_is_told_to_its_holder(t: &Case) {
     let second = client.mutex("ended-2").lock().await.expect("granted");
     let waiter = t.enqueue(&other, "ended").await;
     t.store.end_session_of(guard.key()).await;
+    let ended = Instant::now();
     // Its keys went with the session, and either may be noticed first.
     for guard in [guard, second] {
         let reason = within(SOON, "the holder is told", guard.lost()).await;
+        // The next keepalive would tell it at the latest.
+        let interval = client.session_ttl() / 3;
+        assert!(ended.elapsed() < interval, "told after {:?}", ended.elapsed());
         assert!(matches!(reason, LostReason::SessionExpired | LostReason::KeyDeleted), "{reason}");
         assert_lost!(guard, LostReason::SessionExpired | LostReason::KeyDeleted);
     }
@@ -199,6 +203,26 @@ pub(crate) async fn unlock_without_a_store_is_never_ok(t: &Case) {
     assert!(matches!(error, Error::ReleaseUnconfirmed { .. } | Error::Lost { .. }), "{error:?}");
     assert!(took < timeout * 2 + Duration::from_millis(500), "given up after {took:?}");
     link.set_reachable(true);
+}
+
+/// The network does not come back: then the session's end does what the release could not.
+pub(crate) async fn a_release_that_never_arrives_ends_with_the_ttl(t: &Case) {
+    let link = t.link().await;
+    let (client, other) = (t.mortal_client_by(&*link).await, t.client().await);
+    let ttl = client.session_ttl();
+    let guard = client.mutex("gone").lock().await.expect("granted");
+    let waiter = t.enqueue(&other, "gone").await;
+    link.cut_off(&guard);
+    let cut = Instant::now();
+    let error = guard.unlock().await.expect_err("no store has confirmed anything");
+    assert!(matches!(error, Error::ReleaseUnconfirmed { .. } | Error::Lost { .. }), "{error:?}");
+    let successor = waiter.result(ttl + t.store.grace()).await.expect("granted");
+    println!("succeeded after {:?} of {ttl:?}", cut.elapsed());
+    link.set_reachable(true);
+    // What is left of the release finds nothing to delete.
+    throughout(ttl, "the successor holds the lock", async || successor.is_valid()).await;
+    assert_eq!(t.keys().await, [successor.key()]);
+    successor.unlock().await.expect("released");
 }
 
 pub(crate) async fn a_release_is_completed_when_the_store_is_back(t: &Case) {

@@ -12,7 +12,7 @@ use distlock::{Client, Error, LockGuard, LostReason};
 use tokio::{task::JoinSet, time::sleep};
 
 use crate::common::{
-    case::{Case, SOON, poll, throughout, within},
+    case::{Case, SOON, eventually, poll, throughout, within},
     harness::Job,
     proxy::{Mode, Proxies},
 };
@@ -145,13 +145,28 @@ pub(crate) async fn a_holder_that_was_stopped_knows_when_it_wakes(t: &Case) {
     successor.unlock().await.expect("released");
 }
 
+/// A process that drops its guard, its client and its runtime and exits at once: the release may still go out, else the session's end does it.
+pub(crate) async fn a_process_that_exits_gives_its_lock_back(t: &Case) {
+    let ttl = t.store.min_ttl();
+    let mut process = t.store.lock_elsewhere(Job::new(t, "exit", ttl)).await;
+    let token = within(SOON, "the process has the lock", process.granted()).await;
+    let other = t.client().await;
+    let waiter = t.enqueue(&other, "exit").await;
+    let left = process.leave().await;
+    let guard = waiter.result(ttl + t.store.grace()).await.expect("granted");
+    println!("succeeded after {:?} of {ttl:?}", left.elapsed());
+    assert!(guard.fencing_token().as_u64() > token);
+    guard.unlock().await.expect("released");
+}
+
 /// Two clients at a lock, each on a network that comes and goes: each holds it or knows that it does not.
 pub(crate) async fn flapping_networks_never_make_two_holders(t: &Case) {
     let guards: Arc<[Mutex<Option<LockGuard>>; 2]> = Arc::default();
     let grants = Arc::new(AtomicU32::new(0));
-    let mut tasks = JoinSet::new();
+    let (mut tasks, mut networks) = (JoinSet::new(), Vec::new());
     for place in 0..2 {
         let proxies = t.proxies().await;
+        networks.push(Arc::clone(&proxies));
         let client = t.mortal_client_by(&*proxies).await;
         tasks.spawn(async move {
             loop {
@@ -190,12 +205,20 @@ pub(crate) async fn flapping_networks_never_make_two_holders(t: &Case) {
         // However long a question takes: what was valid before and after was so between.
         before.is_none() || other.is_none() || before != after
     };
-    throughout(Duration::from_secs(12), "there is one holder", alone).await;
+    let time = Duration::from_secs(12);
+    throughout(time, "there is one holder", alone).await;
+    for proxies in networks {
+        let rate = proxies.accepted() as f64 / time.as_secs_f64();
+        println!("{rate:.1} connections a second");
+        assert!(rate < 3.0, "{rate:.1} connections a second");
+    }
     assert!(tasks.try_join_next().is_none(), "a task failed");
     tasks.shutdown().await;
     drop(guards.each_ref().map(|guard| guard.lock().expect("no panic").take()));
     assert!(grants.load(SeqCst) >= 4, "{grants:?} grants: too few to tell");
     t.heal();
+    // Sessions that were lost end by themselves.
+    eventually(t.store.min_ttl() + t.store.grace(), "nothing is left", async || t.keys().await.is_empty()).await;
 }
 
 pub(crate) async fn locks_and_waiters_outlive_their_connections(t: &Case) {
@@ -290,14 +313,23 @@ pub(crate) async fn late_answers_count_from_their_requests(t: &Case) {
     guard.unlock().await.expect("released");
 }
 
-/// Answers take most of the time between two keepalives.
+/// Answers take most of the time between two keepalives, now less and now more.
 pub(crate) async fn a_slow_network_loses_nothing(t: &Case) {
     let proxies = t.proxies().await;
     let client = t.connect(t.builder_for(&proxies.url()).session_ttl(t.store.min_ttl() * 2)).await;
     let ttl = client.session_ttl();
     let guard = client.mutex("slow").lock().await.expect("granted");
-    proxies.set(&Mode::Delay(ttl / 10));
-    throughout(ttl * 2, "the lock is held", async || guard.is_valid()).await;
+    let round_trip = (ttl / 3).mul_f64(t.store.bearable_round_trip());
+    proxies.set(&Mode::Jitter(round_trip / 2));
+    let mut least = guard.remaining();
+    throughout(ttl * 3, "the lock is held", async || {
+        least = least.min(guard.remaining());
+        guard.is_valid()
+    })
+    .await;
+    println!("with round trips of {round_trip:?} and more {least:?} of {ttl:?} were left at the worst moment");
+    // Counted from the sending, no proof is as good as new once its answer is there.
+    assert!(guard.remaining() < ttl.mul_f64(0.9) - round_trip / 4, "{:?} of {ttl:?}", guard.remaining());
     within(SOON, "the release is slow but sure", guard.unlock()).await.expect("released");
     proxies.set(&Mode::Pass);
 }

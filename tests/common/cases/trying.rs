@@ -3,7 +3,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering::SeqCst},
+        atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
     },
     time::{Duration, Instant},
 };
@@ -83,6 +83,49 @@ pub(crate) async fn try_locks_at_once_grant_one_at_most(t: &Case) {
         let lock = within(SOON, "the lock is free", clients[0].mutex("raced").lock()).await.expect("granted");
         lock.unlock().await.expect("released");
     }
+}
+
+/// No time, or next to none, for a lock that is free, one that is held and one that all want: who is told that he does not have it leaves nothing.
+pub(crate) async fn hasty_tries_are_granted_or_gone(t: &Case) {
+    const TRIES: usize = 40;
+    let clients = t.clients::<4>().await;
+    let held = clients[0].mutex("held").lock().await.expect("granted");
+    let (granted, gave_up, holders) = (Arc::default(), Arc::default(), Arc::<AtomicUsize>::default());
+    let mut tries = JoinSet::new();
+    for place in 0..12 {
+        let client = clients[place % 4].clone();
+        let (granted, gave_up) = (Arc::<AtomicUsize>::clone(&granted), Arc::<AtomicUsize>::clone(&gave_up));
+        let holders = Arc::clone(&holders);
+        tries.spawn(async move {
+            let [own, contended, held] = [format!("own-{place}"), "contended".into(), "held".into()];
+            for round in 0..TRIES {
+                for name in [&own, &contended, &held] {
+                    let timeout = Duration::from_millis(round as u64 % 2);
+                    let Some(guard) = client.mutex(name).lock_timeout(timeout).await.expect("no error") else {
+                        gave_up.fetch_add(1, SeqCst);
+                        continue;
+                    };
+                    assert_ne!(name, "held", "granted twice");
+                    if name == "contended" {
+                        assert_eq!(holders.fetch_add(1, SeqCst), 0, "two at once");
+                        tokio::task::yield_now().await;
+                        assert_eq!(holders.fetch_sub(1, SeqCst), 1, "two at once");
+                    }
+                    granted.fetch_add(1, SeqCst);
+                    guard.unlock().await.expect("released");
+                }
+            }
+        });
+    }
+    while let Some(done) = within(SOON * 3, "all have tried", tries.join_next()).await {
+        done.expect("a try fails");
+    }
+    let [granted, gave_up] = [granted.load(SeqCst), gave_up.load(SeqCst)];
+    assert_eq!(granted + gave_up, 12 * TRIES * 3);
+    assert!(granted > 0 && gave_up >= 12 * TRIES, "{granted} were granted, {gave_up} gave up");
+    t.queue_of(1).await;
+    assert!(held.is_valid());
+    held.unlock().await.expect("released");
 }
 
 pub(crate) async fn lock_timeout_gives_up_in_time(t: &Case) {

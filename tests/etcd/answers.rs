@@ -1,0 +1,100 @@
+//! Answers that etcd gives too late, too early or not at all.
+
+use std::{
+    collections::HashSet,
+    sync::atomic::{AtomicUsize, Ordering::SeqCst},
+    time::Duration,
+};
+
+use etcd_client::CompactionOptions;
+
+use crate::common::{
+    Harness, alone, beside_others,
+    case::{SOON, eventually, throughout, within},
+    etcd::Etcd,
+    proxy::Mode,
+};
+
+static FORGED: AtomicUsize = AtomicUsize::new(0);
+
+/// Replaces a transaction's good answer by one of long ago, when nobody was in the queue: revision 1, condition met, one read without keys.
+fn of_long_ago(packet: &[u8]) -> Option<Vec<u8>> {
+    // The head of an HTTP/2 data frame, then that of a gRPC message.
+    let (head, message) = (packet.get(..9)?, packet.get(14..)?);
+    // The response header, `succeeded: true`, and the first of the responses.
+    let header = 2 + usize::from(*message.get(1)?);
+    if head[3] != 0 || message[0] != 0x0a || !message.get(header..)?.starts_with(&[0x10, 1, 0x1a]) {
+        return None;
+    }
+    FORGED.fetch_add(1, SeqCst);
+    let stale = [0x0a, 2, 0x18, 1, 0x10, 1, 0x1a, 2, 0x0a, 0];
+    Some([&[0, 0, 5 + 10, 0, 0], &head[5..], &[0, 0, 0, 0, 10], &stale].concat())
+}
+
+/// Members have answered from a state that the request had left behind (<https://github.com/etcd-io/etcd/issues/20418>): that nobody was ahead then does not count.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stale_answer_is_no_grant() {
+    beside_others::<Etcd>(async |t| {
+        let proxies = t.proxies().await;
+        let builder = t.builder_for(&proxies.url()).recheck_interval(Duration::from_millis(200));
+        let (client, other) = (t.connect(builder).await, t.client().await);
+        let guard = other.mutex("stale").lock().await.unwrap();
+        // The answer to joining, too.
+        proxies.set(&Mode::Forge(of_long_ago));
+        let waiter = t.enqueue(&client, "stale").await;
+        eventually(SOON, "it is answered", async || FORGED.load(SeqCst) >= 5).await;
+        throughout(Duration::from_millis(500), "it waits", async || waiter.waits() && guard.is_valid()).await;
+        assert_eq!(t.keys().await.len(), 2);
+        proxies.set(&Mode::Pass);
+        guard.unlock().await.unwrap();
+        waiter.served().await;
+    })
+    .await;
+}
+
+/// While the waiter is away the one ahead goes, and the history with it that would tell of it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_waiter_gets_over_a_compaction() {
+    alone::<Etcd>(async |t| {
+        let proxies = t.proxies().await;
+        let (client, other) = (t.connect(t.builder_for(&proxies.url())).await, t.client().await);
+        let guard = other.mutex("compacted").lock().await.unwrap();
+        let waiter = t.enqueue(&client, "compacted").await;
+        proxies.set(&Mode::Refuse);
+        guard.unlock().await.unwrap();
+        let mut raw = Etcd::start().await.client();
+        let deleted = raw.get("any", None).await.unwrap().header().unwrap().revision();
+        raw.put(format!("{}-later", t.namespace), "", None).await.unwrap();
+        raw.delete(format!("{}-later", t.namespace), None).await.unwrap();
+        raw.compact(deleted + 1, Some(CompactionOptions::new().with_physical())).await.unwrap();
+        proxies.set(&Mode::Pass);
+        waiter.served().await;
+    })
+    .await;
+}
+
+/// Each lease whose answer was lost has an id of its own, and nobody keeps it alive.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn leases_whose_answer_is_lost_end_with_their_ttl() {
+    alone::<Etcd>(async |t| {
+        let raw = Etcd::start().await.client();
+        let leases = async || -> HashSet<i64> {
+            raw.lease_client().leases().await.unwrap().leases().iter().map(|lease| lease.id()).collect()
+        };
+        let before = leases().await;
+        let proxies = t.proxies().await;
+        proxies.set(&Mode::BlackholeToClient);
+        for _ in 0..10 {
+            let builder = t.builder_for(&proxies.url()).session_ttl(t.store.min_ttl());
+            let connecting = builder.connect_timeout(Duration::from_millis(200)).connect();
+            within(SOON, "it gives up", connecting).await.expect_err("it hears nothing");
+        }
+        let left: HashSet<_> = leases().await.difference(&before).copied().collect();
+        println!("{} leases", left.len());
+        assert!(left.len() >= 5, "{} leases: their granting was to be lost on the way back", left.len());
+        let limit = t.store.min_ttl() + t.store.grace();
+        eventually(limit, "they are gone", async || leases().await.is_disjoint(&left)).await;
+        proxies.set(&Mode::Pass);
+    })
+    .await;
+}

@@ -1,0 +1,89 @@
+//! The table of faults names tests that exist, and what it says about the sources is so.
+
+#![allow(clippy::expect_used, clippy::panic)] // also outside of the test functions
+
+use std::{
+    collections::HashMap,
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// All of the sources below a folder.
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            found.extend(sources(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+    found
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// A file's text by the name that the table has for the file.
+fn files() -> HashMap<String, String> {
+    let mut files = HashMap::new();
+    for path in [sources(&root().join("src")), sources(&root().join("tests"))].concat() {
+        let below = path.strip_prefix(root()).expect("it is below").with_extension("");
+        let mut name = below.to_str().expect("a name").to_owned();
+        for folder in ["tests/common/cases/", "src/backend/", "tests/", "src/"] {
+            if let Some(rest) = name.strip_prefix(folder) {
+                name = rest.to_owned();
+                break;
+            }
+        }
+        let text = fs::read_to_string(&path).expect("a text");
+        files.entry(name.replace('/', "::")).or_insert_with(String::new).push_str(&text);
+    }
+    files
+}
+
+/// The rows: their first and their last cell.
+fn rows(table: &str) -> Vec<(u32, &str)> {
+    fn row(line: &str) -> Option<(u32, &str)> {
+        let cells: Vec<_> = line.strip_prefix("| ")?.strip_suffix(" |")?.split(" | ").collect();
+        let number = cells[0].parse().ok()?;
+        assert_eq!(cells.len(), 4, "{line}");
+        Some((number, cells[3]))
+    }
+    table.lines().filter_map(row).collect()
+}
+
+#[test]
+fn every_scenario_has_its_test() {
+    let table = fs::read_to_string(root().join("tests/SCENARIOS.md")).expect("the table");
+    let (rows, files) = (rows(&table), files());
+    assert_eq!(rows.iter().map(|(number, _)| *number).collect::<Vec<_>>(), (1..=58).collect::<Vec<_>>());
+    for (number, place) in rows {
+        let mut named = 0;
+        for test in place.split('`').skip(1).step_by(2).filter(|quoted| quoted.contains("::")) {
+            let (file, name) = test.rsplit_once("::").expect("just seen");
+            let text = files.get(file).or_else(|| files.get(file.strip_suffix("::tests")?));
+            let text = text.unwrap_or_else(|| panic!("{number}: there is no {file}"));
+            assert!(text.contains(&format!("fn {name}(")), "{number}: there is no {name} in {file}");
+            named += 1;
+        }
+        let excused = ["orture: ", "Not run here: ", "TODO("].iter().any(|words| place.contains(words));
+        assert!(named > 0 || excused, "{number}: neither a test nor a reason");
+    }
+}
+
+/// Deadlines are kept on clocks that nobody can set: `CLOCK_BOOTTIME` for sessions, tokio's monotonic one for pauses and timeouts.
+#[test]
+fn nothing_reads_the_wall_clock() {
+    let mut boottime = false;
+    for path in sources(&root().join("src")) {
+        let text = fs::read_to_string(&path).expect("a text");
+        for wall in ["SystemTime", "UNIX_EPOCH", "Realtime", "chrono"] {
+            assert!(!text.contains(wall), "{wall} in {}", path.display());
+        }
+        boottime |= text.contains("ClockId::Boottime");
+    }
+    assert!(boottime, "what is the clock?");
+}
