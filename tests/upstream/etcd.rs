@@ -16,7 +16,8 @@ async fn connect(endpoints: &[SocketAddr]) -> Client {
     Client::connect(addresses, None).await.expect("a client")
 }
 
-/// `LeaseKeeper::keep_alive` promises to receive a response, and only puts a request into a queue: src/rpc/lease.rs:560. It says Ok of a lease that is gone.
+/// `LeaseKeeper::keep_alive` promises to receive a response, and only puts a request into a queue:
+/// src/rpc/lease.rs:560. It says Ok of a lease that is gone.
 #[tokio::test]
 async fn a_revoked_lease_is_kept_alive() {
     let mut client = connect(&endpoints().await).await;
@@ -24,14 +25,15 @@ async fn a_revoked_lease_is_kept_alive() {
     let (mut keeper, mut answers) = client.lease_keep_alive(lease).await.unwrap();
     client.lease_revoke(lease).await.unwrap();
     let kept = keeper.keep_alive().await.is_ok();
+    assert_defect(kept, "src/backend/etcd/mod.rs: a stream for each `keep_alive`");
     let answer = answers.message().await.unwrap().expect("the stream is open");
     assert_eq!(answer.ttl(), 0, "the server knew");
-    assert_defect(kept, "src/backend/etcd/mod.rs: a stream for each `keep_alive`");
 }
 
-/// An endpoint that refuses connections gets its share of the requests, and these fail although the others would serve them: src/client.rs:123. That is tonic's
-/// balancer, of 0.14.9, to which each endpoint has the load 0 (src/transport/channel/service/connection.rs:166) and one that failed is ready (`reconnect.rs:129`
-/// beside it): <https://github.com/grpc/grpc-rust/issues/2839>.
+/// An endpoint that refuses connections gets its share of the requests, and these fail although the others would serve
+/// them: src/client.rs:123. That is tonic's balancer, of 0.14.9, to which each endpoint has the load 0
+/// (src/transport/channel/service/connection.rs:166) and one that failed is ready (`reconnect.rs:129` beside it):
+/// <https://github.com/grpc/grpc-rust/issues/2839>.
 #[tokio::test]
 async fn one_dead_endpoint_fails_requests() {
     let mut endpoints = endpoints().await;

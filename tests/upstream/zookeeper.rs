@@ -1,4 +1,5 @@
-//! zookeeper-client 0.11.2; lines below `src/` are those of <https://github.com/kezhuw/zookeeper-client-rust/tree/v0.11.2>.
+//! zookeeper-client 0.11.2; lines below `src/` are those of
+//! <https://github.com/kezhuw/zookeeper-client-rust/tree/v0.11.2>.
 
 use std::{
     future::ready,
@@ -65,8 +66,8 @@ async fn cancelled_lock(client: &Client, prefix: LockPrefix<'_>) {
     }
 }
 
-/// `Client::lock` says that it is safe to cancel. With Curator's names it deletes what it has created by its bare name, without the directory, which fails:
-/// src/client/mod.rs:525. The node blocks the lock until the session ends.
+/// `Client::lock` says that it is safe to cancel. With Curator's names it deletes what it has created by its bare name,
+/// without the directory, which fails: src/client/mod.rs:525. The node blocks the lock until the session ends.
 #[tokio::test]
 async fn a_cancelled_lock_leaves_its_node() {
     let (client, dir) = (session(server().await, TTL).await, unique());
@@ -91,8 +92,8 @@ async fn until_changed(watcher: &mut PersistentWatcher) {
     while watcher.changed().await.event_type == EventType::Session {}
 }
 
-/// Persistent watches are not restored after a reconnect, and nobody is told: `index.max(index)` stays 0, so that they are left out of what is sent,
-/// src/session/watch.rs:446.
+/// Persistent watches are not restored after a reconnect, and nobody is told: `index.max(index)` stays 0, so that they
+/// are left out of what is sent, src/session/watch.rs:446.
 #[tokio::test]
 async fn a_persistent_watch_does_not_survive_a_reconnect() {
     let (proxy, path, other) = (proxy().await, unique(), unique());
@@ -143,8 +144,9 @@ async fn survives_with_watches(bytes: usize) -> bool {
     timeout(SOON, settled).await.expect("it comes back or ends")
 }
 
-/// After a reconnect watches are restored in batches of 128 KiB of paths, which all have the xid -8, so that the reply to the second finds no request:
-/// src/session/watch.rs:449, src/proto/request_header.rs:16, src/session/depot.rs:102. It reconnects again and again until the session has expired.
+/// After a reconnect watches are restored in batches of 128 KiB of paths, which all have the xid -8, so that the reply
+/// to the second finds no request: src/session/watch.rs:449, src/proto/request_header.rs:16, src/session/depot.rs:102.
+/// It reconnects again and again until the session has expired.
 #[tokio::test]
 async fn many_watches_end_the_session() {
     assert!(survives_with_watches(120 << 10).await, "one batch is no trouble");
@@ -157,7 +159,8 @@ fn median<const N: usize>(mut times: [Duration; N]) -> Duration {
     times[N / 2]
 }
 
-/// `TCP_NODELAY` is off, so that of two requests in one flight the second stays at home until the first is answered: src/session/connection.rs:201.
+/// `TCP_NODELAY` is off, so that of two requests in one flight the second stays at home until the first is answered:
+/// src/session/connection.rs:201.
 #[tokio::test]
 async fn a_second_request_waits_for_the_reply_to_the_first() {
     const WAY: Duration = Duration::from_millis(10);
@@ -174,7 +177,8 @@ async fn a_second_request_waits_for_the_reply_to_the_first() {
             *one = start.elapsed();
             let start = Instant::now();
             let first = client.get_data("/");
-            // On this runtime, which has one thread, the first is written meanwhile. Two that are written at once may share a packet.
+            // On this runtime, which has one thread, the first is written meanwhile. Two that are written at once may
+            // share a packet.
             yield_now().await;
             let second = client.get_data("/");
             first.await.unwrap();
@@ -185,7 +189,8 @@ async fn a_second_request_waits_for_the_reply_to_the_first() {
         println!("{one:?} for one, {two:?} for two");
         slow += usize::from(two > one + WAY);
     }
-    // A few connections are spared: the other end's kernel, which lets the second go as well, acknowledges the first at once.
+    // A few connections are spared: the other end's kernel, which lets the second go as well, acknowledges the first at
+    // once.
     assert_defect(slow > SESSIONS / 2, "src/backend/zookeeper/store.rs: what `create_and_list` says of it");
 }
 
@@ -205,7 +210,8 @@ fn a_watch_panics_without_its_runtime() {
     drop(client);
 }
 
-/// `Expired` is the client's own count, up to 7/5 of the session timeout: src/session/mod.rs:433. By then the servers have given the session's locks away.
+/// `Expired` is the client's own count, up to 7/5 of the session timeout: src/session/mod.rs:433. By then the servers
+/// have given the session's locks away.
 #[tokio::test]
 async fn a_session_expires_late() {
     let proxy = proxy().await;
@@ -214,14 +220,14 @@ async fn a_session_expires_late() {
     // So that the count begins here.
     client.get_data("/").await.unwrap();
     let start = Instant::now();
-    proxy.set(Mode::Blackhole);
+    proxy.set(Mode::Refuse);
     while timeout(SOON, state.changed()).await.expect("it expires") != SessionState::Expired {}
     let late = start.elapsed() > TTL * 6 / 5;
     assert_defect(late, "src/backend/zookeeper/mod.rs: a reason for deadlines of our own");
 }
 
-/// Credentials are sent together with the request for a session: src/session/mod.rs:658. Servers that run on Netty now and then answer them first, and that is
-/// read as the answer to the request, :474.
+/// Credentials are sent together with the request for a session: src/session/mod.rs:658. Servers that run on Netty now
+/// and then answer them first, and that is read as the answer to the request, :474.
 #[tokio::test]
 async fn credentials_fail_connections() {
     let url = servers::url("DISTLOCK_ZK_AUTH_URL", "zk://127.0.0.1:21814");
