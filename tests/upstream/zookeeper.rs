@@ -1,4 +1,5 @@
-//! zookeeper-client 0.11.2; lines below `src/` are those of <https://github.com/kezhuw/zookeeper-client-rust/tree/v0.11.2>.
+//! zookeeper-client 0.11.2; lines below `src/` are those of
+//! <https://github.com/kezhuw/zookeeper-client-rust/tree/v0.11.2>.
 
 use std::{
     future::ready,
@@ -6,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tokio::{runtime::Runtime, time::timeout};
+use tokio::{runtime::Runtime, task::yield_now, time::timeout};
 use zookeeper_client::{
     Acls, AddWatchMode, Client, CreateMode, Error, EventType, LockPrefix, PersistentWatcher, SessionState,
 };
@@ -47,17 +48,13 @@ async fn create(client: &Client, path: &str) {
     client.create(path, b"", &CreateMode::Ephemeral.with_acls(Acls::anyone_all())).await.expect("a new node");
 }
 
-/// Breaks the session's connection and waits until it has another.
-async fn reconnect(client: &Client, proxy: &Proxy) {
+/// Breaks the session's connection. What is sent afterwards goes to the next one.
+async fn hang_up(client: &Client, proxy: &Proxy) {
     let mut state = client.state_watcher();
-    let reconnected = async {
-        proxy.hang_up();
-        while state.changed().await != SessionState::Disconnected {}
-        while state.peek_state() != SessionState::SyncConnected {
-            state.changed().await;
-        }
-    };
-    timeout(SOON, reconnected).await.expect("it reconnects");
+    assert_eq!(state.state(), SessionState::SyncConnected);
+    proxy.hang_up();
+    // It may be connected again by the time we hear of it.
+    timeout(SOON, state.changed()).await.expect("it hears of it");
 }
 
 /// Begins to lock and is cancelled while the node is being created.
@@ -69,8 +66,8 @@ async fn cancelled_lock(client: &Client, prefix: LockPrefix<'_>) {
     }
 }
 
-/// `Client::lock` says that it is safe to cancel. With Curator's names it deletes what it has created by its bare name, without the directory, which fails:
-/// src/client/mod.rs:525. The node blocks the lock until the session ends.
+/// `Client::lock` says that it is safe to cancel. With Curator's names it deletes what it has created by its bare name,
+/// without the directory, which fails: src/client/mod.rs:525. The node blocks the lock until the session ends.
 #[tokio::test]
 async fn a_cancelled_lock_leaves_its_node() {
     let (client, dir) = (session(server().await, TTL).await, unique());
@@ -88,15 +85,15 @@ async fn a_cancelled_lock_leaves_its_node() {
         assert!(start.elapsed() < SOON, "it cleans nothing up: {left:?}");
     };
     let curators = left.iter().any(|child| child.starts_with("_c_"));
-    assert_defect(curators, "src/backend/zookeeper/store.rs: `doubtful`, `rejoin` and `withdraw`");
+    assert_defect(curators, "src/backend/zookeeper/mod.rs: a reason not to use `Client::lock`");
 }
 
 async fn until_changed(watcher: &mut PersistentWatcher) {
     while watcher.changed().await.event_type == EventType::Session {}
 }
 
-/// Persistent watches are not restored after a reconnect, and nobody is told: `index.max(index)` stays 0, so that they are left out of what is sent,
-/// src/session/watch.rs:446.
+/// Persistent watches are not restored after a reconnect, and nobody is told: `index.max(index)` stays 0, so that they
+/// are left out of what is sent, src/session/watch.rs:446.
 #[tokio::test]
 async fn a_persistent_watch_does_not_survive_a_reconnect() {
     let (proxy, path, other) = (proxy().await, unique(), unique());
@@ -108,12 +105,12 @@ async fn a_persistent_watch_does_not_survive_a_reconnect() {
     timeout(SOON, until_changed(&mut persistent)).await.expect("it works before");
     // On a node of its own: its event would go to the persistent watch of the same node, too.
     let (_, _, oneshot) = client.get_and_watch_data(&other).await.unwrap();
-    reconnect(&client, &proxy).await;
+    hang_up(&client, &proxy).await;
     client.set_data(&path, b"2", None).await.unwrap();
     client.set_data(&other, b"2", None).await.unwrap();
     timeout(SOON, oneshot.changed()).await.expect("a watch of the other kind survives");
     let told = timeout(QUIET, until_changed(&mut persistent)).await.is_ok();
-    assert_defect(!told, "src/backend/zookeeper/store.rs: `gone`, which sets a new one-shot watch each time");
+    assert_defect(!told, "src/backend/zookeeper/mod.rs: a reason for one-shot watches in `store.rs`");
 }
 
 /// Whether a session that watches so many bytes of paths survives its connection.
@@ -130,63 +127,71 @@ async fn survives_with_watches(bytes: usize) -> bool {
             paths.iter().map(|path| (client.create(path, b"", &node), client.get_and_watch_data(path))).collect();
         for (created, watched) in sent {
             created.await.expect("a new node");
-            let (_, _, watcher) = watched.await.unwrap();
+            let (_, _, watcher) = watched.await.expect("it is there");
             watchers.push(watcher);
         }
     }
-    let mut state = client.state_watcher();
-    proxy.hang_up();
+    hang_up(&client, &proxy).await;
     let settled = async {
-        // One request is answered once the session is well again, and fails when it is over.
         loop {
             match client.get_data(&paths[0]).await {
                 Ok(_) => return true,
-                Err(_) if state.peek_state().is_terminated() => return false,
-                Err(_) => {
-                    state.changed().await;
-                }
+                Err(Error::SessionExpired) => return false,
+                Err(_) => {}
             }
         }
     };
-    timeout(SOON * 2, settled).await.expect("it comes back or ends")
+    timeout(SOON, settled).await.expect("it comes back or ends")
 }
 
-/// After a reconnect watches are restored in batches of 128 KiB of paths, which all have the xid -8, so that the reply to the second finds no request:
-/// src/session/watch.rs:449, src/proto/request_header.rs:16, src/session/depot.rs:102. It reconnects again and again until the session has expired.
+/// After a reconnect watches are restored in batches of 128 KiB of paths, which all have the xid -8, so that the reply
+/// to the second finds no request: src/session/watch.rs:449, src/proto/request_header.rs:16, src/session/depot.rs:102.
+/// It reconnects again and again until the session has expired.
 #[tokio::test]
 async fn many_watches_end_the_session() {
     assert!(survives_with_watches(120 << 10).await, "one batch is no trouble");
     let survived = survives_with_watches(512 << 10).await;
-    assert_defect(
-        !survived,
-        "src/backend/zookeeper/store.rs: `WATCH_BUDGET`, `Store::watch_budget` and those who ask it",
-    );
+    assert_defect(!survived, "src/backend/zookeeper/store.rs: `WATCH_BUDGET`");
 }
 
-/// `TCP_NODELAY` is off, so that of two requests in one flight the second stays at home until the first is answered: src/session/connection.rs:201.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+fn median<const N: usize>(mut times: [Duration; N]) -> Duration {
+    times.sort_unstable();
+    times[N / 2]
+}
+
+/// `TCP_NODELAY` is off, so that of two requests in one flight the second stays at home until the first is answered:
+/// src/session/connection.rs:201.
+#[tokio::test]
 async fn a_second_request_waits_for_the_reply_to_the_first() {
     const WAY: Duration = Duration::from_millis(10);
+    const SESSIONS: usize = 5;
     let proxy = proxy().await;
     proxy.set(Mode::Delay(WAY));
-    let mut seen = false;
-    for session_number in 0..12 {
+    let mut slow = 0;
+    for _ in 0..SESSIONS {
         let client = session(proxy.address, SOON).await;
-        // The quickest of several: the rest is what the machine and the servers do beside it.
-        let (mut one, mut two) = (Duration::MAX, Duration::MAX);
-        for _ in 0..10 {
+        let (mut one, mut two) = ([Duration::ZERO; 11], [Duration::ZERO; 11]);
+        for (one, two) in one.iter_mut().zip(&mut two) {
             let start = Instant::now();
             client.get_data("/").await.unwrap();
-            one = one.min(start.elapsed());
+            *one = start.elapsed();
             let start = Instant::now();
-            let (first, second) = tokio::join!(client.get_data("/"), client.list_children("/"));
-            (first.unwrap(), second.unwrap());
-            two = two.min(start.elapsed());
+            let first = client.get_data("/");
+            // On this runtime, which has one thread, the first is written meanwhile. Two that are written at once may
+            // share a packet.
+            yield_now().await;
+            let second = client.get_data("/");
+            first.await.unwrap();
+            second.await.unwrap();
+            *two = start.elapsed();
         }
-        println!("session {session_number}: {one:?} for one, {two:?} for two");
-        seen |= two > one + WAY;
+        let (one, two) = (median(one), median(two));
+        println!("{one:?} for one, {two:?} for two");
+        slow += usize::from(two > one + WAY);
     }
-    assert_defect(seen, "nothing, but a comment in src/backend/zookeeper/store.rs: `create_and_list`");
+    // A few connections are spared: the other end's kernel, which lets the second go as well, acknowledges the first at
+    // once.
+    assert_defect(slow > SESSIONS / 2, "src/backend/zookeeper/store.rs: what `create_and_list` says of it");
 }
 
 /// A wait for an event panics when the runtime that the session was opened on is gone: src/session/watch.rs:120.
@@ -205,7 +210,8 @@ fn a_watch_panics_without_its_runtime() {
     drop(client);
 }
 
-/// `Expired` is the client's own count, up to 7/5 of the session timeout: src/session/mod.rs:433. By then the servers have given the session's locks away.
+/// `Expired` is the client's own count, up to 7/5 of the session timeout: src/session/mod.rs:433. By then the servers
+/// have given the session's locks away.
 #[tokio::test]
 async fn a_session_expires_late() {
     let proxy = proxy().await;
@@ -214,27 +220,30 @@ async fn a_session_expires_late() {
     // So that the count begins here.
     client.get_data("/").await.unwrap();
     let start = Instant::now();
-    proxy.set(Mode::Blackhole);
+    proxy.set(Mode::Refuse);
     while timeout(SOON, state.changed()).await.expect("it expires") != SessionState::Expired {}
     let late = start.elapsed() > TTL * 6 / 5;
-    assert_defect(late, "src/session.rs: deadlines of its own");
+    assert_defect(late, "src/backend/zookeeper/mod.rs: a reason for deadlines of our own");
 }
 
-/// Credentials are sent together with the request for a session: src/session/mod.rs:658. Servers that run on Netty now and then answer them first, which the client
-/// reads as the answer to that request, :473.
+/// Credentials are sent together with the request for a session: src/session/mod.rs:658. Servers that run on Netty now
+/// and then answer them first, and that is read as the answer to the request, :474.
 #[tokio::test]
 async fn credentials_fail_connections() {
     let url = servers::url("DISTLOCK_ZK_AUTH_URL", "zk://127.0.0.1:21814");
     let server = servers::endpoints(&url).await[0].to_string();
     let connector = Client::connector().with_session_timeout(TTL).with_fail_eagerly();
-    let mut failed = 0;
-    for _ in 0..200 {
+    let mut failed = false;
+    // About every fifth fails. That none of them does is a chance of 1 in 10^9.
+    for _ in 0..100 {
         match connector.clone().with_auth("digest", b"app:apppw").connect(&server).await {
             Ok(_) => {}
-            Err(Error::NoHosts) => failed += 1,
+            Err(Error::NoHosts) => {
+                failed = true;
+                break;
+            }
             Err(error) => panic!("{error}"),
         }
     }
-    eprintln!("failed {failed}");
-    assert_defect(failed > 0, "src/backend/zookeeper/mod.rs: `connect`, which tries again");
+    assert_defect(failed, "src/backend/zookeeper/mod.rs: `attempts_left` in `connect`");
 }
