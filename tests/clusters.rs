@@ -35,6 +35,13 @@ async fn on_both(test: impl AsyncFn(&Case)) {
     tokio::join!(beside_others::<Etcd>(&test), beside_others::<ZooKeeper>(&test));
 }
 
+/// Runs a test on one cluster after the other, while no other runs in this process.
+async fn on_each(test: impl AsyncFn(&Case)) {
+    let _alone = ALONE.lock().await;
+    beside_others::<Etcd>(&test).await;
+    beside_others::<ZooKeeper>(&test).await;
+}
+
 /// No test: `common/process.rs` runs this binary once more to have a process that it can kill.
 #[test]
 fn job_of_another_process() {
