@@ -98,7 +98,7 @@ async fn conduct(soak: &Soak) -> Result<Report> {
 
     let judged = series.iter().zip(MEASURES).map(|(samples, measure)| judge(samples, measure.tolerance));
     let verdicts: Vec<_> = judged.collect();
-    let path = |extension| soak.out.join(format!("{}.{extension}", cluster.scheme()));
+    let path = |extension| soak.out.join(format!("{:?}.{extension}", soak.backend).to_lowercase());
     let (drawn, table): (PathBuf, PathBuf) = (path("svg"), path("csv"));
     let title = format!("{:?}: {:.0} minutes, {} faults", soak.backend, soak.minutes, faults.load(Relaxed));
     plot::draw(&drawn, &title, pause.as_secs_f64(), &series, &verdicts)?;
