@@ -59,6 +59,7 @@ fn rows(table: &str) -> Vec<(u32, &str)> {
 fn every_scenario_has_its_test() {
     let table = fs::read_to_string(root().join("tests/SCENARIOS.md")).expect("the table");
     let (rows, files) = (rows(&table), files());
+    let kinds = fs::read_to_string(root().join("tests/torture/src/fault.rs")).expect("the kinds of faults");
     assert_eq!(rows.iter().map(|(number, _)| *number).collect::<Vec<_>>(), (1..=58).collect::<Vec<_>>());
     for (number, place) in rows {
         let mut named = 0;
@@ -68,6 +69,12 @@ fn every_scenario_has_its_test() {
             let text = text.unwrap_or_else(|| panic!("{number}: there is no {file}"));
             assert!(text.contains(&format!("fn {name}(")), "{number}: there is no {name} in {file}");
             named += 1;
+        }
+        // A list of kinds of faults, up to the next sentence.
+        for list in place.split("orture: ").skip(1).map(|rest| rest.split([';', '.', '`']).next().unwrap_or_default()) {
+            for kind in list.split(", ").map(str::trim).filter(|kind| !kind.starts_with("all ") && !kind.starts_with("on ")) {
+                assert!(kinds.contains(&format!("\"{kind}\"")), "{number}: torture has no faults of the kind {kind:?}");
+            }
         }
         let excused = ["orture: ", "Not run here: "].iter().any(|words| place.contains(words));
         assert!(named > 0 || excused, "{number}: neither a test nor a reason");
