@@ -110,13 +110,17 @@ async fn an_endpoint_that_fails_costs_one_timeout_at_most() {
             let busiest = proxies.all.iter().max_by_key(|proxy| proxy.connections()).expect("there are three");
             assert!(busiest.connections() >= CLIENTS / 3, "too few for one in a hundred locks");
             busiest.set(mode.clone());
-            judge(&format!("{}, {mode:?}", t.store.url()), healthy, lock(&clients).await);
+            let failed = lock(&clients).await;
             named(t, &busiest.address.to_string(), None).await;
             // Those who come now meet it when they connect.
             let (late, slowest) = connect(t, &proxies.url(), None).await;
             assert!(slowest < healthy * 2 + TIMEOUT, "{mode:?}: connected after {slowest:?}");
-            judge(&format!("{}, {mode:?} from the start", t.store.url()), healthy, lock(&late).await);
+            let bad = lock(&late).await;
             proxies.set(&Mode::Pass);
+            // How busy the machine is changes meanwhile.
+            let healthy = healthy.max(lock(&clients).await);
+            judge(&format!("{}, {mode:?}", t.store.url()), healthy, failed);
+            judge(&format!("{}, {mode:?} from the start", t.store.url()), healthy, bad);
             close(clients).await;
             close(late).await;
         }
