@@ -248,7 +248,7 @@ struct Held {
 }
 
 /// Nobody is granted while the followers are away; afterwards each has its turn, one at a time.
-async fn without_a_quorum(t: &Case, name: &'static str, outage: impl AsyncFnOnce(&Ensemble) -> (Instant, Instant)) {
+async fn without_a_quorum(t: &Case, name: &'static str, outage: impl AsyncFn(&'static str) -> Outage) {
     let ensemble = Ensemble::of(t).await;
     let (holder, mut contenders) = (t.mortal_client().await, JoinSet::new());
     let ttl = holder.session_ttl();
@@ -274,7 +274,12 @@ async fn without_a_quorum(t: &Case, name: &'static str, outage: impl AsyncFnOnce
     t.queue_of(5).await;
     grow_up(ttl).await;
     let told = tell(guard, ensemble.leader);
-    let (lost, healed) = outage(&ensemble).await;
+    let [one, two] = ensemble.followers.map(|follower| outage(follower.name));
+    let (one, two) = tokio::join!(one, two);
+    let lost = Instant::now();
+    sleep(ttl * 3).await;
+    let healed = Instant::now();
+    tokio::join!(one.end(), two.end());
     let told = within(SOON, "the holder was told", told).await.expect("no panic");
     println!("told {:?} after the quorum was lost", told.at.duration_since(lost));
     assert_eq!((told.reason, told.valid), (LostReason::DeadlinePassed, false));
@@ -297,35 +302,11 @@ async fn without_a_quorum(t: &Case, name: &'static str, outage: impl AsyncFnOnce
 /// The leader does not notice, and serves as if it still could.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_is_granted_while_the_followers_are_paused() {
-    alone::<ZooKeeper>(async |t| {
-        without_a_quorum(t, "paused", async |ensemble| {
-            let [one, two] = ensemble.followers.map(|follower| Outage::pause(follower.name));
-            let (one, two) = tokio::join!(one, two);
-            let lost = Instant::now();
-            sleep(t.store.min_ttl() * 3).await;
-            let healed = Instant::now();
-            tokio::join!(one.end(), two.end());
-            (lost, healed)
-        })
-        .await;
-    })
-    .await;
+    alone::<ZooKeeper>(async |t| without_a_quorum(t, "paused", Outage::pause).await).await;
 }
 
 /// The leader steps down.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_is_granted_while_the_followers_are_dead() {
-    alone::<ZooKeeper>(async |t| {
-        without_a_quorum(t, "dead", async |ensemble| {
-            let [one, two] = ensemble.followers.map(|follower| Outage::kill(follower.name));
-            let (one, two) = tokio::join!(one, two);
-            let lost = Instant::now();
-            sleep(t.store.min_ttl() * 3).await;
-            let healed = Instant::now();
-            tokio::join!(one.end(), two.end());
-            (lost, healed)
-        })
-        .await;
-    })
-    .await;
+    alone::<ZooKeeper>(async |t| without_a_quorum(t, "dead", Outage::kill).await).await;
 }
