@@ -72,7 +72,9 @@ fn every_scenario_has_its_test() {
         }
         // A list of kinds of faults, up to the next sentence.
         for list in place.split("orture: ").skip(1).map(|rest| rest.split([';', '.', '`']).next().unwrap_or_default()) {
-            for kind in list.split(", ").map(str::trim).filter(|kind| !kind.starts_with("all ") && !kind.starts_with("on ")) {
+            for kind in
+                list.split(", ").map(str::trim).filter(|kind| !kind.starts_with("all ") && !kind.starts_with("on "))
+            {
                 assert!(kinds.contains(&format!("\"{kind}\"")), "{number}: torture has no faults of the kind {kind:?}");
             }
         }

@@ -11,15 +11,23 @@ pub(crate) async fn an_uncontended_lock_costs_what_it_must(t: &Case) {
     let warm_up = mutex.lock().await.expect("granted");
     let session = t.store.session_of(warm_up.key()).await;
     warm_up.unlock().await.expect("released");
-    let before = t.cost(&[session]).await;
-    for _ in 0..ROUNDS {
-        mutex.lock().await.expect("granted").unlock().await.expect("released");
-    }
-    let spent = t.cost(&[session]).await - before;
     let due = ROUNDS * t.store.uncontended();
-    // A keepalive or two may fall into it.
-    assert!((due..=due + 3).contains(&spent.requests), "{spent:?} instead of {due} requests");
-    assert!(spent.watches <= 2 && spent.events <= 2, "{spent:?}: nobody waited");
+    let mut attempts = 0;
+    loop {
+        let before = t.cost(&[session]).await;
+        for _ in 0..ROUNDS {
+            mutex.lock().await.expect("granted").unlock().await.expect("released");
+        }
+        let spent = t.cost(&[session]).await - before;
+        assert!(spent.watches <= 2 && spent.events <= 2, "{spent:?}: nobody waited");
+        // A keepalive or two may fall into it.
+        if (due..=due + 3).contains(&spent.requests) {
+            break;
+        }
+        // ZooKeeper removes a directory that it finds empty, which costs the next lock two requests. That is once in a while, not once in a lock.
+        attempts += 1;
+        assert!(attempts < 3, "{spent:?} instead of {due} requests");
+    }
 }
 
 pub(crate) async fn a_try_lock_on_a_held_lock_only_looks(t: &Case) {
