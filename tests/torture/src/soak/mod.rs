@@ -19,7 +19,7 @@ use serde::Serialize;
 use tokio::{
     io::{AsyncBufReadExt, BufReader},
     process::{Child, Command},
-    time::{Instant, MissedTickBehavior, interval, sleep, sleep_until},
+    time::{Instant, MissedTickBehavior, interval, sleep},
 };
 
 use crate::{
@@ -68,46 +68,30 @@ async fn conduct(soak: &Soak) -> Result<Report> {
     let (others, _) = cluster.upkeep().await?;
     let framing = if soak.backend == Backend::Etcd { Framing::Http2 } else { Framing::Jute };
     let proxies = Proxies::start((cluster.scheme(), &cluster.servers, framing)).await;
-    let namespace = format!("/soak-{:08x}", fastrand::u32(..));
-    let mut child = Command::new(std::env::current_exe()?)
-        .args(["--soaked", &proxies.url(), &namespace, if soak.leak { "leak" } else { "no-leak" }])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .kill_on_drop(true)
-        .spawn()?;
-    let told = Arc::new(Told::default());
-    let mut lines = BufReader::new(child.stdout.take().ok_or("no output")?).lines();
-    let listener = Arc::clone(&told);
-    tokio::spawn(async move {
-        while let Ok(Some(line)) = lines.next_line().await {
-            let mut numbers = line.split(' ').map_while(|word| word.parse().ok());
-            listener.tasks.store(numbers.next().unwrap_or_default(), Relaxed);
-            listener.locks.store(numbers.next().unwrap_or_default(), Relaxed);
-        }
-    });
+    let mut subject = Subject::start(&proxies.url(), soak.leak, others)?;
 
     let time = Duration::from_secs_f64(soak.minutes * 60.0);
     let pause = (time / 360).clamp(Duration::from_millis(500), Duration::from_secs(10));
-    let (start, faults) = (Instant::now(), AtomicU64::new(0));
-    let mut series = vec![Vec::new(); MEASURES.len()];
-    tokio::select! {
-        sampled = sample(&cluster, &namespace, &others, &mut child, &told, pause, start + time, &mut series) => sampled?,
-        () = trouble(&proxies, &faults) => {}
-    }
-    child.kill().await?;
+    let faults = AtomicU64::new(0);
+    let series = tokio::select! {
+        series = subject.observe(&cluster, pause, Instant::now() + time) => series?,
+        () = trouble(&proxies, &faults) => return Err("troubles never end".into()),
+    };
+    let (locks, faults) = (subject.told.locks.load(Relaxed), faults.load(Relaxed));
+    subject.process.kill().await?;
 
     let judged = series.iter().zip(MEASURES).map(|(samples, measure)| judge(samples, measure.tolerance));
     let verdicts: Vec<_> = judged.collect();
     let path = |extension| soak.out.join(format!("{:?}.{extension}", soak.backend).to_lowercase());
     let (drawn, table): (PathBuf, PathBuf) = (path("svg"), path("csv"));
-    let title = format!("{:?}: {:.0} minutes, {} faults", soak.backend, soak.minutes, faults.load(Relaxed));
+    let title = format!("{:?}: {:.0} minutes, {faults} faults", soak.backend, soak.minutes);
     plot::draw(&drawn, &title, pause.as_secs_f64(), &series, &verdicts)?;
     write(&table, pause, &series)?;
     Ok(Report {
         backend: soak.backend,
         minutes: soak.minutes,
-        locks: told.locks.load(Relaxed),
-        faults: faults.load(Relaxed),
+        locks,
+        faults,
         // A run that is too short to tell has not shown that nothing grows.
         flat: verdicts.iter().all(|verdict| verdict.is_some_and(|verdict| verdict.flat)),
         measures: MEASURES.iter().map(|measure| measure.name).zip(verdicts).collect(),
@@ -131,65 +115,87 @@ async fn trouble(proxies: &Proxies, faults: &AtomicU64) {
     }
 }
 
-#[allow(clippy::too_many_arguments)] // it is a loop of its caller
-async fn sample(
-    cluster: &Cluster,
-    namespace: &str,
-    others: &HashSet<String>,
-    child: &mut Child,
-    told: &Told,
-    pause: Duration,
-    end: Instant,
-    series: &mut [Vec<f64>],
-) -> Result<()> {
-    let mut ticks = interval(pause);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut said = Instant::now();
-    while Instant::now() < end {
-        ticks.tick().await;
-        if let Some(status) = child.try_wait()? {
+/// The soaked process.
+struct Subject {
+    process: Child,
+    namespace: String,
+    told: Arc<Told>,
+    /// Sessions that were there before.
+    others: HashSet<String>,
+}
+
+impl Subject {
+    fn start(url: &str, leak: bool, others: HashSet<String>) -> Result<Self> {
+        let namespace = format!("/soak-{:08x}", fastrand::u32(..));
+        let mut process = Command::new(std::env::current_exe()?)
+            .args(["--soaked", url, &namespace, if leak { "leak" } else { "no-leak" }])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()?;
+        let mut lines = BufReader::new(process.stdout.take().ok_or("no output")?).lines();
+        let told = Arc::new(Told::default());
+        let listener = Arc::clone(&told);
+        tokio::spawn(async move {
+            while let Ok(Some(line)) = lines.next_line().await {
+                let mut numbers = line.split(' ').map_while(|word| word.parse().ok());
+                listener.tasks.store(numbers.next().unwrap_or_default(), Relaxed);
+                listener.locks.store(numbers.next().unwrap_or_default(), Relaxed);
+            }
+        });
+        Ok(Self { process, namespace, told, others })
+    }
+
+    /// A series of samples for each measure.
+    async fn observe(&mut self, cluster: &Cluster, pause: Duration, end: Instant) -> Result<Vec<Vec<f64>>> {
+        let mut series = vec![Vec::new(); MEASURES.len()];
+        let mut ticks = interval(pause);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut said = Instant::now();
+        while Instant::now() < end {
+            ticks.tick().await;
+            let own = self.own()?;
+            // The servers may be busy for a moment: that is one sample less.
+            let kept = match self.kept(cluster).await {
+                Ok(kept) => kept,
+                Err(error) => {
+                    eprintln!("no sample: {error}");
+                    continue;
+                }
+            };
+            let sample = own.into_iter().chain(kept);
+            series.iter_mut().zip(sample).for_each(|(series, value)| series.push(value));
+            if said.elapsed() > Duration::from_secs(60) {
+                said = Instant::now();
+                let newest: Vec<_> = series.iter().filter_map(|series| series.last()).collect();
+                let (left, locks) = ((end - said).as_secs() / 60, self.told.locks.load(Relaxed));
+                eprintln!("{left} minutes to go, {locks} locks: {newest:?}");
+            }
+        }
+        Ok(series)
+    }
+
+    /// What the process uses.
+    fn own(&mut self) -> Result<[f64; 4]> {
+        if let Some(status) = self.process.try_wait()? {
             return Err(format!("the soaked process has ended: {status}").into());
         }
-        let id = child.id().ok_or("the soaked process has ended")?;
+        let id = self.process.id().ok_or("the soaked process has ended")?;
         let status = std::fs::read_to_string(format!("/proc/{id}/status"))?;
         let field = |name: &str| -> Result<f64> {
             let line = status.lines().find_map(|line| line.strip_prefix(name)).ok_or("no such field")?;
             Ok(line.trim_start_matches(':').split_whitespace().next().ok_or("no number")?.parse()?)
         };
         let files = std::fs::read_dir(format!("/proc/{id}/fd"))?.count();
-        let asked = async {
-            Ok::<_, Box<dyn std::error::Error + Send + Sync>>((cluster.upkeep().await?, cluster.keys(namespace).await?))
-        };
-        // The servers may be busy for a moment: that is one sample less.
-        let ((sessions, watches), keys) = match asked.await {
-            Ok(answers) => answers,
-            Err(error) => {
-                eprintln!("no sample: {error}");
-                continue;
-            }
-        };
-        let (sessions, keys) = (sessions.difference(others).count(), keys.len());
-        let tasks = told.tasks.load(Relaxed);
-        let sample = [
-            field("VmRSS")?,
-            field("Threads")?,
-            files as f64,
-            tasks as f64,
-            watches as f64,
-            sessions as f64,
-            keys as f64,
-        ];
-        for (series, value) in series.iter_mut().zip(sample) {
-            series.push(value);
-        }
-        if said.elapsed() > Duration::from_secs(60) {
-            said = Instant::now();
-            let left = (end - said).as_secs() / 60;
-            eprintln!("{left} minutes to go, {} locks: {sample:?}", told.locks.load(Relaxed));
-        }
+        Ok([field("VmRSS")?, field("Threads")?, files as f64, self.told.tasks.load(Relaxed) as f64])
     }
-    sleep_until(end).await;
-    Ok(())
+
+    /// What the servers keep for it.
+    async fn kept(&self, cluster: &Cluster) -> Result<[f64; 3]> {
+        let (sessions, watches) = cluster.upkeep().await?;
+        let keys = cluster.keys(&self.namespace).await?.len();
+        Ok([watches as f64, sessions.difference(&self.others).count() as f64, keys as f64])
+    }
 }
 
 fn write(path: &Path, pause: Duration, series: &[Vec<f64>]) -> Result<()> {
