@@ -75,7 +75,7 @@ strike them and the servers, and checks the history of what they saw. The last l
 object; the exit status is 1 if an invariant was violated. The history of such a
 run stays in the folder that is named in it, to be checked again by --replay;
 with --keep it always stays. LIST has the names of faults with commas in between
-(default: all). The same seed K draws the same faults, not the same history.
+(default: all); what stands before a hyphen, as in kill, names several. The same seed K draws the same faults, not the same history.
 
 With --soak one process uses locks in every way for so long, and fails if its
 memory, threads, files or tasks grow, or what the servers keep for it. Plot and

@@ -81,18 +81,17 @@ impl Kind {
         }
     }
 
-    /// Those of a list with commas in between.
+    /// Those of a list with commas in between: whole names, what stands before the hyphen for several, `all` or `none`.
     pub(crate) fn parse(list: &str) -> Result<Vec<Self>, String> {
         let mut kinds = Vec::new();
-        for word in list.split(',').filter(|word| !word.is_empty()) {
-            match Self::ALL.iter().find(|(_, name, _)| *name == word) {
-                Some((kind, ..)) => kinds.push(*kind),
-                None if word == "all" => kinds.extend(Self::ALL.map(|(kind, ..)| kind)),
-                None if word == "none" => {}
-                None => {
-                    let names = Self::ALL.map(|(_, name, _)| name).join(", ");
-                    return Err(format!("no fault is named {word:?}; there are {names}, all and none"));
-                }
+        for word in list.split(',').map(str::trim).filter(|word| !word.is_empty() && *word != "none") {
+            let meant =
+                |name: &str| word == "all" || name == word || name.split_once('-').is_some_and(|it| it.0 == word);
+            let before = kinds.len();
+            kinds.extend(Self::ALL.iter().filter(|(_, name, _)| meant(name)).map(|(kind, ..)| *kind));
+            if kinds.len() == before {
+                let names = Self::ALL.map(|(_, name, _)| name).join(", ");
+                return Err(format!("no fault is named {word:?}; there are {names}, all and none"));
             }
         }
         Ok(kinds)
@@ -103,5 +102,21 @@ impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = Self::ALL.iter().find(|(kind, ..)| kind == self).map_or("?", |(_, name, _)| name);
         f.write_str(name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_name_kinds() {
+        assert_eq!(Kind::parse("none"), Ok(Vec::new()));
+        assert_eq!(Kind::parse("all").map(|kinds| kinds.len()), Ok(Kind::ALL.len()));
+        assert_eq!(Kind::parse("delay, sigkill"), Ok(vec![Kind::Delay, Kind::Sigkill]));
+        let paused = [Kind::Server(Deed::Pause, Role::Leader), Kind::Server(Deed::Pause, Role::Follower)];
+        assert_eq!(Kind::parse("pause"), Ok([&paused[..], &[Kind::PauseQuorum]].concat()));
+        assert_eq!(Kind::parse("to"), Ok(vec![Kind::ToServer, Kind::ToClient]));
+        assert!(Kind::parse("delay,fire").is_err_and(|error| error.contains("fire") && error.contains("blackhole")));
     }
 }
