@@ -1,21 +1,25 @@
 //! One attempt to hold a lock, from the first write to the confirmed delete.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex, PoisonError, Weak},
+    time::Duration,
+};
 
 use tokio::{
-    sync::{oneshot, watch},
-    time::{Instant, sleep, timeout_at},
+    sync::oneshot,
+    time::{Instant, sleep, timeout},
 };
 
 use crate::{
-    backend::{Entry, Join, Joined},
+    backend::{Join, Joined, Leave, Standing},
     clock,
     error::{BoxError, StoreError},
     guard::LostReason,
     life::Grant,
     name::{Queue, Ticket},
+    place::{End, Place},
     rig::{Bug, planted},
-    runtime::backoff,
+    runtime::{Unstoppable, backoff},
     session::Session,
 };
 
@@ -30,13 +34,13 @@ pub(crate) struct Claim {
     session: Arc<Session>,
     queue: Queue,
     ticket: Ticket,
-    weight: usize,
-    entry: Option<Entry>,
+    place: Option<Arc<Place>>,
     /// A write was sent.
     written: bool,
+    /// Every request so far was answered.
+    clean: bool,
     /// A write was sent whose outcome nobody knows.
     doubtful: bool,
-    held: bool,
     /// Not released yet.
     armed: bool,
 }
@@ -52,19 +56,12 @@ pub(crate) enum Release {
     SessionOver(LostReason),
 }
 
+/// Why the last attempt to release failed.
+type Trouble = Arc<Mutex<Option<Arc<BoxError>>>>;
+
 impl Claim {
-    pub(crate) fn new(session: Arc<Session>, queue: Queue, weight: usize) -> Self {
-        Self {
-            session,
-            queue,
-            ticket: Ticket::random(),
-            weight,
-            entry: None,
-            written: false,
-            doubtful: false,
-            held: false,
-            armed: true,
-        }
+    pub(crate) fn new(session: Arc<Session>, queue: Queue, ticket: Ticket) -> Self {
+        Self { session, queue, ticket, place: None, written: false, clean: true, doubtful: false, armed: true }
     }
 
     pub(crate) fn session(&self) -> &Arc<Session> {
@@ -75,41 +72,54 @@ impl Claim {
         &self.queue
     }
 
-    /// Joins the queue. Meant to run in a task of its own, so that no write is cancelled in flight: when the task's result is not wanted any
-    /// more, dropping it drops the claim. Retries until `give_up`, while the other end of `interest` is there, and until the session is over at the latest.
+    /// The place in the queue, once it has joined.
+    pub(crate) fn place(&self) -> Option<&Arc<Place>> {
+        self.place.as_ref()
+    }
+
+    /// Joins the queue; `None` if somebody is there already. Meant to be [`Unstoppable`], so that no write is cancelled in flight: when its result is not wanted any
+    /// more, dropping that drops the claim. Retries until `give_up`, while the other end of `interest` is there, and until the session is over at the latest.
     pub(crate) async fn join(
         mut self,
         join: Join,
         give_up: Option<Instant>,
         interest: oneshot::Sender<()>,
-    ) -> Result<(Self, Joined), StoreError> {
+    ) -> Result<Option<(Self, Standing)>, StoreError> {
         let mut attempt = 0;
         loop {
-            let sent = clock::now();
-            self.written = true;
             let session = Arc::clone(&self.session);
+            let turn = tokio::select! {
+                biased;
+                _ = session.life().lost() => None,
+                // Never closed.
+                turn = session.turns().acquire() => turn.ok(),
+            };
+            let sent = clock::now();
+            self.written |= turn.is_some();
+            let _joining = session.places().joins();
             let value = session.shared().owner.as_bytes();
             let outcome = tokio::select! {
                 reason = session.life().lost() => Err(StoreError::SessionGone(reason)),
                 outcome = session.store().enqueue(&self.queue, self.ticket, value, join) => outcome,
             };
             match outcome {
-                Ok(Joined::Queued { entry, standing, alive }) => {
+                Ok(Joined::Queued { entry, standing, at, alive }) => {
                     if let Some(granted) = alive {
                         session.life().renewed(sent, granted);
                     }
-                    self.entry = Some(entry.clone());
-                    return Ok((self, Joined::Queued { entry, standing, alive }));
+                    self.place = Some(session.places().add(entry, at, sent));
+                    return Ok(Some((self, standing)));
                 }
                 Ok(Joined::Occupied) => {
                     self.written = self.doubtful;
-                    return Ok((self, Joined::Occupied));
+                    return Ok(None);
                 }
                 Err(StoreError::SessionGone(reason)) => {
                     session.life().lose(reason);
                     return Err(StoreError::SessionGone(reason));
                 }
                 Err(error) => {
+                    self.clean = false;
                     self.doubtful |= matches!(error, StoreError::Unknown(_));
                     let late = give_up.is_some_and(|at| Instant::now() >= at) || interest.is_closed();
                     if !error.is_transient() || late {
@@ -129,91 +139,116 @@ impl Claim {
     /// Turns the waiter into a holder, if the session's deadline allows.
     pub(crate) fn grant(&mut self) -> Grant {
         let grant = self.session.life().grant();
-        self.held = grant == Grant::Granted;
+        if let Some(place) = self.place.as_ref().filter(|_| grant == Grant::Granted) {
+            place.hold();
+            self.session.warden().watch(place);
+        }
         grant
     }
 
-    /// Starts to delete the key; the task goes on whether or not anybody listens.
-    pub(crate) fn release(mut self) -> watch::Receiver<Release> {
-        self.start_release()
-    }
-
-    /// Deletes the key and waits up to `patience` for the store's word.
-    pub(crate) async fn release_within(self, patience: Duration) -> Release {
-        let mut progress = self.release();
-        let done = progress.wait_for(|release| !matches!(release, Release::Trying(_)));
-        if let Ok(Ok(release)) = timeout_at(Instant::now() + patience, done).await {
-            return release.clone();
+    /// Deletes the key and waits up to `patience` for the store's word; what is left to do then is done in the background.
+    pub(crate) async fn release_within(mut self, patience: Duration) -> Release {
+        let trouble = Trouble::default();
+        let Some(work) = self.start_release(Arc::clone(&trouble)) else { return Release::Absent };
+        let work = Unstoppable::new(self.session.shared().runtime, work);
+        match timeout(patience, work).await {
+            Ok(release) => release,
+            Err(_) => Release::Trying(trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()),
         }
-        progress.borrow().clone()
     }
 
-    fn start_release(&mut self) -> watch::Receiver<Release> {
-        let (progress, listener) = watch::channel(Release::Trying(None));
+    /// What there is to do to delete the key.
+    fn start_release(&mut self, trouble: Trouble) -> Option<impl Future<Output = Release> + Send + use<>> {
         if !std::mem::take(&mut self.armed) {
-            return listener;
+            return None;
         }
-        let (session, weight) = (Arc::clone(&self.session), self.weight);
-        if self.held {
+        let session = Arc::clone(&self.session);
+        let held = self.place.as_ref().is_some_and(|place| place.leave());
+        if held {
             session.life().retire();
         }
-        if !self.written || planted(Bug::JoinDiesWithCaller) && self.entry.is_none() {
-            session.unclaim(weight);
-            progress.send_replace(Release::Absent);
-            return listener;
+        if !self.written || planted(Bug::JoinDiesWithCaller) && self.place.is_none() {
+            session.unclaim(&self.queue);
+            return None;
         }
-        let (queue, ticket, entry, doubtful) = (self.queue.clone(), self.ticket, self.entry.take(), self.doubtful);
-        self.session.shared().runtime.spawn(async move {
-            release(&session, &queue, ticket, entry.as_ref(), &progress).await;
-            session.unclaim(weight);
-            // Only a session that lives on has to look again: with its end the key is gone in any case.
-            let weak = Arc::downgrade(&session);
-            drop(session);
-            for pause in DOUBT.iter().filter(|_| doubtful && !planted(Bug::DoubtForgotten)) {
-                sleep(*pause).await;
-                let Some(session) = weak.upgrade() else { return };
-                release(&session, &queue, ticket, None, &watch::Sender::new(Release::Trying(None))).await;
+        let (queue, ticket, place, doubtful) = (self.queue.clone(), self.ticket, self.place.take(), self.doubtful);
+        let clean = self.clean && place.is_some();
+        Some(async move {
+            let (release, attempts) = release(&session, &queue, ticket, place.as_ref(), held, &trouble).await;
+            if clean && attempts == 1 {
+                session.reuse(ticket);
             }
-        });
-        listener
+            session.unclaim(&queue);
+            if doubtful && !planted(Bug::DoubtForgotten) {
+                session.shared().runtime.spawn(look_again(Arc::downgrade(&session), queue, ticket));
+            }
+            release
+        })
     }
 }
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        drop(self.start_release());
+        if let Some(work) = self.start_release(Trouble::default()) {
+            self.session.shared().runtime.spawn(work);
+        }
     }
 }
 
-/// Deletes the key: retries until the store confirms that it is gone, or the session is over and its keys with it.
+/// Deletes what a join in doubt may have written after its key was deleted.
+async fn look_again(session: Weak<Session>, queue: Queue, ticket: Ticket) {
+    for pause in DOUBT {
+        sleep(pause).await;
+        // Only a session that lives on has to look again: with its end the key is gone in any case.
+        let Some(session) = session.upgrade() else { return };
+        release(&session, &queue, ticket, None, false, &Trouble::default()).await;
+    }
+}
+
+/// Deletes the key: retries until the store confirms that it is gone, or the session is over and its keys with it. Tells how many attempts that took.
 async fn release(
     session: &Session,
     queue: &Queue,
     ticket: Ticket,
-    entry: Option<&Entry>,
-    progress: &watch::Sender<Release>,
-) {
+    place: Option<&Arc<Place>>,
+    held: bool,
+    trouble: &Trouble,
+) -> (Release, u32) {
     let mut attempt = 0;
-    let outcome = loop {
+    let (outcome, end) = loop {
+        let heir = place.and_then(|place| place.heir());
+        let leave =
+            Leave { entry: place.map(|place| &place.entry), held, heir: heir.as_deref().map(|heir| &heir.entry) };
         let outcome = tokio::select! {
             biased;
             reason = session.life().lost() => Err(StoreError::SessionGone(reason)),
-            outcome = session.store().withdraw(queue, ticket, entry) => outcome,
+            outcome = session.store().withdraw(queue, ticket, leave) => outcome,
         };
         match outcome {
-            // After a reply was lost, an absent key is most likely this release's own work.
-            Ok(existed) => break if existed || attempt > 0 { Release::Released } else { Release::Absent },
+            Ok(left) => {
+                // After a reply was lost, an absent key is most likely this release's own work.
+                let released = left.existed || attempt > 0;
+                let release = if released { Release::Released } else { Release::Absent };
+                let end = place.map(|place| place.end(held, left, heir.as_ref()));
+                break (release, end);
+            }
             Err(StoreError::SessionGone(reason)) => {
                 session.life().lose(reason);
-                break Release::SessionOver(reason);
+                break (Release::SessionOver(reason), None);
             }
-            Err(error) => progress.send_replace(Release::Trying(Some(Arc::new(error.into_source())))),
-        };
+            Err(error) => {
+                let error = Arc::new(error.into_source());
+                *trouble.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+            }
+        }
         if planted(Bug::WithdrawOnce) {
-            return;
+            return (Release::Trying(None), 0);
         }
         sleep(backoff(attempt)).await;
         attempt += 1;
     };
-    progress.send_replace(outcome);
+    if let Some(place) = place {
+        session.places().end(place, end.unwrap_or(End::Unclear));
+    }
+    (outcome, attempt + 1)
 }

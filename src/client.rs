@@ -15,6 +15,7 @@ use crate::{
     builder::{Builder, Settings},
     claim::Claim,
     error::{Error, Result},
+    handover::Handover,
     mutex::Mutex,
     name::Queue,
     rig::{Bug, planted},
@@ -43,6 +44,8 @@ struct Inner {
     sessions: StdMutex<Option<Vec<Arc<Session>>>>,
     /// Held while a session is being opened, so that a hundred waiting tasks open one.
     opening: AsyncMutex<()>,
+    /// If it is on.
+    handover: Option<Arc<Handover>>,
 }
 
 impl Client {
@@ -76,18 +79,23 @@ impl Client {
     pub(crate) async fn open(settings: Settings) -> Result<Self> {
         let runtime = runtime::handle()?;
         let runtime = if planted(Bug::CallersRuntime) { Box::leak(Box::new(Handle::current())) } else { runtime };
-        let Settings { backend, namespace, ttl, owner, connect_timeout, request_timeout, recheck_interval } = settings;
+        let Settings {
+            backend,
+            namespace,
+            ttl,
+            owner,
+            connect_timeout,
+            request_timeout,
+            recheck_interval,
+            local_handover,
+        } = settings;
         let shared = Arc::new(Shared { backend, runtime, ttl, owner, request_timeout, recheck_interval });
         let sessions = StdMutex::new(Some(Vec::new()));
-        let inner = Inner { shared, namespace, connect_timeout, sessions, opening: AsyncMutex::new(()) };
+        let handover = local_handover.map(|max| Arc::new(Handover::new(max, runtime)));
+        let inner = Inner { shared, namespace, connect_timeout, sessions, opening: AsyncMutex::new(()), handover };
         let client = Self { inner: Arc::new(inner) };
-        let opened = client.clone();
-        runtime::run(runtime, async move {
-            let session = opened.open_session(false).await?;
-            opened.sessions().get_or_insert_default().push(session);
-            Ok(())
-        })
-        .await?;
+        let session = runtime::within(runtime, client.open_session(false)).await?;
+        client.sessions().get_or_insert_default().push(session);
         Ok(client)
     }
 
@@ -134,6 +142,9 @@ impl Client {
     /// ```
     pub async fn close(&self) -> Result<()> {
         let Some(sessions) = self.sessions().take() else { return Ok(()) };
+        if let Some(handover) = self.handover() {
+            handover.close();
+        }
         let patience = self.inner.connect_timeout;
         let closing =
             sessions.into_iter().map(|session| self.runtime().spawn(async move { session.close(patience).await }));
@@ -155,6 +166,10 @@ impl Client {
 
     pub(crate) fn runtime(&self) -> &'static Handle {
         self.inner.shared.runtime
+    }
+
+    pub(crate) fn handover(&self) -> Option<&Arc<Handover>> {
+        self.inner.handover.as_ref()
     }
 
     fn sessions(&self) -> MutexGuard<'_, Option<Vec<Arc<Session>>>> {

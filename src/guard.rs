@@ -11,15 +11,20 @@ use std::{
 use crate::{
     claim::Release,
     error::{Error, Result},
+    handover::{Grant, Passing},
+    name::Queue,
+    place::Place,
     queue::Hold,
     rig::{Bug, planted},
     runtime,
+    session::Session,
 };
 
 /// A number that rises with every grant of one lock, whatever happened between: the protected resource stores the highest it has seen and
 /// refuses a lower one, so that a holder that was paused and wakes up after its lease is gone can do no harm.
 ///
-/// etcd: the create revision of the holder's key. ZooKeeper: the `czxid` of its node. Tokens of different locks or of different clusters do not
+/// etcd: the create revision of the holder's key. ZooKeeper: the `czxid` of its node. With [`local_handover`](crate::Builder::local_handover) that times 65,536, plus the
+/// number of the grant: tokens with and without it do not compare, so either all clients of a lock have it on, or none. Tokens of different locks or of different clusters do not
 /// compare, and a cluster restored from a backup may repeat tokens (etcd: restore with
 /// [`--bump-revision --mark-compacted`](https://etcd.io/docs/v3.6/op-guide/recovery/)).
 ///
@@ -99,31 +104,68 @@ pub struct Lost {
 #[must_use = "the lock is released as soon as the guard is dropped"]
 #[clippy::has_significant_drop]
 pub struct LockGuard {
-    hold: Hold,
+    held: Held,
+}
+
+enum Held {
+    Own(Hold),
+    /// With others of its client.
+    Shared(Grant),
+}
+
+impl Held {
+    fn session(&self) -> &Session {
+        match self {
+            Self::Own(hold) => hold.claim.session(),
+            Self::Shared(grant) => grant.tenure().session(),
+        }
+    }
+
+    fn place(&self) -> &Place {
+        match self {
+            Self::Own(hold) => hold.place(),
+            Self::Shared(grant) => grant.tenure().place(),
+        }
+    }
+
+    fn queue(&self) -> &Queue {
+        match self {
+            Self::Own(hold) => hold.claim.queue(),
+            Self::Shared(grant) => grant.tenure().queue(),
+        }
+    }
 }
 
 impl LockGuard {
     pub(crate) fn new(hold: Hold) -> Self {
-        Self { hold }
+        Self { held: Held::Own(hold) }
+    }
+
+    pub(crate) fn shared(grant: Grant) -> Self {
+        Self { held: Held::Shared(grant) }
     }
 
     /// This grant's fencing token.
     #[must_use]
     pub fn fencing_token(&self) -> FencingToken {
-        FencingToken(self.hold.entry.revision)
+        FencingToken(match &self.held {
+            Held::Own(hold) => hold.place().entry.revision,
+            Held::Shared(grant) => grant.token(),
+        })
     }
 
     /// The lock's name, as it was given to [`Client::mutex`](crate::Client::mutex).
     #[must_use]
     pub fn name(&self) -> &str {
-        self.hold.claim.queue().name()
+        self.held.queue().name()
     }
 
     /// The holder's key in the store, as the store's own tools show it. On etcd a transaction that compares this key's create revision with the
-    /// token writes only while the lock is held.
+    /// token writes only while the lock is held. With [`local_handover`](crate::Builder::local_handover) the create revision is the token divided by
+    /// 65,536, and compares equal while any guard of this client's holds the lock: only the token tells them apart.
     #[must_use]
     pub fn key(&self) -> &str {
-        &self.hold.entry.key
+        &self.held.place().entry.key
     }
 
     /// Whether the lock is held at this instant, as far as is known: looks at the clock itself (`CLOCK_BOOTTIME` on Linux, which counts
@@ -136,15 +178,14 @@ impl LockGuard {
     /// How long the lock is certain to stay held if nothing more is heard of the store; zero when it is lost. It jumps up with every keepalive.
     #[must_use]
     pub fn remaining(&self) -> Duration {
-        if self.hold.evicted.borrow().is_some() {
+        if self.held.place().lost_reason().is_some() {
             return Duration::ZERO;
         }
-        self.hold.claim.session().life().remaining()
+        self.held.session().life().remaining()
     }
 
     fn lost_reason(&self) -> Option<LostReason> {
-        let evicted = *self.hold.evicted.borrow();
-        evicted.or_else(|| self.hold.claim.session().life().lost_reason())
+        self.held.place().lost_reason().or_else(|| self.held.session().life().lost_reason())
     }
 
     /// Resolves when the lock is lost, at the first cause and at the local deadline at the latest; never before.
@@ -168,20 +209,10 @@ impl LockGuard {
     /// # Ok(()) }
     /// ```
     pub async fn lost(&self) -> LostReason {
-        let mut evicted = self.hold.evicted.clone();
-        let evicted = async {
-            // Copied out first: what `wait_for` returns is a lock, and no future that keeps one over an await is `Send`.
-            let reason = evicted.wait_for(Option::is_some).await.ok().and_then(|reason| *reason);
-            match reason {
-                Some(reason) => reason,
-                // The watch on the key ended without a verdict: the session has the last word.
-                None => std::future::pending().await,
-            }
-        };
         tokio::select! {
             biased;
-            reason = self.hold.claim.session().life().lost() => reason,
-            reason = evicted => reason,
+            reason = self.held.session().life().lost() => reason,
+            reason = self.held.place().lost() => reason,
         }
     }
 
@@ -225,7 +256,8 @@ impl LockGuard {
 
     /// Releases the lock. `Ok` only when its key is known to be gone and the lock was held until then.
     ///
-    /// Only this guard's own key is deleted, so that a late or repeated attempt never touches a successor.
+    /// Only this guard's own key is deleted, so that a late or repeated attempt never touches a successor. With [`local_handover`](crate::Builder::local_handover)
+    /// `Ok` may mean instead that the lock was held until it was passed on to another caller of this client.
     ///
     /// # Errors
     ///
@@ -246,13 +278,29 @@ impl LockGuard {
     /// guard.unlock().await?;
     /// # Ok(()) }
     /// ```
-    pub async fn unlock(self) -> Result<()> {
-        let runtime = self.hold.claim.session().shared().runtime;
-        runtime::run(runtime, async move {
-            let lost = self.lost_reason();
-            let name = self.name().to_owned();
-            let patience = self.hold.claim.session().shared().request_timeout * 2;
-            let outcome = self.hold.release_within(patience).await;
+    pub async fn unlock(mut self) -> Result<()> {
+        let not_passed = match &mut self.held {
+            Held::Own(_) => None,
+            Held::Shared(grant) => match grant.pass_on().await {
+                Passing::Passed => return Ok(()),
+                Passing::LetGo(hold) => Some(hold),
+                Passing::Over | Passing::Undecided => None,
+            },
+        };
+        let lost = self.lost_reason();
+        let name = self.name().to_owned();
+        let hold = match self.held {
+            Held::Own(hold) => Some(hold),
+            Held::Shared(_) => not_passed,
+        };
+        let Some(hold) = hold else {
+            // Another has seen to the release, as he does only when a lock is lost.
+            return Err(Error::Lost { name, reason: lost.unwrap_or(LostReason::DeadlinePassed) });
+        };
+        let shared = hold.claim.session().shared();
+        let (runtime, patience) = (shared.runtime, shared.request_timeout * 2);
+        runtime::within(runtime, async move {
+            let outcome = hold.claim.release_within(patience).await;
             match (lost, outcome) {
                 (Some(reason), _) | (None, Release::SessionOver(reason)) => Err(Error::Lost { name, reason }),
                 (None, Release::Absent) => Err(Error::Lost { name, reason: LostReason::KeyDeleted }),

@@ -8,19 +8,23 @@ mod client;
 mod clock;
 mod error;
 mod guard;
+mod handover;
 mod life;
 mod mutex;
 mod name;
+mod place;
 mod queue;
 #[cfg(not(distlock_rigged))]
 mod rig;
 #[cfg(distlock_rigged)]
 #[doc(hidden)]
 pub mod rig;
+mod room;
 mod runtime;
 mod session;
 mod tls;
 mod url;
+mod warden;
 
 pub use backend::memory;
 pub use builder::Builder;

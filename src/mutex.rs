@@ -1,6 +1,6 @@
 //! A named lock.
 
-use std::time::Duration;
+use std::{pin::pin, time::Duration};
 
 use tokio::time::{Instant, timeout_at};
 
@@ -9,7 +9,7 @@ use crate::{
     error::{Error, Result},
     guard::LockGuard,
     name::Queue,
-    queue::{self, Failure, Wait},
+    queue::{self, Failure, Hold, Wait},
     runtime,
 };
 
@@ -36,7 +36,7 @@ impl Mutex {
 
     /// Waits for its turn, first come first served, however long that takes.
     ///
-    /// An uncontended lock costs one round trip. A waiter watches the one key ahead of its own and sends nothing while it waits, except
+    /// An uncontended lock costs one round trip. A waiter behind another process watches the one key ahead of its own, one behind a caller of this client needs no watch; it sends nothing while it waits, except
     /// for a look every [`recheck_interval`](crate::Builder::recheck_interval).
     ///
     /// # Errors
@@ -105,11 +105,12 @@ impl Mutex {
     /// # Cancel safety
     ///
     /// As [`lock`](Self::lock). When the time is up the key is deleted just as if the future had been dropped; the call waits at most 100 ms for that.
+    /// With [`local_handover`](crate::Builder::local_handover) it does not wait for it.
     ///
     /// # Examples
     ///
     /// ```
-    /// # use std::time::Duration;
+    /// # use std::{pin::pin, time::Duration};
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
     /// let client = distlock::Client::connect("memory://docs-lock-timeout").await?;
     /// let mutex = client.mutex("table-7");
@@ -126,13 +127,18 @@ impl Mutex {
     }
 
     async fn acquire(&self, wait: Wait) -> Result<Option<LockGuard>> {
+        if let Some(handover) = self.client.handover() {
+            return Ok(handover.acquire(&self.client, &self.name, wait).await?.map(LockGuard::shared));
+        }
         let queue = Queue::new(self.client.namespace(), &self.name)?;
-        let client = self.client.clone();
-        runtime::run(self.client.runtime(), async move { take(&client, &queue, wait).await }).await
+        // Pinned here: handed over by value it would have its room in this future twice.
+        let taking = pin!(take(&self.client, &queue, wait));
+        Ok(runtime::within(self.client.runtime(), taking).await?.map(LockGuard::new))
     }
 }
 
-async fn take(client: &Client, queue: &Queue, wait: Wait) -> Result<Option<LockGuard>> {
+/// Takes the lock from the store.
+pub(crate) async fn take(client: &Client, queue: &Queue, wait: Wait) -> Result<Option<Hold>> {
     let mut stale_sessions = 0;
     loop {
         let claim = match wait {
@@ -142,7 +148,7 @@ async fn take(client: &Client, queue: &Queue, wait: Wait) -> Result<Option<LockG
         let Ok(claim) = claim else { return Ok(None) };
         let claim = claim?;
         match queue::acquire(claim, wait).await {
-            Ok(hold) => return Ok(hold.map(LockGuard::new)),
+            Ok(hold) => return Ok(hold),
             // Its session died while it was idle. That is no loss of this call's: it goes on with a new one.
             Err(Failure::StaleSession(_)) if stale_sessions < 3 => stale_sessions += 1,
             Err(Failure::StaleSession(error) | Failure::Final(error)) => return Err(error),

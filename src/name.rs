@@ -52,6 +52,10 @@ impl Queue {
     pub(crate) fn dir(&self) -> &str {
         &self.dir
     }
+
+    pub(crate) fn shared_dir(&self) -> Arc<str> {
+        Arc::clone(&self.dir)
+    }
 }
 
 /// Checks a namespace: absolute, no empty or dotted component, nothing that a store or a terminal would choke on.

@@ -3,29 +3,31 @@
 use std::{sync::Arc, time::Duration};
 
 use tokio::{
-    sync::{oneshot, watch},
-    task::AbortHandle,
+    sync::oneshot,
     time::{Instant, sleep, sleep_until},
 };
 
 use crate::{
-    backend::{Entry, Join, Joined, Standing},
-    claim::{Claim, Release},
+    backend::{Ahead, Event, Join, Present, Standing},
+    claim::Claim,
+    clock,
     error::{Error, StoreError},
     guard::LostReason,
     life::Grant,
+    name::Queue,
+    place::{End, Place},
     rig::{Bug, planted},
-    runtime::backoff,
+    runtime::{Unstoppable, backoff},
     session::Session,
+    warden::WATCH_AFTER,
 };
 
 /// How long a call that gives up waits for its key to be gone. The release goes on for as long as it takes; this is so that in the common
 /// case a caller who looks finds nothing.
 const COURTESY: Duration = Duration::from_millis(100);
 
-/// How long a lock is held before its own key is watched: a shorter hold need not pay for that, and a deletion by an operator is still
-/// noticed within a second.
-const OWN_WATCH_AFTER: Duration = Duration::from_millis(400);
+/// How long a waiter for whose watch there is no room does without.
+const NO_ROOM: Duration = Duration::from_secs(1);
 
 /// How long to wait for the lock.
 #[derive(Clone, Copy, Debug)]
@@ -47,27 +49,13 @@ impl Wait {
 /// A lock that is held.
 #[derive(Debug)]
 pub(crate) struct Hold {
-    // Dropped before the claim: it must not ask after a key that this very guard deletes.
-    own_watch: OwnWatch,
     pub(crate) claim: Claim,
-    pub(crate) entry: Entry,
-    /// Why this lock alone was lost; the session may live on.
-    pub(crate) evicted: watch::Receiver<Option<LostReason>>,
+    place: Arc<Place>,
 }
 
 impl Hold {
-    pub(crate) async fn release_within(self, patience: Duration) -> Release {
-        drop(self.own_watch);
-        self.claim.release_within(patience).await
-    }
-}
-
-#[derive(Debug)]
-struct OwnWatch(AbortHandle);
-
-impl Drop for OwnWatch {
-    fn drop(&mut self) {
-        self.0.abort();
+    pub(crate) fn place(&self) -> &Place {
+        &self.place
     }
 }
 
@@ -93,40 +81,42 @@ pub(crate) async fn acquire(claim: Claim, wait: Wait) -> Result<Option<Hold>, Fa
         Wait::No if !planted(Bug::TryLockJoins) => (Join::IfFree, Some(Instant::now() + shared.request_timeout * 2)),
         _ => (Join::Always, None),
     };
-    // A task of its own: if this future is dropped, the write still ends, and then the claim with it.
+    // If this future is dropped, the write still ends, and then the claim with it.
     let (interest, _interested) = oneshot::channel();
-    let joining = shared.runtime.spawn(claim.join(join, give_up, interest));
-    let _mortal = planted(Bug::JoinDiesWithCaller).then(|| OwnWatch(joining.abort_handle()));
+    let joining = Unstoppable::new(shared.runtime, claim.join(join, give_up, interest));
     let joined = tokio::select! {
         biased;
-        joined = joining => joined.map_err(|_| Error::Closed)?,
+        joined = joining => joined,
         () = wait.is_over() => return Ok(None),
     };
-    let (mut claim, joined) = match joined {
-        Ok(joined) => joined,
+    let (mut claim, mut standing) = match joined {
+        Ok(Some(joined)) => joined,
+        Ok(None) => return Ok(None),
         Err(StoreError::SessionGone(reason @ LostReason::SessionExpired)) => {
             return Err(Failure::StaleSession(session.lost_error(reason)));
         }
         Err(error) => return Err(public(&session, error).into()),
     };
-    let Joined::Queued { entry, mut standing, .. } = joined else { return Ok(None) };
+    let Some(own) = claim.place().map(Arc::clone) else { return Ok(None) };
 
     loop {
         let next = match standing {
             Standing::First => match claim.grant() {
-                Grant::Granted => return Ok(Some(hold(claim, entry))),
+                Grant::Granted => return Ok(Some(Hold { claim, place: own })),
                 Grant::Lost(reason) => return Err(session.lost_error(reason).into()),
                 Grant::Stale => {
                     let look = async {
                         persist(|| session.prove()).await?;
-                        persist(|| session.store().standing(&entry)).await
+                        persist(|| session.store().standing(&own.entry)).await
                     };
                     in_time(&session, wait, look).await?
                 }
             },
             Standing::Evicted => return Err(Error::Evicted { name: claim.queue().name().to_owned() }.into()),
             Standing::Behind(_) if matches!(wait, Wait::No) => None,
-            Standing::Behind(ahead) => in_time(&session, wait, await_turn(&session, &entry, &ahead)).await?,
+            Standing::Behind(ahead) => {
+                in_time(&session, wait, await_turn(&session, claim.queue(), &own, ahead)).await?
+            }
         };
         let Some(next) = next else {
             claim.release_within(COURTESY).await;
@@ -136,29 +126,113 @@ pub(crate) async fn acquire(claim: Claim, wait: Wait) -> Result<Option<Hold>, Fa
     }
 }
 
-/// Waits while `ahead` is just ahead of `entry`; tells where that stands then.
-async fn await_turn(session: &Session, entry: &Entry, ahead: &Entry) -> Result<Standing, StoreError> {
-    let mut idle_wakes = 0;
+/// Why a waiter wakes up.
+#[derive(Debug, PartialEq, Eq)]
+enum Wake {
+    /// The key ahead was a holder's, and is gone; ours was there then, or later.
+    Heir,
+    /// If the key ahead is gone, it was a holder's.
+    Vacant,
+    /// The one ahead has gone, and stood behind this one.
+    Moved(Ahead),
+    /// It is time to look whether something was missed.
+    Recheck,
+    /// Something may have happened.
+    Unclear,
+}
+
+/// Waits while `ahead` is just ahead of `own`; tells where that stands then.
+///
+/// A wake-up is no grant: the key ahead may have been a waiter's who gave up, while others are still in front of it. But if it was the holder's, and nobody stood between
+/// (`ahead` was the nearest one when `own` joined, and nobody can join in front), then nobody is in front of `own` any more: all that were in front of a holder were gone when it became one. So what is
+/// left to know is whether one's own key is still there. A release by this process asks for that in the transaction that deletes the holder's key. Else a look at the two keys tells.
+async fn await_turn(
+    session: &Session,
+    queue: &Queue,
+    own: &Arc<Place>,
+    mut ahead: Ahead,
+) -> Result<Standing, StoreError> {
+    let (store, mut idle_wakes) = (session.store(), 0);
     loop {
+        own.wait_for(&ahead);
         let interval = session.shared().recheck_interval;
         // Servers do lose watch events (https://github.com/etcd-io/etcd/issues/18089, /19179): look again now and then in any case.
         let recheck = interval + interval.mul_f64(fastrand::f64() / 4.0);
-        tokio::select! {
-            // An answer or an error: both mean no more than "look again".
-            _ = session.store().gone(ahead) => if planted(Bug::WakeUpIsGrant) { return Ok(Standing::First) },
-            () = sleep(recheck), if !planted(Bug::NoRecheck) => {}
-        }
-        let standing = persist(|| session.store().standing(entry)).await?;
-        match &standing {
-            Standing::Behind(now_ahead) if now_ahead.key == ahead.key => {
-                // Woken for nothing. Should the store go on like that, do not spin.
-                if idle_wakes > 0 {
-                    sleep(backoff(idle_wakes)).await;
-                }
-                idle_wakes += 1;
+        let wake = tokio::select! {
+            wake = next_wake(session, queue, own, &ahead) => wake,
+            () = sleep(recheck), if !planted(Bug::NoRecheck) => Wake::Recheck,
+        };
+        let standing = match wake {
+            Wake::Heir => return Ok(Standing::First),
+            Wake::Moved(next) => {
+                ahead = next;
+                continue;
             }
-            _ => return Ok(standing),
+            Wake::Unclear if planted(Bug::WakeUpIsGrant) => return Ok(Standing::First),
+            Wake::Vacant | Wake::Recheck => match persist(|| store.present(&own.entry, &ahead.entry)).await? {
+                Present { own: false, .. } if !planted(Bug::OwnKeyUnchecked) => return Ok(Standing::Evicted),
+                Present { ahead: true, .. } => None,
+                _ if wake == Wake::Vacant => return Ok(Standing::First),
+                _ => Some(persist(|| store.standing(&own.entry)).await?),
+            },
+            Wake::Unclear => Some(persist(|| store.standing(&own.entry)).await?),
+        };
+        match standing {
+            Some(Standing::Behind(now)) if now.entry.key == ahead.entry.key => {}
+            Some(standing) => return Ok(standing),
+            None => {}
         }
+        // Woken for nothing. Should the store go on like that, do not spin.
+        if idle_wakes > 0 {
+            sleep(backoff(idle_wakes)).await;
+        }
+        idle_wakes += 1;
+    }
+}
+
+/// Waits for something to happen to the one ahead.
+async fn next_wake(session: &Session, queue: &Queue, own: &Arc<Place>, ahead: &Ahead) -> Wake {
+    if let Some(place) = session.places().find_soon(&ahead.entry).await {
+        // Of the same session: it ends before our eyes, or we with it.
+        return match place.ended(own).await {
+            End::Passed { heir, there, .. } if heir.upgrade().is_some_and(|heir| Arc::ptr_eq(&heir, own)) => {
+                if there {
+                    Wake::Heir
+                } else {
+                    Wake::Unclear
+                }
+            }
+            // Our key joined while that one was being deleted, a moment ago.
+            End::Passed { at, .. } if at > own.joined && clock::now() - own.sent < WATCH_AFTER => Wake::Heir,
+            End::Left { at, ahead } if at > own.joined => Wake::Moved(ahead),
+            _ => Wake::Unclear,
+        };
+    }
+    // As long as the session can't watch more keys, a look now and then has to do.
+    let Some(_leave) = session.room().watch(queue) else {
+        sleep(NO_ROOM.mul_f64(0.5 + fastrand::f64())).await;
+        return Wake::Recheck;
+    };
+    let store = session.store();
+    let mut watching = store.watch(&ahead.entry, true);
+    let watched = if ahead.first && ahead.seen {
+        // A short hold may end before the watch begins: who looks meanwhile knows of it a round trip earlier.
+        tokio::select! {
+            biased;
+            watched = &mut watching => watched,
+            present = store.present(&own.entry, &ahead.entry) => match present {
+                Ok(Present { own: true, ahead: false }) => return Wake::Heir,
+                _ => watching.await,
+            },
+        }
+    } else {
+        watching.await
+    };
+    let Ok(Some(watch)) = watched else { return Wake::Unclear };
+    match watch.await {
+        Ok(Event::Deleted) if ahead.first || planted(Bug::MiddleIsHolder) => Wake::Vacant,
+        Ok(Event::Touched) => Wake::Vacant,
+        Ok(Event::Deleted) | Err(_) => Wake::Unclear,
     }
 }
 
@@ -201,35 +275,6 @@ fn public(session: &Session, error: StoreError) -> Error {
             session.lost_error(session.life().lost_reason().unwrap_or(reason))
         }
         error => error.into_public(session.shared().backend.name()),
-    }
-}
-
-fn hold(claim: Claim, entry: Entry) -> Hold {
-    let (evict, evicted) = watch::channel(None);
-    let session = Arc::clone(claim.session());
-    let own = entry.clone();
-    let own_watch = session.shared().runtime.clone().spawn(async move {
-        watch_own(&session, &own).await;
-        evict.send_replace(Some(LostReason::KeyDeleted));
-    });
-    Hold { own_watch: OwnWatch(own_watch.abort_handle()), claim, entry, evicted }
-}
-
-/// Returns when the holder's own key is gone although the session lives.
-async fn watch_own(session: &Session, own: &Entry) {
-    sleep(if planted(Bug::OwnKeyUnwatched) { Duration::MAX } else { OWN_WATCH_AFTER }).await;
-    let mut attempt = 0;
-    loop {
-        // Without an answer nothing is decided here: the deadline does that, as it does for the session's end.
-        if session.store().gone(own).await.is_ok() {
-            match session.store().standing(own).await {
-                Ok(Standing::Evicted) => return,
-                Err(StoreError::SessionGone(reason)) => session.life().lose(reason),
-                _ => {}
-            }
-        }
-        sleep(backoff(attempt)).await;
-        attempt += 1;
     }
 }
 

@@ -46,6 +46,10 @@ bugs! {
     OwnKeyUnchecked = "own-key-unchecked",
     /// The end of the key ahead is taken for a grant.
     WakeUpIsGrant = "wake-up-is-grant",
+    /// The end of any waiter's place counts as a holder's.
+    MiddleIsHolder = "middle-is-holder",
+    /// The tail is taken for the nearest one ahead although another client's waiter may stand there.
+    TailIsNearest = "tail-is-nearest",
     /// Nobody watches the holder's own key.
     OwnKeyUnwatched = "own-key-unwatched",
     /// A watch from "now", without a look at what was before it.
@@ -74,6 +78,12 @@ bugs! {
     WithdrawOnce = "withdraw-once",
     /// `unlock()` is Ok although no store has confirmed it.
     UnlockGuesses = "unlock-guesses",
+    /// A lock is handed over within a client without a look at whether it is still held.
+    HandsOverTheLost = "hands-over-the-lost",
+    /// A client that has a lock keeps it for as long as its own callers want it.
+    HandsOverForEver = "hands-over-for-ever",
+    /// All that share a key have one token.
+    GrantsShareAToken = "grants-share-a-token",
 }
 
 /// Whether this bug is on, by the name in `DISTLOCK_BUG`.

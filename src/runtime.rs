@@ -1,13 +1,19 @@
 //! The runtime that sessions live on.
 
-use std::{future::Future, sync::OnceLock, time::Duration};
-
-use tokio::{
-    runtime::{Builder, Handle, Runtime},
-    task::JoinSet,
+use std::{
+    future::{Future, poll_fn},
+    pin::{Pin, pin},
+    sync::OnceLock,
+    task::{Context, Poll},
+    time::Duration,
 };
 
-use crate::error::Error;
+use tokio::runtime::{Builder, Handle, Runtime};
+
+use crate::{
+    error::Error,
+    rig::{Bug, planted},
+};
 
 /// The library's own runtime: one for the process, made on first use, never shut down.
 ///
@@ -32,17 +38,49 @@ pub(crate) fn handle() -> Result<&'static Handle, Error> {
     RUNTIME.get().map(Runtime::handle).ok_or(Error::Closed)
 }
 
-/// Runs `task` on the library's runtime and awaits it from any executor. Dropping the returned future aborts the task.
-pub(crate) async fn run<T: Send + 'static>(
-    runtime: &Handle,
-    task: impl Future<Output = Result<T, Error>> + Send + 'static,
-) -> Result<T, Error> {
-    let mut set = JoinSet::new();
-    set.spawn_on(task, runtime);
-    match set.join_next().await {
-        Some(Ok(done)) => done,
-        Some(Err(failed)) if failed.is_panic() => std::panic::resume_unwind(failed.into_panic()),
-        _ => Err(Error::Closed),
+/// Polls a future as if it ran on the library's runtime, from any executor: its timers and connections are the library's. That saves the way from one runtime
+/// to the other and back.
+pub(crate) async fn within<T>(runtime: &Handle, future: impl Future<Output = T>) -> T {
+    let mut future = pin!(future);
+    poll_fn(|context| {
+        let _entered = runtime.enter();
+        future.as_mut().poll(context)
+    })
+    .await
+}
+
+/// A future that runs to its end whatever happens: whoever polls it carries it on, and if it is dropped after it was begun, the library's runtime does.
+pub(crate) struct Unstoppable<T: Send + 'static> {
+    runtime: &'static Handle,
+    rest: Option<Pin<Box<dyn Future<Output = T> + Send>>>,
+    begun: bool,
+}
+
+impl<T: Send + 'static> Unstoppable<T> {
+    pub(crate) fn new(runtime: &'static Handle, future: impl Future<Output = T> + Send + 'static) -> Self {
+        Self { runtime, rest: Some(Box::pin(future)), begun: false }
+    }
+}
+
+impl<T: Send + 'static> Future for Unstoppable<T> {
+    type Output = T;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
+        self.begun = true;
+        let Some(rest) = &mut self.rest else { return Poll::Pending };
+        let poll = rest.as_mut().poll(context);
+        if poll.is_ready() {
+            self.rest = None;
+        }
+        poll
+    }
+}
+
+impl<T: Send + 'static> Drop for Unstoppable<T> {
+    fn drop(&mut self) {
+        if let Some(rest) = self.rest.take().filter(|_| self.begun && !planted(Bug::JoinDiesWithCaller)) {
+            self.runtime.spawn(async move { drop(rest.await) });
+        }
     }
 }
 

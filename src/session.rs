@@ -1,16 +1,13 @@
 //! A session and the task that keeps it alive.
 
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::{Arc, Mutex as SyncMutex, PoisonError},
     time::Duration,
 };
 
 use tokio::{
     runtime::Handle,
-    sync::Mutex,
+    sync::{Mutex, Semaphore},
     task::{JoinHandle, JoinSet},
     time::{sleep, timeout},
 };
@@ -22,13 +19,19 @@ use crate::{
     error::{Error, StoreError},
     guard::LostReason,
     life::Life,
-    name::Queue,
+    name::{Queue, Ticket},
+    place::Places,
     rig::{Bug, planted},
+    room::Room,
     runtime::backoff,
+    warden::Warden,
 };
 
 /// How many proofs of life may be under way at once: a slow link must not look like a dead one.
 const OVERLAPPING: usize = 6;
+
+/// How many joins may be under way at once: thousands would take many kilobytes each, and be done no sooner.
+const JOINING: usize = 128;
 
 /// What all sessions of a client have in common.
 #[derive(Debug)]
@@ -51,8 +54,13 @@ pub(crate) struct Session {
     life: Arc<Life>,
     /// Ends when the session is lost and the store has heard of it.
     keeper: Mutex<Option<JoinHandle<Result<(), StoreError>>>>,
-    /// Bytes of keys that are watched, or may come to be.
-    watched: AtomicUsize,
+    room: Room,
+    /// Turns at joining.
+    turns: Semaphore,
+    places: Places,
+    warden: Warden,
+    /// Tickets that were used and of which nothing can come any more.
+    tickets: SyncMutex<Vec<Ticket>>,
 }
 
 impl Session {
@@ -62,7 +70,10 @@ impl Session {
         let life = Arc::new(Life::new(sent, store.ttl()));
         let keeper = shared.runtime.spawn(keep(Arc::clone(&life), Arc::clone(&store)));
         let keeper = Mutex::new(Some(keeper));
-        Ok(Arc::new(Self { shared, store, life, keeper, watched: AtomicUsize::new(0) }))
+        let warden = Warden::start(shared.runtime, Arc::clone(&store), Arc::clone(&life));
+        let (room, turns) = (Room::new(store.watch_budget()), Semaphore::new(JOINING));
+        let (places, tickets) = (Places::default(), SyncMutex::default());
+        Ok(Arc::new(Self { shared, store, life, keeper, room, turns, places, warden, tickets }))
     }
 
     pub(crate) fn shared(&self) -> &Shared {
@@ -77,24 +88,48 @@ impl Session {
         &self.life
     }
 
+    pub(crate) fn places(&self) -> &Places {
+        &self.places
+    }
+
+    pub(crate) fn turns(&self) -> &Semaphore {
+        &self.turns
+    }
+
+    pub(crate) fn room(&self) -> &Room {
+        &self.room
+    }
+
+    pub(crate) fn warden(&self) -> &Warden {
+        &self.warden
+    }
+
     /// Takes on one more claim, if the session lives and has room.
     pub(crate) fn claim(self: &Arc<Self>, queue: &Queue) -> Option<Claim> {
-        let weight = queue.dir().len() + 64; // the longest ticket and sequence that follow the directory
-        let budget = self.store.watch_budget();
-        let add = |used: usize| used.checked_add(weight).filter(|sum| *sum <= budget);
-        if self.life.lost_reason().is_some()
-            || self.watched.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_err()
-        {
+        if self.life.lost_reason().is_some() || !self.room.claim(queue) {
             return None;
         }
         self.life.enter();
-        Some(Claim::new(Arc::clone(self), queue.clone(), weight))
+        Some(Claim::new(Arc::clone(self), queue.clone(), self.ticket()))
+    }
+
+    /// A used ticket rather than a new one, where the names of old keys cost the store something.
+    fn ticket(&self) -> Ticket {
+        self.tickets.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_else(Ticket::random)
+    }
+
+    /// Takes a ticket back. All requests that were made with it have been answered.
+    pub(crate) fn reuse(&self, ticket: Ticket) {
+        if !self.store.keeps_old_names() {
+            return;
+        }
+        self.tickets.lock().unwrap_or_else(PoisonError::into_inner).push(ticket);
     }
 
     /// A claim is done with: nothing of it is left in the store, or the session is over.
-    pub(crate) fn unclaim(&self, weight: usize) {
+    pub(crate) fn unclaim(&self, queue: &Queue) {
         self.life.leave();
-        self.watched.fetch_sub(weight, Ordering::Relaxed);
+        self.room.unclaim(queue);
     }
 
     /// The error of a call that the end of this session cut short.
@@ -138,7 +173,8 @@ async fn keep(life: Arc<Life>, store: Arc<dyn Store>) -> Result<(), StoreError> 
     let longest_sleep = (store.ttl() / 8).clamp(Duration::from_millis(20), Duration::from_secs(1));
     let longest_sleep = if planted(Bug::LongSleeps) { store.ttl() } else { longest_sleep };
     let mut attempts = JoinSet::new();
-    let mut attempted = clock::now();
+    // Not the time of this task's first poll: the opening was the first proof.
+    let mut attempted = life.vitals().proved;
     let mut failures = 0;
     while life.lost_reason().is_none() {
         let vitals = life.vitals();

@@ -3,10 +3,14 @@
 #![allow(clippy::expect_used)] // also outside of the test functions
 
 mod common;
+#[path = "zookeeper/directories.rs"]
+mod directories;
 #[path = "zookeeper/foreign.rs"]
 mod foreign;
 #[path = "zookeeper/forger.rs"]
 mod forger;
+#[path = "zookeeper/handoffs.rs"]
+mod handoffs;
 #[path = "zookeeper/members.rs"]
 mod members;
 #[path = "zookeeper/rights.rs"]

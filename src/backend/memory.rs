@@ -17,10 +17,11 @@ use std::{
 use async_trait::async_trait;
 use tokio::{
     sync::watch,
+    task::yield_now,
     time::{sleep, timeout},
 };
 
-use super::{Backend, Entry, Join, Joined, Standing, Store};
+use super::{Ahead, Backend, Entry, Event, Join, Joined, Leave, Moment, Present, Standing, Store, Watch, Withdrawn};
 use crate::{
     builder::Remote,
     clock,
@@ -204,10 +205,14 @@ impl State {
         if !self.keys.contains_key(&revision) {
             return Standing::Evicted;
         }
-        let ahead = self.keys.range(..revision).rev().find(|(_, record)| record.queue == *queue);
-        ahead.map_or(Standing::First, |(revision, record)| {
-            Standing::Behind(Entry { key: record.key.clone(), revision: *revision })
-        })
+        let mut ahead = self.keys.range(..revision).rev().filter(|(_, record)| record.queue == *queue);
+        let Some((revision, record)) = ahead.next() else { return Standing::First };
+        let entry = Entry { key: record.key.as_str().into(), revision: *revision, crowded: false };
+        Standing::Behind(Ahead { entry, first: ahead.next().is_none(), seen: true })
+    }
+
+    fn there(&self, entry: &Entry) -> bool {
+        self.keys.get(&entry.revision).is_some_and(|record| *record.key == *entry.key)
     }
 }
 
@@ -243,6 +248,8 @@ impl Backend for Memory {
 
 /// Returns when the store hears a request; an error if it does not in time.
 async fn answered(space: &Space, within: Duration) -> Result<(), StoreError> {
+    // As every store does: others get their turn.
+    yield_now().await;
     let mut reachable = space.reachable.subscribe();
     match timeout(within, reachable.wait_for(|reachable| *reachable)).await {
         Ok(_) => Ok(()),
@@ -250,7 +257,7 @@ async fn answered(space: &Space, within: Duration) -> Result<(), StoreError> {
     }
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct MemoryStore {
     space: Space,
     id: u64,
@@ -276,6 +283,24 @@ impl MemoryStore {
 
     fn key(&self, queue: &Queue, ticket: Ticket) -> String {
         format!("{}/{:x}-{ticket}", queue.dir(), self.id)
+    }
+
+    async fn deleted(&self, revision: u64) -> Result<Event, StoreError> {
+        loop {
+            let (mut alive, expires) = {
+                let state = self.space.state();
+                let Some(record) = state.keys.get(&revision) else { return Ok(Event::Deleted) };
+                let expires = state.sessions.get(&record.session).map_or(Duration::ZERO, |session| session.expires);
+                (record.alive.subscribe(), expires.saturating_sub(state.now()))
+            };
+            tokio::select! {
+                _ = alive.changed() => {}
+                // Nobody else sweeps: whoever waits for a key looks when its session may be over.
+                () = sleep(expires) => {}
+            }
+            // A session that is cut off does not hear of it.
+            drop(self.request().await?);
+        }
     }
 }
 
@@ -326,7 +351,8 @@ impl Store for MemoryStore {
             }
         };
         let standing = state.standing(queue, revision);
-        Ok(Joined::Queued { entry: Entry { key, revision }, standing, alive: None })
+        let entry = Entry { key: key.into(), revision, crowded: false };
+        Ok(Joined::Queued { entry, standing, at: Moment(revision), alive: None })
     }
 
     async fn standing(&self, entry: &Entry) -> Result<Standing, StoreError> {
@@ -336,32 +362,33 @@ impl Store for MemoryStore {
         Ok(queue.map_or(Standing::Evicted, |queue| state.standing(&queue, entry.revision)))
     }
 
-    async fn gone(&self, entry: &Entry) -> Result<(), StoreError> {
-        loop {
-            let (mut alive, expires) = {
-                let state = self.space.state();
-                let Some(record) = state.keys.get(&entry.revision) else { return Ok(()) };
-                let expires = state.sessions.get(&record.session).map_or(Duration::ZERO, |session| session.expires);
-                (record.alive.subscribe(), expires.saturating_sub(state.now()))
-            };
-            tokio::select! {
-                _ = alive.changed() => {}
-                // Nobody else sweeps: whoever waits for a key looks when its session may be over.
-                () = sleep(expires) => {}
-            }
-            // A session that is cut off does not hear of it.
-            drop(self.request().await?);
-        }
+    async fn present(&self, entry: &Entry, ahead: &Entry) -> Result<Present, StoreError> {
+        let mut state = self.request().await?;
+        state.requests.reads += 1;
+        Ok(Present { own: state.there(entry), ahead: state.there(ahead) })
     }
 
-    async fn withdraw(&self, queue: &Queue, ticket: Ticket, _: Option<&Entry>) -> Result<bool, StoreError> {
+    async fn watch(&self, entry: &Entry, _: bool) -> Result<Option<Watch>, StoreError> {
+        let revision = entry.revision;
+        if !self.space.state().keys.contains_key(&revision) {
+            return Ok(None);
+        }
+        let store = self.clone();
+        Ok(Some(Box::pin(async move { store.deleted(revision).await })))
+    }
+
+    async fn withdraw(&self, queue: &Queue, ticket: Ticket, leave: Leave<'_>) -> Result<Withdrawn, StoreError> {
         let mut state = self.request().await?;
         state.requests.deletes += 1;
         let mut revision = state.revision_of(&self.key(queue, ticket));
         if planted(Bug::ReleaseByName) {
             revision = state.keys.iter().find_map(|(revision, record)| (record.queue == *queue).then_some(*revision));
         }
-        Ok(revision.is_some_and(|revision| state.remove(revision)))
+        Ok(Withdrawn {
+            existed: revision.is_some_and(|revision| state.remove(revision)),
+            heir: leave.heir.is_some_and(|heir| state.there(heir)),
+            at: Moment(REVISION.fetch_add(1, Ordering::Relaxed)),
+        })
     }
 
     async fn ended(&self) -> LostReason {
@@ -371,5 +398,12 @@ impl Store for MemoryStore {
     async fn close(&self) -> Result<(), StoreError> {
         self.request().await?.end_session(self.id);
         Ok(())
+    }
+
+    async fn followed(&self, entry: &Entry) -> Result<bool, StoreError> {
+        let mut state = self.request().await?;
+        state.requests.reads += 1;
+        let Some(own) = state.keys.get(&entry.revision) else { return Ok(true) };
+        Ok(state.keys.range(entry.revision + 1..).any(|(_, record)| record.queue == own.queue))
     }
 }

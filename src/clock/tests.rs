@@ -2,18 +2,21 @@
 //! tokio's timers know of nothing.
 
 use std::{
+    future::poll_fn,
+    pin::Pin,
     process::Command,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
+    task::Poll,
     time::Instant,
 };
 
 use tokio::{sync::oneshot, time::timeout};
 
 use super::*;
-use crate::{Client, Error, LockGuard, LostReason, memory::Space};
+use crate::{Builder, Client, Error, LockGuard, LostReason, memory::Space};
 
 const TTL: Duration = Duration::from_secs(60);
 
@@ -123,5 +126,49 @@ fn a_short_suspend_is_survived() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         guard.unlock().await.unwrap();
+    });
+}
+
+fn sharing() -> Builder {
+    Client::builder("memory://suspended").session_ttl(TTL).local_handover(100)
+}
+
+/// Somebody who waits behind a holder of the same client.
+async fn waiting(client: &Client) -> Pin<Box<impl Future<Output = Result<LockGuard, Error>> + use<>>> {
+    let mutex = client.mutex("a");
+    let mut waiting = Box::pin(async move { mutex.lock().await });
+    assert!(poll_fn(|context| Poll::Ready(waiting.as_mut().poll(context).is_pending())).await);
+    waiting
+}
+
+#[test]
+fn a_suspended_holder_hands_nothing_over() {
+    alone("a_suspended_holder_hands_nothing_over", async {
+        let client = sharing().connect().await.unwrap();
+        let guard = client.mutex("a").lock().await.unwrap();
+        let (key, next) = (guard.key().to_owned(), waiting(&client).await);
+        suspend(TTL * 2);
+        let error = guard.unlock().await.unwrap_err();
+        assert!(matches!(error, Error::Lost { reason: LostReason::DeadlinePassed, .. }), "{error:?}");
+        let next = next.await.unwrap();
+        assert!(next.is_valid() && next.key() != key);
+    });
+}
+
+#[test]
+fn what_was_handed_over_is_looked_at_when_it_arrives() {
+    alone("what_was_handed_over_is_looked_at_when_it_arrives", async {
+        let client = sharing().connect().await.unwrap();
+        let guard = client.mutex("a").lock().await.unwrap();
+        let (key, token) = (guard.key().to_owned(), guard.fencing_token());
+        let (next, last) = (waiting(&client).await, waiting(&client).await);
+        guard.unlock().await.unwrap();
+        suspend(TTL * 2);
+        let next = next.await.unwrap();
+        assert!(next.is_valid() && next.key() != key);
+        assert!(next.fencing_token() > token);
+        // He has not lost his turn.
+        next.unlock().await.unwrap();
+        assert!(last.await.unwrap().is_valid());
     });
 }

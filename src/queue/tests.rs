@@ -10,8 +10,10 @@ use async_trait::async_trait;
 use tokio::time::timeout;
 
 use super::*;
+use tokio::sync::watch;
+
 use crate::{
-    backend::{Backend, Joined, Store},
+    backend::{Backend, Entry, Joined, Leave, Moment, Store, Watch, Withdrawn},
     error::StoreError,
     name::{Queue, Ticket},
     runtime,
@@ -82,29 +84,32 @@ struct Script {
     revision: AtomicU64,
     enqueue: Step,
     standing: Step,
-    gone: Step,
+    present: Step,
+    watch: Step,
     withdraw: Step,
 }
 
 impl Script {
-    fn new([enqueue, standing, gone, withdraw]: [First; 4]) -> Arc<Self> {
+    /// Both kinds of look have the same script.
+    fn new([enqueue, look, watch, withdraw]: [First; 4]) -> Arc<Self> {
         Arc::new(Self {
             keys: Mutex::default(),
             changed: watch::Sender::new(()),
             revision: AtomicU64::new(1),
             enqueue: Step::new(enqueue),
-            standing: Step::new(standing),
-            gone: Step::new(gone),
+            standing: Step::new(look),
+            present: Step::new(look),
+            watch: Step::new(watch),
             withdraw: Step::new(withdraw),
         })
     }
 
     fn add(&self, key: &str) -> Entry {
         let mut keys = self.keys.lock().unwrap();
-        if let Some(entry) = keys.iter().find(|entry| entry.key == key) {
+        if let Some(entry) = keys.iter().find(|entry| *entry.key == *key) {
             return entry.clone();
         }
-        let entry = Entry { key: key.to_owned(), revision: self.revision.fetch_add(1, Ordering::Relaxed) };
+        let entry = Entry { key: key.into(), revision: self.revision.fetch_add(1, Ordering::Relaxed), crowded: false };
         keys.push(entry.clone());
         entry
     }
@@ -112,21 +117,21 @@ impl Script {
     fn remove(&self, key: &str) -> bool {
         let mut keys = self.keys.lock().unwrap();
         let before = keys.len();
-        keys.retain(|entry| entry.key != key);
+        keys.retain(|entry| *entry.key != *key);
         self.changed.send_replace(());
         keys.len() < before
     }
 
     fn keys(&self) -> Vec<String> {
-        self.keys.lock().unwrap().iter().map(|entry| entry.key.clone()).collect()
+        self.keys.lock().unwrap().iter().map(|entry| entry.key.to_string()).collect()
     }
 
     fn look(&self, key: &str) -> Standing {
         let keys = self.keys.lock().unwrap();
-        match keys.iter().position(|entry| entry.key == key) {
+        match keys.iter().position(|entry| *entry.key == *key) {
             None => Standing::Evicted,
             Some(0) => Standing::First,
-            Some(at) => Standing::Behind(keys[at - 1].clone()),
+            Some(at) => Standing::Behind(Ahead { entry: keys[at - 1].clone(), first: at == 1, seen: true }),
         }
     }
 }
@@ -183,7 +188,8 @@ impl Store for ScriptedStore {
                 return Joined::Occupied;
             }
             let entry = script.add(&key);
-            Joined::Queued { standing: script.look(&key), entry, alive: None }
+            let at = Moment(entry.revision);
+            Joined::Queued { standing: script.look(&key), entry, at, alive: None }
         });
         joined.await
     }
@@ -192,17 +198,33 @@ impl Store for ScriptedStore {
         self.0.standing.play(|| self.0.look(&entry.key)).await
     }
 
-    async fn gone(&self, entry: &Entry) -> Result<(), StoreError> {
-        let mut changed = self.0.changed.subscribe();
-        self.0.gone.play(|| ()).await?;
-        while self.0.keys().contains(&entry.key) {
-            changed.changed().await.unwrap();
-        }
-        Ok(())
+    async fn present(&self, entry: &Entry, ahead: &Entry) -> Result<Present, StoreError> {
+        let there = |entry: &Entry| self.0.keys().contains(&entry.key.to_string());
+        self.0.present.play(|| Present { own: there(entry), ahead: there(ahead) }).await
     }
 
-    async fn withdraw(&self, _: &Queue, ticket: Ticket, _: Option<&Entry>) -> Result<bool, StoreError> {
-        self.0.withdraw.play(|| self.0.remove(&ticket.to_string())).await
+    async fn watch(&self, entry: &Entry, _: bool) -> Result<Option<Watch>, StoreError> {
+        let (script, key) = (Arc::clone(&self.0), entry.key.to_string());
+        let mut changed = script.changed.subscribe();
+        self.0.watch.play(|| ()).await?;
+        if !script.keys().contains(&key) {
+            return Ok(None);
+        }
+        Ok(Some(Box::pin(async move {
+            while script.keys().contains(&key) {
+                changed.changed().await.unwrap();
+            }
+            Ok(Event::Deleted)
+        })))
+    }
+
+    async fn withdraw(&self, _: &Queue, ticket: Ticket, leave: Leave<'_>) -> Result<Withdrawn, StoreError> {
+        let left = self.0.withdraw.play(|| Withdrawn {
+            existed: self.0.remove(&ticket.to_string()),
+            heir: leave.heir.is_some_and(|heir| self.0.keys().contains(&heir.key.to_string())),
+            at: Moment(self.0.revision.fetch_add(1, Ordering::Relaxed)),
+        });
+        left.await
     }
 
     async fn ended(&self) -> LostReason {
@@ -258,7 +280,7 @@ async fn play(first: [First; 4], wait: Option<Wait>, held: bool, patience: Optio
     match outcome {
         Err(_) => assert!(patience.is_some(), "{what}: hangs"),
         Ok(Ok(Some(hold))) => {
-            assert_eq!(script.keys(), [&*hold.entry.key], "{what}: granted");
+            assert_eq!(script.keys(), [&*hold.place().entry.key], "{what}: granted");
             drop(hold);
         }
         Ok(Ok(None)) => assert!(!matches!(wait, Wait::Forever), "{what}: gave up"),
@@ -364,7 +386,7 @@ async fn a_wake_up_is_not_a_grant() {
     assert!(timeout(Duration::from_millis(50), &mut caller).await.is_err(), "granted while held");
     script.remove("holder");
     let hold = caller.await.unwrap().unwrap().unwrap();
-    assert_eq!((&hold.entry.key, script.keys()), (&own, vec![own.clone()]));
+    assert_eq!((&*hold.place().entry.key, script.keys()), (&*own, vec![own.clone()]));
 }
 
 #[tokio::test]

@@ -107,7 +107,7 @@ impl Harness for ZooKeeper {
     }
 
     fn uncontended(&self) -> u64 {
-        3
+        2
     }
 
     /// All ephemeral nodes below the namespace.

@@ -100,6 +100,34 @@ async fn keys_without_a_lease_are_passed_over() {
     .await;
 }
 
+/// In a long queue who comes is told who came before him by a key that others do not write.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_foreign_waiter_in_a_long_queue_has_its_turn() {
+    beside_others::<Etcd>(async |t| {
+        let mut raw = Etcd::start().await.client();
+        let lease = raw.lease_grant(30, None).await.unwrap().id();
+        let client = t.client().await;
+        let guard = client.mutex("long").lock().await.unwrap();
+        let mutex = client.mutex("long");
+        let mut queue = tokio::task::JoinSet::new();
+        for mutex in std::iter::repeat_n(mutex, 60) {
+            queue.spawn(async move { mutex.lock().await.unwrap().unlock().await.unwrap() });
+        }
+        t.queue_of(61).await;
+        let tail = raw.get(format!("{}/long!/tail", t.namespace), None).await.unwrap();
+        assert_eq!(tail.kvs().len(), 1, "the queue is long");
+        let foreign = format!("{}/long/{lease:x}", t.namespace);
+        raw.put(foreign.as_str(), "", Some(PutOptions::new().with_lease(lease))).await.unwrap();
+        let last = t.enqueue(&client, "long").await;
+        guard.unlock().await.unwrap();
+        within(SOON, "all have their turn", queue.join_all()).await;
+        throughout(Duration::from_millis(500), "the last one waits for the foreign one", async || last.waits()).await;
+        assert_eq!(raw.delete(foreign, None).await.unwrap().deleted(), 1);
+        last.served().await;
+    })
+    .await;
+}
+
 /// With a lease it is somebody's place, whatever it is called and however much is in it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn foreign_waiters_keep_their_places() {
@@ -165,7 +193,7 @@ async fn operators_find_the_owner_in_the_key() {
         let guard = client.mutex("owned").lock().await.unwrap();
         let (lease, value) = etcd.get(guard.key()).await;
         assert!(String::from_utf8(value).unwrap().contains("worker-7 of gaia"));
-        assert!(guard.key().starts_with(&format!("{}/owned/{lease:x}", t.namespace)), "{}", guard.key());
+        assert!(guard.key().starts_with(&format!("{}/owned/~{lease:x}-", t.namespace)), "{}", guard.key());
         let unnamed = t.client().await.mutex("unnamed").lock().await.unwrap();
         let (_, value) = etcd.get(unnamed.key()).await;
         let process = std::process::id().to_string();

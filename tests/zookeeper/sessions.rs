@@ -265,16 +265,18 @@ async fn a_node_of_an_old_session_is_not_taken_for_its_own() {
 /// One session cannot restore so many watches when its connection was lost: they are spread over several.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn thousands_of_waiters_outlive_their_connections() {
-    const QUEUES: usize = 50;
     const WAITERS: usize = 2500;
     beside_others::<ZooKeeper>(async |t| {
         let proxies = t.proxies().await;
         let (client, other) = (t.connect(t.builder_for(&proxies.url())).await, t.client().await);
-        let name = |number: usize| format!("crowd-{}", number % QUEUES);
-        let mut guards = Vec::new();
-        for number in 0..QUEUES {
-            guards.push(other.mutex(name(number)).lock().await.unwrap());
+        // Each in a queue of its own, for those of one session follow each other without a watch.
+        let name = |number: usize| format!("crowd-{number}");
+        let mut holders = JoinSet::new();
+        for number in 0..WAITERS {
+            let mutex = other.mutex(name(number));
+            holders.spawn(async move { mutex.lock().await.unwrap() });
         }
+        let guards = within(SOON, "all are held", holders.join_all()).await;
         let mut waiters = JoinSet::new();
         for number in 0..WAITERS {
             let mutex = client.mutex(name(number));
@@ -287,15 +289,17 @@ async fn thousands_of_waiters_outlive_their_connections() {
                 let total = answer.lines().find_map(|line| line.strip_prefix("Total watches:"));
                 watches += total.expect("a count").trim().parse::<usize>().unwrap();
             }
-            watches >= WAITERS
+            watches >= WAITERS * 2
         })
         .await;
         proxies.hang_up();
         sleep(Duration::from_millis(500)).await;
         proxies.hang_up();
+        let mut leaving = JoinSet::new();
         for guard in guards {
-            guard.unlock().await.unwrap();
+            leaving.spawn(async move { guard.unlock().await.unwrap() });
         }
+        within(SOON, "all are released", leaving.join_all()).await;
         let all = async {
             while let Some(served) = waiters.join_next().await {
                 served.unwrap().unwrap();

@@ -1,7 +1,7 @@
 //! The endpoints of a cluster, and which one to talk to.
 
 use std::{
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
@@ -31,7 +31,8 @@ pub(super) struct Pool {
 
 struct Endpoint {
     address: String,
-    client: Mutex<Option<Client>>,
+    /// Shared, as a clone of it clones a client for each of etcd's services.
+    client: Mutex<Option<Arc<Client>>>,
 }
 
 impl std::fmt::Debug for Endpoint {
@@ -43,7 +44,7 @@ impl std::fmt::Debug for Endpoint {
 /// A connection that has been picked for a request.
 pub(super) struct Picked {
     pub(super) index: usize,
-    pub(super) client: Client,
+    pub(super) client: Arc<Client>,
 }
 
 impl Pool {
@@ -106,7 +107,7 @@ impl Pool {
                     Err(_) => return Err(self.failed(index, Cause::Silence)),
                 };
                 let mut known = endpoint.client.lock().unwrap_or_else(PoisonError::into_inner);
-                known.get_or_insert(client).clone()
+                Arc::clone(known.get_or_insert_with(|| Arc::new(client)))
             }
         };
         Ok(Picked { index, client })
@@ -116,7 +117,7 @@ impl Pool {
     pub(super) async fn request<T, F>(
         &self,
         operation: &'static str,
-        request: impl FnOnce(Client) -> F,
+        request: impl FnOnce(Arc<Client>) -> F,
     ) -> Result<T, StoreError>
     where
         F: Future<Output = Result<T, Error>>,
@@ -129,7 +130,7 @@ impl Pool {
         &self,
         patience: Duration,
         operation: &'static str,
-        request: impl FnOnce(Client) -> F,
+        request: impl FnOnce(Arc<Client>) -> F,
     ) -> Result<T, StoreError>
     where
         F: Future<Output = Result<T, Error>>,

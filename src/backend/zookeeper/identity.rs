@@ -4,7 +4,7 @@ use std::{
     collections::BTreeSet,
     future::{Future, poll_fn},
     pin::pin,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::Poll,
 };
 
@@ -23,7 +23,7 @@ pub(super) struct Identity {
     /// Has seen the connection that was last known to be the session's.
     known: Mutex<zk::StateWatcher>,
     /// The session's nodes.
-    nodes: Mutex<BTreeSet<String>>,
+    nodes: Mutex<BTreeSet<Arc<str>>>,
 }
 
 impl Identity {
@@ -52,8 +52,12 @@ impl Identity {
         *lock(&self.known) = question.connection;
     }
 
-    pub(super) fn created(&self, node: &str) {
-        lock(&self.nodes).insert(node.to_owned());
+    pub(super) fn created(&self, node: &Arc<str>) {
+        lock(&self.nodes).insert(Arc::clone(node));
+    }
+
+    pub(super) fn has(&self, node: &str) -> bool {
+        lock(&self.nodes).contains(node)
     }
 
     pub(super) fn gone(&self, node: &str) {
@@ -64,7 +68,7 @@ impl Identity {
 /// Does the session own this node?
 #[derive(Debug)]
 pub(super) struct Question {
-    pub(super) node: String,
+    pub(super) node: Arc<str>,
     connection: zk::StateWatcher,
 }
 

@@ -1,5 +1,10 @@
 //! The adapter for ZooKeeper: ephemeral sequential nodes, laid out as Curator's `InterProcessMutex` does, one session for many locks.
 //!
+//! Each queue has a directory, and each waiter a node in it: `{tag}-lock-{sequence}`. Curator sorts by what follows `lock-`, and so does this. The tag makes names unique for
+//! ever (`tags.rs`). An uncontended lock is one request, and its release is another, however many locks there are: joining writes to the directory in the transaction that creates the
+//! node, for the sake of the answer (`store/join.rs`). So data that an operator puts on a lock's directory is lost with the next lock; who withholds the right to write to it keeps
+//! his data, and each lock then costs a list.
+//!
 //! It uses `zookeeper-client` for single requests only. The crate's own `lock` leaves nodes behind when it is cancelled or a reply is lost, its persistent
 //! watches do not survive a reconnect, and its `Expired` comes after the server has given the lock away: order, retries and deadlines are distlock's own.
 
@@ -7,6 +12,7 @@ mod error;
 mod identity;
 mod node;
 mod store;
+mod tags;
 mod tls;
 
 use std::{
@@ -21,7 +27,7 @@ use async_trait::async_trait;
 use tokio::time::timeout;
 use zookeeper_client as zk;
 
-use self::store::ZooKeeperStore;
+use self::{store::ZooKeeperStore, tags::Tags};
 use super::{Backend, Store};
 use crate::{
     builder::Remote,
@@ -35,12 +41,13 @@ pub(crate) struct ZooKeeper {
     tls: Option<zk::TlsOptions>,
     /// What the servers granted when they last granted another session timeout than was asked for, in milliseconds; 0 if they never did.
     granted: AtomicU64,
+    tags: Arc<Tags>,
 }
 
 impl ZooKeeper {
     pub(crate) fn new(remote: Remote) -> Result<Self, Error> {
         let tls = remote.tls.as_ref().map(|tls| tls::options(tls, &remote.endpoints)).transpose()?;
-        Ok(Self { remote, tls, granted: AtomicU64::new(0) })
+        Ok(Self { remote, tls, granted: AtomicU64::new(0), tags: Arc::default() })
     }
 
     /// Opens a session, having tried each server once.
@@ -112,7 +119,7 @@ impl Backend for ZooKeeper {
                 drop(client);
                 client = self.connect(granted).await?;
             }
-            Ok(client)
+            Ok::<_, StoreError>(client)
         };
         let limit = self.remote.connect_timeout;
         let client = match timeout(limit, open).await {
@@ -121,6 +128,6 @@ impl Backend for ZooKeeper {
         };
         // Who brings a password shares the locks with no other user.
         let acls = if self.remote.credentials.is_some() { zk::Acls::creator_all() } else { zk::Acls::anyone_all() };
-        Ok(Arc::new(ZooKeeperStore::new(client, acls, self.remote.request_timeout)))
+        Ok(Arc::new(ZooKeeperStore::new(client, acls, Arc::clone(&self.tags), self.remote.request_timeout)))
     }
 }

@@ -1,23 +1,73 @@
 //! Nodes of a queue: their names and their order.
 
+use std::fmt::{self, Write};
+
 use crate::{
     name::Ticket,
     rig::{Bug, planted},
 };
 
-/// What stands before the sequence number: with `_c_{uuid}-` ahead of it, the name that Curator's `InterProcessMutex` writes and sorts
-/// (`LockInternals.LOCK_NAME`).
+/// What stands between the tag and the sequence number: what Curator's `InterProcessMutex` looks for and sorts by (`LockInternals.LOCK_NAME`).
 const MARK: &str = "lock-";
 
-/// The path of a waiter's node, up to the sequence number that the server adds.
-pub(super) fn prefix(dir: &str, ticket: Ticket) -> String {
-    format!("{dir}/_c_{ticket}-{MARK}")
+/// As long as a ticket is when it is written.
+const TICKET: usize = 36;
+
+/// Whose names begin with what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tag {
+    /// The directory's czxid: whoever knows it can tell the name of each number.
+    Directory(i64),
+    /// For those who do not know it yet: half of the ticket.
+    Ticket(Ticket),
 }
 
-/// The paths of a ticket's nodes among the children of `dir`.
-pub(super) fn of(ticket: Ticket, dir: &str, children: &[String]) -> impl Iterator<Item = String> {
-    let id = ticket.to_string();
-    children.iter().filter(move |child| child.contains(&id)).map(move |child| format!("{dir}/{child}"))
+impl fmt::Display for Tag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Directory(czxid) => write!(f, "{czxid:x}"),
+            Self::Ticket(ticket) => {
+                let ticket = ticket.to_string();
+                ticket.chars().take(TICKET / 2).filter(|c| *c != '-').try_for_each(|c| f.write_char(c))
+            }
+        }
+    }
+}
+
+impl Tag {
+    /// The path of a waiter's node, up to the sequence number that the server adds.
+    pub(super) fn prefix(self, dir: &str) -> String {
+        format!("{dir}/{self}-{MARK}")
+    }
+
+    fn began(self, key: &str) -> bool {
+        let (_, name) = split(key);
+        name.strip_prefix(&self.to_string()).is_some_and(|rest| rest.starts_with('-'))
+    }
+}
+
+/// Whether nobody else can ever have had a node of this name: see `Tags`.
+pub(super) fn is_unique(key: &str, ticket: Ticket, directory: i64) -> bool {
+    Tag::Directory(directory).began(key) || Tag::Ticket(ticket).began(key)
+}
+
+/// The node just ahead, if it is named for its directory: the server hands out one number after the other (`PrepRequestProcessor.pRequest2TxnCreate`: that of all nodes ever created there).
+/// `None` where the numbers tell no order.
+pub(super) fn just_ahead(key: &str, directory: i64) -> Option<String> {
+    let (dir, name) = split(key);
+    let before = sequence(name).filter(|own| (1..i32::MAX).contains(own))? - 1;
+    Some(format!("{}{before:010}", Tag::Directory(directory).prefix(dir)))
+}
+
+/// What a node holds: the ticket, to find it by when the reply to its creation was lost, and for operators who made it.
+pub(super) fn data(ticket: Ticket, owner: &[u8]) -> Vec<u8> {
+    [ticket.to_string().as_bytes(), b" ", owner].concat()
+}
+
+/// The ticket in a node's data.
+pub(super) fn ticket_in(data: &[u8]) -> Option<&str> {
+    let (ticket, rest) = data.split_at_checked(TICKET)?;
+    str::from_utf8(ticket).ok().filter(|_| rest.starts_with(b" "))
 }
 
 pub(super) fn any_waiter(children: &[String]) -> bool {
@@ -46,8 +96,12 @@ pub(super) fn sequence(name: &str) -> Option<i32> {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Place<'a> {
     First,
-    /// The child just ahead.
-    Behind(&'a str),
+    Behind {
+        /// The child just ahead.
+        child: &'a str,
+        /// It has nobody ahead.
+        first: bool,
+    },
     Gone,
     /// The sequence numbers do not tell.
     Unclear,
@@ -60,7 +114,7 @@ pub(super) enum Place<'a> {
 /// (<https://github.com/apache/zookeeper/blob/release-3.9.3/zookeeper-server/src/main/java/org/apache/zookeeper/server/DataTree.java#L475>).
 pub(super) fn place<'a>(own: &str, children: &'a [String]) -> Place<'a> {
     let Some(own_sequence) = sequence(own) else { return Place::Unclear };
-    let (mut found, mut ahead) = (false, None);
+    let (mut found, mut ahead, mut count) = (false, None, 0);
     for child in children {
         let Some(sequence) = sequence(child) else { continue };
         if sequence < 0 || sequence == i32::MAX {
@@ -71,12 +125,13 @@ pub(super) fn place<'a>(own: &str, children: &'a [String]) -> Place<'a> {
         } else if sequence <= own_sequence {
             // An equal number is nobody's whom the server numbered: let it go first.
             let this = Some((sequence, child.as_str()));
+            count += 1;
             ahead = if planted(Bug::Herd) && ahead.is_some() { ahead.min(this) } else { ahead.max(this) };
         }
     }
     match ahead {
         _ if !found && !planted(Bug::OwnKeyUnchecked) => Place::Gone,
-        Some((_, child)) => Place::Behind(child),
+        Some((_, child)) => Place::Behind { child, first: count == 1 },
         None => Place::First,
     }
 }
@@ -127,11 +182,59 @@ mod tests {
         let own = waiter(5);
         let listed = |numbers: &[i32]| numbers.iter().map(|number| waiter(*number)).collect::<Vec<_>>();
         assert_eq!(place(&own, &listed(&[7, 5, 6])), Place::First);
-        assert_eq!(place(&own, &listed(&[1, 7, 3, 5])), Place::Behind(&waiter(3)));
+        assert_eq!(place(&own, &listed(&[1, 7, 3, 5])), Place::Behind { child: &waiter(3), first: false });
+        assert_eq!(place(&own, &listed(&[7, 3, 5])), Place::Behind { child: &waiter(3), first: true });
         assert_eq!(place(&own, &listed(&[1, 7])), Place::Gone);
         assert_eq!(place(&own, &[]), Place::Gone);
         let mixed = ["junk".to_owned(), own.clone(), "lock-0000000005".to_owned(), "zlock-1".to_owned()];
-        assert_eq!(place(&own, &mixed), Place::Behind("lock-0000000005"));
+        assert_eq!(place(&own, &mixed), Place::Behind { child: "lock-0000000005", first: true });
+    }
+
+    #[test]
+    fn names_tell_whose_they_can_be() {
+        let (ticket, other) = (Ticket::random(), Ticket::random());
+        let key = |tag: Tag| format!("{}0000000007", tag.prefix("/ns/a"));
+        assert_eq!(key(Tag::Directory(0x5_0000_002a)), "/ns/a/50000002a-lock-0000000007");
+        for (tag, unique) in [
+            (Tag::Directory(0x5_0000_002a), true),
+            (Tag::Ticket(ticket), true),
+            (Tag::Directory(0x5000_0002), false),
+            (Tag::Directory(0x50_0000_02a0), false),
+            (Tag::Ticket(other), false),
+        ] {
+            assert_eq!(is_unique(&key(tag), ticket, 0x5_0000_002a), unique, "{tag}");
+            assert_eq!(sequence(split(&key(tag)).1), Some(7), "{tag}");
+        }
+        assert!(!is_unique("/ns/a/lock-0000000007", ticket, 0x5_0000_002a));
+        assert_eq!(Tag::Ticket(ticket).to_string(), ticket.to_string().replace('-', "")[..16]);
+    }
+
+    #[test]
+    fn the_number_before_is_just_ahead() {
+        let ahead = |own: i64| just_ahead(&format!("/ns/a/2a-lock-{own:010}"), 0x2a);
+        assert_eq!(ahead(1).as_deref(), Some("/ns/a/2a-lock-0000000000"));
+        assert_eq!(ahead(2_000_000_000).as_deref(), Some("/ns/a/2a-lock-1999999999"));
+        // The first has none. Numbers from the last on tell no order.
+        for own in [0, i64::from(i32::MAX), -1, -2_147_483_648] {
+            assert_eq!(ahead(own), None, "{own}");
+        }
+        assert_eq!(
+            just_ahead("/ns/a/0f0e8a5e8b8d4a9e-lock-0000000003", 0x2a).as_deref(),
+            Some("/ns/a/2a-lock-0000000002")
+        );
+    }
+
+    #[test]
+    fn tickets_are_read_back() {
+        let ticket = Ticket::random();
+        for owner in ["worker-7 of gaia", "", "é", "0f0e8a5e-8b8d-4a9e-9a3a-5d6c1b1f7a10 x"] {
+            let data = data(ticket, owner.as_bytes());
+            assert_eq!(ticket_in(&data), Some(&*ticket.to_string()));
+            assert!(data.ends_with(owner.as_bytes()));
+        }
+        for junk in [&b""[..], b"x", &[0xff; 40], &[b'x'; 36], "é".repeat(40).as_bytes()] {
+            assert_eq!(ticket_in(junk), None);
+        }
     }
 
     #[test]

@@ -1,24 +1,26 @@
 //! One ZooKeeper session.
 
 mod directory;
+mod join;
+mod leave;
+mod search;
+mod watch;
 
 use std::{
     collections::HashSet,
-    future::{Future, poll_fn},
-    panic::{AssertUnwindSafe, catch_unwind},
-    pin::pin,
-    sync::{Mutex, MutexGuard, OnceLock, PoisonError},
-    task::Poll,
+    future::Future,
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     time::Duration,
 };
 
 use async_trait::async_trait;
-use tokio::{sync::watch, time::timeout};
-use zookeeper_client::{self as zk, CreateMode, EventType, MultiWriteError, SessionState};
+use tokio::{sync, time::timeout};
+use zookeeper_client::{self as zk, MultiWriteError, SessionState};
 
-use super::{error, identity::Identity, node};
+use self::search::Search;
+use super::{error, identity::Identity, node, tags::Tags};
 use crate::{
-    backend::{Entry, Join, Joined, Standing, Store},
+    backend::{Entry, Join, Joined, Leave, Moment, Present, Standing, Store, Watch, Withdrawn},
     error::StoreError,
     guard::LostReason,
     name::{Queue, Ticket},
@@ -29,9 +31,6 @@ use crate::{
 /// to a second batch kill the session:
 /// <https://github.com/kezhuw/zookeeper-client-rust/blob/v0.11.2/src/session/watch.rs#L425>. A little room is left for foreign names that are longer than ours.
 const WATCH_BUDGET: usize = 120 * 1024;
-
-/// How often to try to create a node whose directory comes and goes: it is a container, which the server removes when it is empty.
-const CREATE_ATTEMPTS: usize = 8;
 
 /// What a write that came back proves: how long the leader keeps the session, counted from when the write was sent.
 ///
@@ -48,7 +47,7 @@ fn granted(ttl: Duration) -> Duration {
 pub(super) struct ZooKeeperStore {
     /// `None` once closed. The crate ends the session when the last clone is dropped.
     client: Mutex<Option<zk::Client>>,
-    closed: watch::Sender<bool>,
+    closed: sync::watch::Sender<bool>,
     /// The state it was first closed in.
     closed_in: OnceLock<SessionState>,
     /// Does not keep the session open.
@@ -57,15 +56,20 @@ pub(super) struct ZooKeeperStore {
     ttl: Duration,
     request_timeout: Duration,
     acls: zk::Acls<'static>,
+    tags: Arc<Tags>,
+    /// How many requests have been sent whose order is of interest.
+    sent: Mutex<u64>,
     /// Tickets whose node may have been created although no reply said so.
     doubtful: Mutex<HashSet<Ticket>>,
+    /// The last search for such nodes.
+    search: sync::Mutex<Search>,
 }
 
 impl ZooKeeperStore {
-    pub(super) fn new(client: zk::Client, acls: zk::Acls<'static>, request_timeout: Duration) -> Self {
+    pub(super) fn new(client: zk::Client, acls: zk::Acls<'static>, tags: Arc<Tags>, request_timeout: Duration) -> Self {
         let (state, ttl) = (client.state_watcher(), client.session_timeout());
         let identity = Identity::new(&client);
-        let (client, closed) = (Mutex::new(Some(client)), watch::Sender::new(false));
+        let (client, closed) = (Mutex::new(Some(client)), sync::watch::Sender::new(false));
         Self {
             client,
             closed,
@@ -75,7 +79,10 @@ impl ZooKeeperStore {
             ttl,
             request_timeout,
             acls,
+            tags,
+            sent: Mutex::default(),
             doubtful: Mutex::default(),
+            search: sync::Mutex::default(),
         }
     }
 
@@ -86,6 +93,19 @@ impl ZooKeeperStore {
 
     fn doubtful(&self) -> MutexGuard<'_, HashSet<Ticket>> {
         lock(&self.doubtful)
+    }
+
+    /// Sends a request, or several in one flight, and tells its place in the order of this session's.
+    ///
+    /// The crate sends when its method is called, by one channel to one task
+    /// (<https://github.com/kezhuw/zookeeper-client-rust/blob/v0.11.2/src/client/mod.rs#L213>), and that has one connection at a time. A server serves a
+    /// connection's requests in the order in which they came. What has no reply when the connection is lost, written or not, fails and is never sent again
+    /// (`Depot::error`, `Depot::reset`); so of two requests that were *answered*, the one sent first was served first, be they of one connection or of two.
+    /// That is no word on a request whose reply was lost.
+    fn send<T>(&self, send: impl FnOnce() -> T) -> (Moment, T) {
+        let mut sent = lock(&self.sent);
+        *sent += 1;
+        (Moment(*sent), send())
     }
 
     /// Awaits the reply to a request, or to several in one flight. The crate sends a request when its method is called, whether or not the future is ever
@@ -119,7 +139,7 @@ impl ZooKeeperStore {
         while let Some(question) = self.identity.question().await {
             let listed = self.reply(self.request_timeout, client.list_ephemerals(&question.node)).await?;
             match listed {
-                Ok(own) if own.contains(&question.node) => self.identity.confirmed(question),
+                Ok(own) if own.iter().any(|own| **own == *question.node) => self.identity.confirmed(question),
                 Ok(_) => match self.reply(self.request_timeout, client.check_stat(&question.node)).await? {
                     Ok(Some(stat)) if self.identity.owns(&stat) => {
                         return Err(StoreError::SessionGone(LostReason::SessionExpired));
@@ -134,17 +154,6 @@ impl ZooKeeperStore {
             }
         }
         Ok(())
-    }
-
-    /// Ends a wait for an event. The crate panics when its session task is no more
-    /// (<https://github.com/kezhuw/zookeeper-client-rust/blob/v0.11.2/src/session/watch.rs#L120>); that is `None` here.
-    async fn event(watcher: zk::OneshotWatcher) -> Option<zk::WatchedEvent> {
-        let mut changed = pin!(watcher.changed());
-        poll_fn(move |context| {
-            let poll = catch_unwind(AssertUnwindSafe(|| changed.as_mut().poll(context)));
-            poll.map_or(Poll::Ready(None), |poll| poll.map(Some))
-        })
-        .await
     }
 }
 
@@ -191,122 +200,37 @@ impl Store for ZooKeeperStore {
     }
 
     async fn enqueue(&self, queue: &Queue, ticket: Ticket, value: &[u8], join: Join) -> Result<Joined, StoreError> {
-        let client = self.client()?;
-        if self.doubtful().contains(&ticket) {
-            let joined = self.rejoin(&client, queue, ticket).await?;
-            self.doubtful().remove(&ticket);
-            if let Some(joined) = joined {
-                return Ok(joined);
-            }
-        }
-        // That a queue is free is put to the test by joining it. That it is not may be old news of a server that lags behind.
-        if join == Join::IfFree
-            && node::any_waiter(&self.list(&client, queue).await?)
-            && node::any_waiter(&self.list_now(&client, queue).await?)
-        {
-            return Ok(Joined::Occupied);
-        }
-        let prefix = node::prefix(queue.dir(), ticket);
-        let mut with_directory = false;
-        for _ in 0..CREATE_ATTEMPTS {
-            self.doubtful().insert(ticket);
-            let sent = self.create_and_list(&client, queue.dir(), &prefix, value, with_directory);
-            let (created, listed) = sent.await?;
-            match created {
-                Ok(key) => {
-                    let standing = async {
-                        let children = listed.map_err(|error| self.failed("list", error))?;
-                        let entry = Entry { revision: self.revision_of(&client, &key).await?, key: key.path };
-                        self.identity.created(&entry.key);
-                        Ok((self.place(&client, &entry.key, &children).await?, entry))
-                    };
-                    return match standing.await {
-                        Ok((standing, entry)) => {
-                            self.doubtful().remove(&ticket);
-                            Ok(Joined::Queued { entry, standing, alive: Some(granted(self.ttl)) })
-                        }
-                        Err(error @ StoreError::SessionGone(_)) => Err(error),
-                        // The node is there: the next attempt finds it, or whoever withdraws the ticket.
-                        Err(error) => Err(StoreError::Unknown(error.into_source())),
-                    };
-                }
-                Err(zk::Error::NoNode) if !with_directory => with_directory = true,
-                // The namespace is missing as well.
-                Err(zk::Error::NoNode) => {
-                    let (namespace, _) = node::split(queue.dir());
-                    let directory = CreateMode::Container.with_acls(self.acls);
-                    let made = self.reply(self.request_timeout, client.mkdir(namespace, &directory)).await?;
-                    made.map_err(|error| self.failed("mkdir", error))?;
-                }
-                // Somebody else has made the directory.
-                Err(zk::Error::NodeExists) if with_directory => with_directory = false,
-                Err(error) => {
-                    let error = self.failed("create", error);
-                    if !matches!(error, StoreError::Unknown(_)) {
-                        self.doubtful().remove(&ticket);
-                    }
-                    return Err(error);
-                }
-            }
-            self.doubtful().remove(&ticket);
-        }
-        Err(StoreError::Unavailable(format!("{} comes and goes", queue.dir()).into()))
+        self.join(queue, ticket, value, join).await
     }
 
     async fn standing(&self, entry: &Entry) -> Result<Standing, StoreError> {
+        self.stands(&self.client()?, &entry.key).await
+    }
+
+    async fn present(&self, entry: &Entry, ahead: &Entry) -> Result<Present, StoreError> {
+        self.look(&self.client()?, entry, ahead).await
+    }
+
+    async fn watch(&self, entry: &Entry, _: bool) -> Result<Option<Watch>, StoreError> {
         let client = self.client()?;
-        // Any server may answer. It knows of the own node (a session never goes back to an older state), so also of all that joined before it;
-        // some of those may be gone already, which the next look will show.
-        match self.reply(self.request_timeout, client.list_children(node::split(&entry.key).0)).await? {
-            Ok(children) => self.place(&client, &entry.key, &children).await,
-            Err(zk::Error::NoNode) => Ok(Standing::Evicted),
-            Err(error) => Err(self.failed("list", error)),
+        // By reading the node: a watch for its existence would stay behind on a node that is gone already.
+        match self.reply(self.request_timeout, client.get_and_watch_data(&entry.key)).await? {
+            Ok((.., watcher)) => Ok(Some(watch::watch(watcher))),
+            Err(zk::Error::NoNode) => Ok(None),
+            Err(error) => Err(self.failed("watch", error)),
         }
     }
 
-    async fn gone(&self, entry: &Entry) -> Result<(), StoreError> {
-        loop {
-            let client = self.client()?;
-            // By reading the node: a watch for its existence would stay behind on a node that is gone already.
-            let (_, _, watcher) = match self.reply(self.request_timeout, client.get_and_watch_data(&entry.key)).await? {
-                Ok(watched) => watched,
-                Err(zk::Error::NoNode) => return Ok(()),
-                Err(error) => return Err(self.failed("watch", error)),
-            };
-            drop(client);
-            // Dropping the watcher, by dropping this future, takes the watch back.
-            match Self::event(watcher).await.map(|event| (event.event_type, event.session_state)) {
-                Some((EventType::NodeDeleted, _)) => return Ok(()),
-                Some((EventType::Session, _)) => return Err(StoreError::SessionGone(self.over())),
-                // Its data changed.
-                Some(_) => {}
-                None => return Err(StoreError::Unknown("the session's task is gone".into())),
-            }
-        }
+    async fn withdraw(&self, queue: &Queue, ticket: Ticket, leave: Leave<'_>) -> Result<Withdrawn, StoreError> {
+        self.leave(queue, ticket, leave).await
     }
 
-    async fn withdraw(&self, queue: &Queue, ticket: Ticket, entry: Option<&Entry>) -> Result<bool, StoreError> {
+    /// Whoever else is in the directory joined later.
+    async fn followed(&self, entry: &Entry) -> Result<bool, StoreError> {
         let client = self.client()?;
-        let keys = match entry {
-            Some(entry) => vec![entry.key.clone()],
-            None => node::of(ticket, queue.dir(), &self.list_now(&client, queue).await?).collect(),
-        };
-        let mut existed = false;
-        for key in keys {
-            match self.reply(self.request_timeout, client.delete(&key, None)).await? {
-                Ok(()) => existed = true,
-                Err(zk::Error::NoNode) if planted(Bug::ReleaseByName) => {
-                    let children = self.list_now(&client, queue).await?;
-                    let first = children.iter().min_by_key(|child| node::sequence(child)).cloned().unwrap_or_default();
-                    let _ = client.delete(&format!("{}/{first}", queue.dir()), None).await;
-                }
-                Err(zk::Error::NoNode) => {}
-                Err(error) => return Err(self.failed("delete", error)),
-            }
-            self.identity.gone(&key);
-        }
-        self.doubtful().remove(&ticket);
-        Ok(existed)
+        let stat = self.reply(self.request_timeout, client.check_stat(node::split(&entry.key).0)).await?;
+        let stat = stat.map_err(|error| self.failed("exists", error))?;
+        Ok(stat.is_none_or(|stat| stat.num_children > 1))
     }
 
     /// Told by the server when it refuses the session, or else by the crate's own count, long after the deadline.

@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use distlock::Client;
 use tokio::{task::JoinSet, time::timeout};
 
 use crate::common::case::{Case, SOON, eventually, throughout, within};
@@ -106,12 +107,22 @@ pub(crate) async fn a_waiter_dropped_at_its_grant_passes_the_lock_on(t: &Case) {
 
 /// A, B, C and D in a queue; B and C go in each order: D moves up, but it is A who lets D in.
 pub(crate) async fn waiters_dropped_in_the_middle_do_not_wake_the_last(t: &Case) {
-    let [one, two, three, four] = t.clients().await;
+    let clients = t.clients().await;
+    drop_in_the_middle(t, &clients).await;
+}
+
+/// They know of each other.
+pub(crate) async fn waiters_of_one_client_dropped_in_the_middle_do_not_wake_the_last(t: &Case) {
+    let client = t.client().await;
+    drop_in_the_middle(t, &[client.clone(), client.clone(), client.clone(), client]).await;
+}
+
+async fn drop_in_the_middle(t: &Case, [one, two, three, four]: &[Client; 4]) {
     for b_goes_first in [true, false] {
         let a = one.mutex("abcd").lock().await.expect("granted");
-        let b = t.enqueue(&two, "abcd").await;
-        let c = t.enqueue(&three, "abcd").await;
-        let d = t.enqueue(&four, "abcd").await;
+        let b = t.enqueue(two, "abcd").await;
+        let c = t.enqueue(three, "abcd").await;
+        let d = t.enqueue(four, "abcd").await;
         let (first, second) = if b_goes_first { (b, c) } else { (c, b) };
         first.cancel();
         t.queue_of(3).await;

@@ -18,13 +18,13 @@ use crate::common::case::{Case, SOON, throughout, within};
 
 /// A resource that shows whether two were at it at once: the count loses an update, or the flag is found set.
 #[derive(Default)]
-struct Fragile {
+pub(crate) struct Fragile {
     count: AtomicU32,
     busy: AtomicBool,
 }
 
 impl Fragile {
-    async fn touch(&self) {
+    pub(crate) async fn touch(&self) {
         assert!(!self.busy.swap(true, SeqCst), "two holders at once");
         let count = self.count.load(SeqCst);
         tokio::time::sleep(Duration::from_micros(fastrand::u64(..1000))).await;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use distlock::{Error, LostReason};
+use distlock::{Client, Error, LostReason};
 
 use crate::common::{
     case::{Case, SOON, eventually, throughout, within},
@@ -101,10 +101,20 @@ pub(crate) async fn a_deleted_key_is_told_within_a_second(t: &Case) {
 
 /// A waiter whose key is gone has lost its place: it must not be granted when the holder lets go, nor when the one ahead does.
 pub(crate) async fn an_evicted_waiter_is_never_granted(t: &Case) {
-    let [holder, evicted, patient] = t.clients().await;
+    let clients = t.clients().await;
+    evict(t, &clients).await;
+}
+
+/// Its predecessor is of the same client, which does not ask the store who is first.
+pub(crate) async fn an_evicted_waiter_of_one_client_is_never_granted(t: &Case) {
+    let client = t.client().await;
+    evict(t, &[client.clone(), client.clone(), client]).await;
+}
+
+async fn evict(t: &Case, [holder, evicted, patient]: &[Client; 3]) {
     let guard = holder.mutex("queue").lock().await.expect("granted");
-    let second = t.enqueue(&evicted, "queue").await;
-    let third = t.enqueue(&patient, "queue").await;
+    let second = t.enqueue(evicted, "queue").await;
+    let third = t.enqueue(patient, "queue").await;
     t.store.delete_key(&second.key).await;
     t.queue_of(2).await;
     throughout(Duration::from_millis(200), "nobody is granted", async || third.waits() && guard.is_valid()).await;

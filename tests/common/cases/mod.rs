@@ -5,6 +5,7 @@ pub(crate) mod closing;
 pub(crate) mod costs;
 pub(crate) mod exclusion;
 pub(crate) mod guards;
+pub(crate) mod handover;
 pub(crate) mod losing;
 pub(crate) mod names;
 pub(crate) mod network;

@@ -24,6 +24,9 @@ pub(crate) struct Run {
     /// Names of the kinds.
     pub(crate) faults: Vec<String>,
     pub(crate) seed: u64,
+    /// How often a process passes a lock on within itself; 0 for never.
+    #[serde(default)]
+    pub(crate) handover: u32,
     #[serde(skip)]
     pub(crate) keep: bool,
 }
@@ -65,7 +68,7 @@ pub(crate) enum Command {
 
 pub(crate) const USAGE: &str = "\
 Usage: torture --backend etcd|zookeeper [--processes N] [--seconds S] [--ttl MS]
-               [--faults LIST] [--seed K] [--keep]
+               [--faults LIST] [--seed K] [--handover MAX] [--keep]
        torture --replay FOLDER
        torture --soak MINUTES --backend etcd|zookeeper [--out FOLDER] [--leak]
 
@@ -76,6 +79,7 @@ object; the exit status is 1 if an invariant was violated. The history of such a
 run stays in the folder that is named in it, to be checked again by --replay;
 with --keep it always stays. LIST has the names of faults with commas in between
 (default: all); what stands before a hyphen, as in kill, names several. The same seed K draws the same faults, not the same history.
+With --handover each process passes a lock on within itself, up to MAX times.
 
 With --soak one process uses locks in every way for so long, and fails if its
 memory, threads, files or tasks grow, or what the servers keep for it. Plot and
@@ -93,6 +97,7 @@ pub(crate) fn parse() -> Result<Command, lexopt::Error> {
         ttl_ms: 2000,
         faults: names(&Kind::ALL.map(|(kind, ..)| kind)),
         seed: fastrand::u64(..1 << 32),
+        handover: 0,
         keep: false,
     };
     let (mut backend, mut soak, mut leak) = (None, None, false);
@@ -116,6 +121,7 @@ pub(crate) fn parse() -> Result<Command, lexopt::Error> {
             Arg::Long("ttl") => run.ttl_ms = within(&mut parser, 100..=3_600_000)?,
             Arg::Long("faults") => run.faults = names(&Kind::parse(&parser.value()?.string()?)?),
             Arg::Long("seed") => run.seed = parser.value()?.parse()?,
+            Arg::Long("handover") => run.handover = within(&mut parser, 1..=65_535)?,
             Arg::Long("keep") => run.keep = true,
             Arg::Long("replay") => return Ok(Command::Replay(parser.value()?.into())),
             Arg::Long("help") | Arg::Short('h') => return Ok(Command::Help),

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use etcd_client::{Client as Etcd, GetOptions};
+use etcd_client::{Client as Etcd, GetOptions, KeyValue};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpStream, lookup_host},
@@ -179,12 +179,20 @@ impl Cluster {
 
     /// The keys of the namespace. One that is missing may be there all the same, on another server; one that is listed was there.
     pub(crate) async fn keys(&self, namespace: &str) -> Result<Vec<String>> {
+        Ok(self.places(namespace).await?.into_iter().map(|(key, _)| key).collect())
+    }
+
+    /// The keys, each with when it was created where it may be created again.
+    pub(crate) async fn places(&self, namespace: &str) -> Result<Vec<(String, u64)>> {
         match self.backend {
             Backend::Etcd => {
                 let mut client = self.etcd(&[0, 1, 2]).await?;
                 let options = GetOptions::new().with_prefix().with_keys_only();
                 let answer = timeout(PATIENCE, client.get(format!("{namespace}/"), Some(options))).await??;
-                Ok(answer.kvs().iter().map(|kv| String::from_utf8_lossy(kv.key()).into_owned()).collect())
+                let place = |kv: &KeyValue| {
+                    (String::from_utf8_lossy(kv.key()).into_owned(), kv.create_revision().unsigned_abs())
+                };
+                Ok(answer.kvs().iter().map(place).collect())
             }
             Backend::ZooKeeper => {
                 let client = self.zookeeper().await?;
@@ -193,7 +201,7 @@ impl Cluster {
                 for lock in absent_is_empty(locks)? {
                     let directory = format!("{namespace}/{lock}");
                     let children = timeout(PATIENCE, client.list_children(&directory)).await?;
-                    keys.extend(absent_is_empty(children)?.iter().map(|child| format!("{directory}/{child}")));
+                    keys.extend(absent_is_empty(children)?.iter().map(|child| (format!("{directory}/{child}"), 0)));
                 }
                 Ok(keys)
             }

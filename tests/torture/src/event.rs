@@ -162,6 +162,9 @@ pub(crate) enum Event {
     /// The store has a key that it did not have before.
     KeySeen {
         key: String,
+        /// The token of whoever is granted the lock by it; 0 if the key alone says who that is.
+        #[serde(default)]
+        created: u64,
     },
     /// What is left in the store after the last client has gone.
     Left {

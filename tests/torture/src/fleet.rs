@@ -29,6 +29,7 @@ pub(crate) struct Brief {
     pub(crate) folder: PathBuf,
     pub(crate) namespace: String,
     pub(crate) ttl: Duration,
+    pub(crate) handover: u32,
     pub(crate) register: String,
     pub(crate) journal: Journal,
 }
@@ -129,6 +130,7 @@ impl Running {
             .arg(&brief.folder)
             .args([&name, &number.to_string(), url, &brief.namespace])
             .args([&brief.ttl.as_millis().to_string(), &brief.register, &fastrand::u64(..).to_string()])
+            .arg(brief.handover.to_string())
             .env("RUST_BACKTRACE", "1")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -65,6 +65,7 @@ async fn conduct(run: &mut Run, folder: &Path, namespace: &str) -> Result<()> {
         folder: folder.to_owned(),
         namespace: namespace.to_owned(),
         ttl: run.ttl(),
+        handover: run.handover,
         register,
         journal: journal.clone(),
     };
@@ -121,9 +122,10 @@ async fn look(cluster: Arc<Cluster>, journal: Journal, namespace: String) {
     let mut known = HashSet::new();
     loop {
         // A look that fails shows nothing: so be it, there are faults.
-        for key in cluster.keys(&namespace).await.unwrap_or_default() {
-            if known.insert(key.clone()) {
-                journal.tell(Event::KeySeen { key });
+        for place in cluster.places(&namespace).await.unwrap_or_default() {
+            if known.insert(place.clone()) {
+                let (key, created) = place;
+                journal.tell(Event::KeySeen { key, created });
             }
         }
         sleep(LOOK).await;

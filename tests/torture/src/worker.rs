@@ -91,7 +91,9 @@ struct Worker {
 
 /// Runs a worker by its coordinator's arguments.
 pub(crate) fn run(arguments: &[String]) {
-    let [folder, name, number, url, namespace, ttl, register, seed] = arguments else { panic!("{arguments:?}") };
+    let [folder, name, number, url, namespace, ttl, register, seed, handover] = arguments else {
+        panic!("{arguments:?}")
+    };
     let journal = Journal::open(Path::new(folder), name).expect("the history can be written");
     tell_panics(&journal);
     fastrand::seed(seed.parse().expect("a number"));
@@ -112,6 +114,10 @@ pub(crate) fn run(arguments: &[String]) {
     runtime.block_on(async {
         let builder = Client::builder(url).namespace(namespace).session_ttl(ttl).owner(name);
         let builder = builder.recheck_interval(ttl).request_timeout(REQUEST_TIMEOUT).connect_timeout(CONNECT_TIMEOUT);
+        let builder = match handover.parse().expect("a number") {
+            0 => builder,
+            max => builder.local_handover(max),
+        };
         let client = loop {
             match builder.clone().connect().await {
                 Ok(client) => break client,

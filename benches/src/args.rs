@@ -1,0 +1,110 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use lexopt::{Arg, Parser, ValueExt};
+
+use crate::{
+    case::Workload,
+    task::{Backend, Role},
+};
+
+#[derive(Clone, Debug)]
+pub(crate) struct Bench {
+    pub(crate) quick: bool,
+    pub(crate) check: bool,
+    pub(crate) only: Vec<Workload>,
+    pub(crate) backends: Vec<Backend>,
+    pub(crate) repeats: usize,
+    pub(crate) out: PathBuf,
+    /// Addresses of the single nodes, by backend, and of the clusters.
+    pub(crate) etcd: Vec<String>,
+    pub(crate) zookeeper: Vec<String>,
+    pub(crate) etcd_cluster: Vec<String>,
+    pub(crate) zookeeper_cluster: Vec<String>,
+}
+
+impl Bench {
+    pub(crate) fn single(&self, backend: Backend) -> &[String] {
+        match backend {
+            Backend::Etcd => &self.etcd,
+            Backend::ZooKeeper => &self.zookeeper,
+        }
+    }
+
+    pub(crate) fn cluster(&self, backend: Backend) -> &[String] {
+        match backend {
+            Backend::Etcd => &self.etcd_cluster,
+            Backend::ZooKeeper => &self.zookeeper_cluster,
+        }
+    }
+}
+
+pub(crate) enum Command {
+    Bench(Bench),
+    /// A process that the bench started.
+    Role(Role),
+    Help,
+}
+
+pub(crate) const USAGE: &str = "\
+Usage: bench [OPTIONS] --etcd ADDRESS --zookeeper ADDRESS
+             [--etcd-cluster ADDRESS,... --zookeeper-cluster ADDRESS,...]
+
+The servers to measure on; docker/bench starts them. OPTIONS are those of docker/bench.
+";
+
+pub(crate) fn parse() -> Result<Command, lexopt::Error> {
+    let mut parser = Parser::from_env();
+    let mut repeats = None;
+    let mut bench = Bench {
+        quick: false,
+        check: false,
+        only: Workload::ALL.to_vec(),
+        backends: Backend::BOTH.to_vec(),
+        repeats: 3,
+        out: PathBuf::from("target/bench"),
+        etcd: Vec::new(),
+        zookeeper: Vec::new(),
+        etcd_cluster: Vec::new(),
+        zookeeper_cluster: Vec::new(),
+    };
+    while let Some(arg) = parser.next()? {
+        match arg {
+            Arg::Long("role") => {
+                let role = serde_json::from_str(&parser.value()?.string()?).map_err(|error| error.to_string())?;
+                return Ok(Command::Role(role));
+            }
+            Arg::Long("quick") => bench.quick = true,
+            Arg::Long("check") => bench.check = true,
+            Arg::Long("only") => bench.only = workloads(&parser.value()?.string()?)?,
+            Arg::Long("backend") => {
+                let name = parser.value()?.string()?;
+                let found = Backend::BOTH.into_iter().find(|backend| backend.name() == name);
+                bench.backends = vec![found.ok_or(format!("no backend {name:?}: etcd or zookeeper"))?];
+            }
+            Arg::Long("repeats") => repeats = Some(parser.value()?.parse()?),
+            Arg::Long("out") => bench.out = parser.value()?.into(),
+            Arg::Long("etcd") => bench.etcd = addresses(&mut parser)?,
+            Arg::Long("zookeeper") => bench.zookeeper = addresses(&mut parser)?,
+            Arg::Long("etcd-cluster") => bench.etcd_cluster = addresses(&mut parser)?,
+            Arg::Long("zookeeper-cluster") => bench.zookeeper_cluster = addresses(&mut parser)?,
+            Arg::Long("help") | Arg::Short('h') => return Ok(Command::Help),
+            other => return Err(other.unexpected()),
+        }
+    }
+    bench.repeats = repeats.unwrap_or(if bench.quick { 1 } else { 3 });
+    if bench.backends.iter().any(|backend| bench.single(*backend).is_empty()) {
+        return Err("no servers".into());
+    }
+    Ok(Command::Bench(bench))
+}
+
+fn addresses(parser: &mut Parser) -> Result<Vec<String>, lexopt::Error> {
+    Ok(parser.value()?.string()?.split(',').map(str::to_owned).collect())
+}
+
+fn workloads(list: &str) -> Result<Vec<Workload>, lexopt::Error> {
+    let find = |name: &str| Workload::ALL.into_iter().find(|workload| format!("{workload:?}") == name);
+    list.split(',').map(|name| find(name).ok_or_else(|| format!("no workload {name:?}").into())).collect()
+}

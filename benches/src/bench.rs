@@ -1,0 +1,94 @@
+//! Measures distlock beside the two writes that any lock needs, and beside its Rust peers, all in one run.
+
+mod args;
+mod case;
+mod clock;
+mod conduct;
+mod contender;
+mod counters;
+mod held;
+mod link;
+mod load;
+mod long;
+mod machine;
+mod measures;
+mod pairs;
+mod plot;
+mod proxy;
+mod queue;
+mod report;
+mod slice;
+mod statistics;
+mod subject;
+mod table;
+mod targets;
+mod task;
+mod turns;
+mod usage;
+
+use std::{error::Error, process::ExitCode, time::Duration};
+
+use args::Command;
+use link::{Line, tell};
+use slice::Slice;
+use subject::Connected;
+use task::{Role, Task, Work};
+
+pub(crate) type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(good) => ExitCode::from(u8::from(!good)),
+        Err(error) => {
+            eprintln!("bench: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Whether all is well.
+fn run() -> Result<bool> {
+    match args::parse().map_err(|error| format!("{error}; see docker/bench --help"))? {
+        Command::Bench(bench) => {
+            // Does next to nothing while others are measured.
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            runtime.block_on(conduct::bench(&bench))
+        }
+        Command::Role(role) => {
+            let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+            let done = runtime.block_on(act(role));
+            runtime.shutdown_background();
+            done.map(|()| true)
+        }
+        Command::Help => {
+            print!("{}", args::USAGE);
+            Ok(true)
+        }
+    }
+}
+
+async fn act(role: Role) -> Result<()> {
+    match role {
+        Role::Subject(task) => subject(task).await,
+        Role::Load { servers, per_second } => load::run(&servers, per_second).await,
+        Role::Proxy { servers, delay_ms } => proxy::run(&servers, Duration::from_millis(delay_ms)).await,
+    }
+}
+
+async fn subject(task: Task) -> Result<()> {
+    match work(&task).await {
+        Ok((connected, slice)) => {
+            tell(Line::Done(Box::new(slice))).await?;
+            connected.close().await
+        }
+        Err(error) => tell(Line::Failed(error.to_string())).await.map(drop),
+    }
+}
+
+async fn work(task: &Task) -> Result<(Connected, Slice)> {
+    match &task.work {
+        Work::Pairs(pairs) => pairs::run(task, pairs).await,
+        Work::Queue { waiters, patience_ms } => queue::run(task, *waiters, Duration::from_millis(*patience_ms)).await,
+        Work::Held { locks } => held::run(task, *locks).await,
+    }
+}

@@ -1,0 +1,216 @@
+//! What is to be measured, in order.
+
+use serde::Serialize;
+
+use crate::{
+    args::Bench,
+    task::{Backend, Names, Pairs, Subject},
+};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub(crate) enum Workload {
+    /// One task, one name.
+    W1,
+    /// 64 tasks, 64 names, one client.
+    W2,
+    /// Contenders of one name.
+    W3,
+    /// A long queue, drained.
+    W4,
+    /// W1 and W3 through a proxy that delays.
+    W5,
+    /// Many held locks.
+    W6,
+    /// W1 and W3 on three nodes.
+    W7,
+    /// Contenders of one name in one client that hands over within itself.
+    LH,
+}
+
+impl Workload {
+    pub(crate) const ALL: [Self; 8] = [Self::W1, Self::W2, Self::W3, Self::W4, Self::W5, Self::W6, Self::W7, Self::LH];
+
+    pub(crate) fn what(self) -> &'static str {
+        match self {
+            Self::W1 => "one task, one name",
+            Self::W2 => "64 tasks, 64 names, one client",
+            Self::W3 => "N contenders of one name",
+            Self::W4 => "N waiters of one name in one process, drained",
+            Self::W5 => "through a proxy that adds 5 ms each way",
+            Self::W6 => "N locks of different names held by one client",
+            Self::W7 => "three nodes",
+            Self::LH => "N contenders of one name in one client, with local hand-over",
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Variant {
+    /// In one process.
+    Plain,
+    /// Beside 700 unrelated writes a second.
+    Busy,
+    /// Each contender in a process of its own.
+    Across,
+}
+
+impl Variant {
+    pub(crate) fn what(self) -> &'static str {
+        match self {
+            Self::Plain => "",
+            Self::Busy => "beside 700 writes/s",
+            Self::Across => "in N processes",
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Case {
+    pub(crate) workload: Workload,
+    pub(crate) backend: Backend,
+    pub(crate) variant: Variant,
+    pub(crate) n: usize,
+    /// Who is measured, in this order; a floor stands before each whom it is compared with.
+    pub(crate) order: Vec<Subject>,
+    pub(crate) kind: Kind,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Kind {
+    /// In so many processes.
+    Pairs(Pairs, usize),
+    Queue,
+    /// For so long.
+    Held {
+        hold_ms: u64,
+    },
+}
+
+/// How long and how often.
+#[derive(Clone, Copy, Debug)]
+struct Extent {
+    run_ms: u64,
+    warmup_ms: u64,
+    ours: usize,
+    peers: usize,
+    slow_ms: u64,
+    locks: usize,
+    hold_ms: u64,
+    /// Where peers take long and tell little.
+    slow_peers: usize,
+}
+
+const FULL: Extent = Extent {
+    run_ms: 1200,
+    warmup_ms: 200,
+    ours: 5,
+    peers: 2,
+    slow_ms: 3000,
+    locks: 10_000,
+    hold_ms: 60_000,
+    slow_peers: 1,
+};
+const QUICK: Extent = Extent {
+    run_ms: 500,
+    warmup_ms: 100,
+    ours: 2,
+    peers: 1,
+    slow_ms: 900,
+    locks: 2000,
+    hold_ms: 10_000,
+    slow_peers: 0,
+};
+
+/// How often a client may hand a lock over within itself.
+const LOCAL_HANDOVERS: u32 = 1000;
+
+/// The cases of one repeat.
+pub(crate) fn plan(bench: &Bench, repeat: usize) -> Vec<Case> {
+    let extent = if bench.quick { QUICK } else { FULL };
+    let mut cases = Vec::new();
+    for workload in Workload::ALL {
+        for backend in Backend::BOTH {
+            if !bench.only.contains(&workload) || !bench.backends.contains(&backend) {
+                continue;
+            }
+            match workload {
+                Workload::W4 | Workload::W6 => add_long(&mut cases, workload, backend, extent, repeat),
+                _ => add(&mut cases, workload, backend, extent),
+            }
+        }
+    }
+    cases
+}
+
+fn add(cases: &mut Vec<Case>, workload: Workload, backend: Backend, extent: Extent) {
+    let mut add = |variant, n, order, pairs, processes| {
+        cases.push(Case { workload, backend, variant, n, order, kind: Kind::Pairs(pairs, processes) });
+    };
+    let Extent { run_ms, warmup_ms, ours, peers, slow_ms, slow_peers, .. } = extent;
+    let fast =
+        Pairs { tasks: 1, names: Names::One, warmup_ms, run_ms, raw_writes: 0, local_handover: None, stamps: false };
+    match workload {
+        Workload::W1 => add(Variant::Plain, 1, beside_floor(ours, peers), fast, 1),
+        Workload::W2 => {
+            add(Variant::Plain, 64, beside_floor(ours, peers), Pairs { tasks: 64, names: Names::Each, ..fast }, 1);
+        }
+        Workload::W3 => {
+            for n in [2, 16, 128] {
+                add(Variant::Plain, n, beside_floor(ours, peers), Pairs { tasks: n, ..fast.clone() }, 1);
+            }
+            for n in [2, 16] {
+                if backend == Backend::Etcd {
+                    add(Variant::Busy, n, beside_floor(ours, peers), Pairs { tasks: n, ..fast.clone() }, 1);
+                }
+                add(Variant::Across, n, alone(ours, peers), Pairs { stamps: true, ..fast.clone() }, n);
+            }
+        }
+        Workload::W5 => {
+            let slow = Pairs { run_ms: slow_ms, raw_writes: 15, ..fast };
+            let all = if slow_peers > 0 { beside_floor(1, slow_peers) } else { alone(1, 0) };
+            add(Variant::Plain, 1, all.clone(), slow.clone(), 1);
+            for n in [2, 16] {
+                add(Variant::Plain, n, all.clone(), Pairs { tasks: n, ..slow.clone() }, 1);
+                add(Variant::Across, n, alone(1, slow_peers), Pairs { stamps: true, ..slow.clone() }, n);
+            }
+        }
+        Workload::W7 => {
+            for n in [1, 2, 16] {
+                let ours = ours.div_ceil(2);
+                add(Variant::Plain, n, beside_floor(ours, slow_peers), Pairs { tasks: n, ..fast.clone() }, 1);
+            }
+        }
+        Workload::LH => {
+            let pairs = Pairs { tasks: 128, local_handover: Some(LOCAL_HANDOVERS), ..fast };
+            add(Variant::Plain, 128, alone(ours, 0), pairs, 1);
+        }
+        Workload::W4 | Workload::W6 => {}
+    }
+}
+
+fn add_long(cases: &mut Vec<Case>, workload: Workload, backend: Backend, extent: Extent, repeat: usize) {
+    let mut add = |n, order, kind| {
+        cases.push(Case { workload, backend, variant: Variant::Plain, n, order, kind });
+    };
+    if workload == Workload::W4 {
+        add(1000, beside_floor(extent.ours.div_ceil(2), 1), Kind::Queue);
+        add(5000, beside_floor(extent.ours.div_ceil(2), extent.slow_peers), Kind::Queue);
+    } else if repeat == 1 {
+        // It takes long, and tells the same each time.
+        add(extent.locks, vec![Subject::Distlock], Kind::Held { hold_ms: extent.hold_ms });
+    }
+}
+
+/// A floor before each, the peers among ours.
+fn beside_floor(ours: usize, peers: usize) -> Vec<Subject> {
+    alone(ours, peers).into_iter().flat_map(|subject| [Subject::Floor, subject]).collect()
+}
+
+fn alone(ours: usize, peers: usize) -> Vec<Subject> {
+    let rounds = (0..ours.max(peers)).flat_map(|round| {
+        let ours = (round < ours).then_some(Subject::Distlock);
+        ours.into_iter().chain((round < peers).then_some(Subject::Peer))
+    });
+    rounds.collect()
+}

@@ -1,0 +1,233 @@
+//! Runs the cases one after the other, each slice in processes of its own.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use etcd_client::{Client, CompactionOptions};
+use tokio::time::timeout;
+
+use crate::{
+    Result,
+    args::Bench,
+    case::{Case, Kind, Variant, Workload, plan},
+    clock::now,
+    counters::Counters,
+    link::Process,
+    long,
+    machine::Machine,
+    measures::{Key, Row, Seen, rate},
+    report,
+    slice::{Slice, Stamp},
+    task::{Backend, Names, Pairs, Role, Subject, Task, Work},
+};
+
+const DELAY_MS: u64 = 5;
+const UNRELATED_WRITES: u32 = 700;
+/// A slice that takes so much longer than it should has failed.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Until all processes of a measurement have been told to begin.
+const NOTICE: u64 = 20_000_000;
+
+#[derive(Debug)]
+pub(crate) struct Conductor<'a> {
+    bench: &'a Bench,
+    run: u32,
+    slices: u32,
+    seen: BTreeMap<Key, Seen>,
+}
+
+/// Where subjects connect to, and where the servers' counters are.
+#[derive(Clone, Debug)]
+struct Place {
+    connect: Vec<String>,
+    servers: Vec<String>,
+}
+
+/// Whether all is well.
+pub(crate) async fn bench(bench: &Bench) -> Result<bool> {
+    let mut conductor = Conductor { bench, run: fastrand::u32(..), slices: 0, seen: BTreeMap::new() };
+    let start = now();
+    let machine = Machine::look(bench).await?;
+    for backend in &bench.backends {
+        conductor.warm_up(*backend).await?;
+    }
+    for repeat in 1..=bench.repeats {
+        for case in plan(bench, repeat) {
+            let (workload, variant) = (case.workload, case.variant.what());
+            let minutes = (now() - start) as f64 / 60e9;
+            eprintln!("{minutes:4.1} min, repeat {repeat}: {workload:?} {} N={} {variant}", case.backend, case.n);
+            conductor.case(&case, repeat).await?;
+        }
+    }
+    let rows: Vec<Row> = conductor.seen.iter().map(|(key, seen)| seen.row(*key)).collect();
+    report::write(bench, &machine, (now() - start) as f64 / 60e9, &rows)
+}
+
+impl Conductor<'_> {
+    /// A Java server is slow until it has done its work some ten thousand times.
+    async fn warm_up(&mut self, backend: Backend) -> Result<()> {
+        let pairs = Pairs {
+            tasks: 64,
+            names: Names::Each,
+            warmup_ms: 0,
+            run_ms: if self.bench.quick { 1500 } else { 5000 },
+            raw_writes: 0,
+            local_handover: None,
+            stamps: false,
+        };
+        let servers = self.bench.single(backend).to_vec();
+        let task = Task {
+            backend,
+            subject: Subject::Floor,
+            servers: servers.clone(),
+            namespace: String::new(),
+            work: Work::Pairs(pairs),
+        };
+        measure(self.named(task), &servers, 1).await.map(drop)
+    }
+
+    async fn case(&mut self, case: &Case, repeat: usize) -> Result<()> {
+        let backend = case.backend;
+        let servers =
+            if case.workload == Workload::W7 { self.bench.cluster(backend) } else { self.bench.single(backend) };
+        let mut place = Place { connect: servers.to_vec(), servers: servers.to_vec() };
+        let mut helper = None;
+        if case.workload == Workload::W5 {
+            let mut proxy = Process::start(&Role::Proxy { servers: servers.to_vec(), delay_ms: DELAY_MS })?;
+            place.connect = proxy.mark().await?.split(',').map(str::to_owned).collect();
+            helper = Some(proxy);
+        } else if case.variant == Variant::Busy {
+            let mut load = Process::start(&Role::Load { servers: servers.to_vec(), per_second: UNRELATED_WRITES })?;
+            load.mark().await?;
+            helper = Some(load);
+        }
+        self.interleave(case, repeat, &place).await;
+        if let Some(helper) = helper {
+            helper.finish().await?;
+        }
+        if backend == Backend::Etcd && case.workload != Workload::W7 {
+            compact(&place.servers).await?;
+        }
+        Ok(())
+    }
+
+    async fn interleave(&mut self, case: &Case, repeat: usize, place: &Place) {
+        let mut floor = None;
+        let mut turn = repeat;
+        for subject in &case.order {
+            let mut place = place.clone();
+            if case.workload == Workload::W7 {
+                // Neighbours talk to the same member, whichever role it has.
+                turn += usize::from(*subject == Subject::Floor);
+                place.connect = vec![place.connect[turn % place.connect.len()].clone()];
+            }
+            let key = Key {
+                workload: case.workload,
+                backend: case.backend,
+                variant: case.variant,
+                n: case.n,
+                subject: *subject,
+            };
+            let mut seen = self.seen.remove(&key).unwrap_or_default();
+            match self.slice(case, *subject, &place, &mut seen).await {
+                Ok(slice) => {
+                    let rate = rate(&slice);
+                    if *subject == Subject::Floor {
+                        floor = rate;
+                    } else if let (Some(rate), Some(floor)) = (rate, floor) {
+                        seen.ratios.push(rate / floor);
+                    }
+                }
+                Err(error) => {
+                    eprintln!("  {}: {error}", subject.name(case.backend));
+                    seen.failed(error);
+                }
+            }
+            self.seen.insert(key, seen);
+        }
+    }
+
+    async fn slice(&mut self, case: &Case, subject: Subject, place: &Place, seen: &mut Seen) -> Result<Slice> {
+        let task = |work| Task {
+            backend: case.backend,
+            subject,
+            servers: place.connect.clone(),
+            namespace: String::new(),
+            work,
+        };
+        let (slice, counted) = match &case.kind {
+            Kind::Pairs(pairs, processes) => {
+                let task = self.named(task(Work::Pairs(pairs.clone())));
+                let patience = PATIENCE + Duration::from_millis(pairs.run_ms);
+                timeout(patience, measure(task, &place.servers, *processes)).await??
+            }
+            Kind::Queue => {
+                let patience_ms = long::PATIENCE.as_millis() as u64;
+                let task = self.named(task(Work::Queue { waiters: case.n, patience_ms }));
+                timeout(PATIENCE + long::PATIENCE * 3, long::queue(task, &place.servers, case.n, seen)).await??
+            }
+            Kind::Held { hold_ms } => {
+                let hold = Duration::from_millis(*hold_ms);
+                let task = self.named(task(Work::Held { locks: case.n }));
+                timeout(PATIENCE * 2 + hold, long::held(task, &place.servers, hold, seen)).await??
+            }
+        };
+        seen.add(slice.clone(), counted);
+        Ok(slice)
+    }
+
+    /// In a namespace that nobody has used.
+    fn named(&mut self, task: Task) -> Task {
+        self.slices += 1;
+        Task { namespace: format!("/bench-{:08x}-{}", self.run, self.slices), ..task }
+    }
+}
+
+async fn measure(task: Task, servers: &[String], count: usize) -> Result<(Slice, Counters)> {
+    let (backend, role) = (task.backend, Role::Subject(task));
+    let mut processes = Vec::new();
+    for _ in 0..count {
+        processes.push(Process::start(&role)?);
+    }
+    for process in &mut processes {
+        process.mark().await?;
+    }
+    let before = Counters::read(backend, servers).await?;
+    let start = (now() + NOTICE).to_string();
+    for process in &mut processes {
+        process.answer(&start).await?;
+    }
+    let mut whole = Slice::default();
+    for process in &mut processes {
+        whole.absorb(process.done().await?);
+    }
+    let counted = Counters::read(backend, servers).await? - before;
+    if count > 1 {
+        whole.gap = gaps(&mut whole.stamps)?;
+    }
+    for process in processes {
+        process.finish().await?;
+    }
+    Ok((whole, counted))
+}
+
+/// The time between turns of different processes, or an error if the turns are no turns.
+fn gaps(stamps: &mut [Stamp]) -> Result<Vec<u64>> {
+    stamps.sort_unstable();
+    let mut gaps = Vec::new();
+    for pair in stamps.windows(2) {
+        let (one, next) = (pair[0], pair[1]);
+        if one.token.is_some() && one.token >= next.token {
+            return Err(format!("the token {:?} came after {:?}", next.token, one.token).into());
+        }
+        gaps.push(next.granted.checked_sub(one.released).ok_or("two held the lock at once")?);
+    }
+    Ok(gaps)
+}
+
+/// Frees what etcd keeps of the past, so that later cases find it as earlier ones did.
+async fn compact(servers: &[String]) -> Result<()> {
+    let mut client = Client::connect(servers, None).await?;
+    let revision = client.get("bench", None).await?.header().map_or(0, |header| header.revision());
+    let _ = client.compact(revision, Some(CompactionOptions::new().with_physical())).await;
+    Ok(())
+}

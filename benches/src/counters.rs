@@ -1,0 +1,138 @@
+//! What the servers count, asked for by the process that conducts.
+
+use std::{
+    collections::BTreeMap,
+    ops::Sub,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    time::timeout,
+};
+
+use crate::{Result, task::Backend};
+
+const PATIENCE: Duration = Duration::from_secs(5);
+/// ZooKeeper counts our questions among the packets: how many there were is put into its answer under this name.
+const QUESTIONS: &str = "questions";
+
+/// Sums over the servers.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counters {
+    /// All but the messages of watch streams on etcd; all on ZooKeeper, pings and reads that leave a watch among them.
+    pub(crate) requests: f64,
+    /// Of those, etcd's Put, which no subject uses but the unrelated load does.
+    pub(crate) puts: f64,
+    /// Messages to etcd's watch streams, which create and cancel watches.
+    pub(crate) watch_messages: f64,
+    /// Events for watchers; on etcd also for those of the Lock RPC, within the server.
+    pub(crate) events: f64,
+    /// To clients.
+    pub(crate) bytes: f64,
+    /// Renewals of etcd's leases.
+    pub(crate) keepalives: f64,
+}
+
+impl Sub for Counters {
+    type Output = Self;
+
+    fn sub(self, earlier: Self) -> Self {
+        Self {
+            requests: self.requests - earlier.requests,
+            puts: self.puts - earlier.puts,
+            watch_messages: self.watch_messages - earlier.watch_messages,
+            events: self.events - earlier.events,
+            bytes: self.bytes - earlier.bytes,
+            keepalives: self.keepalives - earlier.keepalives,
+        }
+    }
+}
+
+impl Counters {
+    pub(crate) async fn read(backend: Backend, servers: &[String]) -> Result<Self> {
+        let mut sum = Self::default();
+        for server in servers {
+            match backend {
+                Backend::Etcd => sum.add_etcd(&metrics(server).await?),
+                Backend::ZooKeeper => sum.add_zookeeper(&mntr(server).await?),
+            }
+        }
+        Ok(sum)
+    }
+
+    fn add_etcd(&mut self, metrics: &BTreeMap<String, f64>) {
+        for (name, value) in metrics {
+            let of = |method: &str| name.contains(&format!("grpc_method=\"{method}\""));
+            if name.starts_with("grpc_server_started_total") && name.contains("grpc_type=\"unary\"") {
+                self.requests += value;
+                if of("Put") {
+                    self.puts += value;
+                }
+            } else if name.starts_with("grpc_server_msg_received_total") && of("LeaseKeepAlive") {
+                self.requests += value;
+                self.keepalives += value;
+            } else if name.starts_with("grpc_server_msg_received_total") && of("Watch") {
+                self.watch_messages += value;
+            } else if name == "etcd_debugging_mvcc_events_total" {
+                self.events += value;
+            } else if name == "etcd_network_client_grpc_sent_bytes_total" {
+                self.bytes += value;
+            }
+        }
+    }
+
+    fn add_zookeeper(&mut self, mntr: &BTreeMap<String, f64>) {
+        let of = |name: &str| mntr.get(name).copied().unwrap_or_default();
+        self.requests += of("zk_packets_received") - of(QUESTIONS);
+        self.bytes += of("zk_response_bytes");
+        for what in ["created", "deleted", "changed", "children"] {
+            self.events += of(&format!("zk_sum_node_{what}_watch_count"));
+        }
+    }
+}
+
+/// etcd's metrics by name and labels.
+pub(crate) async fn metrics(server: &str) -> Result<BTreeMap<String, f64>> {
+    let text = ask(server, b"GET /metrics HTTP/1.0\r\n\r\n").await?;
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    Ok(lines.filter_map(|line| line.rsplit_once(' ')).filter_map(|(name, value)| pair(name, value)).collect())
+}
+
+/// ZooKeeper's counters by name.
+pub(crate) async fn mntr(server: &str) -> Result<BTreeMap<String, f64>> {
+    static ASKED: Mutex<BTreeMap<String, f64>> = Mutex::new(BTreeMap::new());
+    let text = ask(server, b"mntr").await?;
+    let lines = text.lines().filter_map(|line| line.split_once('\t'));
+    let mut counters: BTreeMap<_, _> = lines.filter_map(|(name, value)| pair(name, value)).collect();
+    let mut asked = ASKED.lock().unwrap_or_else(PoisonError::into_inner);
+    let asked = asked.entry(server.to_owned()).or_default();
+    *asked += 1.0;
+    counters.insert(QUESTIONS.to_owned(), *asked);
+    Ok(counters)
+}
+
+/// How many requests ZooKeeper's sessions have made that are no pings: the numbers of their last ones.
+pub(crate) async fn numbered(server: &str) -> Result<f64> {
+    let text = ask(server, b"cons").await?;
+    let numbers = text.split("lcxid=0x").skip(1).filter_map(|rest| rest.split(',').next());
+    Ok(numbers.filter_map(|number| u32::from_str_radix(number, 16).ok()).map(f64::from).sum())
+}
+
+fn pair(name: &str, value: &str) -> Option<(String, f64)> {
+    Some((name.to_owned(), value.trim().parse().ok()?))
+}
+
+/// Sends a question and reads until the server hangs up.
+pub(crate) async fn ask(server: &str, question: &[u8]) -> Result<String> {
+    let exchange = async {
+        let mut stream = TcpStream::connect(server).await?;
+        stream.write_all(question).await?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await?;
+        Ok(answer)
+    };
+    timeout(PATIENCE, exchange).await?
+}

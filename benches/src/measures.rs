@@ -1,0 +1,157 @@
+//! What slices come to.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::{
+    case::{Variant, Workload},
+    counters::Counters,
+    slice::Slice,
+    statistics::{median, middle, quantile, spread},
+    task::{Backend, Subject},
+};
+
+pub(crate) const PER_SECOND: &str = "per second";
+pub(crate) const OF_FLOOR: &str = "of floor";
+pub(crate) const OF_FLOOR_MIN: &str = "of floor, least";
+pub(crate) const OF_FLOOR_MAX: &str = "of floor, most";
+pub(crate) const LOCK: [&str; 2] = ["lock p50 ms", "lock p99 ms"];
+pub(crate) const UNLOCK: [&str; 2] = ["unlock p50 ms", "unlock p99 ms"];
+pub(crate) const GAP: [&str; 2] = ["gap p50 ms", "gap p99 ms"];
+pub(crate) const RAW: [&str; 2] = ["raw write p50 ms", "raw write p99 ms"];
+pub(crate) const LOCK_TRIPS: &str = "lock round trips";
+pub(crate) const UNLOCK_TRIPS: &str = "unlock round trips";
+pub(crate) const GAP_TRIPS: &str = "gap round trips";
+pub(crate) const REQUESTS: &str = "requests per pair";
+pub(crate) const WATCH: &str = "watch messages per pair";
+pub(crate) const EVENTS: &str = "events per pair";
+pub(crate) const BYTES: &str = "bytes to client per pair";
+pub(crate) const CPU: &str = "client cpu us per pair";
+pub(crate) const RSS: &str = "rss MB";
+pub(crate) const RSS_PEAK: &str = "rss peak MB";
+pub(crate) const SLICES: &str = "slices";
+/// Until the store has the keys of all waiters.
+pub(crate) const ENQUEUE: &str = "enqueue s";
+pub(crate) const BYTES_DRAINED: &str = "bytes to client per handoff while drained";
+pub(crate) const TAKE: &str = "take all s";
+pub(crate) const RELEASE: &str = "release all s";
+pub(crate) const RSS_LOCK: &str = "rss B per held lock";
+pub(crate) const SESSIONS: &str = "sessions";
+/// In a third of the TTL, per lease or session, while nothing but holding is done: renewals of a lease; requests of a session that are no pings.
+pub(crate) const KEEPALIVES: &str = "keepalive requests per third of the TTL";
+/// The same of all requests, pings among them.
+pub(crate) const HOLDING: &str = "all requests per third of the TTL";
+
+type Times = fn(&Slice) -> &Vec<u64>;
+
+/// One subject in one case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub(crate) struct Key {
+    pub(crate) workload: Workload,
+    pub(crate) backend: Backend,
+    pub(crate) variant: Variant,
+    pub(crate) n: usize,
+    pub(crate) subject: Subject,
+}
+
+/// What was seen of it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Seen {
+    pub(crate) slices: Vec<(Slice, Counters)>,
+    /// To the floor just before each.
+    pub(crate) ratios: Vec<f64>,
+    /// Measures that are not those of slices: the median of each is taken.
+    pub(crate) others: BTreeMap<&'static str, Vec<f64>>,
+    pub(crate) errors: u64,
+    pub(crate) error: Option<String>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Row {
+    #[serde(flatten)]
+    pub(crate) key: Key,
+    pub(crate) name: &'static str,
+    pub(crate) measures: BTreeMap<&'static str, f64>,
+    pub(crate) errors: u64,
+    pub(crate) error: Option<String>,
+}
+
+impl Row {
+    pub(crate) fn get(&self, measure: &str) -> Option<f64> {
+        self.measures.get(measure).copied()
+    }
+}
+
+impl Seen {
+    pub(crate) fn failed(&mut self, error: impl ToString) {
+        self.errors += 1;
+        self.error.get_or_insert_with(|| error.to_string());
+    }
+
+    pub(crate) fn add(&mut self, slice: Slice, counted: Counters) {
+        self.errors += slice.errors;
+        self.error = self.error.take().or_else(|| slice.error.clone());
+        self.slices.push((slice, counted));
+    }
+
+    pub(crate) fn other(&mut self, measure: &'static str, value: f64) {
+        self.others.entry(measure).or_default().push(value);
+    }
+
+    pub(crate) fn row(&self, key: Key) -> Row {
+        let mut measures = BTreeMap::new();
+        let mut put = |name, value: Option<f64>| {
+            if let Some(value) = value.filter(|value| value.is_finite()) {
+                measures.insert(name, value);
+            }
+        };
+        let slices = || self.slices.iter().map(|(slice, _)| slice);
+        put(SLICES, (!self.slices.is_empty()).then_some(self.slices.len() as f64));
+        put(PER_SECOND, median(slices().filter_map(rate).collect()).filter(|_| key.workload != Workload::W6));
+        if let Some((middle, least, most)) = spread(&self.ratios) {
+            put(OF_FLOOR, Some(middle));
+            put(OF_FLOOR_MIN, Some(least));
+            put(OF_FLOOR_MAX, Some(most));
+        }
+        let kinds: [(_, Times); 4] =
+            [(LOCK, |s| &s.lock), (UNLOCK, |s| &s.unlock), (GAP, |s| &s.gap), (RAW, |s| &s.raw_write)];
+        for (names, times) in kinds {
+            // All samples together: a stall that is rare within a slice is not lost.
+            let mut all: Vec<_> = slices().flat_map(times).map(|time| *time as f64 / 1e6).collect();
+            put(names[0], quantile(&mut all, 0.5));
+            put(names[1], quantile(&mut all, 0.99));
+        }
+        let trips = |times: Times| {
+            median(slices().filter_map(|slice| Some(middle(times(slice))? / middle(&slice.raw_write)?)).collect())
+        };
+        put(LOCK_TRIPS, trips(|slice| &slice.lock));
+        put(UNLOCK_TRIPS, trips(|slice| &slice.unlock));
+        put(GAP_TRIPS, trips(|slice| &slice.gap));
+
+        // Without those where next to nothing was done: their quotients would tell of the failure.
+        let done = || self.slices.iter().filter(|(slice, _)| slice.pairs > 0);
+        let pairs = done().map(|(slice, _)| slice.all_pairs as f64).sum::<f64>();
+        let counted =
+            |counter: fn(&Counters) -> f64| Some(done().map(|(_, counted)| counter(counted)).sum::<f64>() / pairs);
+        let load = key.variant == Variant::Busy;
+        put(REQUESTS, counted(if load { |c| c.requests - c.puts } else { |c| c.requests }));
+        put(WATCH, counted(|c| c.watch_messages));
+        put(EVENTS, counted(|c| c.events));
+        // The answers to the load are among them.
+        put(BYTES, counted(|c| c.bytes).filter(|_| !load));
+        put(CPU, Some(done().map(|(slice, _)| slice.cpu as f64 / 1e3).sum::<f64>() / pairs));
+        put(RSS, slices().map(|slice| slice.rss as f64 / 1024.0).reduce(f64::max));
+        put(RSS_PEAK, slices().map(|slice| slice.rss_peak as f64 / 1024.0).reduce(f64::max));
+        for (name, values) in &self.others {
+            put(name, median(values.clone()));
+        }
+        let name = key.subject.name(key.backend);
+        Row { key, name, measures, errors: self.errors, error: self.error.clone() }
+    }
+}
+
+/// Pairs a second.
+pub(crate) fn rate(slice: &Slice) -> Option<f64> {
+    (slice.time > 0).then(|| slice.pairs as f64 / (slice.time as f64 / 1e9))
+}

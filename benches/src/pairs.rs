@@ -1,0 +1,121 @@
+//! Tasks that lock and unlock in a loop.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep, timeout_at},
+};
+
+use crate::{
+    Result,
+    clock::{cpu, now, sleep_until},
+    contender::Contender,
+    link::mark,
+    slice::{Slice, Stamp},
+    subject::{Connected, raw_writes},
+    task::{Names, Pairs, Task},
+    turns::Turns,
+    usage::memory,
+};
+
+/// After the end of the window tasks have so long to finish; one that takes longer counts as an error.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// After a failure a task waits so long.
+const PAUSE: Duration = Duration::from_millis(50);
+
+#[derive(Clone, Copy, Debug)]
+struct Window {
+    begin: u64,
+    end: u64,
+}
+
+impl Window {
+    fn has(&self, instant: u64) -> bool {
+        (self.begin..self.end).contains(&instant)
+    }
+}
+
+pub(crate) async fn run(task: &Task, pairs: &Pairs) -> Result<(Connected, Slice)> {
+    let raw_write = raw_writes(task, pairs.raw_writes).await?;
+    let connected = Connected::open(task).await?;
+    let contenders = connected.contenders(pairs.tasks, pairs.names == Names::One).await?;
+    let rss_before = memory()?.0;
+
+    // All processes of a measurement begin at once, when they are told to.
+    let start: u64 = mark("ready").await?.parse()?;
+    let begin = start + pairs.warmup_ms * 1_000_000;
+    let window = Window { begin, end: begin + pairs.run_ms * 1_000_000 };
+    sleep_until(start).await;
+    let busy = cpu();
+    let turns = (pairs.names == Names::One).then(|| Arc::new(Turns::default()));
+    let mut tasks = JoinSet::new();
+    for contender in contenders {
+        tasks.spawn(contend(contender, turns.clone(), window, pairs.stamps));
+    }
+    let patience = Duration::from_millis(pairs.warmup_ms + pairs.run_ms) + PATIENCE;
+    let deadline = Instant::now() + patience;
+    let mut slice = Slice { time: pairs.run_ms * 1_000_000, raw_write, rss_before, ..Slice::default() };
+    loop {
+        match timeout_at(deadline, tasks.join_next()).await {
+            Ok(Some(Ok(seen))) => slice.absorb(seen),
+            Ok(Some(Err(error))) => slice.failed(error),
+            Ok(None) => break,
+            Err(_) => {
+                slice.failed(format!("{} tasks were not done {PATIENCE:?} after the end", tasks.len()));
+                tasks.abort_all();
+                break;
+            }
+        }
+    }
+    if pairs.tasks == 1 {
+        // From one turn to the next one of the same task nothing is handed over.
+        slice.gap.clear();
+    }
+    slice.cpu = cpu() - busy;
+    (slice.rss, slice.rss_peak) = memory()?;
+    Ok((connected, slice))
+}
+
+async fn contend(mut contender: Contender, turns: Option<Arc<Turns>>, window: Window, stamps: bool) -> Slice {
+    let mut seen = Slice::default();
+    while now() < window.end {
+        if let Err(error) = pair(&mut contender, turns.as_deref(), window, stamps, &mut seen).await {
+            seen.failed(error);
+            sleep(PAUSE).await;
+        }
+    }
+    seen
+}
+
+async fn pair(
+    contender: &mut Contender,
+    turns: Option<&Turns>,
+    window: Window,
+    stamps: bool,
+    seen: &mut Slice,
+) -> Result<()> {
+    let called = now();
+    let held = contender.lock().await?;
+    let token = held.token();
+    let (granted, gap) = match turns {
+        Some(turns) => turns.granted(token)?,
+        None => (now(), None),
+    };
+    let released = turns.map_or_else(now, Turns::released);
+    contender.unlock(held).await?;
+    let unlocked = now();
+    seen.all_pairs += 1;
+    if window.has(granted) {
+        seen.lock.push(granted - called);
+        seen.gap.extend(gap);
+        if stamps {
+            seen.stamps.push(Stamp { granted, released, token });
+        }
+    }
+    if window.has(unlocked) {
+        seen.pairs += 1;
+        seen.unlock.push(unlocked - released);
+    }
+    Ok(())
+}

@@ -1,0 +1,46 @@
+//! What a run leaves behind: the tables, everything as JSON, and the pictures.
+
+use serde::Serialize;
+
+use crate::{
+    Result,
+    args::Bench,
+    machine::Machine,
+    measures::Row,
+    plot, table,
+    targets::{Verdict, judge},
+};
+
+#[derive(Debug, Serialize)]
+struct Report<'a> {
+    #[serde(flatten)]
+    machine: &'a Machine,
+    quick: bool,
+    repeats: usize,
+    minutes: f64,
+    targets: &'a [Verdict],
+    rows: &'a [Row],
+}
+
+/// Whether all targets were met, as far as that was asked.
+pub(crate) fn write(bench: &Bench, machine: &Machine, minutes: f64, rows: &[Row]) -> Result<bool> {
+    let targets = judge(bench, rows);
+    std::fs::create_dir_all(&bench.out)?;
+    let (quick, repeats) = (bench.quick, bench.repeats);
+    let report = Report { machine, quick, repeats, minutes, targets: &targets, rows };
+    let path = bench.out.join("results.json");
+    std::fs::write(&path, serde_json::to_string_pretty(&report)?)?;
+    let tables = format!("{}\n{}{}", machine.line(), table::markdown(rows), table::targets(&targets));
+    std::fs::write(bench.out.join("results.md"), &tables)?;
+    print!("{tables}");
+    eprintln!("{}", path.display());
+    for path in plot::draw(&bench.out, rows)? {
+        eprintln!("{}", path.display());
+    }
+    if !bench.check {
+        return Ok(true);
+    }
+    let missed: Vec<_> = targets.iter().filter(|verdict| !verdict.met).collect();
+    missed.iter().for_each(|verdict| println!("{}", verdict.line()));
+    Ok(missed.is_empty())
+}

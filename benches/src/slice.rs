@@ -1,0 +1,64 @@
+//! What a subject's process tells at its end.
+
+use serde::{Deserialize, Serialize};
+
+/// Times are in nanoseconds, memory in KiB.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Slice {
+    /// Pairs of a lock and an unlock within the measured time.
+    pub(crate) pairs: u64,
+    /// The measured time.
+    pub(crate) time: u64,
+    /// All pairs since the work began: what the counters are divided by.
+    pub(crate) all_pairs: u64,
+    /// Processor time for them.
+    pub(crate) cpu: u64,
+    pub(crate) lock: Vec<u64>,
+    pub(crate) unlock: Vec<u64>,
+    /// From the start of an unlock to the next holder's return from its lock.
+    pub(crate) gap: Vec<u64>,
+    pub(crate) raw_write: Vec<u64>,
+    pub(crate) stamps: Vec<Stamp>,
+    pub(crate) rss: u64,
+    pub(crate) rss_peak: u64,
+    /// When it had connected, and held or awaited nothing yet.
+    pub(crate) rss_before: u64,
+    /// To take all locks, and to release them.
+    pub(crate) take: u64,
+    pub(crate) release: u64,
+    pub(crate) errors: u64,
+    /// One of them.
+    pub(crate) error: Option<String>,
+}
+
+/// One holder's turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(crate) struct Stamp {
+    pub(crate) granted: u64,
+    pub(crate) released: u64,
+    pub(crate) token: Option<u64>,
+}
+
+impl Slice {
+    /// Adds what another task or process saw.
+    pub(crate) fn absorb(&mut self, other: Self) {
+        self.pairs += other.pairs;
+        self.time = self.time.max(other.time);
+        self.all_pairs += other.all_pairs;
+        self.cpu += other.cpu;
+        self.lock.extend(other.lock);
+        self.unlock.extend(other.unlock);
+        self.gap.extend(other.gap);
+        self.raw_write.extend(other.raw_write);
+        self.stamps.extend(other.stamps);
+        self.rss = self.rss.max(other.rss);
+        self.rss_peak = self.rss_peak.max(other.rss_peak);
+        self.errors += other.errors;
+        self.error = self.error.take().or(other.error);
+    }
+
+    pub(crate) fn failed(&mut self, error: impl ToString) {
+        self.errors += 1;
+        self.error.get_or_insert_with(|| error.to_string());
+    }
+}

@@ -1,0 +1,216 @@
+//! The subjects, connected to a store, each with one client.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use etcd_client::LockOptions;
+use tokio::{
+    sync::{Mutex, Semaphore},
+    task::JoinSet,
+    time::timeout,
+};
+use zookeeper_client::{Acls, CreateMode};
+
+use crate::{
+    Result,
+    contender::{Contender, write},
+    task::{Backend, NAME, Subject, Task, Work},
+};
+
+/// Longer than any measurement, as these leases are not kept alive.
+const LEASE: i64 = 300;
+/// Of a ZooKeeper session other than ours.
+const SESSION: Duration = Duration::from_secs(20);
+/// The default of the library.
+pub(crate) const TTL: Duration = Duration::from_secs(10);
+
+/// How many requests of the preparations are under way at once.
+const AT_ONCE: usize = 64;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Connected {
+    namespace: String,
+    client: Client,
+    /// Leases to revoke at the end.
+    leases: Arc<Mutex<Vec<i64>>>,
+    counter: Arc<AtomicU64>,
+}
+
+#[derive(Clone)]
+enum Client {
+    EtcdFloor(etcd_client::Client, i64),
+    EtcdPeer(etcd_client::Client),
+    ZooKeeperFloor(zookeeper_client::Client),
+    ZooKeeperPeer(zookeeper_client::Client),
+    Distlock(distlock::Client),
+}
+
+impl std::fmt::Debug for Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Client")
+    }
+}
+
+impl Connected {
+    pub(crate) async fn open(task: &Task) -> Result<Self> {
+        let leases: Arc<Mutex<Vec<i64>>> = Arc::default();
+        let addresses = task.servers.join(",");
+        let client = match (task.backend, task.subject) {
+            (Backend::Etcd, Subject::Distlock) => Client::Distlock(ours("etcd", task).await?),
+            (Backend::ZooKeeper, Subject::Distlock) => Client::Distlock(ours("zk", task).await?),
+            (Backend::Etcd, subject) => {
+                // One connection, as the others have.
+                let address = task.servers.first().ok_or("no server")?;
+                let mut client = etcd_client::Client::connect([address], None).await?;
+                if subject == Subject::Floor {
+                    let lease = client.lease_grant(LEASE, None).await?.id();
+                    leases.lock().await.push(lease);
+                    Client::EtcdFloor(client, lease)
+                } else {
+                    Client::EtcdPeer(client)
+                }
+            }
+            (Backend::ZooKeeper, subject) => {
+                let client =
+                    zookeeper_client::Client::connector().with_session_timeout(SESSION).connect(&addresses).await?;
+                if subject == Subject::Floor { Client::ZooKeeperFloor(client) } else { Client::ZooKeeperPeer(client) }
+            }
+        };
+        Ok(Self { namespace: task.namespace.clone(), client, leases, counter: Arc::default() })
+    }
+
+    /// So many contenders, for one name or for one name each.
+    pub(crate) async fn contenders(&self, count: usize, one_name: bool) -> Result<Vec<Contender>> {
+        let (mut contenders, mut batons) = (Vec::new(), Vec::new());
+        for index in 0..if one_name { count.min(1) } else { count } {
+            batons.push(Arc::new(Semaphore::new(1)));
+            if let Client::ZooKeeperFloor(client) | Client::ZooKeeperPeer(client) = &self.client {
+                let options = CreateMode::Persistent.with_acls(Acls::anyone_all());
+                client.mkdir(&format!("{}/{}", self.namespace, name(index)), &options).await?;
+            }
+        }
+        let mut leases = self.grant(count).await?.into_iter();
+        for index in 0..count {
+            let place = if one_name { 0 } else { index };
+            let directory = format!("{}/{}", self.namespace, name(place));
+            let baton = Arc::clone(&batons[place]);
+            let counter = Arc::clone(&self.counter);
+            contenders.push(match &self.client {
+                Client::EtcdFloor(client, lease) => Contender::EtcdFloor {
+                    client: Box::new(client.kv_client()),
+                    lease: *lease,
+                    directory,
+                    counter,
+                    baton,
+                },
+                Client::EtcdPeer(client) => {
+                    let options = LockOptions::new().with_lease(leases.next().ok_or("no lease")?);
+                    Contender::EtcdPeer { client: Box::new(client.lock_client()), options, directory }
+                }
+                Client::ZooKeeperFloor(client) => Contender::ZooKeeperFloor {
+                    client: Box::new(client.clone()),
+                    prefix: format!("{directory}/lock-"),
+                    baton,
+                },
+                Client::ZooKeeperPeer(client) => {
+                    Contender::ZooKeeperPeer { client: Box::new(client.clone()), directory }
+                }
+                Client::Distlock(client) => Contender::Distlock(client.mutex(name(place))),
+            });
+        }
+        Ok(contenders)
+    }
+
+    /// Leases for the Lock RPC, which knows a contender by its lease.
+    async fn grant(&self, count: usize) -> Result<Vec<i64>> {
+        let Client::EtcdPeer(client) = &self.client else { return Ok(Vec::new()) };
+        let mut granting = JoinSet::new();
+        let slots = Arc::new(Semaphore::new(AT_ONCE));
+        for _ in 0..count {
+            let (mut client, slots) = (client.lease_client(), Arc::clone(&slots));
+            granting.spawn(async move {
+                let _slot = slots.acquire_owned().await;
+                client.grant(LEASE, None).await.map(|granted| granted.id())
+            });
+        }
+        let mut leases = Vec::new();
+        while let Some(granted) = granting.join_next().await {
+            leases.push(granted??);
+        }
+        self.leases.lock().await.extend(&leases);
+        Ok(leases)
+    }
+
+    pub(crate) async fn close(self) -> Result<()> {
+        match self.client {
+            Client::EtcdFloor(client, _) | Client::EtcdPeer(client) => {
+                let mut revoking = JoinSet::new();
+                let slots = Arc::new(Semaphore::new(AT_ONCE));
+                for lease in self.leases.lock().await.drain(..) {
+                    let (mut client, slots) = (client.lease_client(), Arc::clone(&slots));
+                    revoking.spawn(async move {
+                        let _slot = slots.acquire_owned().await;
+                        client.revoke(lease).await
+                    });
+                }
+                while revoking.join_next().await.is_some() {}
+            }
+            Client::ZooKeeperFloor(client) | Client::ZooKeeperPeer(client) => {
+                // Answered after all that was sent before, so that background deletions are done.
+                client.check_stat("/").await?;
+                let mut states = client.state_watcher();
+                drop(client);
+                // The session ends now, and not in the midst of later measurements.
+                while !timeout(SESSION, states.changed()).await?.is_terminated() {}
+            }
+            Client::Distlock(client) => client.close().await?,
+        }
+        Ok(())
+    }
+}
+
+/// Times single writes through a connection of their own.
+pub(crate) async fn raw_writes(task: &Task, count: usize) -> Result<Vec<u64>> {
+    if count == 0 {
+        return Ok(Vec::new());
+    }
+    let namespace = format!("{}-raw-{:08x}", task.namespace, fastrand::u32(..));
+    let connected = Connected::open(&Task { subject: Subject::Floor, namespace, ..task.clone() }).await?;
+    let mut contender = connected.contenders(1, true).await?.pop().ok_or("no contender")?;
+    let mut times = Vec::new();
+    for index in 0..count + 2 {
+        let time = write(&mut contender).await?;
+        // The first ones open what there is to open.
+        if index >= 2 {
+            times.push(time);
+        }
+    }
+    drop(contender);
+    connected.close().await?;
+    Ok(times)
+}
+
+async fn ours(scheme: &str, task: &Task) -> Result<distlock::Client> {
+    let url = format!("{scheme}://{}", task.servers.join(","));
+    let mut builder = distlock::Client::builder(&url).namespace(&task.namespace).session_ttl(TTL);
+    if let Work::Pairs(pairs) = &task.work
+        && let Some(max) = pairs.local_handover
+    {
+        builder = builder.local_handover(max);
+    }
+    Ok(builder.connect().await?)
+}
+
+fn name(place: usize) -> String {
+    if place == 0 { NAME.to_owned() } else { format!("{NAME}-{place}") }
+}
+
+/// A number that was not given before.
+pub(crate) fn next(counter: &AtomicU64) -> u64 {
+    counter.fetch_add(1, Relaxed)
+}

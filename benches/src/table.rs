@@ -1,0 +1,140 @@
+//! The tables, in Markdown.
+
+use std::fmt::Write;
+
+use crate::{
+    case::Workload,
+    measures::{
+        BYTES, BYTES_DRAINED, CPU, ENQUEUE, EVENTS, GAP, GAP_TRIPS, HOLDING, KEEPALIVES, LOCK, LOCK_TRIPS, OF_FLOOR,
+        OF_FLOOR_MAX, OF_FLOOR_MIN, PER_SECOND, RELEASE, REQUESTS, RSS, RSS_LOCK, RSS_PEAK, Row, SESSIONS, TAKE,
+        UNLOCK, UNLOCK_TRIPS, WATCH,
+    },
+    targets::Verdict,
+};
+
+/// A table for each workload.
+pub(crate) fn markdown(rows: &[Row]) -> String {
+    let mut text = String::new();
+    for workload in Workload::ALL {
+        let rows: Vec<_> = rows.iter().filter(|row| row.key.workload == workload).collect();
+        if rows.is_empty() {
+            continue;
+        }
+        let columns: &[Column] = match workload {
+            Workload::W4 => QUEUE,
+            Workload::W5 => TRIPS,
+            Workload::W6 => HELD,
+            _ => PAIRS,
+        };
+        let _ = write!(text, "\n### {workload:?}: {}\n\n| store | N | subject |", workload.what());
+        columns.iter().for_each(|(head, _)| _ = write!(text, " {head} |"));
+        text += "\n|---|---:|---|";
+        columns.iter().for_each(|_| text += "---:|");
+        text.push('\n');
+        for row in rows {
+            let backend = row.key.backend;
+            let place = format!("{backend} {}", row.key.variant.what());
+            let _ = write!(text, "| {} | {} | {} |", place.trim(), row.key.n, row.name);
+            columns.iter().for_each(|(_, cell)| _ = write!(text, " {} |", cell(row)));
+            text.push('\n');
+            if let Some(error) = &row.error {
+                eprintln!("{workload:?} {backend} N={} {}: {} errors, as {error}", row.key.n, row.name, row.errors);
+            }
+        }
+    }
+    text
+}
+
+type Column = (&'static str, fn(&Row) -> String);
+
+const PAIRS: &[Column] = &[
+    ("pairs/s", |row| number(row, PER_SECOND)),
+    ("of floor", of_floor),
+    ("lock p50 / p99 ms", |row| two(row, LOCK)),
+    ("unlock p50 / p99 ms", |row| two(row, UNLOCK)),
+    ("gap p50 / p99 ms", |row| two(row, GAP)),
+    ("requests, watch messages, events /pair", |row| {
+        [REQUESTS, WATCH, EVENTS].map(|measure| number(row, measure)).join(", ")
+    }),
+    ("bytes/pair", |row| number(row, BYTES)),
+    ("CPU µs/pair", |row| number(row, CPU)),
+    ("RSS MB", |row| number(row, RSS)),
+    ("errors", |row| row.errors.to_string()),
+];
+
+const TRIPS: &[Column] = &[
+    ("pairs/s", |row| number(row, PER_SECOND)),
+    ("lock, round trips", |row| number(row, LOCK_TRIPS)),
+    ("unlock", |row| number(row, UNLOCK_TRIPS)),
+    ("gap", |row| number(row, GAP_TRIPS)),
+    ("gap p50 / p99 ms", |row| two(row, GAP)),
+    ("errors", |row| row.errors.to_string()),
+];
+
+const QUEUE: &[Column] = &[
+    ("handoffs/s", |row| number(row, PER_SECOND)),
+    ("of floor", of_floor),
+    ("enqueue all, s", |row| number(row, ENQUEUE)),
+    ("gap p50 / p99 ms", |row| two(row, GAP)),
+    ("requests, watch messages, events /waiter", |row| {
+        [REQUESTS, WATCH, EVENTS].map(|measure| number(row, measure)).join(", ")
+    }),
+    ("bytes/waiter", |row| number(row, BYTES)),
+    ("bytes/handoff", |row| number(row, BYTES_DRAINED)),
+    ("CPU µs/waiter", |row| number(row, CPU)),
+    ("RSS, all waiting / peak, MB", |row| two(row, [RSS, RSS_PEAK])),
+    ("errors", |row| row.errors.to_string()),
+];
+
+const HELD: &[Column] = &[
+    ("take all, s", |row| number(row, TAKE)),
+    ("release all, s", |row| number(row, RELEASE)),
+    ("RSS/lock, B", |row| number(row, RSS_LOCK)),
+    ("leases or sessions", |row| number(row, SESSIONS)),
+    ("keepalives, requests of each in TTL/3", |row| {
+        [KEEPALIVES, HOLDING].map(|measure| number(row, measure)).join(", ")
+    }),
+    ("requests, watch messages, events /lock", |row| {
+        [REQUESTS, WATCH, EVENTS].map(|measure| number(row, measure)).join(", ")
+    }),
+    ("errors", |row| row.errors.to_string()),
+];
+
+/// With three digits that count.
+pub(crate) fn round(value: f64) -> String {
+    match value.abs() {
+        0.0 => "0".to_owned(),
+        ..10.0 => format!("{value:.2}"),
+        ..100.0 => format!("{value:.1}"),
+        _ => format!("{value:.0}"),
+    }
+}
+
+fn number(row: &Row, measure: &str) -> String {
+    row.get(measure).map_or_else(String::new, round)
+}
+
+fn two(row: &Row, measures: [&str; 2]) -> String {
+    let [Some(one), Some(other)] = measures.map(|measure| row.get(measure)) else { return String::new() };
+    format!("{} / {}", round(one), round(other))
+}
+
+fn of_floor(row: &Row) -> String {
+    let Some(ratio) = row.get(OF_FLOOR) else { return String::new() };
+    let [least, most] = [OF_FLOOR_MIN, OF_FLOOR_MAX].map(|measure| number(row, measure));
+    format!("{} ({least}–{most})", round(ratio))
+}
+
+/// What was wanted, and what came of it.
+pub(crate) fn targets(verdicts: &[Verdict]) -> String {
+    let mut text =
+        String::from("\n### Targets\n\n| | wanted | reached | | best peer, elsewhere |\n|---|---:|---:|---|---:|\n");
+    // Errors are worth a line only where there are some.
+    for verdict in verdicts.iter().filter(|verdict| !verdict.met || verdict.wanted != "0") {
+        let Verdict { target, wanted, peer, .. } = verdict;
+        let value = verdict.value.map_or_else(String::new, round);
+        let met = if verdict.met { "" } else { "missed" };
+        let _ = writeln!(text, "| {target} | {wanted} | {value} | {met} | {peer} |");
+    }
+    text
+}

@@ -1,0 +1,220 @@
+//! What is wanted of distlock, and whether a run has shown it.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::{
+    args::Bench,
+    case::{Variant, Workload},
+    measures::{
+        BYTES, EVENTS, GAP, GAP_TRIPS, KEEPALIVES, Key, LOCK_TRIPS, OF_FLOOR, PER_SECOND, REQUESTS, RSS, RSS_LOCK, Row,
+    },
+    table::round,
+    task::{Backend, Subject},
+};
+use Backend::{Etcd, ZooKeeper};
+use Variant::{Across, Busy, Plain};
+use What::{BesideWatches, BytesOfShortQueue, GapOfTwo, Lateness, LatenessOfFloor, Measure, OfBestPeer};
+use Workload::{LH, W1, W2, W3, W4, W5, W6};
+
+#[derive(Clone, Copy, Debug)]
+enum What {
+    Measure(&'static str),
+    /// The 99th percentile of the handoff gap, in milliseconds.
+    Lateness,
+    /// The same over the floor's.
+    LatenessOfFloor,
+    /// Requests a pair, without those that leave a watch.
+    BesideWatches,
+    /// The median of the handoff gap over that of two contenders.
+    GapOfTwo,
+    /// Bytes a handoff over those of 16 contenders.
+    BytesOfShortQueue,
+    /// Handoffs a second over the best peer's, without local hand-over.
+    OfBestPeer,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Bound {
+    AtLeast(f64),
+    AtMost(f64),
+}
+use Bound::{AtLeast, AtMost};
+
+#[derive(Clone, Copy, Debug)]
+struct Target {
+    workload: Workload,
+    backend: Backend,
+    variant: Variant,
+    n: usize,
+    what: What,
+    bound: Bound,
+    /// The best peer's figure, as it was measured elsewhere; "" where there is none.
+    peer: &'static str,
+}
+
+const fn on(
+    workload: Workload,
+    backend: Backend,
+    variant: Variant,
+    n: usize,
+    what: What,
+    bound: Bound,
+    peer: &'static str,
+) -> Target {
+    Target { workload, backend, variant, n, what, bound, peer }
+}
+
+const RATIO: What = Measure(OF_FLOOR);
+
+#[rustfmt::skip] // a table
+const TARGETS: &[Target] = &[
+    on(W1, Etcd, Plain, 1, RATIO, AtLeast(0.95), "1.0"),
+    on(W1, ZooKeeper, Plain, 1, RATIO, AtLeast(0.95), "0.78"),
+    on(W2, Etcd, Plain, 64, RATIO, AtLeast(0.90), "0.80"),
+    on(W2, ZooKeeper, Plain, 64, RATIO, AtLeast(0.85), "0.63"),
+    on(W3, Etcd, Plain, 2, RATIO, AtLeast(0.45), "0.016"),
+    on(W3, Etcd, Plain, 16, RATIO, AtLeast(0.45), "0.070"),
+    on(W3, Etcd, Plain, 128, RATIO, AtLeast(0.45), "0.26"),
+    on(W3, ZooKeeper, Plain, 2, RATIO, AtLeast(0.60), "0.46"),
+    on(W3, ZooKeeper, Plain, 16, RATIO, AtLeast(0.60), "0.35"),
+    on(W3, ZooKeeper, Plain, 128, RATIO, AtLeast(0.60), "0.28"),
+    on(W3, Etcd, Plain, 2, Lateness, AtMost(5.0), "100"),
+    on(W3, Etcd, Plain, 16, Lateness, AtMost(5.0), "85"),
+    on(W3, Etcd, Busy, 2, Lateness, AtMost(5.0), ""),
+    on(W3, Etcd, Busy, 16, Lateness, AtMost(5.0), ""),
+    on(W3, ZooKeeper, Plain, 2, LatenessOfFloor, AtMost(2.0), "2.9"),
+    on(W3, ZooKeeper, Plain, 16, LatenessOfFloor, AtMost(2.0), "2.5"),
+    on(W3, Etcd, Plain, 2, BesideWatches, AtMost(3.1), "2.0"),
+    on(W3, Etcd, Plain, 16, BesideWatches, AtMost(3.1), "2.0"),
+    on(W3, Etcd, Plain, 128, BesideWatches, AtMost(3.1), "2.0"),
+    on(W3, ZooKeeper, Plain, 2, BesideWatches, AtMost(3.1), "4.0"),
+    on(W3, ZooKeeper, Plain, 16, BesideWatches, AtMost(3.1), "4.0"),
+    on(W3, ZooKeeper, Plain, 128, BesideWatches, AtMost(3.1), "4.0"),
+    on(W4, Etcd, Plain, 1000, RATIO, AtLeast(0.45), "0.13"),
+    on(W4, Etcd, Plain, 5000, RATIO, AtLeast(0.45), "fails"),
+    on(W4, ZooKeeper, Plain, 1000, RATIO, AtLeast(0.55), "0.15"),
+    on(W4, ZooKeeper, Plain, 5000, RATIO, AtLeast(0.55), "0.06"),
+    on(W4, Etcd, Plain, 5000, GapOfTwo, AtMost(1.5), "2.5"),
+    on(W4, ZooKeeper, Plain, 5000, GapOfTwo, AtMost(1.5), "10"),
+    on(W4, Etcd, Plain, 5000, Measure(RSS), AtMost(60.0), "148"),
+    on(W4, ZooKeeper, Plain, 5000, Measure(RSS), AtMost(60.0), "340"),
+    on(W4, Etcd, Plain, 5000, BytesOfShortQueue, AtMost(1.2), ""),
+    on(W4, ZooKeeper, Plain, 5000, BytesOfShortQueue, AtMost(1.2), ""),
+    on(W5, Etcd, Plain, 1, Measure(LOCK_TRIPS), AtMost(1.1), "1.0"),
+    on(W5, ZooKeeper, Plain, 1, Measure(LOCK_TRIPS), AtMost(1.1), "2.2"),
+    on(W5, Etcd, Plain, 2, Measure(GAP_TRIPS), AtMost(1.1), "1.0"),
+    on(W5, Etcd, Plain, 16, Measure(GAP_TRIPS), AtMost(1.1), "1.0"),
+    on(W5, Etcd, Across, 2, Measure(GAP_TRIPS), AtMost(2.1), "1.0"),
+    on(W5, Etcd, Across, 16, Measure(GAP_TRIPS), AtMost(2.1), "1.0"),
+    on(W5, ZooKeeper, Plain, 2, Measure(GAP_TRIPS), AtMost(1.1), "2.2"),
+    on(W5, ZooKeeper, Plain, 16, Measure(GAP_TRIPS), AtMost(1.1), "2.1"),
+    on(W5, ZooKeeper, Across, 2, Measure(GAP_TRIPS), AtMost(2.1), "2.2"),
+    on(W5, ZooKeeper, Across, 16, Measure(GAP_TRIPS), AtMost(2.1), "2.1"),
+    on(W6, Etcd, Plain, 10_000, Measure(KEEPALIVES), AtMost(1.1), ""),
+    on(W6, ZooKeeper, Plain, 10_000, Measure(KEEPALIVES), AtMost(1.1), ""),
+    on(W6, Etcd, Plain, 10_000, Measure(RSS_LOCK), AtMost(2048.0), ""),
+    on(W6, ZooKeeper, Plain, 10_000, Measure(RSS_LOCK), AtMost(2048.0), ""),
+    on(LH, Etcd, Plain, 128, OfBestPeer, AtLeast(50.0), "708/s"),
+    on(LH, ZooKeeper, Plain, 128, OfBestPeer, AtLeast(50.0), "1475/s"),
+];
+
+/// What came of a target.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Verdict {
+    pub(crate) target: String,
+    pub(crate) wanted: String,
+    pub(crate) peer: &'static str,
+    pub(crate) value: Option<f64>,
+    pub(crate) met: bool,
+}
+
+impl Verdict {
+    pub(crate) fn line(&self) -> String {
+        let value = self.value.map_or_else(|| "was not measured".to_owned(), round);
+        format!("{} {value}, target {}", self.target, self.wanted)
+    }
+}
+
+/// Of the targets that the run was about.
+pub(crate) fn judge(bench: &Bench, rows: &[Row]) -> Vec<Verdict> {
+    let rows: BTreeMap<Key, &Row> = rows.iter().map(|row| (row.key, row)).collect();
+    let asked = |target: &&Target| bench.only.contains(&target.workload) && bench.backends.contains(&target.backend);
+    let mut verdicts: Vec<_> = TARGETS.iter().filter(asked).map(|target| target.judge(&rows)).collect();
+    for row in rows.values().filter(|row| row.key.subject == Subject::Distlock) {
+        verdicts.push(Verdict {
+            target: format!("{} errors", place(row.key)),
+            wanted: "0".to_owned(),
+            peer: "",
+            value: Some(row.errors as f64),
+            met: row.errors == 0,
+        });
+    }
+    verdicts
+}
+
+impl Target {
+    fn judge(&self, rows: &BTreeMap<Key, &Row>) -> Verdict {
+        let value = self.value(rows);
+        let (sign, bound, met) = match self.bound {
+            AtLeast(bound) => ("≥", bound, value.is_some_and(|value| value >= bound)),
+            AtMost(bound) => ("≤", bound, value.is_some_and(|value| value <= bound)),
+        };
+        let ours = self.key(Subject::Distlock);
+        let key = rows.keys().find(|key| self.workload == W6 && Key { n: self.n, ..**key } == ours);
+        Verdict {
+            target: format!("{} {}", place(*key.unwrap_or(&ours)), self.what.name()),
+            wanted: format!("{sign} {bound}"),
+            peer: self.peer,
+            value,
+            met,
+        }
+    }
+
+    fn key(&self, subject: Subject) -> Key {
+        Key { workload: self.workload, backend: self.backend, variant: self.variant, n: self.n, subject }
+    }
+
+    fn value(&self, rows: &BTreeMap<Key, &Row>) -> Option<f64> {
+        let find = |key: Key| match key.workload {
+            // A quick run holds fewer.
+            W6 => rows.values().find(|row| (row.key.workload, row.key.backend) == (W6, key.backend)),
+            _ => rows.get(&key),
+        };
+        let of = |subject, measure| find(self.key(subject))?.get(measure);
+        let ours = |measure| of(Subject::Distlock, measure);
+        let short = |n, subject| Key { workload: W3, backend: self.backend, variant: Plain, n, subject };
+        match self.what {
+            Measure(measure) => ours(measure),
+            Lateness => ours(GAP[1]),
+            LatenessOfFloor => Some(ours(GAP[1])? / of(Subject::Floor, GAP[1])?),
+            // On ZooKeeper a watch is left by a read, one for each event; on etcd watches are no requests.
+            BesideWatches if self.backend == ZooKeeper => Some(ours(REQUESTS)? - ours(EVENTS)?),
+            BesideWatches => ours(REQUESTS),
+            GapOfTwo => Some(ours(GAP[0])? / find(short(2, Subject::Distlock))?.get(GAP[0])?),
+            BytesOfShortQueue => Some(ours(BYTES)? / find(short(16, Subject::Distlock))?.get(BYTES)?),
+            OfBestPeer => Some(ours(PER_SECOND)? / find(short(128, Subject::Peer))?.get(PER_SECOND)?),
+        }
+    }
+}
+
+impl What {
+    fn name(self) -> &'static str {
+        match self {
+            Measure(measure) => measure,
+            Lateness => "gap p99 ms",
+            LatenessOfFloor => "gap p99 over the floor's",
+            BesideWatches => "requests per pair beside the watch",
+            GapOfTwo => "gap p50 over that of N=2",
+            BytesOfShortQueue => "bytes to client per handoff over those of N=16",
+            OfBestPeer => "handoffs/s over the peer's without local hand-over",
+        }
+    }
+}
+
+fn place(key: Key) -> String {
+    let variant = key.variant.what();
+    let gap = if variant.is_empty() { "" } else { " " };
+    format!("{:?} {} N={}{gap}{variant}", key.workload, key.backend, key.n)
+}

@@ -1,0 +1,116 @@
+//! What a process is started for. Travels as JSON on its command line.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Backend {
+    Etcd,
+    ZooKeeper,
+}
+
+impl Backend {
+    pub(crate) const BOTH: [Self; 2] = [Self::Etcd, Self::ZooKeeper];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Etcd => "etcd",
+            Self::ZooKeeper => "zookeeper",
+        }
+    }
+}
+
+impl fmt::Display for Backend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// Who is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Subject {
+    /// The two writes that any lock needs, and no lock.
+    Floor,
+    /// etcd's Lock RPC, through etcd-client; zookeeper-client's `Client::lock`.
+    Peer,
+    Distlock,
+}
+
+impl Subject {
+    pub(crate) fn name(self, backend: Backend) -> &'static str {
+        match (self, backend) {
+            (Self::Floor, _) => "floor",
+            (Self::Peer, Backend::Etcd) => "etcd Lock RPC",
+            (Self::Peer, Backend::ZooKeeper) => "zookeeper-client lock",
+            (Self::Distlock, _) => "distlock",
+        }
+    }
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum Role {
+    Subject(Task),
+    /// Writes to other keys of etcd, so many a second.
+    Load {
+        servers: Vec<String>,
+        per_second: u32,
+    },
+    /// Carries what comes to the servers and back, so late each way.
+    Proxy {
+        servers: Vec<String>,
+        delay_ms: u64,
+    },
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Task {
+    pub(crate) backend: Backend,
+    pub(crate) subject: Subject,
+    /// Addresses, where it connects to.
+    pub(crate) servers: Vec<String>,
+    pub(crate) namespace: String,
+    pub(crate) work: Work,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum Work {
+    Pairs(Pairs),
+    /// So many waiters queue behind a holder and then pass the lock on.
+    Queue {
+        waiters: usize,
+        patience_ms: u64,
+    },
+    /// So many locks of different names, held until told to release them.
+    Held {
+        locks: usize,
+    },
+}
+
+/// Tasks that lock and unlock in a loop.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Pairs {
+    pub(crate) tasks: usize,
+    pub(crate) names: Names,
+    pub(crate) warmup_ms: u64,
+    pub(crate) run_ms: u64,
+    /// Single writes to be timed before.
+    pub(crate) raw_writes: usize,
+    /// How often a client may pass a lock on within itself.
+    pub(crate) local_handover: Option<u32>,
+    /// Tell each turn's beginning and end.
+    pub(crate) stamps: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Names {
+    /// All tasks contend for one.
+    One,
+    /// Each task has its own.
+    Each,
+}
+
+/// The lock that all contend for.
+pub(crate) const NAME: &str = "lock";

@@ -1,0 +1,45 @@
+//! Who held the lock when, as seen within one process.
+
+use std::sync::{Mutex, PoisonError};
+
+use crate::{Result, clock::now};
+
+#[derive(Debug, Default)]
+pub(crate) struct Turns(Mutex<Turn>);
+
+#[derive(Debug, Default)]
+struct Turn {
+    held: bool,
+    /// When the last holder began to unlock.
+    released: Option<u64>,
+    token: u64,
+}
+
+impl Turns {
+    /// A lock has returned: when, and how long after the last unlock began. Fails if somebody holds it, or if the tokens do not rise: then there is no lock to
+    /// be measured.
+    pub(crate) fn granted(&self, token: Option<u64>) -> Result<(u64, Option<u64>)> {
+        let mut turn = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = now();
+        if turn.held {
+            return Err("two held the lock at once".into());
+        }
+        if let Some(token) = token {
+            if token <= turn.token {
+                return Err(format!("the token {token} came after {}", turn.token).into());
+            }
+            turn.token = token;
+        }
+        turn.held = true;
+        Ok((now, turn.released.map(|released| now.saturating_sub(released))))
+    }
+
+    /// An unlock is about to begin.
+    pub(crate) fn released(&self) -> u64 {
+        let mut turn = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        turn.held = false;
+        let now = now();
+        turn.released = Some(now);
+        now
+    }
+}

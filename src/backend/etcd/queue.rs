@@ -1,0 +1,242 @@
+//! A queue in etcd: the transactions that join it, leave it and look at it.
+//!
+//! # Joining in the same time however long the queue is
+//!
+//! etcd loads and sorts a whole prefix to answer "the two newest keys": nothing at 10 keys, 5 ms at 5,000. So who joins a long queue also writes its own key into one more
+//! key, the *tail*, and gets back what stood there: the one that joined just before (the swap of a CLH queue lock, in one transaction). What was in the tail is the nearest one ahead if
+//!
+//! 1. every key of ours that joined since the tail was made has swapped it. All joins are transactions that swap the tail if there is one. Only those that demand an empty queue do not, and they cannot
+//!    have happened while the key that the tail names was there;
+//! 2. that key is still there after we joined: the tail may outlive it (an operator deletes it). That is found out when it is first looked at, for the watch;
+//! 3. no other client's key is there: those don't swap the tail. All our keys begin with a mark that no other client uses, so that two empty ranges, below
+//!    and above the mark, prove it at the moment of joining; nobody can get in front later.
+//!
+//! Else the queue is read, as exactly and as slowly as ever. The tail belongs to the lease of its writer, and whoever leaves deletes it if it is still his: it does not outlive the queue. It lies outside of the queue's prefix, where
+//! other clients don't take it for a waiter. Where there is none, whoever expects a long queue makes it, by putting its own key there as it joins.
+
+use std::borrow::Cow;
+
+use etcd_client::{
+    Compare, CompareOp, DeleteOptions, GetOptions, KeyValue, PutOptions, SortOrder, SortTarget, Txn, TxnOp,
+    TxnOpResponse, TxnResponse,
+};
+
+use crate::{
+    backend::Entry,
+    name::{Queue, Ticket},
+    rig::{Bug, planted},
+};
+
+/// What our keys begin with. Leases in hex, as other clients write them, don't.
+const MARK: char = '~';
+const AFTER_MARK: char = '\u{7f}';
+
+/// The keys of one ticket's place.
+pub(super) struct Place<'a> {
+    queue: &'a Queue,
+    pub(super) key: String,
+    lease: i64,
+}
+
+/// What the answer to joining says.
+pub(super) enum Answer {
+    /// It joined where there was no tail: behind this key, one of so many in the queue.
+    Joined { ahead: Option<KeyValue>, count: i64 },
+    /// It joined behind the one that was in the tail.
+    BehindTail(Entry),
+    /// It joined; other clients' keys are there too.
+    AmongOthers,
+    /// It had joined before.
+    Before(KeyValue),
+    /// Nothing of the kind: no answer.
+    Nonsense,
+}
+
+impl<'a> Place<'a> {
+    pub(super) fn new(queue: &'a Queue, lease: i64, ticket: Ticket) -> Self {
+        Self { queue, key: format!("{}/{MARK}{lease:x}-{ticket}", queue.dir()), lease }
+    }
+
+    /// What all keys of the queue begin with.
+    pub(super) fn prefix(&self) -> String {
+        if planted(Bug::OpenPrefix) { self.queue.dir().to_owned() } else { format!("{}/", self.queue.dir()) }
+    }
+
+    fn tail(&self) -> String {
+        // Deeper than a place, so that it is none for a lock of this very name, in a namespace that ends here. No lock's name has this character.
+        format!("{}!/tail", self.queue.dir())
+    }
+
+    fn absent(&self) -> Compare {
+        Compare::create_revision(self.key.as_str(), CompareOp::Equal, 0)
+    }
+
+    /// Compares every key of the range, and holds for an empty one.
+    fn free(&self) -> Compare {
+        Compare::create_revision(self.prefix(), CompareOp::Equal, 0).with_prefix()
+    }
+
+    fn no_tail(&self) -> Compare {
+        Compare::create_revision(self.tail(), CompareOp::Equal, 0)
+    }
+
+    fn put(&self, value: &[u8]) -> TxnOp {
+        TxnOp::put(self.key.as_str(), value, Some(PutOptions::new().with_lease(self.lease)))
+    }
+
+    fn put_tail(&self) -> TxnOp {
+        let options = PutOptions::new().with_lease(self.lease).with_prev_key();
+        TxnOp::put(self.tail(), self.key.as_str(), Some(options))
+    }
+
+    fn own(&self) -> TxnOp {
+        TxnOp::get(self.key.as_str(), Some(GetOptions::new().with_keys_only()))
+    }
+
+    /// Joins if nobody is there, and counts those who are. The tail is looked at first: while there is one the queue is not read, long as it may be.
+    pub(super) fn join_empty(&self, value: &[u8]) -> Txn {
+        let count = TxnOp::get(self.prefix(), Some(GetOptions::new().with_prefix().with_count_only()));
+        Txn::new().when([self.no_tail(), self.free()]).and_then([self.put(value)]).or_else([count])
+    }
+
+    /// The same, and looks who is there otherwise.
+    pub(super) fn join_if_free(&self, value: &[u8]) -> Txn {
+        let present = TxnOp::get(self.prefix(), Some(newest_first().with_limit(100)));
+        Txn::new().when([self.absent(), self.free()]).and_then([self.put(value)]).or_else([self.own(), present])
+    }
+
+    /// Joins whoever is there; makes a tail if it is to be a long queue.
+    pub(super) fn join(&self, value: &[u8], long: bool) -> Txn {
+        let some = |from: String, to: String| {
+            TxnOp::get(from, Some(GetOptions::new().with_range(to).with_limit(1).with_keys_only()))
+        };
+        let prefix = self.prefix();
+        let below = some(prefix.clone(), format!("{prefix}{MARK}"));
+        let above = some(format!("{prefix}{AFTER_MARK}"), end_of(&prefix));
+        let swap = Txn::new()
+            .when([self.absent()])
+            .and_then([self.put(value), self.put_tail(), below, above])
+            .or_else([self.own()]);
+        // Placed after the put it sees the put: one's own key and the one ahead.
+        let last_two = TxnOp::get(prefix, Some(newest_first().with_limit(2)));
+        let put = if long { vec![self.put(value), self.put_tail(), last_two] } else { vec![self.put(value), last_two] };
+        Txn::new().when([self.absent(), self.no_tail()]).and_then(put).or_else([TxnOp::txn(swap)])
+    }
+
+    pub(super) fn answer(&self, joined: &TxnResponse) -> Answer {
+        let is_own = |kv: &KeyValue| kv.key() == self.key.as_bytes();
+        let mut told = joined.op_responses();
+        if joined.succeeded() {
+            let Some(TxnOpResponse::Get(mut get)) = told.pop() else { return Answer::Nonsense };
+            let count = get.count();
+            let (own, ahead): (Vec<_>, Vec<_>) = get.take_kvs().into_iter().partition(is_own);
+            // An answer without the key that was just put is no answer (a stale read: https://github.com/etcd-io/etcd/issues/20418).
+            let answer = Answer::Joined { ahead: ahead.into_iter().next(), count };
+            return if own.is_empty() { Answer::Nonsense } else { answer };
+        }
+        let Some(TxnOpResponse::Txn(swapped)) = told.pop() else { return Answer::Nonsense };
+        let mut told = swapped.op_responses().into_iter();
+        if !swapped.succeeded() {
+            let Some(TxnOpResponse::Get(mut get)) = told.next() else { return Answer::Nonsense };
+            return get.take_kvs().pop().filter(is_own).map_or(Answer::Nonsense, Answer::Before);
+        }
+        let Some(TxnOpResponse::Put(mut tail)) = told.nth(1) else { return Answer::Nonsense };
+        let others = told.any(|range| !matches!(range, TxnOpResponse::Get(get) if get.count() == 0));
+        match tail.take_prev_key() {
+            Some(tail) if !others || planted(Bug::TailIsNearest) => Answer::BehindTail(Entry {
+                key: String::from_utf8_lossy(tail.value()).into(),
+                // Written by the transaction that created that key.
+                revision: tail.mod_revision().unsigned_abs(),
+                crowded: false,
+            }),
+            _ => Answer::AmongOthers,
+        }
+    }
+
+    /// Deletes the key, and the tail if it is this one's.
+    pub(super) fn leave(&self) -> Txn {
+        let last = Compare::value(self.tail(), CompareOp::Equal, self.key.as_str());
+        let delete = || TxnOp::delete(self.key.as_str(), None);
+        let delete_tail = TxnOp::delete(self.tail(), None);
+        Txn::new().when([last]).and_then([delete(), delete_tail]).or_else([delete()])
+    }
+
+    /// Deletes the key and looks for another one that joined behind it, in whose hands the tail is by that.
+    pub(super) fn leave_to(&self, heir: &Entry) -> Txn {
+        let heir = TxnOp::get(&*heir.key, Some(GetOptions::new().with_keys_only()));
+        Txn::new().and_then([TxnOp::delete(self.key.as_str(), None), heir])
+    }
+
+    /// Everything of the queue, as no release ever should.
+    pub(super) fn all(&self) -> (String, DeleteOptions) {
+        (format!("{}/", self.queue.dir()), DeleteOptions::new().with_prefix())
+    }
+}
+
+/// The prefix that the key of a place begins with.
+pub(super) fn prefix_of(key: &str) -> &str {
+    &key[..=key.rfind('/').unwrap_or(0)]
+}
+
+/// The first key after all that begin with `prefix`.
+fn end_of(prefix: &str) -> String {
+    let mut end = prefix.to_owned();
+    // Ends in a slash, or else in some other ASCII character.
+    let last = end.pop().map_or('\0', |last| char::from(last as u8 + 1));
+    end.push(last);
+    end
+}
+
+/// Whether this is a place in the queue. A key without a lease would never go away, and no client writes such a one. One that lies deeper belongs to another
+/// lock: that of namespace `/a/b` and name `c` is below what namespace `/a` and name `b` have for a prefix.
+pub(super) fn is_place(prefix: &str, kv: &KeyValue) -> bool {
+    let deeper_too = planted(Bug::OpenPrefix) || planted(Bug::DeeperKeysCount);
+    kv.lease() != 0 && (deeper_too || !kv.key().get(prefix.len()..).is_some_and(|rest| rest.contains(&b'/')))
+}
+
+/// The keys of a prefix created before `revision`, the newest first: one, unless told otherwise.
+pub(super) fn nearest_below(revision: i64) -> GetOptions {
+    newest_first().with_max_create_revision(revision - 1).with_limit(1)
+}
+
+/// The keys of a prefix, the newest first, without their values: a foreign one may be large.
+fn newest_first() -> GetOptions {
+    GetOptions::new().with_prefix().with_sort(SortTarget::Create, SortOrder::Descend).with_keys_only()
+}
+
+/// One key, as a member knows it that has the key itself: nobody can get in front of a key, and what was deleted stays so, so that an older state is at worst too
+/// cautious. It spares the question to the leader.
+pub(super) fn one(key: &str) -> TxnOp {
+    TxnOp::get(key, Some(GetOptions::new().with_keys_only().with_serializable()))
+}
+
+pub(super) fn entry(kv: &KeyValue) -> Entry {
+    let key: Cow<'_, str> = String::from_utf8_lossy(kv.key());
+    Entry { key: key.into(), revision: kv.create_revision().unsigned_abs(), crowded: false }
+}
+
+/// Whether a read of one key found this very one.
+pub(super) fn is_there(read: Option<TxnOpResponse>, entry: &Entry) -> bool {
+    let Some(TxnOpResponse::Get(get)) = read else { return false };
+    get.kvs().first().is_some_and(|kv| kv.create_revision().unsigned_abs() == entry.revision)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn our_keys_lie_between_those_of_others() {
+        let queue = Queue::new("/ns", "name").unwrap();
+        let place = Place::new(&queue, i64::MAX, Ticket::random());
+        let prefix = place.prefix();
+        assert!(place.key.starts_with(&prefix) && place.key > format!("{prefix}{MARK}"));
+        assert!(place.key < format!("{prefix}{AFTER_MARK}"));
+        assert_eq!(end_of("/ns/name/"), "/ns/name0");
+        for other in ["694d9b", "ffffffffffffffff", "x"] {
+            assert!(format!("{prefix}{other}") < format!("{prefix}{MARK}"));
+        }
+        assert!(!place.tail().starts_with(&prefix));
+        assert_eq!(prefix_of(&place.key), prefix);
+    }
+}

@@ -1,0 +1,334 @@
+//! One lease, and what is asked of etcd in its name.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use etcd_client::{Client, Compare, CompareOp, GetOptions, KeyValue, Txn, TxnOp, TxnOpResponse, TxnResponse};
+use tokio::time::timeout;
+
+use super::{
+    error::Cause,
+    heat::{Heat, LONG, Level},
+    pool::Pool,
+    queue::{self, Answer, Place},
+    watcher::{self, Watcher},
+};
+use crate::{
+    backend::{Ahead, Entry, Join, Joined, Leave, Moment, Present, Standing, Store, Watch, Withdrawn},
+    error::StoreError,
+    guard::LostReason,
+    name::{Queue, Ticket},
+    rig::{Bug, planted},
+};
+
+const JOIN: &str = "joining a queue";
+const READ: &str = "read of a queue";
+
+#[derive(Debug)]
+pub(super) struct EtcdStore {
+    pool: Arc<Pool>,
+    lease: i64,
+    ttl: Duration,
+    watcher: Watcher,
+    heat: Heat,
+    /// Joins under way.
+    joining: AtomicUsize,
+    /// Keepalives under way.
+    unanswered: AtomicUsize,
+}
+
+/// Counts itself as long as it lives.
+struct Counted<'a> {
+    count: &'a AtomicUsize,
+    /// How many there were before it.
+    before: usize,
+}
+
+impl<'a> Counted<'a> {
+    fn new(count: &'a AtomicUsize) -> Self {
+        Self { count, before: count.fetch_add(1, Ordering::Relaxed) }
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.count.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl EtcdStore {
+    pub(super) fn new(pool: Arc<Pool>, lease: i64, ttl: Duration) -> Self {
+        let watcher = Watcher::start(Arc::clone(&pool));
+        Self {
+            pool,
+            lease,
+            ttl,
+            watcher,
+            heat: Heat::new(),
+            joining: AtomicUsize::new(0),
+            unanswered: AtomicUsize::new(0),
+        }
+    }
+
+    async fn txn(&self, operation: &'static str, txn: Txn) -> Result<(TxnResponse, u64), StoreError> {
+        let request = |client: Arc<Client>| async move { client.kv_client().txn(txn).await };
+        let response = self.pool.request(operation, request).await?;
+        let revision = response.header().map_or(0, |header| header.revision().unsigned_abs());
+        Ok((response, revision))
+    }
+
+    /// A read of keys, one of them `own`, that is no older than that one: a member that has not heard of it yet cannot tell who is ahead, nor that it is gone.
+    async fn read(&self, own: &Entry, txn: Txn) -> Result<TxnResponse, StoreError> {
+        let (response, revision) = self.txn(READ, txn).await?;
+        if revision < own.revision {
+            return Err(StoreError::Unavailable("a stale read".into()));
+        }
+        Ok(response)
+    }
+
+    /// Where the key created at `revision` stands, given what the server said is just ahead.
+    async fn behind(&self, prefix: &str, mut ahead: Option<KeyValue>) -> Result<Standing, StoreError> {
+        while let Some(kv) = ahead {
+            if queue::is_place(prefix, &kv) {
+                return Ok(Standing::Behind(Ahead { entry: queue::entry(&kv), first: false, seen: true }));
+            }
+            // No waiter's key. Nobody can join ahead of us any more, so that reading on from here, later, tells the truth.
+            let options = queue::nearest_below(kv.create_revision()).with_limit(100);
+            let read = |client: Arc<Client>| async move { client.kv_client().get(prefix, Some(options)).await };
+            let mut kvs = self.pool.request(READ, read).await?.take_kvs();
+            let found = kvs.iter().position(|kv| queue::is_place(prefix, kv));
+            ahead = found.map(|index| kvs.swap_remove(index)).or_else(|| kvs.pop());
+        }
+        Ok(Standing::First)
+    }
+
+    /// Joins in one request, whoever is there.
+    async fn join(&self, place: &Place<'_>, dir: &str, value: &[u8], long: bool) -> Result<Joined, StoreError> {
+        let (joined, revision) = self.txn(JOIN, place.join(value, long)).await?;
+        // Where there was no tail, and none was made, none can be its own.
+        let mut entry = Entry { key: place.key.as_str().into(), revision, crowded: long || !joined.succeeded() };
+        let answer = place.answer(&joined);
+        match &answer {
+            Answer::Joined { count: ..=1, .. } => self.heat.cool(dir),
+            Answer::Joined { count: ..LONG, .. } => self.heat.set(dir, Level::Few),
+            Answer::Joined { .. } | Answer::BehindTail(_) | Answer::AmongOthers => self.heat.set(dir, Level::Many),
+            Answer::Before(_) | Answer::Nonsense => {}
+        }
+        let standing = match answer {
+            Answer::BehindTail(ahead) => Ok(Standing::Behind(Ahead { entry: ahead, first: false, seen: false })),
+            // What is not text cannot be asked for again by its name as it is kept here.
+            Answer::Joined { ahead: Some(ahead), count: 2 }
+                if queue::is_place(&place.prefix(), &ahead) && ahead.key_str().is_ok() =>
+            {
+                Ok(Standing::Behind(Ahead { entry: queue::entry(&ahead), first: true, seen: true }))
+            }
+            Answer::Joined { ahead, .. } => self.behind(&place.prefix(), ahead).await,
+            Answer::AmongOthers => self.standing(&entry).await,
+            Answer::Before(kv) => {
+                entry.revision = kv.create_revision().unsigned_abs();
+                self.standing(&entry).await
+            }
+            Answer::Nonsense => Err(StoreError::Unknown("the key just put is missing".into())),
+        };
+        let at = Moment(entry.revision);
+        // The key is there, so that the failure of what came after it says nothing about the joining as a whole.
+        let standing = standing.map_err(|error| match error {
+            StoreError::SessionGone(reason) => StoreError::SessionGone(reason),
+            error => StoreError::Unknown(error.into_source()),
+        })?;
+        Ok(Joined::Queued { entry, standing, at, alive: None })
+    }
+}
+
+/// What joining says of one who is alone.
+fn alone(place: &Place<'_>, revision: u64) -> Joined {
+    let entry = Entry { key: place.key.as_str().into(), revision, crowded: false };
+    Joined::Queued { entry, standing: Standing::First, at: Moment(revision), alive: None }
+}
+
+#[async_trait]
+impl Store for EtcdStore {
+    fn ttl(&self) -> Duration {
+        self.ttl
+    }
+
+    fn needs_keepalive_when_idle(&self) -> bool {
+        true
+    }
+
+    /// Until they are compacted: whoever looks through a queue steps over all of them, 0.1 ms for 1,500.
+    fn keeps_old_names(&self) -> bool {
+        true
+    }
+
+    fn watch_budget(&self) -> usize {
+        usize::MAX
+    }
+
+    /// One stream for one keepalive. A long-lived stream would have to be told apart from a dead one (its sender says Ok to a lease that is
+    /// gone, and into a connection that is gone), re-opened, and re-opened again when its token expires, which the server checks on every renewal since 3.5.28. This one
+    /// is new each time: its answer is the proof or there is none. It costs the server the same one message.
+    async fn keep_alive(&self) -> Result<Duration, StoreError> {
+        const OPERATION: &str = "keepalive";
+        // While others are without an answer, this one tries another member.
+        let unanswered = Counted::new(&self.unanswered);
+        let picked = self.pool.pick(unanswered.before).await.map_err(|error| error.triage(OPERATION))?;
+        let mut lease = picked.client.lease_client();
+        let mut call = std::pin::pin!(lease.keep_alive(self.lease));
+        let mut reply = timeout(self.ttl / 3, &mut call).await;
+        if reply.is_err() {
+            // Others need not wait for this member any longer. The answer may still come, if the way is only long.
+            self.pool.leave(picked.index);
+            if planted(Bug::SilenceIsProof) {
+                return Ok(self.ttl);
+            }
+            reply = timeout(self.ttl, call).await;
+        }
+        match reply {
+            Ok(Ok((keeper, mut stream))) => {
+                // Ends the stream in good order instead of by a reset.
+                drop(keeper);
+                tokio::spawn(timeout(self.pool.request_timeout, async move {
+                    while let Ok(Some(_)) = stream.message().await {}
+                }));
+                Ok(self.ttl)
+            }
+            Ok(Err(error)) => Err(self.pool.failed(picked.index, Cause::Client(error)).triage(OPERATION)),
+            Err(_) => Err(self.pool.failed(picked.index, Cause::Silence).triage(OPERATION)),
+        }
+    }
+
+    async fn enqueue(&self, queue: &Queue, ticket: Ticket, value: &[u8], join: Join) -> Result<Joined, StoreError> {
+        let (place, dir) = (Place::new(queue, self.lease, ticket), queue.dir());
+        if join == Join::IfFree {
+            let (joined, revision) = self.txn(JOIN, place.join_if_free(value)).await?;
+            if joined.succeeded() {
+                return Ok(alone(&place, revision));
+            }
+            let mut reads = joined.op_responses().into_iter().filter_map(|response| match response {
+                TxnOpResponse::Get(mut get) => Some(get.take_kvs()),
+                _ => None,
+            });
+            let before = reads.next().is_some_and(|own| !own.is_empty());
+            let prefix = place.prefix();
+            let junk = reads.next().is_some_and(|kvs| !kvs.iter().any(|kv| queue::is_place(&prefix, kv)));
+            // An earlier attempt, whose answer was lost, did put it. Or nobody is there but keys that are no waiter's.
+            return if before || junk { self.join(&place, dir, value, false).await } else { Ok(Joined::Occupied) };
+        }
+        let joining = Counted::new(&self.joining);
+        // All those under way may be for this queue, for all that is known.
+        let mut long = joining.before >= LONG as usize;
+        match self.heat.level(dir) {
+            Level::Cold => {
+                // Others who come meanwhile will not be alone.
+                self.heat.set(dir, Level::Few);
+                let (joined, revision) = self.txn(JOIN, place.join_empty(value)).await?;
+                if joined.succeeded() {
+                    self.heat.set(dir, Level::Cold);
+                    return Ok(alone(&place, revision));
+                }
+                let count = joined.op_responses().pop();
+                long |= matches!(count, Some(TxnOpResponse::Get(get)) if get.count() >= LONG);
+            }
+            level => long |= level == Level::Many,
+        }
+        self.join(&place, dir, value, long).await
+    }
+
+    async fn standing(&self, entry: &Entry) -> Result<Standing, StoreError> {
+        let revision = i64::try_from(entry.revision).unwrap_or(i64::MAX);
+        let prefix = queue::prefix_of(&entry.key);
+        let mine = Compare::create_revision(&*entry.key, CompareOp::Equal, revision);
+        let mine = if planted(Bug::OwnKeyUnchecked) { vec![] } else { vec![mine] };
+        let ahead = TxnOp::get(prefix, Some(queue::nearest_below(revision).with_serializable()));
+        let response = self.read(entry, Txn::new().when(mine).and_then([ahead])).await?;
+        if !response.succeeded() {
+            return Ok(Standing::Evicted);
+        }
+        let ahead = match response.op_responses().pop() {
+            Some(TxnOpResponse::Get(mut get)) => get.take_kvs().into_iter().next(),
+            _ => return Err(StoreError::Unavailable("an answer without a read".into())),
+        };
+        self.behind(prefix, ahead).await
+    }
+
+    async fn present(&self, entry: &Entry, ahead: &Entry) -> Result<Present, StoreError> {
+        let both = Txn::new().and_then([queue::one(&entry.key), queue::one(&ahead.key)]);
+        let mut reads = self.read(entry, both).await?.op_responses().into_iter();
+        let own = queue::is_there(reads.next(), entry);
+        Ok(Present { own, ahead: queue::is_there(reads.next(), ahead) })
+    }
+
+    async fn watch(&self, entry: &Entry, urgent: bool) -> Result<Option<Watch>, StoreError> {
+        watcher::watch(&self.watcher, &self.pool, entry, urgent).await
+    }
+
+    async fn withdraw(&self, queue: &Queue, ticket: Ticket, leave: Leave<'_>) -> Result<Withdrawn, StoreError> {
+        const OPERATION: &str = "delete of a key";
+        let place = Place::new(queue, self.lease, ticket);
+        let txn = match leave {
+            Leave { heir: Some(heir), .. } => place.leave_to(heir),
+            // It was alone, and has written no tail.
+            Leave { entry: Some(entry), .. } if !entry.crowded => {
+                let key = place.key.as_str();
+                let delete = |client: Arc<Client>| async move { client.kv_client().delete(key, None).await };
+                let deleted = self.pool.request(OPERATION, delete).await?;
+                let at = deleted.header().map_or(0, |header| header.revision().unsigned_abs());
+                let existed = deleted.deleted() > 0;
+                if planted(Bug::ReleaseByName) && !existed {
+                    self.delete_all(&place).await?;
+                }
+                return Ok(Withdrawn { existed, heir: false, at: Moment(at) });
+            }
+            Leave { .. } => place.leave(),
+        };
+        let (left, revision) = self.txn(OPERATION, txn).await?;
+        let mut told = left.op_responses().into_iter();
+        let existed = matches!(told.next(), Some(TxnOpResponse::Delete(delete)) if delete.deleted() > 0);
+        if planted(Bug::ReleaseByName) && !existed {
+            self.delete_all(&place).await?;
+        }
+        let heir = leave.heir.is_some_and(|heir| {
+            let there = queue::is_there(told.next(), heir);
+            there || planted(Bug::OwnKeyUnchecked)
+        });
+        Ok(Withdrawn { existed, heir, at: Moment(revision) })
+    }
+
+    /// Whoever else is in the queue joined later.
+    async fn followed(&self, entry: &Entry) -> Result<bool, StoreError> {
+        let count = GetOptions::new().with_prefix().with_count_only();
+        let prefix = queue::prefix_of(&entry.key);
+        let read = |client: Arc<Client>| async move { client.kv_client().get(prefix, Some(count)).await };
+        Ok(self.pool.request(READ, read).await?.count() > 1)
+    }
+
+    /// A lease dies silently.
+    async fn ended(&self) -> LostReason {
+        std::future::pending().await
+    }
+
+    async fn close(&self) -> Result<(), StoreError> {
+        let lease = self.lease;
+        let revoke = |client: Arc<Client>| async move { client.lease_client().revoke(lease).await };
+        match self.pool.request("lease revoke", revoke).await {
+            Ok(_) | Err(StoreError::SessionGone(LostReason::SessionExpired)) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl EtcdStore {
+    /// A planted bug's.
+    async fn delete_all(&self, place: &Place<'_>) -> Result<(), StoreError> {
+        let (dir, all) = place.all();
+        let delete = |client: Arc<Client>| async move { client.kv_client().delete(dir, Some(all)).await };
+        self.pool.request("delete of a name", delete).await.map(drop)
+    }
+}

@@ -1,0 +1,309 @@
+//! Joins a queue: creates a node and learns by the same request who is ahead.
+
+use std::sync::Arc;
+
+use zookeeper_client::{self as zk, CreateMode, MultiWriteError, MultiWriteResult};
+
+use super::{
+    ZooKeeperStore,
+    directory::{named, revision},
+    granted,
+};
+use crate::{
+    backend::{
+        Ahead, Entry, Join, Joined, Leave, Moment, Standing,
+        zookeeper::node::{self, Tag},
+    },
+    error::StoreError,
+    guard::LostReason,
+    name::{Queue, Ticket},
+    rig::{Bug, planted},
+};
+
+/// How often to try to create a node whose directory comes and goes: it is a container, which the server removes when it is empty.
+const ATTEMPTS: usize = 8;
+
+/// How to create a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// And have the directory's children counted in the same transaction.
+    Counted,
+    /// The directory is known to be missing: create it in the same transaction.
+    WithDirectory,
+    /// Alone. The queue is listed afterwards.
+    Alone,
+}
+
+/// A node that was just created.
+#[derive(Debug)]
+struct Created {
+    key: Arc<str>,
+    at: Moment,
+    stat: zk::Stat,
+    directory: Directory,
+}
+
+/// What the reply tells of the directory.
+#[derive(Debug)]
+enum Directory {
+    /// How it was just after the node was created.
+    Counted(zk::Stat),
+    /// It was created with the node.
+    Made,
+    /// Nothing.
+    Unknown,
+}
+
+/// The number of the operation that failed, and why.
+type Refusal = (usize, zk::Error);
+
+impl ZooKeeperStore {
+    pub(super) async fn join(
+        &self,
+        queue: &Queue,
+        ticket: Ticket,
+        value: &[u8],
+        join: Join,
+    ) -> Result<Joined, StoreError> {
+        let client = self.client()?;
+        if self.doubtful().contains(&ticket) {
+            let joined = self.rejoin(&client, queue, ticket).await?;
+            self.doubtful().remove(&ticket);
+            if let Some(joined) = joined {
+                return Ok(joined);
+            }
+        }
+        if join == Join::IfFree && self.is_occupied(&client, queue).await? {
+            return Ok(Joined::Occupied);
+        }
+        let dir = queue.dir();
+        let turn = self.tags.get(dir).is_none().then(|| self.tags.turn(dir));
+        // However long the first one takes, each has its own time.
+        let _turn = match &turn {
+            Some(turn) => self.reply(self.request_timeout, turn.lock()).await.ok(),
+            None => None,
+        }
+        // Known by now: let the next one go.
+        .filter(|_| self.tags.get(dir).is_none());
+        let data = node::data(ticket, value);
+        let (mut way, mut taken) = (Way::Counted, false);
+        for _ in 0..ATTEMPTS {
+            let tag = match self.tags.get(dir) {
+                Some(czxid) if czxid > 0 && way == Way::Counted && !taken => Tag::Directory(czxid),
+                _ => Tag::Ticket(ticket),
+            };
+            self.doubtful().insert(ticket);
+            match self.create(&client, dir, &tag.prefix(dir), &data, way).await? {
+                Ok(created) => match self.settle(&client, ticket, created, join).await {
+                    Ok(Some(joined)) => {
+                        self.doubtful().remove(&ticket);
+                        return Ok(joined);
+                    }
+                    Ok(None) => {}
+                    Err(error @ StoreError::SessionGone(_)) => return Err(error),
+                    // The node is there: the next attempt finds it, or whoever withdraws the ticket.
+                    Err(error) => return Err(StoreError::Unknown(error.into_source())),
+                },
+                Err((_, zk::Error::NoNode)) if way != Way::WithDirectory => way = Way::WithDirectory,
+                // The namespace is missing as well.
+                Err((_, zk::Error::NoNode)) => {
+                    let (namespace, _) = node::split(dir);
+                    let directory = CreateMode::Container.with_acls(self.acls);
+                    let made = self.reply(self.request_timeout, client.mkdir(namespace, &directory)).await?;
+                    made.map_err(|error| self.failed("mkdir", error))?;
+                }
+                // Somebody else has made the directory.
+                Err((_, zk::Error::NodeExists)) if way == Way::WithDirectory => way = Way::Counted,
+                // Somebody has made a node of the next number by hand, or the counter is worn out.
+                Err((_, zk::Error::NodeExists)) if !taken => taken = true,
+                // The directory is an operator's, who lets nobody write to it.
+                Err((1, zk::Error::NoAuth)) if way == Way::Counted => way = Way::Alone,
+                Err((_, error)) => {
+                    let error = self.failed("create", error);
+                    if !matches!(error, StoreError::Unknown(_)) {
+                        self.doubtful().remove(&ticket);
+                    }
+                    return Err(error);
+                }
+            }
+            self.doubtful().remove(&ticket);
+        }
+        Err(StoreError::Unavailable(format!("{dir} comes and goes").into()))
+    }
+
+    /// Creates a node.
+    ///
+    /// A listing after it would be a second request, which grows with the queue and, as the crate leaves `TCP_NODELAY` off, mostly waits for the reply to the first. A read
+    /// can't be part of a transaction, but a write to the directory can, and its result has the number of children.
+    async fn create(
+        &self,
+        client: &zk::Client,
+        dir: &str,
+        prefix: &str,
+        data: &[u8],
+        way: Way,
+    ) -> Result<Result<Created, Refusal>, StoreError> {
+        let node = CreateMode::EphemeralSequential.with_acls(self.acls);
+        let directory = CreateMode::Container.with_acls(self.acls);
+        let mut both = client.new_multi_writer();
+        let added = match way {
+            Way::Alone => {
+                let (at, created) = self.send(|| client.create(prefix, data, &node));
+                let created = self.reply(self.request_timeout, created).await?;
+                return Ok(created.map_err(|error| (0, error)).map(|(stat, sequence)| Created {
+                    key: format!("{prefix}{sequence}").into(),
+                    at,
+                    stat,
+                    directory: Directory::Unknown,
+                }));
+            }
+            Way::Counted => both.add_create(prefix, data, &node).and_then(|()| both.add_set_data(dir, &[], None)),
+            Way::WithDirectory => {
+                both.add_create(dir, &[], &directory).and_then(|()| both.add_create(prefix, data, &node))
+            }
+        };
+        added.map_err(|error| self.failed("create", error))?;
+        let (at, committed) = self.send(|| both.commit());
+        let results = match self.reply(self.request_timeout, committed).await? {
+            Ok(results) => results,
+            Err(MultiWriteError::OperationFailed { index, source }) => return Ok(Err((index, source))),
+            Err(MultiWriteError::RequestFailed { source }) => return Ok(Err((0, source))),
+        };
+        let (mut created, mut directory) = (None, Directory::Made);
+        for result in results {
+            match result {
+                // The last one.
+                MultiWriteResult::Create { path, stat } => created = Some((path, stat)),
+                MultiWriteResult::SetData { stat } => directory = Directory::Counted(stat),
+                _ => {}
+            }
+        }
+        let Some((path, stat)) = created else {
+            return Err(StoreError::Unknown("a create without a node".into()));
+        };
+        Ok(Ok(Created { key: path.into(), at, stat, directory }))
+    }
+
+    /// Where the new node stands; `None` if it could not stay there.
+    async fn settle(
+        &self,
+        client: &zk::Client,
+        ticket: Ticket,
+        mut created: Created,
+        join: Join,
+    ) -> Result<Option<Joined>, StoreError> {
+        let key = Arc::clone(&created.key);
+        // Servers have left that out of a transaction's results (https://issues.apache.org/jira/browse/ZOOKEEPER-4026, -4667).
+        if created.stat.czxid <= 0 {
+            let read = self.reply(self.request_timeout, client.get_data(&key)).await?;
+            created.stat = read.map_err(|error| self.failed("get", error))?.1;
+        }
+        if !self.identity.owns(&created.stat) {
+            return Err(StoreError::SessionGone(LostReason::SessionExpired));
+        }
+        let czxid = match &created.directory {
+            Directory::Counted(stat) => stat.czxid.max(0),
+            // Of the same transaction.
+            Directory::Made => created.stat.czxid,
+            Directory::Unknown => 0,
+        };
+        self.tags.learn(node::split(&key).0, czxid);
+        if !node::is_unique(&key, ticket, czxid) {
+            // Named for a directory that is no more, and not yet anybody's place.
+            self.delete(client, &key, Leave { entry: None, held: false, heir: None }).await?;
+            return Ok(None);
+        }
+        let standing = match created.by_count(czxid, join) {
+            Some(standing) => standing,
+            None => self.stands(client, &key).await?,
+        };
+        // Not before: what is known is not searched for, should the list be lost.
+        self.identity.created(&key);
+        let crowded = !created.is_alone();
+        let revision = match node::sequence(&key) {
+            Some(sequence) if planted(Bug::SequenceAsToken) => sequence.unsigned_abs().into(),
+            _ => revision(&created.stat),
+        };
+        let entry = Entry { key, revision, crowded };
+        Ok(Some(Joined::Queued { entry, standing, at: created.at, alive: Some(granted(self.ttl)) }))
+    }
+
+    /// Finds the node of an earlier attempt to join.
+    async fn rejoin(&self, client: &zk::Client, queue: &Queue, ticket: Ticket) -> Result<Option<Joined>, StoreError> {
+        let Some(key) = self.find(client, queue.dir(), ticket).await? else { return Ok(None) };
+        // When the node was created is not known. It was there when it was read.
+        let (at, (read, list)) = self.send(|| (client.get_data(&key), client.get_children(queue.dir())));
+        let (read, listed) = self.reply(self.request_timeout, async { tokio::join!(read, list) }).await?;
+        let ((_, stat), (children, directory)) = match (read, listed) {
+            (Ok(read), Ok(listed)) => (read, listed),
+            (Err(zk::Error::NoNode), _) | (_, Err(zk::Error::NoNode)) => return Ok(None),
+            (Err(error), _) => return Err(self.failed("get", error)),
+            (_, Err(error)) => return Err(self.failed("list", error)),
+        };
+        // One that another session owns will go with that session.
+        if !self.identity.owns(&stat) {
+            return Ok(None);
+        }
+        if !node::is_unique(&key, ticket, directory.czxid) {
+            self.delete(client, &key, Leave { entry: None, held: false, heir: None }).await?;
+            return Ok(None);
+        }
+        self.identity.created(&key);
+        let standing = async {
+            self.identify(client).await?;
+            self.place(client, &key, &children).await
+        };
+        match standing.await {
+            Ok(standing) => {
+                let entry = Entry { key, revision: revision(&stat), crowded: true };
+                Ok(Some(Joined::Queued { entry, standing, at, alive: None }))
+            }
+            Err(error) => {
+                self.identity.gone(&key);
+                Err(error)
+            }
+        }
+    }
+}
+
+impl Created {
+    /// Whether it was the only child of its directory just after it was created.
+    ///
+    /// The members of a transaction are applied in their order, one transaction after the other, and each result is taken then (`DataTree.processTxn`). The create puts the child into the directory and sets its pzxid;
+    /// the write takes the directory's stat, with the number of children that it has by then:
+    /// <https://github.com/apache/zookeeper/blob/release-3.9.3/zookeeper-server/src/main/java/org/apache/zookeeper/server/DataTree.java#L475>. By the pzxid and the mzxid
+    /// it is seen that this server has done so.
+    fn is_alone(&self) -> bool {
+        self.children() == Some(1)
+    }
+
+    fn children(&self) -> Option<i32> {
+        match &self.directory {
+            Directory::Counted(stat) if stat.pzxid == self.stat.czxid && stat.mzxid == self.stat.czxid => {
+                Some(stat.num_children)
+            }
+            Directory::Counted(_) | Directory::Unknown => None,
+            Directory::Made => Some(1),
+        }
+    }
+
+    /// Where it stands, as far as the number of children tells. `None`: the list has to.
+    ///
+    /// Who is the only child is the first, and nobody can join ahead of him. Else the one just ahead is the one of the number before, *if* it is found there when it is looked at: so
+    /// it was there when this one was created, and no number lies between. If it is not (it has left, or that number's node is another client's, with a name of another kind, or
+    /// no waiter's at all), whoever looks is told so and takes the list.
+    fn by_count(&self, directory: i64, join: Join) -> Option<Standing> {
+        let children = self.children()?;
+        if children == 1 {
+            return Some(Standing::First);
+        }
+        // Who would not wait does not look: then there may be nothing but junk. Nor does a herd that is to be caught.
+        if join == Join::IfFree || planted(Bug::Herd) {
+            return None;
+        }
+        // Of two children one is this: if that one is found, then it is the other, and had nobody ahead.
+        let first = children == 2;
+        node::just_ahead(&self.key, directory)
+            .map(|key| Standing::Behind(Ahead { entry: named(key), first, seen: false }))
+    }
+}

@@ -1,0 +1,69 @@
+//! Looks for nodes whose creation was never answered.
+
+use std::sync::Arc;
+
+use zookeeper_client as zk;
+
+use super::ZooKeeperStore;
+use crate::{
+    backend::{Moment, zookeeper::node},
+    error::StoreError,
+    name::Ticket,
+};
+
+/// What a search has found, for all who wait for one: a lost connection leaves thousands in doubt at once.
+#[derive(Debug, Default)]
+pub(super) struct Search {
+    at: Option<Moment>,
+    /// Where it has looked, if not everywhere.
+    dir: Option<Box<str>>,
+    /// This session's nodes that are nobody's place yet, by the tickets in them.
+    found: Vec<(Box<str>, Arc<str>)>,
+}
+
+impl Search {
+    /// Whether it would have found what was sent before `since`.
+    fn covers(&self, since: Moment, dir: &str) -> bool {
+        self.at.is_some_and(|at| at > since) && self.dir.as_deref().is_none_or(|searched| searched == dir)
+    }
+}
+
+impl ZooKeeperStore {
+    /// The node in `dir` that this session has created for a ticket, if it has.
+    pub(super) async fn find(
+        &self,
+        client: &zk::Client,
+        dir: &str,
+        ticket: Ticket,
+    ) -> Result<Option<Arc<str>>, StoreError> {
+        let (since, ()) = self.send(|| ());
+        let mut search = self.reply(self.request_timeout, self.search.lock()).await?;
+        if !search.covers(since, dir) {
+            *search = self.search(client, dir).await?;
+        }
+        let ticket = ticket.to_string();
+        let mut found = search.found.iter().filter(|(of, key)| **of == *ticket && node::split(key).0 == dir);
+        Ok(found.next().map(|(_, key)| Arc::clone(key)))
+    }
+
+    async fn search(&self, client: &zk::Client, dir: &str) -> Result<Search, StoreError> {
+        // As of now: see `list_now`.
+        let (at, (sync, list)) = self.send(|| (client.sync("/"), client.list_ephemerals("/")));
+        let (synced, listed) = self.reply(self.request_timeout, async { tokio::join!(sync, list) }).await?;
+        synced.map_err(|error| self.failed("sync", error))?;
+        let (searched, keys) = match listed {
+            Ok(keys) => (None, keys),
+            // Older than 3.6: among everybody's.
+            Err(zk::Error::Unimplemented) => {
+                let children = self.list_now(client, dir).await?;
+                (Some(dir.into()), children.into_iter().map(|child| format!("{dir}/{child}")).collect())
+            }
+            Err(error) => return Err(self.failed("list", error)),
+        };
+        let unclaimed = keys.into_iter().filter(|key| node::sequence(key).is_some() && !self.identity.has(key));
+        let nodes = self.read(client, unclaimed.map(Arc::from).collect()).await?;
+        let own = nodes.into_iter().filter(|(.., stat)| self.identity.owns(stat));
+        let found = own.filter_map(|(key, data, _)| Some((node::ticket_in(&data)?.into(), key))).collect();
+        Ok(Search { at: Some(at), dir: searched, found })
+    }
+}

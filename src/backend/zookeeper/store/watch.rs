@@ -1,0 +1,36 @@
+//! A watch on a node.
+
+use std::{
+    future::{Future, poll_fn},
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::pin,
+    task::Poll,
+};
+
+use zookeeper_client::{EventType, OneshotWatcher};
+
+use crate::{
+    backend::{Event, Watch},
+    error::StoreError,
+};
+
+/// Waits for the one event of a watch. Dropping it takes the watch back.
+pub(super) fn watch(watcher: OneshotWatcher) -> Watch {
+    Box::pin(async move {
+        let mut changed = pin!(watcher.changed());
+        // The crate panics when its session task is no more
+        // (https://github.com/kezhuw/zookeeper-client-rust/blob/v0.11.2/src/session/watch.rs#L120).
+        let event = poll_fn(|context| {
+            let poll = catch_unwind(AssertUnwindSafe(|| changed.as_mut().poll(context)));
+            poll.map_or(Poll::Ready(None), |poll| poll.map(|event| Some(event.event_type)))
+        });
+        match event.await {
+            Some(EventType::NodeDeleted) => Ok(Event::Deleted),
+            Some(EventType::NodeDataChanged) => Ok(Event::Touched),
+            // Whoever asks the session next, or waits for its end, is told why.
+            Some(EventType::Session) => Err(StoreError::Unknown("the session is over".into())),
+            Some(event) => Err(StoreError::Unknown(format!("an event of another kind: {event:?}").into())),
+            None => Err(StoreError::Unknown("the session's task is gone".into())),
+        }
+    })
+}

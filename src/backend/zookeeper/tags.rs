@@ -1,0 +1,93 @@
+//! What is known of the directories, so that the nodes in them have names that never come back.
+
+use std::{
+    collections::HashMap,
+    hash::{BuildHasher, RandomState},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+};
+
+use tokio::sync;
+
+/// How many directories are remembered. Past that all are forgotten, which costs the next lock of each nothing but a list if others are there.
+const REMEMBERED: usize = 16 * 1024;
+
+/// The directories' tags, for all sessions of a client.
+///
+/// A directory's tag is its czxid: a directory that was removed and made again has another, although its sequence numbers begin at 0 again. So a name of tag
+/// and number (`node::name`) is given once and never again: whoever deletes, reads or watches a node by its name, however late, means the one that he knows,
+/// or none. What is remembered here is only a guess at the tag: the reply to the create tells the true one, and a node that was named for another is given up
+/// before it is anybody's place.
+#[derive(Debug, Default)]
+pub(super) struct Tags {
+    hasher: RandomState,
+    /// By the hash of the path: should two be the same, their guesses are wrong, no more.
+    known: Mutex<HashMap<u64, i64>>,
+    /// Who is about to learn a tag.
+    learning: Mutex<HashMap<u64, Weak<sync::Mutex<()>>>>,
+}
+
+impl Tags {
+    pub(super) fn get(&self, dir: &str) -> Option<i64> {
+        lock(&self.known).get(&self.hasher.hash_one(dir)).copied()
+    }
+
+    pub(super) fn learn(&self, dir: &str, czxid: i64) {
+        let mut known = lock(&self.known);
+        if known.len() >= REMEMBERED {
+            known.clear();
+        }
+        known.insert(self.hasher.hash_one(dir), czxid);
+    }
+
+    /// Held by the one who learns the tag of a directory, while the others wait: hundreds that join a queue at once, and don't know it, would
+    /// have to list each other.
+    pub(super) fn turn(&self, dir: &str) -> Arc<sync::Mutex<()>> {
+        let mut learning = lock(&self.learning);
+        let hash = self.hasher.hash_one(dir);
+        if let Some(turn) = learning.get(&hash).and_then(Weak::upgrade) {
+            return turn;
+        }
+        if learning.len() >= 64 {
+            learning.retain(|_, turn| turn.strong_count() > 0);
+        }
+        let turn = Arc::default();
+        learning.insert(hash, Arc::downgrade(&turn));
+        turn
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing panics while one is locked.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_more_is_remembered_than_has_room() {
+        let tags = Tags::default();
+        for number in 0..REMEMBERED * 2 {
+            tags.learn(&format!("/ns/{number}"), 7);
+            assert_eq!(tags.get(&format!("/ns/{number}")), Some(7));
+        }
+        assert!(lock(&tags.known).len() <= REMEMBERED);
+        tags.learn("/ns/again", 1);
+        tags.learn("/ns/again", 2);
+        assert_eq!((tags.get("/ns/again"), tags.get("/ns/never")), (Some(2), None));
+    }
+
+    #[test]
+    fn one_at_a_time_learns() {
+        let tags = Tags::default();
+        let turn = tags.turn("/ns/a");
+        assert!(Arc::ptr_eq(&turn, &tags.turn("/ns/a")));
+        assert!(!Arc::ptr_eq(&turn, &tags.turn("/ns/b")));
+        for number in 0..1000 {
+            tags.turn(&format!("/ns/{number}"));
+        }
+        assert!(lock(&tags.learning).len() <= 64, "those who are done are forgotten");
+        assert!(Arc::ptr_eq(&turn, &tags.turn("/ns/a")));
+    }
+}
