@@ -123,7 +123,7 @@ impl Case {
     /// The last act of every case.
     pub(crate) async fn end(self) {
         let mut left = Vec::new();
-        let found = poll(Duration::from_secs(2), async || {
+        let found = poll(Duration::from_secs(5), async || {
             left = self.keys().await;
             left.is_empty()
         });

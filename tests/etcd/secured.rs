@@ -78,7 +78,7 @@ async fn users_are_kept_to_their_namespaces() {
 /// Tokens end after 5 s: a lock is held through three of them, a waiter waits through them, and both go on as if nothing had been.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn locks_and_waiters_outlive_their_auth_tokens() {
-    let builder = with_users().await.credentials("app", "apppw").session_ttl(Duration::from_secs(4));
+    let builder = with_users().await.credentials("app", "apppw").session_ttl(Duration::from_secs(6));
     let (client, other) = (builder.clone().connect().await.unwrap(), builder.connect().await.unwrap());
     let idle = client.clone();
     let guard = client.mutex("a").lock().await.unwrap();

@@ -255,9 +255,13 @@ pub(crate) async fn what_happens_before_the_watch_is_seen_at_once(t: &Case) {
     let proxies = t.proxies().await;
     let (client, other) = (client_by(t, &proxies).await, t.client().await);
     let guard = other.mutex("before").lock().await.expect("granted");
+    // In between: behind a holder, a look of its own goes with the watch.
+    let middle = t.enqueue(&other, "before").await;
     // The answer to joining is this long on its way back, and then the watch on its way there.
     proxies.set(&Mode::Delay(Duration::from_millis(200)));
     let waiter = t.enqueue(&client, "before").await;
+    middle.cancel();
+    t.queue_of(2).await;
     guard.unlock().await.expect("released");
     // Not as late as a recheck would be.
     waiter.result(Duration::from_secs(5)).await.expect("granted").unlock().await.expect("released");
