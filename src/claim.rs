@@ -103,7 +103,7 @@ impl Claim {
                 outcome = session.store().enqueue(&self.queue, self.ticket, value, join) => outcome,
             };
             match outcome {
-                Ok(Joined::Queued { entry, standing, at, alive }) => {
+                Ok(Joined::Queued { entry, standing, at, alive, alone }) => {
                     if let Some(granted) = alive {
                         session.life().renewed(sent, granted);
                     }

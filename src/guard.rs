@@ -149,7 +149,7 @@ impl LockGuard {
     #[must_use]
     pub fn fencing_token(&self) -> FencingToken {
         FencingToken(match &self.held {
-            Held::Own(hold) => hold.place().entry.revision,
+            Held::Own(hold) => hold.place().entry.token,
             Held::Shared(grant) => grant.token(),
         })
     }

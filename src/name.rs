@@ -14,12 +14,26 @@ const MAX_NAMESPACE: usize = 255;
 /// What may stand in a key as it is. `/` is not among them, so the name `a/b` never lies inside the lock `a`.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b':');
 
-/// The queue of one lock: where its keys lie. Cheap to clone.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A queue: where its keys lie, and what the caller's own key says of itself there. Cheap to clone.
+#[derive(Clone, Debug)]
 pub(crate) struct Queue {
     name: Arc<str>,
     dir: Arc<str>,
+    label: Arc<str>,
 }
+
+/// It is the same queue for all labels.
+impl PartialEq for Queue {
+    fn eq(&self, other: &Self) -> bool {
+        self.dir == other.dir
+    }
+}
+
+impl Eq for Queue {}
+
+/// What stands between a lock's name and what its queue is for, so that primitives of one name have nothing to do with each other. No escaped name has this
+/// character.
+const PURPOSE: char = '!';
 
 impl Queue {
     pub(crate) fn new(namespace: &str, name: &str) -> Result<Self, Error> {
@@ -37,10 +51,26 @@ impl Queue {
         };
         match escaped {
             Some(escaped) if escaped.len() <= MAX_NAME => {
-                Ok(Self { name: name.into(), dir: format!("{namespace}/{escaped}").into() })
+                Ok(Self { name: name.into(), dir: format!("{namespace}/{escaped}").into(), label: "".into() })
             }
             _ => Err(invalid(format!("at most {MAX_NAME} bytes once percent-escaped; use a shorter name or its hash"))),
         }
+    }
+
+    /// Another queue of the same name, for another purpose: a word.
+    pub(crate) fn of(&self, purpose: &str) -> Self {
+        let dir = format!("{}{PURPOSE}{purpose}", self.dir);
+        Self { name: Arc::clone(&self.name), dir: dir.into(), label: "".into() }
+    }
+
+    /// The same queue, for a caller whose key is to say this of itself: letters, digits, `@` and `+`, or nothing.
+    pub(crate) fn labelled(&self, label: &str) -> Self {
+        Self { label: label.into(), ..self.clone() }
+    }
+
+    /// What the caller's key says of itself; it is part of the key's name, so that a list of names tells it.
+    pub(crate) fn label(&self) -> &str {
+        &self.label
     }
 
     /// The name as the user gave it.

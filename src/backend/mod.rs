@@ -1,6 +1,11 @@
 //! The contract between the algorithm and the stores. Adapters report facts, `queue.rs` decides.
 
-use std::{fmt::Debug, pin::Pin, sync::Arc, time::Duration};
+use std::{
+    fmt::Debug,
+    pin::Pin,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use async_trait::async_trait;
 
@@ -71,6 +76,31 @@ pub(crate) trait Store: Debug + Send + Sync + 'static {
     /// Ends the session, and with it every key it holds.
     async fn close(&self) -> Result<(), StoreError>;
 
+    /// All that is in a queue, in its order: one consistent answer, which has every own key of which the store has told, unless that is gone.
+    async fn list(&self, queue: &Queue, ask: Ask) -> Result<Listing, StoreError>;
+
+    /// Writes another value into an own key. `false`: it is not there any more. Those who watch it are told.
+    async fn rewrite(&self, queue: &Queue, ticket: Ticket, entry: &Entry, value: &[u8]) -> Result<bool, StoreError>;
+
+    /// Puts a key with another label into the place of an own key, in one transaction: it stands where that stood, and has its token. `None`: that is not there any more. Idempotent.
+    async fn relabel(
+        &self,
+        from: &Queue,
+        to: &Queue,
+        ticket: Ticket,
+        entry: &Entry,
+        value: &[u8],
+    ) -> Result<Option<Entry>, StoreError>;
+
+    /// Writes to the store's own data in one transaction, if `guard` is there at that moment. `false`: it is not, and nothing was written. Without a guard, always.
+    async fn commit(&self, guard: Option<&Entry>, writes: &[Write]) -> Result<bool, StoreError>;
+
+    /// Joins several queues in one transaction, if all of them are empty. `None`: they are not, or the store can't; nothing was written. The outcomes are in the order
+    /// of the queues; not idempotent.
+    async fn enqueue_all(&self, _: &[(Queue, Ticket)], _value: &[u8]) -> Result<Option<Vec<Joined>>, StoreError> {
+        Ok(None)
+    }
+
     /// Whether anybody stands behind this key, or might. Asked by a client that would rather keep the lock for its own callers; without an answer it lets go.
     async fn followed(&self, _entry: &Entry) -> Result<bool, StoreError> {
         Ok(true)
@@ -85,6 +115,8 @@ pub(crate) struct Entry {
     /// When it was created, in the store's own count (etcd create revision, ZooKeeper czxid): rises from one holder to the next, whatever
     /// happened between them. Zero where the store did not tell it (another's key).
     pub(crate) revision: u64,
+    /// The fencing token: the same, but for a key that took another one's place (see `relabel`), whose token it has.
+    pub(crate) token: u64,
     /// Of an own key: it joined as one who may have others beside him.
     pub(crate) crowded: bool,
 }
@@ -112,6 +144,8 @@ pub(crate) enum Joined {
         at: Moment,
         /// Where joining was a proof of life too: as the answer of `keep_alive`.
         alive: Option<Duration>,
+        /// Nothing else was in the queue, not even a note.
+        alone: bool,
     },
     /// Somebody is there, and nothing was written ([`Join::IfFree`]).
     Occupied,
@@ -155,6 +189,59 @@ pub(crate) enum Event {
     Deleted,
     /// Its owner has written to it, which he does only as he lets go of a lock that he held: if it is gone as well, it was its holder's.
     Touched,
+}
+
+/// What a listing is to tell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Ask {
+    /// The values, and since when the keys are there: on ZooKeeper one more request for each.
+    pub(crate) values: bool,
+    /// A watch that begins with the listing.
+    pub(crate) watch: bool,
+    /// What is true now, and not what a server that lags behind takes for it. Else it is at least as new as all that this session was told.
+    pub(crate) fresh: bool,
+}
+
+/// What is in a queue.
+pub(crate) struct Listing {
+    /// Those who stand in it, the first one first. Other clients' keys are among them, if they look like waiters.
+    pub(crate) members: Vec<Member>,
+    /// The names (what follows the slash) of keys that belong to no session: see `Store::commit`.
+    pub(crate) notes: Vec<Box<str>>,
+    /// Ends when anything in the queue may have changed since, whoever did it: a key came, went or, where the store tells that, was written to.
+    pub(crate) watch: Option<Watch>,
+}
+
+/// One who stands in a queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Member {
+    pub(crate) entry: Entry,
+    /// What the key says of itself; `None` for another client's, which says nothing that is understood here.
+    pub(crate) label: Option<Box<str>>,
+    /// If it was asked for.
+    pub(crate) detail: Option<Detail>,
+}
+
+/// What a listing with values tells of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Detail {
+    /// What was written into it: the `value` of `enqueue` or `rewrite`.
+    pub(crate) value: Vec<u8>,
+    /// Counts its writes: (the key's) later values have higher ones.
+    pub(crate) version: u64,
+    /// When it was created, where that is known: by the server's clock on ZooKeeper, its owner's otherwise.
+    pub(crate) since: Option<SystemTime>,
+    /// It belongs to this session.
+    pub(crate) own: bool,
+}
+
+/// A write to the store's own data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Write {
+    /// Creates the key or writes over it. It belongs to no session.
+    Put { key: String, value: Vec<u8> },
+    /// Absent is fine.
+    Delete { key: String },
 }
 
 /// How to leave a queue.

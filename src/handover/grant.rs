@@ -39,7 +39,7 @@ impl Tenure {
         let session = Arc::clone(hold.claim.session());
         // A lock that is held has one.
         let place = hold.claim.place().map(Arc::clone).ok_or(Error::Closed)?;
-        let first_token = first_token(place.entry.revision).map_err(|source| Error::Backend {
+        let first_token = first_token(place.entry.token).map_err(|source| Error::Backend {
             backend: session.shared().backend.name(),
             operation: "a grant with local hand-over",
             source,

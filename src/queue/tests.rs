@@ -13,7 +13,7 @@ use super::*;
 use tokio::sync::watch;
 
 use crate::{
-    backend::{Backend, Entry, Joined, Leave, Moment, Store, Watch, Withdrawn},
+    backend::{Ask, Backend, Entry, Joined, Leave, Listing, Moment, Store, Watch, Withdrawn, Write},
     error::StoreError,
     name::{Queue, Ticket},
     runtime,
@@ -109,7 +109,8 @@ impl Script {
         if let Some(entry) = keys.iter().find(|entry| *entry.key == *key) {
             return entry.clone();
         }
-        let entry = Entry { key: key.into(), revision: self.revision.fetch_add(1, Ordering::Relaxed), crowded: false };
+        let revision = self.revision.fetch_add(1, Ordering::Relaxed);
+        let entry = Entry { key: key.into(), revision, token: revision, crowded: false };
         keys.push(entry.clone());
         entry
     }
@@ -189,7 +190,7 @@ impl Store for ScriptedStore {
             }
             let entry = script.add(&key);
             let at = Moment(entry.revision);
-            Joined::Queued { standing: script.look(&key), entry, at, alive: None }
+            Joined::Queued { standing: script.look(&key), entry, at, alive: None, alone: false }
         });
         joined.await
     }
@@ -225,6 +226,22 @@ impl Store for ScriptedStore {
             at: Moment(self.0.revision.fetch_add(1, Ordering::Relaxed)),
         });
         left.await
+    }
+
+    async fn list(&self, _: &Queue, _: Ask) -> Result<Listing, StoreError> {
+        unreachable!("a mutex needs none")
+    }
+
+    async fn rewrite(&self, _: &Queue, _: Ticket, _: &Entry, _: &[u8]) -> Result<bool, StoreError> {
+        unreachable!("nor this")
+    }
+
+    async fn relabel(&self, _: &Queue, _: &Queue, _: Ticket, _: &Entry, _: &[u8]) -> Result<Option<Entry>, StoreError> {
+        unreachable!("nor this")
+    }
+
+    async fn commit(&self, _: Option<&Entry>, _: &[Write]) -> Result<bool, StoreError> {
+        unreachable!("nor this")
     }
 
     async fn ended(&self) -> LostReason {

@@ -147,6 +147,7 @@ impl<'a> Place<'a> {
                 key: String::from_utf8_lossy(tail.value()).into(),
                 // Written by the transaction that created that key.
                 revision: tail.mod_revision().unsigned_abs(),
+                token: tail.mod_revision().unsigned_abs(),
                 crowded: false,
             }),
             _ => Answer::AmongOthers,
@@ -212,7 +213,12 @@ pub(super) fn one(key: &str) -> TxnOp {
 
 pub(super) fn entry(kv: &KeyValue) -> Entry {
     let key: Cow<'_, str> = String::from_utf8_lossy(kv.key());
-    Entry { key: key.into(), revision: kv.create_revision().unsigned_abs(), crowded: false }
+    Entry {
+        key: key.into(),
+        revision: kv.create_revision().unsigned_abs(),
+        token: kv.create_revision().unsigned_abs(),
+        crowded: false,
+    }
 }
 
 /// Whether a read of one key found this very one.

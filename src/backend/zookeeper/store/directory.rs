@@ -17,7 +17,7 @@ use crate::{
 
 /// A node of somebody's, of which the name alone is known.
 pub(super) fn named(key: impl Into<Arc<str>>) -> Entry {
-    Entry { key: key.into(), revision: 0, crowded: false }
+    Entry { key: key.into(), revision: 0, token: 0, crowded: false }
 }
 
 impl ZooKeeperStore {

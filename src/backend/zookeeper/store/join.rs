@@ -219,13 +219,13 @@ impl ZooKeeperStore {
         };
         // Not before: what is known is not searched for, should the list be lost.
         self.identity.created(&key);
-        let crowded = !created.is_alone();
+        let alone = created.is_alone();
         let revision = match node::sequence(&key) {
             Some(sequence) if planted(Bug::SequenceAsToken) => sequence.unsigned_abs().into(),
             _ => revision(&created.stat),
         };
-        let entry = Entry { key, revision, crowded };
-        Ok(Some(Joined::Queued { entry, standing, at: created.at, alive: Some(granted(self.ttl)) }))
+        let entry = Entry { key, revision, token: revision, crowded: !alone };
+        Ok(Some(Joined::Queued { entry, standing, at: created.at, alive: Some(granted(self.ttl)), alone }))
     }
 
     /// Finds the node of an earlier attempt to join.
@@ -255,8 +255,8 @@ impl ZooKeeperStore {
         };
         match standing.await {
             Ok(standing) => {
-                let entry = Entry { key, revision: revision(&stat), crowded: true };
-                Ok(Some(Joined::Queued { entry, standing, at, alive: None }))
+                let entry = Entry { key, revision: revision(&stat), token: revision(&stat), crowded: true };
+                Ok(Some(Joined::Queued { entry, standing, at, alive: None, alone: false }))
             }
             Err(error) => {
                 self.identity.gone(&key);

@@ -1,0 +1,254 @@
+//! `memory://name`: a store within this process, for unit tests and documentation.
+//!
+//! It is a backend like the others: all clients of a process that name the same space share it, keys belong to sessions, and sessions end when
+//! their time to live runs out unheard of. It does not exclude other processes. [`Space`] is the operator's side of it: a test can look at the keys, delete one,
+//! end a session, or cut the store off.
+
+mod store;
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, atomic::AtomicU64},
+    time::{Duration, SystemTime},
+};
+
+use tokio::sync::watch;
+
+use super::{Ahead, Entry, Standing};
+use crate::{clock, name::Queue};
+
+pub(crate) use store::Memory;
+
+/// The operator's view of the store behind `memory://name`.
+///
+/// ```
+/// # use distlock::{Client, LostReason, memory::Space};
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+/// let client = Client::connect("memory://docs-space").await?;
+/// let guard = client.mutex("report").lock().await?;
+///
+/// let space = Space::named("docs-space");
+/// assert_eq!(space.keys(), [guard.key()]);
+/// space.expire_session(guard.key());
+/// assert_eq!(guard.lost().await, LostReason::SessionExpired);
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct Space {
+    state: Arc<Mutex<State>>,
+    /// Whether the store answers.
+    reachable: watch::Sender<bool>,
+}
+
+/// What the store has been asked so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Requests {
+    /// Attempts to join a queue.
+    pub joins: u64,
+    /// Looks at a queue.
+    pub reads: u64,
+    /// Deletes.
+    pub deletes: u64,
+    /// Other writes.
+    pub writes: u64,
+    /// Proofs of life.
+    pub keepalives: u64,
+    /// Waiters told that a key is gone.
+    pub events: u64,
+}
+
+#[derive(Default)]
+struct State {
+    /// How far this store's clock is ahead of the machine's.
+    ahead: Duration,
+    sessions: HashMap<u64, SessionRecord>,
+    /// By revision: the order of every queue.
+    keys: BTreeMap<u64, KeyRecord>,
+    /// What belongs to no session.
+    data: BTreeMap<String, Vec<u8>>,
+    /// By their directories, the queues that somebody watches as a whole.
+    watched: HashMap<String, watch::Sender<()>>,
+    requests: Requests,
+}
+
+struct SessionRecord {
+    ttl: Duration,
+    expires: Duration,
+    /// Hears nothing and is not heard.
+    cut: bool,
+}
+
+struct KeyRecord {
+    key: String,
+    queue: Queue,
+    session: u64,
+    value: Vec<u8>,
+    version: u64,
+    since: SystemTime,
+    /// Dropped with the key: that is how its watchers learn.
+    alive: watch::Sender<()>,
+}
+
+/// Rises for ever, over all spaces, so that a token never comes back.
+static REVISION: AtomicU64 = AtomicU64::new(1);
+
+impl Space {
+    /// The space of this name; made on first use, it lasts as long as the process.
+    #[must_use]
+    pub fn named(name: &str) -> Self {
+        static SPACES: OnceLock<Mutex<HashMap<String, Space>>> = OnceLock::new();
+        let mut spaces = SPACES.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
+        let new = || Self { state: Arc::default(), reachable: watch::Sender::new(true) };
+        spaces.entry(name.to_owned()).or_insert_with(new).clone()
+    }
+
+    /// All keys, oldest first.
+    #[must_use]
+    pub fn keys(&self) -> Vec<String> {
+        self.state().keys.values().map(|record| record.key.clone()).collect()
+    }
+
+    /// How many sessions are open.
+    #[must_use]
+    pub fn sessions(&self) -> usize {
+        self.state().sessions.len()
+    }
+
+    /// Deletes a key as an operator might. Tells whether it was there.
+    pub fn delete(&self, key: &str) -> bool {
+        let mut state = self.state();
+        state.revision_of(key).is_some_and(|revision| state.remove(revision))
+    }
+
+    /// What a [guarded write](crate::LockGuard::put) or [`set`](Self::set) has put there.
+    #[must_use]
+    pub fn get(&self, key: &str) -> Option<Vec<u8>> {
+        self.state().data.get(key).cloned()
+    }
+
+    /// Writes data as an operator might.
+    pub fn set(&self, key: &str, value: &[u8]) {
+        self.state().put(key, value);
+    }
+
+    /// Ends the session that a key belongs to, as if its time to live had run out. Tells whether the key was there.
+    pub fn expire_session(&self, key: &str) -> bool {
+        let mut state = self.state();
+        let session = state.session_of(key);
+        session.is_some_and(|session| state.end_session(session))
+    }
+
+    /// Cuts the session that a key belongs to off from the store: neither is heard by the other any more, until the time to live ends the session.
+    /// Tells whether the key was there.
+    pub fn disconnect_session(&self, key: &str) -> bool {
+        let mut state = self.state();
+        let session = state.session_of(key).and_then(|session| state.sessions.get_mut(&session));
+        session.map(|session| session.cut = true).is_some()
+    }
+
+    /// Whether the store answers: with `false` every request goes unheard until it is set to `true` again.
+    pub fn set_reachable(&self, reachable: bool) {
+        self.reachable.send_replace(reachable);
+    }
+
+    /// Sets the store's clock forward: sessions that are not heard of in time end.
+    pub fn advance(&self, time: Duration) {
+        self.state().ahead += time;
+        drop(self.state());
+    }
+
+    /// What the store has been asked so far.
+    #[must_use]
+    pub fn requests(&self) -> Requests {
+        self.state().requests
+    }
+
+    /// The state as of now: what has run out is gone.
+    fn state(&self) -> MutexGuard<'_, State> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = state.now();
+        let over = |(id, session): (&u64, &SessionRecord)| (session.expires <= now).then_some(*id);
+        for session in state.sessions.iter().filter_map(over).collect::<Vec<_>>() {
+            state.end_session(session);
+        }
+        state
+    }
+}
+
+impl fmt::Debug for Space {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Space").field("keys", &self.keys()).finish()
+    }
+}
+
+impl State {
+    fn now(&self) -> Duration {
+        clock::now() + self.ahead
+    }
+
+    fn revision_of(&self, key: &str) -> Option<u64> {
+        self.keys.iter().find_map(|(revision, record)| (record.key == key).then_some(*revision))
+    }
+
+    fn session_of(&self, key: &str) -> Option<u64> {
+        self.keys.values().find_map(|record| (record.key == key).then_some(record.session))
+    }
+
+    fn remove(&mut self, revision: u64) -> bool {
+        let Some(removed) = self.keys.remove(&revision) else { return false };
+        self.requests.events += removed.alive.receiver_count() as u64;
+        self.tell(removed.queue.dir());
+        true
+    }
+
+    /// Something has happened in this directory.
+    fn tell(&mut self, dir: &str) {
+        if let Some(watched) = self.watched.remove(dir) {
+            self.requests.events += watched.receiver_count() as u64;
+        }
+    }
+
+    fn watch(&mut self, dir: &str) -> watch::Receiver<()> {
+        self.watched.entry(dir.to_owned()).or_default().subscribe()
+    }
+
+    fn put(&mut self, key: &str, value: &[u8]) {
+        self.data.insert(key.to_owned(), value.to_owned());
+        self.tell_parent(key);
+    }
+
+    fn unset(&mut self, key: &str) {
+        self.data.remove(key);
+        self.tell_parent(key);
+    }
+
+    fn tell_parent(&mut self, key: &str) {
+        if let Some((dir, _)) = key.rsplit_once('/') {
+            self.tell(dir);
+        }
+    }
+
+    fn end_session(&mut self, session: u64) -> bool {
+        let owned = |(revision, record): (&u64, &KeyRecord)| (record.session == session).then_some(*revision);
+        for revision in self.keys.iter().filter_map(owned).collect::<Vec<_>>() {
+            self.remove(revision);
+        }
+        self.sessions.remove(&session).is_some()
+    }
+
+    fn standing(&self, queue: &Queue, revision: u64) -> Standing {
+        if !self.keys.contains_key(&revision) {
+            return Standing::Evicted;
+        }
+        let mut ahead = self.keys.range(..revision).rev().filter(|(_, record)| record.queue == *queue);
+        let Some((revision, record)) = ahead.next() else { return Standing::First };
+        let entry = Entry { key: record.key.as_str().into(), revision: *revision, token: *revision, crowded: false };
+        Standing::Behind(Ahead { entry, first: ahead.next().is_none(), seen: true })
+    }
+
+    fn there(&self, entry: &Entry) -> bool {
+        self.keys.get(&entry.revision).is_some_and(|record| *record.key == *entry.key)
+    }
+}

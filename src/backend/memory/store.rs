@@ -1,0 +1,311 @@
+//! The backend of `memory://`, and its sessions.
+
+use std::{
+    future::pending,
+    sync::{Arc, MutexGuard, atomic::Ordering},
+    time::{Duration, SystemTime},
+};
+
+use async_trait::async_trait;
+use tokio::{
+    sync::watch,
+    task::yield_now,
+    time::{sleep, timeout},
+};
+
+use super::{KeyRecord, REVISION, SessionRecord, Space, State};
+use crate::{
+    backend::{
+        Ask, Backend, Detail, Entry, Event, Join, Joined, Leave, Listing, Member, Moment, Present, Standing, Store,
+        Watch, Withdrawn, Write,
+    },
+    builder::Remote,
+    error::StoreError,
+    guard::LostReason,
+    name::{Queue, Ticket},
+    rig::{Bug, planted},
+};
+
+/// The backend of `memory://`.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    space: Space,
+    request_timeout: Duration,
+}
+
+impl Memory {
+    pub(crate) fn new(remote: &Remote) -> Self {
+        Self { space: Space::named(&remote.endpoints.concat()), request_timeout: remote.request_timeout }
+    }
+}
+
+#[async_trait]
+impl Backend for Memory {
+    fn name(&self) -> &'static str {
+        "memory"
+    }
+
+    async fn open(&self, ttl: Duration) -> Result<Arc<dyn Store>, StoreError> {
+        answered(&self.space, self.request_timeout).await?;
+        let mut state = self.space.state();
+        let id = REVISION.fetch_add(1, Ordering::Relaxed);
+        let expires = state.now() + ttl;
+        state.sessions.insert(id, SessionRecord { ttl, expires, cut: false });
+        drop(state);
+        Ok(Arc::new(MemoryStore { space: self.space.clone(), id, ttl, request_timeout: self.request_timeout }))
+    }
+}
+
+/// Returns when the store hears a request; an error if it does not in time.
+async fn answered(space: &Space, within: Duration) -> Result<(), StoreError> {
+    // As every store does: others get their turn.
+    yield_now().await;
+    let mut reachable = space.reachable.subscribe();
+    match timeout(within, reachable.wait_for(|reachable| *reachable)).await {
+        Ok(_) => Ok(()),
+        Err(late) => Err(StoreError::Unknown(late.into())),
+    }
+}
+
+#[derive(Clone, Debug)]
+struct MemoryStore {
+    space: Space,
+    id: u64,
+    ttl: Duration,
+    request_timeout: Duration,
+}
+
+impl MemoryStore {
+    /// The store's state, once it has heard this session's request.
+    async fn request(&self) -> Result<MutexGuard<'_, State>, StoreError> {
+        answered(&self.space, self.request_timeout).await?;
+        if self.space.state().sessions.get(&self.id).is_some_and(|session| session.cut) {
+            sleep(self.request_timeout).await;
+            return Err(StoreError::Unknown("no answer: the session is cut off".into()));
+        }
+        let state = self.space.state();
+        if state.sessions.contains_key(&self.id) {
+            Ok(state)
+        } else {
+            Err(StoreError::SessionGone(LostReason::SessionExpired))
+        }
+    }
+
+    fn key(&self, queue: &Queue, ticket: Ticket) -> String {
+        let mark = if queue.label().is_empty() { "" } else { "." };
+        format!("{}/{:x}-{ticket}{mark}{}", queue.dir(), self.id, queue.label())
+    }
+
+    async fn deleted(&self, key: Arc<str>, revision: u64) -> Result<Event, StoreError> {
+        loop {
+            let (mut alive, expires) = {
+                let state = self.space.state();
+                let Some(record) = state.keys.get(&revision).filter(|record| *record.key == *key) else {
+                    return Ok(Event::Deleted);
+                };
+                let expires = state.sessions.get(&record.session).map_or(Duration::ZERO, |session| session.expires);
+                (record.alive.subscribe(), expires.saturating_sub(state.now()))
+            };
+            tokio::select! {
+                _ = alive.changed() => {}
+                // Nobody else sweeps: whoever waits for a key looks when its session may be over.
+                () = sleep(expires) => {}
+            }
+            // A session that is cut off does not hear of it.
+            drop(self.request().await?);
+        }
+    }
+}
+
+#[async_trait]
+impl Store for MemoryStore {
+    fn ttl(&self) -> Duration {
+        self.ttl
+    }
+
+    fn needs_keepalive_when_idle(&self) -> bool {
+        true
+    }
+
+    fn watch_budget(&self) -> usize {
+        usize::MAX
+    }
+
+    async fn keep_alive(&self) -> Result<Duration, StoreError> {
+        let mut state = self.request().await?;
+        state.requests.keepalives += 1;
+        let now = state.now();
+        let Some(session) = state.sessions.get_mut(&self.id) else {
+            return Err(StoreError::SessionGone(LostReason::SessionExpired));
+        };
+        session.expires = now + session.ttl;
+        Ok(session.ttl)
+    }
+
+    async fn enqueue(&self, queue: &Queue, ticket: Ticket, value: &[u8], join: Join) -> Result<Joined, StoreError> {
+        let mut state = self.request().await?;
+        state.requests.joins += 1;
+        let key = self.key(queue, ticket);
+        let revision = match state.revision_of(&key) {
+            Some(revision) => revision,
+            None if join == Join::IfFree && state.keys.values().any(|record| record.queue == *queue) => {
+                return Ok(Joined::Occupied);
+            }
+            None => {
+                let revision = REVISION.fetch_add(1, Ordering::Relaxed);
+                let record = KeyRecord {
+                    key: key.clone(),
+                    queue: queue.clone(),
+                    session: self.id,
+                    value: value.to_owned(),
+                    version: 1,
+                    since: SystemTime::now(),
+                    alive: watch::Sender::new(()),
+                };
+                state.keys.insert(revision, record);
+                state.tell(queue.dir());
+                revision
+            }
+        };
+        let standing = state.standing(queue, revision);
+        let entry = Entry { key: key.into(), revision, token: revision, crowded: false };
+        let others = state.keys.iter().any(|(other, record)| *other != revision && record.queue == *queue);
+        let alone = !others && state.notes(queue).next().is_none();
+        Ok(Joined::Queued { entry, standing, at: Moment(revision), alive: None, alone })
+    }
+
+    async fn standing(&self, entry: &Entry) -> Result<Standing, StoreError> {
+        let mut state = self.request().await?;
+        state.requests.reads += 1;
+        let own = state.keys.get(&entry.revision).filter(|record| *record.key == *entry.key);
+        let queue = own.map(|record| record.queue.clone());
+        Ok(queue.map_or(Standing::Evicted, |queue| state.standing(&queue, entry.revision)))
+    }
+
+    async fn present(&self, entry: &Entry, ahead: &Entry) -> Result<Present, StoreError> {
+        let mut state = self.request().await?;
+        state.requests.reads += 1;
+        Ok(Present { own: state.there(entry), ahead: state.there(ahead) })
+    }
+
+    async fn watch(&self, entry: &Entry, _: bool) -> Result<Option<Watch>, StoreError> {
+        if !self.space.state().there(entry) {
+            return Ok(None);
+        }
+        let (store, key, revision) = (self.clone(), Arc::clone(&entry.key), entry.revision);
+        Ok(Some(Box::pin(async move { store.deleted(key, revision).await })))
+    }
+
+    async fn withdraw(&self, queue: &Queue, ticket: Ticket, leave: Leave<'_>) -> Result<Withdrawn, StoreError> {
+        let mut state = self.request().await?;
+        state.requests.deletes += 1;
+        let mut revision = state.revision_of(&self.key(queue, ticket));
+        if planted(Bug::ReleaseByName) {
+            revision = state.keys.iter().find_map(|(revision, record)| (record.queue == *queue).then_some(*revision));
+        }
+        Ok(Withdrawn {
+            existed: revision.is_some_and(|revision| state.remove(revision)),
+            heir: leave.heir.is_some_and(|heir| state.there(heir)),
+            at: Moment(REVISION.fetch_add(1, Ordering::Relaxed)),
+        })
+    }
+
+    async fn list(&self, queue: &Queue, ask: Ask) -> Result<Listing, StoreError> {
+        let mut state = self.request().await?;
+        state.requests.reads += 1;
+        let watch = ask.watch.then(|| {
+            let (store, mut changes) = (self.clone(), state.watch(queue.dir()));
+            Box::pin(async move {
+                let _ = changes.changed().await;
+                // A session that is cut off does not hear of it.
+                store.request().await.map(|_| Event::Touched)
+            }) as Watch
+        });
+        let members = state.keys.iter().filter(|(_, record)| record.queue == *queue).map(|(revision, record)| Member {
+            entry: Entry { key: record.key.as_str().into(), revision: *revision, token: *revision, crowded: false },
+            label: Some(record.queue.label().into()),
+            detail: ask.values.then(|| Detail {
+                value: record.value.clone(),
+                version: record.version,
+                since: Some(record.since),
+                own: record.session == self.id,
+            }),
+        });
+        Ok(Listing { members: members.collect(), notes: state.notes(queue).map(Into::into).collect(), watch })
+    }
+
+    async fn rewrite(&self, _: &Queue, _: Ticket, entry: &Entry, value: &[u8]) -> Result<bool, StoreError> {
+        let mut state = self.request().await?;
+        state.requests.writes += 1;
+        let Some(record) = state.keys.get_mut(&entry.revision) else { return Ok(false) };
+        record.value = value.to_owned();
+        record.version += 1;
+        let dir = record.queue.shared_dir();
+        state.tell(&dir);
+        Ok(true)
+    }
+
+    async fn relabel(
+        &self,
+        _: &Queue,
+        to: &Queue,
+        ticket: Ticket,
+        entry: &Entry,
+        value: &[u8],
+    ) -> Result<Option<Entry>, StoreError> {
+        let key = self.key(to, ticket);
+        let mut state = self.request().await?;
+        state.requests.writes += 1;
+        let Some(record) = state.keys.get_mut(&entry.revision) else { return Ok(None) };
+        let watchers = if record.key == key { 0 } else { record.alive.receiver_count() as u64 };
+        if watchers > 0 {
+            // For those who wait for it, the old key is gone.
+            record.alive = watch::Sender::new(());
+        }
+        record.key.clone_from(&key);
+        record.queue = to.clone();
+        record.value = value.to_owned();
+        state.requests.events += watchers;
+        state.tell(to.dir());
+        Ok(Some(Entry { key: key.into(), ..entry.clone() }))
+    }
+
+    async fn commit(&self, guard: Option<&Entry>, writes: &[Write]) -> Result<bool, StoreError> {
+        let mut state = self.request().await?;
+        state.requests.writes += 1;
+        if guard.is_some_and(|guard| !state.there(guard)) {
+            return Ok(false);
+        }
+        for write in writes {
+            match write {
+                Write::Put { key, value } => state.put(key, value),
+                Write::Delete { key } => state.unset(key),
+            }
+        }
+        Ok(true)
+    }
+
+    async fn ended(&self) -> LostReason {
+        pending().await
+    }
+
+    async fn close(&self) -> Result<(), StoreError> {
+        self.request().await?.end_session(self.id);
+        Ok(())
+    }
+
+    async fn followed(&self, entry: &Entry) -> Result<bool, StoreError> {
+        let mut state = self.request().await?;
+        state.requests.reads += 1;
+        let Some(own) = state.keys.get(&entry.revision) else { return Ok(true) };
+        Ok(state.keys.range(entry.revision + 1..).any(|(_, record)| record.queue == own.queue))
+    }
+}
+
+impl State {
+    /// The names of what belongs to no session, in a queue's directory.
+    fn notes<'a>(&'a self, queue: &'a Queue) -> impl Iterator<Item = &'a str> {
+        let name = |key: &'a str| key.strip_prefix(queue.dir())?.strip_prefix('/').filter(|name| !name.contains('/'));
+        self.data.keys().filter_map(move |key| name(key))
+    }
+}
