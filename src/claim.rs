@@ -2,7 +2,7 @@
 
 use std::{
     sync::{Arc, Mutex, PoisonError, Weak},
-    time::Duration,
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use tokio::{
@@ -34,6 +34,8 @@ pub(crate) struct Claim {
     session: Arc<Session>,
     queue: Queue,
     ticket: Ticket,
+    /// What to write into the key, if not who owns it.
+    value: Option<Arc<[u8]>>,
     place: Option<Arc<Place>>,
     /// A write was sent.
     written: bool,
@@ -43,6 +45,21 @@ pub(crate) struct Claim {
     doubtful: bool,
     /// Not released yet.
     armed: bool,
+}
+
+/// What came of joining.
+#[derive(Debug)]
+pub(crate) struct Entered {
+    pub(crate) claim: Claim,
+    pub(crate) standing: Standing,
+    /// Nothing else was in the queue.
+    pub(crate) alone: bool,
+}
+
+/// What is written into a key for operators, and for whoever looks into the queue: its owner and, as etcd does not tell when a key was made, the time.
+pub(crate) fn signature(owner: &str) -> Vec<u8> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    format!("{owner}\n{}", now.as_millis()).into_bytes()
 }
 
 /// What became of a release.
@@ -61,7 +78,17 @@ type Trouble = Arc<Mutex<Option<Arc<BoxError>>>>;
 
 impl Claim {
     pub(crate) fn new(session: Arc<Session>, queue: Queue, ticket: Ticket) -> Self {
-        Self { session, queue, ticket, place: None, written: false, clean: true, doubtful: false, armed: true }
+        let (value, place) = (None, None);
+        Self { session, queue, ticket, value, place, written: false, clean: true, doubtful: false, armed: true }
+    }
+
+    /// What to write into the key, if not who owns it.
+    pub(crate) fn set_value(&mut self, value: Option<Arc<[u8]>>) {
+        self.value = value;
+    }
+
+    pub(crate) fn ticket(&self) -> Ticket {
+        self.ticket
     }
 
     pub(crate) fn session(&self) -> &Arc<Session> {
@@ -84,7 +111,8 @@ impl Claim {
         join: Join,
         give_up: Option<Instant>,
         interest: oneshot::Sender<()>,
-    ) -> Result<Option<(Self, Standing)>, StoreError> {
+    ) -> Result<Option<Entered>, StoreError> {
+        let value = self.value.take().unwrap_or_else(|| signature(&self.session.shared().owner).into());
         let mut attempt = 0;
         loop {
             let session = Arc::clone(&self.session);
@@ -97,10 +125,9 @@ impl Claim {
             let sent = clock::now();
             self.written |= turn.is_some();
             let _joining = session.places().joins();
-            let value = session.shared().owner.as_bytes();
             let outcome = tokio::select! {
                 reason = session.life().lost() => Err(StoreError::SessionGone(reason)),
-                outcome = session.store().enqueue(&self.queue, self.ticket, value, join) => outcome,
+                outcome = session.store().enqueue(&self.queue, self.ticket, &value, join) => outcome,
             };
             match outcome {
                 Ok(Joined::Queued { entry, standing, at, alive, alone }) => {
@@ -108,7 +135,7 @@ impl Claim {
                         session.life().renewed(sent, granted);
                     }
                     self.place = Some(session.places().add(entry, at, sent));
-                    return Ok(Some((self, standing)));
+                    return Ok(Some(Entered { claim: self, standing, alone }));
                 }
                 Ok(Joined::Occupied) => {
                     self.written = self.doubtful;
@@ -144,6 +171,41 @@ impl Claim {
             self.session.warden().watch(place);
         }
         grant
+    }
+
+    /// Puts a key with another label into the place of a holder's own. Meant to be [`Unstoppable`]: goes on until the store has confirmed it or the session is over.
+    pub(crate) async fn relabel(mut self, label: &str, value: &[u8]) -> Result<Self, StoreError> {
+        let Some(old) = self.place.clone() else { return Ok(self) };
+        // Its number makes it known where it stands.
+        let to = self.queue.labelled(&format!("{label}@{}", old.entry.token));
+        self.clean = false;
+        let mut attempt = 0;
+        let moved = loop {
+            let session = &self.session;
+            let outcome = tokio::select! {
+                biased;
+                reason = session.life().lost() => Err(StoreError::SessionGone(reason)),
+                outcome = session.store().relabel(&self.queue, &to, self.ticket, &old.entry, value) => outcome,
+            };
+            match outcome {
+                Err(error) if error.is_transient() => {}
+                outcome => break outcome?,
+            }
+            sleep(backoff(attempt)).await;
+            attempt += 1;
+        };
+        let Some(entry) = moved else {
+            old.lose(LostReason::KeyDeleted);
+            return Ok(self);
+        };
+        let new = self.session.places().add(entry, old.joined, old.sent);
+        new.hold();
+        self.session.warden().watch(&new);
+        self.place = Some(new);
+        self.queue = to;
+        old.leave();
+        self.session.places().end(&old, End::Unclear);
+        Ok(self)
     }
 
     /// Deletes the key and waits up to `patience` for the store's word; what is left to do then is done in the background.

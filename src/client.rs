@@ -20,6 +20,7 @@ use crate::{
     name::Queue,
     rig::{Bug, planted},
     runtime::{self, backoff},
+    rwlock::RwLock,
     session::{Session, Shared},
 };
 
@@ -105,6 +106,12 @@ impl Client {
     #[must_use]
     pub fn mutex(&self, name: impl AsRef<str>) -> Mutex {
         Mutex::new(self.clone(), name.as_ref().to_owned())
+    }
+
+    /// The read-write lock of this name. No I/O: the name is checked when it is first locked. It has nothing to do with a mutex of the same name.
+    #[must_use]
+    pub fn rw_lock(&self, name: impl AsRef<str>) -> RwLock {
+        RwLock::new(self.clone(), name.as_ref().to_owned())
     }
 
     /// What the server granted as the session's time to live: how long a crashed holder's lock stays taken. It may differ from what the builder asked

@@ -4,19 +4,20 @@ use std::{
     fmt,
     future::{Future, poll_fn},
     pin::pin,
+    sync::Arc,
     task::Poll,
     time::Duration,
 };
 
 use crate::{
-    claim::Release,
-    error::{Error, Result},
+    claim::{Release, signature},
+    error::{Error, Result, StoreError},
     handover::{Grant, Passing},
     name::Queue,
     place::Place,
     queue::Hold,
     rig::{Bug, planted},
-    runtime,
+    runtime::{self, Unstoppable},
     session::Session,
 };
 
@@ -252,6 +253,31 @@ impl LockGuard {
             future.as_mut().poll(context).map(Ok)
         })
         .await
+    }
+
+    /// Puts a key with another label into the place of this guard's.
+    pub(crate) async fn relabel(self, label: &'static str) -> Result<Self> {
+        if let Some(reason) = self.lost_reason() {
+            return Err(Error::Lost { name: self.name().to_owned(), reason });
+        }
+        let Held::Own(hold) = self.held else { return Ok(self) };
+        let session = Arc::clone(hold.claim.session());
+        let (runtime, name) = (session.shared().runtime, hold.claim.queue().name().to_owned());
+        let value = signature(&session.shared().owner);
+        let relabelling = Unstoppable::new(runtime, async move { hold.claim.relabel(label, &value).await });
+        let claim = runtime::within(runtime, relabelling).await.map_err(|error| match error {
+            StoreError::SessionGone(reason) => {
+                session.life().lose(reason);
+                Error::Lost { name: name.clone(), reason: session.life().lost_reason().unwrap_or(reason) }
+            }
+            error => error.into_public(session.shared().backend.name()),
+        })?;
+        let place = claim.place().map(Arc::clone).ok_or(Error::Closed)?;
+        let guard = Self::new(Hold::new(claim, place));
+        match guard.lost_reason() {
+            Some(reason) => Err(Error::Lost { name, reason }),
+            None => Ok(guard),
+        }
     }
 
     /// Releases the lock. `Ok` only when its key is known to be gone and the lock was held until then.

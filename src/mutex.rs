@@ -1,13 +1,14 @@
 //! A named lock.
 
-use std::{pin::pin, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
-use tokio::time::{Instant, timeout_at};
+use tokio::time::timeout_at;
 
 use crate::{
     client::Client,
     error::{Error, Result},
     guard::LockGuard,
+    line::{self, Rule},
     name::Queue,
     queue::{self, Failure, Hold, Wait},
     runtime,
@@ -110,7 +111,7 @@ impl Mutex {
     /// # Examples
     ///
     /// ```
-    /// # use std::{pin::pin, time::Duration};
+    /// # use std::{pin::pin, sync::Arc, time::Duration};
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
     /// let client = distlock::Client::connect("memory://docs-lock-timeout").await?;
     /// let mutex = client.mutex("table-7");
@@ -119,11 +120,7 @@ impl Mutex {
     /// # guard.unlock().await }
     /// ```
     pub async fn lock_timeout(&self, timeout: Duration) -> Result<Option<LockGuard>> {
-        if timeout.is_zero() {
-            return self.try_lock().await;
-        }
-        // A timeout too long for the clock is no timeout.
-        self.acquire(Instant::now().checked_add(timeout).map_or(Wait::Forever, Wait::Until)).await
+        self.acquire(Wait::at_most(timeout)).await
     }
 
     async fn acquire(&self, wait: Wait) -> Result<Option<LockGuard>> {
@@ -139,19 +136,42 @@ impl Mutex {
 
 /// Takes the lock from the store.
 pub(crate) async fn take(client: &Client, queue: &Queue, wait: Wait) -> Result<Option<Hold>> {
-    let mut stale_sessions = 0;
-    loop {
-        let claim = match wait {
-            Wait::Until(at) => timeout_at(at, client.claim(queue)).await,
-            Wait::Forever | Wait::No => Ok(client.claim(queue).await),
-        };
-        let Ok(claim) = claim else { return Ok(None) };
-        let claim = claim?;
-        match queue::acquire(claim, wait).await {
-            Ok(hold) => return Ok(hold),
-            // Its session died while it was idle. That is no loss of this call's: it goes on with a new one.
-            Err(Failure::StaleSession(_)) if stale_sessions < 3 => stale_sessions += 1,
-            Err(Failure::StaleSession(error) | Failure::Final(error)) => return Err(error),
+    Taking { queue, wait, value: None, rule: None }.from(client).await
+}
+
+/// What to take from the store, and how.
+pub(crate) struct Taking<'a> {
+    pub(crate) queue: &'a Queue,
+    pub(crate) wait: Wait,
+    /// What to write into the key, if not who owns it.
+    pub(crate) value: Option<Arc<[u8]>>,
+    /// Who may be in together, if not one at a time.
+    pub(crate) rule: Option<&'a dyn Rule>,
+}
+
+impl Taking<'_> {
+    pub(crate) async fn from(self, client: &Client) -> Result<Option<Hold>> {
+        let Self { queue, wait, value, rule } = self;
+        let mut stale_sessions = 0;
+        loop {
+            let claim = match wait {
+                Wait::Until(at) => timeout_at(at, client.claim(queue)).await,
+                Wait::Forever | Wait::No => Ok(client.claim(queue).await),
+            };
+            let Ok(claim) = claim else { return Ok(None) };
+            let mut claim = claim?;
+            claim.set_value(value.clone());
+            let taken = match rule {
+                None => queue::acquire(claim, wait).await,
+                // On the heap: it is larger than what a mutex needs, of which there may be many.
+                Some(rule) => Box::pin(line::enter(claim, wait, rule)).await,
+            };
+            match taken {
+                Ok(hold) => return Ok(hold),
+                // Its session died while it was idle. That is no loss of this call's: it goes on with a new one.
+                Err(Failure::StaleSession(_)) if stale_sessions < 3 => stale_sessions += 1,
+                Err(Failure::StaleSession(error) | Failure::Final(error)) => return Err(error),
+            }
         }
     }
 }

@@ -9,7 +9,7 @@ use tokio::{
 
 use crate::{
     backend::{Ahead, Event, Join, Present, Standing},
-    claim::Claim,
+    claim::{Claim, Entered},
     clock,
     error::{Error, StoreError},
     guard::LostReason,
@@ -24,10 +24,10 @@ use crate::{
 
 /// How long a call that gives up waits for its key to be gone. The release goes on for as long as it takes; this is so that in the common
 /// case a caller who looks finds nothing.
-const COURTESY: Duration = Duration::from_millis(100);
+pub(crate) const COURTESY: Duration = Duration::from_millis(100);
 
 /// How long a waiter for whose watch there is no room does without.
-const NO_ROOM: Duration = Duration::from_secs(1);
+pub(crate) const NO_ROOM: Duration = Duration::from_secs(1);
 
 /// How long to wait for the lock.
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +38,15 @@ pub(crate) enum Wait {
 }
 
 impl Wait {
+    /// A timeout of zero is a try.
+    pub(crate) fn at_most(timeout: Duration) -> Self {
+        if timeout.is_zero() {
+            return Self::No;
+        }
+        // A timeout too long for the clock is no timeout.
+        Instant::now().checked_add(timeout).map_or(Self::Forever, Self::Until)
+    }
+
     async fn is_over(self) {
         match self {
             Self::Until(at) => sleep_until(at).await,
@@ -54,6 +63,10 @@ pub(crate) struct Hold {
 }
 
 impl Hold {
+    pub(crate) fn new(claim: Claim, place: Arc<Place>) -> Self {
+        Self { claim, place }
+    }
+
     pub(crate) fn place(&self) -> &Place {
         &self.place
     }
@@ -73,14 +86,11 @@ impl From<Error> for Failure {
     }
 }
 
-/// Takes the lock, or waits for it. May be dropped at any await: the claim gives back what was written.
-pub(crate) async fn acquire(claim: Claim, wait: Wait) -> Result<Option<Hold>, Failure> {
+/// Joins a queue in the caller's time; `None`: it is over, or somebody is there and `join` does not go behind others.
+pub(crate) async fn join(claim: Claim, wait: Wait, join: Join) -> Result<Option<Entered>, Failure> {
     let session = Arc::clone(claim.session());
     let shared = session.shared();
-    let (join, give_up) = match wait {
-        Wait::No if !planted(Bug::TryLockJoins) => (Join::IfFree, Some(Instant::now() + shared.request_timeout * 2)),
-        _ => (Join::Always, None),
-    };
+    let give_up = matches!(wait, Wait::No).then(|| Instant::now() + shared.request_timeout * 2);
     // If this future is dropped, the write still ends, and then the claim with it.
     let (interest, _interested) = oneshot::channel();
     let joining = Unstoppable::new(shared.runtime, claim.join(join, give_up, interest));
@@ -89,14 +99,22 @@ pub(crate) async fn acquire(claim: Claim, wait: Wait) -> Result<Option<Hold>, Fa
         joined = joining => joined,
         () = wait.is_over() => return Ok(None),
     };
-    let (mut claim, mut standing) = match joined {
-        Ok(Some(joined)) => joined,
-        Ok(None) => return Ok(None),
+    match joined {
         Err(StoreError::SessionGone(reason @ LostReason::SessionExpired)) => {
-            return Err(Failure::StaleSession(session.lost_error(reason)));
+            Err(Failure::StaleSession(session.lost_error(reason)))
         }
-        Err(error) => return Err(public(&session, error).into()),
+        joined => joined.map_err(|error| public(&session, error).into()),
+    }
+}
+
+/// Takes the lock, or waits for it. May be dropped at any await: the claim gives back what was written.
+pub(crate) async fn acquire(claim: Claim, wait: Wait) -> Result<Option<Hold>, Failure> {
+    let session = Arc::clone(claim.session());
+    let how = match wait {
+        Wait::No if !planted(Bug::TryLockJoins) => Join::IfFree,
+        _ => Join::Always,
     };
+    let Some(Entered { mut claim, mut standing, .. }) = join(claim, wait, how).await? else { return Ok(None) };
     let Some(own) = claim.place().map(Arc::clone) else { return Ok(None) };
 
     loop {
@@ -155,12 +173,10 @@ async fn await_turn(
     let (store, mut idle_wakes) = (session.store(), 0);
     loop {
         own.wait_for(&ahead);
-        let interval = session.shared().recheck_interval;
         // Servers do lose watch events (https://github.com/etcd-io/etcd/issues/18089, /19179): look again now and then in any case.
-        let recheck = interval + interval.mul_f64(fastrand::f64() / 4.0);
         let wake = tokio::select! {
             wake = next_wake(session, queue, own, &ahead) => wake,
-            () = sleep(recheck), if !planted(Bug::NoRecheck) => Wake::Recheck,
+            () = sleep(session.recheck()), if !planted(Bug::NoRecheck) => Wake::Recheck,
         };
         let standing = match wake {
             Wake::Heir => return Ok(Standing::First),
@@ -237,7 +253,7 @@ async fn next_wake(session: &Session, queue: &Queue, own: &Arc<Place>, ahead: &A
 }
 
 /// Repeats a call until it succeeds or fails for good.
-async fn persist<T, F>(mut call: impl FnMut() -> F) -> Result<T, StoreError>
+pub(crate) async fn persist<T, F>(mut call: impl FnMut() -> F) -> Result<T, StoreError>
 where
     F: Future<Output = Result<T, StoreError>>,
 {
@@ -253,7 +269,7 @@ where
 }
 
 /// Does `work` unless the session ends first (an error) or the caller's time (`None`).
-async fn in_time<T>(
+pub(crate) async fn in_time<T>(
     session: &Session,
     wait: Wait,
     work: impl Future<Output = Result<T, StoreError>>,
@@ -267,7 +283,7 @@ async fn in_time<T>(
 }
 
 /// The user's view of a store's error. The server's word that the session is over counts for all its locks.
-fn public(session: &Session, error: StoreError) -> Error {
+pub(crate) fn public(session: &Session, error: StoreError) -> Error {
     match error {
         StoreError::SessionGone(reason) => {
             session.life().lose(reason);

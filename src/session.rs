@@ -140,6 +140,12 @@ impl Session {
         }
     }
 
+    /// When to look again in any case.
+    pub(crate) fn recheck(&self) -> Duration {
+        let interval = self.shared.recheck_interval;
+        interval + interval.mul_f64(fastrand::f64() / 4.0)
+    }
+
     /// Asks the store for a proof of life now.
     pub(crate) async fn prove(&self) -> Result<(), StoreError> {
         let sent = clock::now();
