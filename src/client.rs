@@ -21,6 +21,7 @@ use crate::{
     rig::{Bug, planted},
     runtime::{self, backoff},
     rwlock::RwLock,
+    semaphore::Semaphore,
     session::{Session, Shared},
 };
 
@@ -114,6 +115,12 @@ impl Client {
         RwLock::new(self.clone(), name.as_ref().to_owned())
     }
 
+    /// The semaphore of this name, with so many permits for all clients together: all have to name the same number. No I/O: name and number are checked at the first acquisition.
+    #[must_use]
+    pub fn semaphore(&self, name: impl AsRef<str>, permits: u32) -> Semaphore {
+        Semaphore::new(self.clone(), name.as_ref().to_owned(), permits)
+    }
+
     /// What the server granted as the session's time to live: how long a crashed holder's lock stays taken. It may differ from what the builder asked
     /// for: etcd grants whole seconds and at least one and a half election timeouts, ZooKeeper between 2 and 20 of its ticks.
     #[must_use]
@@ -182,6 +189,31 @@ impl Client {
     fn sessions(&self) -> MutexGuard<'_, Option<Vec<Arc<Session>>>> {
         // Nothing panics while it is locked.
         self.inner.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn request_timeout(&self) -> Duration {
+        self.inner.shared.request_timeout
+    }
+
+    /// A session that lives; opens one if there is none.
+    pub(crate) async fn session(&self) -> Result<Arc<Session>> {
+        if let Some(session) = self.living()? {
+            return Ok(session);
+        }
+        let _opening = self.inner.opening.lock().await;
+        if let Some(session) = self.living()? {
+            return Ok(session);
+        }
+        let session = self.open_session(true).await?;
+        self.sessions().as_mut().ok_or(Error::Closed)?.push(Arc::clone(&session));
+        Ok(session)
+    }
+
+    fn living(&self) -> Result<Option<Arc<Session>>> {
+        let mut sessions = self.sessions();
+        let sessions = sessions.as_mut().ok_or(Error::Closed)?;
+        sessions.retain(|session| session.life().lost_reason().is_none());
+        Ok(sessions.first().map(Arc::clone))
     }
 
     /// A claim in a session that lives and has room; opens one if there is none.
