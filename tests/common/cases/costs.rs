@@ -146,15 +146,20 @@ pub(crate) async fn a_lock_that_is_never_polled_costs_nothing(t: &Case) {
 }
 
 async fn sessions(t: &Case, waiters: &[Waiter]) -> Vec<i64> {
+    let keys: Vec<_> = waiters.iter().map(|waiter| &*waiter.key).collect();
+    sessions_of(t, &keys).await
+}
+
+pub(crate) async fn sessions_of(t: &Case, keys: &[&str]) -> Vec<i64> {
     let mut sessions = Vec::new();
-    for waiter in waiters {
-        sessions.push(t.store.session_of(&waiter.key).await);
+    for key in keys {
+        sessions.push(t.store.session_of(key).await);
     }
     sessions
 }
 
 /// Returns when nothing but keepalives has been asked for a while: what was begun is done, for instance the holder's watch on its own key.
-async fn settled(t: &Case, sessions: &[i64]) {
+pub(crate) async fn settled(t: &Case, sessions: &[i64]) {
     let mut last = t.cost(sessions).await;
     let quiet = eventually(SOON, "the store comes to rest", async || {
         tokio::time::sleep(Duration::from_millis(700)).await;
