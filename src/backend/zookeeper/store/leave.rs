@@ -28,7 +28,7 @@ impl ZooKeeperStore {
             Some(entry) => Some(Arc::clone(&entry.key)),
             None => self.find(&client, queue.dir(), ticket).await?,
         };
-        let withdrawn = match key {
+        let mut withdrawn = match key {
             Some(key) => {
                 let withdrawn = self.delete(&client, &key, leave).await?;
                 self.identity.gone(&key);
@@ -36,6 +36,12 @@ impl ZooKeeperStore {
             }
             None => Withdrawn { existed: false, heir: false, at: self.send(|| ()).0 },
         };
+        // It may have another name since: see `exchange`.
+        if !withdrawn.existed && leave.entry.is_some() && self.doubtful().contains(&ticket) {
+            if let Some(key) = self.find(&client, queue.dir(), ticket).await? {
+                withdrawn = self.delete(&client, &key, leave).await?;
+            }
+        }
         if !withdrawn.existed && planted(Bug::ReleaseByName) {
             let children = self.list_now(&client, queue.dir()).await?;
             let first = children.iter().min_by_key(|child| node::sequence(child)).cloned().unwrap_or_default();
