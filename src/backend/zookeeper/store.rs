@@ -62,7 +62,7 @@ pub(super) struct ZooKeeperStore {
     tags: Arc<Tags>,
     /// How many requests have been sent whose order is of interest.
     sent: Mutex<u64>,
-    /// Tickets whose node may have been created although no reply said so.
+    /// Tickets whose node may have been created although no reply said so, or may have another name than its owner knows.
     doubtful: Mutex<HashSet<Ticket>>,
     /// The last search for such nodes.
     search: sync::Mutex<Search>,

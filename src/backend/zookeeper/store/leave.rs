@@ -36,10 +36,15 @@ impl ZooKeeperStore {
             }
             None => Withdrawn { existed: false, heir: false, at: self.send(|| ()).0 },
         };
-        // It may have another name since: see `exchange`.
-        if !withdrawn.existed && leave.entry.is_some() && self.doubtful().contains(&ticket) {
-            if let Some(key) = self.find(&client, queue.dir(), ticket).await? {
+        if let Some(entry) = leave.entry.filter(|_| !withdrawn.existed && self.doubtful().contains(&ticket)) {
+            // Under the name that another label gave it: see `exchange`.
+            let (dir, name) = node::split(&entry.key);
+            let children = self.list_now(&client, dir).await?;
+            let place = node::place_of(name);
+            if let Some(child) = children.iter().find(|child| place.is_some() && node::place_of(child) == place) {
+                let key = format!("{dir}/{child}");
                 withdrawn = self.delete(&client, &key, leave).await?;
+                self.identity.gone(&key);
             }
         }
         if !withdrawn.existed && planted(Bug::ReleaseByName) {

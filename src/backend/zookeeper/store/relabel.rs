@@ -27,7 +27,7 @@ impl ZooKeeperStore {
 
     /// Puts a node with another label into the place of an own one: it has the same tag and number.
     ///
-    /// Until it is known what became of that, the ticket is in doubt: whoever withdraws it then looks for the new node as well.
+    /// Whoever withdraws the ticket may not have heard of it, because the reply was lost or nobody waited for it: then `leave` finds the node by its place.
     pub(super) async fn exchange(
         &self,
         label: &str,
@@ -44,18 +44,8 @@ impl ZooKeeperStore {
         if *key == *entry.key {
             return Ok(self.overwrite(&client, &key, &data).await?.map(|_| entry.clone()));
         }
-        let first = self.doubtful().insert(ticket);
-        let exchanged = match self.exchange_once(&client, &entry.key, &key, &data).await {
-            // The node may be there all the same.
-            Err(error @ StoreError::Unknown(_)) => return Err(error),
-            Err(error) => {
-                if first {
-                    self.doubtful().remove(&ticket);
-                }
-                return Err(error);
-            }
-            Ok(exchanged) => exchanged,
-        };
+        self.doubtful().insert(ticket);
+        let exchanged = self.exchange_once(&client, &entry.key, &key, &data).await?;
         self.identity.gone(&entry.key);
         let new = exchanged.map(|stat| Entry {
             key: key.into(),
@@ -66,7 +56,6 @@ impl ZooKeeperStore {
         if let Some(new) = &new {
             self.identity.created(&new.key);
         }
-        self.doubtful().remove(&ticket);
         Ok(new)
     }
 
