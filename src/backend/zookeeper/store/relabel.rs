@@ -59,7 +59,7 @@ impl ZooKeeperStore {
         Ok(new)
     }
 
-    /// The new node's stat; `None` if neither is there.
+    /// The new node's stat; `None` if neither is there. The create comes first: a server that showed half of it would show both nodes, not none.
     async fn exchange_once(
         &self,
         client: &zk::Client,
