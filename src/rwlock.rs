@@ -157,7 +157,7 @@ impl RwLock {
     async fn acquire(&self, label: &'static str, wait: Wait) -> Result<Option<LockGuard>> {
         let queue = Queue::new(self.client.namespace(), &self.name)?.of("rw").labelled(label);
         let rule = if label == READER { &Reader as &dyn Rule } else { &Writer };
-        let taking = Taking { queue: &queue, wait, value: None, rule: Some(rule) };
+        let taking = Taking { rule: Some(rule), ..Taking::new(&queue, wait) };
         let hold = runtime::within(self.client.runtime(), taking.from(&self.client)).await?;
         Ok(hold.map(LockGuard::new))
     }

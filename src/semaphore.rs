@@ -14,7 +14,7 @@ use crate::{
     error::{Error, Result},
     guard::LockGuard,
     line::{Rule, Verdict},
-    mutex::{self, Taking},
+    mutex::Taking,
     name::Queue,
     queue::{self, Wait, persist},
     runtime,
@@ -246,8 +246,9 @@ impl Semaphore {
             patience = Wait::Until(Instant::now() + self.client.request_timeout());
         }
         let gate = Queue::new(self.client.namespace(), &self.name)?.of("gate");
-        let Some(gate) = mutex::take(&self.client, &gate, patience).await? else { return Ok(None) };
-        let taking = Taking { queue, wait, value: None, rule: Some(&rule) };
+        let gate = Taking { passing: true, ..Taking::new(&gate, patience) }.from(&self.client).await?;
+        let Some(gate) = gate else { return Ok(None) };
+        let taking = Taking { rule: Some(&rule), ..Taking::new(queue, wait) };
         let taken = taking.from(&self.client).await;
         // Let go of in the background: the caller need not wait for that.
         drop(gate);
