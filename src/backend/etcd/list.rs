@@ -40,7 +40,7 @@ impl EtcdStore {
         if revision.unsigned_abs() < told {
             return Err(StoreError::Unavailable("a stale read".into()));
         }
-        let watch = watch.map(|watch| watch.from(revision)).transpose()?;
+        let watch = watch.map(|watch| watch.since(revision)).transpose()?;
         let (mut members, mut notes) = (vec![], vec![]);
         for kv in read.take_kvs() {
             if queue::is_place(prefix, &kv) {

@@ -44,7 +44,7 @@ pub(super) struct Watcher {
 
 #[derive(Debug)]
 enum Command {
-    Watch { id: i64, key: Arc<str>, options: WatchOptions, signals: Signals },
+    Watch { id: i64, key: Arc<str>, signals: Signals },
     Cancel(i64),
 }
 
@@ -129,7 +129,7 @@ impl Below {
     }
 
     /// Goes on from what was read as of this revision. News may be late by 100 ms (see [`watch`]); it is never lost.
-    pub(super) fn from(mut self, read: i64) -> Result<backend::Watch, StoreError> {
+    pub(super) fn since(mut self, read: i64) -> Result<backend::Watch, StoreError> {
         if read < self.start {
             return Err(StoreError::Unavailable("a stale read".into()));
         }
@@ -170,11 +170,9 @@ impl Watcher {
         let (news, news_rx) = tokio::sync::watch::channel(0);
         // Its own id, never 0 (the server's choice) and never used twice, so that answers are matched by id and not by order.
         let id = self.last_id.fetch_add(1, Ordering::Relaxed) + 1;
-        let options = WatchOptions::new().with_watch_id(id);
-        let options = if prefix { options.with_prefix() } else { options.with_filters([WatchFilterType::NoPut]) };
         let signals = Signals { created: Some(created), news, prefix: prefix.then(|| Arc::clone(key)) };
         // Should the task be gone, the senders are dropped here and the watch is broken from the start.
-        let _ = self.commands.send(Command::Watch { id, key: Arc::clone(key), options, signals });
+        let _ = self.commands.send(Command::Watch { id, key: Arc::clone(key), signals });
         let watch = Watch { id, news: news_rx, commands: self.commands.clone() };
         let start = timeout(patience, created_rx).await.map_err(|late| StoreError::Unavailable(late.into()))?;
         Ok((watch, start.map_err(|_| Broken)?))
@@ -217,7 +215,12 @@ async fn run(pool: Arc<Pool>, mut inbox: mpsc::UnboundedReceiver<Command>) {
                 Some(Command::Cancel(id)) => cancel(&mut stream, &mut watches, id).await.is_err(),
                 // Nobody wants to know any more.
                 Some(Command::Watch { signals, .. }) if signals.news.is_closed() => false,
-                Some(Command::Watch { id, key, options, signals }) => {
+                Some(Command::Watch { id, key, signals }) => {
+                    let options = WatchOptions::new().with_watch_id(id);
+                    let options = match signals.prefix {
+                        Some(_) => options.with_prefix(),
+                        None => options.with_filters([WatchFilterType::NoPut]),
+                    };
                     watches.insert(id, signals);
                     match &mut stream {
                         Some(stream) => stream.requests.watch(&*key, Some(options)).await.is_err(),
