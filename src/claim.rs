@@ -196,7 +196,8 @@ impl Claim {
     pub(crate) async fn relabel(mut self, label: &str, value: &[u8]) -> Result<Self, StoreError> {
         let Some(old) = self.place.clone() else { return Ok(self) };
         // Its number makes it known where it stands.
-        let to = self.queue.labelled(&format!("{label}@{}", old.entry.token));
+        let place = if planted(Bug::DowngradeLosesPlace) { String::new() } else { format!("@{}", old.entry.token) };
+        let to = self.queue.labelled(&format!("{label}{place}"));
         self.clean = false;
         let mut attempt = 0;
         let moved = loop {
