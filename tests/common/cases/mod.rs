@@ -3,6 +3,7 @@
 pub(crate) mod cancelling;
 pub(crate) mod closing;
 pub(crate) mod costs;
+pub(crate) mod election;
 pub(crate) mod exclusion;
 pub(crate) mod guards;
 pub(crate) mod handover;
@@ -10,3 +11,4 @@ pub(crate) mod losing;
 pub(crate) mod names;
 pub(crate) mod network;
 pub(crate) mod trying;
+pub(crate) mod view;
