@@ -383,3 +383,6 @@ impl<T: 'static> Feed<T> {
 pub(crate) async fn look_now(client: &Client, queue: &Queue) -> Result<Vec<Member>> {
     runtime::within(client.runtime(), look(client, queue, true)).await
 }
+
+#[cfg(test)]
+mod tests;
