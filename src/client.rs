@@ -12,8 +12,10 @@ use tokio::{
 };
 
 use crate::{
+    backend::Entry,
     builder::{Builder, Settings},
     claim::Claim,
+    election::Election,
     error::{Error, Result},
     handover::Handover,
     mutex::Mutex,
@@ -22,7 +24,7 @@ use crate::{
     runtime::{self, backoff},
     rwlock::RwLock,
     semaphore::Semaphore,
-    session::{Session, Shared},
+    session::{Session, Shared, Visit},
 };
 
 /// A connection to a store, and the session that its locks live in. Cheap to clone; all clones are one client.
@@ -121,6 +123,12 @@ impl Client {
         Semaphore::new(self.clone(), name.as_ref().to_owned(), permits)
     }
 
+    /// The election of this name. No I/O: the name is checked when it is first used. It has nothing to do with a mutex of the same name.
+    #[must_use]
+    pub fn election(&self, name: impl AsRef<str>) -> Election {
+        Election::new(self.clone(), name.as_ref().to_owned())
+    }
+
     /// What the server granted as the session's time to live: how long a crashed holder's lock stays taken. It may differ from what the builder asked
     /// for: etcd grants whole seconds and at least one and a half election timeouts, ZooKeeper between 2 and 20 of its ticks.
     #[must_use]
@@ -195,47 +203,45 @@ impl Client {
         self.inner.shared.request_timeout
     }
 
-    /// A session that lives; opens one if there is none.
-    pub(crate) async fn session(&self) -> Result<Arc<Session>> {
-        if let Some(session) = self.living()? {
-            return Ok(session);
-        }
-        let _opening = self.inner.opening.lock().await;
-        if let Some(session) = self.living()? {
-            return Ok(session);
-        }
-        let session = self.open_session(true).await?;
-        self.sessions().as_mut().ok_or(Error::Closed)?.push(Arc::clone(&session));
-        Ok(session)
-    }
-
-    fn living(&self) -> Result<Option<Arc<Session>>> {
-        let mut sessions = self.sessions();
-        let sessions = sessions.as_mut().ok_or(Error::Closed)?;
-        sessions.retain(|session| session.life().lost_reason().is_none());
-        Ok(sessions.first().map(Arc::clone))
-    }
-
     /// A claim in a session that lives and has room; opens one if there is none.
     pub(crate) async fn claim(&self, queue: &Queue) -> Result<Claim> {
-        if let Some(claim) = self.try_claim(queue)? {
-            return Ok(claim);
+        self.in_session(|session| session.claim(queue)).await
+    }
+
+    /// A session that lives, to ask the store something; opens one if there is none.
+    pub(crate) async fn session(&self) -> Result<Arc<Session>> {
+        self.in_session(|session| Some(Arc::clone(session))).await
+    }
+
+    /// A session that lives and has room to watch a queue; opens one if there is none.
+    pub(crate) async fn visit(&self, queue: &Queue) -> Result<Visit<Arc<Session>>> {
+        self.in_session(|session| Visit::new(Arc::clone(session), queue)).await
+    }
+
+    /// Whether a key is of one of this client's sessions, as far as these have been told.
+    pub(crate) fn owns(&self, entry: &Entry) -> bool {
+        self.sessions().iter().flatten().any(|session| session.places().find(entry).is_some())
+    }
+
+    async fn in_session<T>(&self, take: impl Fn(&Arc<Session>) -> Option<T>) -> Result<T> {
+        if let Some(taken) = self.try_in_session(&take)? {
+            return Ok(taken);
         }
         let _opening = self.inner.opening.lock().await;
         loop {
-            if let Some(claim) = self.try_claim(queue)? {
-                return Ok(claim);
+            if let Some(taken) = self.try_in_session(&take)? {
+                return Ok(taken);
             }
             let session = self.open_session(true).await?;
             self.sessions().as_mut().ok_or(Error::Closed)?.push(session);
         }
     }
 
-    fn try_claim(&self, queue: &Queue) -> Result<Option<Claim>> {
+    fn try_in_session<T>(&self, take: impl Fn(&Arc<Session>) -> Option<T>) -> Result<Option<T>> {
         let mut sessions = self.sessions();
         let sessions = sessions.as_mut().ok_or(Error::Closed)?;
         sessions.retain(|session| session.life().lost_reason().is_none());
-        Ok(sessions.iter().find_map(|session| session.claim(queue)))
+        Ok(sessions.iter().find_map(take))
     }
 
     /// Opens a session. `insist`: with retries until the connect timeout, as servers that have just lost a session may be about to come back.

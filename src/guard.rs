@@ -10,6 +10,7 @@ use std::{
 };
 
 use crate::{
+    backend::Entry,
     claim::{Release, signature},
     error::{Error, Result, StoreError},
     handover::{Grant, Passing},
@@ -41,6 +42,10 @@ use crate::{
 pub struct FencingToken(u64);
 
 impl FencingToken {
+    pub(crate) fn new(token: u64) -> Self {
+        Self(token)
+    }
+
     /// The token as a number, to store it beside the data it protects.
     #[must_use]
     pub fn as_u64(self) -> u64 {
@@ -146,6 +151,26 @@ impl LockGuard {
         Self { held: Held::Shared(grant) }
     }
 
+    /// What it holds, if it alone does.
+    pub(crate) fn hold(&self) -> Option<&Hold> {
+        match &self.held {
+            Held::Own(hold) => Some(hold),
+            Held::Shared(_) => None,
+        }
+    }
+
+    pub(crate) fn session(&self) -> &Session {
+        self.held.session()
+    }
+
+    pub(crate) fn queue(&self) -> &Queue {
+        self.held.queue()
+    }
+
+    pub(crate) fn entry(&self) -> &Entry {
+        &self.held.place().entry
+    }
+
     /// This grant's fencing token.
     #[must_use]
     pub fn fencing_token(&self) -> FencingToken {
@@ -185,7 +210,7 @@ impl LockGuard {
         self.held.session().life().remaining()
     }
 
-    fn lost_reason(&self) -> Option<LostReason> {
+    pub(crate) fn lost_reason(&self) -> Option<LostReason> {
         self.held.place().lost_reason().or_else(|| self.held.session().life().lost_reason())
     }
 

@@ -11,7 +11,8 @@ use crate::{
     line::{self, Rule},
     name::Queue,
     queue::{self, Failure, Hold, Wait},
-    runtime,
+    request, runtime,
+    view::{self, QueueEntry, QueueWatch},
 };
 
 /// A named lock: the right to stand in its queue. Made by [`Client::mutex`]; cheap to make, to clone and to throw away.
@@ -123,11 +124,126 @@ impl Mutex {
         self.acquire(Wait::at_most(timeout)).await
     }
 
+    /// Who holds the lock and who waits for it, in that order, as of now. Waiters of other libraries are among them, if they stand in the same queue.
+    ///
+    /// It asks the store for its newest state: one request on etcd, and one for each key, besides a few, on ZooKeeper. With [`local_handover`](crate::Builder::local_handover) the contenders of one
+    /// client are one entry.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidName`] at once. [`Error::Unavailable`] if the store does not answer within about twice the [`request_timeout`](crate::Builder::request_timeout), or if a new session was
+    /// needed and could not be opened. [`Error::Denied`], [`Error::Backend`], [`Error::SessionLost`] and [`Error::Closed`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe: it only looks.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::builder("memory://docs-queue").owner("worker-7").connect().await?;
+    /// let mutex = client.mutex("report");
+    /// assert!(mutex.queue().await?.is_empty());
+    /// let guard = mutex.lock().await?;
+    /// for entry in mutex.queue().await? {
+    ///     println!("{}. {} since {:?}", entry.position(), entry.owner(), entry.since());
+    /// }
+    /// let holder = mutex.holder().await?.expect("it is held");
+    /// assert_eq!((holder.owner(), holder.token()), ("worker-7", guard.fencing_token()));
+    /// # guard.unlock().await }
+    /// ```
+    pub async fn queue(&self) -> Result<Vec<QueueEntry>> {
+        let members = view::look_now(&self.client, &self.line()?).await?;
+        Ok(QueueEntry::all(&self.client, members))
+    }
+
+    /// Who holds the lock; `None` if nobody does. The first one of the [`queue`](Self::queue).
+    ///
+    /// # Errors
+    ///
+    /// As [`queue`](Self::queue).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`queue`](Self::queue).
+    pub async fn holder(&self) -> Result<Option<QueueEntry>> {
+        Ok(self.queue().await?.into_iter().next())
+    }
+
+    /// The [`queue`](Self::queue) as it is now, and again whenever it has changed: for a waiter that shows how far it has come.
+    ///
+    /// It gets over lost connections and sessions. Each change costs a look, so many watchers of a long queue are dear.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidName`]. Later ones are none of the reader's business: the stream goes on until the store answers again.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::pin::pin;
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-watch-queue").await?;
+    /// let mutex = client.mutex("report");
+    /// let (mut queue, mut locking) = (mutex.watch_queue()?, pin!(mutex.lock()));
+    /// let guard = loop {
+    ///     tokio::select! {
+    ///         guard = &mut locking => break guard?,
+    ///         Some(entries) = queue.next() => {
+    ///             if let Some(own) = entries.iter().find(|entry| entry.is_own()) {
+    ///                 println!("{} ahead", own.position());
+    ///             }
+    ///         }
+    ///     }
+    /// };
+    /// # guard.unlock().await }
+    /// ```
+    pub fn watch_queue(&self) -> Result<QueueWatch> {
+        Ok(QueueWatch::new(&self.client, &self.line()?))
+    }
+
+    /// Asks whoever holds the lock to let go, and why (in at most 1,000 bytes); `false` if nobody holds it. Nothing is taken by force: a holder hears it that awaits
+    /// [`LockGuard::release_requested`], and does as it likes.
+    ///
+    /// The request is a key of this client's, which stands until that holder's key is gone, the session ends, or ten minutes are over; so long it keeps the client's session open, even if the client is dropped.
+    /// The next holder does not hear it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidConfig`] at once if the reason is too long; else as [`queue`](Self::queue).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future withdraws the request.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-request-release").await?;
+    /// let mutex = client.mutex("batch");
+    /// assert!(!mutex.request_release("nobody is there").await?);
+    ///
+    /// let guard = mutex.lock().await?;
+    /// assert!(mutex.request_release("a deployment is due").await?);
+    /// assert_eq!(guard.release_requested().await.reason(), "a deployment is due");
+    /// guard.unlock().await
+    /// # }
+    /// ```
+    pub async fn request_release(&self, reason: impl AsRef<str>) -> Result<bool> {
+        request::ask(&self.client, &self.line()?, reason.as_ref()).await
+    }
+
+    fn line(&self) -> Result<Queue> {
+        Queue::new(self.client.namespace(), &self.name)
+    }
+
     async fn acquire(&self, wait: Wait) -> Result<Option<LockGuard>> {
         if let Some(handover) = self.client.handover() {
             return Ok(handover.acquire(&self.client, &self.name, wait).await?.map(LockGuard::shared));
         }
-        let queue = Queue::new(self.client.namespace(), &self.name)?;
+        let queue = self.line()?;
         // Pinned here: handed over by value it would have its room in this future twice.
         let taking = pin!(take(&self.client, &queue, wait));
         Ok(runtime::within(self.client.runtime(), taking).await?.map(LockGuard::new))

@@ -1,6 +1,7 @@
 //! A session and the task that keeps it alive.
 
 use std::{
+    ops::Deref,
     sync::{Arc, Mutex as SyncMutex, PoisonError},
     time::Duration,
 };
@@ -162,6 +163,29 @@ impl Session {
             Ok(Err(failed)) => Err(StoreError::Unknown(failed.into())),
             Err(late) => Err(StoreError::Unknown(late.into())),
         }
+    }
+}
+
+/// Room in a session to watch a queue in which one does not stand. Unlike a claim it does not make the session one that somebody depends on.
+#[derive(Debug)]
+pub(crate) struct Visit<S: Deref<Target = Session>> {
+    session: S,
+    queue: Queue,
+}
+
+impl<S: Deref<Target = Session>> Visit<S> {
+    pub(crate) fn new(session: S, queue: &Queue) -> Option<Self> {
+        session.room.claim(queue).then(|| Self { session, queue: queue.clone() })
+    }
+
+    pub(crate) fn session(&self) -> &Session {
+        &self.session
+    }
+}
+
+impl<S: Deref<Target = Session>> Drop for Visit<S> {
+    fn drop(&mut self) {
+        self.session.room.unclaim(&self.queue);
     }
 }
 

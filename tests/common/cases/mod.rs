@@ -3,6 +3,7 @@
 pub(crate) mod cancelling;
 pub(crate) mod closing;
 pub(crate) mod costs;
+pub(crate) mod election;
 pub(crate) mod exclusion;
 pub(crate) mod guards;
 pub(crate) mod handover;
@@ -12,3 +13,4 @@ pub(crate) mod network;
 pub(crate) mod rwlock;
 pub(crate) mod semaphore;
 pub(crate) mod trying;
+pub(crate) mod view;

@@ -1,0 +1,388 @@
+//! Looking into a queue: once, or for as long as somebody wants to know.
+
+use std::{
+    fmt,
+    future::{pending, poll_fn},
+    pin::Pin,
+    sync::{Arc, Mutex as SyncMutex, PoisonError},
+    task::{Context, Poll, ready},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use futures_util::{
+    Stream,
+    stream::{BoxStream, StreamExt, unfold},
+};
+use tokio::{
+    runtime::Handle,
+    time::{Instant, sleep},
+};
+
+use crate::{
+    backend::{Ask, Entry, Event, Member, Watch},
+    client::Client,
+    error::{Error, Result, StoreError},
+    guard::{FencingToken, LostReason},
+    name::Queue,
+    queue::NO_ROOM,
+    runtime::{self, backoff},
+    session::{Session, Visit},
+};
+
+/// How often to try with another session when the server does not know the last one any more.
+const STALE_SESSIONS: u32 = 3;
+
+/// One who stands in a lock's queue: its holder or one who waits for it. Seen by [`Mutex::queue`](crate::Mutex::queue), [`Mutex::holder`](crate::Mutex::holder) and
+/// [`Mutex::watch_queue`](crate::Mutex::watch_queue).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueueEntry {
+    position: usize,
+    owner: String,
+    token: FencingToken,
+    since: Option<SystemTime>,
+    key: Arc<str>,
+    own: bool,
+}
+
+impl QueueEntry {
+    fn new(client: &Client, position: usize, member: Member) -> Self {
+        let Member { entry, detail, .. } = member;
+        let own = detail.as_ref().is_some_and(|detail| detail.own) || client.owns(&entry);
+        let (value, told) = detail.map_or_else(Default::default, |detail| (detail.value, detail.since));
+        let (owner, signed) = signed(&value);
+        let first_token = if client.handover().is_some() { entry.token << u16::BITS } else { entry.token };
+        Self { position, owner, token: FencingToken::new(first_token), since: told.or(signed), key: entry.key, own }
+    }
+
+    pub(crate) fn all(client: &Client, members: Vec<Member>) -> Vec<Self> {
+        members.into_iter().enumerate().map(|(position, member)| Self::new(client, position, member)).collect()
+    }
+
+    /// How many are ahead: 0 is the holder's, or that of one who is about to be.
+    #[must_use]
+    pub fn position(&self) -> usize {
+        self.position
+    }
+
+    /// The [`owner`](crate::Builder::owner) of its client. Of another library's waiter it is whatever was written into the key, if anything.
+    #[must_use]
+    pub fn owner(&self) -> &str {
+        &self.owner
+    }
+
+    /// The fencing token that it has, or will have once it is granted. With [`local_handover`](crate::Builder::local_handover), which has to be on in all clients of the lock, it is the first one of those
+    /// that its client has to give.
+    #[must_use]
+    pub fn token(&self) -> FencingToken {
+        self.token
+    }
+
+    /// Since when it stands there, where that is known: by the server's clock on ZooKeeper, by its owner's otherwise. For people to read: clocks differ.
+    #[must_use]
+    pub fn since(&self) -> Option<SystemTime> {
+        self.since
+    }
+
+    /// Its key, as the store's own tools show it.
+    #[must_use]
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// Whether it is of the client that looked.
+    #[must_use]
+    pub fn is_own(&self) -> bool {
+        self.own
+    }
+}
+
+/// What a key says of its owner: see `claim::signature`. Another library's text is taken as it is.
+fn signed(value: &[u8]) -> (String, Option<SystemTime>) {
+    let text = String::from_utf8_lossy(value);
+    let signature = text.rsplit_once('\n').and_then(|(owner, at)| {
+        let at = UNIX_EPOCH.checked_add(Duration::from_millis(at.parse().ok()?))?;
+        Some((owner.to_owned(), Some(at)))
+    });
+    signature.unwrap_or_else(|| (text.into_owned(), None))
+}
+
+/// The queue of a lock, now and whenever it has changed: a `Stream` (of the `futures` crates). Made by [`Mutex::watch_queue`](crate::Mutex::watch_queue).
+///
+/// It ends when the client is closed, and keeps the client open otherwise. Dropping it ends the watch.
+#[must_use = "it does nothing unless it is polled"]
+pub struct QueueWatch {
+    feed: Feed<Vec<QueueEntry>>,
+}
+
+impl QueueWatch {
+    pub(crate) fn new(client: &Client, queue: &Queue) -> Self {
+        let (viewer, mut last) = (client.clone(), None);
+        let pick = move |members| {
+            let entries = QueueEntry::all(&viewer, members);
+            let new = last.as_ref() != Some(&entries);
+            new.then(|| last.insert(entries).clone())
+        };
+        Self { feed: Feed::new(client, queue, false, pick) }
+    }
+
+    /// The queue as it is, at the first call, or else once it has changed; `None` when the client is closed. The same as the stream's, for those who have no use for it.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe: nothing is missed.
+    pub async fn next(&mut self) -> Option<Vec<QueueEntry>> {
+        self.feed.next().await
+    }
+}
+
+impl Stream for QueueWatch {
+    type Item = Vec<QueueEntry>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.feed.poll_next(context)
+    }
+}
+
+impl fmt::Debug for QueueWatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("QueueWatch").finish_non_exhaustive()
+    }
+}
+
+/// All who stand in a queue, the first one first, as it is now. Gives up after about twice the request timeout.
+pub(crate) async fn look(client: &Client, queue: &Queue, values: bool) -> Result<Vec<Member>> {
+    let ask = Ask { values, watch: false, fresh: true };
+    let (mut attempt, mut stale_sessions, mut give_up) = (0, 0, None);
+    loop {
+        let session = client.session().await?;
+        let shared = session.shared();
+        let give_up = *give_up.get_or_insert_with(|| Instant::now() + shared.request_timeout * 2);
+        let listing = tokio::select! {
+            biased;
+            reason = session.life().lost() => Err(StoreError::SessionGone(reason)),
+            listing = session.store().list(queue, ask) => listing,
+        };
+        match listing {
+            Ok(listing) => return Ok(listing.members),
+            Err(StoreError::SessionGone(reason)) => {
+                session.life().lose(reason);
+                if reason == LostReason::ClientClosed || stale_sessions == STALE_SESSIONS {
+                    return Err(session.lost_error(reason));
+                }
+                stale_sessions += 1;
+            }
+            Err(error) if error.is_transient() && Instant::now() < give_up => {}
+            Err(error) => return Err(error.into_public(shared.backend.name())),
+        }
+        sleep(backoff(attempt)).await;
+        attempt += 1;
+    }
+}
+
+/// Looks at a queue again and again, in one session at a time.
+pub(crate) struct View {
+    queue: Queue,
+    /// The first one's value may change.
+    values_change: bool,
+    /// What the last look began.
+    list: Option<Watch>,
+    first: Option<(Entry, Watch)>,
+    /// The one that was first, which was written to.
+    touched: Option<Entry>,
+    /// Nothing is known to have happened since the last look.
+    current: bool,
+    seen: Option<Vec<Member>>,
+    /// How often it looked in vain.
+    idle: u32,
+}
+
+/// Why to look.
+#[derive(PartialEq, Eq)]
+enum Reason {
+    News,
+    Recheck,
+}
+
+impl View {
+    pub(crate) fn new(queue: Queue, values_change: bool) -> Self {
+        let (list, first, touched, seen) = (None, None, None, None);
+        Self { queue, values_change, list, first, touched, current: false, seen, idle: 0 }
+    }
+
+    /// Who stands in the queue: at once at first, and then when that has changed. An error: the session is over. `watch`: there is room for that.
+    pub(crate) async fn next(&mut self, session: &Session, watch: bool) -> Result<Vec<Member>, LostReason> {
+        let changed = tokio::select! {
+            biased;
+            reason = session.life().lost() => Err(reason),
+            changed = self.changed(session, watch) => changed,
+        };
+        if changed.is_err() {
+            // The watches were the session's.
+            (self.list, self.first, self.touched, self.current) = (None, None, None, false);
+        }
+        changed
+    }
+
+    async fn changed(&mut self, session: &Session, watch: bool) -> Result<Vec<Member>, LostReason> {
+        loop {
+            let reason = self.news(session, watch).await;
+            match self.look(session, watch).await {
+                Ok(members) if self.seen.as_ref() == Some(&members) => {}
+                Ok(members) => {
+                    self.idle = 0;
+                    return Ok(self.seen.insert(members).clone());
+                }
+                Err(StoreError::SessionGone(reason)) => {
+                    session.life().lose(reason);
+                    return Err(reason);
+                }
+                Err(_) => self.current = false,
+            }
+            // In vain. Should the store go on like that, do not spin.
+            if reason == Reason::News || !self.current {
+                sleep(backoff(self.idle)).await;
+                self.idle += 1;
+            }
+        }
+    }
+
+    /// Waits until something may have happened since the last look.
+    async fn news(&mut self, session: &Session, watch: bool) -> Reason {
+        if !std::mem::take(&mut self.current) {
+            return Reason::News;
+        }
+        // Servers do lose watch events, see `queue.rs`.
+        let pause = if watch { session.recheck() } else { NO_ROOM.mul_f64(0.5 + fastrand::f64()) };
+        let list = async {
+            match &mut self.list {
+                Some(list) => list.await,
+                None => pending().await,
+            }
+        };
+        let first = async {
+            match &mut self.first {
+                Some((_, first)) => first.await,
+                None => pending().await,
+            }
+        };
+        tokio::select! {
+            _ = list => self.list = None,
+            event = first => {
+                let first = self.first.take();
+                self.touched = first.map(|(entry, _)| entry).filter(|_| matches!(event, Ok(Event::Touched)));
+            }
+            () = sleep(pause) => return Reason::Recheck,
+        }
+        Reason::News
+    }
+
+    /// A look at the queue. What happens from then on is told by the watches: they were there before the values were read.
+    async fn look(&mut self, session: &Session, watch: bool) -> Result<Vec<Member>, StoreError> {
+        let (store, mut attempt) = (session.store(), 0);
+        if let Some(touched) = self.touched.take() {
+            self.first = store.watch(&touched, true).await?.map(|watch| (touched, watch));
+        }
+        loop {
+            let listing = store.list(&self.queue, Ask { values: true, watch, fresh: true }).await?;
+            self.list = listing.watch;
+            let first = listing.members.first().map(|member| &member.entry).filter(|_| watch && self.values_change);
+            let watched = self.first.as_ref().map(|(entry, _)| entry);
+            let Some(first) = first.filter(|first| watched != Some(first)) else {
+                self.current = true;
+                return Ok(listing.members);
+            };
+            let first = first.clone();
+            self.first = store.watch(&first, true).await?.map(|watch| (first, watch));
+            if self.first.is_none() {
+                // Gone a moment ago.
+                sleep(backoff(attempt)).await;
+                attempt += 1;
+            }
+        }
+    }
+}
+
+/// Looks at a queue for ever, in whatever session the client has.
+struct Lookout {
+    client: Client,
+    queue: Queue,
+    visit: Option<Visit<Arc<Session>>>,
+    view: View,
+    failures: u32,
+}
+
+impl Lookout {
+    /// Who stands in the queue, whenever that has changed; `None` when the client is closed.
+    async fn next(&mut self) -> Option<Vec<Member>> {
+        loop {
+            let visit = match self.visit.take() {
+                Some(visit) => Ok(visit),
+                None => self.client.visit(&self.queue).await,
+            };
+            match visit {
+                Ok(visit) => {
+                    if let Ok(members) = self.view.next(visit.session(), true).await {
+                        self.visit = Some(visit);
+                        self.failures = 0;
+                        return Some(members);
+                    }
+                }
+                Err(Error::Closed) => return None,
+                Err(_) => {}
+            }
+            sleep(backoff(self.failures)).await;
+            self.failures += 1;
+        }
+    }
+}
+
+/// What somebody makes of a queue that he watches. Polled from any executor, it runs within the library's runtime.
+pub(crate) struct Feed<T> {
+    runtime: &'static Handle,
+    /// Until it has ended. Never locked: so it can be shared like everything else.
+    items: Option<SyncMutex<BoxStream<'static, T>>>,
+}
+
+impl<T: 'static> Feed<T> {
+    /// `values_change`: the first one's matters. `pick`: what to tell of a change, if anything.
+    pub(crate) fn new(
+        client: &Client,
+        queue: &Queue,
+        values_change: bool,
+        pick: impl FnMut(Vec<Member>) -> Option<T> + Send + 'static,
+    ) -> Self {
+        let view = View::new(queue.clone(), values_change);
+        let lookout = Lookout { client: client.clone(), queue: queue.clone(), visit: None, view, failures: 0 };
+        let items = unfold((lookout, pick), |(mut lookout, mut pick)| async move {
+            loop {
+                if let Some(item) = pick(lookout.next().await?) {
+                    return Some((item, (lookout, pick)));
+                }
+            }
+        });
+        Self { runtime: client.runtime(), items: Some(SyncMutex::new(items.boxed())) }
+    }
+
+    pub(crate) async fn next(&mut self) -> Option<T> {
+        poll_fn(|context| self.poll_next(context)).await
+    }
+
+    pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<T>> {
+        let Some(items) = &mut self.items else { return Poll::Ready(None) };
+        let _entered = self.runtime.enter();
+        let items = items.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let item = ready!(items.poll_next_unpin(context));
+        if item.is_none() {
+            self.items = None;
+        }
+        Poll::Ready(item)
+    }
+}
+
+/// One look at a queue, from any executor.
+pub(crate) async fn look_now(client: &Client, queue: &Queue) -> Result<Vec<Member>> {
+    runtime::within(client.runtime(), look(client, queue, true)).await
+}
+
+#[cfg(test)]
+mod tests;
