@@ -168,6 +168,7 @@ macro_rules! conformance {
             }
             $crate::common::cases_for! { $harness, alone,
                 costs::an_uncontended_lock_costs_what_it_must,
+                costs::uncontended_primitives_cost_what_they_must,
                 costs::a_try_lock_on_a_held_lock_only_looks,
                 costs::a_release_wakes_one_waiter,
                 costs::idle_waiters_cost_nothing,
