@@ -7,6 +7,8 @@ mod claim;
 mod client;
 mod clock;
 mod error;
+#[cfg(feature = "etcd")]
+pub mod etcd;
 mod gate;
 mod guard;
 mod handover;
@@ -28,6 +30,9 @@ mod session;
 mod tls;
 mod url;
 mod warden;
+mod write;
+#[cfg(feature = "zookeeper")]
+pub mod zookeeper;
 
 pub use backend::memory;
 pub use builder::Builder;
@@ -38,3 +43,4 @@ pub use guard::{FencingToken, LockGuard, Lost, LostReason};
 pub use mutex::Mutex;
 pub use rwlock::{ReadGuard, RwLock, WriteGuard};
 pub use tls::Tls;
+pub use write::Write;
