@@ -123,7 +123,7 @@ impl Mutex {
         self.acquire(Wait::at_most(timeout)).await
     }
 
-    async fn acquire(&self, wait: Wait) -> Result<Option<LockGuard>> {
+    pub(crate) async fn acquire(&self, wait: Wait) -> Result<Option<LockGuard>> {
         if let Some(handover) = self.client.handover() {
             return Ok(handover.acquire(&self.client, &self.name, wait).await?.map(LockGuard::shared));
         }
