@@ -134,6 +134,7 @@ macro_rules! conformance {
                 view::a_request_does_not_reach_the_next_holder,
                 view::a_request_needs_a_holder,
                 view::requests_go_with_what_they_ask_for,
+                view::a_shared_key_is_one_entry,
                 closing::close_releases_everything,
                 closing::close_ends_waiting,
                 closing::a_guard_keeps_its_session_alive,
