@@ -117,6 +117,7 @@ macro_rules! conformance {
                 election::the_leader_is_told_with_value_and_token,
                 election::a_proclaimed_value_is_seen,
                 election::a_dropped_proclaim_is_completed_or_never_begun,
+                election::a_proclaim_is_never_ok_without_a_store,
                 election::observers_see_the_present_leader_first,
                 election::observers_never_go_back,
                 election::observers_outlive_their_sessions,
