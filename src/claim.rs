@@ -36,6 +36,8 @@ pub(crate) struct Claim {
     ticket: Ticket,
     /// What to write into the key, if not who owns it.
     value: Option<Arc<[u8]>>,
+    /// Nobody will be told of its loss.
+    passing: bool,
     place: Option<Arc<Place>>,
     /// A write was sent.
     written: bool,
@@ -78,8 +80,23 @@ type Trouble = Arc<Mutex<Option<Arc<BoxError>>>>;
 
 impl Claim {
     pub(crate) fn new(session: Arc<Session>, queue: Queue, ticket: Ticket) -> Self {
-        let (value, place) = (None, None);
-        Self { session, queue, ticket, value, place, written: false, clean: true, doubtful: false, armed: true }
+        Self {
+            session,
+            queue,
+            ticket,
+            value: None,
+            passing: false,
+            place: None,
+            written: false,
+            clean: true,
+            doubtful: false,
+            armed: true,
+        }
+    }
+
+    /// It is only a way to something else, and nobody is to be told of its loss: the key need not be watched.
+    pub(crate) fn set_passing(&mut self, passing: bool) {
+        self.passing = passing;
     }
 
     /// What to write into the key, if not who owns it.
@@ -168,7 +185,9 @@ impl Claim {
         let grant = self.session.life().grant();
         if let Some(place) = self.place.as_ref().filter(|_| grant == Grant::Granted) {
             place.hold();
-            self.session.warden().watch(place);
+            if !self.passing {
+                self.session.warden().watch(place);
+            }
         }
         grant
     }
@@ -177,7 +196,8 @@ impl Claim {
     pub(crate) async fn relabel(mut self, label: &str, value: &[u8]) -> Result<Self, StoreError> {
         let Some(old) = self.place.clone() else { return Ok(self) };
         // Its number makes it known where it stands.
-        let to = self.queue.labelled(&format!("{label}@{}", old.entry.token));
+        let place = if planted(Bug::DowngradeLosesPlace) { String::new() } else { format!("@{}", old.entry.token) };
+        let to = self.queue.labelled(&format!("{label}{place}"));
         self.clean = false;
         let mut attempt = 0;
         let moved = loop {

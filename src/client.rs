@@ -23,6 +23,7 @@ use crate::{
     rig::{Bug, planted},
     runtime::{self, backoff},
     rwlock::RwLock,
+    semaphore::Semaphore,
     session::{Session, Shared, Visit},
 };
 
@@ -116,6 +117,12 @@ impl Client {
         RwLock::new(self.clone(), name.as_ref().to_owned())
     }
 
+    /// The semaphore of this name, with so many permits for all clients together: all have to name the same number. No I/O: name and number are checked at the first acquisition.
+    #[must_use]
+    pub fn semaphore(&self, name: impl AsRef<str>, permits: u32) -> Semaphore {
+        Semaphore::new(self.clone(), name.as_ref().to_owned(), permits)
+    }
+
     /// The election of this name. No I/O: the name is checked when it is first used. It has nothing to do with a mutex of the same name.
     #[must_use]
     pub fn election(&self, name: impl AsRef<str>) -> Election {
@@ -190,6 +197,10 @@ impl Client {
     fn sessions(&self) -> MutexGuard<'_, Option<Vec<Arc<Session>>>> {
         // Nothing panics while it is locked.
         self.inner.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn request_timeout(&self) -> Duration {
+        self.inner.shared.request_timeout
     }
 
     /// A claim in a session that lives and has room; opens one if there is none.

@@ -162,7 +162,7 @@ impl Election {
 
     async fn run(&self, value: &[u8], wait: Wait) -> Result<Option<Leadership>> {
         let queue = self.queue()?;
-        let taking = Taking { queue: &queue, wait, value: Some(checked(value)?), rule: None };
+        let taking = Taking { value: Some(checked(value)?), ..Taking::new(&queue, wait) };
         let hold = runtime::within(self.client.runtime(), taking.from(&self.client)).await?;
         Ok(hold.map(|hold| Leadership { guard: LockGuard::new(hold), turn: Arc::default() }))
     }

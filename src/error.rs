@@ -47,6 +47,24 @@ pub enum Error {
         /// What is wrong and what to pass instead.
         reason: String,
     },
+    /// This number of permits cannot be had. Nothing was taken.
+    #[error("invalid number of permits of {name:?}: {reason}")]
+    InvalidPermits {
+        /// The semaphore's name.
+        name: String,
+        /// What is wrong and what to pass instead.
+        reason: String,
+    },
+    /// Other clients count on another number of permits. Name the same, or change it for all with [`set_permits`](crate::Semaphore::set_permits).
+    #[error("{name:?} has {agreed} permits for other clients, not {named}")]
+    PermitsDisagree {
+        /// The semaphore's name.
+        name: String,
+        /// The number in use.
+        agreed: u32,
+        /// The number that this client named.
+        named: u32,
+    },
     /// The store refuses this user, password, certificate or access. Trying again will not help.
     #[error("{backend} refused access")]
     Denied {

@@ -252,7 +252,7 @@ impl Mutex {
 
 /// Takes the lock from the store.
 pub(crate) async fn take(client: &Client, queue: &Queue, wait: Wait) -> Result<Option<Hold>> {
-    Taking { queue, wait, value: None, rule: None }.from(client).await
+    Taking::new(queue, wait).from(client).await
 }
 
 /// What to take from the store, and how.
@@ -263,11 +263,17 @@ pub(crate) struct Taking<'a> {
     pub(crate) value: Option<Arc<[u8]>>,
     /// Who may be in together, if not one at a time.
     pub(crate) rule: Option<&'a dyn Rule>,
+    /// It is only a way to something else: see [`Claim::set_passing`](crate::claim::Claim::set_passing).
+    pub(crate) passing: bool,
 }
 
-impl Taking<'_> {
+impl<'a> Taking<'a> {
+    pub(crate) fn new(queue: &'a Queue, wait: Wait) -> Self {
+        Self { queue, wait, value: None, rule: None, passing: false }
+    }
+
     pub(crate) async fn from(self, client: &Client) -> Result<Option<Hold>> {
-        let Self { queue, wait, value, rule } = self;
+        let Self { queue, wait, value, rule, passing } = self;
         let mut stale_sessions = 0;
         loop {
             let claim = match wait {
@@ -277,6 +283,7 @@ impl Taking<'_> {
             let Ok(claim) = claim else { return Ok(None) };
             let mut claim = claim?;
             claim.set_value(value.clone());
+            claim.set_passing(passing);
             let taken = match rule {
                 None => queue::acquire(claim, wait).await,
                 // On the heap: it is larger than what a mutex needs, of which there may be many.

@@ -82,6 +82,14 @@ bugs! {
     HandsOverTheLost = "hands-over-the-lost",
     /// A client that has a lock keeps it for as long as its own callers want it.
     HandsOverForEver = "hands-over-for-ever",
+    /// A reader goes in beside readers, past the writers who wait.
+    ReadersPassWriters = "readers-pass-writers",
+    /// A writer that becomes a reader has its place at the end.
+    DowngradeLosesPlace = "downgrade-loses-place",
+    /// Those who have permits are counted, and not their permits.
+    PermitsUncounted = "permits-uncounted",
+    /// Whoever waits for permits looks after them himself.
+    GateLeftOpen = "gate-left-open",
     /// All that share a key have one token.
     GrantsShareAToken = "grants-share-a-token",
 }

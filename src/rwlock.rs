@@ -11,6 +11,7 @@ use crate::{
     mutex::Taking,
     name::Queue,
     queue::Wait,
+    rig::{Bug, planted},
     runtime,
 };
 
@@ -157,7 +158,7 @@ impl RwLock {
     async fn acquire(&self, label: &'static str, wait: Wait) -> Result<Option<LockGuard>> {
         let queue = Queue::new(self.client.namespace(), &self.name)?.of("rw").labelled(label);
         let rule = if label == READER { &Reader as &dyn Rule } else { &Writer };
-        let taking = Taking { queue: &queue, wait, value: None, rule: Some(rule) };
+        let taking = Taking { rule: Some(rule), ..Taking::new(&queue, wait) };
         let hold = runtime::within(self.client.runtime(), taking.from(&self.client)).await?;
         Ok(hold.map(LockGuard::new))
     }
@@ -168,6 +169,10 @@ struct Reader;
 
 impl Rule for Reader {
     fn judge(&self, ahead: &[Member], _: &[Box<str>]) -> Verdict {
+        if planted(Bug::ReadersPassWriters) && ahead.first().is_some_and(|first| first.label.as_deref() == Some(READER))
+        {
+            return Verdict::In;
+        }
         // Another client's key, which does not say what it is for, may be a writer's.
         let writer = ahead.iter().rev().find(|member| member.label.as_deref() != Some(READER));
         writer.map_or(Verdict::In, |writer| Verdict::Behind(writer.entry.clone()))

@@ -104,9 +104,17 @@ impl Case {
 
     /// Lets a client stand in a lock's queue, and returns when its key is there. One at a time, or the keys are mistaken for one another's.
     pub(crate) async fn enqueue(&self, client: &Client, name: &str) -> Waiter {
-        let before: HashSet<_> = self.keys().await.into_iter().collect();
         let mutex = client.mutex(name);
-        let task = tokio::spawn(async move { mutex.lock().await });
+        self.stands(async move { mutex.lock().await }).await
+    }
+
+    /// The same for anything that waits for its turn.
+    pub(crate) async fn stands<T: Send + 'static>(
+        &self,
+        turn: impl Future<Output = Result<T>> + Send + 'static,
+    ) -> Waiter<T> {
+        let before: HashSet<_> = self.keys().await.into_iter().collect();
+        let task = tokio::spawn(turn);
         let mut key = None;
         eventually(SOON, "the waiter's key is there", async || {
             key = self.keys().await.into_iter().find(|key| !before.contains(key));
@@ -140,35 +148,37 @@ fn lock<T>(mutex: &StdMutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// A task that stands in a queue.
-pub(crate) struct Waiter {
-    task: JoinHandle<Result<LockGuard>>,
+pub(crate) struct Waiter<T = LockGuard> {
+    task: JoinHandle<Result<T>>,
     pub(crate) key: String,
 }
 
-impl Waiter {
+impl<T: std::fmt::Debug> Waiter<T> {
     pub(crate) fn waits(&self) -> bool {
         !self.task.is_finished()
     }
 
-    /// What `lock()` came to, within this time.
-    pub(crate) async fn result(mut self, limit: Duration) -> Result<LockGuard> {
+    /// What its call came to, within this time.
+    pub(crate) async fn result(mut self, limit: Duration) -> Result<T> {
         within(limit, "the waiter's lock() returns", &mut self.task).await.expect("it does not panic")
     }
 
-    pub(crate) async fn granted(self) -> LockGuard {
+    pub(crate) async fn granted(self) -> T {
         self.result(SOON).await.expect("the waiter is granted")
-    }
-
-    /// Has its turn and lets go.
-    pub(crate) async fn served(self) {
-        self.granted().await.unlock().await.expect("released");
     }
 
     /// Drops the waiting future.
     pub(crate) fn cancel(self) {}
 }
 
-impl Drop for Waiter {
+impl Waiter {
+    /// Has its turn and lets go.
+    pub(crate) async fn served(self) {
+        self.granted().await.unlock().await.expect("released");
+    }
+}
+
+impl<T> Drop for Waiter<T> {
     fn drop(&mut self) {
         self.task.abort();
     }

@@ -63,6 +63,9 @@ pub(crate) trait Harness: Send + Sync + 'static {
 
     async fn delete_key(&self, key: &str);
 
+    /// Deletes a key that belongs to no session.
+    async fn erase(&self, _key: &str) {}
+
     /// The session that a key belongs to.
     async fn session_of(&self, key: &str) -> i64;
 

@@ -1,9 +1,10 @@
 //! etcd: one lease for a session, one key for each waiter, ordered by create revision.
 //!
-//! Keys are `{namespace}/{name}/~{lease id in hex}-{ticket}`. Go's `clientv3/concurrency` and `etcdctl lock` put theirs, `{lease id in hex}`, below the same prefix: all stand in one queue.
+//! Keys are `{namespace}/{name}/~{lease id in hex}-{ticket}`, and `.{label}` if what they say of themselves is not nothing. Go's `clientv3/concurrency` and `etcdctl lock` put theirs, `{lease id in hex}`, below the same prefix: all stand in one queue.
 
 mod error;
 mod heat;
+mod list;
 mod pool;
 mod queue;
 mod store;

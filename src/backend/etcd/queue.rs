@@ -22,7 +22,7 @@ use etcd_client::{
 };
 
 use crate::{
-    backend::Entry,
+    backend::{Entry, Write},
     name::{Queue, Ticket},
     rig::{Bug, planted},
 };
@@ -30,6 +30,10 @@ use crate::{
 /// What our keys begin with. Leases in hex, as other clients write them, don't.
 const MARK: char = '~';
 const AFTER_MARK: char = '\u{7f}';
+/// What stands before a key's label.
+const DOT: &str = ".";
+/// What stands, at the end of a label, before the token of the key whose place this one has taken.
+const FROM: char = '@';
 
 /// The keys of one ticket's place.
 pub(super) struct Place<'a> {
@@ -54,12 +58,14 @@ pub(super) enum Answer {
 
 impl<'a> Place<'a> {
     pub(super) fn new(queue: &'a Queue, lease: i64, ticket: Ticket) -> Self {
-        Self { queue, key: format!("{}/{MARK}{lease:x}-{ticket}", queue.dir()), lease }
+        let (dir, label) = (queue.dir(), queue.label());
+        let dot = if label.is_empty() { "" } else { DOT };
+        Self { queue, key: format!("{dir}/{MARK}{lease:x}-{ticket}{dot}{label}"), lease }
     }
 
     /// What all keys of the queue begin with.
     pub(super) fn prefix(&self) -> String {
-        if planted(Bug::OpenPrefix) { self.queue.dir().to_owned() } else { format!("{}/", self.queue.dir()) }
+        prefix(self.queue)
     }
 
     fn tail(&self) -> String {
@@ -80,7 +86,7 @@ impl<'a> Place<'a> {
         Compare::create_revision(self.tail(), CompareOp::Equal, 0)
     }
 
-    fn put(&self, value: &[u8]) -> TxnOp {
+    pub(super) fn put(&self, value: &[u8]) -> TxnOp {
         TxnOp::put(self.key.as_str(), value, Some(PutOptions::new().with_lease(self.lease)))
     }
 
@@ -96,7 +102,7 @@ impl<'a> Place<'a> {
     /// Joins if nobody is there, and counts those who are. The tail is looked at first: while there is one the queue is not read, long as it may be.
     pub(super) fn join_empty(&self, value: &[u8]) -> Txn {
         let count = TxnOp::get(self.prefix(), Some(GetOptions::new().with_prefix().with_count_only()));
-        Txn::new().when([self.no_tail(), self.free()]).and_then([self.put(value)]).or_else([count])
+        Txn::new().when(self.alone()).and_then([self.put(value)]).or_else([count])
     }
 
     /// The same, and looks who is there otherwise.
@@ -154,6 +160,17 @@ impl<'a> Place<'a> {
         }
     }
 
+    /// What must be so for this to be the only key. A tail tells of others who may have come meanwhile, unread.
+    pub(super) fn alone(&self) -> [Compare; 2] {
+        [self.no_tail(), self.free()]
+    }
+
+    /// Puts the key in the place of another one, if that is still there; else tells whether it did so before.
+    pub(super) fn replace(&self, entry: &Entry, value: &[u8]) -> Txn {
+        let replace = [TxnOp::delete(&*entry.key, None), self.put(value)];
+        Txn::new().when([is_still_there(entry)]).and_then(replace).or_else([self.own()])
+    }
+
     /// Deletes the key, and the tail if it is this one's.
     pub(super) fn leave(&self) -> Txn {
         let last = Compare::value(self.tail(), CompareOp::Equal, self.key.as_str());
@@ -174,6 +191,11 @@ impl<'a> Place<'a> {
     }
 }
 
+/// What all keys of a queue begin with.
+pub(super) fn prefix(queue: &Queue) -> String {
+    if planted(Bug::OpenPrefix) { queue.dir().to_owned() } else { format!("{}/", queue.dir()) }
+}
+
 /// The prefix that the key of a place begins with.
 pub(super) fn prefix_of(key: &str) -> &str {
     &key[..=key.rfind('/').unwrap_or(0)]
@@ -191,8 +213,45 @@ fn end_of(prefix: &str) -> String {
 /// Whether this is a place in the queue. A key without a lease would never go away, and no client writes such a one. One that lies deeper belongs to another
 /// lock: that of namespace `/a/b` and name `c` is below what namespace `/a` and name `b` have for a prefix.
 pub(super) fn is_place(prefix: &str, kv: &KeyValue) -> bool {
+    kv.lease() != 0 && is_direct(prefix, kv)
+}
+
+/// Whether it lies no deeper than directly below the prefix.
+pub(super) fn is_direct(prefix: &str, kv: &KeyValue) -> bool {
     let deeper_too = planted(Bug::OpenPrefix) || planted(Bug::DeeperKeysCount);
-    kv.lease() != 0 && (deeper_too || !kv.key().get(prefix.len()..).is_some_and(|rest| rest.contains(&b'/')))
+    deeper_too || !kv.key().get(prefix.len()..).is_some_and(|rest| rest.contains(&b'/'))
+}
+
+/// What a key's name, which is what follows the prefix, says of it: its label, and whose token it has if not its own. `None`: it is another client's.
+pub(super) fn label_of(name: &str) -> Option<(&str, Option<u64>)> {
+    let label = name.strip_prefix(MARK)?.rsplit_once(DOT).map_or("", |(_, label)| label);
+    let taken = label.rsplit_once(FROM).and_then(|(label, token)| {
+        let digits = token.bytes().all(|byte| byte.is_ascii_digit());
+        Some((label, Some(token.parse().ok().filter(|_| digits)?)))
+    });
+    Some(taken.unwrap_or((label, None)))
+}
+
+fn is_still_there(entry: &Entry) -> Compare {
+    let revision = i64::try_from(entry.revision).unwrap_or(i64::MAX);
+    Compare::create_revision(&*entry.key, CompareOp::Equal, revision)
+}
+
+/// Writes a key again if it is still there.
+pub(super) fn rewrite(entry: &Entry, lease: i64, value: &[u8]) -> Txn {
+    let put = TxnOp::put(&*entry.key, value, Some(PutOptions::new().with_lease(lease)));
+    Txn::new().when([is_still_there(entry)]).and_then([put])
+}
+
+/// Writes to keys of no lease, if `guard` is there.
+pub(super) fn commit(guard: Option<&Entry>, writes: &[Write]) -> Txn {
+    let write = |write: &Write| match write {
+        Write::Put { key, value } => TxnOp::put(key.as_str(), value.as_slice(), None),
+        Write::Delete { key } => TxnOp::delete(key.as_str(), None),
+    };
+    Txn::new()
+        .when(guard.map(is_still_there).into_iter().collect::<Vec<_>>())
+        .and_then(writes.iter().map(write).collect::<Vec<_>>())
 }
 
 /// The keys of a prefix created before `revision`, the newest first: one, unless told otherwise.
@@ -244,5 +303,28 @@ mod tests {
         }
         assert!(!place.tail().starts_with(&prefix));
         assert_eq!(prefix_of(&place.key), prefix);
+    }
+
+    #[test]
+    fn labels_are_read_as_they_are_written() {
+        let queue = Queue::new("/ns", "a.b").unwrap();
+        let read = |label: &str| {
+            let queue = queue.labelled(label);
+            let place = Place::new(&queue, 7, Ticket::random());
+            let name = place.key.strip_prefix(&place.prefix()).unwrap();
+            let (label, token) = label_of(name).unwrap();
+            (label.to_owned(), token)
+        };
+        for label in ["", "r", "w", "5+3", "r@x", "r@+1", "r@"] {
+            assert_eq!(read(label), (label.to_owned(), None));
+        }
+        assert_eq!(read("r@1234"), ("r".to_owned(), Some(1234)));
+        assert_eq!(read("r@1@2"), ("r@1".to_owned(), Some(2)));
+        assert_eq!(read("@9"), (String::new(), Some(9)));
+        let too_large = format!("r@{}0", u64::MAX);
+        assert_eq!(read(&too_large), (too_large, None));
+        for foreign in ["694d9b", "x.r", "", ".~", "_c_1-lock-0000000001"] {
+            assert_eq!(label_of(foreign), None, "{foreign}");
+        }
     }
 }

@@ -3,7 +3,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -20,27 +20,31 @@ use super::{
     watcher::{self, Watcher},
 };
 use crate::{
-    backend::{Ahead, Entry, Join, Joined, Leave, Moment, Present, Standing, Store, Watch, Withdrawn},
+    backend::{
+        Ahead, Ask, Entry, Join, Joined, Leave, Listing, Moment, Present, Standing, Store, Watch, Withdrawn, Write,
+    },
     error::StoreError,
     guard::LostReason,
     name::{Queue, Ticket},
     rig::{Bug, planted},
 };
 
-const JOIN: &str = "joining a queue";
-const READ: &str = "read of a queue";
+pub(super) const JOIN: &str = "joining a queue";
+pub(super) const READ: &str = "read of a queue";
 
 #[derive(Debug)]
 pub(super) struct EtcdStore {
-    pool: Arc<Pool>,
-    lease: i64,
+    pub(super) pool: Arc<Pool>,
+    pub(super) lease: i64,
     ttl: Duration,
-    watcher: Watcher,
+    pub(super) watcher: Watcher,
     heat: Heat,
     /// Joins under way.
     joining: AtomicUsize,
     /// Keepalives under way.
     unanswered: AtomicUsize,
+    /// The latest revision that a transaction's answer told.
+    pub(super) told: AtomicU64,
 }
 
 /// Counts itself as long as it lives.
@@ -73,13 +77,15 @@ impl EtcdStore {
             heat: Heat::new(),
             joining: AtomicUsize::new(0),
             unanswered: AtomicUsize::new(0),
+            told: AtomicU64::new(0),
         }
     }
 
-    async fn txn(&self, operation: &'static str, txn: Txn) -> Result<(TxnResponse, u64), StoreError> {
+    pub(super) async fn txn(&self, operation: &'static str, txn: Txn) -> Result<(TxnResponse, u64), StoreError> {
         let request = |client: Arc<Client>| async move { client.kv_client().txn(txn).await };
         let response = self.pool.request(operation, request).await?;
         let revision = response.header().map_or(0, |header| header.revision().unsigned_abs());
+        self.told.fetch_max(revision, Ordering::Relaxed);
         Ok((response, revision))
     }
 
@@ -115,6 +121,7 @@ impl EtcdStore {
         let mut entry =
             Entry { key: place.key.as_str().into(), revision, token: revision, crowded: long || !joined.succeeded() };
         let answer = place.answer(&joined);
+        let alone = matches!(answer, Answer::Joined { count: ..=1, .. });
         match &answer {
             Answer::Joined { count: ..=1, .. } => self.heat.cool(dir),
             Answer::Joined { count: ..LONG, .. } => self.heat.set(dir, Level::Few),
@@ -144,12 +151,12 @@ impl EtcdStore {
             StoreError::SessionGone(reason) => StoreError::SessionGone(reason),
             error => StoreError::Unknown(error.into_source()),
         })?;
-        Ok(Joined::Queued { entry, standing, at, alive: None, alone: false })
+        Ok(Joined::Queued { entry, standing, at, alive: None, alone })
     }
 }
 
 /// What joining says of one who is alone.
-fn alone(place: &Place<'_>, revision: u64) -> Joined {
+pub(super) fn alone(place: &Place<'_>, revision: u64) -> Joined {
     let entry = Entry { key: place.key.as_str().into(), revision, token: revision, crowded: false };
     Joined::Queued { entry, standing: Standing::First, at: Moment(revision), alive: None, alone: true }
 }
@@ -222,6 +229,10 @@ impl Store for EtcdStore {
             let junk = reads.next().is_some_and(|kvs| !kvs.iter().any(|kv| queue::is_place(&prefix, kv)));
             // An earlier attempt, whose answer was lost, did put it. Or nobody is there but keys that are no waiter's.
             return if before || junk { self.join(&place, dir, value, false).await } else { Ok(Joined::Occupied) };
+        }
+        if !queue.label().is_empty() {
+            // Whoever has a label reads the whole queue to know what it means: no tail would spare him that.
+            return self.join(&place, dir, value, false).await;
         }
         let joining = Counted::new(&self.joining);
         // All those under way may be for this queue, for all that is known.
@@ -303,20 +314,31 @@ impl Store for EtcdStore {
         Ok(Withdrawn { existed, heir, at: Moment(revision) })
     }
 
-    async fn list(&self, _queue: &Queue, _ask: crate::backend::Ask) -> Result<crate::backend::Listing, StoreError> {
-        Err(StoreError::Unavailable("list is not written yet".into()))
+    async fn list(&self, queue: &Queue, ask: Ask) -> Result<Listing, StoreError> {
+        self.read_all(queue, ask).await
     }
 
-    async fn rewrite(&self, _: &Queue, _: Ticket, _: &Entry, _: &[u8]) -> Result<bool, StoreError> {
-        Err(StoreError::Unavailable("rewrite is not written yet".into()))
+    async fn rewrite(&self, _: &Queue, _: Ticket, entry: &Entry, value: &[u8]) -> Result<bool, StoreError> {
+        Ok(self.write(Some(entry), queue::rewrite(entry, self.lease, value)).await?.0.succeeded())
     }
 
-    async fn relabel(&self, _: &Queue, _: &Queue, _: Ticket, _: &Entry, _: &[u8]) -> Result<Option<Entry>, StoreError> {
-        Err(StoreError::Unavailable("relabel is not written yet".into()))
+    async fn relabel(
+        &self,
+        _: &Queue,
+        to: &Queue,
+        ticket: Ticket,
+        entry: &Entry,
+        value: &[u8],
+    ) -> Result<Option<Entry>, StoreError> {
+        self.replace(&Place::new(to, self.lease, ticket), entry, value).await
     }
 
-    async fn commit(&self, _: Option<&Entry>, _: &[crate::backend::Write]) -> Result<bool, StoreError> {
-        Err(StoreError::Unavailable("commit is not written yet".into()))
+    async fn commit(&self, guard: Option<&Entry>, writes: &[Write]) -> Result<bool, StoreError> {
+        Ok(self.write(guard, queue::commit(guard, writes)).await?.0.succeeded())
+    }
+
+    async fn enqueue_all(&self, queues: &[(Queue, Ticket)], value: &[u8]) -> Result<Option<Vec<Joined>>, StoreError> {
+        self.join_all(queues, value).await
     }
 
     /// Whoever else is in the queue joined later.

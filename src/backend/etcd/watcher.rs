@@ -1,4 +1,4 @@
-//! The one watch stream of a session, with a watch for each key that somebody waits for.
+//! The one watch stream of a session, with a watch for each key that somebody waits for, and for each queue that somebody keeps an eye on.
 
 use std::{
     collections::HashMap,
@@ -10,17 +10,17 @@ use std::{
 };
 
 use etcd_client::{
-    Client, Error, EventType, GetOptions, WatchFilterType, WatchOptions, WatchRequestSender, WatchResponse,
+    Client, Error, EventType, GetOptions, KeyValue, WatchFilterType, WatchOptions, WatchRequestSender, WatchResponse,
     WatchResponseStream,
 };
 use tokio::{
-    sync::{mpsc, oneshot},
+    sync::{mpsc, oneshot, watch::Sender},
     time::{sleep, timeout},
 };
 
-use super::{error::Cause, pool::Pool};
+use super::{error::Cause, pool::Pool, queue};
 use crate::{
-    backend::{Entry, Event},
+    backend::{self, Entry, Event},
     error::StoreError,
     rig::{Bug, planted},
 };
@@ -52,21 +52,17 @@ enum Command {
 #[derive(Debug)]
 struct Signals {
     created: Option<oneshot::Sender<i64>>,
-    deleted: Option<oneshot::Sender<()>>,
+    /// As of which revision there was news last; zero before.
+    news: Sender<i64>,
+    /// The prefix, if it is one that is watched.
+    prefix: Option<Arc<str>>,
 }
 
-impl Signals {
-    fn is_unwanted(&self) -> bool {
-        self.deleted.as_ref().is_none_or(oneshot::Sender::is_closed)
-    }
-}
-
-/// A watch on one key; dropping it cancels it.
+/// A watch on one key, or on those of a prefix; dropping it cancels it.
 struct Watch {
     id: i64,
-    deleted: oneshot::Receiver<()>,
+    news: tokio::sync::watch::Receiver<i64>,
     commands: mpsc::UnboundedSender<Command>,
-    over: bool,
 }
 
 /// The watch's stream broke: nothing is known of the key.
@@ -92,10 +88,8 @@ pub(super) async fn watch(
     pool: &Arc<Pool>,
     entry: &Entry,
     urgent: bool,
-) -> Result<Option<crate::backend::Watch>, StoreError> {
-    let (mut watch, created) = watcher.watch(&entry.key);
-    let start = timeout(pool.request_timeout, created).await;
-    let start = start.map_err(|late| StoreError::Unavailable(late.into()))?.map_err(|_| Broken)?;
+) -> Result<Option<backend::Watch>, StoreError> {
+    let (mut watch, start) = watcher.watch(&entry.key, false, pool.request_timeout).await?;
     let seen = look(pool, entry).await?;
     if seen < start {
         return Err(StoreError::Unavailable("a stale read".into()));
@@ -104,21 +98,43 @@ pub(super) async fn watch(
         return Ok(None);
     }
     if seen == start || !urgent || planted(Bug::NoSecondLook) {
-        return Ok(Some(Box::pin(async move { Ok(watch.deleted().await?) })));
+        return Ok(Some(Box::pin(async move { watch.deleted().await })));
     }
     let (pool, entry) = (Arc::clone(pool), entry.clone());
     Ok(Some(Box::pin(async move {
         for pause in LOOKS {
             tokio::select! {
-                deleted = watch.deleted() => return Ok(deleted?),
+                deleted = watch.deleted() => return deleted,
                 () = sleep(pause) => {}
             }
             if matches!(look(&pool, &entry).await, Ok(GONE)) {
                 return Ok(Event::Deleted);
             }
         }
-        Ok(watch.deleted().await?)
+        watch.deleted().await
     })))
+}
+
+/// A watch on what lies directly below a prefix, from "now": who then reads it will miss nothing.
+pub(super) struct Below {
+    watch: Watch,
+    /// Up to this revision, what has happened is no news.
+    start: i64,
+}
+
+impl Below {
+    pub(super) async fn start(watcher: &Watcher, prefix: &str, patience: Duration) -> Result<Self, StoreError> {
+        let (watch, start) = watcher.watch(&prefix.into(), true, patience).await?;
+        Ok(Self { watch, start })
+    }
+
+    /// Goes on from what was read as of this revision. News may be late by 100 ms (see [`watch`]); it is never lost.
+    pub(super) fn since(mut self, read: i64) -> Result<backend::Watch, StoreError> {
+        if read < self.start {
+            return Err(StoreError::Unavailable("a stale read".into()));
+        }
+        Ok(Box::pin(async move { self.watch.news(read).await.map(|()| Event::Touched) }))
+    }
 }
 
 /// What [`look`] says of a key that is not there, or is another one by now.
@@ -147,33 +163,37 @@ impl Watcher {
         Self { commands, last_id: AtomicI64::new(0) }
     }
 
-    /// Starts to watch `key` for its deletion, from the server's "now". What comes first is that the server has the watch, and from which revision it took that.
-    fn watch(&self, key: &Arc<str>) -> (Watch, oneshot::Receiver<i64>) {
+    /// Starts to watch `key` for its deletion, or all that begins with it for whatever happens, from the server's "now"; tells from which revision the server, which has the watch by then,
+    /// took that.
+    async fn watch(&self, key: &Arc<str>, prefix: bool, patience: Duration) -> Result<(Watch, i64), StoreError> {
         let (created, created_rx) = oneshot::channel();
-        let (deleted, deleted_rx) = oneshot::channel();
+        let (news, news_rx) = tokio::sync::watch::channel(0);
         // Its own id, never 0 (the server's choice) and never used twice, so that answers are matched by id and not by order.
         let id = self.last_id.fetch_add(1, Ordering::Relaxed) + 1;
-        let signals = Signals { created: Some(created), deleted: Some(deleted) };
+        let signals = Signals { created: Some(created), news, prefix: prefix.then(|| Arc::clone(key)) };
         // Should the task be gone, the senders are dropped here and the watch is broken from the start.
         let _ = self.commands.send(Command::Watch { id, key: Arc::clone(key), signals });
-        (Watch { id, deleted: deleted_rx, commands: self.commands.clone(), over: false }, created_rx)
+        let watch = Watch { id, news: news_rx, commands: self.commands.clone() };
+        let start = timeout(patience, created_rx).await.map_err(|late| StoreError::Unavailable(late.into()))?;
+        Ok((watch, start.map_err(|_| Broken)?))
     }
 }
 
 impl Watch {
+    /// Returns when something has happened after this revision.
+    async fn news(&mut self, after: i64) -> Result<(), StoreError> {
+        self.news.wait_for(|news| *news > after).await.map_or_else(|_| Err(Broken.into()), |_| Ok(()))
+    }
+
     /// Returns when the key was deleted.
-    async fn deleted(&mut self) -> Result<Event, Broken> {
-        let deleted = (&mut self.deleted).await;
-        self.over = true;
-        deleted.map(|()| Event::Deleted).map_err(|_| Broken)
+    async fn deleted(&mut self) -> Result<Event, StoreError> {
+        self.news(0).await.map(|()| Event::Deleted)
     }
 }
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        if !self.over {
-            let _ = self.commands.send(Command::Cancel(self.id));
-        }
+        let _ = self.commands.send(Command::Cancel(self.id));
     }
 }
 
@@ -194,9 +214,13 @@ async fn run(pool: Arc<Pool>, mut inbox: mpsc::UnboundedReceiver<Command>) {
                 None => return,
                 Some(Command::Cancel(id)) => cancel(&mut stream, &mut watches, id).await.is_err(),
                 // Nobody wants to know any more.
-                Some(Command::Watch { signals, .. }) if signals.is_unwanted() => false,
+                Some(Command::Watch { signals, .. }) if signals.news.is_closed() => false,
                 Some(Command::Watch { id, key, signals }) => {
-                    let options = WatchOptions::new().with_watch_id(id).with_filters([WatchFilterType::NoPut]);
+                    let options = WatchOptions::new().with_watch_id(id);
+                    let options = match signals.prefix {
+                        Some(_) => options.with_prefix(),
+                        None => options.with_filters([WatchFilterType::NoPut]),
+                    };
                     watches.insert(id, signals);
                     match &mut stream {
                         Some(stream) => stream.requests.watch(&*key, Some(options)).await.is_err(),
@@ -209,18 +233,8 @@ async fn run(pool: Arc<Pool>, mut inbox: mpsc::UnboundedReceiver<Command>) {
                 }
             },
             message = next(&mut stream) => match message {
-                Ok(Some(message)) => match on_message(&mut watches, &message) {
-                    Told::Nothing => false,
-                    // The server keeps a watch on a deleted key: it may come again. Nobody here waits for that.
-                    Told::Deleted(id) => {
-                        if let Some(deleted) = watches.get_mut(&id).and_then(|signals| signals.deleted.take()) {
-                            let _ = deleted.send(());
-                        }
-                        cancel(&mut stream, &mut watches, id).await.is_err()
-                    }
-                    // Canceled by the server, for an expired token perhaps: a new stream brings a new one.
-                    Told::Canceled => true,
-                },
+                // Canceled by the server, for an expired token perhaps: a new stream brings a new one.
+                Ok(Some(message)) => is_canceled(&mut watches, &message),
                 ended => {
                     if let (Some(stream), Err(error)) = (&stream, ended) {
                         drop(pool.failed(stream.endpoint, Cause::Client(error)));
@@ -269,29 +283,30 @@ async fn cancel(stream: &mut Option<Stream>, watches: &mut HashMap<i64, Signals>
     }
 }
 
-/// What a message of the server means for the stream.
-enum Told {
-    Nothing,
-    Deleted(i64),
-    Canceled,
-}
-
-fn on_message(watches: &mut HashMap<i64, Signals>, message: &WatchResponse) -> Told {
+/// Passes on what a message of the server says; whether it says that the server has canceled a watch.
+fn is_canceled(watches: &mut HashMap<i64, Signals>, message: &WatchResponse) -> bool {
     let id = message.watch_id();
     if message.canceled() {
         // Also the answer to a cancel of ours, when the watch is forgotten already.
-        return if message.created() || watches.contains_key(&id) { Told::Canceled } else { Told::Nothing };
+        return message.created() || watches.contains_key(&id);
     }
-    let Some(signals) = watches.get_mut(&id) else { return Told::Nothing };
+    let Some(signals) = watches.get_mut(&id) else { return false };
     if message.created() {
         if let Some(created) = signals.created.take() {
             let _ = created.send(message.header().map_or(0, |header| header.revision()));
         }
-        return Told::Nothing;
+        return false;
     }
-    // Puts are filtered out, so whatever else is told is the deletion.
-    if message.events().iter().any(|event| event.event_type() == EventType::Delete) {
-        return Told::Deleted(id);
+    let prefix = &signals.prefix;
+    let is_news = |event: &&etcd_client::Event| match (prefix, event.kv()) {
+        (Some(prefix), Some(kv)) => queue::is_direct(prefix, kv),
+        // Puts are filtered out, so whatever else is told is the deletion.
+        (None, Some(_)) => event.event_type() == EventType::Delete,
+        (_, None) => false,
+    };
+    let news = message.events().iter().filter(is_news).filter_map(|event| event.kv());
+    if let Some(latest) = news.map(KeyValue::mod_revision).max() {
+        signals.news.send_replace(latest);
     }
-    Told::Nothing
+    false
 }

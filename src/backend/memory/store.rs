@@ -223,7 +223,7 @@ impl Store for MemoryStore {
         });
         let members = state.keys.iter().filter(|(_, record)| record.queue == *queue).map(|(revision, record)| Member {
             entry: Entry { key: record.key.as_str().into(), revision: *revision, token: *revision, crowded: false },
-            label: Some(record.queue.label().into()),
+            label: record.queue.label().split('@').next().map(Into::into),
             detail: ask.values.then(|| Detail {
                 value: record.value.clone(),
                 version: record.version,

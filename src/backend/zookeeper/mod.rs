@@ -1,9 +1,9 @@
 //! The adapter for ZooKeeper: ephemeral sequential nodes, laid out as Curator's `InterProcessMutex` does, one session for many locks.
 //!
-//! Each queue has a directory, and each waiter a node in it: `{tag}-lock-{sequence}`. Curator sorts by what follows `lock-`, and so does this. The tag makes names unique for
-//! ever (`tags.rs`). An uncontended lock is one request, and its release is another, however many locks there are: joining writes to the directory in the transaction that creates the
-//! node, for the sake of the answer (`store/join.rs`). So data that an operator puts on a lock's directory is lost with the next lock; who withholds the right to write to it keeps
-//! his data, and each lock then costs a list.
+//! Each queue has a directory, and each waiter a node in it: `{tag}-lock-{sequence}`, or `{tag}-{label}-lock-{sequence}` where it says something of itself.
+//! Curator sorts by what follows `lock-`, and so does this. The tag makes names unique for ever (`tags.rs`). An uncontended lock is one request, and its release is
+//! another, however many locks there are: joining writes to the directory in the transaction that creates the node, for the sake of the answer (`store/join.rs`). So data that
+//! an operator puts on a lock's directory is lost with the next lock; who withholds the right to write to it keeps his data, and each lock then costs a list.
 //!
 //! It uses `zookeeper-client` for single requests only. The crate's own `lock` leaves nodes behind when it is cancelled or a reply is lost, its persistent
 //! watches do not survive a reconnect, and its `Expired` comes after the server has given the lock away: order, retries and deadlines are distlock's own.

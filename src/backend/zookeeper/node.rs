@@ -36,8 +36,9 @@ impl fmt::Display for Tag {
 
 impl Tag {
     /// The path of a waiter's node, up to the sequence number that the server adds.
-    pub(super) fn prefix(self, dir: &str) -> String {
-        format!("{dir}/{self}-{MARK}")
+    pub(super) fn prefix(self, dir: &str, label: &str) -> String {
+        let mark = if label.is_empty() { "" } else { "-" };
+        format!("{dir}/{self}{mark}{label}-{MARK}")
     }
 
     fn began(self, key: &str) -> bool {
@@ -52,11 +53,14 @@ pub(super) fn is_unique(key: &str, ticket: Ticket, directory: i64) -> bool {
 }
 
 /// The node just ahead, if it is named for its directory: the server hands out one number after the other (`PrepRequestProcessor.pRequest2TxnCreate`: that of all nodes ever created there).
-/// `None` where the numbers tell no order.
+/// `None` where the numbers tell no order, or where names have labels: the number does not tell another's.
 pub(super) fn just_ahead(key: &str, directory: i64) -> Option<String> {
     let (dir, name) = split(key);
+    if label(name).is_some_and(|label| !label.is_empty()) {
+        return None;
+    }
     let before = sequence(name).filter(|own| (1..i32::MAX).contains(own))? - 1;
-    Some(format!("{}{before:010}", Tag::Directory(directory).prefix(dir)))
+    Some(format!("{}{before:010}", Tag::Directory(directory).prefix(dir, "")))
 }
 
 /// What a node holds: the ticket, to find it by when the reply to its creation was lost, and for operators who made it.
@@ -68,6 +72,58 @@ pub(super) fn data(ticket: Ticket, owner: &[u8]) -> Vec<u8> {
 pub(super) fn ticket_in(data: &[u8]) -> Option<&str> {
     let (ticket, rest) = data.split_at_checked(TICKET)?;
     str::from_utf8(ticket).ok().filter(|_| rest.starts_with(b" "))
+}
+
+/// What was written into a node of ours. Who lets go of a lock has emptied his.
+pub(super) fn value(mut data: Vec<u8>) -> Vec<u8> {
+    if ticket_in(&data).is_some() {
+        data.drain(..=TICKET);
+    }
+    data
+}
+
+/// What a waiter's name says of itself: `{tag}-{label}-lock-{sequence}`, or without a label `{tag}-lock-{sequence}`. `None`: it is another client's.
+pub(super) fn label(name: &str) -> Option<&str> {
+    let (head, _) = cut(name)?;
+    let (tag, label) = match head.split_once('-') {
+        Some((_, "")) => return None,
+        Some(parts) => parts,
+        None => (head, ""),
+    };
+    let is_tag = (1..=16).contains(&tag.len()) && tag.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    let is_label = label.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'@' | b'+'));
+    (is_tag && is_label).then_some(label)
+}
+
+/// The token that a label hands on, which took the place of another: `{label}@{token}`.
+pub(super) fn inherited(label: &str) -> (&str, Option<u64>) {
+    let token = |digits: &str| digits.parse().ok().filter(|_| digits.bytes().all(|byte| byte.is_ascii_digit()));
+    match label.rsplit_once('@').map(|(label, digits)| (label, token(digits))) {
+        Some((label, token @ Some(_))) => (label, token),
+        _ => (label, None),
+    }
+}
+
+/// The path of the node that takes the place of this one, and says something else of itself.
+pub(super) fn relabelled(key: &str, to: &str) -> Option<String> {
+    let (dir, name) = split(key);
+    let (tag, number) = place_of(name)?;
+    let mark = if to.is_empty() { "" } else { "-" };
+    Some(format!("{dir}/{tag}{mark}{to}-{number}"))
+}
+
+/// What remains of the name of a node of ours whatever its label: its tag, and its number with the mark.
+pub(super) fn place_of(name: &str) -> Option<(&str, &str)> {
+    label(name)?;
+    let (head, number) = cut(name)?;
+    Some((head.split_once('-').map_or(head, |(tag, _)| tag), number))
+}
+
+/// A waiter's name, cut at the hyphen before the mark.
+fn cut(name: &str) -> Option<(&str, &str)> {
+    sequence(name)?;
+    let (head, number) = name.split_at_checked(name.rfind(MARK)?)?;
+    Some((head.strip_suffix('-')?, number))
 }
 
 pub(super) fn any_waiter(children: &[String]) -> bool {
@@ -193,7 +249,7 @@ mod tests {
     #[test]
     fn names_tell_whose_they_can_be() {
         let (ticket, other) = (Ticket::random(), Ticket::random());
-        let key = |tag: Tag| format!("{}0000000007", tag.prefix("/ns/a"));
+        let key = |tag: Tag| format!("{}0000000007", tag.prefix("/ns/a", ""));
         assert_eq!(key(Tag::Directory(0x5_0000_002a)), "/ns/a/50000002a-lock-0000000007");
         for (tag, unique) in [
             (Tag::Directory(0x5_0000_002a), true),
@@ -205,8 +261,53 @@ mod tests {
             assert_eq!(is_unique(&key(tag), ticket, 0x5_0000_002a), unique, "{tag}");
             assert_eq!(sequence(split(&key(tag)).1), Some(7), "{tag}");
         }
+        let labelled = format!("{}0000000007", Tag::Directory(0x2a).prefix("/ns/a", "r"));
+        assert_eq!(labelled, "/ns/a/2a-r-lock-0000000007");
+        assert!(is_unique(&labelled, ticket, 0x2a) && !is_unique(&labelled, ticket, 0x2));
         assert!(!is_unique("/ns/a/lock-0000000007", ticket, 0x5_0000_002a));
         assert_eq!(Tag::Ticket(ticket).to_string(), ticket.to_string().replace('-', "")[..16]);
+    }
+
+    #[test]
+    fn labels_are_read_back() {
+        let ticket = Ticket::random();
+        for tag in [Tag::Directory(0x5_0000_002a), Tag::Ticket(ticket)] {
+            for said in ["", "r", "w@1234", "2+7", "lock", "cafe"] {
+                let key = format!("{}0000000007", tag.prefix("/ns/a", said));
+                let name = split(&key).1;
+                assert_eq!(label(name), Some(said), "{name}");
+                assert_eq!(place_of(name), Some((&*tag.to_string(), "lock-0000000007")));
+                let other = relabelled(&key, "x@5").unwrap();
+                assert_eq!(other, format!("/ns/a/{tag}-x@5-lock-0000000007"));
+                assert_eq!(relabelled(&other, said).unwrap(), key);
+            }
+        }
+        for foreign in [
+            &*waiter(7),
+            "lock-0000000007",
+            "-lock-0000000007",
+            "2a--lock-0000000007",
+            "2A-lock-0000000007",
+            "2a-r-w-lock-0000000007",
+            "2a-r_-lock-0000000007",
+            "2alock-0000000007",
+            "00112233445566778-lock-0000000007",
+            "2a-lock-7",
+            "limit=5",
+        ] {
+            assert_eq!(label(foreign), None, "{foreign}");
+            assert_eq!(relabelled(foreign, "r"), None, "{foreign}");
+        }
+    }
+
+    #[test]
+    fn labels_hand_on_tokens() {
+        assert_eq!(inherited("r@1234"), ("r", Some(1234)));
+        assert_eq!(inherited("2+7@18446744073709551615"), ("2+7", Some(u64::MAX)));
+        assert_eq!(inherited("@7"), ("", Some(7)));
+        for none in ["", "r", "r@", "r@x", "r@+5", "1234", "r@18446744073709551616"] {
+            assert_eq!(inherited(none), (none, None), "{none}");
+        }
     }
 
     #[test]
@@ -222,6 +323,7 @@ mod tests {
             just_ahead("/ns/a/0f0e8a5e8b8d4a9e-lock-0000000003", 0x2a).as_deref(),
             Some("/ns/a/2a-lock-0000000002")
         );
+        assert_eq!(just_ahead("/ns/a/2a-r-lock-0000000003", 0x2a), None);
     }
 
     #[test]
@@ -230,10 +332,11 @@ mod tests {
         for owner in ["worker-7 of gaia", "", "é", "0f0e8a5e-8b8d-4a9e-9a3a-5d6c1b1f7a10 x"] {
             let data = data(ticket, owner.as_bytes());
             assert_eq!(ticket_in(&data), Some(&*ticket.to_string()));
-            assert!(data.ends_with(owner.as_bytes()));
+            assert_eq!(value(data), owner.as_bytes());
         }
         for junk in [&b""[..], b"x", &[0xff; 40], &[b'x'; 36], "é".repeat(40).as_bytes()] {
             assert_eq!(ticket_in(junk), None);
+            assert_eq!(value(junk.to_vec()), junk);
         }
     }
 

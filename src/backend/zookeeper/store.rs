@@ -1,8 +1,11 @@
 //! One ZooKeeper session.
 
+mod commit;
 mod directory;
 mod join;
 mod leave;
+mod list;
+mod relabel;
 mod search;
 mod watch;
 
@@ -20,7 +23,7 @@ use zookeeper_client::{self as zk, MultiWriteError, SessionState};
 use self::search::Search;
 use super::{error, identity::Identity, node, tags::Tags};
 use crate::{
-    backend::{Entry, Join, Joined, Leave, Moment, Present, Standing, Store, Watch, Withdrawn},
+    backend::{Ask, Entry, Join, Joined, Leave, Listing, Moment, Present, Standing, Store, Watch, Withdrawn, Write},
     error::StoreError,
     guard::LostReason,
     name::{Queue, Ticket},
@@ -59,7 +62,7 @@ pub(super) struct ZooKeeperStore {
     tags: Arc<Tags>,
     /// How many requests have been sent whose order is of interest.
     sent: Mutex<u64>,
-    /// Tickets whose node may have been created although no reply said so.
+    /// Tickets whose node may have been created although no reply said so, or may have another name than its owner knows.
     doubtful: Mutex<HashSet<Ticket>>,
     /// The last search for such nodes.
     search: sync::Mutex<Search>,
@@ -225,20 +228,27 @@ impl Store for ZooKeeperStore {
         self.leave(queue, ticket, leave).await
     }
 
-    async fn list(&self, _queue: &Queue, _ask: crate::backend::Ask) -> Result<crate::backend::Listing, StoreError> {
-        Err(StoreError::Unavailable("list is not written yet".into()))
+    async fn list(&self, queue: &Queue, ask: Ask) -> Result<Listing, StoreError> {
+        self.listing(&self.client()?, queue.dir(), ask).await
     }
 
-    async fn rewrite(&self, _: &Queue, _: Ticket, _: &Entry, _: &[u8]) -> Result<bool, StoreError> {
-        Err(StoreError::Unavailable("rewrite is not written yet".into()))
+    async fn rewrite(&self, _: &Queue, ticket: Ticket, entry: &Entry, value: &[u8]) -> Result<bool, StoreError> {
+        Ok(self.overwrite(&self.client()?, &entry.key, &node::data(ticket, value)).await?.is_some())
     }
 
-    async fn relabel(&self, _: &Queue, _: &Queue, _: Ticket, _: &Entry, _: &[u8]) -> Result<Option<Entry>, StoreError> {
-        Err(StoreError::Unavailable("relabel is not written yet".into()))
+    async fn relabel(
+        &self,
+        _: &Queue,
+        to: &Queue,
+        ticket: Ticket,
+        entry: &Entry,
+        value: &[u8],
+    ) -> Result<Option<Entry>, StoreError> {
+        self.exchange(to.label(), ticket, entry, value).await
     }
 
-    async fn commit(&self, _: Option<&Entry>, _: &[crate::backend::Write]) -> Result<bool, StoreError> {
-        Err(StoreError::Unavailable("commit is not written yet".into()))
+    async fn commit(&self, guard: Option<&Entry>, writes: &[Write]) -> Result<bool, StoreError> {
+        self.write(&self.client()?, guard.map(|guard| &*guard.key), writes).await
     }
 
     /// Whoever else is in the directory joined later.

@@ -2,26 +2,62 @@
 
 use std::time::Duration;
 
+use distlock::Client;
+
 use crate::common::case::{Case, SOON, Waiter, eventually, within};
 
 pub(crate) async fn an_uncontended_lock_costs_what_it_must(t: &Case) {
-    const ROUNDS: u64 = 100;
     let client = t.client().await;
     let mutex = client.mutex("uncontended");
-    let warm_up = mutex.lock().await.expect("granted");
-    let session = t.store.session_of(warm_up.key()).await;
-    warm_up.unlock().await.expect("released");
-    let due = ROUNDS * t.store.uncontended();
+    let session = session_of_a_lock(t, &client).await;
+    costs(t, session, t.store.uncontended(), async || {
+        mutex.lock().await.expect("granted").unlock().await.expect("released");
+    })
+    .await;
+}
+
+/// As much as a lock, and a semaphore twice as much: it has a gate.
+pub(crate) async fn uncontended_primitives_cost_what_they_must(t: &Case) {
+    let client = t.client().await;
+    let (lock, semaphore, election) =
+        (client.rw_lock("uncontended"), client.semaphore("uncontended", 2), client.election("uncontended"));
+    let (session, one) = (session_of_a_lock(t, &client).await, t.store.uncontended());
+    costs(t, session, one, async || lock.read().await.expect("granted").unlock().await.expect("released")).await;
+    costs(t, session, one, async || lock.write().await.expect("granted").unlock().await.expect("released")).await;
+    costs(t, session, one, async || {
+        election.campaign("value").await.expect("granted").resign().await.expect("released");
+    })
+    .await;
+    costs(t, session, 2 * one, async || {
+        semaphore.acquire().await.expect("granted").release().await.expect("released");
+    })
+    .await;
+}
+
+async fn session_of_a_lock(t: &Case, client: &Client) -> i64 {
+    let guard = client.mutex("any").lock().await.expect("granted");
+    let session = t.store.session_of(guard.key()).await;
+    guard.unlock().await.expect("released");
+    session
+}
+
+/// Fails unless it costs so many requests, and nothing else.
+async fn costs(t: &Case, session: i64, requests: u64, once: impl AsyncFn()) {
+    const ROUNDS: u64 = 100;
+    once().await;
+    let due = ROUNDS * requests;
     let mut attempts = 0;
     loop {
+        settled(t, &[session]).await;
         let before = t.cost(&[session]).await;
         for _ in 0..ROUNDS {
-            mutex.lock().await.expect("granted").unlock().await.expect("released");
+            once().await;
         }
+        settled(t, &[session]).await;
         let spent = t.cost(&[session]).await - before;
         assert!(spent.watches <= 2 && spent.events <= 2, "{spent:?}: nobody waited");
-        // A keepalive or two may fall into it.
-        if (due..=due + 3).contains(&spent.requests) {
+        // A few keepalives may fall into it.
+        if (due..=due + 6).contains(&spent.requests) {
             break;
         }
         // ZooKeeper removes a directory that it finds empty, which costs the next lock two requests. That is once in a while, not once in a lock.
@@ -146,15 +182,20 @@ pub(crate) async fn a_lock_that_is_never_polled_costs_nothing(t: &Case) {
 }
 
 async fn sessions(t: &Case, waiters: &[Waiter]) -> Vec<i64> {
+    let keys: Vec<_> = waiters.iter().map(|waiter| &*waiter.key).collect();
+    sessions_of(t, &keys).await
+}
+
+pub(crate) async fn sessions_of(t: &Case, keys: &[&str]) -> Vec<i64> {
     let mut sessions = Vec::new();
-    for waiter in waiters {
-        sessions.push(t.store.session_of(&waiter.key).await);
+    for key in keys {
+        sessions.push(t.store.session_of(key).await);
     }
     sessions
 }
 
 /// Returns when nothing but keepalives has been asked for a while: what was begun is done, for instance the holder's watch on its own key.
-async fn settled(t: &Case, sessions: &[i64]) {
+pub(crate) async fn settled(t: &Case, sessions: &[i64]) {
     let mut last = t.cost(sessions).await;
     let quiet = eventually(SOON, "the store comes to rest", async || {
         tokio::time::sleep(Duration::from_millis(700)).await;

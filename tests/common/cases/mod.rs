@@ -10,5 +10,7 @@ pub(crate) mod handover;
 pub(crate) mod losing;
 pub(crate) mod names;
 pub(crate) mod network;
+pub(crate) mod rwlock;
+pub(crate) mod semaphore;
 pub(crate) mod trying;
 pub(crate) mod view;

@@ -93,7 +93,7 @@ impl ZooKeeperStore {
                 _ => Tag::Ticket(ticket),
             };
             self.doubtful().insert(ticket);
-            match self.create(&client, dir, &tag.prefix(dir), &data, way).await? {
+            match self.create(&client, dir, &tag.prefix(dir, queue.label()), &data, way).await? {
                 Ok(created) => match self.settle(&client, ticket, created, join).await {
                     Ok(Some(joined)) => {
                         self.doubtful().remove(&ticket);
@@ -213,13 +213,18 @@ impl ZooKeeperStore {
             self.delete(client, &key, Leave { entry: None, held: false, heir: None }).await?;
             return Ok(None);
         }
+        let alone = created.is_alone();
+        let (dir, name) = node::split(&key);
         let standing = match created.by_count(czxid, join) {
             Some(standing) => standing,
+            // Not looked for: whoever stands in a queue with labels lists it.
+            None if node::label(name).is_some_and(|label| !label.is_empty()) => {
+                Standing::Behind(Ahead { entry: named(dir), first: false, seen: false })
+            }
             None => self.stands(client, &key).await?,
         };
         // Not before: what is known is not searched for, should the list be lost.
         self.identity.created(&key);
-        let alone = created.is_alone();
         let revision = match node::sequence(&key) {
             Some(sequence) if planted(Bug::SequenceAsToken) => sequence.unsigned_abs().into(),
             _ => revision(&created.stat),

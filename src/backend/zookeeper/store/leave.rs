@@ -28,7 +28,7 @@ impl ZooKeeperStore {
             Some(entry) => Some(Arc::clone(&entry.key)),
             None => self.find(&client, queue.dir(), ticket).await?,
         };
-        let withdrawn = match key {
+        let mut withdrawn = match key {
             Some(key) => {
                 let withdrawn = self.delete(&client, &key, leave).await?;
                 self.identity.gone(&key);
@@ -36,6 +36,17 @@ impl ZooKeeperStore {
             }
             None => Withdrawn { existed: false, heir: false, at: self.send(|| ()).0 },
         };
+        if let Some(entry) = leave.entry.filter(|_| !withdrawn.existed && self.doubtful().contains(&ticket)) {
+            // Under the name that another label gave it: see `exchange`.
+            let (dir, name) = node::split(&entry.key);
+            let children = self.list_now(&client, dir).await?;
+            let place = node::place_of(name);
+            if let Some(child) = children.iter().find(|child| place.is_some() && node::place_of(child) == place) {
+                let key = format!("{dir}/{child}");
+                withdrawn = self.delete(&client, &key, leave).await?;
+                self.identity.gone(&key);
+            }
+        }
         if !withdrawn.existed && planted(Bug::ReleaseByName) {
             let children = self.list_now(&client, queue.dir()).await?;
             let first = children.iter().min_by_key(|child| node::sequence(child)).cloned().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! A watch on a node.
+//! Watches on nodes.
 
 use std::{
     future::{Future, poll_fn},
@@ -14,23 +14,34 @@ use crate::{
     error::StoreError,
 };
 
-/// Waits for the one event of a watch. Dropping it takes the watch back.
+/// Waits for the one event of a watch on a waiter's node. Dropping it takes the watch back.
 pub(super) fn watch(watcher: OneshotWatcher) -> Watch {
     Box::pin(async move {
-        let mut changed = pin!(watcher.changed());
-        // The crate panics when its session task is no more
-        // (https://github.com/kezhuw/zookeeper-client-rust/blob/v0.11.2/src/session/watch.rs#L120).
-        let event = poll_fn(|context| {
-            let poll = catch_unwind(AssertUnwindSafe(|| changed.as_mut().poll(context)));
-            poll.map_or(Poll::Ready(None), |poll| poll.map(|event| Some(event.event_type)))
-        });
-        match event.await {
-            Some(EventType::NodeDeleted) => Ok(Event::Deleted),
-            Some(EventType::NodeDataChanged) => Ok(Event::Touched),
-            // Whoever asks the session next, or waits for its end, is told why.
-            Some(EventType::Session) => Err(StoreError::Unknown("the session is over".into())),
-            Some(event) => Err(StoreError::Unknown(format!("an event of another kind: {event:?}").into())),
-            None => Err(StoreError::Unknown("the session's task is gone".into())),
+        match event(watcher).await? {
+            EventType::NodeDeleted => Ok(Event::Deleted),
+            EventType::NodeDataChanged => Ok(Event::Touched),
+            event => Err(StoreError::Unknown(format!("an event of another kind: {event:?}").into())),
         }
     })
+}
+
+/// Waits for whatever happens to a directory.
+pub(super) fn any(watcher: OneshotWatcher) -> Watch {
+    Box::pin(async move { event(watcher).await.map(|_| Event::Touched) })
+}
+
+async fn event(watcher: OneshotWatcher) -> Result<EventType, StoreError> {
+    let mut changed = pin!(watcher.changed());
+    // The crate panics when its session task is no more
+    // (https://github.com/kezhuw/zookeeper-client-rust/blob/v0.11.2/src/session/watch.rs#L120).
+    let event = poll_fn(|context| {
+        let poll = catch_unwind(AssertUnwindSafe(|| changed.as_mut().poll(context)));
+        poll.map_or(Poll::Ready(None), |poll| poll.map(|event| Some(event.event_type)))
+    });
+    match event.await {
+        // Whoever asks the session next, or waits for its end, is told why.
+        Some(EventType::Session) => Err(StoreError::Unknown("the session is over".into())),
+        Some(event) => Ok(event),
+        None => Err(StoreError::Unknown("the session's task is gone".into())),
+    }
 }

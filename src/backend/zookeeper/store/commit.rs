@@ -1,0 +1,105 @@
+//! Writes to data that belongs to no session.
+
+use futures_util::future::join_all;
+use zookeeper_client::{self as zk, CreateMode, MultiWriteError};
+
+use super::ZooKeeperStore;
+use crate::{
+    backend::{Write, zookeeper::node},
+    error::StoreError,
+};
+
+/// How often to look again at what others create and delete meanwhile.
+const ATTEMPTS: usize = 8;
+
+/// What is in the name of a queue's directory that is no lock's: see `Queue::of`.
+const PURPOSE: char = '!';
+
+impl ZooKeeperStore {
+    /// Writes in one transaction, if the guard is there. A transaction fails as a whole if a node that it writes or deletes is missing, or one that it creates is
+    /// not; so it is looked up first what is there.
+    pub(super) async fn write(
+        &self,
+        client: &zk::Client,
+        guard: Option<&str>,
+        writes: &[Write],
+    ) -> Result<bool, StoreError> {
+        let mut missing = None;
+        for _ in 0..ATTEMPTS {
+            if let Some(dir) = missing.take() {
+                self.make(client, dir).await?;
+            }
+            let there = self.there(client, writes).await?;
+            let mut writer = client.new_multi_writer();
+            let node = CreateMode::Persistent.with_acls(self.acls);
+            // What each operation creates.
+            let mut creates = Vec::with_capacity(writes.len() + 1);
+            let mut added = Ok(());
+            if let Some(guard) = guard {
+                added = writer.add_check_version(guard, -1);
+                creates.push(None);
+            }
+            for (write, there) in writes.iter().zip(there) {
+                let creates_key = match (write, there) {
+                    (Write::Put { key, value }, true) => {
+                        added = added.and_then(|()| writer.add_set_data(key, value, None));
+                        None
+                    }
+                    (Write::Put { key, value }, false) => {
+                        added = added.and_then(|()| writer.add_create(key, value, &node));
+                        Some(key.as_str())
+                    }
+                    (Write::Delete { key }, true) => {
+                        added = added.and_then(|()| writer.add_delete(key, None));
+                        None
+                    }
+                    (Write::Delete { .. }, false) => continue,
+                };
+                creates.push(creates_key);
+            }
+            added.map_err(|error| self.failed("write", error))?;
+            let (_, committed) = self.send(|| writer.commit());
+            match self.reply(self.request_timeout, committed).await? {
+                Ok(_) => return Ok(true),
+                Err(MultiWriteError::OperationFailed { index: 0, source: zk::Error::NoNode }) if guard.is_some() => {
+                    return Ok(false);
+                }
+                Err(MultiWriteError::OperationFailed { index, source: zk::Error::NoNode }) => {
+                    missing = creates.get(index).copied().flatten().map(|key| node::split(key).0);
+                }
+                Err(MultiWriteError::OperationFailed { source: zk::Error::NodeExists, .. }) => {}
+                Err(error) => return Err(self.failed("write", error.into())),
+            }
+        }
+        Err(StoreError::Unavailable("what is to be written comes and goes".into()))
+    }
+
+    /// Which nodes are there. As of now: nothing would show that one which is to be deleted is there after all.
+    async fn there(&self, client: &zk::Client, writes: &[Write]) -> Result<Vec<bool>, StoreError> {
+        let deletes = writes.iter().any(|write| matches!(write, Write::Delete { .. }));
+        let sync = deletes.then(|| client.sync("/"));
+        let stats: Vec<_> = writes
+            .iter()
+            .map(|write| match write {
+                Write::Put { key, .. } | Write::Delete { key } => client.check_stat(key),
+            })
+            .collect();
+        let sync = async {
+            match sync {
+                Some(sync) => sync.await,
+                None => Ok(()),
+            }
+        };
+        let (synced, stats) = self.reply(self.request_timeout, async { tokio::join!(sync, join_all(stats)) }).await?;
+        synced.map_err(|error| self.failed("sync", error))?;
+        let stats = stats.into_iter().map(|stat| stat.map(|stat| stat.is_some()));
+        stats.collect::<Result<_, _>>().map_err(|error| self.failed("get", error))
+    }
+
+    /// Creates a directory and those above it: a queue's as joining it would, and others for good.
+    async fn make(&self, client: &zk::Client, dir: &str) -> Result<(), StoreError> {
+        let mode = if node::split(dir).1.contains(PURPOSE) { CreateMode::Container } else { CreateMode::Persistent };
+        let made = self.reply(self.request_timeout, client.mkdir(dir, &mode.with_acls(self.acls))).await?;
+        made.map_err(|error| self.failed("mkdir", error))
+    }
+}

@@ -1,0 +1,144 @@
+//! Lists a queue.
+
+use std::{
+    collections::HashMap,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use zookeeper_client as zk;
+
+use super::{
+    ZooKeeperStore,
+    directory::{named, revision},
+    watch,
+};
+use crate::{
+    backend::{Ask, Detail, Listing, Member, Watch, zookeeper::node},
+    error::StoreError,
+};
+
+/// How often to list a queue whose directory comes and goes, or whose nodes change their names.
+const ATTEMPTS: usize = 8;
+
+/// A node's data, and its stat.
+type Node = (Vec<u8>, zk::Stat);
+
+impl ZooKeeperStore {
+    /// Any server may answer, unless it is to be fresh: it knows of all that this session was told, so of its own nodes.
+    pub(super) async fn listing(&self, client: &zk::Client, dir: &str, ask: Ask) -> Result<Listing, StoreError> {
+        for _ in 0..ATTEMPTS {
+            let Some((children, watch)) = self.children(client, dir, ask).await? else { continue };
+            let (waiters, notes): (Vec<_>, Vec<_>) =
+                children.into_iter().partition(|child| node::sequence(child).is_some());
+            let clear = waiters.iter().all(|child| node::sequence(child).is_some_and(|n| (0..i32::MAX).contains(&n)));
+            let mut nodes = HashMap::new();
+            if ask.values || !clear {
+                let keys = waiters.iter().map(|child| Arc::from(format!("{dir}/{child}"))).collect();
+                let read = self.read(client, keys).await?;
+                nodes = read.into_iter().map(|(key, data, stat)| (key, (data, stat))).collect();
+                if nodes.len() < waiters.len() && self.any_renamed(client, dir, &waiters, &nodes).await? {
+                    continue;
+                }
+            }
+            let mut members = Vec::with_capacity(waiters.len());
+            for child in waiters {
+                let key = Arc::from(format!("{dir}/{child}"));
+                match nodes.remove(&key) {
+                    None if ask.values || !clear => {}
+                    node => members.push((self.member(&child, key, node, ask), child)),
+                }
+            }
+            if clear {
+                // Of equal numbers one is nobody's whom the server numbered: as in `node::place`, it goes first.
+                members.sort_by_key(|(member, child)| (node::sequence(child), member.label.is_some()));
+            } else {
+                // What took the place of another stands by that one's age.
+                members.sort_by_key(|(member, _)| member.entry.token);
+            }
+            return Ok(Listing {
+                members: members.into_iter().map(|(member, _)| member).collect(),
+                notes: notes.into_iter().map(Into::into).collect(),
+                watch,
+            });
+        }
+        Err(StoreError::Unavailable(format!("{dir} does not keep still").into()))
+    }
+
+    /// The children of a directory, none without one; `None` if it came meanwhile. The watch, if asked for, begins with the answer.
+    async fn children(
+        &self,
+        client: &zk::Client,
+        dir: &str,
+        ask: Ask,
+    ) -> Result<Option<(Vec<String>, Option<Watch>)>, StoreError> {
+        if !ask.watch {
+            let children = match ask.fresh {
+                true => self.list_now(client, dir).await?,
+                false => match self.reply(self.request_timeout, client.list_children(dir)).await? {
+                    Err(zk::Error::NoNode) => Vec::new(),
+                    listed => listed.map_err(|error| self.failed("list", error))?,
+                },
+            };
+            return Ok(Some((children, None)));
+        }
+        // In one flight, in this order: see `list_now`.
+        let (sync, list) = (ask.fresh.then(|| client.sync("/")), client.list_and_watch_children(dir));
+        let sync = async {
+            match sync {
+                Some(sync) => sync.await,
+                None => Ok(()),
+            }
+        };
+        let (synced, listed) = self.reply(self.request_timeout, async { tokio::join!(sync, list) }).await?;
+        synced.map_err(|error| self.failed("sync", error))?;
+        match listed {
+            Ok((children, watcher)) => return Ok(Some((children, Some(watch::any(watcher))))),
+            Err(zk::Error::NoNode) => {}
+            Err(error) => return Err(self.failed("list", error)),
+        }
+        match self.reply(self.request_timeout, client.check_and_watch_stat(dir)).await? {
+            Ok((None, watcher)) => Ok(Some((Vec::new(), Some(watch::any(watcher))))),
+            Ok((Some(_), _)) => Ok(None),
+            Err(error) => Err(self.failed("get", error)),
+        }
+    }
+
+    /// Whether one of the waiters that could not be read stands there under another name: it must not be missing from the list.
+    async fn any_renamed(
+        &self,
+        client: &zk::Client,
+        dir: &str,
+        waiters: &[String],
+        nodes: &HashMap<Arc<str>, Node>,
+    ) -> Result<bool, StoreError> {
+        // This server has seen them go, so it has seen what came in the same transaction.
+        let children = match self.reply(self.request_timeout, client.list_children(dir)).await? {
+            Err(zk::Error::NoNode) => return Ok(false),
+            listed => listed.map_err(|error| self.failed("list", error))?,
+        };
+        let gone = waiters.iter().filter(|child| !nodes.contains_key(&*format!("{dir}/{child}")));
+        let gone: Vec<_> = gone.filter_map(|child| node::place_of(child)).collect();
+        Ok(children.iter().filter_map(|child| node::place_of(child)).any(|place| gone.contains(&place)))
+    }
+
+    fn member(&self, child: &str, key: Arc<str>, node: Option<Node>, ask: Ask) -> Member {
+        let (label, token) = node::label(child).map(node::inherited).unzip();
+        let mut entry = named(key);
+        let token = token.flatten();
+        entry.token = token.unwrap_or(0);
+        let detail = node.and_then(|(data, stat)| {
+            entry.revision = revision(&stat);
+            entry.token = token.unwrap_or(entry.revision);
+            ask.values.then(|| Detail {
+                value: if label.is_some() { node::value(data) } else { data },
+                version: u64::try_from(stat.mzxid).unwrap_or(0),
+                since: u64::try_from(stat.ctime)
+                    .ok()
+                    .and_then(|ctime| SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(ctime))),
+                own: self.identity.owns(&stat),
+            })
+        });
+        Member { entry, label: label.map(Into::into), detail }
+    }
+}

@@ -1,0 +1,341 @@
+//! The read-write lock: readers together, writers alone, in the order in which they came.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicIsize, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use distlock::{Client, Error, LockGuard, LostReason, ReadGuard, WriteGuard};
+use tokio::task::JoinSet;
+
+use crate::common::{
+    case::{Case, SOON, Waiter, eventually, throughout, within},
+    cases::costs::{sessions_of, settled},
+};
+
+async fn reader(t: &Case, client: &Client) -> Waiter<ReadGuard> {
+    let lock = client.rw_lock("rw");
+    t.stands(async move { lock.read().await }).await
+}
+
+async fn writer(t: &Case, client: &Client) -> Waiter<WriteGuard> {
+    let lock = client.rw_lock("rw");
+    t.stands(async move { lock.write().await }).await
+}
+
+/// Counts who is in: readers as ones, a writer as a thousand.
+#[derive(Default)]
+struct Inside(AtomicIsize);
+
+impl Inside {
+    async fn read(&self) {
+        assert!(self.0.fetch_add(1, SeqCst) < 1000, "a writer is there");
+        tokio::time::sleep(Duration::from_micros(fastrand::u64(..1000))).await;
+        assert!(self.0.fetch_sub(1, SeqCst) < 1000, "a writer came");
+    }
+
+    async fn write(&self) {
+        assert_eq!(self.0.fetch_add(1000, SeqCst), 0, "somebody is there");
+        tokio::time::sleep(Duration::from_micros(fastrand::u64(..1000))).await;
+        assert_eq!(self.0.fetch_sub(1000, SeqCst), 1000, "somebody came");
+    }
+}
+
+pub(crate) async fn readers_share_and_writers_do_not(t: &Case) {
+    let [one, two] = t.clients().await;
+    let readers = [&one, &two, &one].map(|client| client.rw_lock("rw"));
+    let mut inside = Vec::new();
+    for reader in &readers {
+        inside.push(within(SOON, "readers share", reader.read()).await.expect("granted"));
+    }
+    let writer = writer(t, &two).await;
+    throughout(Duration::from_millis(200), "the writer waits", async || writer.waits()).await;
+    for reader in inside {
+        assert!(reader.is_valid() && writer.waits());
+        reader.unlock().await.expect("released");
+    }
+    let writer = writer.granted().await;
+    let another = self::writer(t, &one).await;
+    let reader = reader(t, &one).await;
+    throughout(Duration::from_millis(200), "they wait", async || another.waits() && reader.waits()).await;
+    writer.unlock().await.expect("released");
+    another.granted().await.unlock().await.expect("released");
+    reader.granted().await.unlock().await.expect("released");
+}
+
+pub(crate) async fn readers_and_writers_never_overlap(t: &Case) {
+    let inside = Arc::new(Inside::default());
+    let clients = t.clients::<3>().await;
+    let mut contenders = JoinSet::new();
+    for contender in 0..30 {
+        let (lock, inside) = (clients[contender % 3].rw_lock("rw"), Arc::clone(&inside));
+        contenders.spawn(async move {
+            for round in 0..3 {
+                if (contender + round) % 4 == 0 {
+                    let guard = lock.write().await.expect("granted");
+                    inside.write().await;
+                    guard.unlock().await.expect("released");
+                } else {
+                    let guard = lock.read().await.expect("granted");
+                    inside.read().await;
+                    guard.unlock().await.expect("released");
+                }
+            }
+        });
+    }
+    while let Some(done) = within(SOON * 3, "all are served", contenders.join_next()).await {
+        done.expect("a contender fails");
+    }
+}
+
+/// Neither starves the other.
+pub(crate) async fn readers_do_not_pass_a_waiting_writer(t: &Case) {
+    let [one, two] = t.clients().await;
+    let first = one.rw_lock("rw").read().await.expect("granted");
+    let writer = writer(t, &two).await;
+    let behind = [reader(t, &one).await, reader(t, &two).await];
+    let waits = async || writer.waits() && behind.iter().all(Waiter::waits);
+    throughout(Duration::from_millis(200), "the readers wait behind the writer", waits).await;
+    first.unlock().await.expect("released");
+    let writer = writer.granted().await;
+    throughout(Duration::from_millis(200), "the writer is alone", async || behind.iter().all(Waiter::waits)).await;
+    writer.unlock().await.expect("released");
+    for reader in behind {
+        reader.granted().await.unlock().await.expect("released");
+    }
+}
+
+pub(crate) async fn a_writer_that_gives_up_lets_the_readers_in(t: &Case) {
+    let [one, two] = t.clients().await;
+    let first = one.rw_lock("rw").read().await.expect("granted");
+    let writer = writer(t, &two).await;
+    let behind = [reader(t, &one).await, reader(t, &two).await];
+    writer.cancel();
+    for reader in behind {
+        reader.granted().await.unlock().await.expect("released");
+    }
+    first.unlock().await.expect("released");
+}
+
+pub(crate) async fn a_hundred_readers_enter_after_one_release(t: &Case) {
+    let clients = t.clients::<4>().await;
+    let guard = clients[0].rw_lock("rw").write().await.expect("granted");
+    let mut readers = JoinSet::new();
+    for reader in 0..100 {
+        let lock = clients[reader % 4].rw_lock("rw");
+        readers.spawn(async move { lock.read().await });
+    }
+    t.queue_of(101).await;
+    guard.unlock().await.expect("released");
+    let inside = within(SOON, "all readers are in", readers.join_all()).await;
+    let inside: Vec<ReadGuard> = inside.into_iter().map(|reader| reader.expect("granted")).collect();
+    assert_eq!(inside.len(), 100);
+    assert!(inside.iter().all(|reader| reader.is_valid()));
+    for reader in inside {
+        reader.unlock().await.expect("released");
+    }
+}
+
+/// By the servers' counters: nothing is told to a writer of the readers but the nearest.
+pub(crate) async fn a_writer_watches_one_reader_at_a_time(t: &Case) {
+    let [one, two] = t.clients().await;
+    let mut readers = Vec::new();
+    for _ in 0..100 {
+        readers.push(one.rw_lock("rw").read().await.expect("granted"));
+    }
+    let writer = writer(t, &two).await;
+    let sessions = sessions_of(t, &[&writer.key]).await;
+    settled(t, &sessions).await;
+    let nearest = readers.pop().expect("there are some");
+    let before = t.cost(&sessions).await;
+    let mut spared: Vec<ReadGuard> = readers.drain(..20).collect();
+    let last = readers.pop().expect("there are some");
+    for reader in spared.drain(..) {
+        reader.unlock().await.expect("released");
+    }
+    settled(t, &sessions).await;
+    let spent = t.cost(&sessions).await - before;
+    // Each may still hear of its own key's end, but nobody else does.
+    assert!(spent.events <= 20, "{spent:?}: the writer was told of those that are not next to it");
+    assert!(writer.waits());
+    let before = t.cost(&sessions).await;
+    nearest.unlock().await.expect("released");
+    settled(t, &sessions).await;
+    let spent = t.cost(&sessions).await - before;
+    assert!((1..=2).contains(&spent.events), "{spent:?}: one was told");
+    assert!(writer.waits());
+    for reader in readers.into_iter().chain([last]) {
+        reader.unlock().await.expect("released");
+    }
+    writer.granted().await.unlock().await.expect("released");
+}
+
+pub(crate) async fn a_downgrade_lets_readers_in_and_no_writer(t: &Case) {
+    let [one, two] = t.clients().await;
+    let guard = one.rw_lock("rw").write().await.expect("granted");
+    let token = guard.fencing_token();
+    let near = [reader(t, &one).await, reader(t, &two).await];
+    let writers = [writer(t, &two).await, writer(t, &one).await];
+    let far = reader(t, &two).await;
+    let guard = within(SOON, "the writer is a reader", guard.downgrade()).await.expect("not lost");
+    assert_eq!(guard.fencing_token(), token);
+    let mut inside = Vec::new();
+    for reader in near {
+        inside.push(reader.granted().await);
+    }
+    let waits = async || far.waits() && writers.iter().all(Waiter::waits) && guard.is_valid();
+    throughout(Duration::from_millis(300), "no writer gets in between", waits).await;
+    for reader in inside {
+        reader.unlock().await.expect("released");
+    }
+    throughout(Duration::from_millis(200), "one reader is left", async || writers.iter().all(Waiter::waits)).await;
+    guard.unlock().await.expect("released");
+    for writer in writers {
+        let writer = writer.granted().await;
+        assert!(writer.fencing_token() > token, "tokens rise");
+        writer.unlock().await.expect("released");
+    }
+    far.granted().await.unlock().await.expect("released");
+}
+
+/// What one writes before the downgrade, it reads after it, a thousand times.
+pub(crate) async fn no_write_falls_between_write_and_read(t: &Case) {
+    let clients = t.clients::<3>().await;
+    let written = Arc::new(AtomicIsize::new(0));
+    let mut writers = JoinSet::new();
+    for writer in 0..8 {
+        let (lock, written) = (clients[writer % 3].rw_lock("rw"), Arc::clone(&written));
+        writers.spawn(async move {
+            for round in 0..125 {
+                let guard = lock.write().await.expect("granted");
+                let mine = 1 + (writer * 125 + round) as isize;
+                written.store(mine, SeqCst);
+                let guard = guard.downgrade().await.expect("not lost");
+                tokio::task::yield_now().await;
+                assert_eq!(written.load(SeqCst), mine, "somebody wrote in between");
+                guard.unlock().await.expect("released");
+                assert!(written.load(SeqCst) != 0);
+            }
+        });
+    }
+    while let Some(done) = within(SOON * 5, "all are served", writers.join_next()).await {
+        done.expect("a writer fails");
+    }
+}
+
+pub(crate) async fn a_downgraded_guard_is_a_guard(t: &Case) {
+    let [one, two] = t.clients().await;
+    let guard = one.rw_lock("rw").write().await.expect("granted").downgrade().await.expect("not lost");
+    assert_eq!(t.keys().await, [guard.key()]);
+    let writer = writer(t, &two).await;
+    t.store.delete_key(guard.key()).await;
+    let reason = within(SOON, "the reader is told", guard.lost()).await;
+    assert_eq!(reason, LostReason::KeyDeleted);
+    assert!(!guard.is_valid());
+    assert!(matches!(guard.unlock().await, Err(Error::Lost { .. })));
+    let guard = writer.granted().await;
+    // Dropped in the middle, it is as if the guard had been.
+    t.store.delete_key(guard.key()).await;
+    let error = within(SOON, "it is told", guard.downgrade()).await.expect_err("its key is gone");
+    assert!(matches!(error, Error::Lost { .. }), "{error:?}");
+    for polls in 0..6 {
+        let guard = one.rw_lock("rw").write().await.expect("granted");
+        let mut downgrade = Box::pin(guard.downgrade());
+        for _ in 0..polls {
+            if once(&mut downgrade).await {
+                break;
+            }
+        }
+        drop(downgrade);
+    }
+    eventually(SOON, "nothing is left", async || t.keys().await.is_empty()).await;
+}
+
+/// One poll; tells whether it was the last.
+async fn once<F: Future + Unpin>(future: &mut F) -> bool {
+    let ready = std::future::poll_fn(|context| {
+        std::task::Poll::Ready(std::pin::Pin::new(&mut *future).poll(context).is_ready())
+    });
+    let ready = ready.await;
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    ready
+}
+
+pub(crate) async fn tries_on_a_busy_lock_leave_nothing(t: &Case) {
+    let [one, two] = t.clients().await;
+    let lock = two.rw_lock("rw");
+    let guard = one.rw_lock("rw").read().await.expect("granted");
+    assert!(lock.try_write().await.expect("an answer").is_none());
+    assert!(lock.write_timeout(Duration::from_millis(100)).await.expect("an answer").is_none());
+    let reader = lock.try_read().await.expect("an answer").expect("readers share");
+    reader.unlock().await.expect("released");
+    guard.unlock().await.expect("released");
+    let guard = lock.try_write().await.expect("an answer").expect("it is free");
+    let lock = one.rw_lock("rw");
+    assert!(lock.try_read().await.expect("an answer").is_none());
+    assert!(lock.read_timeout(Duration::from_millis(100)).await.expect("an answer").is_none());
+    assert!(lock.read_timeout(Duration::ZERO).await.expect("an answer").is_none());
+    eventually(SOON, "only the writer's key is there", async || t.keys().await == [guard.key()]).await;
+    guard.unlock().await.expect("released");
+}
+
+/// A waiter whose session ends in the queue is never let in, and those behind it are not held up.
+pub(crate) async fn a_writer_whose_session_ends_in_the_queue_is_passed_over(t: &Case) {
+    let [holder, expiring, other] = t.clients().await;
+    let guard = holder.rw_lock("rw").read().await.expect("granted");
+    let writer = writer(t, &expiring).await;
+    let reader = reader(t, &other).await;
+    t.store.end_session_of(&writer.key).await;
+    reader.granted().await.unlock().await.expect("released");
+    assert!(guard.is_valid());
+    guard.unlock().await.expect("released");
+    let error = writer.result(SOON).await.expect_err("its session is over");
+    assert!(matches!(error, Error::SessionLost { .. } | Error::Evicted { .. }), "{error:?}");
+}
+
+pub(crate) async fn a_dead_writer_lets_the_readers_in(t: &Case) {
+    let [dying, other] = [t.mortal_client().await, t.client().await];
+    let guard = dying.rw_lock("rw").write().await.expect("granted");
+    let readers = [reader(t, &other).await, reader(t, &other).await];
+    t.store.end_session_of(guard.key()).await;
+    within(SOON, "the writer is told", guard.lost()).await;
+    for reader in readers {
+        reader.granted().await.unlock().await.expect("released");
+    }
+}
+
+pub(crate) async fn dropped_readers_and_writers_leave_nothing(t: &Case) {
+    let [one, two] = t.clients().await;
+    let guard = one.rw_lock("rw").read().await.expect("granted");
+    let mut droppers = JoinSet::new();
+    for dropper in 0..40 {
+        let lock = two.rw_lock("rw");
+        droppers.spawn(async move {
+            let patience = Duration::from_micros(fastrand::u64(..8000));
+            if dropper % 2 == 0 {
+                drop(tokio::time::timeout(patience, lock.read()).await);
+            } else {
+                drop(tokio::time::timeout(patience, lock.write()).await);
+            }
+        });
+    }
+    within(SOON, "all are dropped", droppers.join_all()).await;
+    eventually(SOON, "only the reader's key is there", async || t.keys().await == [guard.key()]).await;
+    assert!(guard.is_valid());
+    guard.unlock().await.expect("released");
+}
+
+pub(crate) async fn primitives_of_one_name_are_independent(t: &Case) {
+    let client = t.client().await;
+    let mutex = within(SOON, "it is free", client.mutex("same").lock()).await.expect("granted");
+    let writer = within(SOON, "it is free", client.rw_lock("same").write()).await.expect("granted");
+    let permit = within(SOON, "it is free", client.semaphore("same", 1).acquire()).await.expect("granted");
+    let guards: [&LockGuard; 3] = [&mutex, &writer, &permit];
+    assert!(guards.iter().all(|guard| guard.is_valid() && guard.name() == "same"));
+    mutex.unlock().await.expect("released");
+    writer.unlock().await.expect("released");
+    permit.release().await.expect("released");
+}

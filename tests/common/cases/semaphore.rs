@@ -1,0 +1,278 @@
+//! The semaphore: never more than there are, in the order in which they came, one at a time.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use distlock::{Client, Error, Permit};
+use tokio::task::JoinSet;
+
+use crate::common::{
+    case::{Case, SOON, Waiter, eventually, throughout, within},
+    cases::costs::{sessions_of, settled},
+};
+
+async fn waiter(t: &Case, client: &Client, permits: u32, of: u32) -> Waiter<Permit> {
+    let semaphore = client.semaphore("permits", of);
+    t.stands(async move { semaphore.acquire_many(permits).await }).await
+}
+
+async fn acquired(client: &Client, permits: u32, of: u32) -> Permit {
+    let semaphore = client.semaphore("permits", of);
+    within(SOON, "there are permits", semaphore.acquire_many(permits)).await.expect("granted")
+}
+
+pub(crate) async fn there_are_never_more_permits_than_there_are(t: &Case) {
+    const LIMIT: u32 = 4;
+    let clients = t.clients::<3>().await;
+    let (inside, most) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+    let mut contenders = JoinSet::new();
+    for contender in 0..30 {
+        let semaphore = clients[contender % 3].semaphore("permits", LIMIT);
+        let (inside, most) = (Arc::clone(&inside), Arc::clone(&most));
+        contenders.spawn(async move {
+            for _ in 0..3 {
+                let permits = 1 + fastrand::u32(..LIMIT) / 2;
+                let permit = semaphore.acquire_many(permits).await.expect("granted");
+                assert_eq!(permit.permits(), permits);
+                let now = inside.fetch_add(permits, SeqCst) + permits;
+                assert!(now <= LIMIT, "{now} permits of {LIMIT}");
+                most.fetch_max(now, SeqCst);
+                tokio::time::sleep(Duration::from_micros(fastrand::u64(..3000))).await;
+                assert!(permit.is_valid());
+                inside.fetch_sub(permits, SeqCst);
+                permit.release().await.expect("released");
+            }
+        });
+    }
+    while let Some(done) = within(SOON * 3, "all are served", contenders.join_next()).await {
+        done.expect("a contender fails");
+    }
+    assert!(most.load(SeqCst) > 1, "they were there together");
+}
+
+pub(crate) async fn permits_are_given_in_order(t: &Case) {
+    let [one, two] = t.clients().await;
+    let mut held = vec![acquired(&one, 1, 2).await, acquired(&two, 1, 2).await];
+    let mut waiters = Vec::new();
+    for place in 0..6 {
+        waiters.push(waiter(t, [&one, &two][place % 2], 1, 2).await);
+    }
+    // Whichever comes back, the first one in the line gets it.
+    for round in 0..6 {
+        held.swap_remove(round % 2).release().await.expect("released");
+        held.push(waiters.remove(0).granted().await);
+        assert!(waiters.iter().all(Waiter::waits), "somebody was let in out of order");
+        assert!(held.iter().all(|permit| permit.is_valid()));
+    }
+    for permit in held {
+        permit.release().await.expect("released");
+    }
+}
+
+pub(crate) async fn who_wants_many_is_not_passed(t: &Case) {
+    let [one, two] = t.clients().await;
+    let held = [acquired(&one, 1, 3).await, acquired(&two, 1, 3).await];
+    let many = waiter(t, &two, 3, 3).await;
+    let few = waiter(t, &one, 1, 3).await;
+    assert!(one.semaphore("permits", 3).try_acquire().await.expect("an answer").is_none(), "somebody waits for it");
+    let waits = async || many.waits() && few.waits();
+    throughout(Duration::from_millis(200), "one is not enough", waits).await;
+    for permit in held {
+        permit.release().await.expect("released");
+    }
+    let many = many.granted().await;
+    throughout(Duration::from_millis(200), "there are no more", async || few.waits()).await;
+    many.release().await.expect("released");
+    few.granted().await.release().await.expect("released");
+}
+
+pub(crate) async fn another_number_of_permits_is_refused(t: &Case) {
+    let [one, two] = t.clients().await;
+    let held = acquired(&one, 1, 3).await;
+    for named in [2, 4] {
+        let semaphore = two.semaphore("permits", named);
+        let results =
+            [semaphore.acquire().await.map(Some), semaphore.try_acquire().await, semaphore.acquire_timeout(SOON).await];
+        for result in results {
+            let error = result.expect_err("it is another number");
+            assert!(matches!(error, Error::PermitsDisagree { agreed: 3, named: n, .. } if n == named), "{error:?}");
+            assert!(!error.is_retryable());
+        }
+    }
+    // Those in order are not troubled by it.
+    acquired(&two, 2, 3).await.release().await.expect("released");
+    held.release().await.expect("released");
+    eventually(SOON, "all are gone", async || t.keys().await.is_empty()).await;
+    acquired(&two, 5, 5).await.release().await.expect("released");
+}
+
+pub(crate) async fn set_permits_changes_it_for_all(t: &Case) {
+    let [one, two, new] = t.clients().await;
+    let held = acquired(&one, 1, 1).await;
+    let waiters = [waiter(t, &two, 1, 1).await, waiter(t, &one, 1, 1).await];
+    two.semaphore("permits", 1).set_permits(4).await.expect("set");
+    let mut held = vec![held];
+    for waiter in waiters {
+        held.push(waiter.granted().await);
+    }
+    held.push(acquired(&one, 1, 1).await);
+    // Those who name the number that is replaced go along, others do not.
+    assert!(new.semaphore("permits", 1).try_acquire().await.expect("an answer").is_none());
+    assert!(new.semaphore("permits", 4).try_acquire().await.expect("an answer").is_none());
+    let error = new.semaphore("permits", 3).acquire().await.expect_err("it is another number");
+    assert!(matches!(error, Error::PermitsDisagree { agreed: 4, named: 3, .. }), "{error:?}");
+    // With less, who is in stays in, and the next one waits until there is room.
+    new.semaphore("permits", 4).set_permits(2).await.expect("set");
+    let waiter = waiter(t, &new, 1, 1).await;
+    assert!(held.iter().all(|permit| permit.is_valid()));
+    held.remove(0).release().await.expect("released");
+    throughout(Duration::from_millis(200), "three are out, and there are two", async || waiter.waits()).await;
+    for permit in held {
+        permit.release().await.expect("released");
+    }
+    waiter.granted().await.release().await.expect("released");
+    // It is remembered though nobody is there.
+    eventually(SOON, "all are gone", async || t.keys().await.len() <= 1).await;
+    assert!(one.semaphore("permits", 3).acquire().await.is_err());
+    acquired(&one, 2, 2).await.release().await.expect("released");
+    t.store.erase(&format!("{}/permits!permits/limit=2+4+1", t.namespace)).await;
+}
+
+pub(crate) async fn tries_without_permits_leave_nothing(t: &Case) {
+    let [one, two] = t.clients().await;
+    let held = acquired(&one, 2, 2).await;
+    let semaphore = two.semaphore("permits", 2);
+    assert!(semaphore.try_acquire().await.expect("an answer").is_none());
+    assert!(semaphore.acquire_timeout(Duration::from_millis(100)).await.expect("an answer").is_none());
+    assert!(semaphore.acquire_timeout(Duration::ZERO).await.expect("an answer").is_none());
+    eventually(SOON, "only the holder's key is there", async || t.keys().await == [held.key()]).await;
+    held.release().await.expect("released");
+}
+
+/// As many as there are, all at once, though nobody waits.
+pub(crate) async fn tries_at_once_get_what_there_is(t: &Case) {
+    let clients = t.clients::<2>().await;
+    for _ in 0..5 {
+        let mut tries = JoinSet::new();
+        for contender in 0..4 {
+            let semaphore = clients[contender % 2].semaphore("permits", 4);
+            tries.spawn(async move { semaphore.try_acquire().await });
+        }
+        let permits = within(SOON, "all are answered", tries.join_all()).await;
+        let permits: Vec<_> = permits.into_iter().filter_map(|permit| permit.expect("an answer")).collect();
+        assert_eq!(permits.len(), 4, "there were four");
+        for permit in permits {
+            permit.release().await.expect("released");
+        }
+    }
+}
+
+/// By the servers' counters.
+pub(crate) async fn a_permit_given_back_wakes_one_waiter(t: &Case) {
+    let [holder, client] = t.clients().await;
+    let mut held = Vec::new();
+    for _ in 0..10 {
+        held.push(acquired(&holder, 1, 10).await);
+    }
+    let first = waiter(t, &client, 1, 10).await;
+    let mut waiters = JoinSet::new();
+    for _ in 0..199 {
+        let semaphore = client.semaphore("permits", 10);
+        waiters.spawn(async move { semaphore.acquire().await });
+    }
+    // The first one waits at the permits, and holds the gate.
+    t.queue_of(10 + 200 + 1).await;
+    let sessions = sessions_of(t, &[held[0].key(), &first.key]).await;
+    settled(t, &sessions).await;
+    let mut first = Some(first);
+    for round in 0..5 {
+        let before = t.cost(&sessions).await;
+        held.remove(round).release().await.expect("released");
+        held.push(match first.take() {
+            Some(first) => first.granted().await,
+            None => within(SOON, "one is let in", waiters.join_next())
+                .await
+                .expect("one")
+                .expect("no panic")
+                .expect("granted"),
+        });
+        settled(t, &sessions).await;
+        let spent = t.cost(&sessions).await - before;
+        // One, and the holder may hear of its own key's end.
+        assert!(spent.events <= 2, "round {round}: {spent:?}: more than one was told");
+        assert_eq!(waiters.len(), 199 - round, "one was let in");
+    }
+    waiters.shutdown().await;
+    for permit in held {
+        permit.release().await.expect("released");
+    }
+}
+
+pub(crate) async fn a_dead_holders_permits_come_back(t: &Case) {
+    let [dying, other] = [t.mortal_client().await, t.client().await];
+    let (lost, kept) = (acquired(&dying, 2, 3).await, acquired(&other, 1, 3).await);
+    let waiters = [waiter(t, &other, 1, 3).await, waiter(t, &other, 1, 3).await];
+    t.store.end_session_of(lost.key()).await;
+    within(SOON, "the holder is told", lost.lost()).await;
+    assert!(!lost.is_valid());
+    for waiter in waiters {
+        waiter.granted().await.release().await.expect("released");
+    }
+    kept.release().await.expect("released");
+}
+
+pub(crate) async fn a_dead_waiter_is_passed_over(t: &Case) {
+    let [dying, other] = [t.mortal_client().await, t.client().await];
+    let held = acquired(&other, 1, 1).await;
+    let dead = waiter(t, &dying, 1, 1).await;
+    let waiter = waiter(t, &other, 1, 1).await;
+    t.store.end_session_of(&dead.key).await;
+    held.release().await.expect("released");
+    waiter.granted().await.release().await.expect("released");
+    let error = dead.result(SOON).await.expect_err("its session is over");
+    assert!(matches!(error, Error::SessionLost { .. } | Error::Evicted { .. }), "{error:?}");
+}
+
+pub(crate) async fn dropped_acquisitions_leave_nothing(t: &Case) {
+    let [one, two] = t.clients().await;
+    let held = acquired(&one, 1, 2).await;
+    let mut droppers = JoinSet::new();
+    for dropper in 0..60 {
+        let semaphore = [&one, &two][dropper % 2].semaphore("permits", 2);
+        droppers.spawn(async move {
+            let patience = Duration::from_micros(fastrand::u64(..8000));
+            drop(tokio::time::timeout(patience, semaphore.acquire_many(1 + dropper as u32 % 2)).await);
+        });
+    }
+    within(SOON, "all are dropped", droppers.join_all()).await;
+    eventually(SOON, "only the holder's key is there", async || t.keys().await == [held.key()]).await;
+    let other = acquired(&two, 1, 2).await;
+    assert!(held.is_valid() && other.fencing_token() > held.fencing_token());
+    for permit in [held, other] {
+        permit.release().await.expect("released");
+    }
+}
+
+pub(crate) async fn bad_numbers_of_permits_are_refused(t: &Case) {
+    let client = t.client().await;
+    let semaphore = client.semaphore("permits", 3);
+    for error in [
+        client.semaphore("permits", 0).acquire().await.expect_err("no permits"),
+        client.semaphore("permits", 2_000_000).acquire().await.expect_err("too many"),
+        semaphore.acquire_many(0).await.expect_err("none"),
+        semaphore.acquire_many(4).await.expect_err("more than there are"),
+        semaphore.try_acquire_many(4).await.expect_err("more than there are"),
+        semaphore.set_permits(0).await.expect_err("none"),
+    ] {
+        assert!(matches!(error, Error::InvalidPermits { .. }), "{error:?}");
+        assert!(!error.is_retryable());
+    }
+    assert!(matches!(client.semaphore("", 1).acquire().await, Err(Error::InvalidName { .. })));
+    assert!(matches!(client.rw_lock("").read().await, Err(Error::InvalidName { .. })));
+    assert!(t.keys().await.is_empty(), "nothing was sent");
+}
