@@ -180,6 +180,58 @@ impl Claim {
         }
     }
 
+    /// Joins the queues of several claims of one session in one request, if nobody is in any of them; `None` if somebody is, or the store can't. Meant to be [`Unstoppable`], as
+    /// [`join`](Self::join): when the result is not wanted any more, dropping that drops the claims. One attempt.
+    pub(crate) async fn join_all(mut claims: Vec<Self>) -> Result<Option<Vec<Entered>>, StoreError> {
+        let Some(session) = claims.first().map(|claim| Arc::clone(&claim.session)) else { return Ok(None) };
+        let value = signature(&session.shared().owner);
+        let queues: Vec<_> = claims.iter().map(|claim| (claim.queue.clone(), claim.ticket)).collect();
+        let turn = tokio::select! {
+            biased;
+            _ = session.life().lost() => None,
+            // Never closed.
+            turn = session.turns().acquire() => turn.ok(),
+        };
+        let sent = clock::now();
+        for claim in &mut claims {
+            claim.written = turn.is_some();
+        }
+        let _joining = session.places().joins();
+        let outcome = tokio::select! {
+            reason = session.life().lost() => Err(StoreError::SessionGone(reason)),
+            outcome = session.store().enqueue_all(&queues, &value) => outcome,
+        };
+        let joined = match outcome {
+            Ok(Some(joined)) => joined,
+            Ok(None) => {
+                claims.iter_mut().for_each(|claim| claim.written = false);
+                return Ok(None);
+            }
+            Err(error) => {
+                let doubtful = matches!(error, StoreError::Unknown(_));
+                for claim in &mut claims {
+                    (claim.clean, claim.written, claim.doubtful) = (false, doubtful, doubtful);
+                }
+                if let StoreError::SessionGone(reason) = error {
+                    // And its keys with it.
+                    session.life().lose(reason);
+                }
+                return Err(error);
+            }
+        };
+        let mut entered = Vec::with_capacity(claims.len());
+        for (mut claim, joined) in claims.into_iter().zip(joined) {
+            // Whoever is not in is out, and with it, by the drop of the claims, all are.
+            let Joined::Queued { entry, standing, at, alive, alone } = joined else { return Ok(None) };
+            if let Some(granted) = alive {
+                session.life().renewed(sent, granted);
+            }
+            claim.place = Some(session.places().add(entry, at, sent));
+            entered.push(Entered { claim, standing, alone });
+        }
+        Ok(Some(entered))
+    }
+
     /// Turns the waiter into a holder, if the session's deadline allows.
     pub(crate) fn grant(&mut self) -> Grant {
         let grant = self.session.life().grant();

@@ -190,6 +190,10 @@ impl Client {
         self.inner.shared.runtime
     }
 
+    pub(crate) fn backend_name(&self) -> &'static str {
+        self.inner.shared.backend.name()
+    }
+
     pub(crate) fn handover(&self) -> Option<&Arc<Handover>> {
         self.inner.handover.as_ref()
     }

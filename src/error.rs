@@ -65,6 +65,14 @@ pub enum Error {
         /// The number that this client named.
         named: u32,
     },
+    /// A guarded write cannot be made. Nothing was sent.
+    #[error("invalid write to {key:?}: {reason}")]
+    InvalidWrite {
+        /// The key as given, cut to a printable length.
+        key: String,
+        /// What is wrong and what to pass instead.
+        reason: String,
+    },
     /// The store refuses this user, password, certificate or access. Trying again will not help.
     #[error("{backend} refused access")]
     Denied {
@@ -74,8 +82,8 @@ pub enum Error {
         #[source]
         source: BoxError,
     },
-    /// No server answered in time. Nothing is held; try again later.
-    #[error("{backend} is unreachable; nothing is held")]
+    /// No server answered in time. Nothing was taken, nor written; try again later.
+    #[error("{backend} is unreachable; nothing was taken or written")]
     Unavailable {
         /// The store.
         backend: &'static str,
@@ -111,6 +119,15 @@ pub enum Error {
         /// The lock's name.
         name: String,
         /// What the last attempt met.
+        #[source]
+        source: BoxError,
+    },
+    /// The store did not answer to a guarded write: it may or may not have been applied, or may be yet, while the lock is held. It is not sent again.
+    #[error("the write under {name:?} is not confirmed: it may or may not have been applied")]
+    WriteUnconfirmed {
+        /// The lock's name.
+        name: String,
+        /// What the attempt met.
         #[source]
         source: BoxError,
     },

@@ -210,6 +210,20 @@ impl LockGuard {
         self.held.session().life().remaining()
     }
 
+    pub(crate) fn place(&self) -> &Place {
+        self.held.place()
+    }
+
+    pub(crate) fn namespace(&self) -> &str {
+        self.held.queue().namespace()
+    }
+
+    /// Its key, if it is in this store.
+    #[cfg(any(feature = "etcd", feature = "zookeeper"))]
+    pub(crate) fn entry_in(&self, backend: &str) -> Option<&Entry> {
+        (self.session().shared().backend.name() == backend).then_some(&self.place().entry)
+    }
+
     pub(crate) fn lost_reason(&self) -> Option<LostReason> {
         self.held.place().lost_reason().or_else(|| self.held.session().life().lost_reason())
     }
@@ -266,18 +280,7 @@ impl LockGuard {
     /// # Ok(()) }
     /// ```
     pub async fn run<T>(&self, future: impl Future<Output = T>) -> Result<T, Lost> {
-        let mut future = pin!(future);
-        let mut lost = pin!(self.lost());
-        poll_fn(|context| {
-            if let Poll::Ready(reason) = lost.as_mut().poll(context) {
-                return Poll::Ready(Err(Lost { reason }));
-            }
-            if let Some(reason) = self.lost_reason().filter(|_| !planted(Bug::RunWithoutALook)) {
-                return Poll::Ready(Err(Lost { reason }));
-            }
-            future.as_mut().poll(context).map(Ok)
-        })
-        .await
+        run(self.lost(), || self.lost_reason(), future).await
     }
 
     /// Puts a key with another label into the place of this guard's.
@@ -365,6 +368,26 @@ impl LockGuard {
         })
         .await
     }
+}
+
+/// Drives `future` until the lock is lost, as the one tells in time and the other looks up.
+pub(crate) async fn run<T>(
+    lost: impl Future<Output = LostReason>,
+    look: impl Fn() -> Option<LostReason>,
+    future: impl Future<Output = T>,
+) -> Result<T, Lost> {
+    let mut future = pin!(future);
+    let mut lost = pin!(lost);
+    poll_fn(|context| {
+        if let Poll::Ready(reason) = lost.as_mut().poll(context) {
+            return Poll::Ready(Err(Lost { reason }));
+        }
+        if let Some(reason) = look().filter(|_| !planted(Bug::RunWithoutALook)) {
+            return Poll::Ready(Err(Lost { reason }));
+        }
+        future.as_mut().poll(context).map(Ok)
+    })
+    .await
 }
 
 impl fmt::Debug for LockGuard {

@@ -239,7 +239,7 @@ impl Mutex {
         Queue::new(self.client.namespace(), &self.name)
     }
 
-    async fn acquire(&self, wait: Wait) -> Result<Option<LockGuard>> {
+    pub(crate) async fn acquire(&self, wait: Wait) -> Result<Option<LockGuard>> {
         if let Some(handover) = self.client.handover() {
             return Ok(handover.acquire(&self.client, &self.name, wait).await?.map(LockGuard::shared));
         }

@@ -83,6 +83,10 @@ impl Queue {
         &self.dir
     }
 
+    pub(crate) fn namespace(&self) -> &str {
+        self.dir.rsplit_once('/').map_or("", |(namespace, _)| namespace)
+    }
+
     pub(crate) fn shared_dir(&self) -> Arc<str> {
         Arc::clone(&self.dir)
     }

@@ -47,7 +47,11 @@ impl Wait {
         Instant::now().checked_add(timeout).map_or(Self::Forever, Self::Until)
     }
 
-    async fn is_over(self) {
+    pub(crate) fn has_passed(self) -> bool {
+        matches!(self, Self::Until(at) if at <= Instant::now())
+    }
+
+    pub(crate) async fn is_over(self) {
         match self {
             Self::Until(at) => sleep_until(at).await,
             Self::Forever | Self::No => std::future::pending().await,
@@ -109,12 +113,20 @@ pub(crate) async fn join(claim: Claim, wait: Wait, join: Join) -> Result<Option<
 
 /// Takes the lock, or waits for it. May be dropped at any await: the claim gives back what was written.
 pub(crate) async fn acquire(claim: Claim, wait: Wait) -> Result<Option<Hold>, Failure> {
-    let session = Arc::clone(claim.session());
     let how = match wait {
         Wait::No if !planted(Bug::TryLockJoins) => Join::IfFree,
         _ => Join::Always,
     };
-    let Some(Entered { mut claim, mut standing, .. }) = join(claim, wait, how).await? else { return Ok(None) };
+    match join(claim, wait, how).await? {
+        Some(entered) => hold(entered, wait).await,
+        None => Ok(None),
+    }
+}
+
+/// Waits for the turn of one who has joined, or gives up the place.
+pub(crate) async fn hold(entered: Entered, wait: Wait) -> Result<Option<Hold>, Failure> {
+    let Entered { mut claim, mut standing, .. } = entered;
+    let session = Arc::clone(claim.session());
     let Some(own) = claim.place().map(Arc::clone) else { return Ok(None) };
 
     loop {

@@ -54,6 +54,20 @@ async fn requests_are_counted() {
 }
 
 #[tokio::test]
+async fn free_locks_are_taken_in_one_request() {
+    let space = Space::named("counted-all");
+    let client = Client::connect("memory://counted-all").await.unwrap();
+    let before = space.requests();
+    let all = client.lock_all(["c", "a", "b"]).await.unwrap();
+    assert_eq!(space.requests().joins - before.joins, 1);
+    assert!(client.try_lock_all(["a", "d"]).await.unwrap().is_none());
+    all.unlock().await.unwrap();
+    let after = space.requests();
+    // All at once, and then up to the first one that is held.
+    assert_eq!((after.joins - before.joins, after.deletes - before.deletes), (3, 3));
+}
+
+#[tokio::test]
 async fn operators_are_told_whether_there_was_a_key() {
     let space = Space::named("operator");
     assert!(!space.delete("/distlock/a/x"));

@@ -97,6 +97,11 @@ impl Case {
         self.store.keys(&self.namespace).await
     }
 
+    /// A key outside of the namespace, for data of this case's own.
+    pub(crate) fn data_key(&self, name: &str) -> String {
+        format!("/data{}/{name}", self.namespace)
+    }
+
     /// Waits until there are so many keys.
     pub(crate) async fn queue_of(&self, length: usize) {
         eventually(SOON, &format!("there are {length} keys"), async || self.keys().await.len() == length).await;

@@ -133,6 +133,15 @@ impl Harness for Etcd {
         assert_eq!(answer.deleted(), 1, "no key {key}");
     }
 
+    async fn data(&self, key: &str) -> Option<Vec<u8>> {
+        let answer = ask(&self.client, |client| async move { client.kv_client().get(key, None).await }).await;
+        answer.kvs().first().map(|kv| kv.value().to_vec())
+    }
+
+    async fn erase(&self, key: &str) {
+        ask(&self.client, |client| async move { client.kv_client().delete(key, None).await }).await;
+    }
+
     async fn session_of(&self, key: &str) -> i64 {
         self.get(key).await.0
     }

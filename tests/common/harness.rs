@@ -63,8 +63,11 @@ pub(crate) trait Harness: Send + Sync + 'static {
 
     async fn delete_key(&self, key: &str);
 
-    /// Deletes a key that belongs to no session.
-    async fn erase(&self, _key: &str) {}
+    /// What a guarded write has put there, as of now.
+    async fn data(&self, key: &str) -> Option<Vec<u8>>;
+
+    /// Deletes such data, and what the store has made to keep them in. Absent is fine.
+    async fn erase(&self, key: &str);
 
     /// The session that a key belongs to.
     async fn session_of(&self, key: &str) -> i64;
@@ -152,15 +155,22 @@ pub(crate) struct Job {
     pub(crate) ttl: Duration,
     /// How many stand in the lock's queue and let go once they are granted, if not one who keeps it.
     pub(crate) crowd: usize,
+    /// How many locks it holds instead, under which it writes: once they are all granted, and as soon as it wakes.
+    pub(crate) writes: usize,
 }
 
 impl Job {
     pub(crate) fn new(t: &Case, name: &str, ttl: Duration) -> Self {
-        Self { namespace: t.namespace.clone(), name: name.to_owned(), ttl, crowd: 0 }
+        Self { namespace: t.namespace.clone(), name: name.to_owned(), ttl, crowd: 0, writes: 0 }
     }
 
     pub(crate) fn crowd(t: &Case, name: &str, ttl: Duration, crowd: usize) -> Self {
         Self { crowd, ..Self::new(t, name, ttl) }
+    }
+
+    /// What it writes to under one of its locks.
+    pub(crate) fn key(&self, lock: usize) -> String {
+        format!("/data{}/{}-{lock}", self.namespace, self.name)
     }
 
     pub(crate) async fn client(&self, url: &str) -> Client {
@@ -175,7 +185,7 @@ pub(crate) trait Elsewhere: Send {
     /// Waits until it has the lock; gives its token.
     async fn granted(&mut self) -> u64;
 
-    /// Stops it for so long without its noticing. Gives what the guard said when it was first looked at afterwards: whether it is valid.
+    /// Stops it for so long without its noticing. Gives what the guard said when it was first looked at afterwards: whether it is valid; of one that writes, whether the store took any of its writes.
     async fn sleep_through(&mut self, _: Duration) -> bool {
         unimplemented!("it is no process of its own")
     }

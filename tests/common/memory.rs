@@ -52,6 +52,14 @@ impl Harness for Memory {
         assert!(self.space.delete(key), "no key {key}");
     }
 
+    async fn data(&self, key: &str) -> Option<Vec<u8>> {
+        self.space.get(key)
+    }
+
+    async fn erase(&self, key: &str) {
+        self.space.delete(key);
+    }
+
     async fn session_of(&self, key: &str) -> i64 {
         let ticket = key.rsplit('/').next().expect("a path");
         let (session, _) = ticket.split_once('-').expect("session and ticket");

@@ -21,6 +21,8 @@ pub(crate) mod process;
 #[allow(dead_code)]
 pub(crate) mod proxy;
 #[allow(dead_code)]
+pub(crate) mod raw;
+#[allow(dead_code)]
 pub(crate) mod servers;
 #[cfg(feature = "zookeeper")]
 #[allow(dead_code)]
@@ -160,6 +162,26 @@ macro_rules! conformance {
                 view::a_request_needs_a_holder,
                 view::requests_go_with_what_they_ask_for,
                 view::a_shared_key_is_one_entry,
+                guarded::puts_are_applied_and_overwrite,
+                guarded::deletes_of_what_is_not_there_are_fine,
+                guarded::several_writes_are_applied_together,
+                guarded::a_put_after_the_key_was_deleted_is_refused,
+                guarded::a_put_after_the_session_ended_is_refused,
+                guarded::a_put_by_one_who_is_cut_off_ends_in_time,
+                guarded::writes_that_cannot_be_made_are_refused_before_anything_is_sent,
+                guarded::old_holders_never_write_over_their_successors,
+                guarded::a_gate_refuses_the_tokens_of_old_holders,
+                many::free_locks_are_taken_together_and_released_together,
+                many::overlapping_sets_never_deadlock,
+                many::overlapping_sets_never_deadlock_with_handover,
+                many::lock_all_waits_for_the_one_that_is_held,
+                many::lock_all_timeout_gives_up_in_time,
+                many::try_lock_all_takes_all_or_nothing,
+                many::a_dropped_lock_all_leaves_nothing,
+                many::lock_all_outlasts_a_store_that_does_not_answer,
+                many::bad_lists_are_refused_before_anything_is_sent,
+                many::the_loss_of_one_of_all_is_told,
+                many::a_lock_lost_while_others_are_awaited_ends_the_wait,
                 closing::close_releases_everything,
                 closing::close_ends_waiting,
                 closing::a_guard_keeps_its_session_alive,
@@ -206,6 +228,10 @@ macro_rules! network_cases {
             network::a_holder_that_is_not_heard_knows_before_its_successor,
             network::a_holder_that_hears_nothing_knows_before_its_successor,
             network::a_holder_that_was_stopped_knows_when_it_wakes,
+            late::writes_of_a_holder_that_was_stopped_are_refused,
+            late::a_write_that_arrives_late_is_refused,
+            late::a_write_whose_reply_is_lost_is_unconfirmed,
+            late::a_lock_all_whose_reply_is_lost_takes_all_or_leaves_nothing,
             network::a_process_that_exits_gives_its_lock_back,
             network::flapping_networks_never_make_two_holders,
             network::locks_and_waiters_outlive_their_connections,

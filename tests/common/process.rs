@@ -8,13 +8,17 @@ use std::{
 };
 
 use async_trait::async_trait;
+use distlock::LockGuard;
 use tokio::{
     io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines},
     process::{Child, ChildStdout, Command},
     sync::oneshot,
 };
 
-use super::harness::{Elsewhere, Job};
+use super::{
+    harness::{Elsewhere, Job},
+    raw::Raw,
+};
 
 /// The test that runs the job. It does nothing in an ordinary run.
 pub(crate) const TEST: &str = "job_of_another_process";
@@ -30,8 +34,8 @@ pub(crate) struct Process {
 
 impl Process {
     pub(crate) fn start(url: &str, job: &Job) -> Self {
-        let (ttl, crowd) = (job.ttl.as_millis().to_string(), job.crowd.to_string());
-        let told = [url, &job.namespace, &job.name, &ttl, &crowd].join(" ");
+        let [ttl, crowd, writes] = [job.ttl.as_millis(), job.crowd as u128, job.writes as u128].map(|n| n.to_string());
+        let told = [url, &job.namespace, &job.name, &ttl, &crowd, &writes].join(" ");
         let mut child = Command::new(std::env::current_exe().expect("this binary"))
             .args(["--exact", TEST, "--nocapture", "--test-threads=1"])
             .env(VARIABLE, told)
@@ -92,12 +96,15 @@ impl Elsewhere for Process {
 /// The other side: what the process does.
 pub(crate) fn run_job() {
     let Ok(told) = std::env::var(VARIABLE) else { return };
-    let [url, namespace, name, ttl, crowd] = told.split(' ').collect::<Vec<_>>().try_into().expect("five parts");
+    let [url, namespace, name, ttl, crowd, writes] = told.split(' ').collect::<Vec<_>>().try_into().expect("six parts");
     let ttl = Duration::from_millis(ttl.parse().expect("a number"));
-    let crowd = crowd.parse().expect("a number");
-    let job = Job { namespace: namespace.to_owned(), name: name.to_owned(), ttl, crowd };
+    let (crowd, writes) = (crowd.parse().expect("a number"), writes.parse().expect("a number"));
+    let job = Job { namespace: namespace.to_owned(), name: name.to_owned(), ttl, crowd, writes };
     let (leave, leaving) = oneshot::channel();
     let work = async move {
+        if job.writes > 0 {
+            return write_on_waking(url, &job).await;
+        }
         let mutex = job.client(url).await.mutex(&job.name);
         for _ in 0..crowd {
             let mutex = mutex.clone();
@@ -149,4 +156,33 @@ pub(crate) fn run_job() {
         std::thread::yield_now();
     }
     std::process::exit(0);
+}
+
+/// Takes its locks and writes under them: at once, and again when it has slept for longer than the store keeps them, before it looks at anything else.
+async fn write_on_waking(url: &str, job: &Job) -> Weak<LockGuard> {
+    let (client, mut raw) = (job.client(url).await, Raw::connect(url).await);
+    let mut guards = Vec::new();
+    for lock in 0..job.writes {
+        guards.push(client.mutex(format!("{}-{lock}", job.name)).lock().await.expect("the job's lock is granted"));
+        let written = raw.put(&guards[lock], &job.key(lock), "old").await;
+        assert!(written, "the job's lock is held");
+    }
+    println!("\n{GRANTED}{}", guards[0].fencing_token());
+    let mut last = Instant::now();
+    loop {
+        // Blocking: this is what the one thread that could write is at.
+        std::thread::sleep(Duration::from_millis(1));
+        let slept = last.elapsed();
+        last = Instant::now();
+        if slept > job.ttl {
+            break;
+        }
+        tokio::task::yield_now().await;
+    }
+    let mut written = false;
+    for (lock, guard) in guards.iter().enumerate() {
+        written |= raw.put(guard, &job.key(lock), "late").await;
+    }
+    println!("\n{WOKE}{written}");
+    std::future::pending().await
 }

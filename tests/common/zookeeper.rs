@@ -140,6 +140,32 @@ impl Harness for ZooKeeper {
         self.client.delete(key, None).await.unwrap_or_else(|error| panic!("no node {key}: {error}"));
     }
 
+    async fn data(&self, key: &str) -> Option<Vec<u8>> {
+        // So that this server knows what the others knew when it was asked.
+        self.client.sync("/").await.expect("ZooKeeper answers");
+        match self.client.get_data(key).await {
+            Ok((value, _)) => Some(value),
+            Err(Error::NoNode) => None,
+            Err(error) => panic!("cannot read {key}: {error}"),
+        }
+    }
+
+    async fn erase(&self, key: &str) {
+        let mut path = key;
+        loop {
+            match self.client.delete(path, None).await {
+                Ok(()) | Err(Error::NoNode) => {}
+                Err(Error::NotEmpty) => return,
+                Err(error) => panic!("cannot delete {path}: {error}"),
+            }
+            // The nodes above it, but for the one that all cases have in common.
+            match path.rsplit_once('/') {
+                Some((parent, _)) if parent.matches('/').count() > 1 => path = parent,
+                _ => return,
+            }
+        }
+    }
+
     async fn session_of(&self, key: &str) -> i64 {
         self.get(key).await.1.ephemeral_owner
     }

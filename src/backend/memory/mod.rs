@@ -116,10 +116,13 @@ impl Space {
         self.state().sessions.len()
     }
 
-    /// Deletes a key as an operator might. Tells whether it was there.
+    /// Deletes a key as an operator might, be it a lock's or data. Tells whether it was there.
     pub fn delete(&self, key: &str) -> bool {
         let mut state = self.state();
-        state.revision_of(key).is_some_and(|revision| state.remove(revision))
+        match state.revision_of(key) {
+            Some(revision) => state.remove(revision),
+            None => state.unset(key),
+        }
     }
 
     /// What a [guarded write](crate::LockGuard::put) or [`set`](Self::set) has put there.
@@ -219,9 +222,10 @@ impl State {
         self.tell_parent(key);
     }
 
-    fn unset(&mut self, key: &str) {
-        self.data.remove(key);
+    fn unset(&mut self, key: &str) -> bool {
+        let existed = self.data.remove(key).is_some();
         self.tell_parent(key);
+        existed
     }
 
     fn tell_parent(&mut self, key: &str) {

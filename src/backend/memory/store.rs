@@ -96,6 +96,22 @@ impl MemoryStore {
         format!("{}/{:x}-{ticket}{mark}{}", queue.dir(), self.id, queue.label())
     }
 
+    fn add(&self, state: &mut State, queue: &Queue, key: &str, value: &[u8]) -> u64 {
+        let revision = REVISION.fetch_add(1, Ordering::Relaxed);
+        let record = KeyRecord {
+            key: key.to_owned(),
+            queue: queue.clone(),
+            session: self.id,
+            value: value.to_owned(),
+            version: 1,
+            since: SystemTime::now(),
+            alive: watch::Sender::new(()),
+        };
+        state.keys.insert(revision, record);
+        state.tell(queue.dir());
+        revision
+    }
+
     async fn deleted(&self, key: Arc<str>, revision: u64) -> Result<Event, StoreError> {
         loop {
             let (mut alive, expires) = {
@@ -151,27 +167,23 @@ impl Store for MemoryStore {
             None if join == Join::IfFree && state.keys.values().any(|record| record.queue == *queue) => {
                 return Ok(Joined::Occupied);
             }
-            None => {
-                let revision = REVISION.fetch_add(1, Ordering::Relaxed);
-                let record = KeyRecord {
-                    key: key.clone(),
-                    queue: queue.clone(),
-                    session: self.id,
-                    value: value.to_owned(),
-                    version: 1,
-                    since: SystemTime::now(),
-                    alive: watch::Sender::new(()),
-                };
-                state.keys.insert(revision, record);
-                state.tell(queue.dir());
-                revision
-            }
+            None => self.add(&mut state, queue, &key, value),
         };
-        let standing = state.standing(queue, revision);
-        let entry = Entry { key: key.into(), revision, token: revision, crowded: false };
-        let others = state.keys.iter().any(|(other, record)| *other != revision && record.queue == *queue);
-        let alone = !others && state.notes(queue).next().is_none();
-        Ok(Joined::Queued { entry, standing, at: Moment(revision), alive: None, alone })
+        Ok(state.joined(queue, key, revision))
+    }
+
+    async fn enqueue_all(&self, queues: &[(Queue, Ticket)], value: &[u8]) -> Result<Option<Vec<Joined>>, StoreError> {
+        let mut state = self.request().await?;
+        state.requests.joins += 1;
+        if state.keys.values().any(|record| queues.iter().any(|(queue, _)| *queue == record.queue)) {
+            return Ok(None);
+        }
+        let join = |(queue, ticket): &(Queue, Ticket)| {
+            let key = self.key(queue, *ticket);
+            let revision = self.add(&mut state, queue, &key, value);
+            state.joined(queue, key, revision)
+        };
+        Ok(Some(queues.iter().map(join).collect()))
     }
 
     async fn standing(&self, entry: &Entry) -> Result<Standing, StoreError> {
@@ -271,7 +283,11 @@ impl Store for MemoryStore {
     }
 
     async fn commit(&self, guard: Option<&Entry>, writes: &[Write]) -> Result<bool, StoreError> {
-        let mut state = self.request().await?;
+        let mut state = match self.request().await {
+            // Its keys have gone with it.
+            Err(StoreError::SessionGone(_)) if guard.is_some() => return Ok(false),
+            state => state?,
+        };
         state.requests.writes += 1;
         if guard.is_some_and(|guard| !state.there(guard)) {
             return Ok(false);
@@ -279,7 +295,9 @@ impl Store for MemoryStore {
         for write in writes {
             match write {
                 Write::Put { key, value } => state.put(key, value),
-                Write::Delete { key } => state.unset(key),
+                Write::Delete { key } => {
+                    state.unset(key);
+                }
             }
         }
         Ok(true)
@@ -303,6 +321,15 @@ impl Store for MemoryStore {
 }
 
 impl State {
+    /// How a key has joined a queue.
+    fn joined(&self, queue: &Queue, key: String, revision: u64) -> Joined {
+        let standing = self.standing(queue, revision);
+        let entry = Entry { key: key.into(), revision, token: revision, crowded: false };
+        let others = self.keys.iter().any(|(other, record)| *other != revision && record.queue == *queue);
+        let alone = !others && self.notes(queue).next().is_none();
+        Joined::Queued { entry, standing, at: Moment(revision), alive: None, alone }
+    }
+
     /// The names of what belongs to no session, in a queue's directory.
     fn notes<'a>(&'a self, queue: &'a Queue) -> impl Iterator<Item = &'a str> {
         let name = |key: &'a str| key.strip_prefix(queue.dir())?.strip_prefix('/').filter(|name| !name.contains('/'));

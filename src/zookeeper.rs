@@ -1,0 +1,34 @@
+//! For those who write to ZooKeeper themselves: the condition that a transaction of their own needs.
+//!
+//! [`LockGuard::put`](crate::LockGuard::put) and [`LockGuard::write`](crate::LockGuard::write) do for most. Where they don't (ephemeral or sequential nodes, other conditions), the condition
+//! goes into a `multi` of [`zookeeper_client`].
+
+use crate::guard::LockGuard;
+
+/// The path and version for [`MultiWriter::add_check_version`](zookeeper_client::MultiWriter::add_check_version): with that check, a `multi` takes effect only while the lock is held, whatever this
+/// process knows of it. `None` for a guard of another store.
+///
+/// The path names one grant: no other one ever has it. The client must not have a chroot, or the path would mean another node. With
+/// [`local_handover`](crate::Builder::local_handover) all guards of one client's have the same node, so that it holds for the next one's as well: only the token tells them apart.
+///
+/// # Examples
+///
+/// ```no_run
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let client = distlock::Client::connect("zk://127.0.0.1:2181").await?;
+/// let guard = client.mutex("a").lock().await?;
+///
+/// let (path, version) = distlock::zookeeper::check(&guard).expect("a guard of ZooKeeper's");
+/// let zookeeper = zookeeper_client::Client::connect("127.0.0.1:2181").await?;
+/// let mut multi = zookeeper.new_multi_writer();
+/// multi.add_check_version(path, version)?;
+/// multi.add_set_data("/app/state", b"new", None)?;
+/// // It fails with `NoNode` if the lock is lost, and then nothing was written.
+/// multi.commit().await?;
+/// # Ok(()) }
+/// ```
+#[must_use]
+pub fn check(guard: &LockGuard) -> Option<(&str, i32)> {
+    // Any version: what counts is that it is there.
+    guard.entry_in("ZooKeeper").map(|entry| (&*entry.key, -1))
+}

@@ -1,0 +1,134 @@
+//! What is sent by one who was stopped, and what is late on its way.
+
+use std::time::{Duration, Instant};
+
+use distlock::Error;
+use tokio::time::sleep;
+
+use crate::common::{
+    case::{Case, SOON, eventually, throughout, within},
+    harness::Job,
+    proxy::Mode,
+};
+
+/// How many locks the stopped process holds. It writes under each of them as it wakes.
+const WRITES: usize = 20;
+
+/// A process that was stopped for longer than its TTL writes before it looks at anything: the store refuses it, every time.
+///
+/// The guard's own clock would refuse first. So the process has the store's own client make the transaction, by what `distlock::etcd::compare` and
+/// `distlock::zookeeper::check` give: the condition of a guarded write.
+pub(crate) async fn writes_of_a_holder_that_was_stopped_are_refused(t: &Case) {
+    let ttl = t.store.min_ttl();
+    let job = Job { writes: WRITES, ..Job::new(t, "stopped", ttl) };
+    let keys: Vec<_> = (0..WRITES).map(|n| job.key(n)).collect();
+    let mut process = t.store.lock_elsewhere(job).await;
+    within(SOON * 2, "the process has its locks and has written", process.granted()).await;
+    for key in &keys {
+        assert_eq!(t.store.data(key).await.as_deref(), Some(&b"old"[..]), "with the lock, the same transaction writes");
+    }
+    let other = t.client().await;
+    let succeed = async {
+        let mut waiters = Vec::new();
+        for n in 0..WRITES {
+            waiters.push(t.enqueue(&other, &format!("stopped-{n}")).await);
+        }
+        let mut successors = Vec::new();
+        for (waiter, key) in waiters.into_iter().zip(&keys) {
+            let successor = waiter.granted().await;
+            successor.put(key, "new").await.expect("written");
+            successors.push(successor);
+        }
+        (successors, Instant::now())
+    };
+    let pause = ttl + t.store.grace() + Duration::from_secs(6);
+    let awake = async { (process.sleep_through(pause).await, Instant::now()) };
+    let ((written, woke), (successors, succeeded)) =
+        within(pause + SOON * 2, "it wakes", async { tokio::join!(awake, succeed) }).await;
+    println!("succeeded {:?} before it woke", woke.saturating_duration_since(succeeded));
+    assert!(succeeded < woke, "too slow to tell: the process woke before it had a successor at each lock");
+    assert!(!written, "the store took a write of a holder that had a successor");
+    for (successor, key) in successors.into_iter().zip(&keys) {
+        assert!(successor.is_valid());
+        assert_eq!(t.store.data(key).await.as_deref(), Some(&b"new"[..]));
+        successor.unlock().await.expect("released");
+        t.store.erase(key).await;
+    }
+}
+
+/// It is sent in time, and still on its way when the lock has another holder.
+pub(crate) async fn a_write_that_arrives_late_is_refused(t: &Case) {
+    let proxies = t.proxies().await;
+    let (holder, other) = (t.mortal_client_by(&*proxies).await, t.client().await);
+    let key = t.data_key("late");
+    let guard = holder.mutex("late").lock().await.expect("granted");
+    guard.put(&key, "early").await.expect("written");
+    let waiter = t.enqueue(&other, "late").await;
+    proxies.set(&Mode::BlackholeToServer);
+    let written = key.clone();
+    let writing = tokio::spawn(async move { (guard.put(written, "late").await, guard) });
+    let ttl = holder.session_ttl();
+    let successor = waiter.result(ttl * 3 + t.store.grace()).await.expect("granted");
+    successor.put(&key, "new").await.expect("written");
+    // What was held back arrives now.
+    proxies.set(&Mode::Pass);
+    let (outcome, guard) = within(SOON, "the write returns", writing).await.expect("no panic");
+    let error = outcome.expect_err("it was not answered in time");
+    let told = matches!(error, Error::WriteUnconfirmed { .. } | Error::Lost { .. } | Error::Unavailable { .. });
+    assert!(told, "{error:?}");
+    throughout(Duration::from_secs(2), "the newer value stays", async || {
+        t.store.data(&key).await.as_deref() == Some(b"new")
+    })
+    .await;
+    assert!(!guard.is_valid() && successor.is_valid());
+    successor.unlock().await.expect("released");
+    t.store.erase(&key).await;
+}
+
+/// A write whose answer is lost is made once, or not at all, and its caller is told that it is not known.
+pub(crate) async fn a_write_whose_reply_is_lost_is_unconfirmed(t: &Case) {
+    let proxies = t.proxies().await;
+    let client = t.connect(t.builder_for(&proxies.url()).request_timeout(Duration::from_millis(500))).await;
+    let key = t.data_key("unconfirmed");
+    let guard = client.mutex("unconfirmed").lock().await.expect("granted");
+    proxies.set(&Mode::BlackholeToClient);
+    let error = within(SOON, "the write returns", guard.put(&key, "value")).await.expect_err("nothing answers");
+    let told = matches!(&error, Error::WriteUnconfirmed { name, .. } if name == "unconfirmed");
+    assert!(told && !error.is_retryable(), "{error:?}");
+    assert!(guard.is_valid(), "that says nothing of the lock");
+    eventually(SOON, "it is written all the same", async || t.store.data(&key).await.is_some()).await;
+    t.store.erase(&key).await;
+    proxies.hang_up();
+    proxies.set(&Mode::Pass);
+    throughout(Duration::from_secs(2), "it is not sent again", async || t.store.data(&key).await.is_none()).await;
+    guard.put(&key, "again").await.expect("written");
+    guard.delete(&key).await.expect("deleted");
+    t.store.erase(&key).await;
+    guard.unlock().await.expect("released");
+}
+
+/// The server has made the keys; the client hears nothing but that its connection is gone.
+pub(crate) async fn a_lock_all_whose_reply_is_lost_takes_all_or_leaves_nothing(t: &Case) {
+    let proxies = t.proxies().await;
+    let client = t.connect(t.builder_for(&proxies.url()).request_timeout(Duration::from_millis(500))).await;
+    for wanted in [true, false] {
+        let asker = client.clone();
+        proxies.set(&Mode::BlackholeToClient);
+        let asking = tokio::spawn(async move { asker.lock_all(["a", "b", "c"]).await });
+        eventually(SOON, "the first key is there", async || !t.keys().await.is_empty()).await;
+        if !wanted {
+            asking.abort();
+        }
+        proxies.hang_up();
+        proxies.set(&Mode::Pass);
+        if wanted {
+            let all = within(SOON, "all are free", asking).await.expect("no panic").expect("granted");
+            assert!(all.is_valid());
+            // What the lost reply told of is gone, or is what is held.
+            t.queue_of(3).await;
+            all.unlock().await.expect("released");
+        }
+        t.queue_of(0).await;
+        sleep(Duration::from_millis(100)).await;
+    }
+}
