@@ -36,6 +36,7 @@ mod tests {
         {
             assert_eq!(read(other), (text.to_owned(), None));
         }
-        assert_eq!(read(format!("a\n{}", u64::MAX).as_bytes()).0, "a");
+        let never = format!("a\n{}", u64::MAX);
+        assert_eq!(read(never.as_bytes()), (never, None));
     }
 }
