@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use distlock::{Client, Error, LockGuard, Mutex};
+use distlock::{Client, Error};
 use tokio::{
     sync::{mpsc, watch},
     task::JoinSet,
@@ -20,12 +20,11 @@ use tokio::{
 
 use crate::{
     event::{Event, Journal, Manner, Outcome, micros, now},
+    ledger,
+    primitive::{Held, Mode, Part, Primitive, Want},
     register::Resource,
     sampler::Sampler,
 };
-
-/// The locks that all contend for.
-pub(crate) const LOCKS: [&str; 3] = ["red", "green", "blue"];
 
 /// Tasks of each worker; they share its one client.
 const TASKS: usize = 3;
@@ -73,6 +72,10 @@ pub(crate) const SERVED: &str = "served";
 
 struct Worker {
     client: Client,
+    namespace: String,
+    primitive: Primitive,
+    /// Guards of one client may have the same key.
+    handover: bool,
     register: SocketAddr,
     journal: Journal,
     sampler: Sampler,
@@ -91,7 +94,7 @@ struct Worker {
 
 /// Runs a worker by its coordinator's arguments.
 pub(crate) fn run(arguments: &[String]) {
-    let [folder, name, number, url, namespace, ttl, register, seed, handover] = arguments else {
+    let [folder, name, number, url, namespace, ttl, register, seed, handover, primitive] = arguments else {
         panic!("{arguments:?}")
     };
     let journal = Journal::open(Path::new(folder), name).expect("the history can be written");
@@ -127,6 +130,9 @@ pub(crate) fn run(arguments: &[String]) {
         };
         let worker = Arc::new(Worker {
             client,
+            namespace: namespace.clone(),
+            primitive: primitive.parse().expect("a primitive"),
+            handover: handover != "0",
             register,
             sampler: Sampler::start(journal.clone()),
             journal,
@@ -173,6 +179,12 @@ fn tell_panics(journal: &Journal) {
     }));
 }
 
+/// What a task holds, while others look at it.
+struct Watched {
+    held: Arc<Held>,
+    told: JoinSet<()>,
+}
+
 impl Worker {
     /// The loop of one task: it wants a lock, waits, works, lets go.
     async fn contend(self: Arc<Self>, task: usize) {
@@ -185,14 +197,13 @@ impl Worker {
             if std::mem::replace(&mut served, calms) < calms && self.unserved.fetch_sub(1, SeqCst) == 1 {
                 println!("{SERVED}");
             }
-            let lock = LOCKS[fastrand::usize(..LOCKS.len())];
-            let mutex = self.client.mutex(lock);
+            let want = self.primitive.draw();
             let wish = self.wishes.fetch_add(1, SeqCst);
             // A waiter that means it asks again until it is granted.
             loop {
-                let (guard, again) = self.ask(&mutex, wish).await;
-                if let Some((guard, token)) = guard {
-                    self.hold(lock, guard, token, &mut resource).await;
+                let (held, again) = self.ask(&want, wish).await;
+                if let Some((held, call)) = held {
+                    self.hold(held, call, &mut resource).await;
                 }
                 if !again {
                     break;
@@ -203,9 +214,8 @@ impl Worker {
     }
 
     /// One call for the lock. Gives whether to ask again, too.
-    async fn ask(&self, mutex: &Mutex, wish: u64) -> (Option<(LockGuard, u64)>, bool) {
+    async fn ask(&self, want: &Want, wish: u64) -> (Option<(Held, u64)>, bool) {
         let call = self.calls.fetch_add(1, SeqCst);
-        let lock = mutex.name().to_owned();
         let (manner, patience) = match wish % 8 {
             0 => (Manner::TryLock, Duration::ZERO),
             1 => (Manner::LockTimeout, self.ttl.mul_f64(fastrand::f64() / 2.0)),
@@ -214,29 +224,23 @@ impl Worker {
         };
         let limit = match manner {
             // It may have to open a session first.
-            Manner::TryLock => Some(CONNECT_TIMEOUT + REQUEST_TIMEOUT * 2),
+            Manner::TryLock => Some(CONNECT_TIMEOUT + REQUEST_TIMEOUT * 2 * want.requests()),
             Manner::LockTimeout => Some(patience),
-            Manner::Lock | Manner::Dropped => None,
+            _ => None,
         };
-        self.journal.tell(Event::Called { call, wish, lock: lock.clone(), manner, limit: limit.map(micros) });
-        let answer = match manner {
-            Manner::Lock => mutex.lock().await.map(Some),
-            Manner::TryLock => mutex.try_lock().await,
-            Manner::LockTimeout => mutex.lock_timeout(patience).await,
-            Manner::Dropped => match tokio::time::timeout(patience, mutex.lock()).await {
-                Ok(answer) => answer.map(Some),
-                Err(_) => Ok(None),
-            },
-        };
+        self.journal.tell(Event::Called { call, wish, lock: want.lock(), manner, limit: limit.map(micros) });
+        let answer = want.get(&self.client, manner, patience).await;
         let returned = now();
         let outcome = match &answer {
-            Ok(Some(guard)) => {
-                let (token, key) = (guard.fencing_token().as_u64(), guard.key().to_owned());
-                // Valid until then at least: the clock was read before.
-                let before = now();
-                let remaining = micros(guard.remaining());
-                let until = if remaining > 0 { before + remaining } else { 0 };
-                self.journal.tell_at(returned, Event::Granted { call, lock, token, key, until });
+            Ok(Some(held)) => {
+                for (guard, (lock, token)) in held.guards().iter().zip(held.parts()) {
+                    // Valid until then at least: the clock was read before.
+                    let before = now();
+                    let remaining = micros(guard.remaining());
+                    let until = if remaining > 0 { before + remaining } else { 0 };
+                    let (key, mode) = (guard.key().to_owned(), held.mode());
+                    self.journal.tell_at(returned, Event::Granted { call, lock, token, key, until, mode });
+                }
                 Outcome::Done
             }
             Ok(None) => Outcome::Nothing,
@@ -249,56 +253,171 @@ impl Worker {
             // A program would do no other.
             sleep(Duration::from_millis(20)).await;
         }
-        (answer.ok().flatten().map(|guard| (guard, call)), again)
+        (answer.ok().flatten().map(|held| (held, call)), again)
     }
 
     /// What the lock is for: reads the registers, takes its time, writes them. It trusts the lock blindly, as many a program does.
-    async fn hold(&self, lock: &str, guard: LockGuard, call: u64, resource: &mut Resource) {
-        let token = guard.fencing_token().as_u64();
-        let guard = Arc::new(guard);
-        self.sampler.watch_over(lock, &guard);
-        let (journal, watched, name) = (self.journal.clone(), Arc::clone(&guard), lock.to_owned());
-        let told = tokio::spawn(async move {
-            let reason = watched.lost().await;
-            journal.tell(Event::Lost { lock: name, token, reason: format!("{reason:?}") });
-        });
-        let value = (self.number << 32) + call;
-        let plain = resource.read(lock, None).await.expect("the registers answer").unwrap_or_default();
-        let fenced = resource.read(lock, Some(token)).await.expect("the registers answer");
-        sleep(self.work()).await;
-        resource.write(lock, None, value, plain).await.expect("the registers answer");
-        if let Some(fenced) = fenced {
-            resource.write(lock, Some(token), value, fenced).await.expect("the registers answer");
+    async fn hold(&self, held: Held, call: u64, resource: &mut Resource) {
+        let mut watched = self.watch(held);
+        match watched.held.mode() {
+            Mode::Exclusive => self.write(&watched.held, call, resource).await,
+            Mode::Shared => self.read(&watched.held, resource).await,
+            // Those who hold them would overwrite each other.
+            Mode::Permits { .. } => sleep(self.work()).await,
         }
-        told.abort();
-        let _ = told.await;
-        self.release(lock, guard, token).await;
+        if let Held::Lead(leadership) = &*watched.held
+            && fastrand::u8(..3) == 0
+        {
+            self.call(Manner::Proclaim, None, leadership.proclaim("proclaimed")).await;
+        }
+        if matches!(*watched.held, Held::Write(_)) && fastrand::u8(..3) == 0 {
+            let Some(reader) = self.downgrade(watched).await else { return };
+            watched = self.watch(reader);
+            self.read(&watched.held, resource).await;
+        }
+        self.release(watched).await;
     }
 
-    async fn release(&self, lock: &str, mut guard: Arc<LockGuard>, token: u64) {
-        let waits = fastrand::u8(..5) > 0;
-        let limit = waits.then(|| micros(REQUEST_TIMEOUT * 2));
-        self.journal.tell(Event::Releasing { lock: lock.to_owned(), token, limit });
-        self.sampler.forget(token);
-        let guard = loop {
-            // The sampler may be looking at it.
-            match Arc::try_unwrap(guard) {
-                Ok(guard) => break guard,
-                Err(shared) => guard = shared,
+    async fn read(&self, held: &Held, resource: &mut Resource) {
+        for (lock, token) in held.parts() {
+            resource.read(&lock, Some(token)).await.expect("the registers answer");
+        }
+        sleep(self.work()).await;
+    }
+
+    async fn write(&self, held: &Held, call: u64, resource: &mut Resource) {
+        let value = (self.number << 32) + call;
+        let guarded = !self.handover && fastrand::bool();
+        let mut read = Vec::new();
+        for part @ (lock, token) in &held.parts() {
+            if guarded {
+                resource.see(lock, *token).await.expect("the registers answer");
             }
-            tokio::task::yield_now().await;
+            let plain = resource.read(lock, None).await.expect("the registers answer").unwrap_or_default();
+            let fenced = resource.read(lock, Some(*token)).await.expect("the registers answer");
+            read.push((part.clone(), plain, fenced));
+        }
+        // Some write at once, most when they have worked.
+        let early = fastrand::u8(..4) == 0;
+        if guarded && early {
+            self.put(held, value).await;
+        }
+        sleep(self.work()).await;
+        for ((lock, token), plain, fenced) in read {
+            resource.write(&lock, None, value, plain).await.expect("the registers answer");
+            if let Some(fenced) = fenced {
+                resource.write(&lock, Some(token), value, fenced).await.expect("the registers answer");
+            }
+            if guarded {
+                resource.see(&lock, token).await.expect("the registers answer");
+            }
+        }
+        if guarded && !early {
+            self.put(held, value).await;
+        }
+    }
+
+    /// Writes under each of the guards.
+    async fn put(&self, held: &Held, value: u64) {
+        for (guard, part) in held.guards().iter().zip(held.parts()) {
+            let write = guard.put(ledger::path(&self.namespace, &part.0), ledger::text(part.1, value));
+            self.call(Manner::Put, Some((part, value)), write).await;
+        }
+    }
+
+    /// A call for what only a holder may do.
+    async fn call(
+        &self,
+        manner: Manner,
+        writes: Option<(Part, u64)>,
+        what: impl Future<Output = distlock::Result<()>>,
+    ) {
+        let call = self.calls.fetch_add(1, SeqCst);
+        let limit = Some(micros(REQUEST_TIMEOUT * 3));
+        self.journal.tell(Event::Called { call, wish: u64::MAX, lock: String::new(), manner, limit });
+        if let Some(((lock, token), value)) = writes {
+            self.journal.tell(Event::Writing { call, lock, token, value });
+        }
+        let outcome = match what.await {
+            Ok(()) => Outcome::Done,
+            Err(Error::WriteUnconfirmed { .. }) => Outcome::Nothing,
+            Err(error) if error.is_retryable() || matches!(error, Error::Lost { .. }) => Outcome::Refused(told(&error)),
+            Err(error) => Outcome::Failed(told(&error)),
         };
+        self.journal.tell(Event::Returned { call, outcome });
+    }
+
+    async fn downgrade(&self, watched: Watched) -> Option<Held> {
+        for (lock, token) in watched.held.parts() {
+            self.journal.tell(Event::Downgrading { lock, token });
+        }
+        let (asked, parts) = (now(), watched.held.parts());
+        let Held::Write(writer) = self.unwatch(watched).await else { unreachable!("it is a writer") };
+        match writer.downgrade().await {
+            Ok(reader) => Some(Held::Read(reader)),
+            Err(error) => {
+                for (lock, token) in parts {
+                    // Nobody knows since when.
+                    self.journal.tell_at(asked, Event::Releasing { lock: lock.clone(), token, limit: None });
+                    let outcome = match &error {
+                        Error::Lost { .. } => Outcome::Refused(told(&error)),
+                        _ => Outcome::Failed(told(&error)),
+                    };
+                    self.journal.tell(Event::Released { lock, token, outcome });
+                }
+                None
+            }
+        }
+    }
+
+    async fn release(&self, watched: Watched) {
+        let (waits, parts) = (fastrand::u8(..5) > 0, watched.held.parts());
+        let limit = waits.then(|| micros(REQUEST_TIMEOUT * 2));
+        for (lock, token) in parts.clone() {
+            self.journal.tell(Event::Releasing { lock, token, limit });
+        }
+        let held = self.unwatch(watched).await;
         let outcome = if waits {
-            match guard.unlock().await {
+            match held.release().await {
                 Ok(()) => Outcome::Done,
                 Err(error @ (Error::Lost { .. } | Error::ReleaseUnconfirmed { .. })) => Outcome::Refused(told(&error)),
                 Err(error) => Outcome::Failed(told(&error)),
             }
         } else {
-            drop(guard);
+            drop(held);
             Outcome::Nothing
         };
-        self.journal.tell(Event::Released { lock: lock.to_owned(), token, outcome });
+        for (lock, token) in parts {
+            self.journal.tell(Event::Released { lock, token, outcome: outcome.clone() });
+        }
+    }
+
+    /// From now on the history has what becomes of it.
+    fn watch(&self, held: Held) -> Watched {
+        let held = Arc::new(held);
+        self.sampler.watch_over(&held);
+        let mut told = JoinSet::new();
+        for (index, (lock, token)) in held.parts().into_iter().enumerate() {
+            let (journal, held) = (self.journal.clone(), Arc::clone(&held));
+            told.spawn(async move {
+                let reason = held.guards()[index].lost().await;
+                journal.tell(Event::Lost { lock, token, reason: format!("{reason:?}") });
+            });
+        }
+        Watched { held, told }
+    }
+
+    async fn unwatch(&self, Watched { mut held, mut told }: Watched) -> Held {
+        self.sampler.forget(&held);
+        told.shutdown().await;
+        loop {
+            // The sampler may be looking at it.
+            match Arc::try_unwrap(held) {
+                Ok(held) => return held,
+                Err(shared) => held = shared,
+            }
+            tokio::task::yield_now().await;
+        }
     }
 
     /// How long the lock is needed: mostly shortly, now and then for a part of a TTL, and sometimes for so long that whoever loses the lock and goes on writes
