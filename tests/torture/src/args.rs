@@ -77,14 +77,18 @@ Usage: torture --backend etcd|zookeeper [--primitive P] [--processes N]
 
 Runs N processes (default 5) that contend for three locks for S seconds (60) with
 sessions of MS milliseconds (2000, or what the servers grant for it) while faults
-strike them and the servers, and checks the history of what they saw. The last line of the output is one JSON
-object; the exit status is 1 if an invariant was violated. The history of such a
-run stays in the folder that is named in it, to be checked again by --replay;
-with --keep it always stays. LIST has the names of faults with commas in between
-(default: all); what stands before a hyphen, as in kill, names several. The same seed K draws the same faults, not the same history.
-P is what they contend for: mutex (the default), lock-all (several mutexes at once,
-among those who want one), rw, semaphore, election, or all of them together.
-With --handover each process passes a lock on within itself, up to MAX times.
+strike them and the servers, and checks the history of what they saw. P is what
+they contend for: mutex (the default), rw, semaphore, election, lock-all (several
+mutexes at once, among those who want one), or all of them. Whoever is alone
+writes into the store under its guard, too.
+
+The last line of the output is one JSON object; the exit status is 1 if an
+invariant was violated. The history of such a run stays in the folder that is
+named in it, to be checked again by --replay; with --keep it always stays. LIST
+has the names of faults with commas in between (default: all); what stands before
+a hyphen, as in kill, names several. The same seed K draws the same faults, not
+the same history. With --handover each process passes a lock on within itself, up
+to MAX times.
 
 With --soak one process uses locks in every way for so long, and fails if its
 memory, threads, files or tasks grow, or what the servers keep for it. Plot and
