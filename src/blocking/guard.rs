@@ -230,7 +230,6 @@ impl LockGuard {
     }
 
     /// The same guard, for tasks.
-    #[must_use]
     pub fn as_async(&self) -> &crate::LockGuard {
         &self.guard
     }

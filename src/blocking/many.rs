@@ -34,7 +34,6 @@ impl AllGuard {
     }
 
     /// The guards, in the order in which they were taken.
-    #[must_use]
     pub fn guards(&self) -> &[LockGuard] {
         &self.guards
     }
