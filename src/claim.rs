@@ -2,7 +2,7 @@
 
 use std::{
     sync::{Arc, Mutex, PoisonError, Weak},
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::Duration,
 };
 
 use tokio::{
@@ -21,6 +21,7 @@ use crate::{
     rig::{Bug, planted},
     runtime::{Unstoppable, backoff},
     session::Session,
+    signature,
 };
 
 /// When to look again for a key whose creation was in doubt: a request that timed out here may still wait in a server, for as long as that
@@ -56,12 +57,6 @@ pub(crate) struct Entered {
     pub(crate) standing: Standing,
     /// Nothing else was in the queue.
     pub(crate) alone: bool,
-}
-
-/// What is written into a key for operators, and for whoever looks into the queue: its owner and, as etcd does not tell when a key was made, the time.
-pub(crate) fn signature(owner: &str) -> Vec<u8> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    format!("{owner}\n{}", now.as_millis()).into_bytes()
 }
 
 /// What became of a release.
@@ -129,7 +124,7 @@ impl Claim {
         give_up: Option<Instant>,
         interest: oneshot::Sender<()>,
     ) -> Result<Option<Entered>, StoreError> {
-        let value = self.value.take().unwrap_or_else(|| signature(&self.session.shared().owner).into());
+        let value = self.value.take().unwrap_or_else(|| signature::write(&self.session.shared().owner).into());
         let mut attempt = 0;
         loop {
             let session = Arc::clone(&self.session);
@@ -184,7 +179,7 @@ impl Claim {
     /// [`join`](Self::join): when the result is not wanted any more, dropping that drops the claims. One attempt.
     pub(crate) async fn join_all(mut claims: Vec<Self>) -> Result<Option<Vec<Entered>>, StoreError> {
         let Some(session) = claims.first().map(|claim| Arc::clone(&claim.session)) else { return Ok(None) };
-        let value = signature(&session.shared().owner);
+        let value = signature::write(&session.shared().owner);
         let queues: Vec<_> = claims.iter().map(|claim| (claim.queue.clone(), claim.ticket)).collect();
         let turn = tokio::select! {
             biased;

@@ -193,8 +193,9 @@ impl Leadership {
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`] if the leader is none any more. [`Error::Unavailable`] if the store has not confirmed within twice the [`request_timeout`](crate::Builder::request_timeout): the
-    /// value may have been written all the same, or a server that lags behind may yet write it; proclaim again. It still leads then. [`Error::InvalidConfig`] at once if the value is too long.
+    /// [`Error::Lost`] if the leader is none any more. [`Error::Unavailable`] if the store has not confirmed within twice the [`request_timeout`](crate::Builder::request_timeout): it still leads then,
+    /// and the value may have been written all the same. A request that got stuck on its way may be applied for some seconds yet, even after a later one: to be sure, look who [leads](Election::leader)
+    /// and proclaim again. [`Error::InvalidConfig`] at once if the value is too long.
     ///
     /// # Cancel safety
     ///

@@ -11,7 +11,7 @@ use std::{
 
 use crate::{
     backend::Entry,
-    claim::{Release, signature},
+    claim::Release,
     error::{Error, Result, StoreError},
     handover::{Grant, Passing},
     name::Queue,
@@ -20,6 +20,7 @@ use crate::{
     rig::{Bug, planted},
     runtime::{self, Unstoppable},
     session::Session,
+    signature,
 };
 
 /// A number that rises with every grant of one lock, whatever happened between: the protected resource stores the highest it has seen and
@@ -291,7 +292,7 @@ impl LockGuard {
         let Held::Own(hold) = self.held else { return Ok(self) };
         let session = Arc::clone(hold.claim.session());
         let (runtime, name) = (session.shared().runtime, hold.claim.queue().name().to_owned());
-        let value = signature(&session.shared().owner);
+        let value = signature::write(&session.shared().owner);
         let relabelling = Unstoppable::new(runtime, async move { hold.claim.relabel(label, &value).await });
         let claim = runtime::within(runtime, relabelling).await.map_err(|error| match error {
             StoreError::SessionGone(reason) => {

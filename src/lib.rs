@@ -33,6 +33,7 @@ mod runtime;
 mod rwlock;
 mod semaphore;
 mod session;
+mod signature;
 mod tls;
 mod url;
 mod view;

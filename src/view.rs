@@ -6,7 +6,7 @@ use std::{
     pin::Pin,
     sync::{Arc, Mutex as SyncMutex, PoisonError},
     task::{Context, Poll, ready},
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::SystemTime,
 };
 
 use futures_util::{
@@ -27,6 +27,7 @@ use crate::{
     queue::NO_ROOM,
     runtime::{self, backoff},
     session::{Session, Visit},
+    signature,
 };
 
 /// How often to try with another session when the server does not know the last one any more.
@@ -49,7 +50,7 @@ impl QueueEntry {
         let Member { entry, detail, .. } = member;
         let own = detail.as_ref().is_some_and(|detail| detail.own) || client.owns(&entry);
         let (value, told) = detail.map_or_else(Default::default, |detail| (detail.value, detail.since));
-        let (owner, signed) = signed(&value);
+        let (owner, signed) = signature::read(&value);
         let first_token = if client.handover().is_some() { entry.token << u16::BITS } else { entry.token };
         Self { position, owner, token: FencingToken::new(first_token), since: told.or(signed), key: entry.key, own }
     }
@@ -94,16 +95,6 @@ impl QueueEntry {
     pub fn is_own(&self) -> bool {
         self.own
     }
-}
-
-/// What a key says of its owner: see `claim::signature`. Another library's text is taken as it is.
-fn signed(value: &[u8]) -> (String, Option<SystemTime>) {
-    let text = String::from_utf8_lossy(value);
-    let signature = text.rsplit_once('\n').and_then(|(owner, at)| {
-        let at = UNIX_EPOCH.checked_add(Duration::from_millis(at.parse().ok()?))?;
-        Some((owner.to_owned(), Some(at)))
-    });
-    signature.unwrap_or_else(|| (text.into_owned(), None))
 }
 
 /// The queue of a lock, now and whenever it has changed: a `Stream` (of the `futures` crates). Made by [`Mutex::watch_queue`](crate::Mutex::watch_queue).

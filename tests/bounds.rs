@@ -2,7 +2,11 @@
 
 use std::{fmt, hash::Hash, time::Duration};
 
-use distlock::{Builder, Client, Error, FencingToken, LockGuard, Lost, LostReason, Mutex, Tls, memory::Space};
+use distlock::{
+    Builder, Client, Election, Error, FencingToken, Leader, Leadership, LockGuard, Lost, LostReason, Mutex, Observe,
+    QueueEntry, QueueWatch, ReleaseRequest, Tls, memory::Space,
+};
+use futures_util::StreamExt;
 
 fn send<T: Send>(value: T) -> T {
     value
@@ -16,6 +20,13 @@ fn public_types_are_shared_between_threads() {
     shared::<Builder>();
     shared::<Mutex>();
     shared::<LockGuard>();
+    shared::<Election>();
+    shared::<Leadership>();
+    shared::<Leader>();
+    shared::<Observe>();
+    shared::<QueueEntry>();
+    shared::<QueueWatch>();
+    shared::<ReleaseRequest>();
     shared::<FencingToken>();
     shared::<Error>();
     shared::<Lost>();
@@ -36,6 +47,13 @@ fn public_types_have_the_usual_traits() {
     handle::<Client>();
     handle::<Mutex>();
     handle::<Builder>();
+    handle::<Election>();
+    handle::<Leader>();
+    handle::<QueueEntry>();
+    handle::<ReleaseRequest>();
+    shown::<Leadership>();
+    shown::<Observe>();
+    shown::<QueueWatch>();
     shown::<LockGuard>();
 }
 
@@ -50,7 +68,20 @@ async fn public_futures_are_send() {
     assert!(send(mutex.lock_timeout(Duration::from_millis(1))).await.unwrap().is_none());
     assert_eq!(send(guard.run(async { 1 })).await, Ok(1));
     drop(send(guard.lost()));
+    assert_eq!(send(mutex.queue()).await.unwrap().len(), 1);
+    assert!(send(mutex.holder()).await.unwrap().is_some());
+    assert!(send(mutex.watch_queue().unwrap().next()).await.is_some());
+    assert!(send(mutex.request_release("please")).await.unwrap());
+    assert_eq!(send(guard.release_requested()).await.reason(), "please");
     send(guard.unlock()).await.unwrap();
+    let election = client.election("a");
+    let leadership = send(election.campaign("a")).await.unwrap();
+    assert!(send(election.try_campaign("b")).await.unwrap().is_none());
+    assert!(send(election.campaign_timeout("b", Duration::from_millis(1))).await.unwrap().is_none());
+    send(leadership.proclaim("c")).await.unwrap();
+    assert!(send(election.leader()).await.unwrap().is_some());
+    assert!(send(election.observe().unwrap().next()).await.is_some());
+    send(leadership.resign()).await.unwrap();
     send(client.close()).await.unwrap();
 }
 
@@ -106,4 +137,36 @@ async fn the_pinned_interface_compiles_as_written() -> Result<(), Box<dyn std::e
     let error: Error = mutex.lock().await.unwrap_err();
     let _: bool = error.is_retryable();
     Ok(())
+}
+
+/// They are streams, too, as `futures` has them, and want no runtime of the caller's.
+#[test]
+fn streams_need_no_runtime() {
+    struct Unpark(std::thread::Thread);
+
+    impl std::task::Wake for Unpark {
+        fn wake(self: std::sync::Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+
+    let mut seen = std::pin::pin!(async {
+        let client = Client::connect("memory://bounds-stream").await.unwrap();
+        let election = client.election("a");
+        let leadership = election.campaign("one").await.unwrap();
+        let observe = election.observe().unwrap().then(async |leader| {
+            leadership.proclaim("two").await.unwrap();
+            leader.value_str().unwrap().to_owned()
+        });
+        observe.take(2).collect::<Vec<_>>().await
+    });
+    let waker = std::sync::Arc::new(Unpark(std::thread::current())).into();
+    let mut context = std::task::Context::from_waker(&waker);
+    let seen = loop {
+        match seen.as_mut().poll(&mut context) {
+            std::task::Poll::Ready(seen) => break seen,
+            std::task::Poll::Pending => std::thread::park(),
+        }
+    };
+    assert_eq!(seen, ["one", "two"]);
 }

@@ -195,6 +195,30 @@ impl Store for ScriptedStore {
         joined.await
     }
 
+    /// One ticket is one queue here.
+    async fn enqueue_all(&self, queues: &[(Queue, Ticket)], _: &[u8]) -> Result<Option<Vec<Joined>>, StoreError> {
+        let (script, keys) = (&self.0, queues.iter().map(|(_, ticket)| ticket.to_string()).collect::<Vec<_>>());
+        if script.enqueue.first == First::LandsLate && !script.enqueue.done.swap(true, Ordering::Relaxed) {
+            let script = Arc::clone(script);
+            tokio::spawn(async move {
+                sleep(LANDS_AFTER).await;
+                keys.iter().for_each(|key| drop(script.add(key)));
+            });
+            sleep(TIMEOUT).await;
+            return Err(StoreError::Unknown("timeout".into()));
+        }
+        let joined = script.enqueue.play(|| {
+            let free = script.keys().is_empty();
+            let join = |key: &String| {
+                let entry = script.add(key);
+                let at = Moment(entry.revision);
+                Joined::Queued { standing: Standing::First, entry, at, alive: None, alone: true }
+            };
+            free.then(|| keys.iter().map(join).collect())
+        });
+        joined.await
+    }
+
     async fn standing(&self, entry: &Entry) -> Result<Standing, StoreError> {
         self.0.standing.play(|| self.0.look(&entry.key)).await
     }
@@ -423,4 +447,59 @@ async fn a_lost_session_ends_the_wait() {
     session.life().lose(LostReason::SessionExpired);
     let failure = caller.await.unwrap().unwrap_err();
     assert!(matches!(failure, Failure::Final(Error::SessionLost { .. })), "{failure:?}");
+}
+
+/// Several queues are joined in one request; whatever becomes of that, all of the keys are held or none is there.
+#[tokio::test]
+async fn nothing_stays_behind_when_joining_several() {
+    let mut scenes = tokio::task::JoinSet::new();
+    for first in [First::Answers, First::Fails, First::LosesReply, First::Lags, First::Hangs, First::LandsLate] {
+        for withdraw in ALL {
+            for patience in [0, 2, 8, 1000].map(Duration::from_millis) {
+                for held in [true, false] {
+                    scenes.spawn(join_several(first, withdraw, patience, held));
+                }
+            }
+        }
+    }
+    while let Some(done) = scenes.join_next().await {
+        done.unwrap();
+    }
+}
+
+async fn join_several(first: First, withdraw: First, patience: Duration, held: bool) {
+    let what = format!("{first:?} {withdraw:?} {patience:?} {held}");
+    let script = Script::new([first, First::Answers, First::Answers, withdraw]);
+    let session = session(&script).await;
+    if held {
+        script.add("holder");
+    }
+    let queues = ["a", "b", "c"].map(|name| Queue::new("/ns", name).unwrap());
+    let claims = queues.iter().map(|queue| session.claim(queue).unwrap()).collect();
+    let joining = Unstoppable::new(session.shared().runtime, Claim::join_all(claims));
+    match timeout(patience, joining).await {
+        Ok(Ok(Some(entered))) => {
+            assert!(!held, "{what}: joined behind somebody");
+            let mut holds = Vec::new();
+            for entered in entered {
+                holds.push(hold(entered, Wait::Forever).await.unwrap().expect("nobody is ahead"));
+            }
+            let keys: Vec<_> = holds.iter().map(|hold| hold.place().entry.key.to_string()).collect();
+            assert_eq!(script.keys(), keys, "{what}: granted");
+        }
+        Ok(Ok(None)) => assert!(held, "{what}: nobody is there"),
+        Ok(Err(error)) => assert!(error.is_transient() && first != First::Answers, "{what}: {error:?}"),
+        Err(_) => assert!(patience < TIMEOUT, "{what}: hangs"),
+    }
+    if first == First::LandsLate {
+        sleep(LANDS_AFTER).await;
+    }
+    only(&script, if held { &["holder"] } else { &[] }, &what).await;
+    let done = async {
+        while session.life().vitals().busy {
+            sleep(LAG).await;
+        }
+    };
+    assert!(timeout(Duration::from_secs(20), done).await.is_ok(), "{what}: a claim is left");
+    assert_eq!(session.life().lost_reason(), None, "{what}: the session is lost");
 }

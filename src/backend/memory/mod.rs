@@ -10,7 +10,7 @@ use std::{
     collections::{BTreeMap, HashMap},
     fmt,
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, atomic::AtomicU64},
-    time::{Duration, SystemTime},
+    time::Duration,
 };
 
 use tokio::sync::watch;
@@ -86,7 +86,6 @@ struct KeyRecord {
     session: u64,
     value: Vec<u8>,
     version: u64,
-    since: SystemTime,
     /// Dropped with the key: that is how its watchers learn.
     alive: watch::Sender<()>,
 }

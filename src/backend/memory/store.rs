@@ -3,7 +3,7 @@
 use std::{
     future::pending,
     sync::{Arc, MutexGuard, atomic::Ordering},
-    time::{Duration, SystemTime},
+    time::Duration,
 };
 
 use async_trait::async_trait;
@@ -104,7 +104,6 @@ impl MemoryStore {
             session: self.id,
             value: value.to_owned(),
             version: 1,
-            since: SystemTime::now(),
             alive: watch::Sender::new(()),
         };
         state.keys.insert(revision, record);
@@ -239,7 +238,7 @@ impl Store for MemoryStore {
             detail: ask.values.then(|| Detail {
                 value: record.value.clone(),
                 version: record.version,
-                since: Some(record.since),
+                since: None,
                 own: record.session == self.id,
             }),
         });

@@ -128,6 +128,25 @@ pub(crate) async fn a_dropped_proclaim_is_completed_or_never_begun(t: &Case) {
     leadership.resign().await.expect("resigned");
 }
 
+pub(crate) async fn a_proclaim_is_never_ok_without_a_store(t: &Case) {
+    let link = t.link().await;
+    let client = t.connect(t.builder_for(&link.url()).request_timeout(Duration::from_millis(500))).await;
+    let leadership = leads(&client, "0").await;
+    link.set_reachable(false);
+    let error = within(SOON, "it gives up", leadership.proclaim("1")).await.expect_err("nobody has heard it");
+    assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
+    assert!(error.is_retryable() && leadership.is_valid());
+    // An outage that is shorter than its patience is none of the caller's business.
+    let (proclaimed, ()) = tokio::join!(leadership.proclaim("1"), async {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        link.set_reachable(true);
+    });
+    proclaimed.expect("proclaimed");
+    let leader = client.election("e").leader().await.expect("asked").expect("there is one");
+    assert_eq!(leader.value_str(), Some("1"));
+    leadership.resign().await.expect("resigned");
+}
+
 pub(crate) async fn observers_see_the_present_leader_first(t: &Case) {
     let [client, other] = t.clients().await;
     let mut early = other.election("e").observe().expect("a good name");

@@ -47,6 +47,7 @@ pub(crate) async fn puts_are_applied_and_overwrite(t: &Case) {
     put(&guard, &keys[0], "three").await;
     guard.delete(&keys[0]).await.expect("deleted");
     assert_eq!(data(t, &keys).await, [None]);
+    t.store.erase(&keys[0]).await;
     guard.unlock().await.expect("released");
 }
 
@@ -59,6 +60,9 @@ pub(crate) async fn deletes_of_what_is_not_there_are_fine(t: &Case) {
     for _ in 0..2 {
         guard.write(&[Write::delete(&keys[0]), Write::delete(&keys[1])]).await.expect("deleted");
         assert_eq!(data(t, &keys).await, [None, None]);
+    }
+    for key in &keys {
+        t.store.erase(key).await;
     }
     guard.unlock().await.expect("released");
 }

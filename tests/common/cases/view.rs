@@ -218,3 +218,25 @@ pub(crate) async fn requests_go_with_what_they_ask_for(t: &Case) {
     guard.unlock().await.expect("released");
     eventually(SOON, "nothing is left", async || t.keys().await.is_empty()).await;
 }
+
+/// The contenders of a client that pass the lock on among themselves are one entry, and a request is for whoever of them has it.
+pub(crate) async fn a_shared_key_is_one_entry(t: &Case) {
+    let sharing = t.connect(t.builder().owner("sharing").local_handover(5)).await;
+    let other = t.connect(t.builder().owner("other").local_handover(5)).await;
+    let (first, mutex) = (sharing.mutex("m").lock().await.expect("granted"), sharing.mutex("m"));
+    let second = tokio::spawn(async move { mutex.lock().await.expect("granted") });
+    let waiter = t.enqueue(&other, "m").await;
+    let queue = sharing.mutex("m").queue().await.expect("asked");
+    assert_eq!(owners(&queue), ["sharing", "other"]);
+    assert_eq!((queue[0].token(), queue[0].key()), (first.fencing_token(), first.key()));
+    assert!(other.mutex("m").request_release("let go").await.expect("asked"));
+    requested(&first).await;
+    first.unlock().await.expect("passed on");
+    let second = within(SOON, "it is passed on", second).await.expect("no panic");
+    assert_eq!(requested(&second).await.owner(), "other");
+    second.unlock().await.expect("released");
+    let last = waiter.granted().await;
+    assert_eq!(queue[1].token(), last.fencing_token());
+    not_requested(&last).await;
+    last.unlock().await.expect("released");
+}

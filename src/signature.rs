@@ -1,0 +1,42 @@
+//! What is written into a key for operators, and for whoever looks into the queue: whose it is and since when.
+//!
+//! This is the only place that reads the wall clock, and nothing is decided by it.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// The owner and, as etcd does not tell when a key was made, the time, in milliseconds.
+pub(crate) fn write(owner: &str) -> Vec<u8> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    format!("{owner}\n{}", now.as_millis()).into_bytes()
+}
+
+/// Another library's text is taken as it is.
+pub(crate) fn read(value: &[u8]) -> (String, Option<SystemTime>) {
+    let text = String::from_utf8_lossy(value);
+    let signature = text.rsplit_once('\n').and_then(|(owner, at)| {
+        let at = UNIX_EPOCH.checked_add(Duration::from_millis(at.parse().ok()?))?;
+        Some((owner.to_owned(), Some(at)))
+    });
+    signature.unwrap_or_else(|| (text.into_owned(), None))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signatures_are_read_back() {
+        for owner in ["worker-7 of gaia", "", "two\nlines"] {
+            let (read, since) = read(&write(owner));
+            assert_eq!(read, owner);
+            assert!(since.unwrap().elapsed().unwrap() < Duration::from_secs(60));
+        }
+        for (other, text) in
+            [(&b"192.0.2.1"[..], "192.0.2.1"), (b"", ""), (b"a\nb", "a\nb"), (b"\xff\n1x", "\u{fffd}\n1x")]
+        {
+            assert_eq!(read(other), (text.to_owned(), None));
+        }
+        let never = format!("a\n{}", u64::MAX);
+        assert_eq!(read(never.as_bytes()), (never, None));
+    }
+}
