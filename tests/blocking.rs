@@ -1,6 +1,6 @@
 //! The blocking API over `memory://`: threads only, and no runtime but where a test is about one.
 
-#![allow(clippy::expect_used)] // also outside of the test functions
+#![allow(clippy::expect_used, clippy::unwrap_used)] // also outside of the test functions
 
 use std::{
     sync::{
