@@ -1,7 +1,7 @@
 //! Queues in which several may be in at once: who stands in the line, and who of them is in, is told by a rule that looks at all who are ahead.
 //!
 //! The order is the same as a mutex's, by the store's own count; nobody can join in front. What a rule sees of those ahead can only get less: keys go, none comes, and a label
-//! changes only to one that lets more in (a writer that becomes a reader). So whoever is in stays in, whatever happens behind, and a list that is a little old errs on the side of
+//! changes only to one that lets more in (a writer that becomes a reader). So whoever is in stays in, whatever happens behind (a note may make room for fewer, but is not for those who are in), and a list that is a little old errs on the side of
 //! waiting. A list in which one's own key is missing is the word that it is gone.
 
 use std::sync::Arc;

@@ -12,6 +12,7 @@ use crate::{
     guard::{self, LockGuard, Lost, LostReason},
     name::Queue,
     queue::{self, COURTESY, Failure, Wait},
+    rig::{Bug, planted},
     runtime::{self, Unstoppable},
 };
 
@@ -140,7 +141,9 @@ impl Client {
     {
         let queues = names.into_iter().map(|name| Queue::new(self.namespace(), name.as_ref()));
         let mut queues = queues.collect::<Result<Vec<_>>>()?;
-        queues.sort_unstable_by(|one, other| one.dir().cmp(other.dir()));
+        if !planted(Bug::LocksInCallersOrder) {
+            queues.sort_unstable_by(|one, other| one.dir().cmp(other.dir()));
+        }
         let invalid =
             |name: &str, reason: &str| Error::InvalidName { name: name.to_owned(), reason: reason.to_owned() };
         if queues.is_empty() {

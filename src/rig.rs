@@ -90,6 +90,12 @@ bugs! {
     PermitsUncounted = "permits-uncounted",
     /// Whoever waits for permits looks after them himself.
     GateLeftOpen = "gate-left-open",
+    /// A write under a guard is made whether the guard's key is there or not.
+    WritesUnguarded = "writes-unguarded",
+    /// Several locks are taken in the order in which the caller names them.
+    LocksInCallersOrder = "locks-in-callers-order",
+    /// Whatever number of permits a client names, it counts on that.
+    PermitsUnagreed = "permits-unagreed",
     /// All that share a key have one token.
     GrantsShareAToken = "grants-share-a-token",
 }

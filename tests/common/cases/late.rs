@@ -91,12 +91,14 @@ pub(crate) async fn a_write_whose_reply_is_lost_is_unconfirmed(t: &Case) {
     let client = t.connect(t.builder_for(&proxies.url()).request_timeout(Duration::from_millis(500))).await;
     let key = t.data_key("unconfirmed");
     let guard = client.mutex("unconfirmed").lock().await.expect("granted");
+    guard.put(&key, "before").await.expect("written");
     proxies.set(&Mode::BlackholeToClient);
     let error = within(SOON, "the write returns", guard.put(&key, "value")).await.expect_err("nothing answers");
     let told = matches!(&error, Error::WriteUnconfirmed { name, .. } if name == "unconfirmed");
     assert!(told && !error.is_retryable(), "{error:?}");
     assert!(guard.is_valid(), "that says nothing of the lock");
-    eventually(SOON, "it is written all the same", async || t.store.data(&key).await.is_some()).await;
+    let written = async || t.store.data(&key).await.as_deref() == Some(b"value");
+    eventually(SOON, "it is written all the same", written).await;
     t.store.erase(&key).await;
     proxies.hang_up();
     proxies.set(&Mode::Pass);
@@ -112,6 +114,8 @@ pub(crate) async fn a_lock_all_whose_reply_is_lost_takes_all_or_leaves_nothing(t
     let proxies = t.proxies().await;
     let client = t.connect(t.builder_for(&proxies.url()).request_timeout(Duration::from_millis(500))).await;
     for wanted in [true, false] {
+        // ZooKeeper's directories are there then.
+        client.lock_all(["a", "b", "c"]).await.expect("granted").unlock().await.expect("released");
         let asker = client.clone();
         proxies.set(&Mode::BlackholeToClient);
         let asking = tokio::spawn(async move { asker.lock_all(["a", "b", "c"]).await });

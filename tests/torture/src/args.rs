@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use lexopt::{Arg, Parser, ValueExt};
 use serde::{Deserialize, Serialize};
 
-use crate::fault::Kind;
+use crate::{fault::Kind, primitive::Primitive};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -18,6 +18,8 @@ pub(crate) enum Backend {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Run {
     pub(crate) backend: Backend,
+    #[serde(default)]
+    pub(crate) primitive: Primitive,
     pub(crate) processes: usize,
     pub(crate) seconds: u64,
     pub(crate) ttl_ms: u64,
@@ -67,19 +69,26 @@ pub(crate) enum Command {
 }
 
 pub(crate) const USAGE: &str = "\
-Usage: torture --backend etcd|zookeeper [--processes N] [--seconds S] [--ttl MS]
-               [--faults LIST] [--seed K] [--handover MAX] [--keep]
+Usage: torture --backend etcd|zookeeper [--primitive P] [--processes N]
+               [--seconds S] [--ttl MS] [--faults LIST] [--seed K]
+               [--handover MAX] [--keep]
        torture --replay FOLDER
        torture --soak MINUTES --backend etcd|zookeeper [--out FOLDER] [--leak]
 
 Runs N processes (default 5) that contend for three locks for S seconds (60) with
 sessions of MS milliseconds (2000, or what the servers grant for it) while faults
-strike them and the servers, and checks the history of what they saw. The last line of the output is one JSON
-object; the exit status is 1 if an invariant was violated. The history of such a
-run stays in the folder that is named in it, to be checked again by --replay;
-with --keep it always stays. LIST has the names of faults with commas in between
-(default: all); what stands before a hyphen, as in kill, names several. The same seed K draws the same faults, not the same history.
-With --handover each process passes a lock on within itself, up to MAX times.
+strike them and the servers, and checks the history of what they saw. P is what
+they contend for: mutex (the default), rw, semaphore, election, lock-all (several
+mutexes at once, among those who want one), or all of them. Whoever is alone
+writes into the store under its guard, too.
+
+The last line of the output is one JSON object; the exit status is 1 if an
+invariant was violated. The history of such a run stays in the folder that is
+named in it, to be checked again by --replay; with --keep it always stays. LIST
+has the names of faults with commas in between (default: all); what stands before
+a hyphen, as in kill, names several. The same seed K draws the same faults, not
+the same history. With --handover each process passes a lock on within itself, up
+to MAX times.
 
 With --soak one process uses locks in every way for so long, and fails if its
 memory, threads, files or tasks grow, or what the servers keep for it. Plot and
@@ -92,6 +101,7 @@ pub(crate) fn parse() -> Result<Command, lexopt::Error> {
     let mut parser = Parser::from_env();
     let mut run = Run {
         backend: Backend::Etcd,
+        primitive: Primitive::default(),
         processes: 5,
         seconds: 60,
         ttl_ms: 2000,
@@ -116,6 +126,7 @@ pub(crate) fn parse() -> Result<Command, lexopt::Error> {
                     other => return Err(format!("no backend {other:?}: etcd or zookeeper").into()),
                 });
             }
+            Arg::Long("primitive") => run.primitive = parser.value()?.parse()?,
             Arg::Long("processes") => run.processes = within(&mut parser, 1..=100)?,
             Arg::Long("seconds") => run.seconds = within(&mut parser, 1..=86_400)?,
             Arg::Long("ttl") => run.ttl_ms = within(&mut parser, 100..=3_600_000)?,

@@ -3,15 +3,18 @@
 //! Every judgement is on the safe side of what the processes saw: a window of validity begins when the call has returned and ends at the latest moment that the
 //! guard itself has named, so that what is called a violation was one.
 
+mod guarded;
 mod registers;
 #[cfg(test)]
 mod tests;
+mod windows;
 
 use std::collections::HashMap;
 
 use crate::{
     args::Run,
     event::{Event, Manner, Outcome, Record, micros},
+    primitive::Mode,
     report::{Invariant, Report, Spread},
 };
 
@@ -36,6 +39,9 @@ struct Grant {
     lock: String,
     token: u64,
     key: String,
+    mode: Mode,
+    /// Since when it may be a reader's, which had been a writer's.
+    downgraded: u64,
     /// When it was asked for, in the call that brought it.
     called: u64,
     at: u64,
@@ -83,9 +89,10 @@ pub(crate) fn check(run: &Run, records: &[Record]) -> Report {
     if history.grants.is_empty() {
         report.violated(Invariant::Run, "nobody was granted anything");
     }
-    check_grants(&history, &mut report);
-    // Within a process the lock may be passed to one who came later.
+    windows::check(&history, &mut report);
+    // Within a process the lock may be passed to one who came later, in whose hands the key stays.
     if run.handover == 0 {
+        guarded::check(records, &history, &mut report);
         check_order(&history, &mut report);
     }
     check_waiting(&history, micros(run.bound()), &mut report);
@@ -114,7 +121,7 @@ fn digest(records: &[Record], report: &mut Report) -> History {
                     history.calls[*index].returned = Some((at, outcome));
                 }
             }
-            Event::Granted { call, lock, token, key, until } => {
+            Event::Granted { call, lock, token, key, until, mode } => {
                 let called = calls.get(&(by.clone(), call)).map_or(at, |index| history.calls[*index].at);
                 guards.insert((by.clone(), lock.clone(), token), history.grants.len());
                 history.grants.push(Grant {
@@ -122,6 +129,8 @@ fn digest(records: &[Record], report: &mut Report) -> History {
                     lock,
                     token,
                     key,
+                    mode,
+                    downgraded: NEVER,
                     called,
                     at,
                     until,
@@ -135,6 +144,11 @@ fn digest(records: &[Record], report: &mut Report) -> History {
                 if let Some(index) = guards.get(&(by, lock, token)) {
                     let grant = &mut history.grants[*index];
                     grant.until = grant.until.max(until);
+                }
+            }
+            Event::Downgrading { lock, token } => {
+                if let Some(index) = guards.get(&(by, lock, token)) {
+                    history.grants[*index].downgraded = at;
                 }
             }
             Event::Revived { lock, token } => {
@@ -206,44 +220,6 @@ fn digest(records: &[Record], report: &mut Report) -> History {
     history
 }
 
-/// I2 and I6, and how long before its successor each loser knew.
-fn check_grants(history: &History, report: &mut Report) {
-    let mut leads = Vec::new();
-    let mut locks: HashMap<&str, Vec<&Grant>> = HashMap::new();
-    // A guard that was never valid was never held: its call was overtaken by a pause.
-    for grant in history.grants.iter().filter(|grant| grant.until > 0) {
-        locks.entry(&grant.lock).or_default().push(grant);
-    }
-    for grants in locks.values_mut() {
-        grants.sort_by_key(|grant| grant.at);
-        let mut longest: Option<(&Grant, u64)> = None;
-        for (index, grant) in grants.iter().enumerate() {
-            let told = |other: &Grant| {
-                format!(
-                    "{} {} {} by {} beside {} by {}",
-                    grant.at, grant.lock, grant.token, grant.by, other.token, other.by
-                )
-            };
-            if let Some((earlier, _)) = longest.filter(|(_, end)| *end > grant.at) {
-                report.violated(Invariant::Overlap, told(earlier));
-            }
-            if let Some(before) = index.checked_sub(1).map(|index| grants[index]).filter(|it| it.token >= grant.token) {
-                report.violated(Invariant::Token, told(before));
-            }
-            let ended = history.lives.get(&grant.by).and_then(|life| life.ended).unwrap_or(NEVER);
-            let end = grant.until.min(grant.releasing).min(grant.lost).min(ended);
-            if longest.is_none_or(|(_, longest)| end > longest) {
-                longest = Some((grant, end));
-            }
-            let knew = grant.knew().filter(|knew| *knew < ended);
-            if let (Some(knew), Some(next)) = (knew, grants.get(index + 1)) {
-                leads.push(next.at.cast_signed() - knew.cast_signed());
-            }
-        }
-    }
-    report.loss_notice_lead_ms = Spread::of(leads);
-}
-
 /// I7: who was seen in the queue before another one asked is granted first.
 fn check_order(history: &History, report: &mut Report) {
     // One that was over before its call returned did not stay.
@@ -254,6 +230,10 @@ fn check_order(history: &History, report: &mut Report) {
         let Some(seen) = seen(late.token).or_else(|| seen(0)) else { continue };
         let between = grants[..index].iter().rev().take_while(|early| early.at > *seen);
         for early in between.filter(|early| early.lock == late.lock && early.called > *seen && early.at < late.at) {
+            // Of those who go in together, one may return before the other.
+            if early.mode != Mode::Exclusive && late.mode != Mode::Exclusive {
+                continue;
+            }
             let what = format!("{} {} passed {} in the queue of {}", early.at, early.token, late.token, late.lock);
             report.violated(Invariant::Order, what);
         }

@@ -33,7 +33,7 @@ const RECOVERY: Duration = Duration::from_secs(90);
 
 #[derive(Debug)]
 pub(crate) struct Cluster {
-    backend: Backend,
+    pub(crate) backend: Backend,
     pub(crate) servers: Vec<SocketAddr>,
     /// The operator's session on ZooKeeper.
     session: Mutex<Option<ZooKeeper>>,
@@ -161,13 +161,13 @@ impl Cluster {
         }
     }
 
-    async fn etcd(&self, servers: &[usize]) -> Result<Etcd> {
+    pub(crate) async fn etcd(&self, servers: &[usize]) -> Result<Etcd> {
         let addresses: Vec<_> = servers.iter().map(|server| format!("http://{}", self.servers[*server])).collect();
         Ok(timeout(PATIENCE, Etcd::connect(addresses, None)).await??)
     }
 
     /// The operator's session; a new one if the former has come to its end.
-    async fn zookeeper(&self) -> Result<ZooKeeper> {
+    pub(crate) async fn zookeeper(&self) -> Result<ZooKeeper> {
         let mut session = self.session.lock().await;
         if let Some(client) = session.as_ref().filter(|client| !client.state().is_terminated()) {
             return Ok(client.clone());

@@ -10,7 +10,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::args::Run;
+use crate::{args::Run, primitive::Mode};
 
 /// Microseconds on a clock that all processes of the machine share: the one that distlock keeps its deadlines on.
 pub(crate) fn now() -> u64 {
@@ -31,6 +31,10 @@ pub(crate) enum Manner {
     LockTimeout,
     /// `lock()`, whose future is dropped before it may be done.
     Dropped,
+    /// A guarded write.
+    Put,
+    Proclaim,
+    Downgrade,
 }
 
 /// What came of a call.
@@ -56,7 +60,7 @@ pub(crate) enum Event {
     },
 
     // Told by the workers.
-    /// A call for a lock. A task repeats it with the same `wish` until it is granted, if it means to wait.
+    /// A call, mostly for a lock. A task repeats it with the same `wish` until it is granted, if it means to wait.
     Called {
         call: u64,
         wish: u64,
@@ -76,12 +80,26 @@ pub(crate) enum Event {
         token: u64,
         key: String,
         until: u64,
+        #[serde(default)]
+        mode: Mode,
     },
     /// The guard's deadline has moved.
     Extended {
         lock: String,
         token: u64,
         until: u64,
+    },
+    /// Its writer is about to become a reader.
+    Downgrading {
+        lock: String,
+        token: u64,
+    },
+    /// What the guarded write writes that was just called.
+    Writing {
+        call: u64,
+        lock: String,
+        token: u64,
+        value: u64,
     },
     /// The guard was invalid and is valid again.
     Revived {
@@ -129,6 +147,17 @@ pub(crate) enum Event {
         value: u64,
         after: u64,
         accepted: bool,
+    },
+
+    /// The store's register of the guarded writes, as somebody saw it who was granted the lock with this token (0: nobody).
+    Saw {
+        lock: String,
+        token: u64,
+        /// The token of whoever wrote it, and the value.
+        writer: u64,
+        value: u64,
+        /// How often it had been written.
+        version: u64,
     },
 
     // Told by the coordinator.

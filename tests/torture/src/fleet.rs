@@ -20,6 +20,7 @@ use tokio::{
 
 use crate::{
     event::{Event, Journal},
+    primitive::Primitive,
     worker::{Order, SERVED},
 };
 
@@ -30,6 +31,7 @@ pub(crate) struct Brief {
     pub(crate) namespace: String,
     pub(crate) ttl: Duration,
     pub(crate) handover: u32,
+    pub(crate) primitive: Primitive,
     pub(crate) register: String,
     pub(crate) journal: Journal,
 }
@@ -130,7 +132,7 @@ impl Running {
             .arg(&brief.folder)
             .args([&name, &number.to_string(), url, &brief.namespace])
             .args([&brief.ttl.as_millis().to_string(), &brief.register, &fastrand::u64(..).to_string()])
-            .arg(brief.handover.to_string())
+            .args([brief.handover.to_string(), brief.primitive.to_string()])
             .env("RUST_BACKTRACE", "1")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -8,7 +8,9 @@ mod cluster;
 mod event;
 mod fault;
 mod fleet;
+mod ledger;
 mod nemesis;
+mod primitive;
 #[path = "../../common/proxy.rs"]
 #[allow(dead_code)] // the conformance suite uses more of it
 mod proxy;

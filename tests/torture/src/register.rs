@@ -16,7 +16,10 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 
-use crate::event::{Event, Journal};
+use crate::{
+    event::{Event, Journal},
+    ledger::Ledger,
+};
 
 #[derive(Debug, Serialize, Deserialize)]
 struct Request {
@@ -25,6 +28,9 @@ struct Request {
     token: Option<u64>,
     /// The value to write, and the one that was read before; none to read.
     write: Option<(u64, u64)>,
+    /// To see the store's register of the guarded writes instead.
+    #[serde(default)]
+    see: bool,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -38,6 +44,7 @@ struct Reply {
 #[derive(Debug)]
 pub(crate) struct Registers {
     journal: Journal,
+    ledger: Arc<Ledger>,
     state: Mutex<HashMap<(String, bool), Register>>,
 }
 
@@ -48,8 +55,8 @@ struct Register {
 }
 
 impl Registers {
-    pub(crate) fn new(journal: Journal) -> Self {
-        Self { journal, state: Mutex::default() }
+    pub(crate) fn new(journal: Journal, ledger: Arc<Ledger>) -> Self {
+        Self { journal, ledger, state: Mutex::default() }
     }
 
     /// Serves for as long as the process lives.
@@ -76,7 +83,15 @@ impl Registers {
         }
     }
 
-    fn answer(&self, Request { lock, token, write }: Request) -> Reply {
+    fn answer(&self, Request { lock, token, write, see }: Request) -> Reply {
+        if see {
+            let (ledger, journal) = (Arc::clone(&self.ledger), self.journal.clone());
+            tokio::spawn(async move {
+                // A look that fails shows nothing: so be it, there are faults.
+                let _ = ledger.look(&journal, &lock, token.unwrap_or_default()).await;
+            });
+            return Reply { accepted: true, value: 0 };
+        }
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let register = state.entry((lock.clone(), token.is_some())).or_default();
         let accepted = token.is_none_or(|token| token >= register.highest);
@@ -119,13 +134,20 @@ impl Resource {
 
     /// The value; `None` if the token is refused.
     pub(crate) async fn read(&mut self, lock: &str, token: Option<u64>) -> io::Result<Option<u64>> {
-        let reply = self.ask(&Request { lock: lock.to_owned(), token, write: None }).await?;
+        let reply = self.ask(&Request { lock: lock.to_owned(), token, write: None, see: false }).await?;
         Ok(reply.accepted.then_some(reply.value))
+    }
+
+    /// Has it looked, for one who was granted the lock, what the guarded writes have come to.
+    pub(crate) async fn see(&mut self, lock: &str, token: u64) -> io::Result<()> {
+        let request = Request { lock: lock.to_owned(), token: Some(token), write: None, see: true };
+        self.ask(&request).await.map(drop)
     }
 
     /// Whether the write was accepted.
     pub(crate) async fn write(&mut self, lock: &str, token: Option<u64>, value: u64, after: u64) -> io::Result<bool> {
-        let reply = self.ask(&Request { lock: lock.to_owned(), token, write: Some((value, after)) }).await?;
+        let reply =
+            self.ask(&Request { lock: lock.to_owned(), token, write: Some((value, after)), see: false }).await?;
         Ok(reply.accepted)
     }
 }

@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::args::{Backend, Run};
+use crate::{
+    args::{Backend, Run},
+    primitive::Primitive,
+};
 
 /// So many violations of a kind are told in words.
 const TOLD: usize = 5;
@@ -15,7 +18,7 @@ const TOLD: usize = 5;
 pub(crate) enum Invariant {
     /// I1: the fenced register takes writes in the order of their tokens, and none that it acknowledged is lost.
     FencedWrites,
-    /// I2: no two guards of a lock are valid at once, and an invalid one stays so.
+    /// I2: no two guards of a lock are valid at once that may not be, and an invalid one stays so.
     Overlap,
     /// I3: whoever waits when the last fault has healed is granted in time.
     Unserved,
@@ -23,10 +26,12 @@ pub(crate) enum Invariant {
     Orphan,
     /// I5: every call returns in time, with a typed error if any; nothing panics.
     Call,
-    /// I6: tokens strictly rise.
+    /// I6: tokens strictly rise, and those of guards that are valid at once differ.
     Token,
     /// I7: first come, first served, among those that stayed.
     Order,
+    /// I8: the store takes a guarded write only while the guard's key is there: none after its successor was granted, none that it refused.
+    GuardedWrites,
     /// The run itself has failed, so that nothing can be said.
     Run,
 }
@@ -34,6 +39,7 @@ pub(crate) enum Invariant {
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Report {
     pub(crate) backend: Backend,
+    pub(crate) primitive: Primitive,
     pub(crate) processes: usize,
     pub(crate) seconds: u64,
     pub(crate) ttl_ms: u64,
@@ -49,6 +55,9 @@ pub(crate) struct Report {
     pub(crate) order_violations: usize,
     pub(crate) lost_acknowledged_writes: LostWrites,
     pub(crate) fenced_writes_refused: usize,
+    pub(crate) guarded_writes: usize,
+    pub(crate) guarded_writes_refused: usize,
+    pub(crate) guarded_write_violations: usize,
     pub(crate) orphans: usize,
     pub(crate) unserved_waiters: usize,
     pub(crate) call_violations: usize,
@@ -88,6 +97,7 @@ impl Report {
     pub(crate) fn new(run: &Run) -> Self {
         Self {
             backend: run.backend,
+            primitive: run.primitive,
             processes: run.processes,
             seconds: run.seconds,
             ttl_ms: run.ttl_ms,
@@ -102,6 +112,9 @@ impl Report {
             order_violations: 0,
             lost_acknowledged_writes: LostWrites::default(),
             fenced_writes_refused: 0,
+            guarded_writes: 0,
+            guarded_writes_refused: 0,
+            guarded_write_violations: 0,
             orphans: 0,
             unserved_waiters: 0,
             call_violations: 0,
@@ -120,6 +133,7 @@ impl Report {
             Invariant::Orphan => self.orphans += 1,
             Invariant::Unserved => self.unserved_waiters += 1,
             Invariant::Call => self.call_violations += 1,
+            Invariant::GuardedWrites => self.guarded_write_violations += 1,
             Invariant::FencedWrites | Invariant::Run => {}
         }
         let told = self.violations.entry(invariant).or_default();

@@ -5,9 +5,10 @@ use std::{
     time::Duration,
 };
 
-use distlock::LockGuard;
-
-use crate::event::{Event, Journal, micros, now};
+use crate::{
+    event::{Event, Journal, micros, now},
+    primitive::Held,
+};
 
 const INTERVAL: Duration = Duration::from_millis(5);
 
@@ -23,7 +24,9 @@ pub(crate) struct Sampler {
 struct Watched {
     lock: String,
     token: u64,
-    guard: Weak<LockGuard>,
+    held: Weak<Held>,
+    /// Which of its guards.
+    index: usize,
     /// Until when it was last said to be valid.
     until: u64,
     /// It has been invalid.
@@ -45,24 +48,26 @@ impl Sampler {
         Self { guards }
     }
 
-    pub(crate) fn watch_over(&self, name: &str, guard: &Arc<LockGuard>) {
-        let token = guard.fencing_token().as_u64();
-        let guard = Arc::downgrade(guard);
-        lock(&self.guards).push(Watched { lock: name.to_owned(), token, guard, until: 0, over: false });
+    pub(crate) fn watch_over(&self, held: &Arc<Held>) {
+        let parts = held.parts().into_iter().enumerate();
+        lock(&self.guards).extend(parts.map(|(index, (lock, token))| {
+            let held = Arc::downgrade(held);
+            Watched { lock, token, held, index, until: 0, over: false }
+        }));
     }
 
-    pub(crate) fn forget(&self, token: u64) {
-        lock(&self.guards).retain(|watched| watched.token != token);
+    pub(crate) fn forget(&self, held: &Arc<Held>) {
+        lock(&self.guards).retain(|watched| watched.held.as_ptr() != Arc::as_ptr(held));
     }
 }
 
 impl Watched {
     fn look(&mut self, journal: &Journal) {
-        let Some(guard) = self.guard.upgrade() else { return };
+        let Some(held) = self.held.upgrade() else { return };
         // Read before the guard looks at its own: it is valid until then at least.
         let before = now();
-        let remaining = micros(guard.remaining());
-        drop(guard);
+        let remaining = micros(held.guards()[self.index].remaining());
+        drop(held);
         if remaining == 0 {
             self.over = true;
             return;

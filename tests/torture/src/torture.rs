@@ -20,6 +20,7 @@ use crate::{
     event::{self, Event, Journal},
     fault::Kind,
     fleet::{Brief, Place},
+    ledger::Ledger,
     nemesis::{Lane, Nemesis},
     proxy::{Framing, Proxies},
     register::Registers,
@@ -60,12 +61,15 @@ async fn conduct(run: &mut Run, folder: &Path, namespace: &str) -> Result<()> {
 
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let register = listener.local_addr()?.to_string();
-    tokio::spawn(Arc::new(Registers::new(Journal::open(folder, "registers")?)).serve(listener));
+    let ledger = Arc::new(Ledger::open(Arc::clone(&cluster), namespace, &journal).await?);
+    let registers = Registers::new(Journal::open(folder, "registers")?, Arc::clone(&ledger));
+    tokio::spawn(Arc::new(registers).serve(listener));
     let brief = Brief {
         folder: folder.to_owned(),
         namespace: namespace.to_owned(),
         ttl: run.ttl(),
         handover: run.handover,
+        primitive: run.primitive,
         register,
         journal: journal.clone(),
     };
@@ -101,6 +105,7 @@ async fn conduct(run: &mut Run, folder: &Path, namespace: &str) -> Result<()> {
     }
     looking.abort();
     telling.abort();
+    ledger.close(&journal).await?;
     let what = left(&cluster, namespace, &before, run.bound()).await?;
     journal.tell(Event::Left { what });
     Ok(())

@@ -1,5 +1,7 @@
 //! A worker: a process that contends for the locks, and tells what it sees.
 
+mod hold;
+
 use std::{
     io::BufRead,
     net::SocketAddr,
@@ -11,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use distlock::{Client, Error, LockGuard, Mutex};
+use distlock::{Client, Error};
 use tokio::{
     sync::{mpsc, watch},
     task::JoinSet,
@@ -20,12 +22,10 @@ use tokio::{
 
 use crate::{
     event::{Event, Journal, Manner, Outcome, micros, now},
+    primitive::{Held, Primitive, Want},
     register::Resource,
     sampler::Sampler,
 };
-
-/// The locks that all contend for.
-pub(crate) const LOCKS: [&str; 3] = ["red", "green", "blue"];
 
 /// Tasks of each worker; they share its one client.
 const TASKS: usize = 3;
@@ -73,6 +73,10 @@ pub(crate) const SERVED: &str = "served";
 
 struct Worker {
     client: Client,
+    namespace: String,
+    primitive: Primitive,
+    /// Guards of one client may have the same key.
+    handover: bool,
     register: SocketAddr,
     journal: Journal,
     sampler: Sampler,
@@ -91,7 +95,7 @@ struct Worker {
 
 /// Runs a worker by its coordinator's arguments.
 pub(crate) fn run(arguments: &[String]) {
-    let [folder, name, number, url, namespace, ttl, register, seed, handover] = arguments else {
+    let [folder, name, number, url, namespace, ttl, register, seed, handover, primitive] = arguments else {
         panic!("{arguments:?}")
     };
     let journal = Journal::open(Path::new(folder), name).expect("the history can be written");
@@ -127,6 +131,9 @@ pub(crate) fn run(arguments: &[String]) {
         };
         let worker = Arc::new(Worker {
             client,
+            namespace: namespace.clone(),
+            primitive: primitive.parse().expect("a primitive"),
+            handover: handover != "0",
             register,
             sampler: Sampler::start(journal.clone()),
             journal,
@@ -185,14 +192,13 @@ impl Worker {
             if std::mem::replace(&mut served, calms) < calms && self.unserved.fetch_sub(1, SeqCst) == 1 {
                 println!("{SERVED}");
             }
-            let lock = LOCKS[fastrand::usize(..LOCKS.len())];
-            let mutex = self.client.mutex(lock);
+            let want = self.primitive.draw();
             let wish = self.wishes.fetch_add(1, SeqCst);
             // A waiter that means it asks again until it is granted.
             loop {
-                let (guard, again) = self.ask(&mutex, wish).await;
-                if let Some((guard, token)) = guard {
-                    self.hold(lock, guard, token, &mut resource).await;
+                let (held, again) = self.ask(&want, wish).await;
+                if let Some((held, call)) = held {
+                    self.hold(held, call, &mut resource).await;
                 }
                 if !again {
                     break;
@@ -203,9 +209,8 @@ impl Worker {
     }
 
     /// One call for the lock. Gives whether to ask again, too.
-    async fn ask(&self, mutex: &Mutex, wish: u64) -> (Option<(LockGuard, u64)>, bool) {
+    async fn ask(&self, want: &Want, wish: u64) -> (Option<(Held, u64)>, bool) {
         let call = self.calls.fetch_add(1, SeqCst);
-        let lock = mutex.name().to_owned();
         let (manner, patience) = match wish % 8 {
             0 => (Manner::TryLock, Duration::ZERO),
             1 => (Manner::LockTimeout, self.ttl.mul_f64(fastrand::f64() / 2.0)),
@@ -214,29 +219,23 @@ impl Worker {
         };
         let limit = match manner {
             // It may have to open a session first.
-            Manner::TryLock => Some(CONNECT_TIMEOUT + REQUEST_TIMEOUT * 2),
+            Manner::TryLock => Some(CONNECT_TIMEOUT + REQUEST_TIMEOUT * 2 * want.requests()),
             Manner::LockTimeout => Some(patience),
-            Manner::Lock | Manner::Dropped => None,
+            _ => None,
         };
-        self.journal.tell(Event::Called { call, wish, lock: lock.clone(), manner, limit: limit.map(micros) });
-        let answer = match manner {
-            Manner::Lock => mutex.lock().await.map(Some),
-            Manner::TryLock => mutex.try_lock().await,
-            Manner::LockTimeout => mutex.lock_timeout(patience).await,
-            Manner::Dropped => match tokio::time::timeout(patience, mutex.lock()).await {
-                Ok(answer) => answer.map(Some),
-                Err(_) => Ok(None),
-            },
-        };
+        self.journal.tell(Event::Called { call, wish, lock: want.lock(), manner, limit: limit.map(micros) });
+        let answer = want.get(&self.client, manner, patience).await;
         let returned = now();
         let outcome = match &answer {
-            Ok(Some(guard)) => {
-                let (token, key) = (guard.fencing_token().as_u64(), guard.key().to_owned());
-                // Valid until then at least: the clock was read before.
-                let before = now();
-                let remaining = micros(guard.remaining());
-                let until = if remaining > 0 { before + remaining } else { 0 };
-                self.journal.tell_at(returned, Event::Granted { call, lock, token, key, until });
+            Ok(Some(held)) => {
+                for (guard, (lock, token)) in held.guards().iter().zip(held.parts()) {
+                    // Valid until then at least: the clock was read before.
+                    let before = now();
+                    let remaining = micros(guard.remaining());
+                    let until = if remaining > 0 { before + remaining } else { 0 };
+                    let (key, mode) = (guard.key().to_owned(), held.mode());
+                    self.journal.tell_at(returned, Event::Granted { call, lock, token, key, until, mode });
+                }
                 Outcome::Done
             }
             Ok(None) => Outcome::Nothing,
@@ -249,68 +248,7 @@ impl Worker {
             // A program would do no other.
             sleep(Duration::from_millis(20)).await;
         }
-        (answer.ok().flatten().map(|guard| (guard, call)), again)
-    }
-
-    /// What the lock is for: reads the registers, takes its time, writes them. It trusts the lock blindly, as many a program does.
-    async fn hold(&self, lock: &str, guard: LockGuard, call: u64, resource: &mut Resource) {
-        let token = guard.fencing_token().as_u64();
-        let guard = Arc::new(guard);
-        self.sampler.watch_over(lock, &guard);
-        let (journal, watched, name) = (self.journal.clone(), Arc::clone(&guard), lock.to_owned());
-        let told = tokio::spawn(async move {
-            let reason = watched.lost().await;
-            journal.tell(Event::Lost { lock: name, token, reason: format!("{reason:?}") });
-        });
-        let value = (self.number << 32) + call;
-        let plain = resource.read(lock, None).await.expect("the registers answer").unwrap_or_default();
-        let fenced = resource.read(lock, Some(token)).await.expect("the registers answer");
-        sleep(self.work()).await;
-        resource.write(lock, None, value, plain).await.expect("the registers answer");
-        if let Some(fenced) = fenced {
-            resource.write(lock, Some(token), value, fenced).await.expect("the registers answer");
-        }
-        told.abort();
-        let _ = told.await;
-        self.release(lock, guard, token).await;
-    }
-
-    async fn release(&self, lock: &str, mut guard: Arc<LockGuard>, token: u64) {
-        let waits = fastrand::u8(..5) > 0;
-        let limit = waits.then(|| micros(REQUEST_TIMEOUT * 2));
-        self.journal.tell(Event::Releasing { lock: lock.to_owned(), token, limit });
-        self.sampler.forget(token);
-        let guard = loop {
-            // The sampler may be looking at it.
-            match Arc::try_unwrap(guard) {
-                Ok(guard) => break guard,
-                Err(shared) => guard = shared,
-            }
-            tokio::task::yield_now().await;
-        };
-        let outcome = if waits {
-            match guard.unlock().await {
-                Ok(()) => Outcome::Done,
-                Err(error @ (Error::Lost { .. } | Error::ReleaseUnconfirmed { .. })) => Outcome::Refused(told(&error)),
-                Err(error) => Outcome::Failed(told(&error)),
-            }
-        } else {
-            drop(guard);
-            Outcome::Nothing
-        };
-        self.journal.tell(Event::Released { lock: lock.to_owned(), token, outcome });
-    }
-
-    /// How long the lock is needed: mostly shortly, now and then for a part of a TTL, and sometimes for so long that whoever loses the lock and goes on writes
-    /// after the next one has begun.
-    fn work(&self) -> Duration {
-        let share = match fastrand::u8(..8) {
-            _ if self.calm.load(SeqCst) => 0.0,
-            0 => 1.0 + fastrand::f64() * 1.5,
-            1 => 0.2 + fastrand::f64() * 0.8,
-            _ => 0.0,
-        };
-        Duration::from_millis(fastrand::u64(1..20)) + self.ttl.mul_f64(share)
+        (answer.ok().flatten().map(|held| (held, call)), again)
     }
 
     fn block(&self, time: Duration) {

@@ -17,7 +17,7 @@ const PURPOSE: char = '!';
 
 impl ZooKeeperStore {
     /// Writes in one transaction, if the guard is there. A transaction fails as a whole if a node that it writes or deletes is missing, or one that it creates is
-    /// not; so it is looked up first what is there.
+    /// not. Mostly all of them are there; if not, it is looked up which.
     pub(super) async fn write(
         &self,
         client: &zk::Client,
@@ -25,11 +25,16 @@ impl ZooKeeperStore {
         writes: &[Write],
     ) -> Result<bool, StoreError> {
         let mut missing = None;
-        for _ in 0..ATTEMPTS {
+        for attempt in 0..ATTEMPTS {
             if let Some(dir) = missing.take() {
                 self.make(client, dir).await?;
             }
-            let there = self.there(client, writes).await?;
+            // None of the attempts before this one has written anything, and nor has a look.
+            let there = if attempt == 0 { Ok(vec![true; writes.len()]) } else { self.there(client, writes).await };
+            let there = there.map_err(|error| match error {
+                StoreError::Unknown(source) => StoreError::Unavailable(source),
+                error => error,
+            })?;
             let mut writer = client.new_multi_writer();
             let node = CreateMode::Persistent.with_acls(self.acls);
             // What each operation creates.

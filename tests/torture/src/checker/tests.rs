@@ -1,5 +1,7 @@
 //! The checker is checked: a history in good order passes, and one with a fault in it does not.
 
+mod primitives;
+
 use super::*;
 use crate::args::Backend;
 
@@ -8,6 +10,7 @@ const SECOND: u64 = 1_000_000;
 fn run() -> Run {
     Run {
         backend: Backend::Etcd,
+        primitive: crate::primitive::Primitive::Mutex,
         processes: 2,
         seconds: 10,
         ttl_ms: 2000,
@@ -29,7 +32,7 @@ fn called(at: u64, by: &str, call: u64, manner: Manner, limit: Option<u64>) -> R
 fn granted(at: u64, by: &str, call: u64, token: u64, until: u64) -> Vec<Record> {
     let key = format!("/red/{token}");
     vec![
-        record(at, by, Event::Granted { call, lock: "red".to_owned(), token, key, until }),
+        record(at, by, Event::Granted { call, lock: "red".to_owned(), token, key, until, mode: Mode::Exclusive }),
         record(at, by, Event::Returned { call, outcome: Outcome::Done }),
     ]
 }

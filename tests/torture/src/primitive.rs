@@ -1,0 +1,259 @@
+//! What the workers contend for.
+
+use std::{fmt, future::Future, str::FromStr, time::Duration};
+
+use distlock::{AllGuard, Client, Leadership, LockGuard, Permit, ReadGuard, Result, WriteGuard};
+use serde::{Deserialize, Serialize};
+
+use crate::event::Manner;
+
+/// The names that all contend for. Primitives of one name have nothing to do with each other.
+const NAMES: [&str; 3] = ["red", "green", "blue"];
+
+/// Permits of each semaphore.
+pub(crate) const PERMITS: u32 = 3;
+
+/// What a run tortures.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Primitive {
+    #[default]
+    Mutex,
+    Rw,
+    Semaphore,
+    Election,
+    /// Some call for several mutexes at once, and some for one.
+    LockAll,
+    /// Each call draws one of the others.
+    All,
+}
+
+impl Primitive {
+    pub(crate) const EVERY: [Self; 6] =
+        [Self::Mutex, Self::Rw, Self::Semaphore, Self::Election, Self::LockAll, Self::All];
+
+    /// What a task wants next.
+    pub(crate) fn draw(self) -> Want {
+        let name = NAMES[fastrand::usize(..NAMES.len())];
+        match self {
+            Self::Mutex => Want::Mutex(name),
+            Self::Rw if fastrand::u8(..3) == 0 => Want::Write(name),
+            Self::Rw => Want::Read(name),
+            Self::Semaphore => Want::Permits(name, fastrand::u32(1..=2)),
+            Self::Election => Want::Lead(name),
+            Self::LockAll if fastrand::bool() => Want::Mutex(name),
+            Self::LockAll => {
+                let mut names = NAMES;
+                fastrand::shuffle(&mut names);
+                Want::All(names[..fastrand::usize(2..=names.len())].to_vec())
+            }
+            Self::All => {
+                let others = &Self::EVERY[..Self::EVERY.len() - 1];
+                others[fastrand::usize(..others.len())].draw()
+            }
+        }
+    }
+}
+
+impl fmt::Display for Primitive {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
+    }
+}
+
+impl FromStr for Primitive {
+    type Err = String;
+
+    fn from_str(word: &str) -> std::result::Result<Self, String> {
+        let names = Self::EVERY.map(|primitive| primitive.to_string());
+        let found = names.iter().position(|name| name == word).map(|index| Self::EVERY[index]);
+        found.ok_or_else(|| format!("no primitive {word:?}; there are {}", names.join(", ")))
+    }
+}
+
+/// Who may hold a lock at the same time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Mode {
+    /// Nobody else.
+    #[default]
+    Exclusive,
+    /// Others that share it.
+    Shared,
+    /// Others, as long as there are permits.
+    Permits { taken: u32, of: u32 },
+}
+
+/// What one call asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Want {
+    Mutex(&'static str),
+    Read(&'static str),
+    Write(&'static str),
+    Permits(&'static str, u32),
+    Lead(&'static str),
+    All(Vec<&'static str>),
+}
+
+impl Want {
+    /// The lock by the name that it has in the history: as in its keys.
+    pub(crate) fn lock(&self) -> String {
+        match self {
+            Self::Mutex(name) => (*name).to_owned(),
+            Self::Read(name) | Self::Write(name) => format!("{name}{RW}"),
+            Self::Permits(name, _) => format!("{name}{SEMAPHORE}"),
+            Self::Lead(name) => format!("{name}{ELECTION}"),
+            Self::All(names) => names.join("+"),
+        }
+    }
+
+    /// How many requests it may take for a call that does not wait, of two request timeouts each.
+    pub(crate) fn requests(&self) -> u32 {
+        match self {
+            Self::Mutex(_) | Self::Lead(_) => 1,
+            Self::Read(_) | Self::Write(_) => 2,
+            // A look, the gate, the permits.
+            Self::Permits(..) => 3,
+            // All at once, then one after the other, and back again.
+            Self::All(names) => 2 + 2 * u32::try_from(names.len()).unwrap_or(u32::MAX),
+        }
+    }
+
+    pub(crate) async fn get(&self, client: &Client, manner: Manner, patience: Duration) -> Result<Option<Held>> {
+        match self {
+            Self::Mutex(name) => {
+                let mutex = client.mutex(name);
+                let (wait, look, limit) = (mutex.lock(), mutex.try_lock(), mutex.lock_timeout(patience));
+                Ok(by(manner, patience, wait, look, limit).await?.map(Held::Mutex))
+            }
+            Self::Read(name) => {
+                let lock = client.rw_lock(name);
+                let (wait, look, limit) = (lock.read(), lock.try_read(), lock.read_timeout(patience));
+                Ok(by(manner, patience, wait, look, limit).await?.map(Held::Read))
+            }
+            Self::Write(name) => {
+                let lock = client.rw_lock(name);
+                let (wait, look, limit) = (lock.write(), lock.try_write(), lock.write_timeout(patience));
+                Ok(by(manner, patience, wait, look, limit).await?.map(Held::Write))
+            }
+            Self::Permits(name, permits) => {
+                let semaphore = client.semaphore(name, PERMITS);
+                let (wait, look) = (semaphore.acquire_many(*permits), semaphore.try_acquire_many(*permits));
+                let limit = semaphore.acquire_many_timeout(*permits, patience);
+                Ok(by(manner, patience, wait, look, limit).await?.map(Held::Permit))
+            }
+            Self::Lead(name) => {
+                let election = client.election(name);
+                let (wait, look) = (election.campaign("elected"), election.try_campaign("elected"));
+                let limit = election.campaign_timeout("elected", patience);
+                Ok(by(manner, patience, wait, look, limit).await?.map(Held::Lead))
+            }
+            Self::All(names) => {
+                let (wait, look) = (client.lock_all(names), client.try_lock_all(names));
+                let limit = client.lock_all_timeout(names, patience);
+                Ok(by(manner, patience, wait, look, limit).await?.map(Held::All))
+            }
+        }
+    }
+}
+
+/// Makes one call of the three.
+async fn by<T>(
+    manner: Manner,
+    patience: Duration,
+    wait: impl Future<Output = Result<T>>,
+    look: impl Future<Output = Result<Option<T>>>,
+    limited: impl Future<Output = Result<Option<T>>>,
+) -> Result<Option<T>> {
+    match manner {
+        Manner::TryLock => look.await,
+        Manner::LockTimeout => limited.await,
+        Manner::Dropped => match tokio::time::timeout(patience, wait).await {
+            Ok(answer) => answer.map(Some),
+            Err(_) => Ok(None),
+        },
+        _ => wait.await.map(Some),
+    }
+}
+
+/// The keys of a queue for another purpose than a mutex's lie in a directory with such an end.
+const RW: &str = "!rw";
+const SEMAPHORE: &str = "!permits";
+const ELECTION: &str = "!election";
+
+/// The locks that may be held exclusively, by the names that they have in the history.
+pub(crate) fn locks() -> impl Iterator<Item = String> {
+    NAMES.into_iter().flat_map(|name| ["", RW, ELECTION].map(|end| format!("{name}{end}")))
+}
+
+/// What a call has brought.
+#[derive(Debug)]
+pub(crate) enum Held {
+    Mutex(LockGuard),
+    Read(ReadGuard),
+    Write(WriteGuard),
+    Permit(Permit),
+    Lead(Leadership),
+    All(AllGuard),
+}
+
+impl Held {
+    pub(crate) fn guards(&self) -> &[LockGuard] {
+        std::slice::from_ref(match self {
+            Self::Mutex(guard) => guard,
+            Self::Read(guard) => guard,
+            Self::Write(guard) => guard,
+            Self::Permit(guard) => guard,
+            Self::Lead(guard) => guard,
+            Self::All(all) => return all.guards(),
+        })
+    }
+
+    /// The guards with the names of their locks, as in [`Want::lock`], and their tokens.
+    pub(crate) fn parts(&self) -> Vec<Part> {
+        let end = match self {
+            Self::Mutex(_) | Self::All(_) => "",
+            Self::Read(_) | Self::Write(_) => RW,
+            Self::Permit(_) => SEMAPHORE,
+            Self::Lead(_) => ELECTION,
+        };
+        let part = |guard: &LockGuard| (format!("{}{end}", guard.name()), guard.fencing_token().as_u64());
+        self.guards().iter().map(part).collect()
+    }
+
+    pub(crate) fn mode(&self) -> Mode {
+        match self {
+            Self::Mutex(_) | Self::Write(_) | Self::Lead(_) | Self::All(_) => Mode::Exclusive,
+            Self::Read(_) => Mode::Shared,
+            Self::Permit(permit) => Mode::Permits { taken: permit.permits(), of: PERMITS },
+        }
+    }
+
+    pub(crate) async fn release(self) -> Result<()> {
+        match self {
+            Self::Mutex(guard) => guard.unlock().await,
+            Self::Read(guard) => guard.unlock().await,
+            Self::Write(guard) => guard.unlock().await,
+            Self::Permit(permit) => permit.release().await,
+            Self::Lead(leadership) => leadership.resign().await,
+            Self::All(all) => all.unlock().await,
+        }
+    }
+}
+
+/// One of the locks that are held: its name and its token.
+pub(crate) type Part = (String, u64);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn primitives_have_names() {
+        for primitive in Primitive::EVERY {
+            assert_eq!(primitive.to_string().parse(), Ok(primitive));
+        }
+        let error = "barrier".parse::<Primitive>().unwrap_err();
+        assert!(error.contains("barrier") && error.contains("semaphore"), "{error}");
+    }
+}

@@ -1,0 +1,201 @@
+//! What a worker does with what it was granted.
+
+use std::{
+    sync::{Arc, atomic::Ordering::SeqCst},
+    time::Duration,
+};
+
+use distlock::Error;
+use tokio::{task::JoinSet, time::sleep};
+
+use super::{REQUEST_TIMEOUT, Worker, told};
+use crate::{
+    event::{Event, Manner, Outcome, micros, now},
+    ledger,
+    primitive::{Held, Mode, Part},
+    register::Resource,
+};
+
+/// What a task holds, while others look at it.
+struct Watched {
+    held: Arc<Held>,
+    told: JoinSet<()>,
+}
+
+impl Worker {
+    /// What the lock is for: reads the registers, takes its time, writes them. It trusts the lock blindly, as many a program does.
+    pub(super) async fn hold(&self, held: Held, call: u64, resource: &mut Resource) {
+        let mut watched = self.watch(held);
+        match watched.held.mode() {
+            Mode::Exclusive => self.write(&watched.held, call, resource).await,
+            Mode::Shared => self.read(&watched.held, resource).await,
+            // Those who hold them would overwrite each other.
+            Mode::Permits { .. } => sleep(self.work()).await,
+        }
+        if let Held::Lead(leadership) = &*watched.held
+            && fastrand::u8(..3) == 0
+        {
+            self.call(Manner::Proclaim, None, leadership.proclaim("proclaimed")).await;
+        }
+        if matches!(*watched.held, Held::Write(_)) && fastrand::u8(..3) == 0 {
+            let Some(reader) = self.downgrade(watched).await else { return };
+            watched = self.watch(reader);
+            self.read(&watched.held, resource).await;
+        }
+        self.release(watched).await;
+    }
+
+    async fn read(&self, held: &Held, resource: &mut Resource) {
+        for (lock, token) in held.parts() {
+            resource.read(&lock, Some(token)).await.expect("the registers answer");
+        }
+        sleep(self.work()).await;
+    }
+
+    async fn write(&self, held: &Held, call: u64, resource: &mut Resource) {
+        let value = (self.number << 32) + call;
+        let guarded = !self.handover && fastrand::bool();
+        let mut read = Vec::new();
+        for part @ (lock, token) in &held.parts() {
+            if guarded {
+                resource.see(lock, *token).await.expect("the registers answer");
+            }
+            let plain = resource.read(lock, None).await.expect("the registers answer").unwrap_or_default();
+            let fenced = resource.read(lock, Some(*token)).await.expect("the registers answer");
+            read.push((part.clone(), plain, fenced));
+        }
+        // Some write at once, most when they have worked.
+        let early = fastrand::u8(..4) == 0;
+        if guarded && early {
+            self.put(held, value).await;
+        }
+        sleep(self.work()).await;
+        for ((lock, token), plain, fenced) in read {
+            resource.write(&lock, None, value, plain).await.expect("the registers answer");
+            if let Some(fenced) = fenced {
+                resource.write(&lock, Some(token), value, fenced).await.expect("the registers answer");
+            }
+            if guarded {
+                resource.see(&lock, token).await.expect("the registers answer");
+            }
+        }
+        if guarded && !early {
+            self.put(held, value).await;
+        }
+    }
+
+    /// Writes under each of the guards.
+    async fn put(&self, held: &Held, value: u64) {
+        for (guard, part) in held.guards().iter().zip(held.parts()) {
+            let write = guard.put(ledger::path(&self.namespace, &part.0), ledger::text(part.1, value));
+            self.call(Manner::Put, Some((part, value)), write).await;
+        }
+    }
+
+    /// A call for what only a holder may do.
+    async fn call(
+        &self,
+        manner: Manner,
+        writes: Option<(Part, u64)>,
+        what: impl Future<Output = distlock::Result<()>>,
+    ) {
+        let call = self.calls.fetch_add(1, SeqCst);
+        let limit = Some(micros(REQUEST_TIMEOUT * 3));
+        self.journal.tell(Event::Called { call, wish: u64::MAX, lock: String::new(), manner, limit });
+        if let Some(((lock, token), value)) = writes {
+            self.journal.tell(Event::Writing { call, lock, token, value });
+        }
+        let outcome = match what.await {
+            Ok(()) => Outcome::Done,
+            Err(Error::WriteUnconfirmed { .. }) => Outcome::Nothing,
+            Err(error) if error.is_retryable() || matches!(error, Error::Lost { .. }) => Outcome::Refused(told(&error)),
+            Err(error) => Outcome::Failed(told(&error)),
+        };
+        self.journal.tell(Event::Returned { call, outcome });
+    }
+
+    async fn downgrade(&self, watched: Watched) -> Option<Held> {
+        for (lock, token) in watched.held.parts() {
+            self.journal.tell(Event::Downgrading { lock, token });
+        }
+        let (asked, parts) = (now(), watched.held.parts());
+        let Held::Write(writer) = self.unwatch(watched).await else { unreachable!("it is a writer") };
+        match writer.downgrade().await {
+            Ok(reader) => Some(Held::Read(reader)),
+            Err(error) => {
+                for (lock, token) in parts {
+                    // Nobody knows since when.
+                    self.journal.tell_at(asked, Event::Releasing { lock: lock.clone(), token, limit: None });
+                    let outcome = match &error {
+                        Error::Lost { .. } => Outcome::Refused(told(&error)),
+                        _ => Outcome::Failed(told(&error)),
+                    };
+                    self.journal.tell(Event::Released { lock, token, outcome });
+                }
+                None
+            }
+        }
+    }
+
+    async fn release(&self, watched: Watched) {
+        let (waits, parts) = (fastrand::u8(..5) > 0, watched.held.parts());
+        let limit = waits.then(|| micros(REQUEST_TIMEOUT * 2));
+        for (lock, token) in parts.clone() {
+            self.journal.tell(Event::Releasing { lock, token, limit });
+        }
+        let held = self.unwatch(watched).await;
+        let outcome = if waits {
+            match held.release().await {
+                Ok(()) => Outcome::Done,
+                Err(error @ (Error::Lost { .. } | Error::ReleaseUnconfirmed { .. })) => Outcome::Refused(told(&error)),
+                Err(error) => Outcome::Failed(told(&error)),
+            }
+        } else {
+            drop(held);
+            Outcome::Nothing
+        };
+        for (lock, token) in parts {
+            self.journal.tell(Event::Released { lock, token, outcome: outcome.clone() });
+        }
+    }
+
+    /// From now on the history has what becomes of it.
+    fn watch(&self, held: Held) -> Watched {
+        let held = Arc::new(held);
+        self.sampler.watch_over(&held);
+        let mut told = JoinSet::new();
+        for (index, (lock, token)) in held.parts().into_iter().enumerate() {
+            let (journal, held) = (self.journal.clone(), Arc::clone(&held));
+            told.spawn(async move {
+                let reason = held.guards()[index].lost().await;
+                journal.tell(Event::Lost { lock, token, reason: format!("{reason:?}") });
+            });
+        }
+        Watched { held, told }
+    }
+
+    async fn unwatch(&self, Watched { mut held, mut told }: Watched) -> Held {
+        self.sampler.forget(&held);
+        told.shutdown().await;
+        loop {
+            // The sampler may be looking at it.
+            match Arc::try_unwrap(held) {
+                Ok(held) => return held,
+                Err(shared) => held = shared,
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// How long the lock is needed: mostly shortly, now and then for a part of a TTL, and sometimes for so long that whoever loses the lock and goes on writes
+    /// after the next one has begun.
+    fn work(&self) -> Duration {
+        let share = match fastrand::u8(..8) {
+            _ if self.calm.load(SeqCst) => 0.0,
+            0 => 1.0 + fastrand::f64() * 1.5,
+            1 => 0.2 + fastrand::f64() * 0.8,
+            _ => 0.0,
+        };
+        Duration::from_millis(fastrand::u64(1..20)) + self.ttl.mul_f64(share)
+    }
+}
