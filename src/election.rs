@@ -179,10 +179,12 @@ fn checked(value: &[u8]) -> Result<Arc<[u8]>> {
 /// The leader's right to lead. It is a [`LockGuard`]: dropping it resigns in the background.
 #[must_use = "the leader resigns as soon as this is dropped"]
 pub struct Leadership {
-    guard: LockGuard,
-    /// Whose turn it is to proclaim.
-    turn: Arc<AsyncMutex<()>>,
+    pub(crate) guard: LockGuard,
+    pub(crate) turn: Turn,
 }
+
+/// Whose turn it is to proclaim.
+pub(crate) type Turn = Arc<AsyncMutex<()>>;
 
 impl Leadership {
     /// Tells another value, of at most 16 KiB, without losing the lead. `Ok` when the store has confirmed it.
@@ -199,21 +201,7 @@ impl Leadership {
     ///
     /// Once its turn has come it goes on in the background; dropped before, it has sent nothing.
     pub async fn proclaim(&self, value: impl AsRef<[u8]>) -> Result<()> {
-        let value = checked(value.as_ref())?;
-        let turn = Arc::clone(&self.turn).lock_owned().await;
-        let name = self.guard.name();
-        if let Some(reason) = self.guard.lost_reason() {
-            return Err(Error::Lost { name: name.to_owned(), reason });
-        }
-        // An election's guard always has one.
-        let Some(rewrite) = self.guard.hold().and_then(Rewrite::new) else { return Err(Error::Closed) };
-        let runtime = self.guard.session().shared().runtime;
-        let work = Unstoppable::new(runtime, async move {
-            let outcome = rewrite.run(&value).await;
-            drop(turn);
-            outcome
-        });
-        runtime::within(runtime, work).await
+        proclaim(&self.guard, &self.turn, value.as_ref()).await
     }
 
     /// Lets the next candidate lead: [`LockGuard::unlock`].
@@ -242,6 +230,24 @@ impl fmt::Debug for Leadership {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Leadership").field("guard", &self.guard).finish_non_exhaustive()
     }
+}
+
+/// Tells another value of the leader that has this guard.
+pub(crate) async fn proclaim(guard: &LockGuard, turn: &Turn, value: &[u8]) -> Result<()> {
+    let value = checked(value)?;
+    let turn = Arc::clone(turn).lock_owned().await;
+    if let Some(reason) = guard.lost_reason() {
+        return Err(Error::Lost { name: guard.name().to_owned(), reason });
+    }
+    // An election's guard always has one.
+    let Some(rewrite) = guard.hold().and_then(Rewrite::new) else { return Err(Error::Closed) };
+    let runtime = guard.session().shared().runtime;
+    let work = Unstoppable::new(runtime, async move {
+        let outcome = rewrite.run(&value).await;
+        drop(turn);
+        outcome
+    });
+    runtime::within(runtime, work).await
 }
 
 /// What it takes to write into one's own key.

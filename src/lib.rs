@@ -2,6 +2,8 @@
 #![forbid(unsafe_code)]
 
 mod backend;
+#[cfg(feature = "blocking")]
+pub mod blocking;
 mod builder;
 mod claim;
 mod client;

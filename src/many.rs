@@ -39,7 +39,7 @@ const AT_ONCE: usize = 32;
 #[must_use = "the locks are released as soon as the guard is dropped"]
 #[clippy::has_significant_drop]
 pub struct AllGuard {
-    guards: Vec<LockGuard>,
+    pub(crate) guards: Vec<LockGuard>,
 }
 
 impl Client {
@@ -239,6 +239,15 @@ fn forgone(lost: &LockGuard, reason: LostReason) -> Error {
     }
 }
 
+/// The first of the guards that is lost, and why.
+pub(crate) async fn first_lost<'a>(guards: impl IntoIterator<Item = &'a LockGuard>) -> (&'a LockGuard, LostReason) {
+    let each: Vec<_> = guards.into_iter().map(|guard| Box::pin(async move { (guard, guard.lost().await) })).collect();
+    if each.is_empty() {
+        return std::future::pending().await;
+    }
+    select_all(each).await.0
+}
+
 impl AllGuard {
     /// The guards, in the order in which they were taken.
     ///
@@ -289,11 +298,7 @@ impl AllGuard {
     }
 
     async fn first_lost(&self) -> (&LockGuard, LostReason) {
-        if self.guards.is_empty() {
-            return std::future::pending().await;
-        }
-        let each = self.guards.iter().map(|guard| Box::pin(async move { (guard, guard.lost().await) }));
-        select_all(each).await.0
+        first_lost(&self.guards).await
     }
 
     /// Drives `future` while all of the locks are held, and drops it at the moment when one is lost: [`LockGuard::run`].

@@ -49,6 +49,19 @@ pub(crate) async fn within<T>(runtime: &Handle, future: impl Future<Output = T>)
     .await
 }
 
+/// Gives others their turn, on any executor. Tokio's own, polled on a thread of tokio's, comes back only when that thread is tokio's again; if it waits for this very future, never.
+pub(crate) async fn yield_now() {
+    let mut yielded = false;
+    poll_fn(|context| {
+        if std::mem::replace(&mut yielded, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
 /// A future that runs to its end whatever happens: whoever polls it carries it on, and if it is dropped after it was begun, the library's runtime does.
 pub(crate) struct Unstoppable<T: Send + 'static> {
     runtime: &'static Handle,

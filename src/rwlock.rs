@@ -54,14 +54,14 @@ pub struct RwLock {
 #[derive(Debug)]
 #[must_use = "the lock is released as soon as the guard is dropped"]
 pub struct ReadGuard {
-    guard: LockGuard,
+    pub(crate) guard: LockGuard,
 }
 
 /// The right to write, alone. It is a [`LockGuard`].
 #[derive(Debug)]
 #[must_use = "the lock is released as soon as the guard is dropped"]
 pub struct WriteGuard {
-    guard: LockGuard,
+    pub(crate) guard: LockGuard,
 }
 
 impl RwLock {

@@ -63,7 +63,7 @@ pub struct Semaphore {
 #[derive(Debug)]
 #[must_use = "the permits are given back as soon as this is dropped"]
 pub struct Permit {
-    guard: LockGuard,
+    pub(crate) guard: LockGuard,
     permits: u32,
 }
 

@@ -4,6 +4,9 @@
 
 #[path = "etcd/answers.rs"]
 mod answers;
+#[cfg(feature = "blocking")]
+#[path = "etcd/blocking.rs"]
+mod blocking;
 mod common;
 #[path = "etcd/foreign.rs"]
 mod foreign;

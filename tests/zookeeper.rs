@@ -2,6 +2,9 @@
 
 #![allow(clippy::expect_used)] // also outside of the test functions
 
+#[cfg(feature = "blocking")]
+#[path = "zookeeper/blocking.rs"]
+mod blocking;
 mod common;
 #[path = "zookeeper/directories.rs"]
 mod directories;

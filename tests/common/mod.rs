@@ -5,6 +5,9 @@
 
 #![allow(clippy::expect_used, clippy::panic)] // a test fails by panicking
 
+#[cfg(feature = "blocking")]
+#[allow(dead_code)]
+pub(crate) mod blocking;
 pub(crate) mod case;
 pub(crate) mod cases;
 

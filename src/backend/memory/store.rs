@@ -9,7 +9,6 @@ use std::{
 use async_trait::async_trait;
 use tokio::{
     sync::watch,
-    task::yield_now,
     time::{sleep, timeout},
 };
 
@@ -24,6 +23,7 @@ use crate::{
     guard::LostReason,
     name::{Queue, Ticket},
     rig::{Bug, planted},
+    runtime::yield_now,
 };
 
 /// The backend of `memory://`.

@@ -1,0 +1,448 @@
+//! The blocking API over `memory://`: threads only, and no runtime but where a test is about one.
+
+#![allow(clippy::expect_used, clippy::unwrap_used)] // also outside of the test functions
+
+use std::{
+    sync::{
+        atomic::{AtomicBool, AtomicU32, Ordering},
+        mpsc,
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use distlock::{
+    Error, LostReason, Write,
+    blocking::{
+        AllGuard, Client, Election, Leadership, LockGuard, Mutex, Observe, Permit, QueueWatch, ReadGuard, RwLock,
+        Semaphore, WriteGuard,
+    },
+    memory::Space,
+};
+
+/// Long enough to be sure that somebody waits.
+const A_WHILE: Duration = Duration::from_millis(100);
+/// Nothing takes longer unless it hangs.
+const LIMIT: Duration = Duration::from_secs(10);
+
+fn connect(space: &str) -> Client {
+    Client::connect(&format!("memory://blocking-{space}")).expect("memory is there")
+}
+
+fn space(space: &str) -> Space {
+    Space::named(&format!("blocking-{space}"))
+}
+
+/// Panics, instead of hanging, if `call` does not return. What it blocks stays behind.
+fn in_time<T: Send + 'static>(call: impl FnOnce() -> T + Send + 'static) -> T {
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || sender.send(call()));
+    receiver.recv_timeout(LIMIT).expect("it hangs, or has panicked")
+}
+
+#[test]
+fn types_are_shared_between_threads_and_shown() {
+    fn shared<T: Send + Sync + std::fmt::Debug + 'static>() {}
+    shared::<Client>();
+    shared::<Mutex>();
+    shared::<LockGuard>();
+    shared::<AllGuard>();
+    shared::<RwLock>();
+    shared::<ReadGuard>();
+    shared::<WriteGuard>();
+    shared::<Semaphore>();
+    shared::<Permit>();
+    shared::<Election>();
+    shared::<Leadership>();
+    shared::<Observe>();
+    shared::<QueueWatch>();
+}
+
+#[test]
+fn threads_never_overlap() {
+    in_time(|| {
+        let inside = AtomicBool::new(false);
+        let counter = AtomicU32::new(0);
+        let clients = [connect("overlap"), connect("overlap")];
+        thread::scope(|scope| {
+            for number in 0..8 {
+                let (inside, counter, client) = (&inside, &counter, &clients[number % 2]);
+                scope.spawn(move || {
+                    let mut last = None;
+                    for _ in 0..10 {
+                        let guard = client.mutex("a").lock().unwrap();
+                        assert!(!inside.swap(true, Ordering::SeqCst), "two are inside");
+                        assert!(last < Some(guard.fencing_token()));
+                        last = Some(guard.fencing_token());
+                        counter.fetch_add(1, Ordering::SeqCst);
+                        thread::yield_now();
+                        inside.store(false, Ordering::SeqCst);
+                        guard.unlock().unwrap();
+                    }
+                });
+            }
+        });
+        assert_eq!(counter.into_inner(), 80);
+        assert!(space("overlap").keys().is_empty());
+    });
+}
+
+#[test]
+fn with_local_handover_threads_pass_the_lock_on() {
+    in_time(|| {
+        let builder = Client::builder("memory://blocking-handover").local_handover(10);
+        let client = builder.connect_blocking().unwrap();
+        let inside = AtomicBool::new(false);
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..20 {
+                        let guard = client.mutex("a").lock().unwrap();
+                        assert!(!inside.swap(true, Ordering::SeqCst), "two are inside");
+                        inside.store(false, Ordering::SeqCst);
+                        guard.unlock().unwrap();
+                    }
+                });
+            }
+        });
+        client.close().unwrap();
+    });
+}
+
+#[test]
+fn a_busy_lock_is_not_waited_for_longer_than_asked() {
+    let client = connect("timeout");
+    let mutex = client.mutex("a");
+    let guard = mutex.try_lock().unwrap().expect("it is free");
+    assert!(mutex.try_lock().unwrap().is_none());
+    let start = Instant::now();
+    assert!(mutex.lock_timeout(A_WHILE).unwrap().is_none());
+    assert!(start.elapsed() >= A_WHILE && start.elapsed() < LIMIT, "{:?}", start.elapsed());
+    guard.unlock().unwrap();
+    let guard = mutex.lock_timeout(LIMIT).unwrap().expect("it is free again");
+    assert_eq!((guard.name(), guard.key()), ("a", &*space("timeout").keys()[0]));
+    assert!(guard.is_valid() && !guard.remaining().is_zero());
+    assert_eq!(guard.as_async().fencing_token(), guard.fencing_token());
+}
+
+#[test]
+fn a_guard_may_be_dropped_on_another_thread() {
+    in_time(|| {
+        let client = connect("dropped");
+        let guard = client.mutex("a").lock().unwrap();
+        let waiter = thread::spawn({
+            let mutex = client.mutex("a");
+            move || mutex.lock().map(drop)
+        });
+        thread::spawn(move || drop(guard)).join().unwrap();
+        waiter.join().unwrap().unwrap();
+    });
+}
+
+#[test]
+fn a_thread_that_waits_for_the_loss_is_told() {
+    in_time(|| {
+        let client = connect("lost");
+        let guard = client.mutex("a").lock().unwrap();
+        assert_eq!(guard.lost_timeout(A_WHILE), None);
+        thread::scope(|scope| {
+            let told = [scope.spawn(|| guard.lost()), scope.spawn(|| guard.lost_timeout(LIMIT).expect("in time"))];
+            thread::sleep(A_WHILE);
+            assert!(space("lost").expire_session(guard.key()));
+            for told in told {
+                assert_eq!(told.join().unwrap(), LostReason::SessionExpired);
+            }
+        });
+        assert!(!guard.is_valid());
+        assert_eq!(guard.lost_timeout(Duration::ZERO), Some(LostReason::SessionExpired));
+        assert!(matches!(guard.unlock(), Err(Error::Lost { reason: LostReason::SessionExpired, .. })));
+        // The next one has a new session.
+        client.mutex("a").lock().unwrap().unlock().unwrap();
+    });
+}
+
+#[test]
+fn run_says_whether_the_lock_was_held_to_the_end() {
+    let client = connect("run");
+    let guard = client.mutex("a").lock().unwrap();
+    assert_eq!(guard.run(|guard| guard.name().len()), Ok(1));
+    let mut ended = false;
+    let outcome = guard.run(|guard| {
+        space("run").delete(guard.key());
+        guard.lost();
+        ended = true;
+    });
+    assert_eq!(outcome.unwrap_err().reason, LostReason::KeyDeleted);
+    assert!(ended, "a closure runs to its end");
+    guard.run(|_| unreachable!("it is lost already")).unwrap_err();
+}
+
+#[test]
+fn many_read_and_one_writes() {
+    in_time(|| {
+        let lock = connect("rw").rw_lock("a");
+        let readers = [lock.read().unwrap(), lock.try_read().unwrap().expect("readers share")];
+        assert!(lock.try_write().unwrap().is_none());
+        assert!(lock.write_timeout(A_WHILE).unwrap().is_none());
+        readers.into_iter().for_each(|reader| reader.unlock().unwrap());
+        let writer = lock.write_timeout(LIMIT).unwrap().expect("it is free");
+        let token = writer.fencing_token();
+        assert!(lock.try_read().unwrap().is_none());
+        thread::scope(|scope| {
+            let waiting = scope.spawn(|| lock.read());
+            thread::sleep(A_WHILE);
+            assert!(!waiting.is_finished());
+            let reader = writer.downgrade().unwrap();
+            assert_eq!(reader.fencing_token(), token);
+            waiting.join().unwrap().unwrap().unlock().unwrap();
+            assert!(lock.try_write().unwrap().is_none());
+            reader.unlock().unwrap();
+        });
+        lock.write().unwrap().unlock().unwrap();
+        assert!(lock.read_timeout(Duration::ZERO).unwrap().is_some());
+        assert!(space("rw").get("nothing").is_none());
+    });
+}
+
+#[test]
+fn permits_are_counted() {
+    in_time(|| {
+        let semaphore = connect("permits").semaphore("a", 3);
+        let (one, two) = (semaphore.acquire().unwrap(), semaphore.try_acquire_many(2).unwrap().expect("there are"));
+        assert_eq!((one.permits(), two.permits()), (1, 2));
+        assert!(semaphore.try_acquire().unwrap().is_none());
+        assert!(semaphore.acquire_timeout(A_WHILE).unwrap().is_none());
+        assert!(semaphore.acquire_many_timeout(2, A_WHILE).unwrap().is_none());
+        thread::scope(|scope| {
+            let waiting = scope.spawn(|| semaphore.acquire_many(2));
+            thread::sleep(A_WHILE);
+            assert!(!waiting.is_finished());
+            two.release().unwrap();
+            assert_eq!(waiting.join().unwrap().unwrap().permits(), 2);
+        });
+        semaphore.set_permits(1).unwrap();
+        one.release().unwrap();
+        assert!(matches!(semaphore.acquire_many(2), Err(Error::InvalidPermits { .. })));
+        assert!(semaphore.acquire_timeout(LIMIT).unwrap().is_some());
+    });
+}
+
+#[test]
+fn one_leads_and_others_watch() {
+    in_time(|| {
+        let (client, other) = (connect("election"), connect("election"));
+        let election = client.election("a");
+        assert_eq!(election.leader().unwrap(), None);
+        let mut leaders = election.observe().unwrap();
+        assert_eq!(leaders.next_timeout(A_WHILE), None);
+        let leadership = election.campaign("one").unwrap();
+        assert!(other.election("a").try_campaign("two").unwrap().is_none());
+        assert!(other.election("a").campaign_timeout("two", A_WHILE).unwrap().is_none());
+        assert_eq!(leaders.next().unwrap().value(), b"one");
+        leadership.proclaim("still one").unwrap();
+        assert_eq!(leaders.next().unwrap().value_str(), Some("still one"));
+        thread::scope(|scope| {
+            let next = scope.spawn(|| other.election("a").campaign("two"));
+            let token = leadership.fencing_token();
+            leadership.resign().unwrap();
+            let next = next.join().unwrap().unwrap();
+            assert!(next.fencing_token() > token);
+            assert_eq!(leaders.next().unwrap().value(), b"two");
+        });
+        thread::scope(|scope| {
+            let end = scope.spawn(|| leaders.next());
+            thread::sleep(A_WHILE);
+            client.close().unwrap();
+            assert_eq!(end.join().unwrap(), None);
+        });
+    });
+}
+
+#[test]
+fn queues_are_seen_and_holders_asked() {
+    in_time(|| {
+        let client = connect("view");
+        let mutex = client.mutex("a");
+        assert!(mutex.holder().unwrap().is_none() && !mutex.request_release("nobody").unwrap());
+        let guard = mutex.lock().unwrap();
+        assert_eq!(guard.release_requested_timeout(A_WHILE), Ok(None));
+        let mut changes = mutex.watch_queue().unwrap();
+        assert_eq!(changes.next().unwrap().len(), 1);
+        assert!(changes.next_timeout(A_WHILE).is_none());
+        thread::scope(|scope| {
+            let key = guard.key().to_owned();
+            let asked = scope.spawn(move || (guard.release_requested(), guard));
+            let waiting = scope.spawn(|| mutex.lock());
+            assert_eq!(changes.next().unwrap().len(), 2);
+            assert_eq!(mutex.holder().unwrap().expect("it is held").key(), key);
+            assert!(mutex.request_release("now").unwrap());
+            let (request, guard) = asked.join().unwrap();
+            assert_eq!(request.unwrap().reason(), "now");
+            assert_eq!(mutex.queue().unwrap().len(), 2);
+            guard.unlock().unwrap();
+            let guard = waiting.join().unwrap().unwrap();
+            let asked = scope.spawn(move || guard.release_requested());
+            thread::sleep(A_WHILE);
+            space("view").delete(mutex.holder().unwrap().expect("it is held").key());
+            assert_eq!(asked.join().unwrap().unwrap_err().reason, LostReason::KeyDeleted);
+        });
+    });
+}
+
+#[test]
+fn several_locks_are_taken_together() {
+    in_time(|| {
+        let client = connect("many");
+        let all = client.lock_all(["b", "a"]).unwrap();
+        assert_eq!(all.guards().iter().map(|guard| guard.name()).collect::<Vec<_>>(), ["a", "b"]);
+        assert!(all.is_valid() && !all.remaining().is_zero() && all.get("b").is_some() && all.get("c").is_none());
+        assert!(client.try_lock_all(["c", "b"]).unwrap().is_none());
+        assert!(client.lock_all_timeout(["c", "b"], A_WHILE).unwrap().is_none());
+        assert_eq!(all.run(|all| all.guards().len()), Ok(2));
+        assert_eq!(all.lost_timeout(A_WHILE), None);
+        space("many").delete(all.guards()[1].key());
+        assert_eq!(all.lost(), ("b", LostReason::KeyDeleted));
+        assert!(all.run(|_| ()).is_err() && !all.is_valid());
+        assert!(matches!(all.unlock(), Err(Error::Lost { .. })));
+        client.lock_all(["a", "b"]).unwrap().unlock().unwrap();
+    });
+}
+
+#[test]
+fn writes_are_guarded() {
+    let client = connect("write");
+    let guard = client.mutex("a").lock().unwrap();
+    guard.put("/data/one", "1").unwrap();
+    guard.write(&[Write::put("/data/two", "2"), Write::delete("/data/one")]).unwrap();
+    assert_eq!((space("write").get("/data/one"), space("write").get("/data/two")), (None, Some(b"2".to_vec())));
+    guard.delete("/data/two").unwrap();
+    space("write").expire_session(guard.key());
+    assert!(matches!(guard.put("/data/one", "1"), Err(Error::Lost { .. })));
+    assert_eq!(space("write").get("/data/one"), None);
+}
+
+#[test]
+fn close_ends_all_waiting() {
+    in_time(|| {
+        let client = connect("close");
+        let guard = client.mutex("a").lock().unwrap();
+        thread::scope(|scope| {
+            let waiting = scope.spawn(|| client.mutex("a").lock());
+            let watching = scope.spawn(|| guard.lost());
+            thread::sleep(A_WHILE);
+            client.close().unwrap();
+            assert!(matches!(waiting.join().unwrap(), Err(Error::Closed)));
+            assert_eq!(watching.join().unwrap(), LostReason::ClientClosed);
+        });
+        assert!(matches!(client.mutex("a").try_lock(), Err(Error::Closed)));
+        client.close().unwrap();
+        assert_eq!(space("close").sessions(), 0);
+    });
+}
+
+#[test]
+fn what_cannot_be_is_told() {
+    assert!(matches!(Client::connect("nonsense"), Err(Error::InvalidUrl { .. })));
+    let error = Client::builder("memory://blocking-bad").namespace("locks").connect_blocking().unwrap_err();
+    assert!(matches!(error, Error::InvalidConfig { option: "namespace", .. }), "{error:?}");
+    assert!(matches!(connect("bad").mutex("").lock(), Err(Error::InvalidName { .. })));
+}
+
+#[test]
+fn an_async_client_and_a_blocking_one_are_one_client() {
+    let client = connect("both");
+    let guard = client.mutex("a").lock().unwrap();
+    let same = Client::from(client.as_async().clone());
+    assert_eq!(same.session_ttl(), client.session_ttl());
+    same.close().unwrap();
+    assert_eq!(guard.lost(), LostReason::ClientClosed);
+    let _: distlock::Client = same.into();
+}
+
+mod within_a_runtime {
+    use std::{
+        future::Future,
+        pin::pin,
+        sync::Arc,
+        task::{Context, Poll, Wake, Waker},
+    };
+
+    use tokio::runtime::Builder;
+
+    use super::*;
+
+    /// More of everything than a task may do before it returns to its scheduler.
+    fn work(client: &Client) {
+        let mutex = client.mutex("a");
+        for _ in 0..300 {
+            let guard = mutex.lock().unwrap();
+            assert!(mutex.try_lock().unwrap().is_none());
+            guard.unlock().unwrap();
+        }
+        let guard = mutex.lock().unwrap();
+        assert_eq!(guard.lost_timeout(Duration::from_millis(10)), None);
+        assert!(mutex.lock_timeout(Duration::from_millis(10)).unwrap().is_none());
+        space("runtime").expire_session(guard.key());
+        assert_eq!(guard.lost(), LostReason::SessionExpired);
+    }
+
+    #[test]
+    fn calls_block_the_thread_of_a_runtime_and_no_more() {
+        for workers in [None, Some(1)] {
+            in_time(move || {
+                let mut builder = workers.map_or_else(Builder::new_current_thread, |workers| {
+                    let mut builder = Builder::new_multi_thread();
+                    builder.worker_threads(workers);
+                    builder
+                });
+                let runtime = builder.build().unwrap();
+                runtime.block_on(async {
+                    let client = connect("runtime");
+                    work(&client);
+                    let task = tokio::spawn(async move {
+                        work(&client);
+                        client.close().unwrap();
+                    });
+                    task.await.unwrap();
+                });
+            });
+        }
+    }
+
+    struct Unpark(thread::Thread);
+
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+
+    /// An executor as simple as can be, whose wake-up comes while a call blocks its thread: it must not be lost.
+    #[test]
+    fn calls_pass_on_wake_ups_that_were_meant_for_others() {
+        in_time(|| {
+            let client = connect("nested");
+            let waker = Waker::from(Arc::new(Unpark(thread::current())));
+            let mut context = Context::from_waker(&waker);
+            let mut called = false;
+            let mut future = pin!(std::future::poll_fn(|context| {
+                if called {
+                    return Poll::Ready(());
+                }
+                let guard = client.mutex("a").lock().unwrap();
+                let waker = context.waker().clone();
+                let other = thread::spawn(move || {
+                    thread::sleep(A_WHILE);
+                    waker.wake();
+                });
+                assert_eq!(guard.lost_timeout(A_WHILE * 3), None);
+                other.join().unwrap();
+                called = true;
+                Poll::Pending
+            }));
+            while future.as_mut().poll(&mut context).is_pending() {
+                thread::park();
+            }
+        });
+    }
+}

@@ -1,0 +1,73 @@
+//! The blocking API with a store's servers. What it is made of has passed the other cases; here it counts that no thread waits for ever.
+
+use std::{
+    sync::atomic::{AtomicU32, Ordering},
+    thread,
+    time::Duration,
+};
+
+use distlock::{Builder, blocking::Client};
+
+use super::Case;
+
+/// Threads without a runtime, and then a thread of a runtime, do all that waits for the store.
+pub(crate) async fn threads_take_turns(t: &Case) {
+    let builder = t.builder();
+    tokio::task::spawn_blocking({
+        let builder = builder.clone();
+        // A thread of std's, as tokio's own would know where it belongs.
+        || thread::spawn(move || take_turns(&builder)).join().expect("it panicked")
+    })
+    .await
+    .expect("it panicked");
+    take_turns(&builder);
+}
+
+fn take_turns(builder: &Builder) {
+    let connect = || builder.clone().connect_blocking().expect("the servers are up");
+    let clients = [connect(), connect()];
+    let inside = AtomicU32::new(0);
+    thread::scope(|scope| {
+        for client in &clients {
+            scope.spawn(|| {
+                for _ in 0..10 {
+                    let guard = client.mutex("a").lock().expect("it is our turn");
+                    assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two are inside");
+                    inside.fetch_sub(1, Ordering::SeqCst);
+                    guard.unlock().expect("it was held");
+                }
+            });
+        }
+    });
+    wait_for_everything(&clients);
+    for client in clients {
+        client.close().expect("the servers are up");
+    }
+}
+
+fn wait_for_everything([client, other]: &[Client; 2]) {
+    let short = Duration::from_millis(50);
+    let guard = client.mutex("a").try_lock().expect("the servers are up").expect("it is free");
+    assert!(other.mutex("a").lock_timeout(short).expect("the servers are up").is_none());
+    assert_eq!(guard.lost_timeout(short), None);
+    assert!(other.mutex("a").request_release("please").expect("the servers are up"));
+    assert_eq!(guard.release_requested().expect("it is held").reason(), "please");
+    guard.unlock().expect("it was held");
+
+    let writer = client.rw_lock("a").write().expect("it is free");
+    let reader = writer.downgrade().expect("it is held");
+    other.rw_lock("a").read().expect("readers share").unlock().expect("it was held");
+    reader.unlock().expect("it was held");
+    let permit = client.semaphore("a", 2).acquire_many(2).expect("they are free");
+    assert!(other.semaphore("a", 2).try_acquire().expect("the servers are up").is_none());
+    permit.release().expect("they were held");
+    client.lock_all(["b", "a"]).expect("they are free").unlock().expect("they were held");
+
+    let election = client.election("a");
+    let leadership = election.campaign("one").expect("nobody else is here");
+    let mut leaders = other.election("a").observe().expect("the name is good");
+    assert_eq!(leaders.next().expect("the client is open").value(), b"one");
+    leadership.proclaim("two").expect("it leads");
+    assert_eq!(leaders.next().expect("the client is open").value(), b"two");
+    leadership.resign().expect("it led");
+}
