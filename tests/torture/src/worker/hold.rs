@@ -54,7 +54,10 @@ impl Worker {
 
     async fn write(&self, held: &Held, call: u64, resource: &mut Resource) {
         let value = (self.number << 32) + call;
-        let guarded = !self.handover && fastrand::bool();
+        let work = self.work();
+        // Whoever stays too long is to write too late.
+        let long = work > self.ttl;
+        let guarded = !self.handover && (long || fastrand::bool());
         let mut read = Vec::new();
         for part @ (lock, token) in &held.parts() {
             if guarded {
@@ -65,11 +68,11 @@ impl Worker {
             read.push((part.clone(), plain, fenced));
         }
         // Some write at once, most when they have worked.
-        let early = fastrand::u8(..4) == 0;
+        let early = !long && fastrand::u8(..4) == 0;
         if guarded && early {
             self.put(held, value).await;
         }
-        sleep(self.work()).await;
+        sleep(work).await;
         for ((lock, token), plain, fenced) in read {
             resource.write(&lock, None, value, plain).await.expect("the registers answer");
             if let Some(fenced) = fenced {
