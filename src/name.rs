@@ -19,7 +19,7 @@ const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'
 pub(crate) struct Queue {
     name: Arc<str>,
     dir: Arc<str>,
-    label: Arc<str>,
+    label: Option<Arc<str>>,
 }
 
 /// It is the same queue for all labels.
@@ -51,7 +51,7 @@ impl Queue {
         };
         match escaped {
             Some(escaped) if escaped.len() <= MAX_NAME => {
-                Ok(Self { name: name.into(), dir: format!("{namespace}/{escaped}").into(), label: "".into() })
+                Ok(Self { name: name.into(), dir: format!("{namespace}/{escaped}").into(), label: None })
             }
             _ => Err(invalid(format!("at most {MAX_NAME} bytes once percent-escaped; use a shorter name or its hash"))),
         }
@@ -60,17 +60,17 @@ impl Queue {
     /// Another queue of the same name, for another purpose: a word.
     pub(crate) fn of(&self, purpose: &str) -> Self {
         let dir = format!("{}{PURPOSE}{purpose}", self.dir);
-        Self { name: Arc::clone(&self.name), dir: dir.into(), label: "".into() }
+        Self { name: Arc::clone(&self.name), dir: dir.into(), label: None }
     }
 
     /// The same queue, for a caller whose key is to say this of itself: letters, digits, `@` and `+`, or nothing.
     pub(crate) fn labelled(&self, label: &str) -> Self {
-        Self { label: label.into(), ..self.clone() }
+        Self { label: Some(label.into()), ..self.clone() }
     }
 
     /// What the caller's key says of itself; it is part of the key's name, so that a list of names tells it.
     pub(crate) fn label(&self) -> &str {
-        &self.label
+        self.label.as_deref().unwrap_or_default()
     }
 
     /// The name as the user gave it.
