@@ -86,9 +86,9 @@ The last line of the output is one JSON object; the exit status is 1 if an
 invariant was violated. The history of such a run stays in the folder that is
 named in it, to be checked again by --replay; with --keep it always stays. LIST
 has the names of faults with commas in between (default: all); what stands before
-a hyphen, as in kill, names several. The same seed K draws the same faults, not
-the same history. With --handover each process passes a lock on within itself, up
-to MAX times.
+a hyphen, as in kill, names several, and all,-kill leaves those out. The same seed
+K draws the same faults, not the same history. With --handover each process passes
+a lock on within itself, up to MAX times.
 
 With --soak one process uses locks in every way for so long, and fails if its
 memory, threads, files or tasks grow, or what the servers keep for it. Plot and

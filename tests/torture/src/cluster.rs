@@ -78,7 +78,16 @@ impl Cluster {
     async fn docker(&self, arguments: &[&str], server: usize) -> Result<()> {
         let project = std::env::var("COMPOSE_PROJECT_NAME").unwrap_or_else(|_| "distlock".to_owned());
         let container = format!("{project}-{}", self.service(server));
-        run(Command::new("docker").args(arguments).arg(container)).await
+        let mut attempts = 0;
+        loop {
+            match run(Command::new("docker").args(arguments).arg(&container)).await {
+                // A busy engine fails now and then, `unable to freeze`, and may have done it all the same.
+                Err(error) if attempts > 0 && error.to_string().contains("is already") => return Ok(()),
+                Err(_) if attempts < 5 => sleep(Duration::from_millis(200)).await,
+                outcome => return outcome,
+            }
+            attempts += 1;
+        }
     }
 
     async fn script(&self, name: &str, server: usize) -> Result<()> {

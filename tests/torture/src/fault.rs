@@ -81,15 +81,20 @@ impl Kind {
         }
     }
 
-    /// Those of a list with commas in between: whole names, what stands before the hyphen for several, `all` or `none`.
+    /// Those of a list with commas in between: whole names, what stands before the hyphen for several, `all` or `none`; with a hyphen in front, without those.
     pub(crate) fn parse(list: &str) -> Result<Vec<Self>, String> {
         let mut kinds = Vec::new();
         for word in list.split(',').map(str::trim).filter(|word| !word.is_empty() && *word != "none") {
+            let (without, word) = word.strip_prefix('-').map_or((false, word), |word| (true, word));
             let meant =
                 |name: &str| word == "all" || name == word || name.split_once('-').is_some_and(|it| it.0 == word);
-            let before = kinds.len();
-            kinds.extend(Self::ALL.iter().filter(|(_, name, _)| meant(name)).map(|(kind, ..)| *kind));
-            if kinds.len() == before {
+            let named: Vec<_> = Self::ALL.iter().filter(|(_, name, _)| meant(name)).map(|(kind, ..)| *kind).collect();
+            if without {
+                kinds.retain(|kind| !named.contains(kind));
+            } else {
+                kinds.extend(&named);
+            }
+            if named.is_empty() {
                 let names = Self::ALL.map(|(_, name, _)| name).join(", ");
                 return Err(format!("no fault is named {word:?}; there are {names}, all and none"));
             }
@@ -116,6 +121,7 @@ mod tests {
         assert_eq!(Kind::parse("delay, sigkill"), Ok(vec![Kind::Delay, Kind::Sigkill]));
         let paused = [Kind::Server(Deed::Pause, Role::Leader), Kind::Server(Deed::Pause, Role::Follower)];
         assert_eq!(Kind::parse("pause"), Ok([&paused[..], &[Kind::PauseQuorum]].concat()));
+        assert_eq!(Kind::parse("pause,-pause-quorum"), Ok(paused.to_vec()));
         assert_eq!(Kind::parse("to"), Ok(vec![Kind::ToServer, Kind::ToClient]));
         assert!(Kind::parse("delay,fire").is_err_and(|error| error.contains("fire") && error.contains("blackhole")));
     }

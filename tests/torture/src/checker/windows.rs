@@ -28,7 +28,8 @@ pub(super) fn check(history: &History, report: &mut Report) {
         let ended = |grant: &Grant| history.lives.get(&grant.by).and_then(|life| life.ended).unwrap_or(NEVER);
         check_together(grants, ended, report);
         check_tokens(grants, report);
-        for (grant, next) in grants.iter().zip(&grants[1..]).filter(|(grant, _)| grant.mode == Mode::Exclusive) {
+        let alone = |grant: &Grant| grant.mode == Mode::Exclusive && grant.downgraded == NEVER;
+        for (grant, next) in grants.iter().zip(&grants[1..]).filter(|(grant, _)| alone(grant)) {
             if let Some(knew) = grant.knew().filter(|knew| *knew < ended(grant)) {
                 leads.push(next.at.cast_signed() - knew.cast_signed());
             }
