@@ -222,3 +222,80 @@ async fn transactions_can_be_fenced_by_key_and_token() {
     })
     .await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn etcdctl_is_seen_in_the_queue() {
+    beside_others::<Etcd>(async |t| {
+        let client = t.client().await;
+        let mutex = client.mutex("shared");
+        let guard = mutex.lock().await.unwrap();
+        let mut watch = mutex.watch_queue().unwrap();
+        assert_eq!(watch.next().await.unwrap().len(), 1);
+        let name = format!("{}/shared", t.namespace);
+        let child = etcdctl(t, &["lock", &name, "etcdctl", "version"]).await;
+        let queue = within(SOON, "etcdctl is seen", watch.next()).await.unwrap();
+        let [holder, waiter] = &queue[..] else { panic!("{queue:?}") };
+        assert!(holder.is_own() && holder.key() == guard.key() && holder.since().is_some());
+        assert!(!waiter.is_own() && waiter.position() == 1 && waiter.owner().is_empty() && waiter.since().is_none());
+        assert!(waiter.token() > guard.fencing_token());
+        guard.unlock().await.unwrap();
+        granted(child).await;
+    })
+    .await;
+}
+
+/// `etcdctl elect`, which is Go's `concurrency.Election`: it stands for election among ours, and each sees whom the other has for a leader.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn etcdctl_takes_part_in_elections() {
+    beside_others::<Etcd>(async |t| {
+        let client = t.client().await;
+        let election = client.election("e");
+        let leadership = election.campaign("ours").await.unwrap();
+        let name = format!("{}/e!election", t.namespace);
+        let mut candidate = etcdctl(t, &["elect", &name, "theirs"]).await;
+        t.queue_of(2).await;
+        let heard = etcdctl(t, &["get", "--prefix", "--print-value-only", &format!("{name}/~")]).await;
+        let heard = within(SOON, "etcdctl reads", heard.wait_with_output()).await.unwrap();
+        assert_eq!(String::from_utf8_lossy(&heard.stdout).trim(), "ours");
+        let mut leaders = election.observe().unwrap();
+        assert_eq!(leaders.next().await.unwrap().value_str(), Some("ours"));
+        leadership.resign().await.unwrap();
+        let leader = within(SOON, "etcdctl leads", leaders.next()).await.unwrap();
+        assert_eq!(leader.value_str(), Some("theirs"));
+        let waiting = client.clone();
+        let next = t.stands(async move { waiting.election("e").campaign("ours again").await }).await;
+        throughout(Duration::from_millis(300), "we wait", async || next.waits()).await;
+        // In the container it would not hear of the end of `docker exec`.
+        t.store.end_session_of(leader.key()).await;
+        let next = next.granted().await;
+        assert_eq!(election.leader().await.unwrap().unwrap().token(), next.fencing_token());
+        next.resign().await.unwrap();
+        let _ = candidate.start_kill();
+        eventually(SOON, "nobody is left", async || t.keys().await.is_empty()).await;
+    })
+    .await;
+}
+
+/// What a key of another client's is for nobody knows: it is alone where readers share, and has a permit where permits are counted.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn strangers_are_not_shared_with() {
+    beside_others::<Etcd>(async |t| {
+        let (etcd, client) = (Etcd::start().await, t.client().await);
+        let mut raw = etcd.client();
+        let lease = raw.lease_grant(30, None).await.unwrap().id();
+        let options = || Some(PutOptions::new().with_lease(lease));
+        for dir in ["m!rw", "m!permits"] {
+            raw.put(format!("{}/{dir}/stranger", t.namespace), "", options()).await.unwrap();
+        }
+        assert!(client.rw_lock("m").try_read().await.unwrap().is_none());
+        assert!(client.semaphore("m", 1).try_acquire().await.unwrap().is_none());
+        let permit = client.semaphore("m", 2).acquire().await.unwrap();
+        let lock = client.rw_lock("m");
+        let reader = t.stands(async move { lock.read().await }).await;
+        throughout(Duration::from_millis(200), "it waits", async || reader.waits()).await;
+        raw.lease_revoke(lease).await.unwrap();
+        reader.granted().await.unlock().await.unwrap();
+        permit.release().await.unwrap();
+    })
+    .await;
+}

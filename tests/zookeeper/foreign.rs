@@ -149,3 +149,55 @@ async fn a_directory_that_vanishes_is_made_again() {
     })
     .await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn curator_is_seen_in_the_queue() {
+    beside_others::<ZooKeeper>(async |t| {
+        let (zookeeper, client) = (ZooKeeper::start().await, t.client().await);
+        let mutex = client.mutex("shared");
+        let mut theirs = Vec::new();
+        for prefix in FOREIGN {
+            theirs.push(foreign_waiter(t, &zookeeper, "shared", prefix, b"192.0.2.1").await);
+        }
+        let waiter = t.enqueue(&client, "shared").await;
+        let queue = mutex.queue().await.unwrap();
+        assert_eq!(queue.len(), 3);
+        for (position, (entry, key)) in queue.iter().zip([&theirs[0], &theirs[1], &waiter.key]).enumerate() {
+            assert_eq!((entry.position(), entry.key()), (position, &**key));
+            assert!(entry.since().is_some());
+            assert_eq!(entry.is_own(), position == 2);
+            assert_eq!(entry.owner() == "192.0.2.1", position < 2);
+        }
+        assert!(queue.is_sorted_by(|one, other| one.token() < other.token()));
+        assert_eq!(mutex.holder().await.unwrap().as_ref(), queue.first());
+        for key in theirs {
+            zookeeper.delete_key(&key).await;
+        }
+        waiter.served().await;
+    })
+    .await;
+}
+
+/// What a node of another client's is for nobody knows: it is alone where readers share, and has a permit where permits are counted.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn strangers_are_not_shared_with() {
+    beside_others::<ZooKeeper>(async |t| {
+        let (zookeeper, client) = (ZooKeeper::start().await, t.client().await);
+        let mut strangers = Vec::new();
+        for name in ["m!rw", "m!permits"] {
+            strangers.push(foreign_waiter(t, &zookeeper, name, FOREIGN[0], b"").await);
+        }
+        assert!(client.rw_lock("m").try_read().await.unwrap().is_none());
+        assert!(client.semaphore("m", 1).try_acquire().await.unwrap().is_none());
+        let permit = client.semaphore("m", 2).acquire().await.unwrap();
+        let lock = client.rw_lock("m");
+        let reader = t.stands(async move { lock.read().await }).await;
+        throughout(Duration::from_millis(200), "it waits", async || reader.waits()).await;
+        for stranger in strangers {
+            zookeeper.delete_key(&stranger).await;
+        }
+        reader.granted().await.unlock().await.unwrap();
+        permit.release().await.unwrap();
+    })
+    .await;
+}
