@@ -16,7 +16,7 @@ use tokio::{
 };
 
 use crate::{
-    backend::Member,
+    backend::{Member, Rewritten},
     client::Client,
     error::{Error, Result, StoreError},
     guard::{FencingToken, LockGuard, LostReason},
@@ -183,8 +183,8 @@ pub struct Leadership {
     pub(crate) turn: Turn,
 }
 
-/// Whose turn it is to proclaim.
-pub(crate) type Turn = Arc<AsyncMutex<()>>;
+/// Whose turn it is to proclaim, and the version of the key that was last heard of, once it was written to.
+pub(crate) type Turn = Arc<AsyncMutex<Option<u64>>>;
 
 impl Leadership {
     /// Tells another value, of at most 16 KiB, without losing the lead. `Ok` when the store has confirmed it.
@@ -194,8 +194,7 @@ impl Leadership {
     /// # Errors
     ///
     /// [`Error::Lost`] if the leader is none any more. [`Error::Unavailable`] if the store has not confirmed within twice the [`request_timeout`](crate::Builder::request_timeout): it still leads then,
-    /// and the value may have been written all the same. A request that got stuck on its way may be applied for some seconds yet, even after a later one: to be sure, look who [leads](Election::leader)
-    /// and proclaim again. [`Error::InvalidConfig`] at once if the value is too long.
+    /// and the value may have been written all the same, or may be yet, but never over a later one. [`Error::InvalidConfig`] at once if the value is too long.
     ///
     /// # Cancel safety
     ///
@@ -235,25 +234,21 @@ impl fmt::Debug for Leadership {
 /// Tells another value of the leader that has this guard.
 pub(crate) async fn proclaim(guard: &LockGuard, turn: &Turn, value: &[u8]) -> Result<()> {
     let value = checked(value)?;
-    let turn = Arc::clone(turn).lock_owned().await;
+    let mut turn = Arc::clone(turn).lock_owned().await;
     if let Some(reason) = guard.lost_reason() {
         return Err(Error::Lost { name: guard.name().to_owned(), reason });
     }
     // An election's guard always has one.
     let Some(rewrite) = guard.hold().and_then(Rewrite::new) else { return Err(Error::Closed) };
     let runtime = guard.session().shared().runtime;
-    let work = Unstoppable::new(runtime, async move {
-        let outcome = rewrite.run(&value).await;
-        drop(turn);
-        outcome
-    });
+    let work = Unstoppable::new(runtime, async move { rewrite.run(&value, &mut turn).await });
     runtime::within(runtime, work).await
 }
 
 /// What it takes to write into one's own key.
 struct Rewrite {
     session: Arc<Session>,
-    queue: Queue,
+    name: String,
     ticket: Ticket,
     place: Arc<Place>,
 }
@@ -262,24 +257,31 @@ impl Rewrite {
     fn new(hold: &Hold) -> Option<Self> {
         let claim = &hold.claim;
         let (session, place) = (Arc::clone(claim.session()), Arc::clone(claim.place()?));
-        Some(Self { session, queue: claim.queue().clone(), ticket: claim.ticket(), place })
+        Some(Self { session, name: claim.queue().name().to_owned(), ticket: claim.ticket(), place })
     }
 
-    async fn run(&self, value: &[u8]) -> Result<()> {
+    /// Each attempt names the version that it writes over. So one that was given up can't be applied after a later one, however long it was on its way.
+    async fn run(&self, value: &[u8], version: &mut Option<u64>) -> Result<()> {
         let (shared, store) = (self.session.shared(), self.session.store());
-        let lost = |reason| Err(Error::Lost { name: self.queue.name().to_owned(), reason });
+        let lost = |reason| Err(Error::Lost { name: self.name.clone(), reason });
         let give_up = Instant::now() + shared.request_timeout * 2;
         let mut attempt = 0;
         loop {
+            let rewriting = store.rewrite(self.ticket, &self.place.entry, value, *version);
             let written = tokio::select! {
                 biased;
                 reason = self.session.life().lost() => return lost(reason),
                 reason = self.place.lost() => return lost(reason),
-                written = timeout_at(give_up, store.rewrite(&self.queue, self.ticket, &self.place.entry, value)) => written,
+                written = timeout_at(give_up, rewriting) => written,
             };
             match written.unwrap_or_else(|late| Err(StoreError::Unknown(late.into()))) {
-                Ok(true) => return Ok(()),
-                Ok(false) => {
+                Ok(Rewritten::Done(now)) => {
+                    *version = Some(now);
+                    return Ok(());
+                }
+                // By an attempt whose answer was lost, or by an operator.
+                Ok(Rewritten::Not(now)) => *version = Some(now),
+                Ok(Rewritten::Gone) => {
                     self.place.lose(LostReason::KeyDeleted);
                     return lost(LostReason::KeyDeleted);
                 }
@@ -287,11 +289,12 @@ impl Rewrite {
                     self.session.life().lose(reason);
                     return lost(self.session.life().lost_reason().unwrap_or(reason));
                 }
-                Err(error) if error.is_transient() && Instant::now() < give_up => {}
+                Err(error) if error.is_transient() && Instant::now() < give_up => {
+                    sleep(backoff(attempt)).await;
+                    attempt += 1;
+                }
                 Err(error) => return Err(error.into_public(shared.backend.name())),
             }
-            sleep(backoff(attempt)).await;
-            attempt += 1;
         }
     }
 }

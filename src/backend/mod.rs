@@ -79,8 +79,15 @@ pub(crate) trait Store: Debug + Send + Sync + 'static {
     /// All that is in a queue, in its order: one consistent answer, which has every own key of which the store has told, unless that is gone.
     async fn list(&self, queue: &Queue, ask: Ask) -> Result<Listing, StoreError>;
 
-    /// Writes another value into an own key. `false`: it is not there any more. Those who watch it are told.
-    async fn rewrite(&self, queue: &Queue, ticket: Ticket, entry: &Entry, value: &[u8]) -> Result<bool, StoreError>;
+    /// Writes another value into an own key, if that is of this version: so that a write whose answer was lost cannot be applied after a later one. `None`: as it was created.
+    /// Those who watch the queue are told.
+    async fn rewrite(
+        &self,
+        ticket: Ticket,
+        entry: &Entry,
+        value: &[u8],
+        version: Option<u64>,
+    ) -> Result<Rewritten, StoreError>;
 
     /// Puts a key with another label into the place of an own key, in one transaction: it stands where that stood, and has its token. `None`: that is not there any more. Idempotent.
     async fn relabel(
@@ -233,6 +240,17 @@ pub(crate) struct Detail {
     pub(crate) since: Option<SystemTime>,
     /// It belongs to this session.
     pub(crate) own: bool,
+}
+
+/// The outcome of writing into a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rewritten {
+    /// It is of this version now.
+    Done(u64),
+    /// It was of this version, and nothing was written.
+    Not(u64),
+    /// It is not there any more.
+    Gone,
 }
 
 /// A write to the store's own data.

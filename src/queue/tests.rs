@@ -13,7 +13,7 @@ use super::*;
 use tokio::sync::watch;
 
 use crate::{
-    backend::{Ask, Backend, Entry, Joined, Leave, Listing, Moment, Store, Watch, Withdrawn, Write},
+    backend::{Ask, Backend, Entry, Joined, Leave, Listing, Moment, Rewritten, Store, Watch, Withdrawn, Write},
     error::StoreError,
     name::{Queue, Ticket},
     runtime,
@@ -256,7 +256,7 @@ impl Store for ScriptedStore {
         unreachable!("a mutex needs none")
     }
 
-    async fn rewrite(&self, _: &Queue, _: Ticket, _: &Entry, _: &[u8]) -> Result<bool, StoreError> {
+    async fn rewrite(&self, _: Ticket, _: &Entry, _: &[u8], _: Option<u64>) -> Result<Rewritten, StoreError> {
         unreachable!("nor this")
     }
 

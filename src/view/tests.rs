@@ -14,7 +14,7 @@ use tokio::{sync::watch, time::timeout};
 
 use super::*;
 use crate::{
-    backend::{Backend, Detail, Join, Joined, Leave, Listing, Present, Standing, Store, Withdrawn, Write},
+    backend::{Backend, Detail, Join, Joined, Leave, Listing, Present, Rewritten, Standing, Store, Withdrawn, Write},
     name::Ticket,
     session::Shared,
 };
@@ -179,7 +179,7 @@ impl Store for Scripted {
         unreachable!("a view only looks")
     }
 
-    async fn rewrite(&self, _: &Queue, _: Ticket, _: &Entry, _: &[u8]) -> Result<bool, StoreError> {
+    async fn rewrite(&self, _: Ticket, _: &Entry, _: &[u8], _: Option<u64>) -> Result<Rewritten, StoreError> {
         unreachable!("a view only looks")
     }
 

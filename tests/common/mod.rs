@@ -233,6 +233,7 @@ macro_rules! network_cases {
             network::a_holder_that_was_stopped_knows_when_it_wakes,
             late::writes_of_a_holder_that_was_stopped_are_refused,
             late::a_write_that_arrives_late_is_refused,
+            late::a_proclaim_that_arrives_late_is_refused,
             late::a_write_whose_reply_is_lost_is_unconfirmed,
             late::a_lock_all_whose_reply_is_lost_takes_all_or_leaves_nothing,
             network::a_process_that_exits_gives_its_lock_back,

@@ -10,7 +10,7 @@ use super::{
     watcher::Below,
 };
 use crate::{
-    backend::{Ask, Detail, Entry, Joined, Listing, Member},
+    backend::{Ask, Detail, Entry, Joined, Listing, Member, Rewritten},
     error::StoreError,
     name::{Queue, Ticket},
 };
@@ -74,16 +74,24 @@ impl EtcdStore {
         Ok((response, revision))
     }
 
+    pub(super) async fn overwrite(&self, entry: &Entry, value: &[u8], version: u64) -> Result<Rewritten, StoreError> {
+        let (response, revision) = self.write(Some(entry), queue::rewrite(entry, self.lease, value, version)).await?;
+        if response.succeeded() {
+            return Ok(Rewritten::Done(revision));
+        }
+        let Some(TxnOpResponse::Get(get)) = response.op_responses().pop() else {
+            return Err(StoreError::Unknown("an answer without a read".into()));
+        };
+        let own = get.kvs().first().filter(|kv| kv.create_revision().unsigned_abs() == entry.revision);
+        Ok(own.map_or(Rewritten::Gone, |kv| Rewritten::Not(kv.mod_revision().unsigned_abs())))
+    }
+
     pub(super) async fn replace(
         &self,
         place: &Place<'_>,
         entry: &Entry,
         value: &[u8],
     ) -> Result<Option<Entry>, StoreError> {
-        if place.key == *entry.key {
-            let (response, _) = self.write(Some(entry), queue::rewrite(entry, self.lease, value)).await?;
-            return Ok(response.succeeded().then(|| entry.clone()));
-        }
         let (response, mut revision) = self.write(Some(entry), place.replace(entry, value)).await?;
         if !response.succeeded() {
             // An earlier attempt, whose answer was lost, did put it. Or the key is gone.

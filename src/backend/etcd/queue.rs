@@ -237,10 +237,13 @@ fn is_still_there(entry: &Entry) -> Compare {
     Compare::create_revision(&*entry.key, CompareOp::Equal, revision)
 }
 
-/// Writes a key again if it is still there.
-pub(super) fn rewrite(entry: &Entry, lease: i64, value: &[u8]) -> Txn {
+/// Writes a key again if it is still there, and was last written at that revision; else reads it.
+pub(super) fn rewrite(entry: &Entry, lease: i64, value: &[u8], version: u64) -> Txn {
+    let version = i64::try_from(version).unwrap_or(i64::MAX);
     let put = TxnOp::put(&*entry.key, value, Some(PutOptions::new().with_lease(lease)));
-    Txn::new().when([is_still_there(entry)]).and_then([put])
+    let read = TxnOp::get(&*entry.key, Some(GetOptions::new().with_keys_only()));
+    let same = Compare::mod_revision(&*entry.key, CompareOp::Equal, version);
+    Txn::new().when([is_still_there(entry), same]).and_then([put]).or_else([read])
 }
 
 /// Writes to keys of no lease, if `guard` is there.

@@ -21,7 +21,8 @@ use super::{
 };
 use crate::{
     backend::{
-        Ahead, Ask, Entry, Join, Joined, Leave, Listing, Moment, Present, Standing, Store, Watch, Withdrawn, Write,
+        Ahead, Ask, Entry, Join, Joined, Leave, Listing, Moment, Present, Rewritten, Standing, Store, Watch, Withdrawn,
+        Write,
     },
     error::StoreError,
     guard::LostReason,
@@ -318,8 +319,14 @@ impl Store for EtcdStore {
         self.read_all(queue, ask).await
     }
 
-    async fn rewrite(&self, _: &Queue, _: Ticket, entry: &Entry, value: &[u8]) -> Result<bool, StoreError> {
-        Ok(self.write(Some(entry), queue::rewrite(entry, self.lease, value)).await?.0.succeeded())
+    async fn rewrite(
+        &self,
+        _: Ticket,
+        entry: &Entry,
+        value: &[u8],
+        version: Option<u64>,
+    ) -> Result<Rewritten, StoreError> {
+        self.overwrite(entry, value, version.unwrap_or(entry.revision)).await
     }
 
     async fn relabel(

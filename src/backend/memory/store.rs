@@ -15,8 +15,8 @@ use tokio::{
 use super::{KeyRecord, REVISION, SessionRecord, Space, State};
 use crate::{
     backend::{
-        Ask, Backend, Detail, Entry, Event, Join, Joined, Leave, Listing, Member, Moment, Present, Standing, Store,
-        Watch, Withdrawn, Write,
+        Ask, Backend, Detail, Entry, Event, Join, Joined, Leave, Listing, Member, Moment, Present, Rewritten, Standing,
+        Store, Watch, Withdrawn, Write,
     },
     builder::Remote,
     error::StoreError,
@@ -25,6 +25,9 @@ use crate::{
     rig::{Bug, planted},
     runtime::yield_now,
 };
+
+/// A key's version as it is created.
+const FIRST_VERSION: u64 = 1;
 
 /// The backend of `memory://`.
 #[derive(Debug)]
@@ -103,7 +106,7 @@ impl MemoryStore {
             queue: queue.clone(),
             session: self.id,
             value: value.to_owned(),
-            version: 1,
+            version: FIRST_VERSION,
             alive: watch::Sender::new(()),
         };
         state.keys.insert(revision, record);
@@ -245,15 +248,24 @@ impl Store for MemoryStore {
         Ok(Listing { members: members.collect(), notes: state.notes(queue).map(Into::into).collect(), watch })
     }
 
-    async fn rewrite(&self, _: &Queue, _: Ticket, entry: &Entry, value: &[u8]) -> Result<bool, StoreError> {
+    async fn rewrite(
+        &self,
+        _: Ticket,
+        entry: &Entry,
+        value: &[u8],
+        version: Option<u64>,
+    ) -> Result<Rewritten, StoreError> {
         let mut state = self.request().await?;
         state.requests.writes += 1;
-        let Some(record) = state.keys.get_mut(&entry.revision) else { return Ok(false) };
+        let Some(record) = state.keys.get_mut(&entry.revision) else { return Ok(Rewritten::Gone) };
+        if record.version != version.unwrap_or(FIRST_VERSION) {
+            return Ok(Rewritten::Not(record.version));
+        }
         record.value = value.to_owned();
         record.version += 1;
-        let dir = record.queue.shared_dir();
+        let (version, dir) = (record.version, record.queue.shared_dir());
         state.tell(&dir);
-        Ok(true)
+        Ok(Rewritten::Done(version))
     }
 
     async fn relabel(

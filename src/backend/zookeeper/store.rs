@@ -23,7 +23,9 @@ use zookeeper_client::{self as zk, MultiWriteError, SessionState};
 use self::search::Search;
 use super::{error, identity::Identity, node, tags::Tags};
 use crate::{
-    backend::{Ask, Entry, Join, Joined, Leave, Listing, Moment, Present, Standing, Store, Watch, Withdrawn, Write},
+    backend::{
+        Ask, Entry, Join, Joined, Leave, Listing, Moment, Present, Rewritten, Standing, Store, Watch, Withdrawn, Write,
+    },
     error::StoreError,
     guard::LostReason,
     name::{Queue, Ticket},
@@ -232,8 +234,14 @@ impl Store for ZooKeeperStore {
         self.listing(&self.client()?, queue.dir(), ask).await
     }
 
-    async fn rewrite(&self, _: &Queue, ticket: Ticket, entry: &Entry, value: &[u8]) -> Result<bool, StoreError> {
-        Ok(self.overwrite(&self.client()?, &entry.key, &node::data(ticket, value)).await?.is_some())
+    async fn rewrite(
+        &self,
+        ticket: Ticket,
+        entry: &Entry,
+        value: &[u8],
+        version: Option<u64>,
+    ) -> Result<Rewritten, StoreError> {
+        self.overwrite(&self.client()?, &entry.key, &node::data(ticket, value), version.unwrap_or(0)).await
     }
 
     async fn relabel(

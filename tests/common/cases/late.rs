@@ -136,3 +136,24 @@ pub(crate) async fn a_lock_all_whose_reply_is_lost_takes_all_or_leaves_nothing(t
         sleep(Duration::from_millis(100)).await;
     }
 }
+
+/// One that was given up while it was still on its way is not applied over a later one.
+pub(crate) async fn a_proclaim_that_arrives_late_is_refused(t: &Case) {
+    let proxies = t.proxies().await;
+    let client = t.connect(t.builder_for(&proxies.url()).request_timeout(Duration::from_millis(500))).await;
+    let election = t.client().await.election("late");
+    let leadership = client.election("late").campaign("first").await.expect("granted");
+    leadership.proclaim("second").await.expect("proclaimed");
+    proxies.set(&Mode::BlackholeToClient);
+    let error = within(SOON, "it gives up", leadership.proclaim("third")).await.expect_err("nothing answers");
+    assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
+    proxies.hang_up();
+    proxies.set(&Mode::Pass);
+    within(SOON, "it is heard", leadership.proclaim("fourth")).await.expect("proclaimed");
+    throughout(Duration::from_secs(1), "the last one stays", async || {
+        election.leader().await.expect("answered").is_some_and(|leader| leader.value_str() == Some("fourth"))
+    })
+    .await;
+    assert!(leadership.is_valid());
+    leadership.resign().await.expect("released");
+}

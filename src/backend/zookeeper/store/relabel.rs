@@ -4,24 +4,32 @@ use zookeeper_client::{self as zk, CreateMode, MultiWriteError, MultiWriteResult
 
 use super::{ZooKeeperStore, directory::revision};
 use crate::{
-    backend::{Entry, zookeeper::node},
+    backend::{Entry, Rewritten, zookeeper::node},
     error::StoreError,
     guard::LostReason,
     name::Ticket,
 };
 
 impl ZooKeeperStore {
-    /// Writes over a node, by its name, which never comes again. `None`: it is gone.
+    /// Writes over a node of this version, by its name, which never comes again.
     pub(super) async fn overwrite(
         &self,
         client: &zk::Client,
         key: &str,
         data: &[u8],
-    ) -> Result<Option<zk::Stat>, StoreError> {
-        match self.reply(self.request_timeout, client.set_data(key, data, None)).await? {
-            Ok(stat) => Ok(Some(stat)),
-            Err(zk::Error::NoNode) => Ok(None),
-            Err(error) => Err(self.failed("set", error)),
+        version: u64,
+    ) -> Result<Rewritten, StoreError> {
+        let number = |stat: zk::Stat| u64::from(stat.version.unsigned_abs());
+        let version = i32::try_from(version).unwrap_or(i32::MAX);
+        match self.reply(self.request_timeout, client.set_data(key, data, Some(version))).await? {
+            Ok(stat) => return Ok(Rewritten::Done(number(stat))),
+            Err(zk::Error::NoNode) => return Ok(Rewritten::Gone),
+            Err(zk::Error::BadVersion) => {}
+            Err(error) => return Err(self.failed("set", error)),
+        }
+        match self.reply(self.request_timeout, client.check_stat(key)).await? {
+            Ok(stat) => Ok(stat.map_or(Rewritten::Gone, |stat| Rewritten::Not(number(stat)))),
+            Err(error) => Err(self.failed("get", error)),
         }
     }
 
@@ -41,9 +49,6 @@ impl ZooKeeperStore {
             return Err(StoreError::Fatal { operation: "relabel", source });
         };
         let data = node::data(ticket, value);
-        if *key == *entry.key {
-            return Ok(self.overwrite(&client, &key, &data).await?.map(|_| entry.clone()));
-        }
         self.doubtful().insert(ticket);
         let exchanged = self.exchange_once(&client, &entry.key, &key, &data).await?;
         self.identity.gone(&entry.key);
