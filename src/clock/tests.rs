@@ -164,11 +164,21 @@ fn what_was_handed_over_is_looked_at_when_it_arrives() {
         let (next, last) = (waiting(&client).await, waiting(&client).await);
         guard.unlock().await.unwrap();
         suspend(TTL * 2);
-        let next = next.await.unwrap();
-        assert!(next.is_valid() && next.key() != key);
-        assert!(next.fencing_token() > token);
-        // He has not lost his turn.
-        next.unlock().await.unwrap();
-        assert!(last.await.unwrap().is_valid());
+        let look = |guard: &LockGuard| {
+            assert!(guard.is_valid() && guard.key() != key);
+            assert!(guard.fencing_token() > token);
+        };
+        // Whoever notices the loss first leads: the one to whom it was handed over, or the other one.
+        let next = async {
+            let next = next.await.unwrap();
+            look(&next);
+            next.unlock().await.unwrap();
+        };
+        let last = async {
+            let last = last.await.unwrap();
+            look(&last);
+            last.unlock().await.unwrap();
+        };
+        tokio::join!(next, last);
     });
 }
