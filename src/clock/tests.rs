@@ -65,6 +65,8 @@ fn a_suspended_holder_knows_at_its_first_look() {
 fn a_suspended_holder_is_told_within_a_second() {
     alone("a_suspended_holder_is_told_within_a_second", async {
         let guard = held().await;
+        // The keeper has gone to sleep by then: it is to be woken, not to find out before.
+        tokio::time::sleep(Duration::from_millis(200)).await;
         // Nor is the network back at once: only the clock can tell.
         Space::named("suspended").set_reachable(false);
         suspend(TTL * 2);
