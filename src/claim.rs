@@ -246,7 +246,7 @@ impl Claim {
         let place = if planted(Bug::DowngradeLosesPlace) { String::new() } else { format!("@{}", old.entry.token) };
         let to = self.queue.labelled(&format!("{label}{place}"));
         self.clean = false;
-        let mut attempt = 0;
+        let (mut attempt, mut doubtful) = (0, false);
         let moved = loop {
             let session = &self.session;
             let outcome = tokio::select! {
@@ -254,8 +254,11 @@ impl Claim {
                 reason = session.life().lost() => Err(StoreError::SessionGone(reason)),
                 outcome = session.store().relabel(&self.queue, &to, self.ticket, &old.entry, value) => outcome,
             };
+            doubtful |= matches!(outcome, Err(StoreError::Unknown(_)));
             match outcome {
-                Err(error) if error.is_transient() => {}
+                Err(StoreError::SessionGone(reason)) => return Err(StoreError::SessionGone(reason)),
+                // As long as nobody knows which of the two keys is there, no refusal ends it: the other one would be left behind.
+                Err(error) if error.is_transient() || doubtful => {}
                 outcome => break outcome?,
             }
             sleep(backoff(attempt)).await;

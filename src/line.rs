@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use crate::{
     backend::{Ask, Entry, Join, Listing, Member},
@@ -52,8 +52,10 @@ pub(crate) async fn enter(claim: Claim, wait: Wait, rule: &dyn Rule) -> Result<O
     if matches!(wait, Wait::No) {
         // Busy as it is, nothing is written.
         let ask = Ask { fresh: true, ..Ask::default() };
-        let look = session.store().list(claim.queue(), ask).await;
-        let listing = look.map_err(|error| queue::public(&session, error))?;
+        let patience = session.shared().request_timeout * 2;
+        let look = timeout(patience, persist(|| session.store().list(claim.queue(), ask))).await;
+        let look = look.unwrap_or_else(|late| Err(StoreError::Unknown(late.into())));
+        let listing = look.map_err(|error| queue::failed(&session, error))?;
         match rule.judge(&listing.members, &listing.notes) {
             Verdict::In => {}
             Verdict::Behind(_) | Verdict::Full => return Ok(None),

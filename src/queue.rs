@@ -103,12 +103,7 @@ pub(crate) async fn join(claim: Claim, wait: Wait, join: Join) -> Result<Option<
         joined = joining => joined,
         () = wait.is_over() => return Ok(None),
     };
-    match joined {
-        Err(StoreError::SessionGone(reason @ LostReason::SessionExpired)) => {
-            Err(Failure::StaleSession(session.lost_error(reason)))
-        }
-        joined => joined.map_err(|error| public(&session, error).into()),
-    }
+    joined.map_err(|error| failed(&session, error))
 }
 
 /// Takes the lock, or waits for it. May be dropped at any await: the claim gives back what was written.
@@ -292,6 +287,13 @@ pub(crate) async fn in_time<T>(
         () = wait.is_over() => Ok(None),
         done = work => done.map(Some).map_err(|error| public(session, error).into()),
     }
+}
+
+/// What the failure of a call means while nothing has joined the queue.
+pub(crate) fn failed(session: &Session, error: StoreError) -> Failure {
+    let stale = matches!(error, StoreError::SessionGone(LostReason::SessionExpired));
+    let error = public(session, error);
+    if stale { Failure::StaleSession(error) } else { Failure::Final(error) }
 }
 
 /// The user's view of a store's error. The server's word that the session is over counts for all its locks.

@@ -77,7 +77,7 @@ pub(crate) async fn ask(client: &Client, lock: &Queue, reason: &str) -> Result<b
         return Err(Error::InvalidConfig { option: "reason", reason: "at most 1,000 bytes".into() });
     }
     runtime::within(client.runtime(), async {
-        let Some(holder) = view::look(client, lock, false).await?.into_iter().next() else { return Ok(false) };
+        let Some(holder) = view::look(client, lock, false).await?.members.into_iter().next() else { return Ok(false) };
         let claim = post(client, &side(lock), &holder.entry, reason).await?;
         client.runtime().spawn(stand(claim, holder.entry));
         Ok(true)

@@ -6,19 +6,19 @@
 
 use std::{ops::Deref, time::Duration};
 
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use crate::{
-    backend::{Ask, Member, Write},
+    backend::{Member, Write},
     client::Client,
-    error::{Error, Result},
+    error::{Error, Result, StoreError},
     guard::LockGuard,
     line::{Rule, Verdict},
     mutex::Taking,
     name::Queue,
     queue::{self, Wait, persist},
     rig::{Bug, planted},
-    runtime,
+    runtime, view,
 };
 
 /// The most permits a semaphore may have.
@@ -188,10 +188,7 @@ impl Semaphore {
         let queue = self.permits()?;
         self.check(permits)?;
         runtime::within(self.client.runtime(), async {
-            let session = self.client.session().await?;
-            let failed = |error| queue::public(&session, error);
-            let ask = Ask { fresh: true, ..Ask::default() };
-            let listing = persist(|| session.store().list(&queue, ask)).await.map_err(failed)?;
+            let listing = view::look(&self.client, &queue, false).await?;
             let mut limit = self.agreed(&listing.members, &listing.notes)?;
             limit.replaced.retain(|number| *number != permits);
             if limit.number != permits {
@@ -203,7 +200,12 @@ impl Semaphore {
             let old = listing.notes.iter().filter(|old| old.starts_with(LIMIT) && ***old != *note);
             let deletes = old.map(|old| Write::Delete { key: key(old) });
             let writes: Vec<_> = deletes.chain([Write::Put { key: key(&note), value: Vec::new() }]).collect();
-            persist(|| session.store().commit(None, &writes)).await.map_err(failed).map(drop)
+            let session = self.client.session().await?;
+            // Twice is as good as once.
+            let written = persist(|| session.store().commit(None, &writes));
+            let written = timeout(self.client.request_timeout() * 2, written).await;
+            let written = written.unwrap_or_else(|late| Err(StoreError::Unknown(late.into())));
+            written.map_err(|error| queue::public(&session, error)).map(drop)
         })
         .await
     }
@@ -232,10 +234,7 @@ impl Semaphore {
         let rule = Limited { semaphore: self, wanted: permits };
         let mut patience = wait;
         if matches!(wait, Wait::No) || permits > self.permits {
-            let session = self.client.session().await?;
-            let ask = Ask { fresh: true, ..Ask::default() };
-            let listing = session.store().list(queue, ask).await;
-            let listing = listing.map_err(|error| queue::public(&session, error))?;
+            let listing = view::look(&self.client, queue, false).await?;
             match rule.judge(&listing.members, &listing.notes) {
                 Verdict::Refused(error) => return Err(error),
                 Verdict::Full | Verdict::Behind(_) if matches!(wait, Wait::No) => return Ok(None),

@@ -19,7 +19,7 @@ use tokio::{
 };
 
 use crate::{
-    backend::{Ask, Entry, Event, Member, Watch},
+    backend::{Ask, Entry, Event, Listing, Member, Watch},
     client::Client,
     error::{Error, Result, StoreError},
     guard::{FencingToken, LostReason},
@@ -141,7 +141,7 @@ impl fmt::Debug for QueueWatch {
 }
 
 /// All who stand in a queue, the first one first, as it is now. Gives up after about twice the request timeout.
-pub(crate) async fn look(client: &Client, queue: &Queue, values: bool) -> Result<Vec<Member>> {
+pub(crate) async fn look(client: &Client, queue: &Queue, values: bool) -> Result<Listing> {
     let ask = Ask { values, watch: false, fresh: true };
     let (mut attempt, mut stale_sessions, mut give_up) = (0, 0, None);
     loop {
@@ -154,7 +154,7 @@ pub(crate) async fn look(client: &Client, queue: &Queue, values: bool) -> Result
             listing = session.store().list(queue, ask) => listing,
         };
         match listing {
-            Ok(listing) => return Ok(listing.members),
+            Ok(listing) => return Ok(listing),
             Err(StoreError::SessionGone(reason)) => {
                 session.life().lose(reason);
                 if reason == LostReason::ClientClosed || stale_sessions == STALE_SESSIONS {
@@ -372,7 +372,7 @@ impl<T: 'static> Feed<T> {
 
 /// One look at a queue, from any executor.
 pub(crate) async fn look_now(client: &Client, queue: &Queue) -> Result<Vec<Member>> {
-    runtime::within(client.runtime(), look(client, queue, true)).await
+    Ok(runtime::within(client.runtime(), look(client, queue, true)).await?.members)
 }
 
 #[cfg(test)]
