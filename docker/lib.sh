@@ -131,9 +131,49 @@ on_peers() {
     [ "$(docker inspect -f "{{if index .NetworkSettings.Networks \"${PROJECT}_peers\"}}yes{{end}}" "$(container "$1")")" = yes ]
 }
 
-# heal SERVICE: puts its container back on `peers` if it is not there.
+# What is needed for docker/impair.
+need_netns() {
+    local program
+    for program in iptables:iptables tc:iproute2 nsenter:util-linux; do
+        have "${program%:*}" ||
+            die "${program%:*} is missing; install it first (Debian and Ubuntu: apt-get install ${program#*:})"
+    done
+    [ "$(id -u)" = 0 ] || have sudo || die "only root may change a container's network; install sudo"
+}
+
+# in_netns SERVICE SCRIPT: runs it with this machine's programs in the network
+# of its container.
+in_netns() {
+    local as_root=() pid
+    pid=$(docker inspect -f '{{.State.Pid}}' "$(container "$1")")
+    [ "$pid" -gt 0 ] || return 0 # or else it would be this machine's own
+    [ "$(id -u)" = 0 ] || as_root=(sudo -n)
+    # The links but for lo, and not by /sys, which is this machine's.
+    # shellcheck disable=SC2016 # expanded in there
+    local links='links() { sed -n "s/^ *\(eth[0-9]*\):.*/\1/p" /proc/self/net/dev; }'
+    ${as_root[@]+"${as_root[@]}"} nsenter --target "$pid" --net sh -euc "$links; $2"
+}
+
+# repair SERVICE: undoes docker/impair.
+repair() {
+    # Without these nothing can have been done.
+    { have iptables && have tc && have nsenter; } || return 0
+    [ "$(id -u)" = 0 ] || sudo -n true 2>/dev/null || return 0
+    # shellcheck disable=SC2016 # expanded in there
+    in_netns "$1" '
+        iptables -F INPUT
+        for link in $(links); do
+            case $(tc qdisc show dev "$link") in
+            *" tbf "*) tc qdisc del dev "$link" root ;;
+            esac
+        done'
+}
+
+# heal SERVICE: puts its container back on `peers` if it is not there, and
+# undoes docker/impair.
 heal() {
     local address
+    repair "$1"
     on_peers "$1" && return
     address=$(docker inspect -f '{{index .Config.Labels "distlock.peer"}}' "$(container "$1")")
     docker network connect --ip "$address" "${PROJECT}_peers" "$(container "$1")"

@@ -7,8 +7,9 @@ use crate::{
     client::Client,
     error::{Error, Result},
     name::check_namespace,
+    secret::Secret,
     tls::Tls,
-    url::{Scheme, Url},
+    url::{Given, Scheme},
 };
 
 /// The longest owner text, in bytes: it is stored with every key.
@@ -36,7 +37,7 @@ const MAX_HANDOVERS: u32 = u16::MAX as u32;
 #[derive(Clone, Debug)]
 #[must_use = "nothing happens before `connect`"]
 pub struct Builder {
-    url: String,
+    url: Given,
     namespace: String,
     ttl: Duration,
     owner: Option<String>,
@@ -53,13 +54,14 @@ pub struct Builder {
 #[derive(Clone)]
 pub(crate) struct Credentials {
     pub(crate) user: String,
-    pub(crate) password: String,
+    pub(crate) password: Secret,
 }
 
-/// Never shows the password.
+/// Nor a user that a password came with by mistake; such a one is refused.
 impl std::fmt::Debug for Credentials {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Credentials").field(&self.user).finish()
+        let user = if self.user.contains(':') { "***" } else { self.user.as_str() };
+        f.debug_struct("Credentials").field("user", &user).field("password", &self.password).finish()
     }
 }
 
@@ -90,7 +92,7 @@ pub(crate) struct Remote {
 impl Builder {
     pub(crate) fn new(url: &str) -> Self {
         Self {
-            url: url.to_owned(),
+            url: Given::new(url),
             namespace: "/distlock".to_owned(),
             ttl: Duration::from_secs(10),
             owner: None,
@@ -139,8 +141,9 @@ impl Builder {
         self
     }
 
-    /// How often a waiter looks again though it was told nothing, as servers do lose watch events now and then. Default 20 s or the session's TTL, whichever is
-    /// longer; up to a quarter is added at random.
+    /// How often a waiter looks again though it was told nothing, and a session asks for the keys of
+    /// all locks that it holds: servers do lose watch events now and then. Default 20 s or the
+    /// session's TTL, whichever is longer; up to a quarter is added at random.
     pub fn recheck_interval(mut self, interval: Duration) -> Self {
         self.recheck_interval = Some(interval);
         self
@@ -198,7 +201,7 @@ impl Builder {
 
     /// User and password: etcd's authentication, ZooKeeper's `digest` scheme. On ZooKeeper every node is then created for this user alone (`creator_all`).
     pub fn credentials(mut self, user: impl Into<String>, password: impl Into<String>) -> Self {
-        self.credentials = Some(Credentials { user: user.into(), password: password.into() });
+        self.credentials = Some(Credentials { user: user.into(), password: Secret::new(password.into()) });
         self
     }
 
@@ -251,7 +254,7 @@ impl Builder {
 
     fn check(self) -> Result<Settings> {
         let invalid = |option, reason: &str| Err(Error::InvalidConfig { option, reason: reason.into() });
-        let url = Url::parse(&self.url)?;
+        let url = self.url.parse()?;
         check_namespace(&self.namespace)?;
         if !(MIN_TTL..=MAX_TTL).contains(&self.ttl) {
             return invalid("session_ttl", "must be between 100 ms and 24 h");

@@ -6,12 +6,13 @@ use std::{
 };
 
 use tokio::{
-    sync::oneshot,
-    time::{Instant, sleep, timeout},
+    sync::{Notify, oneshot},
+    time::{Instant, sleep},
 };
 
 use crate::{
     backend::{Join, Joined, Leave, Standing},
+    carry::Carried,
     clock,
     error::{BoxError, StoreError},
     guard::LostReason,
@@ -19,7 +20,7 @@ use crate::{
     name::{Queue, Ticket},
     place::{End, Place},
     rig::{Bug, planted},
-    runtime::{Unstoppable, backoff},
+    runtime::backoff,
     session::Session,
     signature,
 };
@@ -46,6 +47,8 @@ pub(crate) struct Claim {
     clean: bool,
     /// A write was sent whose outcome nobody knows.
     doubtful: bool,
+    /// Its former queues, which differ in the label: where such a write may yet put a key.
+    former: Vec<Queue>,
     /// Not released yet.
     armed: bool,
 }
@@ -68,10 +71,30 @@ pub(crate) enum Release {
     /// The key was not there any more, though nobody but this guard should have deleted it.
     Absent,
     SessionOver(LostReason),
+    /// The store does not let this user delete it. It is tried on, as rights may come back.
+    Refused(Arc<BoxError>),
 }
 
 /// Why the last attempt to release failed.
-type Trouble = Arc<Mutex<Option<Arc<BoxError>>>>;
+#[derive(Debug, Default)]
+struct Trouble {
+    last: Mutex<Option<Arc<BoxError>>>,
+    refused: Notify,
+}
+
+impl Trouble {
+    fn set(&self, error: StoreError) {
+        let refused = matches!(error, StoreError::Denied(_)) && !planted(Bug::RefusalsUntold);
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(error.into_source()));
+        if refused {
+            self.refused.notify_one();
+        }
+    }
+
+    fn last(&self) -> Option<Arc<BoxError>> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
 
 impl Claim {
     pub(crate) fn new(session: Arc<Session>, queue: Queue, ticket: Ticket) -> Self {
@@ -85,6 +108,7 @@ impl Claim {
             written: false,
             clean: true,
             doubtful: false,
+            former: Vec::new(),
             armed: true,
         }
     }
@@ -116,8 +140,9 @@ impl Claim {
         self.place.as_ref()
     }
 
-    /// Joins the queue; `None` if somebody is there already. Meant to be [`Unstoppable`], so that no write is cancelled in flight: when its result is not wanted any
+    /// Joins the queue; `None` if somebody is there already. Meant to be carried [whole](Carried::whole), so that no write is cancelled in flight: when its result is not wanted any
     /// more, dropping that drops the claim. Retries until `give_up`, while the other end of `interest` is there, and until the session is over at the latest.
+    /// Nothing is sent for a caller that has gone while others had their turn.
     pub(crate) async fn join(
         mut self,
         join: Join,
@@ -134,12 +159,15 @@ impl Claim {
                 // Never closed.
                 turn = session.turns().acquire() => turn.ok(),
             };
+            if interest.is_closed() && !planted(Bug::GoneCallersJoin) {
+                return Err(StoreError::Unavailable("its caller has gone".into()));
+            }
             let sent = clock::now();
             self.written |= turn.is_some();
             let _joining = session.places().joins();
             let outcome = tokio::select! {
                 reason = session.life().lost() => Err(StoreError::SessionGone(reason)),
-                outcome = session.store().enqueue(&self.queue, self.ticket, &value, join) => outcome,
+                outcome = session.bare_store().enqueue(&self.queue, self.ticket, &value, join) => outcome,
             };
             match outcome {
                 Ok(Joined::Queued { entry, standing, at, alive, alone }) => {
@@ -175,7 +203,7 @@ impl Claim {
         }
     }
 
-    /// Joins the queues of several claims of one session in one request, if nobody is in any of them; `None` if somebody is, or the store can't. Meant to be [`Unstoppable`], as
+    /// Joins the queues of several claims of one session in one request, if nobody is in any of them; `None` if somebody is, or the store can't. Meant to be carried whole, as
     /// [`join`](Self::join): when the result is not wanted any more, dropping that drops the claims. One attempt.
     pub(crate) async fn join_all(mut claims: Vec<Self>) -> Result<Option<Vec<Entered>>, StoreError> {
         let Some(session) = claims.first().map(|claim| Arc::clone(&claim.session)) else { return Ok(None) };
@@ -194,7 +222,7 @@ impl Claim {
         let _joining = session.places().joins();
         let outcome = tokio::select! {
             reason = session.life().lost() => Err(StoreError::SessionGone(reason)),
-            outcome = session.store().enqueue_all(&queues, &value) => outcome,
+            outcome = session.bare_store().enqueue_all(&queues, &value) => outcome,
         };
         let joined = match outcome {
             Ok(Some(joined)) => joined,
@@ -239,7 +267,7 @@ impl Claim {
         grant
     }
 
-    /// Puts a key with another label into the place of a holder's own. Meant to be [`Unstoppable`]: goes on until the store has confirmed it or the session is over.
+    /// Puts a key with another label into the place of a holder's own. Meant to be carried whole: goes on until the store has confirmed it or the session is over.
     pub(crate) async fn relabel(mut self, label: &str, value: &[u8]) -> Result<Self, StoreError> {
         let Some(old) = self.place.clone() else { return Ok(self) };
         // Its number makes it known where it stands.
@@ -252,7 +280,7 @@ impl Claim {
             let outcome = tokio::select! {
                 biased;
                 reason = session.life().lost() => Err(StoreError::SessionGone(reason)),
-                outcome = session.store().relabel(&self.queue, &to, self.ticket, &old.entry, value) => outcome,
+                outcome = session.bare_store().relabel(&self.queue, &to, self.ticket, &old.entry, value) => outcome,
             };
             doubtful |= matches!(outcome, Err(StoreError::Unknown(_)));
             match outcome {
@@ -272,7 +300,13 @@ impl Claim {
         new.hold();
         self.session.warden().watch(&new);
         self.place = Some(new);
-        self.queue = to;
+        let former = std::mem::replace(&mut self.queue, to);
+        if self.doubtful && !planted(Bug::LabelForgotten) {
+            // An earlier attempt to join may yet put a key with the former label.
+            let runtime = self.session.shared().runtime;
+            runtime.spawn(look_again(Arc::downgrade(&self.session), former.clone(), self.ticket));
+            self.former.push(former);
+        }
         old.leave();
         self.session.places().end(&old, End::Unclear);
         Ok(self)
@@ -280,17 +314,22 @@ impl Claim {
 
     /// Deletes the key and waits up to `patience` for the store's word; what is left to do then is done in the background.
     pub(crate) async fn release_within(mut self, patience: Duration) -> Release {
-        let trouble = Trouble::default();
+        let trouble = Arc::<Trouble>::default();
         let Some(work) = self.start_release(Arc::clone(&trouble)) else { return Release::Absent };
-        let work = Unstoppable::new(self.session.shared().runtime, work);
-        match timeout(patience, work).await {
-            Ok(release) => release,
-            Err(_) => Release::Trying(trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()),
+        let work = Carried::whole(self.session.shared().runtime, work);
+        tokio::select! {
+            biased;
+            release = work => release,
+            () = trouble.refused.notified() => match trouble.last() {
+                Some(refusal) => Release::Refused(refusal),
+                None => Release::Trying(None),
+            },
+            () = sleep(patience) => Release::Trying(trouble.last()),
         }
     }
 
     /// What there is to do to delete the key.
-    fn start_release(&mut self, trouble: Trouble) -> Option<impl Future<Output = Release> + Send + use<>> {
+    fn start_release(&mut self, trouble: Arc<Trouble>) -> Option<impl Future<Output = Release> + Send + use<>> {
         if !std::mem::take(&mut self.armed) {
             return None;
         }
@@ -304,6 +343,7 @@ impl Claim {
             return None;
         }
         let (queue, ticket, place, doubtful) = (self.queue.clone(), self.ticket, self.place.take(), self.doubtful);
+        let former = std::mem::take(&mut self.former);
         let clean = self.clean && place.is_some();
         Some(async move {
             let (release, attempts) = release(&session, &queue, ticket, place.as_ref(), held, &trouble).await;
@@ -312,7 +352,9 @@ impl Claim {
             }
             session.unclaim(&queue);
             if doubtful && !planted(Bug::DoubtForgotten) {
-                session.shared().runtime.spawn(look_again(Arc::downgrade(&session), queue, ticket));
+                for queue in former.into_iter().chain([queue]) {
+                    session.shared().runtime.spawn(look_again(Arc::downgrade(&session), queue, ticket));
+                }
             }
             release
         })
@@ -321,7 +363,7 @@ impl Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        if let Some(work) = self.start_release(Trouble::default()) {
+        if let Some(work) = self.start_release(Arc::default()) {
             self.session.shared().runtime.spawn(work);
         }
     }
@@ -346,7 +388,7 @@ async fn release(
     held: bool,
     trouble: &Trouble,
 ) -> (Release, u32) {
-    let mut attempt = 0;
+    let (mut attempt, mut unknown) = (0, false);
     let (outcome, end) = loop {
         let heir = place.and_then(|place| place.heir());
         let leave =
@@ -354,12 +396,12 @@ async fn release(
         let outcome = tokio::select! {
             biased;
             reason = session.life().lost() => Err(StoreError::SessionGone(reason)),
-            outcome = session.store().withdraw(queue, ticket, leave) => outcome,
+            outcome = session.bare_store().withdraw(queue, ticket, leave) => outcome,
         };
         match outcome {
             Ok(left) => {
-                // After a reply was lost, an absent key is most likely this release's own work.
-                let released = left.existed || attempt > 0;
+                // Only an attempt that may have been applied explains an absent key.
+                let released = left.existed || unknown || attempt > 0 && planted(Bug::AbsentIsReleased);
                 let release = if released { Release::Released } else { Release::Absent };
                 let end = place.map(|place| place.end(held, left, heir.as_ref()));
                 break (release, end);
@@ -369,8 +411,8 @@ async fn release(
                 break (Release::SessionOver(reason), None);
             }
             Err(error) => {
-                let error = Arc::new(error.into_source());
-                *trouble.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+                unknown |= matches!(error, StoreError::Unknown(_));
+                trouble.set(error);
             }
         }
         if planted(Bug::WithdrawOnce) {

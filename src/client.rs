@@ -1,14 +1,14 @@
 //! The client: what a program makes once and takes its locks from.
 
 use std::{
-    sync::{Arc, Mutex as StdMutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex as StdMutex, MutexGuard, PoisonError, Weak},
     time::Duration,
 };
 
 use tokio::{
     runtime::Handle,
-    sync::Mutex as AsyncMutex,
-    time::{Instant, sleep, timeout_at},
+    sync::watch,
+    time::{Instant, sleep, timeout, timeout_at},
 };
 
 use crate::{
@@ -16,10 +16,11 @@ use crate::{
     builder::{Builder, Settings},
     claim::Claim,
     election::Election,
-    error::{Error, Result},
+    error::{Error, Result, StoreError},
     handover::Handover,
     mutex::Mutex,
     name::Queue,
+    queue::Wait,
     rig::{Bug, planted},
     runtime::{self, backoff},
     rwlock::RwLock,
@@ -44,13 +45,23 @@ struct Inner {
     shared: Arc<Shared>,
     namespace: String,
     connect_timeout: Duration,
-    /// The sessions in use; `None` once the client is closed.
-    sessions: StdMutex<Option<Vec<Arc<Session>>>>,
-    /// Held while a session is being opened, so that a hundred waiting tasks open one.
-    opening: AsyncMutex<()>,
+    sessions: StdMutex<Sessions>,
     /// If it is on.
     handover: Option<Arc<Handover>>,
 }
+
+/// The sessions of a client.
+#[derive(Debug, Default)]
+struct Sessions {
+    /// Those in use; after the client was closed, those that were.
+    known: Vec<Arc<Session>>,
+    /// A task of the library opens one, for all who wait for that: none of them carries it.
+    opening: Option<watch::Receiver<Option<Opening>>>,
+    closed: bool,
+}
+
+/// What came of opening a session.
+type Opening = std::result::Result<(), Arc<StoreError>>;
 
 impl Client {
     /// Connects with the defaults: [`Client::builder`]`(url).connect()`.
@@ -94,13 +105,12 @@ impl Client {
             local_handover,
         } = settings;
         let shared = Arc::new(Shared { backend, runtime, ttl, owner, request_timeout, recheck_interval });
-        let sessions = StdMutex::new(Some(Vec::new()));
         let handover = local_handover.map(|max| Arc::new(Handover::new(max, runtime)));
-        let inner = Inner { shared, namespace, connect_timeout, sessions, opening: AsyncMutex::new(()), handover };
-        let client = Self { inner: Arc::new(inner) };
-        let session = runtime::within(runtime, client.open_session(false)).await?;
-        client.sessions().get_or_insert_default().push(session);
-        Ok(client)
+        let opening = open_session(Arc::clone(&shared), connect_timeout, false);
+        let session = runtime::within(runtime, opening).await;
+        let session = session.map_err(|error| error.into_public(shared.backend.name()))?;
+        let sessions = StdMutex::new(Sessions { known: vec![session], ..Sessions::default() });
+        Ok(Self { inner: Arc::new(Inner { shared, namespace, connect_timeout, sessions, handover }) })
     }
 
     /// The lock of this name. No I/O: the name is checked when it is first locked.
@@ -134,14 +144,13 @@ impl Client {
     #[must_use]
     pub fn session_ttl(&self) -> Duration {
         let sessions = self.sessions();
-        let newest = sessions.as_ref().and_then(|sessions| sessions.last());
-        newest.map_or(self.inner.shared.ttl, |session| session.store().ttl())
+        sessions.known.last().map_or(self.inner.shared.ttl, |session| session.store().ttl())
     }
 
     /// Releases everything and ends the session. `Ok` when the store has confirmed it.
     ///
     /// All clones are closed. Guards are told [`ClientClosed`](crate::LostReason::ClientClosed) before the store lets go of their keys; waiters and later
-    /// calls get [`Error::Closed`]. Closing twice is fine.
+    /// calls get [`Error::Closed`]. Closing again tells the same, or that it was confirmed since.
     ///
     /// # Errors
     ///
@@ -163,7 +172,14 @@ impl Client {
     /// # Ok(()) }
     /// ```
     pub async fn close(&self) -> Result<()> {
-        let Some(sessions) = self.sessions().take() else { return Ok(()) };
+        let sessions = {
+            let mut sessions = self.sessions();
+            if sessions.closed && planted(Bug::ClosedIsClosed) {
+                return Ok(());
+            }
+            sessions.closed = true;
+            sessions.known.clone()
+        };
         if let Some(handover) = self.handover() {
             handover.close();
         }
@@ -198,9 +214,8 @@ impl Client {
         self.inner.handover.as_ref()
     }
 
-    fn sessions(&self) -> MutexGuard<'_, Option<Vec<Arc<Session>>>> {
-        // Nothing panics while it is locked.
-        self.inner.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    fn sessions(&self) -> MutexGuard<'_, Sessions> {
+        self.inner.sessions()
     }
 
     pub(crate) fn request_timeout(&self) -> Duration {
@@ -224,50 +239,116 @@ impl Client {
 
     /// Whether a key is of one of this client's sessions, as far as these have been told.
     pub(crate) fn owns(&self, entry: &Entry) -> bool {
-        self.sessions().iter().flatten().any(|session| session.places().find(entry).is_some())
+        self.sessions().known.iter().any(|session| session.places().find(entry).is_some())
+    }
+
+    /// Does what ends soon in any case if it is a try: within twice the request timeout, and the
+    /// connect timeout before that if there is no session.
+    pub(crate) async fn bounded<T>(&self, wait: Wait, work: impl Future<Output = Result<T>>) -> Result<T> {
+        if !matches!(wait, Wait::No) || planted(Bug::TriesUnbounded) {
+            return work.await;
+        }
+        drop(self.session().await?);
+        let limit = self.request_timeout() * 2;
+        timeout(limit, work).await.unwrap_or_else(|_| {
+            let source = format!("no answer within {limit:?}").into();
+            Err(Error::Unavailable { backend: self.backend_name(), source })
+        })
     }
 
     async fn in_session<T>(&self, take: impl Fn(&Arc<Session>) -> Option<T>) -> Result<T> {
-        if let Some(taken) = self.try_in_session(&take)? {
-            return Ok(taken);
-        }
-        let _opening = self.inner.opening.lock().await;
         loop {
-            if let Some(taken) = self.try_in_session(&take)? {
+            let known = {
+                let sessions = self.sessions();
+                if sessions.closed {
+                    return Err(Error::Closed);
+                }
+                sessions.known.clone()
+            };
+            // Without the lock: to look at a session may wake those who want to know of its end.
+            let alive = known.iter().filter(|session| session.life().lost_reason().is_none());
+            if let Some(taken) = alive.into_iter().find_map(&take) {
                 return Ok(taken);
             }
-            let session = self.open_session(true).await?;
-            self.sessions().as_mut().ok_or(Error::Closed)?.push(session);
+            let mut opening = {
+                let mut sessions = self.sessions();
+                if sessions.closed {
+                    return Err(Error::Closed);
+                }
+                sessions.known.retain(|session| !session.life().is_over());
+                let tried = |session: &Arc<Session>| known.iter().any(|known| Arc::ptr_eq(known, session));
+                if !sessions.known.iter().all(tried) {
+                    continue;
+                }
+                sessions.opening.get_or_insert_with(|| self.begin_to_open()).clone()
+            };
+            match opening.wait_for(Option::is_some).await.as_deref() {
+                Ok(Some(Err(_))) if planted(Bug::OpeningsUnshared) => {}
+                Ok(Some(Err(error))) => return Err(StoreError::again(error).into_public(self.backend_name())),
+                Ok(_) => {}
+                Err(_) => return Err(Error::Closed),
+            }
         }
     }
 
-    fn try_in_session<T>(&self, take: impl Fn(&Arc<Session>) -> Option<T>) -> Result<Option<T>> {
-        let mut sessions = self.sessions();
-        let sessions = sessions.as_mut().ok_or(Error::Closed)?;
-        sessions.retain(|session| session.life().lost_reason().is_none());
-        Ok(sessions.iter().find_map(take))
-    }
-
-    /// Opens a session. `insist`: with retries until the connect timeout, as servers that have just lost a session may be about to come back.
-    async fn open_session(&self, insist: bool) -> Result<Arc<Session>> {
-        let give_up = Instant::now() + self.inner.connect_timeout;
-        let backend = self.inner.shared.backend.name();
-        let mut attempt = 0;
-        loop {
-            let error = match timeout_at(give_up, Session::open(Arc::clone(&self.inner.shared))).await {
-                Ok(Ok(session)) => return Ok(session),
-                Ok(Err(error)) => error,
-                Err(_) => {
-                    let source = format!("no server answered within {:?}", self.inner.connect_timeout).into();
-                    return Err(Error::Unavailable { backend, source });
+    /// With retries until the connect timeout, as servers that have just lost a session may be about to come back.
+    fn begin_to_open(&self) -> watch::Receiver<Option<Opening>> {
+        let (told, opening) = watch::channel(None);
+        let (inner, shared) = (Arc::downgrade(&self.inner), Arc::clone(&self.inner.shared));
+        let limit = self.inner.connect_timeout;
+        self.runtime().spawn(async move {
+            let opened = open_session(shared, limit, true).await;
+            let outcome = match opened {
+                Ok(session) => {
+                    keep_open(&inner, Some(session));
+                    Ok(())
+                }
+                Err(error) => {
+                    keep_open(&inner, None);
+                    Err(Arc::new(error))
                 }
             };
-            let pause = backoff(attempt);
-            if !insist || !error.is_transient() || Instant::now() + pause >= give_up {
-                return Err(error.into_public(backend));
-            }
-            sleep(pause).await;
-            attempt += 1;
+            told.send_replace(Some(outcome));
+        });
+        opening
+    }
+}
+
+impl Inner {
+    fn sessions(&self) -> MutexGuard<'_, Sessions> {
+        // Nothing panics while it is locked.
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The opening is over. Without a client, or after it was closed, the new session ends as it is dropped.
+fn keep_open(inner: &Weak<Inner>, session: Option<Arc<Session>>) {
+    let Some(inner) = inner.upgrade() else { return };
+    let mut sessions = inner.sessions();
+    sessions.opening = None;
+    let kept = session.filter(|_| !sessions.closed);
+    sessions.known.extend(kept);
+}
+
+/// Opens a session. `insist`: again and again until the time is up.
+async fn open_session(
+    shared: Arc<Shared>,
+    limit: Duration,
+    insist: bool,
+) -> std::result::Result<Arc<Session>, StoreError> {
+    let give_up = Instant::now() + limit;
+    let mut attempt = 0;
+    loop {
+        let error = match timeout_at(give_up, Session::open(Arc::clone(&shared))).await {
+            Ok(Ok(session)) => return Ok(session),
+            Ok(Err(error)) => error,
+            Err(_) => return Err(StoreError::Unavailable(format!("no server answered within {limit:?}").into())),
+        };
+        let pause = backoff(attempt);
+        if !insist || !error.is_transient() || Instant::now() + pause >= give_up {
+            return Err(error);
         }
+        sleep(pause).await;
+        attempt += 1;
     }
 }

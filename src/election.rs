@@ -11,12 +11,13 @@ use std::{
 
 use futures_util::Stream;
 use tokio::{
-    sync::Mutex as AsyncMutex,
+    sync::{Mutex as AsyncMutex, oneshot},
     time::{Instant, sleep, timeout_at},
 };
 
 use crate::{
     backend::{Member, Rewritten},
+    carry::Carried,
     client::Client,
     error::{Error, Result, StoreError},
     guard::{FencingToken, LockGuard, LostReason},
@@ -24,7 +25,7 @@ use crate::{
     name::{Queue, Ticket},
     place::Place,
     queue::{Hold, Wait},
-    runtime::{self, Unstoppable, backoff},
+    runtime::{self, backoff},
     session::Session,
     view::{self, Feed},
 };
@@ -163,7 +164,8 @@ impl Election {
     async fn run(&self, value: &[u8], wait: Wait) -> Result<Option<Leadership>> {
         let queue = self.queue()?;
         let taking = Taking { value: Some(checked(value)?), ..Taking::new(&queue, wait) };
-        let hold = runtime::within(self.client.runtime(), taking.from(&self.client)).await?;
+        let taking = self.client.bounded(wait, taking.from(&self.client));
+        let hold = runtime::within(self.client.runtime(), taking).await?;
         Ok(hold.map(|hold| Leadership { guard: LockGuard::new(hold), turn: Arc::default() }))
     }
 }
@@ -234,14 +236,19 @@ impl fmt::Debug for Leadership {
 /// Tells another value of the leader that has this guard.
 pub(crate) async fn proclaim(guard: &LockGuard, turn: &Turn, value: &[u8]) -> Result<()> {
     let value = checked(value)?;
-    let mut turn = Arc::clone(turn).lock_owned().await;
-    if let Some(reason) = guard.lost_reason() {
-        return Err(Error::Lost { name: guard.name().to_owned(), reason });
-    }
     // An election's guard always has one.
     let Some(rewrite) = guard.hold().and_then(Rewrite::new) else { return Err(Error::Closed) };
     let runtime = guard.session().shared().runtime;
-    let work = Unstoppable::new(runtime, async move { rewrite.run(&value, &mut turn).await });
+    let turn = Arc::clone(turn);
+    let (interest, _interested) = oneshot::channel::<()>();
+    let work = Carried::whole(runtime, async move {
+        let mut turn = turn.lock_owned().await;
+        // Its caller went away before its turn came: nothing is sent.
+        if interest.is_closed() {
+            return Err(Error::Closed);
+        }
+        rewrite.run(&value, &mut turn).await
+    });
     runtime::within(runtime, work).await
 }
 
@@ -262,11 +269,14 @@ impl Rewrite {
 
     /// Each attempt names the version that it writes over. So one that was given up can't be applied after a later one, however long it was on its way.
     async fn run(&self, value: &[u8], version: &mut Option<u64>) -> Result<()> {
-        let (shared, store) = (self.session.shared(), self.session.store());
+        let (shared, store) = (self.session.shared(), self.session.bare_store());
         let lost = |reason| Err(Error::Lost { name: self.name.clone(), reason });
         let give_up = Instant::now() + shared.request_timeout * 2;
         let mut attempt = 0;
         loop {
+            if let Some(reason) = self.place.lost_reason().or_else(|| self.session.life().lost_reason()) {
+                return lost(reason);
+            }
             let rewriting = store.rewrite(self.ticket, &self.place.entry, value, *version);
             let written = tokio::select! {
                 biased;

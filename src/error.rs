@@ -1,5 +1,7 @@
 //! What can go wrong, told by what the caller can do about it.
 
+use std::{fmt, sync::Arc};
+
 use crate::guard::LostReason;
 
 /// The result of this crate's operations.
@@ -18,7 +20,7 @@ pub enum Error {
     /// The URL cannot be used. Nothing was sent.
     #[error("invalid URL {url:?}: {reason}")]
     InvalidUrl {
-        /// The URL as given.
+        /// The URL, without anything that may be a password.
         url: String,
         /// What is wrong and what to write instead.
         reason: String,
@@ -82,8 +84,9 @@ pub enum Error {
         #[source]
         source: BoxError,
     },
-    /// No server answered in time. Nothing was taken, nor written; try again later.
-    #[error("{backend} is unreachable; nothing was taken or written")]
+    /// No server answered in time. Nothing was taken; try again later. A request that was sent may
+    /// have arrived all the same: whatever it wrote into a queue is taken back in the background.
+    #[error("{backend} does not answer; nothing was taken")]
     Unavailable {
         /// The store.
         backend: &'static str,
@@ -188,6 +191,27 @@ impl StoreError {
         }
     }
 
+    /// The same for one more who waited for it.
+    pub(crate) fn again(error: &Arc<Self>) -> Self {
+        let source = || Box::new(Shared(Arc::clone(error)));
+        match &**error {
+            Self::Unavailable(_) => Self::Unavailable(source()),
+            Self::Unknown(_) => Self::Unknown(source()),
+            Self::SessionGone(reason) => Self::SessionGone(*reason),
+            Self::Denied(_) => Self::Denied(source()),
+            Self::Fatal { operation, .. } => Self::Fatal { operation, source: source() },
+        }
+    }
+
+    fn source(&self) -> Option<&BoxError> {
+        match self {
+            Self::Unavailable(source) | Self::Unknown(source) | Self::Denied(source) | Self::Fatal { source, .. } => {
+                Some(source)
+            }
+            Self::SessionGone(_) => None,
+        }
+    }
+
     /// Whether another attempt of the same call makes sense.
     pub(crate) fn is_transient(&self) -> bool {
         matches!(self, Self::Unavailable(_) | Self::Unknown(_))
@@ -200,5 +224,21 @@ impl StoreError {
             }
             Self::SessionGone(reason) => reason.to_string().into(),
         }
+    }
+}
+
+/// The source of an error that several callers are told of.
+#[derive(Debug)]
+struct Shared(Arc<StoreError>);
+
+impl fmt::Display for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.source().map_or(Ok(()), |source| source.fmt(f))
+    }
+}
+
+impl std::error::Error for Shared {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.source().and_then(|source| source.source())
     }
 }

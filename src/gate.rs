@@ -31,6 +31,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 ///     WHERE gates.token <= excluded.token;
 /// ```
 ///
+/// It is for holders one at a time: readers and permits have tokens that are valid in any order.
+///
 /// Both are understood by PostgreSQL (9.5 and later) and SQLite (3.24 and later). Where the data are in etcd or ZooKeeper itself, [`LockGuard::put`](crate::LockGuard::put) needs no token.
 ///
 /// # Examples

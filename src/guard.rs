@@ -11,6 +11,7 @@ use std::{
 
 use crate::{
     backend::Entry,
+    carry::Carried,
     claim::Release,
     error::{Error, Result, StoreError},
     handover::{Grant, Passing},
@@ -18,13 +19,17 @@ use crate::{
     place::Place,
     queue::Hold,
     rig::{Bug, planted},
-    runtime::{self, Unstoppable},
+    runtime,
     session::Session,
     signature,
 };
 
-/// A number that rises with every grant of one lock, whatever happened between: the protected resource stores the highest it has seen and
+/// A number that rises from one holder of a lock to the next, whatever happened between: the protected resource stores the highest it has seen and
 /// refuses a lower one, so that a holder that was paused and wakes up after its lease is gone can do no harm.
+///
+/// That is for holders one at a time. Readers, and those who have permits, hold side by side: their
+/// tokens differ, but one with a lower token is no less valid, so a [`FencingGate`](crate::FencingGate)
+/// would refuse what is right.
 ///
 /// etcd: the create revision of the holder's key. ZooKeeper: the `czxid` of its node. With [`local_handover`](crate::Builder::local_handover) that times 65,536, plus the
 /// number of the grant: tokens with and without it do not compare, so either all clients of a lock have it on, or none. Tokens of different locks or of different clusters do not
@@ -74,7 +79,7 @@ pub enum LostReason {
     DeadlinePassed,
     /// The server says that the lease or session is over.
     SessionExpired,
-    /// Somebody deleted this holder's key.
+    /// Somebody deleted this holder's key, or on etcd wrote over it without its lease.
     KeyDeleted,
     /// [`Client::close`](crate::Client::close) was called.
     ClientClosed,
@@ -190,6 +195,8 @@ impl LockGuard {
     /// The holder's key in the store, as the store's own tools show it. On etcd a transaction that compares this key's create revision with the
     /// token writes only while the lock is held. With [`local_handover`](crate::Builder::local_handover) the create revision is the token divided by
     /// 65,536, and compares equal while any guard of this client's holds the lock: only the token tells them apart.
+    /// After a [`downgrade`](crate::WriteGuard::downgrade) it is another key, in the old one's place, with
+    /// a create revision of its own and the old token: `etcd::compare` knows the difference.
     #[must_use]
     pub fn key(&self) -> &str {
         &self.held.place().entry.key
@@ -230,6 +237,11 @@ impl LockGuard {
     }
 
     /// Resolves when the lock is lost, at the first cause and at the local deadline at the latest; never before.
+    ///
+    /// The end of the session is told before the store can grant the lock to anybody else. That somebody
+    /// deleted the key by hand, or on etcd wrote over it without its lease, is told within 0.4 s of the
+    /// grant or as soon as the store's event arrives, whichever is later; should the event be lost, after
+    /// the [`recheck_interval`](crate::Builder::recheck_interval). The next waiter may be granted before that.
     ///
     /// It needs nothing of the caller's runtime. After a suspend of the machine it may take up to a second of running time to be told; [`is_valid`](Self::is_valid) knows at once.
     ///
@@ -293,7 +305,7 @@ impl LockGuard {
         let session = Arc::clone(hold.claim.session());
         let (runtime, name) = (session.shared().runtime, hold.claim.queue().name().to_owned());
         let value = signature::write(&session.shared().owner);
-        let relabelling = Unstoppable::new(runtime, async move { hold.claim.relabel(label, &value).await });
+        let relabelling = Carried::whole(runtime, async move { hold.claim.relabel(label, &value).await });
         let claim = runtime::within(runtime, relabelling).await.map_err(|error| match error {
             StoreError::SessionGone(reason) => {
                 session.life().lose(reason);
@@ -317,8 +329,9 @@ impl LockGuard {
     /// # Errors
     ///
     /// [`Error::Lost`] if the lock had been lost before: somebody else may have held it meanwhile.
-    /// [`Error::ReleaseUnconfirmed`] if the store has not confirmed within twice the [`request_timeout`](crate::Builder::request_timeout): the release goes
-    /// on in the background until it is confirmed or the session is over.
+    /// [`Error::ReleaseUnconfirmed`] if the store has not confirmed within twice the [`request_timeout`](crate::Builder::request_timeout),
+    /// [`Error::Denied`] as soon as it refuses to delete the key: the release goes on in the
+    /// background until it is confirmed or the session is over.
     ///
     /// # Cancel safety
     ///
@@ -354,12 +367,14 @@ impl LockGuard {
         };
         let shared = hold.claim.session().shared();
         let (runtime, patience) = (shared.runtime, shared.request_timeout * 2);
+        let backend = shared.backend.name();
         runtime::within(runtime, async move {
             let outcome = hold.claim.release_within(patience).await;
             match (lost, outcome) {
                 (Some(reason), _) | (None, Release::SessionOver(reason)) => Err(Error::Lost { name, reason }),
                 (None, Release::Absent) => Err(Error::Lost { name, reason: LostReason::KeyDeleted }),
                 (None, Release::Released) => Ok(()),
+                (None, Release::Refused(refusal)) => Err(Error::Denied { backend, source: refusal.to_string().into() }),
                 (None, Release::Trying(_)) if planted(Bug::UnlockGuesses) => Ok(()),
                 (None, Release::Trying(error)) => {
                     let source = error.map_or_else(|| "no answer yet".into(), |error| error.to_string().into());

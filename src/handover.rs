@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use tokio::{runtime::Handle, sync::oneshot, time::timeout_at};
+use tokio::{runtime::Handle, sync::oneshot};
 
 use crate::{
     client::Client,
@@ -115,10 +115,10 @@ impl Handover {
             };
             number = Some(waiter.number);
             let turn = match wait {
-                Wait::Until(at) => runtime::within(self.runtime, timeout_at(at, waiter.turn())).await,
-                Wait::Forever | Wait::No => Ok(waiter.turn().await),
+                Wait::Until(at) => runtime::within_until(self.runtime, at, waiter.turn()).await,
+                Wait::Forever | Wait::No => Some(waiter.turn().await),
             };
-            let Ok(turn) = turn else { return Ok(None) };
+            let Some(turn) = turn else { return Ok(None) };
             match turn? {
                 Turn::Lead(lead) => return Box::pin(lead.take(client, wait)).await,
                 Turn::Grant(grant) if grant.tenure().is_valid() => return Ok(Some(grant)),

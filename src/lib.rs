@@ -5,9 +5,11 @@ mod backend;
 #[cfg(feature = "blocking")]
 pub mod blocking;
 mod builder;
+mod carry;
 mod claim;
 mod client;
 mod clock;
+mod driven;
 mod election;
 mod error;
 #[cfg(feature = "etcd")]
@@ -31,9 +33,11 @@ pub mod rig;
 mod room;
 mod runtime;
 mod rwlock;
+mod secret;
 mod semaphore;
 mod session;
 mod signature;
+mod silence;
 mod tls;
 mod url;
 mod view;

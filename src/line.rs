@@ -4,18 +4,18 @@
 //! changes only to one that lets more in (a writer that becomes a reader). So whoever is in stays in, whatever happens behind (a note may make room for fewer, but is not for those who are in), and a list that is a little old errs on the side of
 //! waiting. A list in which one's own key is missing is the word that it is gone.
 
-use std::sync::Arc;
+use std::{pin::pin, sync::Arc};
 
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::{
-    backend::{Ask, Entry, Join, Listing, Member},
+    backend::{Ask, Entry, Event, Join, Listing, Member},
     claim::{Claim, Entered},
     error::{Error, StoreError},
     life::Grant,
     name::Queue,
     place::Place,
-    queue::{self, COURTESY, Failure, Hold, NO_ROOM, Wait, in_time, persist},
+    queue::{self, CALM, COURTESY, Failure, Hold, NO_ROOM, Wait, in_time, persist},
     runtime::backoff,
     session::Session,
 };
@@ -119,18 +119,28 @@ async fn behind(
 ) -> Result<Stand, StoreError> {
     let mut idle_wakes = 0;
     loop {
-        tokio::select! {
-            () = gone(session, queue, own, &ahead) => {}
-            // Servers do lose watch events, see `queue.rs`.
-            () = sleep(session.recheck()) => {}
-        }
-        match stand(rule, own, &list(session, queue, false).await?) {
+        let began = Instant::now();
+        let mut gone = pin!(gone(session, queue, own, &ahead));
+        let listing = loop {
+            tokio::select! {
+                () = &mut gone => break list(session, queue, false).await?,
+                // Servers do lose watch events, see `queue.rs`. The watch stays meanwhile.
+                () = sleep(session.recheck()) => {}
+            }
+            let listing = list(session, queue, false).await?;
+            if !matches!(stand(rule, own, &listing), Stand::Judged(Verdict::Behind(now)) if now.key == ahead.key) {
+                break listing;
+            }
+        };
+        match stand(rule, own, &listing) {
             Stand::Judged(Verdict::Behind(now)) if now.key == ahead.key => {}
             stand => return Ok(stand),
         }
-        // Woken for nothing. Should the store go on like that, do not spin.
-        sleep(backoff(idle_wakes)).await;
-        idle_wakes += 1;
+        // Woken for nothing. Should the store go on like that at once, do not spin.
+        idle_wakes = if began.elapsed() > CALM { 0 } else { idle_wakes + 1 };
+        if idle_wakes > 1 {
+            sleep(backoff(idle_wakes - 2)).await;
+        }
     }
 }
 
@@ -140,11 +150,14 @@ async fn gone(session: &Session, queue: &Queue, own: &Arc<Place>, ahead: &Entry)
         place.ended(own).await;
         return;
     }
-    let Some(_leave) = session.room().watch(queue) else {
+    let Some(_leave) = session.room().watch(queue.dir(), &ahead.key) else {
         return sleep(NO_ROOM.mul_f64(0.5 + fastrand::f64())).await;
     };
-    if let Ok(Some(watch)) = session.store().watch(ahead, true).await {
-        let _ = watch.await;
+    while let Ok(Some(watch)) = session.store().watch(ahead, true).await {
+        // What was only written to is watched anew at once.
+        if !matches!(watch.await, Ok(Event::Touched)) {
+            return;
+        }
     }
 }
 

@@ -6,6 +6,7 @@ use futures_util::future::{join_all, select_all};
 use tokio::time::timeout;
 
 use crate::{
+    carry::Carried,
     claim::Claim,
     client::Client,
     error::{Error, Result, StoreError},
@@ -13,7 +14,7 @@ use crate::{
     name::Queue,
     queue::{self, COURTESY, Failure, Wait},
     rig::{Bug, planted},
-    runtime::{self, Unstoppable},
+    runtime,
 };
 
 /// How many queues are joined in one request: etcd takes 128 operations by default, and each queue may need several.
@@ -156,13 +157,13 @@ impl Client {
     }
 
     async fn all(&self, queues: Vec<Queue>, wait: Wait) -> Result<Option<AllGuard>> {
-        let taking = pin!(async {
+        let taking = pin!(self.bounded(wait, async {
             match self.at_once(&queues, wait).await? {
                 Some(guards) => Ok(Some(AllGuard { guards })),
                 None if wait.has_passed() => Ok(None),
                 None => self.one_by_one(&queues, wait).await,
             }
-        });
+        }));
         runtime::within(self.runtime(), taking).await
     }
 
@@ -184,7 +185,7 @@ impl Client {
         };
         let Some(claims) = claims else { return Ok(None) };
         // If this future is dropped, the write still ends, and then the claims with it.
-        let joining = Unstoppable::new(self.runtime(), Claim::join_all(claims));
+        let joining = Carried::whole(self.runtime(), Claim::join_all(claims));
         let joined = tokio::select! {
             biased;
             joined = joining => joined,

@@ -245,7 +245,7 @@ impl Mutex {
         }
         let queue = self.line()?;
         // Pinned here: handed over by value it would have its room in this future twice.
-        let taking = pin!(take(&self.client, &queue, wait));
+        let taking = pin!(self.client.bounded(wait, take(&self.client, &queue, wait)));
         Ok(runtime::within(self.client.runtime(), taking).await?.map(LockGuard::new))
     }
 }

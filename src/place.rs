@@ -245,6 +245,15 @@ impl Place {
         .await;
     }
 
+    /// Returns when the lock is not held any more by this place, or its holder is told that it is lost.
+    pub(crate) async fn over(&self) {
+        self.changes(|state| {
+            state.watched = true;
+            (!matches!(state.phase, Phase::Held) || state.lost.is_some()).then_some(())
+        })
+        .await;
+    }
+
     pub(crate) fn lose(&self, reason: LostReason) {
         self.state().lost.get_or_insert(reason);
         self.changed.notify_waiters();

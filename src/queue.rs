@@ -1,6 +1,6 @@
 //! The algorithm, written once for all stores: join, look who is ahead, wait for that one, look again.
 
-use std::{sync::Arc, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use tokio::{
     sync::oneshot,
@@ -8,7 +8,8 @@ use tokio::{
 };
 
 use crate::{
-    backend::{Ahead, Event, Join, Present, Standing},
+    backend::{Ahead, Event, Fate, Join, Present, Standing},
+    carry::Carried,
     claim::{Claim, Entered},
     clock,
     error::{Error, StoreError},
@@ -17,7 +18,7 @@ use crate::{
     name::Queue,
     place::{End, Place},
     rig::{Bug, planted},
-    runtime::{Unstoppable, backoff},
+    runtime::backoff,
     session::Session,
     warden::WATCH_AFTER,
 };
@@ -26,8 +27,10 @@ use crate::{
 /// case a caller who looks finds nothing.
 pub(crate) const COURTESY: Duration = Duration::from_millis(100);
 
-/// How long a waiter for whose watch there is no room does without.
-pub(crate) const NO_ROOM: Duration = Duration::from_secs(1);
+pub(crate) use crate::room::NO_ROOM;
+
+/// After so long without a wake-up, one that was for nothing is the first again.
+pub(crate) const CALM: Duration = Duration::from_secs(1);
 
 /// How long to wait for the lock.
 #[derive(Clone, Copy, Debug)]
@@ -97,7 +100,7 @@ pub(crate) async fn join(claim: Claim, wait: Wait, join: Join) -> Result<Option<
     let give_up = matches!(wait, Wait::No).then(|| Instant::now() + shared.request_timeout * 2);
     // If this future is dropped, the write still ends, and then the claim with it.
     let (interest, _interested) = oneshot::channel();
-    let joining = Unstoppable::new(shared.runtime, claim.join(join, give_up, interest));
+    let joining = Carried::whole(shared.runtime, claim.join(join, give_up, interest));
     let joined = tokio::select! {
         biased;
         joined = joining => joined,
@@ -156,21 +159,47 @@ pub(crate) async fn hold(entered: Entered, wait: Wait) -> Result<Option<Hold>, F
 enum Wake {
     /// The key ahead was a holder's, and is gone; ours was there then, or later.
     Heir,
-    /// If the key ahead is gone, it was a holder's.
-    Vacant,
+    /// What a look at both keys has told. `seen`: the key ahead was found there after we joined.
+    Looked { present: Present, seen: bool },
+    /// The key ahead may be gone. `seen`: it was found there after we joined.
+    Perhaps { seen: bool },
     /// The one ahead has gone, and stood behind this one.
     Moved(Ahead),
-    /// It is time to look whether something was missed.
-    Recheck,
     /// Something may have happened.
     Unclear,
 }
 
+/// What a look at one's own key and at the one ahead comes to.
+#[derive(Debug, PartialEq, Eq)]
+enum Conclusion {
+    First,
+    Evicted,
+    Waits,
+    /// The key ahead is gone, and nobody knows who else is ahead: the queue has to tell.
+    Unknown,
+}
+
+/// Draws it. A key that is gone shows nothing of those that were in front of it, unless it is known
+/// that there were none.
+fn conclude(present: Present, ahead: &Ahead, seen: bool) -> Conclusion {
+    match present {
+        Present { own: false, .. } if !planted(Bug::OwnKeyUnchecked) => Conclusion::Evicted,
+        Present { ahead: Fate::There, .. } => Conclusion::Waits,
+        // It was a holder's, so nobody was in front of it. It was the nearest one to ours: nobody
+        // stood between, and nobody can join there.
+        Present { ahead: Fate::Released, .. } => Conclusion::First,
+        // It was seen in front of ours, with nobody in front of itself; nobody can join there.
+        Present { ahead: Fate::Gone, .. } if ahead.first && seen => Conclusion::First,
+        Present { ahead: Fate::Gone, .. } if planted(Bug::MiddleIsHolder) => Conclusion::First,
+        Present { ahead: Fate::Gone, .. } => Conclusion::Unknown,
+    }
+}
+
 /// Waits while `ahead` is just ahead of `own`; tells where that stands then.
 ///
-/// A wake-up is no grant: the key ahead may have been a waiter's who gave up, while others are still in front of it. But if it was the holder's, and nobody stood between
-/// (`ahead` was the nearest one when `own` joined, and nobody can join in front), then nobody is in front of `own` any more: all that were in front of a holder were gone when it became one. So what is
-/// left to know is whether one's own key is still there. A release by this process asks for that in the transaction that deletes the holder's key. Else a look at the two keys tells.
+/// A wake-up is a reason to look, and no grant: the key ahead may have been a waiter's that gave up,
+/// while others are still in front of it. What is concluded from a look is in `conclude`. A release
+/// by this process looks for our key in the transaction that deletes the holder's.
 async fn await_turn(
     session: &Session,
     queue: &Queue,
@@ -180,36 +209,54 @@ async fn await_turn(
     let (store, mut idle_wakes) = (session.store(), 0);
     loop {
         own.wait_for(&ahead);
-        // Servers do lose watch events (https://github.com/etcd-io/etcd/issues/18089, /19179): look again now and then in any case.
-        let wake = tokio::select! {
-            wake = next_wake(session, queue, own, &ahead) => wake,
-            () = sleep(session.recheck()), if !planted(Bug::NoRecheck) => Wake::Recheck,
+        let began = Instant::now();
+        let wake = {
+            let mut waking = pin!(next_wake(session, queue, own, &ahead));
+            loop {
+                // Servers do lose watch events (https://github.com/etcd-io/etcd/issues/18089, /19179):
+                // look again now and then in any case. The watch stays meanwhile.
+                tokio::select! {
+                    wake = &mut waking => break wake,
+                    () = sleep(session.recheck()), if !planted(Bug::NoRecheck) => {}
+                }
+                let present = tokio::select! {
+                    wake = &mut waking => break wake,
+                    present = persist(|| store.present(&own.entry, &ahead.entry)) => present?,
+                };
+                if !matches!(present, Present { own: true, ahead: Fate::There }) {
+                    break Wake::Looked { present, seen: ahead.seen };
+                }
+            }
         };
-        let standing = match wake {
-            Wake::Heir => return Ok(Standing::First),
+        let conclusion = match wake {
+            Wake::Heir => Conclusion::First,
             Wake::Moved(next) => {
                 ahead = next;
                 continue;
             }
-            Wake::Unclear if planted(Bug::WakeUpIsGrant) => return Ok(Standing::First),
-            Wake::Vacant | Wake::Recheck => match persist(|| store.present(&own.entry, &ahead.entry)).await? {
-                Present { own: false, .. } if !planted(Bug::OwnKeyUnchecked) => return Ok(Standing::Evicted),
-                Present { ahead: true, .. } => None,
-                _ if wake == Wake::Vacant => return Ok(Standing::First),
-                _ => Some(persist(|| store.standing(&own.entry)).await?),
-            },
-            Wake::Unclear => Some(persist(|| store.standing(&own.entry)).await?),
+            Wake::Looked { present, seen } => conclude(present, &ahead, seen),
+            Wake::Perhaps { .. } | Wake::Unclear if planted(Bug::WakeUpIsGrant) => Conclusion::First,
+            // A look that can't tell more than the queue itself is left out.
+            Wake::Perhaps { seen } if ahead.first && seen || store.tells_releases(&ahead.entry) => {
+                conclude(persist(|| store.present(&own.entry, &ahead.entry)).await?, &ahead, seen)
+            }
+            Wake::Perhaps { .. } if planted(Bug::MiddleIsHolder) => Conclusion::First,
+            Wake::Perhaps { .. } | Wake::Unclear => Conclusion::Unknown,
         };
-        match standing {
-            Some(Standing::Behind(now)) if now.entry.key == ahead.entry.key => {}
-            Some(standing) => return Ok(standing),
-            None => {}
+        match conclusion {
+            Conclusion::First => return Ok(Standing::First),
+            Conclusion::Evicted => return Ok(Standing::Evicted),
+            Conclusion::Waits => {}
+            Conclusion::Unknown => match persist(|| store.standing(&own.entry)).await? {
+                Standing::Behind(now) if now.entry.key == ahead.entry.key => ahead.seen |= now.seen,
+                standing => return Ok(standing),
+            },
         }
-        // Woken for nothing. Should the store go on like that, do not spin.
-        if idle_wakes > 0 {
-            sleep(backoff(idle_wakes)).await;
+        // Woken for nothing. Should the store go on like that at once, do not spin.
+        idle_wakes = if began.elapsed() > CALM { 0 } else { idle_wakes + 1 };
+        if idle_wakes > 1 {
+            sleep(backoff(idle_wakes - 2)).await;
         }
-        idle_wakes += 1;
     }
 }
 
@@ -232,30 +279,43 @@ async fn next_wake(session: &Session, queue: &Queue, own: &Arc<Place>, ahead: &A
         };
     }
     // As long as the session can't watch more keys, a look now and then has to do.
-    let Some(_leave) = session.room().watch(queue) else {
+    let Some(_leave) = session.room().watch(queue.dir(), &ahead.entry.key) else {
         sleep(NO_ROOM.mul_f64(0.5 + fastrand::f64())).await;
-        return Wake::Recheck;
+        return Wake::Unclear;
     };
     let store = session.store();
-    let mut watching = store.watch(&ahead.entry, true);
-    let watched = if ahead.first && ahead.seen {
-        // A short hold may end before the watch begins: who looks meanwhile knows of it a round trip earlier.
-        tokio::select! {
-            biased;
-            watched = &mut watching => watched,
-            present = store.present(&own.entry, &ahead.entry) => match present {
-                Ok(Present { own: true, ahead: false }) => return Wake::Heir,
-                _ => watching.await,
-            },
+    let mut seen = ahead.seen;
+    loop {
+        let mut watching = store.watch(&ahead.entry, true);
+        let watched = if ahead.first && seen {
+            // A short hold may end before the watch begins: a look meanwhile knows of it a round trip earlier.
+            tokio::select! {
+                biased;
+                watched = &mut watching => watched,
+                present = store.present(&own.entry, &ahead.entry) => match present {
+                    Ok(present) if conclude(present, ahead, seen) == Conclusion::First => {
+                        return Wake::Looked { present, seen };
+                    }
+                    _ => watching.await,
+                },
+            }
+        } else {
+            watching.await
+        };
+        let watch = match watched {
+            Ok(Some(watch)) => watch,
+            Ok(None) => return Wake::Perhaps { seen },
+            Err(_) => return Wake::Unclear,
+        };
+        seen = true;
+        match watch.await {
+            // It is watched anew at once: that it is there still is seen by that, and whatever happens
+            // next is not missed. It costs as many reads as somebody makes writes.
+            Ok(Event::Touched) if planted(Bug::WritesBlind) => sleep(NO_ROOM).await,
+            Ok(Event::Touched) => {}
+            Ok(Event::Deleted) => return Wake::Perhaps { seen },
+            Err(_) => return Wake::Unclear,
         }
-    } else {
-        watching.await
-    };
-    let Ok(Some(watch)) = watched else { return Wake::Unclear };
-    match watch.await {
-        Ok(Event::Deleted) if ahead.first || planted(Bug::MiddleIsHolder) => Wake::Vacant,
-        Ok(Event::Touched) => Wake::Vacant,
-        Ok(Event::Deleted) | Err(_) => Wake::Unclear,
     }
 }
 

@@ -125,8 +125,11 @@ async fn gone(session: &Session, entry: &Entry) {
             },
             Err(error) => Err(error),
         };
-        if matches!(event, Ok(Event::Deleted)) {
-            return;
+        match event {
+            Ok(Event::Deleted) => return,
+            // It was only written to, and is watched anew at once.
+            Ok(Event::Touched) => continue,
+            Err(_) => {}
         }
         sleep(backoff(failures)).await;
         failures += 1;

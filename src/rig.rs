@@ -36,38 +36,78 @@ bugs! {
     GrantWithoutProof = "grant-without-proof",
     /// Everything runs on the caller's runtime, which may be blocked.
     CallersRuntime = "callers-runtime",
+    /// The store is told of a session's end as soon as its deadline has passed.
+    RevokedAtOnce = "revoked-at-once",
+    /// What a caller leaves unpolled stays with it, and with it what others need.
+    CallersCarryAlone = "callers-carry-alone",
     /// A keepalive that was sent counts, answered or not.
     SilenceIsProof = "silence-is-proof",
     /// A read, which a follower answers by itself, is taken for ZooKeeper's proof of life.
     ReadIsProof = "read-is-proof",
     /// A write that a follower passed on is taken for a proof for the whole session timeout.
     WholeTimeout = "whole-timeout",
+    /// What a write proves is reckoned as if its process had never stood still.
+    SilenceForgotten = "silence-forgotten",
+    /// Those who want to know of a session's end are woken while its lock is held.
+    WakesUnderLock = "wakes-under-lock",
     /// Nobody ahead is enough for a grant: that one's own key is still there is not asked.
     OwnKeyUnchecked = "own-key-unchecked",
     /// The end of the key ahead is taken for a grant.
     WakeUpIsGrant = "wake-up-is-grant",
     /// The end of any waiter's place counts as a holder's.
     MiddleIsHolder = "middle-is-holder",
+    /// A ZooKeeper waiter that gives up leaves word as a holder does.
+    WaitersLeaveMarks = "waiters-leave-marks",
     /// The tail is taken for the nearest one ahead although another client's waiter may stand there.
     TailIsNearest = "tail-is-nearest",
     /// Nobody watches the holder's own key.
     OwnKeyUnwatched = "own-key-unwatched",
+    /// The watches on the holders' own keys are trusted: the store is not asked for these now and then.
+    OwnKeyUnrechecked = "own-key-unrechecked",
+    /// What a session watches of its holders' own keys is not counted.
+    OwnWatchesUnbudgeted = "own-watches-unbudgeted",
+    /// A path counts once for each that watches it.
+    WatchesCountedTwice = "watches-counted-twice",
     /// A watch from "now", without a look at what was before it.
     NoSecondLook = "no-second-look",
     /// Waiters trust in events alone and never look by themselves.
     NoRecheck = "no-recheck",
     /// Every waiter watches the first key.
     Herd = "herd",
+    /// The nodes of kazoo's own layout are taken for junk.
+    KazooOverlooked = "kazoo-overlooked",
+    /// A node of ZooKeeper's that belongs to no session has a place if it is named like a waiter's.
+    PersistentNodesCount = "persistent-nodes-count",
+    /// A ZooKeeper server is not asked whether it is new enough.
+    OldServersAccepted = "old-servers-accepted",
+    /// What was refused for certain is kept as something in doubt.
+    RefusalsInDoubt = "refusals-in-doubt",
     /// The sequence number of a ZooKeeper node is the token.
     SequenceAsToken = "sequence-as-token",
     /// A prefix without the separator: lock `a` sees the keys of `ab`.
     OpenPrefix = "open-prefix",
     /// Keys that lie deeper, of other locks, count as places in the queue.
     DeeperKeysCount = "deeper-keys-count",
+    /// A try waits for the store for as long as that takes.
+    TriesUnbounded = "tries-unbounded",
     /// `try_lock()` joins the queue to see whether it is free.
     TryLockJoins = "try-lock-joins",
     /// The write of a caller who goes away is dropped with him, and not cleaned up.
     JoinDiesWithCaller = "join-dies-with-caller",
+    /// Each one that waits for a session tries to open one after the other has failed.
+    OpeningsUnshared = "openings-unshared",
+    /// A client that was closed is closed, whatever the store has said.
+    ClosedIsClosed = "closed-is-closed",
+    /// A waiter that was told of a write to the key ahead does without a watch for a while.
+    WritesBlind = "writes-blind",
+    /// That the store refuses a release is told to nobody.
+    RefusalsUntold = "refusals-untold",
+    /// A join is sent although its caller has gone while it waited for its turn.
+    GoneCallersJoin = "gone-callers-join",
+    /// What an attempt has written under a former label is not looked for.
+    LabelForgotten = "label-forgotten",
+    /// A release that finds no key, and had an attempt before, takes it for its own work.
+    AbsentIsReleased = "absent-is-released",
     /// A join that is repeated draws a new ticket, and so a second key.
     NewTicketOnRetry = "new-ticket-on-retry",
     /// A join whose outcome is not known is deleted once, perhaps before it lands.
@@ -78,6 +118,10 @@ bugs! {
     WithdrawOnce = "withdraw-once",
     /// `unlock()` is Ok although no store has confirmed it.
     UnlockGuesses = "unlock-guesses",
+    /// What is kept secret is shown to whoever prints it.
+    SecretsShown = "secrets-shown",
+    /// The URL is shown as it was given.
+    UrlAsGiven = "url-as-given",
     /// A lock is handed over within a client without a look at whether it is still held.
     HandsOverTheLost = "hands-over-the-lost",
     /// A client that has a lock keeps it for as long as its own callers want it.
@@ -88,14 +132,24 @@ bugs! {
     DowngradeLosesPlace = "downgrade-loses-place",
     /// Those who have permits are counted, and not their permits.
     PermitsUncounted = "permits-uncounted",
+    /// A key of etcd's that was written over without its lease is taken for its owner's.
+    LeaseUnchecked = "lease-unchecked",
     /// Whoever waits for permits looks after them himself.
     GateLeftOpen = "gate-left-open",
     /// A write under a guard is made whether the guard's key is there or not.
     WritesUnguarded = "writes-unguarded",
+    /// Several locks that the store does not take at once are an error.
+    AllAtOnceOrNever = "all-at-once-or-never",
     /// Several locks are taken in the order in which the caller names them.
     LocksInCallersOrder = "locks-in-callers-order",
+    /// The first one ahead says how many permits there are, though others name a smaller number.
+    LargerNumberCounts = "larger-number-counts",
+    /// The smallest number of permits that was ever noted counts, also if it comes late.
+    LateNoteCounts = "late-note-counts",
     /// Whatever number of permits a client names, it counts on that.
     PermitsUnagreed = "permits-unagreed",
+    /// Timers are made before their future is polled, so in the caller's runtime, if there is one.
+    TimersOfTheCaller = "timers-of-the-caller",
     /// All that share a key have one token.
     GrantsShareAToken = "grants-share-a-token",
 }

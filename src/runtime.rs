@@ -2,13 +2,16 @@
 
 use std::{
     future::{Future, poll_fn},
-    pin::{Pin, pin},
+    pin::pin,
     sync::OnceLock,
-    task::{Context, Poll},
+    task::Poll,
     time::Duration,
 };
 
-use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::{
+    runtime::{Builder, Handle, Runtime},
+    time::{Instant, timeout_at},
+};
 
 use crate::{
     error::Error,
@@ -49,6 +52,16 @@ pub(crate) async fn within<T>(runtime: &Handle, future: impl Future<Output = T>)
     .await
 }
 
+/// The same, but only until then; `None` when that has passed. A timer belongs to the runtime that
+/// it is made in, so it must not be made before the future is polled.
+pub(crate) async fn within_until<T>(runtime: &Handle, at: Instant, future: impl Future<Output = T>) -> Option<T> {
+    let future = pin!(future);
+    if planted(Bug::TimersOfTheCaller) {
+        return within(runtime, timeout_at(at, future)).await.ok();
+    }
+    within(runtime, async { timeout_at(at, future).await.ok() }).await
+}
+
 /// Gives others their turn, on any executor. Tokio's own, polled on a thread of tokio's, comes back only when that thread is tokio's again; if it waits for this very future, never.
 pub(crate) async fn yield_now() {
     let mut yielded = false;
@@ -60,41 +73,6 @@ pub(crate) async fn yield_now() {
         Poll::Pending
     })
     .await;
-}
-
-/// A future that runs to its end whatever happens: whoever polls it carries it on, and if it is dropped after it was begun, the library's runtime does.
-pub(crate) struct Unstoppable<T: Send + 'static> {
-    runtime: &'static Handle,
-    rest: Option<Pin<Box<dyn Future<Output = T> + Send>>>,
-    begun: bool,
-}
-
-impl<T: Send + 'static> Unstoppable<T> {
-    pub(crate) fn new(runtime: &'static Handle, future: impl Future<Output = T> + Send + 'static) -> Self {
-        Self { runtime, rest: Some(Box::pin(future)), begun: false }
-    }
-}
-
-impl<T: Send + 'static> Future for Unstoppable<T> {
-    type Output = T;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
-        self.begun = true;
-        let Some(rest) = &mut self.rest else { return Poll::Pending };
-        let poll = rest.as_mut().poll(context);
-        if poll.is_ready() {
-            self.rest = None;
-        }
-        poll
-    }
-}
-
-impl<T: Send + 'static> Drop for Unstoppable<T> {
-    fn drop(&mut self) {
-        if let Some(rest) = self.rest.take().filter(|_| self.begun && !planted(Bug::JoinDiesWithCaller)) {
-            self.runtime.spawn(async move { drop(rest.await) });
-        }
-    }
 }
 
 /// The pause before retry number `attempt` (from 0): doubles from 20 ms to 1 s, with jitter so that clients spread out.

@@ -159,7 +159,8 @@ impl RwLock {
         let queue = Queue::new(self.client.namespace(), &self.name)?.of("rw").labelled(label);
         let rule = if label == READER { &Reader as &dyn Rule } else { &Writer };
         let taking = Taking { rule: Some(rule), ..Taking::new(&queue, wait) };
-        let hold = runtime::within(self.client.runtime(), taking.from(&self.client)).await?;
+        let taking = self.client.bounded(wait, taking.from(&self.client));
+        let hold = runtime::within(self.client.runtime(), taking).await?;
         Ok(hold.map(LockGuard::new))
     }
 }
@@ -227,7 +228,7 @@ impl WriteGuard {
 
     /// Turns the writer into a reader, in its place: no writer gets in between, and the readers who wait behind it, up to the next writer, come in.
     ///
-    /// One transaction of the store puts a reader's key where the writer's was. The fencing token stays the same. It takes as long as the store does; should the lock be lost
+    /// One transaction of the store puts a reader's key where the writer's was: [`key`](LockGuard::key) is another one then, and the fencing token stays the same. It takes as long as the store does; should the lock be lost
     /// meanwhile, that is told.
     ///
     /// # Errors

@@ -4,7 +4,7 @@
 //! those stand who have some, and at most that one more. So however many wait, one of them has an eye on the permits, and what happens there wakes nobody else; when it is in, it
 //! opens the gate for the next.
 
-use std::{ops::Deref, time::Duration};
+use std::{cmp::Reverse, ops::Deref, time::Duration};
 
 use tokio::time::{Instant, timeout};
 
@@ -24,8 +24,13 @@ use crate::{
 /// The most permits a semaphore may have.
 const MAX: u32 = 1_000_000;
 
-/// What the name of a note begins with that says how many permits there are, after [`Semaphore::set_permits`]; then come the number and those that it has replaced.
+/// What the name of a note begins with that says how many permits there are, after
+/// [`Semaphore::set_permits`]; then come the number, those that it has replaced, and the note's
+/// generation.
 const LIMIT: &str = "limit=";
+
+/// What the generation begins with: no number, so that builds which know of none pass over it.
+const GENERATION: char = '@';
 
 /// How many replaced numbers are remembered.
 const REPLACED: usize = 8;
@@ -189,7 +194,11 @@ impl Semaphore {
         self.check(permits)?;
         runtime::within(self.client.runtime(), async {
             let listing = view::look(&self.client, &queue, false).await?;
-            let mut limit = self.agreed(&listing.members, &listing.notes)?;
+            let rule = self.rule(permits);
+            let (mut limit, noted) = (rule.agreed(&listing.members, &listing.notes)?, Limit::latest(&listing.notes));
+            // The write is repeated until it is confirmed, so that it may land once more, after
+            // later ones.
+            limit.generation = noted.map_or(0, |noted| noted.generation).saturating_add(1);
             limit.replaced.retain(|number| *number != permits);
             if limit.number != permits {
                 limit.replaced.insert(0, limit.number);
@@ -226,12 +235,13 @@ impl Semaphore {
     async fn get(&self, permits: u32, wait: Wait) -> Result<Option<Permit>> {
         self.check(permits)?;
         let queue = self.permits()?.labelled(&format!("{permits}of{}", self.permits));
-        let hold = runtime::within(self.client.runtime(), self.pass(&queue, permits, wait)).await?;
+        let passing = self.client.bounded(wait, self.pass(&queue, permits, wait));
+        let hold = runtime::within(self.client.runtime(), passing).await?;
         Ok(hold.map(|hold| Permit { guard: LockGuard::new(hold), permits }))
     }
 
     async fn pass(&self, queue: &Queue, permits: u32, wait: Wait) -> Result<Option<queue::Hold>> {
-        let rule = Limited { semaphore: self, wanted: permits };
+        let rule = self.rule(permits);
         let mut patience = wait;
         if matches!(wait, Wait::No) || permits > self.permits {
             let listing = view::look(&self.client, queue, false).await?;
@@ -258,18 +268,8 @@ impl Semaphore {
         taken
     }
 
-    /// How many permits there are, by those who stand there and what was noted.
-    fn agreed(&self, members: &[Member], notes: &[Box<str>]) -> Result<Limit> {
-        let noted = notes.iter().filter_map(|note| Limit::noted(note)).min_by_key(|limit| limit.number);
-        let known = noted.or_else(|| {
-            let (_, number) = members.iter().find_map(|member| claimed(member.label.as_deref()?))?;
-            Some(Limit { number, replaced: Vec::new() })
-        });
-        let Some(limit) = known else { return Ok(Limit { number: self.permits, replaced: Vec::new() }) };
-        if limit.number == self.permits || limit.replaced.contains(&self.permits) || planted(Bug::PermitsUnagreed) {
-            return Ok(limit);
-        }
-        Err(Error::PermitsDisagree { name: self.name.clone(), agreed: limit.number, named: self.permits })
+    fn rule(&self, wanted: u32) -> Limited<'_> {
+        Limited { name: &self.name, named: self.permits, wanted }
     }
 }
 
@@ -279,50 +279,95 @@ struct Limit {
     number: u32,
     /// The numbers that it has replaced, the latest first.
     replaced: Vec<u32>,
+    /// Rises from one note to the next; zero where there is no note, or one of a build that knew of
+    /// none.
+    generation: u64,
 }
 
 impl Limit {
     fn noted(note: &str) -> Option<Self> {
-        let mut numbers = note.strip_prefix(LIMIT)?.split('+').map(str::parse);
-        let number = numbers.next()?.ok().filter(|number| *number > 0)?;
-        Some(Self { number, replaced: numbers.map_while(std::result::Result::ok).collect() })
+        let parts: Vec<_> = note.strip_prefix(LIMIT)?.split('+').collect();
+        let generation = parts.last().and_then(|last| last.strip_prefix(GENERATION)?.parse().ok()).unwrap_or(0);
+        let mut numbers = parts.iter().map_while(|part| part.parse().ok());
+        let number = numbers.next().filter(|number| *number > 0)?;
+        Some(Self { number, replaced: numbers.collect(), generation })
+    }
+
+    /// The note that counts: of the highest generation. Two of one generation were written at the
+    /// same time, and of them the smaller number counts, as either may be the one that others saw.
+    fn latest(notes: &[Box<str>]) -> Option<Self> {
+        let noted = notes.iter().filter_map(|note| Self::noted(note));
+        if planted(Bug::LateNoteCounts) {
+            return noted.min_by_key(|limit| limit.number);
+        }
+        noted.min_by_key(|limit| (Reverse(limit.generation), limit.number))
     }
 
     fn note(&self) -> String {
-        let numbers = std::iter::once(&self.number).chain(&self.replaced).map(u32::to_string);
-        format!("{LIMIT}{}", numbers.collect::<Vec<_>>().join("+"))
+        let numbers: String =
+            std::iter::once(&self.number).chain(&self.replaced).map(|number| format!("{number}+")).collect();
+        format!("{LIMIT}{numbers}{GENERATION}{}", self.generation)
     }
 }
 
 /// What a key's label says: how many permits it has or wants, and how many its owner thought there were.
 fn claimed(label: &str) -> Option<(u32, u32)> {
     let (wanted, of) = label.split_once("of")?;
-    Some((wanted.parse().ok()?, of.parse().ok()?))
+    Some((wanted.parse().ok()?, of.parse().ok().filter(|of| *of > 0)?))
 }
 
 /// Goes in when there are so many permits left.
 struct Limited<'a> {
-    semaphore: &'a Semaphore,
+    /// The semaphore's.
+    name: &'a str,
+    /// How many permits this client thinks there are.
+    named: u32,
     wanted: u32,
+}
+
+impl Limited<'_> {
+    /// How many permits there are, by what was noted or else by the first one there that names a
+    /// number.
+    fn agreed(&self, members: &[Member], notes: &[Box<str>]) -> Result<Limit> {
+        let named = |number| Limit { number, replaced: Vec::new(), generation: 0 };
+        let first = || members.iter().find_map(claim).map(|(_, number)| named(number));
+        let limit = Limit::latest(notes).or_else(first).unwrap_or_else(|| named(self.named));
+        if limit.number == self.named || limit.replaced.contains(&self.named) || planted(Bug::PermitsUnagreed) {
+            return Ok(limit);
+        }
+        Err(Error::PermitsDisagree { name: self.name.to_owned(), agreed: limit.number, named: self.named })
+    }
+
+    /// How many may be out together with those who are ahead. Without a note these may name
+    /// different numbers: some were let in by a note that is gone, others are about to be refused.
+    /// Each counts on no more being out than it named, so the smallest number counts.
+    fn room(&self, ahead: &[Member], notes: &[Box<str>], agreed: u32) -> u32 {
+        if Limit::latest(notes).is_some() || planted(Bug::LargerNumberCounts) {
+            return agreed;
+        }
+        ahead.iter().filter_map(claim).map(|(_, number)| number).fold(agreed, u32::min)
+    }
+}
+
+fn claim(member: &Member) -> Option<(u32, u32)> {
+    claimed(member.label.as_deref()?)
 }
 
 impl Rule for Limited<'_> {
     fn judge(&self, ahead: &[Member], notes: &[Box<str>]) -> Verdict {
-        let limit = match self.semaphore.agreed(ahead, notes) {
+        let agreed = match self.agreed(ahead, notes) {
             Ok(limit) => limit.number,
             Err(error) => return Verdict::Refused(error),
         };
         let wanted = u64::from(self.wanted);
-        if wanted > limit.into() {
-            let reason = format!("{wanted} were asked for, and there are {limit}; set_permits makes more");
-            return Verdict::Refused(Error::InvalidPermits { name: self.semaphore.name.clone(), reason });
+        if wanted > agreed.into() {
+            let reason = format!("{wanted} were asked for, and there are {agreed}; set_permits makes more");
+            return Verdict::Refused(Error::InvalidPermits { name: self.name.to_owned(), reason });
         }
         // A key of which nobody knows what it is for had better have one.
-        let taken =
-            |member: &Member| member.label.as_deref().and_then(claimed).map_or(1, |(taken, _)| u64::from(taken));
-        let taken: u64 = ahead.iter().map(taken).sum();
+        let taken: u64 = ahead.iter().map(|member| claim(member).map_or(1, |(taken, _)| u64::from(taken))).sum();
         let taken = if planted(Bug::PermitsUncounted) { ahead.len() as u64 } else { taken };
-        if taken + wanted <= limit.into() { Verdict::In } else { Verdict::Full }
+        if taken + wanted <= self.room(ahead, notes, agreed).into() { Verdict::In } else { Verdict::Full }
     }
 }
 
@@ -356,20 +401,4 @@ impl Deref for Permit {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn notes_are_read_back() {
-        for limit in [Limit { number: 5, replaced: vec![] }, Limit { number: 1, replaced: vec![5, 3] }] {
-            assert_eq!(Limit::noted(&limit.note()), Some(limit));
-        }
-        for junk in ["limit=", "limit=0", "limit=x", "lim", "limit=-1"] {
-            assert_eq!(Limit::noted(junk), None, "{junk}");
-        }
-        assert_eq!(claimed("2of10"), Some((2, 10)));
-        for junk in ["", "r", "of", "2of", "of10", "-1of2"] {
-            assert_eq!(claimed(junk), None, "{junk}");
-        }
-    }
-}
+mod tests;

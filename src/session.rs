@@ -8,8 +8,8 @@ use std::{
 
 use tokio::{
     runtime::Handle,
-    sync::{Mutex, Semaphore},
-    task::{JoinHandle, JoinSet},
+    sync::{Notify, Semaphore, watch},
+    task::JoinSet,
     time::{sleep, timeout},
 };
 
@@ -17,6 +17,7 @@ use crate::{
     backend::{Backend, Store},
     claim::Claim,
     clock,
+    driven::Driven,
     error::{Error, StoreError},
     guard::LostReason,
     life::Life,
@@ -52,10 +53,14 @@ pub(crate) struct Shared {
 pub(crate) struct Session {
     shared: Arc<Shared>,
     store: Arc<dyn Store>,
+    /// The same, for what callers ask it.
+    driven: Driven,
     life: Arc<Life>,
-    /// Ends when the session is lost and the store has heard of it.
-    keeper: Mutex<Option<JoinHandle<Result<(), StoreError>>>>,
-    room: Room,
+    /// The store's word on the end of the session, once it was asked for that.
+    end: watch::Receiver<Option<End>>,
+    /// Nothing is to be waited for any more before it is closed.
+    hurry: Arc<Notify>,
+    room: Arc<Room>,
     /// Turns at joining.
     turns: Semaphore,
     places: Places,
@@ -68,20 +73,33 @@ impl Session {
     pub(crate) async fn open(shared: Arc<Shared>) -> Result<Arc<Self>, StoreError> {
         let sent = clock::now();
         let store = shared.backend.open(shared.ttl).await?;
-        let life = Arc::new(Life::new(sent, store.ttl()));
-        let keeper = shared.runtime.spawn(keep(Arc::clone(&life), Arc::clone(&store)));
-        let keeper = Mutex::new(Some(keeper));
-        let warden = Warden::start(shared.runtime, Arc::clone(&store), Arc::clone(&life));
-        let (room, turns) = (Room::new(store.watch_budget()), Semaphore::new(JOINING));
+        let life = Arc::new(Life::new(sent, store.ttl(), store.relays_renewals()));
+        let (ended, end) = watch::channel(None);
+        let hurry = Arc::<Notify>::default();
+        let keeping = keep(Arc::clone(&life), Arc::clone(&store), Arc::clone(&hurry));
+        shared.runtime.spawn(async move {
+            let closed = keeping.await;
+            ended.send_replace(Some(closed.map_err(Arc::new)));
+        });
+        let driven = Driven::new(Arc::clone(&store), shared.runtime);
+        let (room, turns) = (Arc::new(Room::new(store.watch_budget())), Semaphore::new(JOINING));
+        let recheck = shared.recheck_interval;
+        let warden = Warden::start(shared.runtime, Arc::clone(&store), Arc::clone(&life), Arc::clone(&room), recheck);
         let (places, tickets) = (Places::default(), SyncMutex::default());
-        Ok(Arc::new(Self { shared, store, life, keeper, room, turns, places, warden, tickets }))
+        Ok(Arc::new(Self { shared, store, driven, life, end, hurry, room, turns, places, warden, tickets }))
     }
 
     pub(crate) fn shared(&self) -> &Shared {
         &self.shared
     }
 
+    /// The store, for callers: what they ask of it does not depend on their asking on.
     pub(crate) fn store(&self) -> &dyn Store {
+        &self.driven
+    }
+
+    /// The store itself, for what the library carries on in any case.
+    pub(crate) fn bare_store(&self) -> &dyn Store {
         &*self.store
     }
 
@@ -107,10 +125,13 @@ impl Session {
 
     /// Takes on one more claim, if the session lives and has room.
     pub(crate) fn claim(self: &Arc<Self>, queue: &Queue) -> Option<Claim> {
-        if self.life.lost_reason().is_some() || !self.room.claim(queue) {
+        if !self.room.claim(queue) {
             return None;
         }
-        self.life.enter();
+        if !self.life.enter() {
+            self.room.unclaim(queue);
+            return None;
+        }
         Some(Claim::new(Arc::clone(self), queue.clone(), self.ticket()))
     }
 
@@ -147,8 +168,9 @@ impl Session {
         interval + interval.mul_f64(fastrand::f64() / 4.0)
     }
 
-    /// Asks the store for a proof of life now.
+    /// Asks the store for a proof of life, as soon as it counts.
     pub(crate) async fn prove(&self) -> Result<(), StoreError> {
+        sleep(self.life.until_proofs_count()).await;
         let sent = clock::now();
         self.life.renewed(sent, self.store.keep_alive().await?);
         Ok(())
@@ -157,14 +179,21 @@ impl Session {
     /// Ends the session: its holders learn of it first, then the store lets go of its keys. Waits for the store's word as long as `patience`.
     pub(crate) async fn close(&self, patience: Duration) -> Result<(), StoreError> {
         self.life.lose(LostReason::ClientClosed);
-        let Some(keeper) = self.keeper.lock().await.take() else { return Ok(()) };
-        match timeout(patience, keeper).await {
-            Ok(Ok(closed)) => closed,
+        self.hurry.notify_one();
+        let mut end = self.end.clone();
+        match timeout(patience, end.wait_for(Option::is_some)).await {
+            Ok(Ok(end)) => match &*end {
+                Some(Err(error)) => Err(StoreError::again(error)),
+                _ => Ok(()),
+            },
             Ok(Err(failed)) => Err(StoreError::Unknown(failed.into())),
             Err(late) => Err(StoreError::Unknown(late.into())),
         }
     }
 }
+
+/// What came of closing a session.
+type End = Result<(), Arc<StoreError>>;
 
 /// Room in a session to watch a queue in which one does not stand. Unlike a claim it does not make the session one that somebody depends on.
 #[derive(Debug)]
@@ -175,7 +204,7 @@ pub(crate) struct Visit<S: Deref<Target = Session>> {
 
 impl<S: Deref<Target = Session>> Visit<S> {
     pub(crate) fn new(session: S, queue: &Queue) -> Option<Self> {
-        session.room.claim(queue).then(|| Self { session, queue: queue.clone() })
+        session.room.visit(queue).then(|| Self { session, queue: queue.clone() })
     }
 
     pub(crate) fn session(&self) -> &Session {
@@ -185,7 +214,7 @@ impl<S: Deref<Target = Session>> Visit<S> {
 
 impl<S: Deref<Target = Session>> Drop for Visit<S> {
     fn drop(&mut self) {
-        self.session.room.unclaim(&self.queue);
+        self.session.room.unvisit(&self.queue);
     }
 }
 
@@ -197,15 +226,17 @@ impl Drop for Session {
 }
 
 /// Keeps the session alive until it is lost; then lets the store know, so that nobody waits out a TTL for nothing.
-async fn keep(life: Arc<Life>, store: Arc<dyn Store>) -> Result<(), StoreError> {
+async fn keep(life: Arc<Life>, store: Arc<dyn Store>, hurry: Arc<Notify>) -> Result<(), StoreError> {
     let interval = store.ttl() / 3;
     // tokio's timers stand still in suspend, so that a long sleep would overlook that time has passed.
-    let longest_sleep = (store.ttl() / 8).clamp(Duration::from_millis(20), Duration::from_secs(1));
+    // Where a silence matters it has to be told from a pause between two looks.
+    let looks = if store.relays_renewals() { 16 } else { 8 };
+    let longest_sleep = (store.ttl() / looks).clamp(Duration::from_millis(20), Duration::from_secs(1));
     let longest_sleep = if planted(Bug::LongSleeps) { store.ttl() } else { longest_sleep };
     let mut attempts = JoinSet::new();
     // Not the time of this task's first poll: the opening was the first proof.
     let mut attempted = life.vitals().proved;
-    let mut failures = 0;
+    let (mut failures, mut again) = (0, None);
     while life.lost_reason().is_none() {
         let vitals = life.vitals();
         let pause = if vitals.busy || store.needs_keepalive_when_idle() {
@@ -218,6 +249,9 @@ async fn keep(life: Arc<Life>, store: Arc<dyn Store>) -> Result<(), StoreError> 
             } else {
                 attempted.max(vitals.proved) + interval
             };
+            // What is proved until then is worth less than usual: once more as soon as it counts.
+            again = vitals.counts_from.or(again);
+            let due = again.map_or(due, |again| due.min(again));
             if due <= vitals.now && attempts.len() < OVERLAPPING {
                 let store = Arc::clone(&store);
                 attempts.spawn(async move {
@@ -225,6 +259,7 @@ async fn keep(life: Arc<Life>, store: Arc<dyn Store>) -> Result<(), StoreError> 
                     (sent, store.keep_alive().await)
                 });
                 attempted = vitals.now;
+                again = again.filter(|again| *again > vitals.now);
                 failures = 0;
             }
             if attempts.len() < OVERLAPPING {
@@ -253,6 +288,11 @@ async fn keep(life: Arc<Life>, store: Arc<dyn Store>) -> Result<(), StoreError> 
         }
     }
     drop(attempts);
+    tokio::select! {
+        // What its holders have under way is theirs to do until the store could end it.
+        () = sleep(if planted(Bug::RevokedAtOnce) { Duration::ZERO } else { life.margin() }) => {}
+        () = hurry.notified() => {}
+    }
     let give_up = clock::now() + store.ttl() * 2;
     let mut attempt = 0;
     loop {

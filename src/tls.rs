@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::error::Error;
+use crate::{error::Error, secret::Secret};
 
 /// How to secure the connection to the servers: PEM texts, not file names.
 ///
@@ -19,7 +19,8 @@ use crate::error::Error;
 #[derive(Clone, Default)]
 pub struct Tls {
     pub(crate) ca: Option<String>,
-    pub(crate) identity: Option<(String, String)>,
+    /// The certificate and its key.
+    pub(crate) identity: Option<(String, Secret)>,
 }
 
 impl Tls {
@@ -39,7 +40,7 @@ impl Tls {
     /// Shows this certificate to servers that ask for one (both PEM).
     #[must_use]
     pub fn client_identity(mut self, certificate_pem: impl Into<String>, key_pem: impl Into<String>) -> Self {
-        self.identity = Some((certificate_pem.into(), key_pem.into()));
+        self.identity = Some((certificate_pem.into(), Secret::new(key_pem.into())));
         self
     }
 
@@ -50,7 +51,7 @@ impl Tls {
             "the CA is not a PEM text with a CERTIFICATE in it"
         } else if self.identity.as_ref().is_some_and(|(pem, _)| !is(pem, "CERTIFICATE")) {
             "the client's certificate is not a PEM text with a CERTIFICATE in it"
-        } else if self.identity.as_ref().is_some_and(|(_, pem)| !is(pem, "PRIVATE KEY")) {
+        } else if self.identity.as_ref().is_some_and(|(_, key)| !is(key.expose(), "PRIVATE KEY")) {
             "the client's key is not a PEM text with a PRIVATE KEY in it"
         } else {
             return Ok(());

@@ -1,6 +1,12 @@
 //! Connection URLs.
 
-use crate::error::{Error, Result};
+use std::fmt;
+
+use crate::{
+    error::{Error, Result},
+    rig::{Bug, planted},
+    secret::Secret,
+};
 
 /// The stores that a URL can name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,8 +24,29 @@ pub(crate) struct Url {
     pub(crate) endpoints: Vec<String>,
 }
 
+/// A URL as it was given, perhaps with a password that does not belong there.
+#[derive(Clone)]
+pub(crate) struct Given(Secret);
+
+impl Given {
+    pub(crate) fn new(url: &str) -> Self {
+        Self(Secret::new(url.to_owned()))
+    }
+
+    pub(crate) fn parse(&self) -> Result<Url> {
+        Url::parse(self.0.expose())
+    }
+}
+
+impl fmt::Debug for Given {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        redacted(self.0.expose()).fmt(f)
+    }
+}
+
 impl Url {
-    pub(crate) fn parse(url: &str) -> Result<Self> {
+    fn parse(url: &str) -> Result<Self> {
+        // No reason may repeat a part of the URL: that may be a part of a password.
         let invalid = |reason: &str| Error::InvalidUrl { url: redacted(url), reason: reason.into() };
         let Some((scheme, rest)) = url.split_once("://") else {
             return Err(invalid("write etcd://host:2379, zk://host:2181 or memory://name"));
@@ -37,11 +64,12 @@ impl Url {
         if rest.contains(['/', '?', '#']) {
             return Err(invalid("only hosts may follow the scheme; a path goes to Builder::namespace"));
         }
-        let endpoints = rest.split(',').map(|endpoint| {
-            let endpoint = endpoint.trim();
-            with_port(endpoint, port).ok_or_else(|| {
+        let endpoints = rest.split(',').enumerate().map(|(index, endpoint)| {
+            with_port(endpoint.trim(), port).ok_or_else(|| {
+                let number = index + 1;
                 let reason = format!(
-                    "{endpoint:?} is not a host or host:port; an IPv6 address needs brackets, as in [::1]:{port}"
+                    "number {number} of what stands between the commas is not a host or host:port; \
+                     an IPv6 address needs brackets, as in [::1]:{port}"
                 );
                 invalid(&reason)
             })
@@ -75,13 +103,41 @@ fn with_port(endpoint: &str, default: u16) -> Option<String> {
     Some(format!("{host}:{port}"))
 }
 
-/// The URL without what may be a password.
+/// The longest URL that is shown.
+const LONGEST: usize = 200;
+
+/// What may be shown of a URL: what certainly is a scheme, host or port, and stars for the rest.
+///
+/// A password may have any characters, and a URL that has one may be malformed in any way. So a
+/// host counts as one only where no `@` is anywhere and all that stands with it reads as hosts and
+/// ports, too. Of a name in memory nothing is shown that looks like a user or a query.
 fn redacted(url: &str) -> String {
-    let short: String = url.chars().take(200).collect();
-    match (short.find("://"), short.rfind('@')) {
-        (Some(start), Some(end)) if start < end => format!("{}://***{}", &short[..start], &short[end..]),
-        _ => short,
+    const SCHEMES: [&str; 6] = ["memory", "etcd", "zk", "zookeeper", "http", "https"];
+    if planted(Bug::UrlAsGiven) {
+        return url.to_owned();
     }
+    let are_hosts = |list: &str| list.split(',').all(|endpoint| with_port(endpoint.trim(), 1).is_some());
+    let shown = match url.split_once("://") {
+        None if url.is_empty() || are_hosts(url) => url.to_owned(),
+        None => "***".to_owned(),
+        Some(("memory", name)) if !name.contains(['@', ':', '?', '#', '=']) => url.to_owned(),
+        Some((scheme, rest)) if scheme != "memory" && is_word(scheme) && (rest.is_empty() || are_hosts(rest)) => {
+            url.to_owned()
+        }
+        Some((scheme, _)) if !SCHEMES.contains(&scheme) => "***".to_owned(),
+        Some((scheme, rest)) => {
+            let hosts = rest.split(['/', '?', '#']).next().unwrap_or_default();
+            match scheme != "memory" && !rest.contains('@') && are_hosts(hosts) {
+                true => format!("{scheme}://{hosts}{}***", rest.get(hosts.len()..=hosts.len()).unwrap_or_default()),
+                false => format!("{scheme}://***"),
+            }
+        }
+    };
+    shown.chars().take(LONGEST).collect()
+}
+
+fn is_word(text: &str) -> bool {
+    text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'))
 }
 
 #[cfg(test)]
@@ -123,9 +179,81 @@ mod tests {
         }
     }
 
+    /// Passwords of every kind, in every place, well formed or not.
     #[test]
     fn passwords_do_not_show() {
-        let error = Url::parse("etcd://root:secret@h").unwrap_err().to_string();
-        assert!(!error.contains("secret"), "{error}");
+        let passwords = [
+            "secret",
+            "se/cret",
+            "se@cret",
+            "secret@",
+            "se,cret",
+            "cret,se",
+            "se?cret",
+            "se#cret",
+            "se://cret",
+            "se:cret",
+            "se cret",
+            "s%65cret",
+            "[secret]",
+            "etcd://secret",
+            "secret/",
+            "\u{e4}secret",
+            "1234secret",
+        ];
+        for password in passwords {
+            let long = "h".repeat(250);
+            for url in [
+                format!("root:{password}@h"),
+                format!("root:{password}"),
+                format!("root:{password}@h:2379,h2"),
+                format!("h:2379,root:{password}@h2"),
+                format!("root:{password}@"),
+                format!("root:{password}@h@h"),
+                format!(":{password}@h:1:2"),
+                format!("{password}@h"),
+                format!("{long},root:{password}@h"),
+                format!("root:{password}{long}@h"),
+                format!("h/?user=root&password={password}"),
+                format!("h?password={password}"),
+                format!("h:2379#password={password}"),
+                format!("h/password={password}/x"),
+                format!("h:2379,[::1,root:{password}"),
+            ] {
+                for scheme in
+                    ["etcd://", "zk://", "zookeeper://", "memory://", "redis://", "://", "", "etcd:/", "etcd:"]
+                {
+                    let (url, given) = (format!("{scheme}{url}"), Given::new(&format!("{scheme}{url}")));
+                    let mut shown = format!("{given:?} {given:#?}");
+                    match given.parse() {
+                        Err(error) => shown += &format!("{error} {error:?} {error:#?}"),
+                        Ok(parsed) => assert_eq!(parsed.scheme, Scheme::Memory, "{url}"),
+                    }
+                    // None of its parts, however the URL was taken apart.
+                    assert!(!shown.contains("cret"), "{url}: {shown}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_a_password_is_shown() {
+        for (url, shown) in [
+            ("etcd://h1:2379,h2", "etcd://h1:2379,h2"),
+            ("redis://h", "redis://h"),
+            ("h:2379", "h:2379"),
+            ("memory://tests/a", "memory://tests/a"),
+            ("memory://root:pw@x", "memory://***"),
+            ("zk://h:1/chroot", "zk://h:1/***"),
+            ("etcd://h?x=y", "etcd://h?***"),
+            ("etcd://a:1:2", "etcd://***"),
+            ("etcd://root:pw@h:1", "etcd://***"),
+            ("etcd://", "etcd://"),
+            ("", ""),
+        ] {
+            assert_eq!(redacted(url), shown);
+        }
+        assert_eq!(redacted(&"h,".repeat(500)).len(), 3, "it ends with nothing");
+        assert_eq!(redacted(&format!("etcd://{}", "h".repeat(500))).len(), LONGEST);
     }
 }

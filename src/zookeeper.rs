@@ -3,6 +3,24 @@
 //! [`LockGuard::put`](crate::LockGuard::put) and [`LockGuard::write`](crate::LockGuard::write) do for most. Where they don't (ephemeral or sequential nodes, other conditions), the condition
 //! goes into a `multi` of [`zookeeper_client`].
 
+//!
+//! # Beside other clients
+//!
+//! The queue of a [`Mutex`](crate::Mutex) is the directory `{namespace}/{name}`. Others can stand
+//! in it, in the order in which they came:
+//!
+//! - **Curator**: `InterProcessMutex` with that path.
+//! - **kazoo** (2.7.1 or later): `Lock` with that path and `extra_lock_patterns=["-lock-"]`.
+//!   Without the pattern kazoo does not see distlock's nodes, and both hold the lock at once. Its
+//!   node has to be ephemeral, as is the default. distlock's directories are containers, which the
+//!   server removes when they are empty. kazoo makes sure of the directory once for each `Lock`
+//!   object, so that one that is kept gets `NoNodeError` after that: make a new `Lock` each time,
+//!   or create the directory beforehand as a persistent node, which stays.
+//!
+//! They have to spell the name as distlock does: all but ASCII letters, digits, `-`, `_`, `.`, `~`
+//! and `:` is percent-escaped, `/` too, so that the lock `a/b` is `/distlock/a%2Fb`. What belongs
+//! to no session, whatever it is called, has no place in a queue: nothing would ever take it away.
+
 use crate::guard::LockGuard;
 
 /// The path and version for [`MultiWriter::add_check_version`](zookeeper_client::MultiWriter::add_check_version): with that check, a `multi` takes effect only while the lock is held, whatever this

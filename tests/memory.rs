@@ -2,9 +2,18 @@
 
 mod common;
 
-use std::time::{Duration, Instant};
+use std::{
+    future::Future,
+    task::{Context, Waker},
+    time::{Duration, Instant},
+};
 
-use common::{conformance, memory::Memory};
+use common::{
+    case::{SOON, eventually},
+    conformance,
+    memory::Memory,
+    secrets::Shown,
+};
 use distlock::{Client, Error, LostReason, Tls, memory::Space};
 
 conformance!(Memory);
@@ -87,4 +96,80 @@ async fn options_of_a_network_are_refused() {
     assert!(matches!(error, Error::InvalidConfig { option: "credentials", .. }), "{error:?}");
     let error = builder().tls(Tls::new()).connect().await.unwrap_err();
     assert!(matches!(error, Error::InvalidConfig { option: "tls", .. }), "{error:?}");
+}
+
+/// Whatever is given in whatever place, and whether a client comes of it or an error. No server is
+/// asked.
+#[tokio::test]
+async fn nothing_that_is_shown_has_a_secret() {
+    let mut shown = Shown::default();
+    for url in [
+        "memory://root:s3cret@secrets",
+        "memory://secrets?password=s3cret",
+        "memory://secrets-1",
+        "etcd://root:s3cret@h",
+        "etcd://root:s3cret",
+        "etcd://h?password=s3cret",
+        "zk://h,root:s3/cret@h",
+        "zk:/root:s3cret@h",
+        "root:s3cret",
+    ] {
+        shown.builder(&Client::builder(url)).await;
+        for user in ["root", "", "root:s3cret"] {
+            shown.builder(&Client::builder(url).credentials(user, "s3cret")).await;
+        }
+        // Keys that are none, or in the wrong place, or have lost their line breaks.
+        let (key, begin) = ("c2VjcmV0LXNlY3JldA==", "-----BEGIN PRIVATE KEY-----");
+        let certificate = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----";
+        for key in [
+            key.to_owned(),
+            format!("{begin} {key} -----END PRIVATE KEY-----"),
+            format!("{begin}\n{key}\n"),
+            format!("{begin}\n{key}\n-----END PRIVATE KEY-----\n"),
+            format!("-----BEGIN {key} PRIVATE KEY-----{key}"),
+        ] {
+            for tls in [
+                Tls::new().client_identity(certificate, &key),
+                Tls::new().ca_certificate(certificate).client_identity(certificate, &key),
+                Tls::new().ca_certificate(format!("{certificate} {key}")).client_identity(&key, certificate),
+                Tls::new().ca_certificate(format!("{key} {certificate}")),
+                Tls::new().ca_certificate(certificate).client_identity(format!("{key} {certificate}"), &key),
+            ] {
+                shown.debug("Tls", &tls);
+                let builder = Client::builder(url).tls(tls).connect_timeout(Duration::from_millis(100));
+                shown.builder(&builder).await;
+            }
+        }
+    }
+    shown.has_none_of(&["s3cret", "cret@h", "c2VjcmV0"]);
+}
+
+/// Those who gave up while they waited for their turn to join would stand ahead of all who still want to.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn joins_whose_callers_have_gone_are_not_sent() {
+    let space = Space::named("gone-callers");
+    let client = Client::connect("memory://gone-callers").await.unwrap();
+    let mutex = client.mutex("a");
+    space.set_reachable(false);
+    let mut gone: Vec<_> = (0..2000).map(|_| Box::pin(mutex.lock())).collect();
+    for future in &mut gone {
+        assert!(future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        // Tokio lets a task do so much at a time, and no more.
+        tokio::task::yield_now().await;
+    }
+    drop(gone);
+    space.set_reachable(true);
+    let guard = tokio::time::timeout(Duration::from_secs(20), mutex.lock()).await.expect("it has its turn").unwrap();
+    guard.unlock().await.unwrap();
+    // Those that were under way, and no more, also later.
+    let quiet = async || {
+        let before = space.requests();
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        space.requests() == before
+    };
+    eventually(SOON, "nothing is asked any more", quiet).await;
+    let joins = space.requests().joins;
+    println!("{joins} joins were sent");
+    assert!(joins < 400, "{joins} joins were sent");
+    client.close().await.unwrap();
 }

@@ -16,12 +16,18 @@ mod forger;
 mod handoffs;
 #[path = "zookeeper/members.rs"]
 mod members;
+#[path = "zookeeper/pauses.rs"]
+mod pauses;
+#[path = "zookeeper/persistent.rs"]
+mod persistent;
 #[path = "zookeeper/rights.rs"]
 mod rights;
 #[path = "zookeeper/secured.rs"]
 mod secured;
 #[path = "zookeeper/sessions.rs"]
 mod sessions;
+#[path = "zookeeper/strangers.rs"]
+mod strangers;
 
 use common::{conformance, network_conformance, zookeeper::ZooKeeper};
 

@@ -17,6 +17,10 @@ pub(crate) struct Bench {
     pub(crate) backends: Vec<Backend>,
     pub(crate) repeats: usize,
     pub(crate) out: PathBuf,
+    /// Another build of this program, whose library ours is compared with.
+    pub(crate) beside: Option<PathBuf>,
+    /// How many slices of each line, of both builds together.
+    pub(crate) slices: usize,
     /// Addresses of the single nodes, by backend, and of the clusters.
     pub(crate) etcd: Vec<String>,
     pub(crate) zookeeper: Vec<String>,
@@ -52,6 +56,9 @@ Usage: bench [OPTIONS] --etcd ADDRESS --zookeeper ADDRESS
              [--etcd-cluster ADDRESS,... --zookeeper-cluster ADDRESS,...]
 
 The servers to measure on; docker/bench starts them. OPTIONS are those of docker/bench.
+
+With --beside OLD, another build of this program, it only compares the libraries
+in the two, in --slices N of each line; see docker/compare.
 ";
 
 pub(crate) fn parse() -> Result<Command, lexopt::Error> {
@@ -64,6 +71,8 @@ pub(crate) fn parse() -> Result<Command, lexopt::Error> {
         backends: Backend::BOTH.to_vec(),
         repeats: 3,
         out: PathBuf::from("target/bench"),
+        beside: None,
+        slices: 20,
         etcd: Vec::new(),
         zookeeper: Vec::new(),
         etcd_cluster: Vec::new(),
@@ -84,6 +93,8 @@ pub(crate) fn parse() -> Result<Command, lexopt::Error> {
                 bench.backends = vec![found.ok_or(format!("no backend {name:?}: etcd or zookeeper"))?];
             }
             Arg::Long("repeats") => repeats = Some(parser.value()?.parse()?),
+            Arg::Long("beside") => bench.beside = Some(parser.value()?.into()),
+            Arg::Long("slices") => bench.slices = parser.value()?.parse()?,
             Arg::Long("out") => bench.out = parser.value()?.into(),
             Arg::Long("etcd") => bench.etcd = addresses(&mut parser)?,
             Arg::Long("zookeeper") => bench.zookeeper = addresses(&mut parser)?,

@@ -1,6 +1,7 @@
 //! Measures distlock beside the two writes that any lock needs, and beside its Rust peers, all in one run.
 
 mod args;
+mod beside;
 mod case;
 mod clock;
 mod conduct;
@@ -52,7 +53,10 @@ fn run() -> Result<bool> {
         Command::Bench(bench) => {
             // Does next to nothing while others are measured.
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-            runtime.block_on(conduct::bench(&bench))
+            match &bench.beside {
+                Some(old) => runtime.block_on(beside::compare(&bench, old)),
+                None => runtime.block_on(conduct::bench(&bench)),
+            }
         }
         Command::Role(role) => {
             let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;

@@ -1,6 +1,6 @@
 //! Runs the cases one after the other, each slice in processes of its own.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, env::current_exe, path::Path, time::Duration};
 
 use etcd_client::{Client, CompactionOptions};
 use tokio::time::timeout;
@@ -44,7 +44,7 @@ struct Place {
 
 /// Whether all is well.
 pub(crate) async fn bench(bench: &Bench) -> Result<bool> {
-    let mut conductor = Conductor { bench, run: fastrand::u32(..), slices: 0, seen: BTreeMap::new() };
+    let mut conductor = Conductor::new(bench);
     let start = now();
     let machine = Machine::look(bench).await?;
     for backend in &bench.backends {
@@ -62,9 +62,13 @@ pub(crate) async fn bench(bench: &Bench) -> Result<bool> {
     report::write(bench, &machine, (now() - start) as f64 / 60e9, &rows)
 }
 
-impl Conductor<'_> {
+impl<'a> Conductor<'a> {
+    pub(crate) fn new(bench: &'a Bench) -> Self {
+        Self { bench, run: fastrand::u32(..), slices: 0, seen: BTreeMap::new() }
+    }
+
     /// A Java server is slow until it has done its work some ten thousand times.
-    async fn warm_up(&mut self, backend: Backend) -> Result<()> {
+    pub(crate) async fn warm_up(&mut self, backend: Backend) -> Result<()> {
         let pairs = Pairs {
             tasks: 64,
             names: Names::Each,
@@ -82,7 +86,7 @@ impl Conductor<'_> {
             namespace: String::new(),
             work: Work::Pairs(pairs),
         };
-        measure(self.named(task), &servers, 1).await.map(drop)
+        measure(self.named(task), &servers, 1, &current_exe()?).await.map(drop)
     }
 
     async fn case(&mut self, case: &Case, repeat: usize) -> Result<()> {
@@ -158,7 +162,7 @@ impl Conductor<'_> {
             Kind::Pairs(pairs, processes) => {
                 let task = self.named(task(Work::Pairs(pairs.clone())));
                 let patience = PATIENCE + Duration::from_millis(pairs.run_ms);
-                timeout(patience, measure(task, &place.servers, *processes)).await??
+                timeout(patience, measure(task, &place.servers, *processes, &current_exe()?)).await??
             }
             Kind::Queue => {
                 let patience_ms = long::PATIENCE.as_millis() as u64;
@@ -176,17 +180,18 @@ impl Conductor<'_> {
     }
 
     /// In a namespace that nobody has used.
-    fn named(&mut self, task: Task) -> Task {
+    pub(crate) fn named(&mut self, task: Task) -> Task {
         self.slices += 1;
         Task { namespace: format!("/bench-{:08x}-{}", self.run, self.slices), ..task }
     }
 }
 
-async fn measure(task: Task, servers: &[String], count: usize) -> Result<(Slice, Counters)> {
+/// A slice in so many processes of a build of this program.
+pub(crate) async fn measure(task: Task, servers: &[String], count: usize, program: &Path) -> Result<(Slice, Counters)> {
     let (backend, role) = (task.backend, Role::Subject(task));
     let mut processes = Vec::new();
     for _ in 0..count {
-        processes.push(Process::start(&role)?);
+        processes.push(Process::of(program, &role)?);
     }
     for process in &mut processes {
         process.mark().await?;
@@ -225,7 +230,7 @@ fn gaps(stamps: &mut [Stamp]) -> Result<Vec<u64>> {
 }
 
 /// Frees what etcd keeps of the past, so that later cases find it as earlier ones did.
-async fn compact(servers: &[String]) -> Result<()> {
+pub(crate) async fn compact(servers: &[String]) -> Result<()> {
     let mut client = Client::connect(servers, None).await?;
     let revision = client.get("bench", None).await?.header().map_or(0, |header| header.revision());
     let _ = client.compact(revision, Some(CompactionOptions::new().with_physical())).await;

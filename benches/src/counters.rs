@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    ops::Sub,
+    ops::{Add, Sub},
     sync::{Mutex, PoisonError},
     time::Duration,
 };
@@ -34,6 +34,14 @@ pub(crate) struct Counters {
     pub(crate) bytes: f64,
     /// Renewals of etcd's leases.
     pub(crate) keepalives: f64,
+}
+
+impl Add for Counters {
+    type Output = Self;
+
+    fn add(self, later: Self) -> Self {
+        self - (Self::default() - later)
+    }
 }
 
 impl Sub for Counters {

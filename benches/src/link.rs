@@ -2,6 +2,7 @@
 
 use std::{
     io::{BufRead, Write, stdin, stdout},
+    path::Path,
     process::Stdio,
 };
 
@@ -51,7 +52,12 @@ pub(crate) struct Process {
 
 impl Process {
     pub(crate) fn start(role: &Role) -> Result<Self> {
-        let mut child = Command::new(std::env::current_exe()?)
+        Self::of(&std::env::current_exe()?, role)
+    }
+
+    /// Of another build of this program.
+    pub(crate) fn of(program: &Path, role: &Role) -> Result<Self> {
+        let mut child = Command::new(program)
             .arg("--role")
             .arg(serde_json::to_string(role)?)
             .stdin(Stdio::piped())

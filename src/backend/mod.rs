@@ -43,6 +43,12 @@ pub(crate) trait Store: Debug + Send + Sync + 'static {
     /// Whether the session needs `keep_alive` even while nothing is held or awaited.
     fn needs_keepalive_when_idle(&self) -> bool;
 
+    /// Whether the server that answers passes a renewal on to the one that decides with its next
+    /// report only: then what a proof of life is worth depends on what was sent before it.
+    fn relays_renewals(&self) -> bool {
+        false
+    }
+
     /// Whether the names of deleted keys cost the store anything, so that they had better come again.
     fn keeps_old_names(&self) -> bool {
         false
@@ -61,8 +67,18 @@ pub(crate) trait Store: Debug + Send + Sync + 'static {
     /// One consistent answer to: is my key still there, and who is just ahead?
     async fn standing(&self, entry: &Entry) -> Result<Standing, StoreError>;
 
-    /// Which of two keys of one queue are still there: one consistent answer, at the same cost however long the queue is.
+    /// What there is of two keys of one queue: one consistent answer, at the same cost however long the queue is.
     async fn present(&self, entry: &Entry, ahead: &Entry) -> Result<Present, StoreError>;
+
+    /// Whether a holder with this key that lets go leaves word of it: [`Fate::Released`].
+    fn tells_releases(&self, _ahead: &Entry) -> bool {
+        false
+    }
+
+    /// All keys of this session, as the server that is asked knows them, in one request: at least
+    /// those that were there before it, unless they are gone. That one is missing is a reason to look
+    /// at it, never a conclusion.
+    async fn own_keys(&self) -> Result<Vec<Arc<str>>, StoreError>;
 
     /// Starts to watch a key. `None`: it is not there. Dropping the watch takes it back. `urgent`: news are wanted at once, even at the price of more requests.
     async fn watch(&self, entry: &Entry, urgent: bool) -> Result<Option<Watch>, StoreError>;
@@ -179,11 +195,28 @@ pub(crate) struct Ahead {
     pub(crate) seen: bool,
 }
 
-/// Which keys are there.
+/// What there is of one's own key and of the one ahead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Present {
     pub(crate) own: bool,
-    pub(crate) ahead: bool,
+    pub(crate) ahead: Fate,
+}
+
+/// What is known of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(not(feature = "zookeeper"), allow(dead_code))]
+pub(crate) enum Fate {
+    There,
+    /// It is gone, and nobody knows whose it was: a holder's, or a waiter's that gave up.
+    Gone,
+    /// It is gone, and the transaction that deleted it says that it was a holder's.
+    Released,
+}
+
+impl Fate {
+    pub(crate) fn of(there: bool) -> Self {
+        if there { Self::There } else { Self::Gone }
+    }
 }
 
 /// A watch on a key that was there. Ends when something has happened to it. An error says nothing of it.
@@ -194,7 +227,7 @@ pub(crate) type Watch = Pin<Box<dyn Future<Output = Result<Event, StoreError>> +
 #[cfg_attr(not(feature = "zookeeper"), allow(dead_code))]
 pub(crate) enum Event {
     Deleted,
-    /// Its owner has written to it, which he does only as he lets go of a lock that he held: if it is gone as well, it was its holder's.
+    /// Somebody has written to it. Anybody may: it says nothing of whose it is.
     Touched,
 }
 

@@ -6,12 +6,13 @@ use tokio::time::timeout;
 
 use super::{Handover, Others};
 use crate::{
+    carry::Carried,
     error::{BoxError, Error, Result},
     name::Queue,
     place::Place,
     queue::Hold,
     rig::{Bug, planted},
-    runtime::{self, Unstoppable},
+    runtime,
     session::Session,
 };
 
@@ -138,7 +139,7 @@ impl Grant {
         }
         let runtime = self.handover.runtime;
         let asking = ask(Arc::clone(&self.handover), Arc::clone(&self.tenure), self.term);
-        runtime::within(runtime, Unstoppable::new(runtime, asking)).await
+        runtime::within(runtime, Carried::whole(runtime, asking)).await
     }
 }
 

@@ -2,8 +2,6 @@
 
 use std::{future::Future, pin::Pin, sync::Arc};
 
-use tokio::time::timeout_at;
-
 use super::{Grant, Handover, Tenure};
 use crate::{
     client::Client,
@@ -42,7 +40,7 @@ impl Lead {
         let taken = match wait {
             Wait::No => {
                 let queue = Queue::new(client.namespace(), &self.name)?;
-                runtime::within(runtime, mutex::take(client, &queue, wait)).await
+                runtime::within(runtime, client.bounded(wait, mutex::take(client, &queue, wait))).await
             }
             Wait::Forever | Wait::Until(_) => {
                 let taking = match &mut self.taking {
@@ -54,10 +52,10 @@ impl Lead {
                     }
                 };
                 let taken = match wait {
-                    Wait::Until(at) => runtime::within(runtime, timeout_at(at, taking)).await,
-                    _ => Ok(runtime::within(runtime, taking).await),
+                    Wait::Until(at) => runtime::within_until(runtime, at, taking).await,
+                    _ => Some(runtime::within(runtime, taking).await),
                 };
-                let Ok(taken) = taken else { return Ok(None) };
+                let Some(taken) = taken else { return Ok(None) };
                 // It is done, and of no use to anybody else.
                 self.taking = None;
                 taken

@@ -10,10 +10,11 @@ use async_trait::async_trait;
 use tokio::time::timeout;
 
 use super::*;
+use crate::{builder::Settings, claim::Release, client::Client};
 use tokio::sync::watch;
 
 use crate::{
-    backend::{Ask, Backend, Entry, Joined, Leave, Listing, Moment, Rewritten, Store, Watch, Withdrawn, Write},
+    backend::{Ask, Backend, Entry, Fate, Joined, Leave, Listing, Moment, Rewritten, Store, Watch, Withdrawn, Write},
     error::StoreError,
     name::{Queue, Ticket},
     runtime,
@@ -82,6 +83,10 @@ struct Script {
     keys: Mutex<Vec<Entry>>,
     changed: watch::Sender<()>,
     revision: AtomicU64,
+    ttl: Duration,
+    /// Proofs of life are answered.
+    answers: AtomicBool,
+    closed: Mutex<Option<Duration>>,
     enqueue: Step,
     standing: Step,
     present: Step,
@@ -96,6 +101,9 @@ impl Script {
             keys: Mutex::default(),
             changed: watch::Sender::new(()),
             revision: AtomicU64::new(1),
+            ttl: Duration::from_secs(60),
+            answers: AtomicBool::new(true),
+            closed: Mutex::default(),
             enqueue: Step::new(enqueue),
             standing: Step::new(look),
             present: Step::new(look),
@@ -157,7 +165,7 @@ impl Backend for ScriptedBackend {
 #[async_trait]
 impl Store for ScriptedStore {
     fn ttl(&self) -> Duration {
-        Duration::from_secs(60)
+        self.0.ttl
     }
 
     fn needs_keepalive_when_idle(&self) -> bool {
@@ -169,7 +177,7 @@ impl Store for ScriptedStore {
     }
 
     async fn keep_alive(&self) -> Result<Duration, StoreError> {
-        Ok(self.ttl())
+        if self.0.answers.load(Ordering::Relaxed) { Ok(self.ttl()) } else { std::future::pending().await }
     }
 
     async fn enqueue(&self, _: &Queue, ticket: Ticket, _: &[u8], join: Join) -> Result<Joined, StoreError> {
@@ -225,7 +233,11 @@ impl Store for ScriptedStore {
 
     async fn present(&self, entry: &Entry, ahead: &Entry) -> Result<Present, StoreError> {
         let there = |entry: &Entry| self.0.keys().contains(&entry.key.to_string());
-        self.0.present.play(|| Present { own: there(entry), ahead: there(ahead) }).await
+        self.0.present.play(|| Present { own: there(entry), ahead: Fate::of(there(ahead)) }).await
+    }
+
+    async fn own_keys(&self) -> Result<Vec<Arc<str>>, StoreError> {
+        Ok(self.0.keys().into_iter().map(Into::into).collect())
     }
 
     async fn watch(&self, entry: &Entry, _: bool) -> Result<Option<Watch>, StoreError> {
@@ -273,6 +285,7 @@ impl Store for ScriptedStore {
     }
 
     async fn close(&self) -> Result<(), StoreError> {
+        *self.0.closed.lock().unwrap() = Some(clock::now());
         Ok(())
     }
 }
@@ -449,6 +462,76 @@ async fn a_lost_session_ends_the_wait() {
     assert!(matches!(failure, Failure::Final(Error::SessionLost { .. })), "{failure:?}");
 }
 
+async fn held(script: &Arc<Script>) -> (Arc<Session>, Hold) {
+    let session = session(script).await;
+    let claim = session.claim(&Queue::new("/ns", "name").unwrap()).unwrap();
+    let hold = acquire(claim, Wait::Forever).await.unwrap().expect("nobody is ahead");
+    (session, hold)
+}
+
+/// The first attempt to release did nothing for certain, and before the second one somebody deletes the key.
+#[tokio::test]
+async fn a_key_that_somebody_deleted_was_not_released() {
+    for (first, released) in [(First::Fails, false), (First::LosesReply, true), (First::Answers, false)] {
+        let script = Script::new([First::Answers, First::Answers, First::Answers, first]);
+        let (_session, hold) = held(&script).await;
+        if first != First::LosesReply {
+            script.remove(&hold.place().entry.key);
+        }
+        let outcome = hold.claim.release_within(Duration::from_secs(20)).await;
+        assert_eq!(matches!(outcome, Release::Released), released, "{first:?} {outcome:?}");
+        assert!(released || matches!(outcome, Release::Absent), "{first:?} {outcome:?}");
+    }
+}
+
+/// The deadline of its session has passed while nothing was held, and no proof comes.
+#[tokio::test]
+async fn a_try_ends_though_its_session_can_prove_nothing() {
+    const TTL: Duration = Duration::from_secs(3);
+    let mut script = Script::new([First::Answers; 4]);
+    Arc::get_mut(&mut script).unwrap().ttl = TTL;
+    script.answers.store(false, Ordering::Relaxed);
+    let settings = Settings {
+        backend: Arc::new(ScriptedBackend(Arc::clone(&script))),
+        namespace: "/ns".into(),
+        ttl: TTL,
+        owner: String::new(),
+        connect_timeout: TTL,
+        request_timeout: TIMEOUT,
+        recheck_interval: Duration::from_secs(60),
+        local_handover: None,
+    };
+    let client = Client::open(settings).await.unwrap();
+    sleep(TTL).await;
+    let start = Instant::now();
+    let error = client.mutex("a").try_lock().await.expect_err("it may not be granted");
+    assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
+    assert!(start.elapsed() < TTL / 2, "{:?}", start.elapsed());
+    only(&script, &[], "a try that was given up").await;
+}
+
+/// What a holder has under way when its deadline passes is its to do until the store could end the session.
+#[tokio::test]
+async fn a_session_is_not_ended_before_its_margin() {
+    const TTL: Duration = Duration::from_secs(1);
+    let mut script = Script::new([First::Answers; 4]);
+    Arc::get_mut(&mut script).unwrap().ttl = TTL;
+    script.answers.store(false, Ordering::Relaxed);
+    let opened = clock::now();
+    let (session, hold) = held(&script).await;
+    assert_eq!(session.life().lost().await, LostReason::DeadlinePassed);
+    let lost = clock::now();
+    let ended = async {
+        while script.closed.lock().unwrap().is_none() {
+            sleep(LAG).await;
+        }
+    };
+    timeout(Duration::from_secs(20), ended).await.expect("it is ended then");
+    let closed = script.closed.lock().unwrap().expect("just seen");
+    assert!(closed >= opened + TTL, "lost after {:?}, ended after {:?}", lost - opened, closed - opened);
+    drop(hold);
+}
+
 /// Several queues are joined in one request; whatever becomes of that, all of the keys are held or none is there.
 #[tokio::test]
 async fn nothing_stays_behind_when_joining_several() {
@@ -476,7 +559,7 @@ async fn join_several(first: First, withdraw: First, patience: Duration, held: b
     }
     let queues = ["a", "b", "c"].map(|name| Queue::new("/ns", name).unwrap());
     let claims = queues.iter().map(|queue| session.claim(queue).unwrap()).collect();
-    let joining = Unstoppable::new(session.shared().runtime, Claim::join_all(claims));
+    let joining = Carried::whole(session.shared().runtime, Claim::join_all(claims));
     match timeout(patience, joining).await {
         Ok(Ok(Some(entered))) => {
             assert!(!held, "{what}: joined behind somebody");

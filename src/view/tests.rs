@@ -163,6 +163,10 @@ impl Store for Scripted {
         })))
     }
 
+    async fn own_keys(&self) -> Result<Vec<Arc<str>>, StoreError> {
+        unreachable!("a view only looks")
+    }
+
     async fn enqueue(&self, _: &Queue, _: Ticket, _: &[u8], _: Join) -> Result<Joined, StoreError> {
         unreachable!("a view only looks")
     }

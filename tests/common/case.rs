@@ -2,7 +2,10 @@
 
 use std::{
     collections::HashSet,
+    pin::pin,
     sync::{Arc, Mutex as StdMutex, MutexGuard, PoisonError},
+    task::{Context, Poll, Wake, Waker},
+    thread::Thread,
     time::{Duration, Instant},
 };
 
@@ -217,4 +220,24 @@ pub(crate) async fn throughout(time: Duration, what: &str, mut holds: impl Async
 /// Awaits a future, with a limit.
 pub(crate) async fn within<T>(limit: Duration, what: &str, future: impl Future<Output = T>) -> T {
     tokio::time::timeout(limit, future).await.unwrap_or_else(|_| panic!("not within {limit:?}: {what}"))
+}
+
+/// Polls a future on this thread, to its end: with no runtime around it, or with whatever the
+/// caller has entered.
+pub(crate) fn without_a_runtime<T>(future: impl Future<Output = T>) -> T {
+    struct Unpark(Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let (mut future, start) = (pin!(future), Instant::now());
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            return output;
+        }
+        let left = SOON.checked_sub(start.elapsed()).expect("it hangs");
+        std::thread::park_timeout(left);
+    }
 }

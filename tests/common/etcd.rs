@@ -176,7 +176,7 @@ impl Harness for Etcd {
         };
         let watches = total("msg_received", &["Watch"]);
         Cost {
-            requests: total("started", &["Range", "Put", "DeleteRange", "Txn"]),
+            requests: total("started", &["Range", "Put", "DeleteRange", "Txn", "LeaseTimeToLive"]),
             keepalives: total("msg_received", &["LeaseKeepAlive"]),
             watches,
             // To create a watch and to cancel it are answered; what was sent besides are events.

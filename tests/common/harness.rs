@@ -157,11 +157,13 @@ pub(crate) struct Job {
     pub(crate) crowd: usize,
     /// How many locks it holds instead, under which it writes: once they are all granted, and as soon as it wakes.
     pub(crate) writes: usize,
+    /// Whether it has nothing until it was stopped for a while, and takes the lock as it wakes.
+    pub(crate) sleeps: bool,
 }
 
 impl Job {
     pub(crate) fn new(t: &Case, name: &str, ttl: Duration) -> Self {
-        Self { namespace: t.namespace.clone(), name: name.to_owned(), ttl, crowd: 0, writes: 0 }
+        Self { namespace: t.namespace.clone(), name: name.to_owned(), ttl, crowd: 0, writes: 0, sleeps: false }
     }
 
     pub(crate) fn crowd(t: &Case, name: &str, ttl: Duration, crowd: usize) -> Self {

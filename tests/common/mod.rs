@@ -26,6 +26,8 @@ pub(crate) mod proxy;
 #[allow(dead_code)]
 pub(crate) mod raw;
 #[allow(dead_code)]
+pub(crate) mod secrets;
+#[allow(dead_code)]
 pub(crate) mod servers;
 #[cfg(feature = "zookeeper")]
 #[allow(dead_code)]
@@ -91,6 +93,12 @@ macro_rules! conformance {
                 cancelling::waiters_dropped_in_the_middle_do_not_wake_the_last,
                 cancelling::waiters_of_one_client_dropped_in_the_middle_do_not_wake_the_last,
                 cancelling::dropped_unlocks_still_release,
+                unpolled::what_is_left_unpolled_harms_nobody,
+                unpolled::hundreds_of_joins_polled_once_block_nobody,
+                unpolled::a_session_is_replaced_whoever_is_not_polled,
+                unpolled::failed_openings_are_shared,
+                unpolled::tries_end_in_time_without_a_store,
+                unpolled::a_try_does_not_wait_for_a_crowd,
                 losing::an_ended_session_is_told_to_its_holder,
                 losing::an_ended_session_is_told_to_its_waiters,
                 losing::a_lost_session_is_replaced,
@@ -116,6 +124,7 @@ macro_rules! conformance {
                 handover::a_shared_lock_is_kept_for_three_ttls,
                 handover::close_ends_waiting_within_a_client,
                 handover::guards_dropped_outside_a_runtime_pass_the_lock_on,
+                handover::timeouts_need_no_runtime_of_the_callers,
                 handover::try_lock_does_not_pass_a_clients_own,
                 handover::bad_numbers_of_handovers_are_refused,
                 rwlock::readers_share_and_writers_do_not,
@@ -136,6 +145,8 @@ macro_rules! conformance {
                 semaphore::who_wants_many_is_not_passed,
                 semaphore::another_number_of_permits_is_refused,
                 semaphore::set_permits_changes_it_for_all,
+                semaphore::nobody_is_let_in_by_a_larger_number,
+                semaphore::a_note_that_comes_late_changes_nothing,
                 semaphore::tries_without_permits_leave_nothing,
                 semaphore::tries_at_once_get_what_there_is,
                 semaphore::a_dead_holders_permits_come_back,
@@ -153,6 +164,7 @@ macro_rules! conformance {
                 election::observers_outlive_outages,
                 election::a_dropped_campaign_leaves_nothing,
                 election::lost_leadership_is_told,
+                election::a_successor_of_a_busy_leader_leads_at_once,
                 election::a_proclaim_without_its_key_is_refused,
                 election::elections_and_mutexes_of_one_name_are_independent,
                 election::bad_elections_are_refused_before_anything_is_sent,
@@ -187,6 +199,7 @@ macro_rules! conformance {
                 many::a_lock_lost_while_others_are_awaited_ends_the_wait,
                 closing::close_releases_everything,
                 closing::close_ends_waiting,
+                closing::closing_again_tells_the_truth,
                 closing::a_guard_keeps_its_session_alive,
                 closing::the_last_clone_ends_the_session,
                 closing::dead_endpoints_are_unavailable_in_time,
@@ -200,6 +213,7 @@ macro_rules! conformance {
                 costs::a_release_wakes_one_waiter,
                 costs::idle_waiters_cost_nothing,
                 costs::held_locks_share_one_keepalive,
+                costs::held_locks_share_one_recheck,
                 costs::a_lock_that_is_never_polled_costs_nothing,
                 handover::a_handover_asks_the_store_nothing,
                 rwlock::a_writer_watches_one_reader_at_a_time,
@@ -228,6 +242,7 @@ macro_rules! network_cases {
             network::a_join_whose_reply_is_late_leaves_one_key,
             network::a_dropped_join_whose_reply_is_lost_leaves_nothing,
             network::a_release_whose_reply_is_lost_spares_the_successor,
+            network::a_join_that_lands_after_a_downgrade_is_taken_back,
             network::a_holder_that_is_not_heard_knows_before_its_successor,
             network::a_holder_that_hears_nothing_knows_before_its_successor,
             network::a_holder_that_was_stopped_knows_when_it_wakes,
@@ -242,6 +257,7 @@ macro_rules! network_cases {
             network::what_happens_while_disconnected_is_seen_afterwards,
             network::what_happens_before_the_watch_is_seen_at_once,
             network::a_lost_event_is_made_good_by_the_recheck,
+            network::a_holder_whose_event_was_lost_is_told_by_the_recheck,
             network::late_answers_count_from_their_requests,
             network::a_slow_network_loses_nothing,
             network::one_refused_endpoint_does_no_harm,

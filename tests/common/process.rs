@@ -4,7 +4,7 @@ use std::{
     io::Read,
     process::Stdio,
     sync::{Arc, Weak},
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
 use async_trait::async_trait;
@@ -25,6 +25,12 @@ pub(crate) const TEST: &str = "job_of_another_process";
 const VARIABLE: &str = "DISTLOCK_TEST_JOB";
 const GRANTED: &str = "job granted: ";
 const WOKE: &str = "job woke: ";
+const IDLE: &str = "job idle";
+const LOCKED: &str = "job locked: ";
+const VALID: &str = "job valid: ";
+
+/// How long a lock is held that was taken on waking.
+const HOLD: Duration = Duration::from_millis(2200);
 
 /// The process. It is killed when this is dropped, and it ends when its standard input does, should this process be killed first.
 pub(crate) struct Process {
@@ -35,7 +41,8 @@ pub(crate) struct Process {
 impl Process {
     pub(crate) fn start(url: &str, job: &Job) -> Self {
         let [ttl, crowd, writes] = [job.ttl.as_millis(), job.crowd as u128, job.writes as u128].map(|n| n.to_string());
-        let told = [url, &job.namespace, &job.name, &ttl, &crowd, &writes].join(" ");
+        let sleeps = job.sleeps.to_string();
+        let told = [url, &job.namespace, &job.name, &ttl, &crowd, &writes, &sleeps].join(" ");
         let mut child = Command::new(std::env::current_exe().expect("this binary"))
             .args(["--exact", TEST, "--nocapture", "--test-threads=1"])
             .env(VARIABLE, told)
@@ -56,6 +63,36 @@ impl Process {
             }
         }
         panic!("the process ended and never said {words:?}");
+    }
+
+    /// Of a job that sleeps: waits until it has nothing.
+    pub(crate) async fn idle(&mut self) {
+        self.said(IDLE).await;
+    }
+
+    /// Returns when none of its threads runs any more.
+    pub(crate) async fn stop(&self) {
+        self.signal("-STOP").await;
+        let id = self.child.id().expect("it runs").to_string();
+        loop {
+            let state =
+                Command::new("ps").args(["-o", "state=", "-p", &id]).output().await.expect("there is a ps command");
+            if state.stdout.trim_ascii() == b"T" {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    /// Lets it go on and take its lock; gives the key.
+    pub(crate) async fn wake(&mut self) -> String {
+        self.signal("-CONT").await;
+        self.said(LOCKED).await
+    }
+
+    /// When its guard was last valid, by [`micros`].
+    pub(crate) async fn last_valid(&mut self) -> u64 {
+        self.said(VALID).await.parse().expect("a number")
     }
 
     async fn signal(&self, signal: &str) {
@@ -96,14 +133,19 @@ impl Elsewhere for Process {
 /// The other side: what the process does.
 pub(crate) fn run_job() {
     let Ok(told) = std::env::var(VARIABLE) else { return };
-    let [url, namespace, name, ttl, crowd, writes] = told.split(' ').collect::<Vec<_>>().try_into().expect("six parts");
+    let [url, namespace, name, ttl, crowd, writes, sleeps] =
+        told.split(' ').collect::<Vec<_>>().try_into().expect("seven parts");
     let ttl = Duration::from_millis(ttl.parse().expect("a number"));
     let (crowd, writes) = (crowd.parse().expect("a number"), writes.parse().expect("a number"));
-    let job = Job { namespace: namespace.to_owned(), name: name.to_owned(), ttl, crowd, writes };
+    let sleeps = sleeps.parse().expect("true or false");
+    let job = Job { namespace: namespace.to_owned(), name: name.to_owned(), ttl, crowd, writes, sleeps };
     let (leave, leaving) = oneshot::channel();
     let work = async move {
         if job.writes > 0 {
             return write_on_waking(url, &job).await;
+        }
+        if job.sleeps {
+            return lock_on_waking(url, &job).await;
         }
         let mutex = job.client(url).await.mutex(&job.name);
         for _ in 0..crowd {
@@ -156,6 +198,48 @@ pub(crate) fn run_job() {
         std::thread::yield_now();
     }
     std::process::exit(0);
+}
+
+/// The time, for all processes of this machine.
+pub(crate) fn micros() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("a time after 1970");
+    u64::try_from(since.as_micros()).expect("a time before the end of time")
+}
+
+/// Has an idle session until it has slept, locks as soon as it wakes, and tells how long that was
+/// valid.
+async fn lock_on_waking(url: &str, job: &Job) -> Weak<LockGuard> {
+    let client = job.client(url).await;
+    let before = client.mutex(format!("{}-before", job.name)).lock().await.expect("a lock of its own");
+    before.unlock().await.expect("released");
+    println!("\n{IDLE}");
+    let mut last = Instant::now();
+    loop {
+        // Blocking, to be the first to know.
+        std::thread::sleep(Duration::from_millis(1));
+        if last.elapsed() > job.ttl / 2 {
+            break;
+        }
+        last = Instant::now();
+    }
+    let guard = loop {
+        // Its session may have ended in its sleep.
+        if let Ok(guard) = client.mutex(&job.name).lock().await {
+            break guard;
+        }
+    };
+    println!("\n{LOCKED}{}", guard.key());
+    let (start, mut valid) = (Instant::now(), 0);
+    loop {
+        let at = micros();
+        if !guard.is_valid() || start.elapsed() > HOLD {
+            break;
+        }
+        valid = at;
+        std::thread::sleep(Duration::from_micros(200));
+    }
+    println!("\n{VALID}{valid}");
+    std::future::pending().await
 }
 
 /// Takes its locks and writes under them: at once, and again when it has slept for longer than the store keeps them, before it looks at anything else.

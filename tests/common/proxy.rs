@@ -281,6 +281,11 @@ impl Proxies {
         }
     }
 
+    /// How many packets have come for the clients.
+    pub(crate) fn packets(&self) -> usize {
+        self.all.iter().map(Proxy::packets).sum()
+    }
+
     /// How many connections there have been.
     pub(crate) fn accepted(&self) -> usize {
         self.all.iter().map(Proxy::accepted).sum()

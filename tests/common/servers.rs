@@ -127,6 +127,36 @@ impl Drop for Outage {
     }
 }
 
+/// A single etcd of one test's own, with options that the others do not have; gone at the end of
+/// the test.
+pub(crate) struct OwnEtcd {
+    container: String,
+    pub(crate) address: SocketAddr,
+}
+
+impl OwnEtcd {
+    /// The image is that of the servers which are up.
+    pub(crate) async fn start(options: &[&str]) -> Self {
+        async fn docker(arguments: &[&str]) -> String {
+            let output = Command::new("docker").args(arguments).output().await.expect("docker is there");
+            assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+            String::from_utf8_lossy(&output.stdout).trim().to_owned()
+        }
+        let image = docker(&["inspect", "--format={{.Config.Image}}", &container("etcd1")]).await;
+        let listen = ["--listen-client-urls=http://0.0.0.0:2379", "--advertise-client-urls=http://127.0.0.1:2379"];
+        let run = ["run", "--rm", "--detach", "--publish=127.0.0.1::2379", "--entrypoint=etcd", &image];
+        let container = docker(&[&run[..], &listen, options].concat()).await;
+        let address = docker(&["port", &container, "2379"]).await.parse().expect("an address");
+        Self { container, address }
+    }
+}
+
+impl Drop for OwnEtcd {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("docker").args(["rm", "--force", &self.container]).output();
+    }
+}
+
 /// The CA's certificate, a client's and its key, which `docker/up` has made.
 pub(crate) fn certificates() -> [String; 3] {
     let default = concat!(env!("CARGO_MANIFEST_DIR"), "/target/docker/certs").to_owned();

@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use distlock::Client;
 use etcd_client::CompactionOptions;
 
 use crate::common::{
@@ -13,6 +14,7 @@ use crate::common::{
     case::{SOON, eventually, throughout, within},
     etcd::Etcd,
     proxy::Mode,
+    servers::OwnEtcd,
 };
 
 static FORGED: AtomicUsize = AtomicUsize::new(0);
@@ -97,4 +99,29 @@ async fn leases_whose_answer_is_lost_end_with_their_ttl() {
         proxies.set(&Mode::Pass);
     })
     .await;
+}
+
+/// An operator may allow less operations in a transaction than etcd does by default.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn locks_that_are_too_many_for_one_transaction_are_taken_one_by_one() {
+    let etcd = OwnEtcd::start(&["--max-txn-ops=8"]).await;
+    let url = format!("etcd://{}", etcd.address);
+    let mut connected = None;
+    eventually(SOON * 2, "it is up", async || {
+        connected = Client::connect(&url).await.ok();
+        connected.is_some()
+    })
+    .await;
+    let client = connected.expect("just made");
+    for count in [2, 9, 32] {
+        let names: Vec<_> = (0..count).map(|number| format!("lock-{number:02}")).collect();
+        let all = within(SOON, "they are free", client.lock_all(&names)).await.unwrap();
+        assert_eq!(all.guards().len(), count);
+        assert!(client.try_lock_all(&names).await.unwrap().is_none());
+        all.unlock().await.unwrap();
+        let all = client.try_lock_all(&names).await.unwrap().expect("they are free");
+        assert!(all.is_valid());
+        all.unlock().await.unwrap();
+    }
+    client.close().await.unwrap();
 }

@@ -2,6 +2,7 @@
 
 use std::{process::Stdio, time::Duration};
 
+use distlock::{Error, LostReason};
 use etcd_client::{DeleteOptions, PutOptions, Txn, TxnOp};
 use tokio::process::{Child, Command};
 
@@ -296,6 +297,42 @@ async fn strangers_are_not_shared_with() {
         raw.lease_revoke(lease).await.unwrap();
         reader.granted().await.unlock().await.unwrap();
         permit.release().await.unwrap();
+    })
+    .await;
+}
+
+/// For all others such a key is nobody's place: its owner is told.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_written_over_without_its_lease_is_lost() {
+    beside_others::<Etcd>(async |t| {
+        let (etcd, [one, two, three]) = (Etcd::start().await, t.clients().await);
+        let mut raw = etcd.client();
+        let guard = one.mutex("over").lock().await.unwrap();
+        let waiter = t.enqueue(&two, "over").await;
+        let last = t.enqueue(&three, "over").await;
+        raw.put(waiter.key.as_str(), "note", None).await.unwrap();
+        let old = waiter.key.clone();
+        // A write that keeps the lease is nothing to it.
+        let options = PutOptions::new().with_ignore_lease();
+        raw.put(guard.key(), "note", Some(options)).await.unwrap();
+        throughout(Duration::from_millis(700), "it is held", async || guard.is_valid() && last.waits()).await;
+        guard.unlock().await.unwrap();
+        let error = waiter.result(SOON).await.expect_err("its place is nobody's");
+        assert!(matches!(error, Error::Evicted { .. }), "{error:?}");
+        raw.delete(old, None).await.unwrap();
+        let guard = last.granted().await;
+        throughout(Duration::from_millis(700), "it is held", async || guard.is_valid()).await;
+        raw.put(guard.key(), "note", None).await.unwrap();
+        let reason = within(Duration::from_secs(1), "its holder is told", guard.lost()).await;
+        assert_eq!(reason, LostReason::KeyDeleted);
+        let key = guard.key().to_owned();
+        guard.unlock().await.expect_err("it was lost");
+        eventually(SOON, "it is deleted all the same", async || !t.keys().await.contains(&key)).await;
+        // Released before anybody has noticed.
+        let guard = one.mutex("over").lock().await.unwrap();
+        raw.put(guard.key(), "note", None).await.unwrap();
+        let error = guard.unlock().await.expect_err("others have passed it over");
+        assert!(matches!(error, Error::Lost { .. }), "{error:?}");
     })
     .await;
 }

@@ -11,6 +11,7 @@ use etcd_client::{GetOptions, Permission};
 use crate::common::{
     case::{SOON, eventually, throughout, within},
     proxy::{Framing, Proxy},
+    secrets::{Shown, lines_of},
     servers,
 };
 
@@ -192,7 +193,7 @@ async fn a_role_taken_away_on_the_way_is_denied_until_it_is_back() {
     let error = within(SOON, "it is refused", client.mutex("b").lock()).await.unwrap_err();
     assert!(matches!(error, Error::Denied { .. }), "{error:?}");
     let error = within(SOON, "it is refused", guard.unlock()).await.unwrap_err();
-    assert!(matches!(error, Error::ReleaseUnconfirmed { .. } | Error::Lost { .. }), "{error:?}");
+    assert!(matches!(error, Error::Denied { .. } | Error::Lost { .. }), "{error:?}");
     assert_eq!(user.keys().await, 1);
     user.operator.auth_client().user_grant_role(user.name.as_str(), user.name.as_str()).await.unwrap();
     eventually(SOON, "the release gets through", async || user.keys().await == 0).await;
@@ -247,4 +248,31 @@ async fn garbled_certificates_are_told() {
         let error = within(SOON, "it is told", connecting).await.unwrap_err();
         assert!(matches!(error, Error::InvalidConfig { option: "tls", .. }), "{error:?}");
     }
+}
+
+/// Whether they are let in, refused, or find nobody.
+#[tokio::test]
+async fn nothing_that_is_shown_has_a_secret() {
+    let [ca, certificate, key] = servers::certificates();
+    let mut shown = Shown::default();
+    let nobody = || Client::builder("etcd://127.0.0.1:1").connect_timeout(Duration::from_millis(500));
+    for builder in [with_users().await, nobody()] {
+        shown.builder(&builder.clone().credentials("app", "apppw")).await;
+        shown.builder(&builder.credentials("app", "wrong-s3cret")).await;
+    }
+    let users = with_users().await.credentials("app", "apppw").namespace("/elsewhere");
+    let client = users.connect().await.unwrap();
+    shown.error("Denied", &client.mutex("a").lock().await.unwrap_err());
+    let tls = Tls::new().ca_certificate(&ca).client_identity(&certificate, &key);
+    let stranger = Tls::new().ca_certificate(&certificate).client_identity(&certificate, &key);
+    let garbled = Tls::new().ca_certificate(&ca).client_identity(&certificate, key.replace('\n', " "));
+    for tls in [tls, stranger, garbled] {
+        for builder in [with_tls().await, nobody()] {
+            let builder = builder.connect_timeout(Duration::from_secs(3)).credentials("app", "apppw");
+            shown.builder(&builder.tls(tls.clone())).await;
+        }
+        shown.builder(&with_tls().await.connect_timeout(Duration::from_secs(3)).tls(tls)).await;
+    }
+    shown.has_none_of(&["apppw", "wrong-s3cret"]);
+    shown.has_none_of(&lines_of(&key));
 }

@@ -146,7 +146,7 @@ async fn a_number_that_is_taken_is_no_obstacle() {
         // Making it takes one number more.
         let prefix = second.key.strip_suffix(number(&second.key)).unwrap();
         let theirs = format!("{prefix}{:010}", next + 1);
-        raw.create(&theirs, b"", &CreateMode::Persistent.with_acls(Acls::anyone_all())).await.unwrap();
+        raw.create(&theirs, b"", &CreateMode::Ephemeral.with_acls(Acls::anyone_all())).await.unwrap();
         let third = t.enqueue(&client, "taken").await;
         assert_eq!(directory_of(&third.key), directory);
         assert_eq!(number(&third.key), number(&theirs));

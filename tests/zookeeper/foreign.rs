@@ -24,11 +24,14 @@ async fn foreign_waiter(t: &Case, zookeeper: &ZooKeeper, name: &str, prefix: &st
 /// As Curator's `InterProcessMutex` names its nodes, and as it did before it protected them.
 const FOREIGN: [&str; 2] = ["_c_0f0e8a5e-8b8d-4a9e-9a3a-5d6c1b1f7a10-lock-", "lock-"];
 
+/// As kazoo's `Lock` and `WriteLock`, and its `ReadLock`, name theirs.
+const KAZOO: [&str; 2] = ["3c5b1f9a0e8d4a7fb2c6d1e09f8a7b6c__lock__", "3c5b1f9a0e8d4a7fb2c6d1e09f8a7b6c__rlock__"];
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn distlock_waits_for_curator() {
+async fn distlock_waits_for_curator_and_kazoo() {
     beside_others::<ZooKeeper>(async |t| {
         let (zookeeper, client) = (ZooKeeper::start().await, t.client().await);
-        for prefix in FOREIGN {
+        for prefix in FOREIGN.into_iter().chain(KAZOO) {
             let theirs = foreign_waiter(t, &zookeeper, "shared", prefix, b"").await;
             assert!(client.mutex("shared").try_lock().await.unwrap().is_none());
             let waiter = t.enqueue(&client, "shared").await;
@@ -55,6 +58,33 @@ async fn curator_waits_for_distlock() {
         let theirs = foreign_waiter(t, &zookeeper, "shared", FOREIGN[0], b"").await;
         let (_, _, watcher) = zookeeper.client().get_and_watch_data(guard.key()).await.unwrap();
         let last = t.enqueue(&client, "shared").await;
+        guard.unlock().await.unwrap();
+        within(SOON, "they hear that it is their turn", watcher.changed()).await;
+        throughout(Duration::from_millis(300), "distlock waits behind them", async || last.waits()).await;
+        zookeeper.delete_key(&theirs).await;
+        last.served().await;
+    })
+    .await;
+}
+
+/// kazoo takes the lock when no name that ends in one of its patterns and a number has a lower
+/// number than its own. It compares the ten characters, and watches the highest of the lower ones
+/// until then. With `extra_lock_patterns=["-lock-"]` ours are among them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kazoo_waits_for_distlock() {
+    beside_others::<ZooKeeper>(async |t| {
+        let (zookeeper, client) = (ZooKeeper::start().await, t.client().await);
+        let number = |key: &str| {
+            let (mark, number) = key.split_at(key.len() - 10);
+            assert!(mark.ends_with("-lock-") || mark.ends_with("__lock__"), "kazoo overlooks {key}");
+            assert!(number.bytes().all(|byte| byte.is_ascii_digit()), "kazoo overlooks {key}");
+            number.to_owned()
+        };
+        let guard = client.mutex("shared").lock().await.unwrap();
+        let theirs = foreign_waiter(t, &zookeeper, "shared", KAZOO[0], b"").await;
+        let last = t.enqueue(&client, "shared").await;
+        assert!(number(guard.key()) < number(&theirs) && number(&theirs) < number(&last.key));
+        let (_, _, watcher) = zookeeper.client().get_and_watch_data(guard.key()).await.unwrap();
         guard.unlock().await.unwrap();
         within(SOON, "they hear that it is their turn", watcher.changed()).await;
         throughout(Duration::from_millis(300), "distlock waits behind them", async || last.waits()).await;
@@ -151,22 +181,22 @@ async fn a_directory_that_vanishes_is_made_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn curator_is_seen_in_the_queue() {
+async fn curator_and_kazoo_are_seen_in_the_queue() {
     beside_others::<ZooKeeper>(async |t| {
         let (zookeeper, client) = (ZooKeeper::start().await, t.client().await);
         let mutex = client.mutex("shared");
         let mut theirs = Vec::new();
-        for prefix in FOREIGN {
+        for prefix in [FOREIGN[0], FOREIGN[1], KAZOO[0]] {
             theirs.push(foreign_waiter(t, &zookeeper, "shared", prefix, b"192.0.2.1").await);
         }
         let waiter = t.enqueue(&client, "shared").await;
         let queue = mutex.queue().await.unwrap();
-        assert_eq!(queue.len(), 3);
-        for (position, (entry, key)) in queue.iter().zip([&theirs[0], &theirs[1], &waiter.key]).enumerate() {
+        assert_eq!(queue.len(), 4);
+        for (position, (entry, key)) in queue.iter().zip(theirs.iter().chain([&waiter.key])).enumerate() {
             assert_eq!((entry.position(), entry.key()), (position, &**key));
             assert!(entry.since().is_some());
-            assert_eq!(entry.is_own(), position == 2);
-            assert_eq!(entry.owner() == "192.0.2.1", position < 2);
+            assert_eq!(entry.is_own(), position == 3);
+            assert_eq!(entry.owner() == "192.0.2.1", position < 3);
         }
         assert!(queue.is_sorted_by(|one, other| one.token() < other.token()));
         assert_eq!(mutex.holder().await.unwrap().as_ref(), queue.first());
@@ -184,8 +214,8 @@ async fn strangers_are_not_shared_with() {
     beside_others::<ZooKeeper>(async |t| {
         let (zookeeper, client) = (ZooKeeper::start().await, t.client().await);
         let mut strangers = Vec::new();
-        for name in ["m!rw", "m!permits"] {
-            strangers.push(foreign_waiter(t, &zookeeper, name, FOREIGN[0], b"").await);
+        for (name, prefix) in [("m!rw", FOREIGN[0]), ("m!permits", KAZOO[0])] {
+            strangers.push(foreign_waiter(t, &zookeeper, name, prefix, b"").await);
         }
         assert!(client.rw_lock("m").try_read().await.unwrap().is_none());
         assert!(client.semaphore("m", 1).try_acquire().await.unwrap().is_none());

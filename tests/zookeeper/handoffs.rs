@@ -113,10 +113,12 @@ async fn a_strangers_write_grants_nothing() {
         let proxies = t.proxies().await;
         let three = t.connect(t.builder_for(&proxies.url())).await;
         proxies.set(&Mode::Delay(Duration::from_millis(50)));
-        for _ in 0..3 {
-            let guard = one.mutex("written").lock().await.unwrap();
-            let second = t.enqueue(&two, "written").await;
-            let third = t.enqueue(&three, "written").await;
+        for round in 0..3 {
+            // A directory that was removed meanwhile would cost a client that knew it a second attempt.
+            let name = &format!("written-{round}");
+            let guard = one.mutex(name).lock().await.unwrap();
+            let second = t.enqueue(&two, name).await;
+            let third = t.enqueue(&three, name).await;
             for key in [guard.key(), &second.key, &third.key] {
                 zookeeper.client().set_data(key, b"a note", None).await.unwrap();
             }

@@ -6,6 +6,7 @@ use distlock::{Builder, Client, Error, Tls};
 
 use crate::common::{
     case::{SOON, within},
+    secrets::{Shown, lines_of},
     servers,
 };
 
@@ -100,4 +101,32 @@ async fn garbled_certificates_are_told() {
         let error = within(SOON, "it is told", with_tls().await.tls(tls).connect()).await.unwrap_err();
         assert!(matches!(error, Error::InvalidConfig { option: "tls", .. }), "{error:?}");
     }
+}
+
+/// Whether they are let in, refused, or find nobody.
+#[tokio::test]
+async fn nothing_that_is_shown_has_a_secret() {
+    let [ca, certificate, key] = servers::certificates();
+    let mut shown = Shown::default();
+    let nobody = || Client::builder("zk://127.0.0.1:1").connect_timeout(Duration::from_millis(500));
+    let users = with_users().await;
+    for builder in [users.clone(), nobody()] {
+        shown.builder(&builder.credentials("app", "apppw")).await;
+    }
+    let stranger = users.credentials("app", "wrong-s3cret").connect().await.unwrap();
+    shown.error("Denied", &stranger.mutex("secrets").lock().await.unwrap_err());
+    shown.debug("Client", &stranger);
+    let tls = Tls::new().ca_certificate(&ca).client_identity(&certificate, &key);
+    let unknown = Tls::new().ca_certificate(&certificate).client_identity(&certificate, &key);
+    let garbled = Tls::new().ca_certificate(&ca).client_identity(&certificate, key.replace('\n', " "));
+    let mixed = Tls::new().ca_certificate(format!("{key}{ca}").replace('\n', " "));
+    for tls in [tls, unknown, garbled, mixed] {
+        for builder in [with_tls().await, nobody()] {
+            let builder = builder.connect_timeout(Duration::from_secs(3)).tls(tls.clone());
+            shown.builder(&builder.clone().credentials("app", "apppw")).await;
+            shown.builder(&builder).await;
+        }
+    }
+    shown.has_none_of(&["apppw", "wrong-s3cret"]);
+    shown.has_none_of(&lines_of(&key));
 }

@@ -17,6 +17,7 @@ use crate::{
     common::{
         Case, Harness, beside_others,
         case::{SOON, eventually, throughout, within},
+        cases::costs::settled,
         proxy::{Framing, Mode, Proxy},
         zookeeper::{ZooKeeper, four_letters, take_over},
     },
@@ -258,6 +259,129 @@ async fn a_node_of_an_old_session_is_not_taken_for_its_own() {
         assert!(t.keys().await.contains(&key), "it was not theirs to delete");
         zookeeper.delete_key(&key).await;
         waiter.served().await;
+    })
+    .await;
+}
+
+/// What a session watches, by the servers' own record.
+async fn watched(t: &Case, session: i64) -> Vec<String> {
+    let mut paths = Vec::new();
+    for server in t.store.network().1 {
+        let watches = four_letters(*server, "wchc").await;
+        let lines = watches.lines().skip_while(|line| *line != format!("0x{session:x}")).skip(1);
+        paths.extend(lines.take_while(|line| line.starts_with('\t')).map(|line| line.trim().to_owned()));
+    }
+    paths
+}
+
+fn directory(key: &str) -> String {
+    key.rsplit_once('/').expect("a path").0.to_owned()
+}
+
+/// The nodes in a directory: one request, however many they are.
+#[allow(clippy::panic)] // a test fails by panicking
+async fn children(zookeeper: &ZooKeeper, dir: &str) -> Vec<String> {
+    match zookeeper.client().list_children(dir).await {
+        Ok(children) => children.into_iter().map(|child| format!("{dir}/{child}")).collect(),
+        Err(zookeeper_client::Error::NoNode) => Vec::new(),
+        Err(error) => panic!("cannot list {dir}: {error}"),
+    }
+}
+
+/// Holders watch their own keys. Those of one session are more than it could restore: some do without, and another look
+/// tells what becomes of their keys.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hundreds_of_readers_outlive_their_connection() {
+    const READERS: usize = 450;
+    beside_others::<ZooKeeper>(async |t| {
+        let proxies = t.proxies().await;
+        let client = t.connect(t.builder_for(&proxies.url())).await;
+        let lock = client.rw_lock("r".repeat(250));
+        // Behind a writer they watch one path, so that all of them fit into one session.
+        let writer = t.client().await.rw_lock("r".repeat(250)).write().await.unwrap();
+        let (zookeeper, dir) = (ZooKeeper::start().await, directory(writer.key()));
+        let mut reading = JoinSet::new();
+        while reading.len() < READERS {
+            for _ in 0..50 {
+                let lock = lock.clone();
+                reading.spawn(async move { lock.read().await.unwrap() });
+            }
+            let joined = async || children(&zookeeper, &dir).await.len() > reading.len();
+            eventually(SOON, "they stand in the queue", joined).await;
+        }
+        writer.unlock().await.unwrap();
+        let mut guards = within(SOON * 2, "all of them read", reading.join_all()).await;
+        let session = t.store.session_of(guards[0].key()).await;
+        // Each that is to be watched is once their number does not grow any more.
+        let (mut most, mut since) = (0, Instant::now());
+        let mut bytes = 0;
+        eventually(SOON * 2, "their own keys are watched", async || {
+            sleep(Duration::from_millis(200)).await;
+            let paths = watched(t, session).await;
+            bytes = paths.iter().map(String::len).sum();
+            if paths.len() > most {
+                (most, since) = (paths.len(), Instant::now());
+            }
+            most > READERS / 3 && since.elapsed() > Duration::from_secs(4)
+        })
+        .await;
+        println!("{most} of {READERS} are watched, {bytes} bytes");
+        let before = proxies.accepted();
+        proxies.hang_up();
+        eventually(SOON, "it connects again", async || proxies.accepted() > before).await;
+        // Long enough for the deadline to pass without another proof.
+        let time = client.session_ttl().mul_f64(0.7);
+        throughout(time, "all locks are held", async || guards.iter().all(|guard| guard.is_valid())).await;
+        assert_eq!(t.store.session_of(guards[0].key()).await, session);
+        assert!(bytes < 128 * 1024, "more than the crate restores in one request");
+        // What is not watched is looked at each second.
+        let paths = watched(t, session).await;
+        let blind = guards.iter().position(|guard| !paths.iter().any(|path| path == guard.key())).unwrap();
+        let blind = guards.swap_remove(blind);
+        let deleted = Instant::now();
+        t.store.delete_key(blind.key()).await;
+        assert_eq!(within(SOON, "it is told", blind.lost()).await, LostReason::KeyDeleted);
+        println!("told after {:?}", deleted.elapsed());
+        assert!(deleted.elapsed() < Duration::from_secs(3), "{:?}", deleted.elapsed());
+        assert!(guards.iter().all(|guard| guard.is_valid()));
+        drop(guards);
+        eventually(SOON * 2, "all of them are released", async || children(&zookeeper, &dir).await.is_empty()).await;
+    })
+    .await;
+}
+
+/// All that wait for one key watch one path, however many they are.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hundreds_of_readers_behind_one_writer_share_its_watch() {
+    const READERS: usize = 500;
+    beside_others::<ZooKeeper>(async |t| {
+        let [other, client] = t.clients().await;
+        let name = "w".repeat(200);
+        let writer = other.rw_lock(&name).write().await.unwrap();
+        let lock = client.rw_lock(&name);
+        let (zookeeper, dir) = (ZooKeeper::start().await, directory(writer.key()));
+        let mut reading = JoinSet::new();
+        while reading.len() < READERS {
+            for _ in 0..50 {
+                let lock = lock.clone();
+                reading.spawn(async move { lock.read().await });
+            }
+            let joined = async || children(&zookeeper, &dir).await.len() > reading.len();
+            eventually(SOON, "they stand in the queue", joined).await;
+        }
+        let keys = children(&zookeeper, &dir).await;
+        let first = keys.iter().find(|key| *key != writer.key()).unwrap();
+        let session = t.store.session_of(first).await;
+        settled(t, &[session]).await;
+        let before = t.cost(&[session]).await;
+        sleep(Duration::from_secs(3)).await;
+        let spent = t.cost(&[session]).await - before;
+        // Its keepalives and pings.
+        assert!(spent.requests <= 6 && spent.events == 0, "{spent:?}: they were to wait");
+        assert_eq!(watched(t, session).await, [writer.key()]);
+        reading.shutdown().await;
+        eventually(SOON * 2, "they have left", async || children(&zookeeper, &dir).await.len() == 1).await;
+        writer.unlock().await.unwrap();
     })
     .await;
 }

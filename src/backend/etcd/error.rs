@@ -51,6 +51,13 @@ mod code {
     pub(super) const UNAUTHENTICATED: i32 = 16;
 }
 
+/// The transaction has more operations than the server takes (`--max-txn-ops`): it was not applied.
+pub(super) fn is_too_large(error: &StoreError) -> bool {
+    let StoreError::Fatal { source, .. } = error else { return false };
+    let cause = source.downcast_ref::<EndpointError>().map(|error| &error.cause);
+    matches!(cause, Some(Cause::Client(Error::GRpcStatus(status))) if status.message().contains("too many operations"))
+}
+
 impl EndpointError {
     /// Sorts the error by what is known of the request. The server's messages are in
     /// <https://github.com/etcd-io/etcd/blob/main/api/v3rpc/rpctypes/error.go>.

@@ -5,6 +5,7 @@ use std::sync::{Arc, atomic::Ordering};
 use etcd_client::{Client, GetOptions, KeyValue, Txn, TxnOpResponse, TxnResponse};
 
 use super::{
+    error::is_too_large,
     queue::{self, Place},
     store::{self, EtcdStore, JOIN, READ},
     watcher::Below,
@@ -13,6 +14,7 @@ use crate::{
     backend::{Ask, Detail, Entry, Joined, Listing, Member, Rewritten},
     error::StoreError,
     name::{Queue, Ticket},
+    rig::{Bug, planted},
 };
 
 /// Past that, the server would refuse the transaction (`--max-txn-ops`, 128 by default, counts the two comparisons of each as well).
@@ -82,7 +84,7 @@ impl EtcdStore {
         let Some(TxnOpResponse::Get(get)) = response.op_responses().pop() else {
             return Err(StoreError::Unknown("an answer without a read".into()));
         };
-        let own = get.kvs().first().filter(|kv| kv.create_revision().unsigned_abs() == entry.revision);
+        let own = get.kvs().first().filter(|kv| queue::is_entry(kv, entry) && kv.lease() == self.lease);
         Ok(own.map_or(Rewritten::Gone, |kv| Rewritten::Not(kv.mod_revision().unsigned_abs())))
     }
 
@@ -115,7 +117,12 @@ impl EtcdStore {
         let places: Vec<_> = queues.iter().map(|(queue, ticket)| Place::new(queue, self.lease, *ticket)).collect();
         let alone: Vec<_> = places.iter().flat_map(Place::alone).collect();
         let puts: Vec<_> = places.iter().map(|place| place.put(value)).collect();
-        let (joined, revision) = self.txn(JOIN, Txn::new().when(alone).and_then(puts)).await?;
+        let (joined, revision) = match self.txn(JOIN, Txn::new().when(alone).and_then(puts)).await {
+            // The operator has set a lower limit than etcd's default: one at a time they are within
+            // it.
+            Err(error) if is_too_large(&error) && !planted(Bug::AllAtOnceOrNever) => return Ok(None),
+            joined => joined?,
+        };
         Ok(joined.succeeded().then(|| places.iter().map(|place| store::alone(place, revision)).collect()))
     }
 }

@@ -9,7 +9,7 @@ use etcd_client::{Certificate, Client, ConnectOptions, Error, Identity, TlsOptio
 use tokio::{sync::watch, time::timeout};
 
 use super::error::{Cause, EndpointError};
-use crate::{builder::Remote, error::StoreError};
+use crate::{builder::Remote, error::StoreError, secret::Secret};
 
 /// Below 5 s etcd takes a client's pings for an attack and hangs up (`DefaultGRPCKeepAliveMinTime`).
 const PING_INTERVAL: Duration = Duration::from_secs(10);
@@ -23,7 +23,8 @@ const PING_TIMEOUT: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(super) struct Pool {
     endpoints: Vec<Endpoint>,
-    options: ConnectOptions,
+    /// With the password and the key of the client's certificate.
+    options: Secret<ConnectOptions>,
     pub(super) request_timeout: Duration,
     /// Index of the endpoint in use.
     current: watch::Sender<usize>,
@@ -58,7 +59,7 @@ impl Pool {
             .with_require_leader(true)
             .with_auto_token_refresh(true);
         if let Some(credentials) = remote.credentials {
-            options = options.with_user(credentials.user, credentials.password);
+            options = options.with_user(credentials.user, credentials.password.into_exposed());
         }
         if let Some(tls) = remote.tls {
             let mut config = TlsOptions::new();
@@ -67,7 +68,7 @@ impl Pool {
                 None => config.with_enabled_roots(),
             };
             if let Some((certificate, key)) = tls.identity {
-                config = config.identity(Identity::from_pem(certificate, key));
+                config = config.identity(Identity::from_pem(certificate, key.expose()));
             }
             options = options.with_tls(config);
         }
@@ -75,6 +76,7 @@ impl Pool {
         let endpoints: Vec<_> = remote.endpoints.into_iter().map(endpoint).collect();
         // Clients spread over the members.
         let current = watch::Sender::new(fastrand::usize(..endpoints.len()));
+        let options = Secret::new(options);
         Self { endpoints, options, request_timeout: remote.request_timeout, current }
     }
 
@@ -100,7 +102,7 @@ impl Pool {
             Some(client) => client,
             None => {
                 // With a user this is a request, so that it can hang like one.
-                let connecting = Client::connect([&endpoint.address], Some(self.options.clone()));
+                let connecting = Client::connect([&endpoint.address], Some(self.options.expose().clone()));
                 let client = match timeout(patience, connecting).await {
                     Ok(Ok(client)) => client,
                     Ok(Err(error)) => return Err(self.failed(index, Cause::Client(error))),

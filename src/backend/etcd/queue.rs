@@ -17,8 +17,8 @@
 use std::borrow::Cow;
 
 use etcd_client::{
-    Compare, CompareOp, DeleteOptions, GetOptions, KeyValue, PutOptions, SortOrder, SortTarget, Txn, TxnOp,
-    TxnOpResponse, TxnResponse,
+    Compare, CompareOp, DeleteOptions, DeleteResponse, GetOptions, KeyValue, PutOptions, SortOrder, SortTarget, Txn,
+    TxnOp, TxnOpResponse, TxnResponse,
 };
 
 use crate::{
@@ -168,13 +168,13 @@ impl<'a> Place<'a> {
     /// Puts the key in the place of another one, if that is still there; else tells whether it did so before.
     pub(super) fn replace(&self, entry: &Entry, value: &[u8]) -> Txn {
         let replace = [TxnOp::delete(&*entry.key, None), self.put(value)];
-        Txn::new().when([is_still_there(entry)]).and_then(replace).or_else([self.own()])
+        Txn::new().when(is_still_there(entry, self.lease)).and_then(replace).or_else([self.own()])
     }
 
     /// Deletes the key, and the tail if it is this one's.
     pub(super) fn leave(&self) -> Txn {
         let last = Compare::value(self.tail(), CompareOp::Equal, self.key.as_str());
-        let delete = || TxnOp::delete(self.key.as_str(), None);
+        let delete = || TxnOp::delete(self.key.as_str(), Some(DeleteOptions::new().with_prev_key()));
         let delete_tail = TxnOp::delete(self.tail(), None);
         Txn::new().when([last]).and_then([delete(), delete_tail]).or_else([delete()])
     }
@@ -182,7 +182,8 @@ impl<'a> Place<'a> {
     /// Deletes the key and looks for another one that joined behind it, in whose hands the tail is by that.
     pub(super) fn leave_to(&self, heir: &Entry) -> Txn {
         let heir = TxnOp::get(&*heir.key, Some(GetOptions::new().with_keys_only()));
-        Txn::new().and_then([TxnOp::delete(self.key.as_str(), None), heir])
+        let delete = TxnOp::delete(self.key.as_str(), Some(DeleteOptions::new().with_prev_key()));
+        Txn::new().and_then([delete, heir])
     }
 
     /// Everything of the queue, as no release ever should.
@@ -232,9 +233,12 @@ pub(super) fn label_of(name: &str) -> Option<(&str, Option<u64>)> {
     Some(taken.unwrap_or((label, None)))
 }
 
-fn is_still_there(entry: &Entry) -> Compare {
+/// That a key is the one that was put, and on its lease still.
+pub(super) fn is_still_there(entry: &Entry, lease: i64) -> Vec<Compare> {
     let revision = i64::try_from(entry.revision).unwrap_or(i64::MAX);
-    Compare::create_revision(&*entry.key, CompareOp::Equal, revision)
+    let same = Compare::create_revision(&*entry.key, CompareOp::Equal, revision);
+    let on_lease = Compare::lease(&*entry.key, CompareOp::Equal, lease);
+    if planted(Bug::LeaseUnchecked) { vec![same] } else { vec![same, on_lease] }
 }
 
 /// Writes a key again if it is still there, and was last written at that revision; else reads it.
@@ -243,17 +247,18 @@ pub(super) fn rewrite(entry: &Entry, lease: i64, value: &[u8], version: u64) -> 
     let put = TxnOp::put(&*entry.key, value, Some(PutOptions::new().with_lease(lease)));
     let read = TxnOp::get(&*entry.key, Some(GetOptions::new().with_keys_only()));
     let same = Compare::mod_revision(&*entry.key, CompareOp::Equal, version);
-    Txn::new().when([is_still_there(entry), same]).and_then([put]).or_else([read])
+    let compares: Vec<_> = is_still_there(entry, lease).into_iter().chain([same]).collect();
+    Txn::new().when(compares).and_then([put]).or_else([read])
 }
 
 /// Writes to keys of no lease, if `guard` is there.
-pub(super) fn commit(guard: Option<&Entry>, writes: &[Write]) -> Txn {
+pub(super) fn commit(guard: Option<&Entry>, lease: i64, writes: &[Write]) -> Txn {
     let write = |write: &Write| match write {
         Write::Put { key, value } => TxnOp::put(key.as_str(), value.as_slice(), None),
         Write::Delete { key } => TxnOp::delete(key.as_str(), None),
     };
     Txn::new()
-        .when(guard.map(is_still_there).into_iter().collect::<Vec<_>>())
+        .when(guard.map(|guard| is_still_there(guard, lease)).unwrap_or_default())
         .and_then(writes.iter().map(write).collect::<Vec<_>>())
 }
 
@@ -283,10 +288,23 @@ pub(super) fn entry(kv: &KeyValue) -> Entry {
     }
 }
 
-/// Whether a read of one key found this very one.
-pub(super) fn is_there(read: Option<TxnOpResponse>, entry: &Entry) -> bool {
+/// Whether this is the very key, and somebody's place still.
+pub(super) fn is_entry(kv: &KeyValue, entry: &Entry) -> bool {
+    kv.create_revision().unsigned_abs() == entry.revision && kv.lease() != 0
+}
+
+/// Whether a read of one key found this very one, on this lease if it is one's own. An operator may
+/// have written over it without the lease: then the others pass it over.
+pub(super) fn is_there(read: Option<TxnOpResponse>, entry: &Entry, own: Option<i64>) -> bool {
     let Some(TxnOpResponse::Get(get)) = read else { return false };
-    get.kvs().first().is_some_and(|kv| kv.create_revision().unsigned_abs() == entry.revision)
+    let on_lease = |kv: &KeyValue| own.is_none_or(|lease| kv.lease() == lease) || planted(Bug::LeaseUnchecked);
+    get.kvs().first().is_some_and(|kv| is_entry(kv, entry) && on_lease(kv))
+}
+
+/// Whether a delete found this lease's key.
+pub(super) fn was_there(deleted: &DeleteResponse, lease: i64) -> bool {
+    let on_lease = |kv: &KeyValue| kv.lease() == lease || planted(Bug::LeaseUnchecked);
+    deleted.prev_kvs().first().is_some_and(on_lease)
 }
 
 #[cfg(test)]

@@ -9,7 +9,9 @@ use std::{
 };
 
 use async_trait::async_trait;
-use etcd_client::{Client, Compare, CompareOp, GetOptions, KeyValue, Txn, TxnOp, TxnOpResponse, TxnResponse};
+use etcd_client::{
+    Client, DeleteOptions, GetOptions, KeyValue, LeaseTimeToLiveOptions, Txn, TxnOp, TxnOpResponse, TxnResponse,
+};
 use tokio::time::timeout;
 
 use super::{
@@ -21,8 +23,8 @@ use super::{
 };
 use crate::{
     backend::{
-        Ahead, Ask, Entry, Join, Joined, Leave, Listing, Moment, Present, Rewritten, Standing, Store, Watch, Withdrawn,
-        Write,
+        Ahead, Ask, Entry, Fate, Join, Joined, Leave, Listing, Moment, Present, Rewritten, Standing, Store, Watch,
+        Withdrawn, Write,
     },
     error::StoreError,
     guard::LostReason,
@@ -258,8 +260,9 @@ impl Store for EtcdStore {
     async fn standing(&self, entry: &Entry) -> Result<Standing, StoreError> {
         let revision = i64::try_from(entry.revision).unwrap_or(i64::MAX);
         let prefix = queue::prefix_of(&entry.key);
-        let mine = Compare::create_revision(&*entry.key, CompareOp::Equal, revision);
-        let mine = if planted(Bug::OwnKeyUnchecked) { vec![] } else { vec![mine] };
+        // As others see it: written over without its lease, it is nobody's place.
+        let mine = queue::is_still_there(entry, self.lease);
+        let mine = if planted(Bug::OwnKeyUnchecked) { vec![] } else { mine };
         let ahead = TxnOp::get(prefix, Some(queue::nearest_below(revision).with_serializable()));
         let response = self.read(entry, Txn::new().when(mine).and_then([ahead])).await?;
         if !response.succeeded() {
@@ -275,8 +278,20 @@ impl Store for EtcdStore {
     async fn present(&self, entry: &Entry, ahead: &Entry) -> Result<Present, StoreError> {
         let both = Txn::new().and_then([queue::one(&entry.key), queue::one(&ahead.key)]);
         let mut reads = self.read(entry, both).await?.op_responses().into_iter();
-        let own = queue::is_there(reads.next(), entry);
-        Ok(Present { own, ahead: queue::is_there(reads.next(), ahead) })
+        let own = queue::is_there(reads.next(), entry, Some(self.lease));
+        Ok(Present { own, ahead: Fate::of(queue::is_there(reads.next(), ahead, None)) })
+    }
+
+    /// The leader tells them, of what it has applied. An answer of more than 4 MiB cannot be read, as
+    /// the crate has no option for that here: 50,000 keys and more are watched and nothing else.
+    async fn own_keys(&self) -> Result<Vec<Arc<str>>, StoreError> {
+        let lease = self.lease;
+        let ask = |client: Arc<Client>| async move {
+            let keys = LeaseTimeToLiveOptions::new().with_keys();
+            client.lease_client().time_to_live(lease, Some(keys)).await
+        };
+        let told = self.pool.request("look at a lease", ask).await?;
+        Ok(told.keys().iter().map(|key| String::from_utf8_lossy(key).into()).collect())
     }
 
     async fn watch(&self, entry: &Entry, urgent: bool) -> Result<Option<Watch>, StoreError> {
@@ -291,10 +306,11 @@ impl Store for EtcdStore {
             // It was alone, and has written no tail.
             Leave { entry: Some(entry), .. } if !entry.crowded => {
                 let key = place.key.as_str();
-                let delete = |client: Arc<Client>| async move { client.kv_client().delete(key, None).await };
+                let options = DeleteOptions::new().with_prev_key();
+                let delete = |client: Arc<Client>| async move { client.kv_client().delete(key, Some(options)).await };
                 let deleted = self.pool.request(OPERATION, delete).await?;
                 let at = deleted.header().map_or(0, |header| header.revision().unsigned_abs());
-                let existed = deleted.deleted() > 0;
+                let existed = queue::was_there(&deleted, self.lease);
                 if planted(Bug::ReleaseByName) && !existed {
                     self.delete_all(&place).await?;
                 }
@@ -304,12 +320,13 @@ impl Store for EtcdStore {
         };
         let (left, revision) = self.txn(OPERATION, txn).await?;
         let mut told = left.op_responses().into_iter();
-        let existed = matches!(told.next(), Some(TxnOpResponse::Delete(delete)) if delete.deleted() > 0);
+        let existed =
+            matches!(told.next(), Some(TxnOpResponse::Delete(delete)) if queue::was_there(&delete, self.lease));
         if planted(Bug::ReleaseByName) && !existed {
             self.delete_all(&place).await?;
         }
         let heir = leave.heir.is_some_and(|heir| {
-            let there = queue::is_there(told.next(), heir);
+            let there = queue::is_there(told.next(), heir, Some(self.lease));
             there || planted(Bug::OwnKeyUnchecked)
         });
         Ok(Withdrawn { existed, heir, at: Moment(revision) })
@@ -341,7 +358,7 @@ impl Store for EtcdStore {
     }
 
     async fn commit(&self, guard: Option<&Entry>, writes: &[Write]) -> Result<bool, StoreError> {
-        Ok(self.write(guard, queue::commit(guard, writes)).await?.0.succeeded())
+        Ok(self.write(guard, queue::commit(guard, self.lease, writes)).await?.0.succeeded())
     }
 
     async fn enqueue_all(&self, queues: &[(Queue, Ticket)], value: &[u8]) -> Result<Option<Vec<Joined>>, StoreError> {

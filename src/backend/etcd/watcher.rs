@@ -44,7 +44,7 @@ pub(super) struct Watcher {
 
 #[derive(Debug)]
 enum Command {
-    Watch { id: i64, key: Arc<str>, signals: Signals },
+    Watch { id: i64, key: Arc<str>, puts: bool, signals: Signals },
     Cancel(i64),
 }
 
@@ -89,7 +89,9 @@ pub(super) async fn watch(
     entry: &Entry,
     urgent: bool,
 ) -> Result<Option<backend::Watch>, StoreError> {
-    let (mut watch, start) = watcher.watch(&entry.key, false, pool.request_timeout).await?;
+    // Those who wait for the end of a key need not be told of each write to it. One's own may be
+    // written over without its lease: that ends it as well.
+    let (mut watch, start) = watcher.watch(&entry.key, false, !urgent, pool.request_timeout).await?;
     let seen = look(pool, entry).await?;
     if seen < start {
         return Err(StoreError::Unavailable("a stale read".into()));
@@ -124,7 +126,7 @@ pub(super) struct Below {
 
 impl Below {
     pub(super) async fn start(watcher: &Watcher, prefix: &str, patience: Duration) -> Result<Self, StoreError> {
-        let (watch, start) = watcher.watch(&prefix.into(), true, patience).await?;
+        let (watch, start) = watcher.watch(&prefix.into(), true, true, patience).await?;
         Ok(Self { watch, start })
     }
 
@@ -152,7 +154,7 @@ async fn look(pool: &Pool, entry: &Entry) -> Result<i64, StoreError> {
     if revision.unsigned_abs() < entry.revision {
         return Err(StoreError::Unavailable("a stale read".into()));
     }
-    let there = seen.kvs().first().is_some_and(|kv| kv.create_revision().unsigned_abs() == entry.revision);
+    let there = seen.kvs().first().is_some_and(|kv| queue::is_entry(kv, entry));
     Ok(if there { revision } else { GONE })
 }
 
@@ -165,14 +167,20 @@ impl Watcher {
 
     /// Starts to watch `key` for its deletion, or all that begins with it for whatever happens, from the server's "now"; tells from which revision the server, which has the watch by then,
     /// took that.
-    async fn watch(&self, key: &Arc<str>, prefix: bool, patience: Duration) -> Result<(Watch, i64), StoreError> {
+    async fn watch(
+        &self,
+        key: &Arc<str>,
+        prefix: bool,
+        puts: bool,
+        patience: Duration,
+    ) -> Result<(Watch, i64), StoreError> {
         let (created, created_rx) = oneshot::channel();
         let (news, news_rx) = tokio::sync::watch::channel(0);
         // Its own id, never 0 (the server's choice) and never used twice, so that answers are matched by id and not by order.
         let id = self.last_id.fetch_add(1, Ordering::Relaxed) + 1;
         let signals = Signals { created: Some(created), news, prefix: prefix.then(|| Arc::clone(key)) };
         // Should the task be gone, the senders are dropped here and the watch is broken from the start.
-        let _ = self.commands.send(Command::Watch { id, key: Arc::clone(key), signals });
+        let _ = self.commands.send(Command::Watch { id, key: Arc::clone(key), puts, signals });
         let watch = Watch { id, news: news_rx, commands: self.commands.clone() };
         let start = timeout(patience, created_rx).await.map_err(|late| StoreError::Unavailable(late.into()))?;
         Ok((watch, start.map_err(|_| Broken)?))
@@ -215,10 +223,11 @@ async fn run(pool: Arc<Pool>, mut inbox: mpsc::UnboundedReceiver<Command>) {
                 Some(Command::Cancel(id)) => cancel(&mut stream, &mut watches, id).await.is_err(),
                 // Nobody wants to know any more.
                 Some(Command::Watch { signals, .. }) if signals.news.is_closed() => false,
-                Some(Command::Watch { id, key, signals }) => {
+                Some(Command::Watch { id, key, puts, signals }) => {
                     let options = WatchOptions::new().with_watch_id(id);
                     let options = match signals.prefix {
                         Some(_) => options.with_prefix(),
+                        None if puts => options,
                         None => options.with_filters([WatchFilterType::NoPut]),
                     };
                     watches.insert(id, signals);
@@ -300,8 +309,8 @@ fn is_canceled(watches: &mut HashMap<i64, Signals>, message: &WatchResponse) -> 
     let prefix = &signals.prefix;
     let is_news = |event: &&etcd_client::Event| match (prefix, event.kv()) {
         (Some(prefix), Some(kv)) => queue::is_direct(prefix, kv),
-        // Puts are filtered out, so whatever else is told is the deletion.
-        (None, Some(_)) => event.event_type() == EventType::Delete,
+        // A key without a lease is nobody's place.
+        (None, Some(kv)) => event.event_type() == EventType::Delete || kv.lease() == 0,
         (_, None) => false,
     };
     let news = message.events().iter().filter(is_news).filter_map(|event| event.kv());

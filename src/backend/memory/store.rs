@@ -15,8 +15,8 @@ use tokio::{
 use super::{KeyRecord, REVISION, SessionRecord, Space, State};
 use crate::{
     backend::{
-        Ask, Backend, Detail, Entry, Event, Join, Joined, Leave, Listing, Member, Moment, Present, Rewritten, Standing,
-        Store, Watch, Withdrawn, Write,
+        Ask, Backend, Detail, Entry, Event, Fate, Join, Joined, Leave, Listing, Member, Moment, Present, Rewritten,
+        Standing, Store, Watch, Withdrawn, Write,
     },
     builder::Remote,
     error::StoreError,
@@ -199,7 +199,14 @@ impl Store for MemoryStore {
     async fn present(&self, entry: &Entry, ahead: &Entry) -> Result<Present, StoreError> {
         let mut state = self.request().await?;
         state.requests.reads += 1;
-        Ok(Present { own: state.there(entry), ahead: state.there(ahead) })
+        Ok(Present { own: state.there(entry), ahead: Fate::of(state.there(ahead)) })
+    }
+
+    async fn own_keys(&self) -> Result<Vec<Arc<str>>, StoreError> {
+        let mut state = self.request().await?;
+        state.requests.reads += 1;
+        let own = state.keys.values().filter(|record| record.session == self.id);
+        Ok(own.map(|record| record.key.as_str().into()).collect())
     }
 
     async fn watch(&self, entry: &Entry, _: bool) -> Result<Option<Watch>, StoreError> {

@@ -11,6 +11,8 @@
 mod error;
 mod identity;
 mod node;
+#[cfg(test)]
+mod script;
 mod store;
 mod tags;
 mod tls;
@@ -18,7 +20,7 @@ mod tls;
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -32,22 +34,29 @@ use super::{Backend, Store};
 use crate::{
     builder::Remote,
     error::{Error, StoreError},
+    rig::{Bug, planted},
+    secret::Secret,
 };
+
+/// How often a server hangs up on the same request before that is taken for its answer.
+const HANG_UPS: u32 = 2;
 
 /// The backend of `zk://host:port`.
 #[derive(Debug)]
 pub(crate) struct ZooKeeper {
     remote: Remote,
-    tls: Option<zk::TlsOptions>,
+    tls: Option<Secret<zk::TlsOptions>>,
     /// What the servers granted when they last granted another session timeout than was asked for, in milliseconds; 0 if they never did.
     granted: AtomicU64,
+    /// The servers were found to be new enough.
+    proven: AtomicBool,
     tags: Arc<Tags>,
 }
 
 impl ZooKeeper {
     pub(crate) fn new(remote: Remote) -> Result<Self, Error> {
         let tls = remote.tls.as_ref().map(|tls| tls::options(tls, &remote.endpoints)).transpose()?;
-        Ok(Self { remote, tls, granted: AtomicU64::new(0), tags: Arc::default() })
+        Ok(Self { remote, tls, granted: AtomicU64::new(0), proven: AtomicBool::new(false), tags: Arc::default() })
     }
 
     /// Opens a session, having tried each server once.
@@ -57,7 +66,7 @@ impl ZooKeeper {
             .with_connection_timeout(self.patience(ttl))
             .with_fail_eagerly();
         if let Some(credentials) = &self.remote.credentials {
-            let secret = format!("{}:{}", credentials.user, credentials.password);
+            let secret = format!("{}:{}", credentials.user, credentials.password.expose());
             connector = connector.with_auth("digest", secret.as_bytes());
         }
         let servers = self.remote.endpoints.join(",");
@@ -67,7 +76,7 @@ impl ZooKeeper {
         let connected = loop {
             attempts_left -= 1;
             let connected = match &self.tls {
-                Some(tls) => connector.clone().with_tls(tls.clone()).secure_connect(&servers).await,
+                Some(tls) => connector.clone().with_tls(tls.expose().clone()).secure_connect(&servers).await,
                 None => connector.clone().connect(&servers).await,
             };
             if attempts_left == 0 || !matches!(connected, Err(zk::Error::NoHosts)) {
@@ -91,6 +100,39 @@ impl ZooKeeper {
     /// default, 2/5 of the session timeout T, pauses between requests would be too long for it. Much less would cost pings.
     fn patience(&self, ttl: Duration) -> Duration {
         (self.remote.connect_timeout * 3 / 4).clamp(ttl / 10, ttl / 4)
+    }
+
+    /// Makes sure that the server knows what distlock asks of it and 3.6 has brought: to list the
+    /// session's own nodes, and several reads in one request. An older one hangs up on each such
+    /// request, which would look like a network that fails. So it is asked once, while there is
+    /// nothing to lose.
+    async fn probe(&self, client: &zk::Client) -> Result<(), StoreError> {
+        if self.proven.load(Ordering::Relaxed) || planted(Bug::OldServersAccepted) {
+            return Ok(());
+        }
+        // A new session has none.
+        let mut asked = client.list_ephemerals("/").await;
+        let mut refusals = 0;
+        while let Err(zk::Error::ConnectionLoss | zk::Error::Custom(_)) = asked {
+            // By another connection, and this time in one flight with a request that any server
+            // answers. One that answers that and hangs up on this, twice running, is too old.
+            let (old, new) = (client.check_stat("/"), client.list_ephemerals("/"));
+            let (old, new) = tokio::join!(old, new);
+            refusals = if old.is_ok() && new == Err(zk::Error::ConnectionLoss) { refusals + 1 } else { 0 };
+            asked = if refusals < HANG_UPS { new } else { Err(zk::Error::Unimplemented) };
+        }
+        match asked {
+            Ok(_) => {
+                self.proven.store(true, Ordering::Relaxed);
+                Ok(())
+            }
+            Err(zk::Error::Unimplemented) => {
+                let servers = self.remote.endpoints.join(", ");
+                let source = format!("{servers}: hangs up on requests of ZooKeeper 3.6; 3.6 or later is needed");
+                Err(StoreError::Fatal { operation: "connect", source: source.into() })
+            }
+            Err(error) => Err(StoreError::Unavailable(self.no_session(&error.to_string()))),
+        }
     }
 
     fn no_session(&self, reason: &str) -> crate::error::BoxError {
@@ -119,6 +161,7 @@ impl Backend for ZooKeeper {
                 drop(client);
                 client = self.connect(granted).await?;
             }
+            self.probe(&client).await?;
             Ok::<_, StoreError>(client)
         };
         let limit = self.remote.connect_timeout;
@@ -131,3 +174,6 @@ impl Backend for ZooKeeper {
         Ok(Arc::new(ZooKeeperStore::new(client, acls, Arc::clone(&self.tags), self.remote.request_timeout)))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,6 +2,8 @@
 
 use std::fmt::{self, Write};
 
+use zookeeper_client as zk;
+
 use crate::{
     name::Ticket,
     rig::{Bug, planted},
@@ -10,8 +12,20 @@ use crate::{
 /// What stands between the tag and the sequence number: what Curator's `InterProcessMutex` looks for and sorts by (`LockInternals.LOCK_NAME`).
 const MARK: &str = "lock-";
 
+/// What stands there in the nodes of kazoo's `Lock` and `WriteLock`, and of its `ReadLock`
+/// (kazoo/recipe/lock.py, `_NODE_NAME`). With `extra_lock_patterns=["-lock-"]` each of them waits
+/// for ours, so ours wait for each of them.
+const KAZOO: [&str; 2] = ["__lock__", "__rlock__"];
+
 /// As long as a ticket is when it is written.
 const TICKET: usize = 36;
+
+/// As long as half of it is, in a tag. No directory's tag is: its upper half counts the ensemble's
+/// leaders.
+const TAG: usize = 16;
+
+/// What a container has for an owner (`EphemeralType.CONTAINER_EPHEMERAL_OWNER`).
+const CONTAINER: i64 = i64::MIN;
 
 /// Whose names begin with what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,6 +126,12 @@ pub(super) fn relabelled(key: &str, to: &str) -> Option<String> {
     Some(format!("{dir}/{tag}{mark}{to}-{number}"))
 }
 
+/// Whether the release of a holder with this node leaves its name in the directory: those in whose
+/// queues all that are ahead matter list them in any case.
+pub(super) fn is_marked(key: &str) -> bool {
+    label(split(key).1).is_some_and(str::is_empty)
+}
+
 /// What remains of the name of a node of ours whatever its label: its tag, and its number with the mark.
 pub(super) fn place_of(name: &str) -> Option<(&str, &str)> {
     label(name)?;
@@ -121,13 +141,30 @@ pub(super) fn place_of(name: &str) -> Option<(&str, &str)> {
 
 /// A waiter's name, cut at the hyphen before the mark.
 fn cut(name: &str) -> Option<(&str, &str)> {
-    sequence(name)?;
+    marked(name, MARK)?;
     let (head, number) = name.split_at_checked(name.rfind(MARK)?)?;
     Some((head.strip_suffix('-')?, number))
 }
 
-pub(super) fn any_waiter(children: &[String]) -> bool {
-    children.iter().any(|child| sequence(child).is_some())
+/// Who has the lowest number, if anybody looks like a waiter.
+pub(super) fn lowest(children: &[String]) -> Option<&str> {
+    let numbered = children.iter().filter_map(|child| Some((sequence(child)?, child.as_str())));
+    numbered.min().map(|(_, child)| child)
+}
+
+/// Whether a node is nobody's, whatever it is called: it belongs to no session, so nothing would
+/// ever take it away. What was created as ephemeral never becomes so, and the other way round.
+pub(super) fn is_nobodys(stat: &zk::Stat) -> bool {
+    (stat.ephemeral_owner == 0 || stat.ephemeral_owner == CONTAINER) && !planted(Bug::PersistentNodesCount)
+}
+
+/// Whether the names in the directory of this czxid leave it open that the node is nobody's: those
+/// of others, and those that were ours in another directory, as backups restore them.
+pub(super) fn is_doubtful(name: &str, directory: Option<i64>) -> bool {
+    match place_of(name) {
+        Some((tag, _)) => tag.len() < TAG && directory.is_none_or(|czxid| tag != Tag::Directory(czxid).to_string()),
+        None => sequence(name).is_some(),
+    }
 }
 
 /// The directory and the name of a node.
@@ -140,7 +177,11 @@ pub(super) fn split(key: &str) -> (&str, &str) {
 /// The server prints a signed 32-bit counter with Java's `%010d` (`PrepRequestProcessor.pRequest2TxnCreate`): ten digits, or a minus sign
 /// and nine or ten.
 pub(super) fn sequence(name: &str) -> Option<i32> {
-    let number = name.get(name.rfind(MARK)? + MARK.len()..)?;
+    [MARK].iter().chain(&KAZOO[usize::from(planted(Bug::KazooOverlooked)) * 2..]).find_map(|mark| marked(name, mark))
+}
+
+fn marked(name: &str, mark: &str) -> Option<i32> {
+    let number = name.get(name.rfind(mark)? + mark.len()..)?;
     let (digits, lengths) = number.strip_prefix('-').map_or((number, 10..=10), |digits| (digits, 9..=10));
     if !lengths.contains(&digits.len()) || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
@@ -207,6 +248,13 @@ mod tests {
             assert_eq!(sequence(&format!("lock-{number:010}")), Some(number));
         }
         assert_eq!(sequence("_c_u-lock--2147483648"), Some(i32::MIN));
+        for mark in KAZOO {
+            let kazoo = format!("3c5b1f9a0e8d4a7fb2c6d1e09f8a7b6c{mark}");
+            for number in [0, 12, i32::MAX, -12, i32::MIN] {
+                assert_eq!(sequence(&format!("{kazoo}{number:010}")), Some(number));
+            }
+            assert_eq!(label(&format!("{kazoo}0000000007")), None);
+        }
         assert_eq!(sequence("lock-of-lock-0000000007"), Some(7));
     }
 
@@ -227,6 +275,13 @@ mod tests {
             "0000000001",
             "latch-0000000001",
             "_c_u-__READ__0000000001",
+            "_c_u-__WRIT__0000000001",
+            "3c5b1f9a0e8d4a7fb2c6d1e09f8a7b6c__lock__",
+            "3c5b1f9a0e8d4a7fb2c6d1e09f8a7b6c__lock__1",
+            "__lock__00000000001",
+            "__wlock__0000000001",
+            "3c5b1f9a0e8d4a7fb2c6d1e09f8a7b6c",
+            "lease_holder_0000000001",
             "élock-",
         ] {
             assert_eq!(sequence(junk), None, "{junk:?}");
@@ -269,6 +324,19 @@ mod tests {
     }
 
     #[test]
+    fn names_that_are_taken_on_trust_are_ours() {
+        for trusted in
+            ["2a-lock-0000000007", "2a-r-lock-0000000007", "0f0e8a5e8b8d4a9e-lock-0000000007", "junk", "lock-7"]
+        {
+            assert!(!is_doubtful(trusted, Some(0x2a)), "{trusted}");
+        }
+        for doubtful in ["2b-lock-0000000007", "lock-0000000007", &*waiter(7), "6c__lock__0000000007"] {
+            assert!(is_doubtful(doubtful, Some(0x2a)), "{doubtful}");
+        }
+        assert!(is_doubtful("2a-lock-0000000007", None));
+    }
+
+    #[test]
     fn labels_are_read_back() {
         let ticket = Ticket::random();
         for tag in [Tag::Directory(0x5_0000_002a), Tag::Ticket(ticket)] {
@@ -291,6 +359,7 @@ mod tests {
             "2a-r-w-lock-0000000007",
             "2a-r_-lock-0000000007",
             "2alock-0000000007",
+            "2a-lock-x__lock__0000000007",
             "00112233445566778-lock-0000000007",
             "2a-lock-7",
             "limit=5",

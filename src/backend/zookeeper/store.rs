@@ -44,6 +44,7 @@ const WATCH_BUDGET: usize = 120 * 1024;
 /// its sessions it tells in its answers to the leader's pings, every half tick (`Leader.lead`, `LearnerHandler` case `PING`). Should it be cut off right after our
 /// write, the leader last heard of what we sent up to half a tick and one pause between our requests before: at most T/4 (the servers grant no less than
 /// two ticks) and T/8 (`ZooKeeper::patience`). So 5/8 T are certain; distlock takes off a tenth of what is said here, and 9/10 of 2/3 is less.
+/// A process that stood still has made a longer pause: `silence.rs` tells what its writes prove.
 fn granted(ttl: Duration) -> Duration {
     if planted(Bug::WholeTimeout) { ttl } else { ttl * 2 / 3 }
 }
@@ -68,6 +69,8 @@ pub(super) struct ZooKeeperStore {
     doubtful: Mutex<HashSet<Ticket>>,
     /// The last search for such nodes.
     search: sync::Mutex<Search>,
+    /// Nodes that are named like waiters' and were seen to be nobody's.
+    junk: Mutex<HashSet<Box<str>>>,
 }
 
 impl ZooKeeperStore {
@@ -88,6 +91,7 @@ impl ZooKeeperStore {
             sent: Mutex::default(),
             doubtful: Mutex::default(),
             search: sync::Mutex::default(),
+            junk: Mutex::default(),
         }
     }
 
@@ -153,8 +157,6 @@ impl ZooKeeperStore {
                     Ok(_) => self.identity.gone(&question.node),
                     Err(error) => return Err(self.failed("get", error)),
                 },
-                // Older than 3.6, and ZooKeeper: that refuses sessions, it does not exchange them.
-                Err(zk::Error::Unimplemented) => self.identity.confirmed(question),
                 Err(error) => return Err(self.failed("list", error)),
             }
         }
@@ -171,6 +173,10 @@ impl Store for ZooKeeperStore {
     fn needs_keepalive_when_idle(&self) -> bool {
         // The crate pings. That keeps the session but proves nothing: a follower that is cut off answers too.
         false
+    }
+
+    fn relays_renewals(&self) -> bool {
+        true
     }
 
     fn watch_budget(&self) -> usize {
@@ -216,10 +222,26 @@ impl Store for ZooKeeperStore {
         self.look(&self.client()?, entry, ahead).await
     }
 
+    fn tells_releases(&self, ahead: &Entry) -> bool {
+        node::is_marked(&ahead.key)
+    }
+
+    /// Any server may answer: a session never goes back to an older state than its own writes had.
+    async fn own_keys(&self) -> Result<Vec<Arc<str>>, StoreError> {
+        let client = self.client()?;
+        let listed = self.reply(self.request_timeout, client.list_ephemerals("/")).await?;
+        let keys = listed.map_err(|error| self.failed("list", error))?;
+        Ok(keys.into_iter().map(Into::into).collect())
+    }
+
     async fn watch(&self, entry: &Entry, _: bool) -> Result<Option<Watch>, StoreError> {
         let client = self.client()?;
         // By reading the node: a watch for its existence would stay behind on a node that is gone already.
         match self.reply(self.request_timeout, client.get_and_watch_data(&entry.key)).await? {
+            Ok((_, stat, _)) if node::is_nobodys(&stat) => {
+                self.remember_junk(&entry.key);
+                Ok(None)
+            }
             Ok((.., watcher)) => Ok(Some(watch::watch(watcher))),
             Err(zk::Error::NoNode) => Ok(None),
             Err(error) => Err(self.failed("watch", error)),

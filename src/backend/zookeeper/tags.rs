@@ -21,14 +21,32 @@ const REMEMBERED: usize = 16 * 1024;
 pub(super) struct Tags {
     hasher: RandomState,
     /// By the hash of the path: should two be the same, their guesses are wrong, no more.
-    known: Mutex<HashMap<u64, i64>>,
+    known: Mutex<HashMap<u64, Directory>>,
     /// Who is about to learn a tag.
     learning: Mutex<HashMap<u64, Weak<sync::Mutex<()>>>>,
 }
 
+#[derive(Debug)]
+struct Directory {
+    czxid: i64,
+    /// The name that was last read or written there: see `store/leave.rs`.
+    mark: Option<Arc<str>>,
+}
+
 impl Tags {
     pub(super) fn get(&self, dir: &str) -> Option<i64> {
-        lock(&self.known).get(&self.hasher.hash_one(dir)).copied()
+        lock(&self.known).get(&self.hasher.hash_one(dir)).map(|known| known.czxid)
+    }
+
+    /// The name of the last holder that is known to have left.
+    pub(super) fn marked(&self, dir: &str) -> Option<Arc<str>> {
+        lock(&self.known).get(&self.hasher.hash_one(dir))?.mark.clone()
+    }
+
+    pub(super) fn mark(&self, dir: &str, name: &str) {
+        if let Some(known) = lock(&self.known).get_mut(&self.hasher.hash_one(dir)) {
+            known.mark = Some(name.into());
+        }
     }
 
     pub(super) fn learn(&self, dir: &str, czxid: i64) {
@@ -36,7 +54,10 @@ impl Tags {
         if known.len() >= REMEMBERED {
             known.clear();
         }
-        known.insert(self.hasher.hash_one(dir), czxid);
+        let known = known.entry(self.hasher.hash_one(dir)).or_insert(Directory { czxid, mark: None });
+        if known.czxid != czxid {
+            *known = Directory { czxid, mark: None };
+        }
     }
 
     /// Held by the one who learns the tag of a directory, while the others wait: hundreds that join a queue at once, and don't know it, would

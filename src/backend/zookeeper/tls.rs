@@ -7,9 +7,9 @@ use rustls::{
 };
 use zookeeper_client::TlsOptions;
 
-use crate::{error::Error, tls::Tls};
+use crate::{error::Error, secret::Secret, tls::Tls};
 
-pub(super) fn options(tls: &Tls, endpoints: &[String]) -> Result<TlsOptions, Error> {
+pub(super) fn options(tls: &Tls, endpoints: &[String]) -> Result<Secret<TlsOptions>, Error> {
     let invalid = |reason: String| Error::InvalidConfig { option: "tls", reason };
     // zookeeper-client leaves the choice to rustls, which panics if the program has compiled in several
     // (https://docs.rs/rustls/0.23/rustls/crypto/struct.CryptoProvider.html). A choice the program has made stands.
@@ -28,18 +28,25 @@ pub(super) fn options(tls: &Tls, endpoints: &[String]) -> Result<TlsOptions, Err
     let Some(ca) = &tls.ca else {
         return Err(invalid("ZooKeeper's client brings no roots: pass the CA to Tls::ca_certificate".into()));
     };
-    let mut options = TlsOptions::new().with_pem_ca(ca).map_err(|error| invalid(format!("the CA: {error}")))?;
+    // The crates' words on PEM that they can't read repeat lines of it: of a key, too, which may
+    // stand in a file beside its certificate.
+    let unreadable =
+        |what: &str| invalid(format!("{what} can't be read: pass the whole PEM text with its line breaks"));
+    let options = TlsOptions::new().with_pem_ca(ca);
+    let mut options = options.map_err(|_| unreadable("the CA"))?;
     if let Some((certificate, key)) = &tls.identity {
-        let identity = |reason: String| invalid(format!("the client identity: {reason}"));
-        let chain: Vec<_> = CertificateDer::pem_slice_iter(certificate.as_bytes())
-            .collect::<Result<_, _>>()
-            .map_err(|error| identity(error.to_string()))?;
-        let secret = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(|error| identity(error.to_string()))?;
+        let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(certificate.as_bytes()).collect();
+        let chain = chain.map_err(|_| unreadable("the client's certificate"))?;
         if chain.is_empty() {
-            return Err(identity("no certificate in the PEM".into()));
+            return Err(unreadable("the client's certificate"));
         }
-        CertifiedKey::from_der(chain, secret, &provider).map_err(|error| identity(error.to_string()))?;
-        options = options.with_pem_identity(certificate, key).map_err(|error| identity(error.to_string()))?;
+        let der = PrivateKeyDer::from_pem_slice(key.expose().as_bytes());
+        let der = der.map_err(|_| unreadable("the client's key"))?;
+        CertifiedKey::from_der(chain, der, &provider)
+            .map_err(|error| invalid(format!("the client's certificate and key do not fit: {error}")))?;
+        options = options
+            .with_pem_identity(certificate, key.expose())
+            .map_err(|_| invalid("the client's certificate and key can't be used".into()))?;
     }
-    Ok(options)
+    Ok(Secret::new(options))
 }

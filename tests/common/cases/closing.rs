@@ -132,3 +132,19 @@ pub(crate) async fn the_granted_ttl_is_told(t: &Case) {
         guard.unlock().await.expect("released");
     }
 }
+
+/// Only the store's word makes it Ok, however often it is asked for.
+pub(crate) async fn closing_again_tells_the_truth(t: &Case) {
+    let link = t.link().await;
+    let builder = t.builder_for(&link.url()).connect_timeout(Duration::from_secs(1));
+    let client = t.connect(builder.request_timeout(Duration::from_millis(300))).await;
+    let guard = client.mutex("a").lock().await.expect("granted");
+    link.set_reachable(false);
+    for _ in 0..2 {
+        let error = within(SOON, "it gives up", client.close()).await.expect_err("no store has confirmed it");
+        assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
+    }
+    assert!(!guard.is_valid(), "it is closed all the same");
+    assert!(matches!(client.mutex("b").lock().await, Err(Error::Closed)));
+    link.set_reachable(true);
+}

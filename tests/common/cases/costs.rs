@@ -1,6 +1,6 @@
 //! What things cost, by the store's own counters. These run alone.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use distlock::Client;
 
@@ -159,6 +159,32 @@ pub(crate) async fn held_locks_share_one_keepalive(t: &Case) {
     assert!(guards.iter().all(|guard| guard.is_valid()));
     drop(guards);
     // So many releases take a busy machine longer than a case's end allows.
+    t.queue_of(0).await;
+}
+
+/// A look after the keys of all of them, that none was deleted without a word.
+pub(crate) async fn held_locks_share_one_recheck(t: &Case) {
+    const LOCKS: usize = 200;
+    const RECHECKS: u32 = 5;
+    let interval = Duration::from_secs(1);
+    let client = t.connect(t.builder().recheck_interval(interval)).await;
+    let mut guards = Vec::new();
+    for number in 0..LOCKS {
+        guards.push(client.mutex(format!("held-{number}")).lock().await.expect("granted"));
+    }
+    let session = t.store.session_of(guards[0].key()).await;
+    settled(t, &[session]).await;
+    let (before, started) = (t.cost(&[session]).await, Instant::now());
+    // A quarter of the interval may be added.
+    tokio::time::sleep(interval.mul_f64(1.25) * RECHECKS).await;
+    let spent = t.cost(&[session]).await - before;
+    let most = started.elapsed().as_secs() + 1;
+    assert!(spent.requests + 1 >= u64::from(RECHECKS), "{spent:?}: nobody looked after the keys");
+    // Proofs of life and pings of some seconds may be among them, and servers' own health checks.
+    assert!(spent.requests <= most + 8, "{spent:?}: more than one request for each interval");
+    assert!(spent.watches == 0 && spent.events == 0, "{spent:?}");
+    assert!(guards.iter().all(|guard| guard.is_valid()));
+    drop(guards);
     t.queue_of(0).await;
 }
 

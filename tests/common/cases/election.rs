@@ -1,6 +1,6 @@
 //! Elections: one leader at a time, seen by all, never an earlier one.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use distlock::{Client, Error, FencingToken, Leader, Leadership, LostReason, Observe, Result};
 use tokio::task::JoinHandle;
@@ -326,4 +326,26 @@ pub(crate) async fn bad_elections_are_refused_before_anything_is_sent(t: &Case) 
     for error in errors {
         assert!(matches!(error, Error::InvalidName { .. }), "{error:?}");
     }
+}
+
+/// A leader that proclaims often does not make its successor blind.
+pub(crate) async fn a_successor_of_a_busy_leader_leads_at_once(t: &Case) {
+    let clients = t.clients::<2>().await;
+    let mut best = Duration::MAX;
+    for round in 0..4 {
+        let (one, two) = (clients[round % 2].election("busy"), clients[(round + 1) % 2].election("busy"));
+        let leadership = one.campaign("0").await.expect("granted");
+        let successor = t.stands(async move { two.campaign("next").await }).await;
+        for value in 1..=12 {
+            leadership.proclaim(value.to_string()).await.expect("proclaimed");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        let resigned = Instant::now();
+        leadership.resign().await.expect("released");
+        let next = successor.granted().await;
+        best = best.min(resigned.elapsed());
+        next.resign().await.expect("released");
+    }
+    println!("at best after {best:?}");
+    assert!(best < Duration::from_millis(200), "the successor led after {best:?} at best");
 }

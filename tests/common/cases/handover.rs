@@ -3,7 +3,7 @@
 use std::{
     collections::HashSet,
     future::poll_fn,
-    pin::Pin,
+    pin::{Pin, pin},
     sync::{Arc, Mutex as StdMutex},
     task::Poll,
     time::{Duration, Instant},
@@ -11,12 +11,13 @@ use std::{
 
 use distlock::{Client, Error, LockGuard, LostReason, Result};
 use tokio::{
+    runtime::{Builder, Runtime},
     task::{JoinHandle, JoinSet},
     time::sleep,
 };
 
 use super::exclusion::Fragile;
-use crate::common::case::{Case, SOON, eventually, throughout, within};
+use crate::common::case::{Case, SOON, eventually, throughout, within, without_a_runtime};
 
 const MOST: u32 = 65_535;
 
@@ -365,6 +366,56 @@ pub(crate) async fn guards_dropped_outside_a_runtime_pass_the_lock_on(t: &Case) 
     foreign.unlock().await.expect("released");
     drop_outside(granted(two).await);
     eventually(SOON, "the key is gone", async || t.keys().await.is_empty()).await;
+}
+
+/// Neither on a plain thread nor under a runtime that has no timers; and the same without local
+/// hand-over.
+pub(crate) async fn timeouts_need_no_runtime_of_the_callers(t: &Case) {
+    let [sharing, plain, other] = [client(t, MOST).await, t.client().await, t.client().await];
+    let foreign = lock(&other, "foreign").await;
+    let untimed = Builder::new_current_thread().build().expect("a runtime");
+    for (client, timers) in [(&sharing, None), (&sharing, Some(&untimed)), (&plain, None), (&plain, Some(&untimed))] {
+        std::thread::scope(|scope| {
+            let calls = || {
+                let _entered = timers.map(Runtime::enter);
+                without_a_runtime(time_out(client));
+            };
+            scope.spawn(calls).join().expect("no timer of the caller's is asked for");
+        });
+    }
+    std::thread::scope(|scope| scope.spawn(move || drop(untimed)).join().expect("no panic"));
+    foreign.unlock().await.expect("released");
+}
+
+/// All that waits for no longer than a while: behind others of the same client, behind another
+/// client's lock, and for what is free.
+async fn time_out(client: &Client) {
+    const SHORT: Duration = Duration::from_millis(20);
+    let free = client.mutex("free");
+    let guard = free.lock_timeout(SOON).await.expect("no error").expect("it is free");
+    for mutex in [&free, &client.mutex("foreign")] {
+        assert!(mutex.lock_timeout(SHORT).await.expect("no error").is_none());
+        assert!(mutex.try_lock().await.expect("no error").is_none());
+    }
+    let names = ["another", "free"];
+    assert!(client.lock_all_timeout(names, SHORT).await.expect("no error").is_none());
+    let (mut next, mut passed) = (pin!(free.lock_timeout(SOON)), Some(guard));
+    let next = poll_fn(|context| {
+        let polled = next.as_mut().poll(context);
+        // It waits now.
+        drop(passed.take());
+        polled
+    });
+    let guard = next.await.expect("no error").expect("it was let go");
+    guard.unlock().await.expect("released");
+
+    let (rw_lock, semaphore) = (client.rw_lock("others"), client.semaphore("others", 1));
+    let reader = rw_lock.read_timeout(SOON).await.expect("no error").expect("it is free");
+    assert!(rw_lock.write_timeout(SHORT).await.expect("no error").is_none());
+    reader.unlock().await.expect("released");
+    let permit = semaphore.acquire_timeout(SOON).await.expect("no error").expect("there is one");
+    assert!(semaphore.acquire_timeout(SHORT).await.expect("no error").is_none());
+    permit.release().await.expect("released");
 }
 
 pub(crate) async fn try_lock_does_not_pass_a_clients_own(t: &Case) {

@@ -16,4 +16,5 @@ pub(crate) mod network;
 pub(crate) mod rwlock;
 pub(crate) mod semaphore;
 pub(crate) mod trying;
+pub(crate) mod unpolled;
 pub(crate) mod view;

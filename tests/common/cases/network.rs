@@ -74,6 +74,31 @@ pub(crate) async fn a_dropped_join_whose_reply_is_lost_leaves_nothing(t: &Case) 
     }
 }
 
+/// A join that was given up is still on its way when another attempt has the lock and its label was
+/// changed: the key that it puts then has the former label.
+pub(crate) async fn a_join_that_lands_after_a_downgrade_is_taken_back(t: &Case) {
+    let proxies = t.proxies().await;
+    let client = client_by(t, &proxies).await;
+    let marker = client.mutex("marker").lock().await.expect("granted");
+    for round in 0..3 {
+        // Whichever server the first attempt goes to does not hear of it yet.
+        let silent = proxies.all.iter().find(|proxy| proxy.connections() > 0).expect("it is connected");
+        silent.set(Mode::BlackholeToServer);
+        let lock = client.rw_lock(format!("downgraded-{round}"));
+        let writer = within(SOON, "another attempt is heard", lock.write()).await.expect("granted");
+        let reader = writer.downgrade().await.expect("it is held");
+        silent.set(Mode::Pass);
+        let one = async || t.keys().await == [marker.key(), reader.key()] || t.keys().await.len() == 2;
+        throughout(Duration::from_millis(500), "it may land", async || !t.keys().await.is_empty()).await;
+        eventually(Duration::from_secs(20), "the reader's key is the only one", one).await;
+        let second = within(SOON, "readers share", lock.read()).await.expect("granted");
+        for reader in [reader, second] {
+            reader.unlock().await.expect("released");
+        }
+    }
+    marker.unlock().await.expect("released");
+}
+
 pub(crate) async fn a_release_whose_reply_is_lost_spares_the_successor(t: &Case) {
     let proxies = t.proxies().await;
     let (client, other) = (client_by(t, &proxies).await, t.client().await);
@@ -286,6 +311,35 @@ pub(crate) async fn a_lost_event_is_made_good_by_the_recheck(t: &Case) {
     assert!(released.elapsed() < recheck * 2);
     proxies.set(&Mode::Pass);
     granted.unlock().await.expect("released");
+}
+
+/// The same, and it is a holder that would have been told: an operator has deleted its key.
+pub(crate) async fn a_holder_whose_event_was_lost_is_told_by_the_recheck(t: &Case) {
+    let proxies = t.proxies().await;
+    let recheck = Duration::from_secs(3);
+    let client = t.connect(t.builder_for(&proxies.url()).recheck_interval(recheck)).await;
+    let guard = client.mutex("held").lock().await.expect("granted");
+    let bystander = client.mutex("bystander").lock().await.expect("granted");
+    // Its watch, which begins late, is there once the server has had nothing more to say for a while.
+    let (mut said, mut since) = (proxies.packets(), Instant::now());
+    eventually(SOON, "its key is watched", async || {
+        if said != proxies.packets() {
+            (said, since) = (proxies.packets(), Instant::now());
+        }
+        since.elapsed() > Duration::from_millis(700)
+    })
+    .await;
+    proxies.set(&Mode::DropOne(guard.key().as_bytes().into()));
+    let deleted = Instant::now();
+    t.store.delete_key(guard.key()).await;
+    throughout(Duration::from_millis(200), "the event is lost", async || guard.is_valid()).await;
+    let limit = recheck.mul_f64(1.25) + Duration::from_secs(1);
+    assert_eq!(within(limit, "the holder is told", guard.lost()).await, LostReason::KeyDeleted);
+    println!("told after {:?}", deleted.elapsed());
+    assert!(matches!(guard.unlock().await, Err(Error::Lost { .. })));
+    proxies.set(&Mode::Pass);
+    assert!(bystander.is_valid(), "one key is one lock, not the session");
+    bystander.unlock().await.expect("released");
 }
 
 /// The store counts from when it heard the request, so that the time an answer takes is no time to hold the lock.

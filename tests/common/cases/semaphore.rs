@@ -140,7 +140,69 @@ pub(crate) async fn set_permits_changes_it_for_all(t: &Case) {
     eventually(SOON, "all are gone", async || t.keys().await.len() <= 1).await;
     assert!(one.semaphore("permits", 3).acquire().await.is_err());
     acquired(&one, 2, 2).await.release().await.expect("released");
-    t.store.erase(&format!("{}/permits!permits/limit=2+4+1", t.namespace)).await;
+    t.store.erase(&format!("{}/permits!permits/limit=2+4+1+@2", t.namespace)).await;
+}
+
+/// The note that made them agree is gone: what counts then is what each of them named.
+pub(crate) async fn nobody_is_let_in_by_a_larger_number(t: &Case) {
+    let [one, two] = t.clients().await;
+    one.semaphore("permits", 3).set_permits(5).await.expect("set");
+    one.semaphore("permits", 5).set_permits(3).await.expect("set");
+    let (more, less) = (acquired(&one, 1, 5).await, acquired(&two, 1, 3).await);
+    t.store.erase(&note(t, "limit=3+5+@2")).await;
+    let third = acquired(&two, 1, 5).await;
+    // One of those who are in counts on three.
+    let fourth = two.semaphore("permits", 5).try_acquire().await.expect("an answer");
+    let out = [&more, &less, &third].into_iter().chain(&fourth).filter(|permit| permit.is_valid()).count();
+    assert!(out <= 3, "{out} permits are out, and one was let in as one of 3");
+    let waiter = waiter(t, &one, 2, 5).await;
+    throughout(Duration::from_millis(200), "there are three", async || waiter.waits()).await;
+    less.release().await.expect("released");
+    waiter.granted().await.release().await.expect("released");
+    for permit in [more, third] {
+        permit.release().await.expect("released");
+    }
+}
+
+/// `set_permits` is repeated until it is confirmed. A copy of it that lands after a later one must
+/// not undo that.
+pub(crate) async fn a_note_that_comes_late_changes_nothing(t: &Case) {
+    let [one, two] = t.clients().await;
+    one.semaphore("permits", 4).set_permits(2).await.expect("set");
+    one.semaphore("permits", 2).set_permits(3).await.expect("set");
+    let held = acquired(&one, 1, 3).await;
+    // Of a namespace beside this one, or the library would not let it write there.
+    let operator = t.connect(t.builder().namespace(format!("/operator{}", t.namespace))).await;
+    let hand = operator.mutex("hand").lock().await.expect("granted");
+    hand.put(note(t, "limit=2+4+@1"), "").await.expect("written");
+    let held = [held, acquired(&two, 1, 2).await, acquired(&one, 1, 4).await];
+    assert!(two.semaphore("permits", 3).try_acquire().await.expect("an answer").is_none());
+    // The next change takes away both.
+    two.semaphore("permits", 3).set_permits(4).await.expect("set");
+    for late in ["limit=2+4+@1", "limit=3+2+4+@2"] {
+        assert!(t.store.data(&note(t, late)).await.is_none(), "{late} is still there");
+    }
+    for permit in held {
+        permit.release().await.expect("released");
+    }
+    hand.unlock().await.expect("released");
+    // What builds before this one have noted has no generation, and counts while it is alone.
+    let hand = operator.mutex("hand").lock().await.expect("granted");
+    hand.put(note(t, "limit=1+9"), "").await.expect("written");
+    acquired(&one, 4, 2).await.release().await.expect("released");
+    eventually(SOON, "all are gone", async || t.keys().await.iter().all(|key| key.contains("limit="))).await;
+    t.store.erase(&note(t, "limit=4+3+2+@3")).await;
+    let error = one.semaphore("permits", 2).acquire().await.expect_err("it is another number");
+    assert!(matches!(error, Error::PermitsDisagree { agreed: 1, .. }), "{error:?}");
+    acquired(&one, 1, 9).await.release().await.expect("released");
+    hand.unlock().await.expect("released");
+    eventually(SOON, "all are gone", async || t.keys().await.iter().all(|key| key.contains("limit="))).await;
+    t.store.erase(&note(t, "limit=1+9")).await;
+}
+
+/// The key that says how many permits there are.
+fn note(t: &Case, name: &str) -> String {
+    format!("{}/permits!permits/{name}", t.namespace)
 }
 
 pub(crate) async fn tries_without_permits_leave_nothing(t: &Case) {

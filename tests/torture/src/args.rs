@@ -62,6 +62,10 @@ pub(crate) enum Command {
     Soak(Soak),
     /// The process of a soak.
     Soaked(Vec<String>),
+    /// So many pauses.
+    Pauses(usize),
+    /// A process that is stopped in them.
+    Sleeper(Vec<String>),
     /// A process of a run: its arguments come from the coordinator.
     Worker(Vec<String>),
     Replay(PathBuf),
@@ -74,6 +78,7 @@ Usage: torture --backend etcd|zookeeper [--primitive P] [--processes N]
                [--handover MAX] [--keep]
        torture --replay FOLDER
        torture --soak MINUTES --backend etcd|zookeeper [--out FOLDER] [--leak]
+       torture --pauses N
 
 Runs N processes (default 5) that contend for three locks for S seconds (60) with
 sessions of MS milliseconds (2000, or what the servers grant for it) while faults
@@ -93,6 +98,9 @@ a lock on within itself, up to MAX times.
 With --soak one process uses locks in every way for so long, and fails if its
 memory, threads, files or tasks grow, or what the servers keep for it. Plot and
 samples go to FOLDER (target/soak). With --leak it has something to find.
+
+With --pauses processes with idle sessions on ZooKeeper are stopped N times for
+about as long as those live, and lock as they wake; see docker/pauses -h.
 
 Faults:
 ";
@@ -116,6 +124,8 @@ pub(crate) fn parse() -> Result<Command, lexopt::Error> {
         match arg {
             Arg::Long("worker") => return Ok(Command::Worker(rest(&mut parser)?)),
             Arg::Long("soaked") => return Ok(Command::Soaked(rest(&mut parser)?)),
+            Arg::Long("sleeper") => return Ok(Command::Sleeper(rest(&mut parser)?)),
+            Arg::Long("pauses") => return Ok(Command::Pauses(within(&mut parser, 1..=100_000)?)),
             Arg::Long("soak") => soak = Some(within(&mut parser, 0.1..=100_000.0)?),
             Arg::Long("out") => out = parser.value()?.into(),
             Arg::Long("leak") => leak = true,

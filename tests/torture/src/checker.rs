@@ -52,9 +52,18 @@ struct Grant {
     release_limit: Option<u64>,
     released: Option<u64>,
     lost: u64,
+    /// When the operator deleted its key: since when that may have been done, and when its holder
+    /// could be told at the latest: at once, or when the faults of its worker and of the servers end.
+    deleted: Vec<(u64, u64)>,
 }
 
 impl Grant {
+    /// Whether its key was deleted before the call returned, so that others may have been granted
+    /// the lock already.
+    fn came_late(&self) -> bool {
+        self.deleted.iter().any(|(since, _)| *since <= self.at)
+    }
+
     /// When the holder knew that the lock was not its own any more, unless it had let go before.
     fn knew(&self) -> Option<u64> {
         let knew = self.lost.min(self.until);
@@ -78,7 +87,36 @@ struct History {
     heals: Vec<u64>,
     /// When each key was first seen, by its name and when it was created.
     keys: HashMap<(String, u64), u64>,
+    /// By their places, see [`place`].
+    deleted: HashMap<String, Vec<(u64, u64)>>,
+    faults: HashMap<u64, Fault>,
 }
+
+/// What keeps a worker, or all, from hearing of things in time.
+#[derive(Debug)]
+struct Fault {
+    target: String,
+    from: u64,
+    to: u64,
+}
+
+impl History {
+    /// When one who is to be told of something done then can be told at the latest.
+    fn told_by(&self, worker: &str, done: u64) -> u64 {
+        let strikes =
+            |fault: &&Fault| fault.target == worker || SERVERS.iter().any(|name| fault.target.starts_with(name));
+        let mut faults: Vec<_> = self.faults.values().filter(strikes).collect();
+        faults.sort_by_key(|fault| fault.from);
+        let last = |end: u64, fault: &Fault| match fault.from <= end.saturating_add(windows::NOTICE) {
+            true => end.max(fault.to),
+            false => end,
+        };
+        faults.into_iter().fold(done, last)
+    }
+}
+
+/// What the servers' names begin with.
+const SERVERS: [&str; 2] = ["etcd", "zk"];
 
 pub(crate) fn check(run: &Run, records: &[Record]) -> Report {
     let mut report = Report::new(run);
@@ -138,6 +176,7 @@ fn digest(records: &[Record], report: &mut Report) -> History {
                     release_limit: None,
                     released: None,
                     lost: NEVER,
+                    deleted: Vec::new(),
                 });
             }
             Event::Extended { lock, token, until } => {
@@ -197,13 +236,22 @@ fn digest(records: &[Record], report: &mut Report) -> History {
                     pause.1 = at;
                 }
             }
-            Event::FaultBegan { kind, .. } => {
+            Event::FaultBegan { fault, kind, target } => {
+                history.faults.insert(fault, Fault { target, from: at, to: NEVER });
                 *report.faults.entry(kind).or_default() += 1;
                 report.faults_total += 1;
+            }
+            Event::FaultEnded { fault } => {
+                if let Some(fault) = history.faults.get_mut(&fault) {
+                    fault.to = at;
+                }
             }
             Event::Healed => history.heals.push(at),
             Event::KeySeen { key, created } => {
                 history.keys.entry((key, created)).or_insert(at);
+            }
+            Event::KeyDeleted { key, since } => {
+                history.deleted.entry(place(&key)).or_default().push((since, at));
             }
             Event::Left { what } => {
                 left = true;
@@ -217,7 +265,22 @@ fn digest(records: &[Record], report: &mut Report) -> History {
     if !left {
         report.violated(Invariant::Run, "the run did not come to its end");
     }
+    let mut grants = std::mem::take(&mut history.grants);
+    for grant in &mut grants {
+        let deleted = history.deleted.get(&place(&grant.key)).into_iter().flatten();
+        grant.deleted = deleted.map(|(since, done)| (*since, history.told_by(&grant.by, *done))).collect();
+    }
+    history.grants = grants;
     history
+}
+
+/// What of a key remains when its label changes, as that of a writer does who becomes a reader.
+fn place(key: &str) -> String {
+    let (dir, name) = key.rsplit_once('/').unwrap_or(("", key));
+    match name.rsplit_once("-lock-") {
+        Some((head, number)) => format!("{dir}/{}-lock-{number}", head.split('-').next().unwrap_or_default()),
+        None => format!("{dir}/{}", name.split('.').next().unwrap_or_default()),
+    }
 }
 
 /// I7: who was seen in the queue before another one asked is granted first.
@@ -225,7 +288,9 @@ fn check_order(history: &History, report: &mut Report) {
     // One that was over before its call returned did not stay.
     let mut grants: Vec<_> = history.grants.iter().filter(|grant| grant.until > 0).collect();
     grants.sort_by_key(|grant| grant.at);
-    for (index, late) in grants.iter().enumerate() {
+    // Curator's old names come again once the directory was removed.
+    let unique = |grant: &Grant| !grant.key.contains("/lock-");
+    for (index, late) in grants.iter().enumerate().filter(|(_, late)| !late.came_late() && unique(late)) {
         let seen = |created| history.keys.get(&(late.key.clone(), created));
         let Some(seen) = seen(late.token).or_else(|| seen(0)) else { continue };
         let between = grants[..index].iter().rev().take_while(|early| early.at > *seen);

@@ -90,9 +90,9 @@ impl Cluster {
         }
     }
 
-    async fn script(&self, name: &str, server: usize) -> Result<()> {
+    async fn script(&self, name: &str, server: usize, more: &[&str]) -> Result<()> {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docker");
-        run(Command::new(format!("{path}/{name}")).arg(self.service(server))).await
+        run(Command::new(format!("{path}/{name}")).arg(self.service(server)).args(more)).await
     }
 
     pub(crate) async fn strike(&self, deed: Deed, server: usize) -> Result<()> {
@@ -100,7 +100,9 @@ impl Cluster {
             Deed::Pause => self.docker(&["pause"], server).await,
             Deed::Kill => self.docker(&["kill"], server).await,
             Deed::Stop => self.docker(&["stop"], server).await,
-            Deed::Cut => self.script("cut", server).await,
+            Deed::Cut => self.script("cut", server, &[]).await,
+            Deed::Loss => self.script("impair", server, &["loss"]).await,
+            Deed::Slow => self.script("impair", server, &["slow"]).await,
         }
     }
 
@@ -108,7 +110,7 @@ impl Cluster {
         match deed {
             Deed::Pause => self.docker(&["unpause"], server).await,
             Deed::Kill | Deed::Stop => self.docker(&["start"], server).await,
-            Deed::Cut => self.script("heal", server).await,
+            Deed::Cut | Deed::Loss | Deed::Slow => self.script("heal", server, &[]).await,
         }
     }
 

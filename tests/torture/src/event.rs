@@ -35,6 +35,8 @@ pub(crate) enum Manner {
     Put,
     Proclaim,
     Downgrade,
+    /// As a waiter of another library.
+    Foreign,
 }
 
 /// What came of a call.
@@ -194,6 +196,12 @@ pub(crate) enum Event {
         /// The token of whoever is granted the lock by it; 0 if the key alone says who that is.
         #[serde(default)]
         created: u64,
+    },
+    /// The operator has deleted a key, or has taken its session from it: not before `since`, and by
+    /// now it is done.
+    KeyDeleted {
+        key: String,
+        since: u64,
     },
     /// What is left in the store after the last client has gone.
     Left {

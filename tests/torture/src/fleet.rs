@@ -15,13 +15,13 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::{
     io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
     process::{Child, ChildStdin, Command},
-    time::timeout,
+    time::{sleep, timeout},
 };
 
 use crate::{
     event::{Event, Journal},
     primitive::Primitive,
-    worker::{Order, SERVED},
+    worker::{Order, SERVED, STOPPING, WENT_ON},
 };
 
 /// What all workers of a run are told.
@@ -51,8 +51,16 @@ struct Running {
     name: String,
     child: Child,
     orders: ChildStdin,
-    /// How often it has said that all who waited were served.
-    served: Arc<AtomicU64>,
+    said: Arc<Said>,
+}
+
+/// How often it has said what.
+#[derive(Debug, Default)]
+struct Said {
+    /// That all who waited were served.
+    served: AtomicU64,
+    stopping: AtomicU64,
+    went_on: AtomicU64,
 }
 
 impl Place {
@@ -71,12 +79,60 @@ impl Place {
 
     /// Counts the times that it said so.
     pub(crate) fn served(&self) -> u64 {
-        self.running.served.load(SeqCst)
+        self.running.said.served.load(SeqCst)
+    }
+
+    /// Lets it stop itself for so long, at the moment that the order names, if that comes within
+    /// `patience`.
+    pub(crate) async fn stop_itself(
+        &mut self,
+        order: impl FnOnce(u64) -> Order,
+        time: Duration,
+        patience: Duration,
+    ) -> io::Result<()> {
+        let said = Arc::clone(&self.running.said);
+        let (stopping, went_on) = (said.stopping.load(SeqCst), said.went_on.load(SeqCst));
+        self.order(order(patience.as_millis() as u64)).await?;
+        while said.stopping.load(SeqCst) == stopping {
+            if said.went_on.load(SeqCst) > went_on {
+                return Ok(());
+            }
+            self.check_lives()?;
+            sleep(Duration::from_millis(1)).await;
+        }
+        while !self.is_stopped()? {
+            sleep(Duration::from_millis(1)).await;
+        }
+        self.brief.journal.tell(Event::Stopped { worker: self.name().to_owned() });
+        sleep(time).await;
+        self.go_on()?;
+        while said.went_on.load(SeqCst) == went_on {
+            self.check_lives()?;
+            sleep(Duration::from_millis(1)).await;
+        }
+        Ok(())
+    }
+
+    fn check_lives(&mut self) -> io::Result<()> {
+        match self.running.child.try_wait()? {
+            Some(status) => Err(io::Error::other(format!("{} has ended by itself: {status}", self.name()))),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether none of its threads runs.
+    fn is_stopped(&self) -> io::Result<bool> {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.id()?.as_raw_nonzero()))?;
+        Ok(stat.contains(") T "))
+    }
+
+    fn id(&self) -> io::Result<Pid> {
+        let id = self.running.child.id().and_then(|id| Pid::from_raw(id.try_into().ok()?));
+        id.ok_or_else(|| io::Error::other(format!("{} has ended", self.name())))
     }
 
     fn signal(&self, signal: Signal) -> io::Result<()> {
-        let id = self.running.child.id().and_then(|id| Pid::from_raw(id.try_into().ok()?));
-        Ok(kill_process(id.ok_or_else(|| io::Error::other(format!("{} has ended", self.name())))?, signal)?)
+        Ok(kill_process(self.id()?, signal)?)
     }
 
     pub(crate) fn stop(&self) -> io::Result<()> {
@@ -141,17 +197,21 @@ impl Running {
             .spawn()?;
         let (orders, output) = (child.stdin.take(), child.stdout.take());
         let (Some(orders), Some(output)) = (orders, output) else { return Err(io::Error::other("no pipes")) };
-        let served = Arc::new(AtomicU64::new(0));
-        let count = Arc::clone(&served);
+        let said = Arc::<Said>::default();
+        let counts = Arc::clone(&said);
         tokio::spawn(async move {
             let mut lines = BufReader::new(output).lines();
             while let Ok(Some(line)) = lines.next_line().await {
-                if line == SERVED {
-                    count.fetch_add(1, SeqCst);
-                }
+                let count = match line.as_str() {
+                    SERVED => &counts.served,
+                    STOPPING => &counts.stopping,
+                    WENT_ON => &counts.went_on,
+                    _ => continue,
+                };
+                count.fetch_add(1, SeqCst);
             }
         });
         brief.journal.tell(Event::Spawned { worker: name.clone() });
-        Ok(Self { name, child, orders, served })
+        Ok(Self { name, child, orders, said })
     }
 }

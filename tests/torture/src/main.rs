@@ -10,6 +10,8 @@ mod fault;
 mod fleet;
 mod ledger;
 mod nemesis;
+mod operator;
+mod pauses;
 mod primitive;
 #[path = "../../common/proxy.rs"]
 #[allow(dead_code)] // the conformance suite uses more of it
@@ -18,6 +20,7 @@ mod register;
 mod report;
 mod sampler;
 mod soak;
+mod strangers;
 mod torture;
 mod worker;
 
@@ -57,10 +60,15 @@ fn run() -> cluster::Result<Option<(String, bool)>> {
             soak::work(&arguments);
             return Ok(None);
         }
+        Command::Pauses(number) => return Ok(Some(pauses::pauses(number)?)),
+        Command::Sleeper(arguments) => {
+            pauses::sleep_and_lock(&arguments);
+            return Ok(None);
+        }
         Command::Help => {
             print!("{}", args::USAGE);
             for (_, name, what) in fault::Kind::ALL {
-                println!("  {name:16} {what}");
+                println!("  {name:20} {what}");
             }
             return Ok(None);
         }

@@ -10,6 +10,7 @@ use std::{
 
 use tokio::{
     sync::{Mutex, RwLock},
+    task::JoinSet,
     time::{Instant, sleep, sleep_until},
 };
 
@@ -18,7 +19,9 @@ use crate::{
     event::{Event, Journal},
     fault::{Deed, Kind, Role},
     fleet::Place,
+    operator,
     proxy::{Mode, Proxies},
+    strangers,
     worker::Order,
 };
 
@@ -32,6 +35,8 @@ pub(crate) struct Nemesis {
     pub(crate) lanes: Vec<Lane>,
     pub(crate) cluster: Arc<Cluster>,
     pub(crate) journal: Journal,
+    /// What the strangers tell.
+    pub(crate) strangers: Journal,
     pub(crate) namespace: String,
     pub(crate) ttl: Duration,
     pub(crate) bound: Duration,
@@ -62,18 +67,20 @@ impl Deck {
 impl Nemesis {
     /// Strikes until `end`.
     pub(crate) async fn rage(self: &Arc<Self>, kinds: &[Kind], end: Instant) -> Result<()> {
-        let (of_servers, of_workers): (Vec<Kind>, Vec<Kind>) = kinds.iter().partition(|kind| kind.is_of_servers());
-        let mut tasks = tokio::task::JoinSet::new();
+        let (of_servers, others): (Vec<Kind>, Vec<Kind>) = kinds.iter().partition(|kind| kind.is_of_servers());
+        let (of_queues, of_workers): (Vec<Kind>, Vec<Kind>) = others.iter().partition(|kind| kind.is_of_queues());
+        let mut tasks = JoinSet::new();
         for lane in 0..self.lanes.len() {
             let (nemesis, kinds) = (Arc::clone(self), of_workers.clone());
             tasks.spawn(async move { nemesis.haunt(lane, kinds, end).await });
         }
+        for kind in of_queues {
+            let nemesis = Arc::clone(self);
+            tasks.spawn(async move { nemesis.meddle(kind, end).await });
+        }
         let nemesis = Arc::clone(self);
         tasks.spawn(async move { nemesis.raid(of_servers, end).await });
-        while let Some(ended) = tasks.join_next().await {
-            ended??;
-        }
-        Ok(())
+        all_well(tasks).await
     }
 
     /// The faults of one worker.
@@ -102,6 +109,8 @@ impl Nemesis {
                 sleep(time).await;
                 place.go_on()?;
             }
+            Kind::SigstopIdle => place.stop_itself(Order::StopIdle, time, self.ttl * 2).await?,
+            Kind::SigstopBeforeLock => place.stop_itself(Order::StopBeforeLock, time, self.ttl * 2).await?,
             Kind::Sigkill => {
                 place.kill().await?;
                 sleep(time / 4).await;
@@ -160,27 +169,47 @@ impl Nemesis {
 
     async fn strike_server(&self, kind: Kind) -> Result<()> {
         let cluster = &self.cluster;
-        let (deed, role) = match kind {
-            Kind::Server(deed, role) => (deed, role),
-            _ => (Deed::Pause, Role::Follower),
+        let (deed, mut struck) = match kind {
+            Kind::Servers(deed) => (deed, (0..cluster.servers.len()).collect()),
+            Kind::Server(deed, role) => (deed, vec![cluster.find(role).await?]),
+            _ => (Deed::Pause, vec![cluster.find(Role::Follower).await?]),
         };
-        let mut struck = vec![cluster.find(role).await?];
         if kind == Kind::PauseQuorum {
             struck.extend((0..cluster.servers.len()).find(|server| !struck.contains(server)));
         }
         let names: Vec<_> = struck.iter().map(|server| cluster.service(*server)).collect();
         let number = self.began(kind, &names.join(" and "));
-        for server in &struck {
-            cluster.strike(deed, *server).await?;
+        let (mut strikes, mut mends) = (JoinSet::new(), JoinSet::new());
+        for server in struck.clone() {
+            let cluster = Arc::clone(cluster);
+            strikes.spawn(async move { cluster.strike(deed, server).await });
         }
+        all_well(strikes).await?;
         sleep(kind.duration(self.ttl)).await;
-        for server in &struck {
-            cluster.mend(deed, *server).await?;
+        for server in struck.clone() {
+            let cluster = Arc::clone(cluster);
+            mends.spawn(async move { cluster.mend(deed, server).await });
         }
+        all_well(mends).await?;
         for server in &struck {
             cluster.recovered(*server).await?;
         }
         self.journal.tell(Event::FaultEnded { fault: number });
+        Ok(())
+    }
+
+    /// The faults of the queues, of one kind.
+    async fn meddle(&self, kind: Kind, end: Instant) -> Result<()> {
+        while pause(self.ttl.mul_f64(0.25 + fastrand::f64()), end).await {
+            let _fault = self.peace.read().await;
+            let number = self.began(kind, "the queues");
+            let over = Instant::now() + kind.duration(self.ttl);
+            match kind {
+                Kind::Operator => operator::meddle(&self.cluster, &self.journal, &self.namespace, over).await,
+                _ => strangers::mingle(&self.cluster, &self.strangers, &self.namespace, self.ttl, over).await,
+            }
+            self.journal.tell(Event::FaultEnded { fault: number });
+        }
         Ok(())
     }
 
@@ -222,6 +251,14 @@ impl Nemesis {
         drop(peace);
         Ok(())
     }
+}
+
+/// Waits for all of them, and fails as one of them did.
+async fn all_well(mut tasks: JoinSet<Result<()>>) -> Result<()> {
+    while let Some(ended) = tasks.join_next().await {
+        ended??;
+    }
+    Ok(())
 }
 
 /// Whether there is time left after it.

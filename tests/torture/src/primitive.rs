@@ -186,6 +186,11 @@ pub(crate) fn locks() -> impl Iterator<Item = String> {
     NAMES.into_iter().flat_map(|name| ["", RW, ELECTION].map(|end| format!("{name}{end}")))
 }
 
+/// The locks whose queues other libraries' waiters stand in, too.
+pub(crate) fn strange_locks() -> Vec<String> {
+    NAMES.map(str::to_owned).to_vec()
+}
+
 /// What a call has brought.
 #[derive(Debug)]
 pub(crate) enum Held {

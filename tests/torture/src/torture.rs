@@ -84,6 +84,7 @@ async fn conduct(run: &mut Run, folder: &Path, namespace: &str) -> Result<()> {
         lanes,
         cluster: Arc::clone(&cluster),
         journal: journal.clone(),
+        strangers: Journal::open(folder, "strangers")?,
         namespace: namespace.to_owned(),
         ttl: run.ttl(),
         bound: run.bound(),

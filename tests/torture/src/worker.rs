@@ -15,9 +15,9 @@ use std::{
 
 use distlock::{Client, Error};
 use tokio::{
-    sync::{mpsc, watch},
+    sync::{RwLock, mpsc, watch},
     task::JoinSet,
-    time::sleep,
+    time::{sleep, timeout},
 };
 
 use crate::{
@@ -43,6 +43,11 @@ pub(crate) enum Order {
     Resume,
     /// Block the runtime for so many milliseconds.
     Block(u64),
+    /// Stop yourself when you have nothing, neither a lock nor a wish for one; give it up after so
+    /// many milliseconds.
+    StopIdle(u64),
+    /// Stop yourself when you are about to ask for a lock; give it up after so many milliseconds.
+    StopBeforeLock(u64),
     /// Finish what has begun, close the client and exit.
     Finish,
 }
@@ -53,6 +58,8 @@ impl Order {
             Self::Calm => "calm\n".to_owned(),
             Self::Resume => "resume\n".to_owned(),
             Self::Block(millis) => format!("block {millis}\n"),
+            Self::StopIdle(millis) => format!("stop-idle {millis}\n"),
+            Self::StopBeforeLock(millis) => format!("stop-before-lock {millis}\n"),
             Self::Finish => "finish\n".to_owned(),
         }
     }
@@ -63,6 +70,8 @@ impl Order {
             None if line == "resume" => Some(Self::Resume),
             None if line == "finish" => Some(Self::Finish),
             Some(("block", millis)) => millis.parse().ok().map(Self::Block),
+            Some(("stop-idle", millis)) => millis.parse().ok().map(Self::StopIdle),
+            Some(("stop-before-lock", millis)) => millis.parse().ok().map(Self::StopBeforeLock),
             _ => None,
         }
     }
@@ -70,6 +79,11 @@ impl Order {
 
 /// What a worker answers to [`Order::Calm`].
 pub(crate) const SERVED: &str = "served";
+
+/// What it says when it stops itself, and when it goes on after that, or did not come to it in
+/// time.
+pub(crate) const STOPPING: &str = "stopping";
+pub(crate) const WENT_ON: &str = "went on";
 
 struct Worker {
     client: Client,
@@ -91,6 +105,10 @@ struct Worker {
     /// How often it became so.
     calms: AtomicU64,
     finish: watch::Sender<bool>,
+    /// Held for reading by every task that has a wish.
+    busy: RwLock<()>,
+    /// The next task that asks for a lock is to stop the process first.
+    stop_before_lock: AtomicBool,
 }
 
 /// Runs a worker by its coordinator's arguments.
@@ -145,6 +163,8 @@ pub(crate) fn run(arguments: &[String]) {
             calm: AtomicBool::new(false),
             calms: AtomicU64::new(0),
             finish: watch::Sender::new(false),
+            busy: RwLock::new(()),
+            stop_before_lock: AtomicBool::new(false),
         });
         let mut tasks = JoinSet::new();
         for task in 0..TASKS {
@@ -159,6 +179,8 @@ pub(crate) fn run(arguments: &[String]) {
                 }
                 Order::Resume => worker.calm.store(false, SeqCst),
                 Order::Block(millis) => worker.block(Duration::from_millis(millis)),
+                Order::StopIdle(millis) => drop(tokio::spawn(Arc::clone(&worker).stop_idle(millis))),
+                Order::StopBeforeLock(millis) => drop(tokio::spawn(Arc::clone(&worker).stop_before_lock(millis))),
                 Order::Finish => break,
             }
         }
@@ -192,6 +214,7 @@ impl Worker {
             if std::mem::replace(&mut served, calms) < calms && self.unserved.fetch_sub(1, SeqCst) == 1 {
                 println!("{SERVED}");
             }
+            let busy = self.busy.read().await;
             let want = self.primitive.draw();
             let wish = self.wishes.fetch_add(1, SeqCst);
             // A waiter that means it asks again until it is granted.
@@ -204,12 +227,16 @@ impl Worker {
                     break;
                 }
             }
+            drop(busy);
             sleep(Duration::from_millis(fastrand::u64(..20 + 10 * task as u64))).await;
         }
     }
 
     /// One call for the lock. Gives whether to ask again, too.
     async fn ask(&self, want: &Want, wish: u64) -> (Option<(Held, u64)>, bool) {
+        if self.stop_before_lock.swap(false, SeqCst) {
+            stop_here();
+        }
         let call = self.calls.fetch_add(1, SeqCst);
         let (manner, patience) = match wish % 8 {
             0 => (Manner::TryLock, Duration::ZERO),
@@ -251,11 +278,40 @@ impl Worker {
         (answer.ok().flatten().map(|held| (held, call)), again)
     }
 
+    /// Waits until nothing is held or awaited, and stops itself then. The tasks ask for locks as
+    /// soon as it goes on.
+    async fn stop_idle(self: Arc<Self>, millis: u64) {
+        match timeout(Duration::from_millis(millis), self.busy.write()).await {
+            Ok(_nothing) => {
+                // Since its last request there is a while.
+                sleep(self.ttl.mul_f64(fastrand::f64() / 4.0)).await;
+                stop_here();
+            }
+            Err(_) => println!("{WENT_ON}"),
+        }
+    }
+
+    async fn stop_before_lock(self: Arc<Self>, millis: u64) {
+        self.stop_before_lock.store(true, SeqCst);
+        sleep(Duration::from_millis(millis)).await;
+        if self.stop_before_lock.swap(false, SeqCst) {
+            println!("{WENT_ON}");
+        }
+    }
+
     fn block(&self, time: Duration) {
         self.journal.tell(Event::Blocking { micros: micros(time) });
         std::thread::sleep(time);
         self.journal.tell(Event::Unblocked);
     }
+}
+
+/// Stops this process, until somebody else lets it go on.
+fn stop_here() {
+    println!("{STOPPING}");
+    let own = rustix::process::getpid();
+    rustix::process::kill_process(own, rustix::process::Signal::STOP).expect("a process may stop itself");
+    println!("{WENT_ON}");
 }
 
 /// An error with its cause.

@@ -1,13 +1,13 @@
 //! The directory of a queue: its nodes, and where one stands among them.
 
-use std::sync::Arc;
+use std::{borrow::Cow, collections::HashSet, sync::Arc};
 
 use zookeeper_client::{self as zk, MultiReadResult};
 
 use super::ZooKeeperStore;
 use crate::{
     backend::{
-        Ahead, Entry, Present, Standing,
+        Ahead, Entry, Fate, Present, Standing,
         zookeeper::node::{self, Place},
     },
     error::StoreError,
@@ -40,14 +40,53 @@ impl ZooKeeperStore {
         children: &[String],
     ) -> Result<Standing, StoreError> {
         let (dir, own) = node::split(key);
-        match node::place(own, children) {
-            Place::First => Ok(Standing::First),
-            Place::Gone => Ok(Standing::Evicted),
-            Place::Behind { child, first } => {
-                Ok(Standing::Behind(Ahead { entry: named(format!("{dir}/{child}")), first, seen: true }))
+        let mut waiters = Cow::Borrowed(children);
+        loop {
+            match node::place(own, &waiters) {
+                Place::First => return Ok(Standing::First),
+                Place::Gone => return Ok(Standing::Evicted),
+                Place::Unclear => return self.place_by_age(client, key, &waiters).await,
+                Place::Behind { child, first } => {
+                    let ahead = format!("{dir}/{child}");
+                    let checked = matches!(waiters, Cow::Owned(_));
+                    if checked || !self.is_nobodys(client, &ahead).await? {
+                        return Ok(Standing::Behind(Ahead { entry: named(ahead), first, seen: true }));
+                    }
+                }
             }
-            Place::Unclear => self.place_by_age(client, key, children).await,
+            waiters = Cow::Owned(self.without_junk(client, dir, children.to_vec(), |_| true).await?);
         }
+    }
+
+    /// A name alone does not tell whether a node is anybody's.
+    async fn is_nobodys(&self, client: &zk::Client, key: &str) -> Result<bool, StoreError> {
+        let stat = self.reply(self.request_timeout, client.check_stat(key)).await?;
+        let stat = stat.map_err(|error| self.failed("get", error))?;
+        Ok(stat.is_some_and(|stat| node::is_nobodys(&stat)))
+    }
+
+    /// Leaves out what is named like a waiter's node and is nobody's, as far as there is a doubt.
+    /// What is gone meanwhile stays in the list: it was there.
+    pub(super) async fn without_junk(
+        &self,
+        client: &zk::Client,
+        dir: &str,
+        mut children: Vec<String>,
+        is_doubtful: impl Fn(&str) -> bool,
+    ) -> Result<Vec<String>, StoreError> {
+        let doubtful = children.iter().filter(|child| node::sequence(child).is_some() && is_doubtful(child));
+        // In one flight.
+        let replies: Vec<_> =
+            doubtful.map(|child| (child.clone(), client.check_stat(&format!("{dir}/{child}")))).collect();
+        let mut junk = HashSet::new();
+        for (child, reply) in replies {
+            let stat = self.reply(self.request_timeout, reply).await?.map_err(|error| self.failed("get", error))?;
+            if stat.is_some_and(|stat| node::is_nobodys(&stat)) {
+                junk.insert(child);
+            }
+        }
+        children.retain(|child| !junk.contains(child));
+        Ok(children)
     }
 
     /// The same by the nodes' own transaction ids: one more request for each child, and never wrong.
@@ -55,7 +94,8 @@ impl ZooKeeperStore {
         let (dir, _) = node::split(own);
         let waiters = children.iter().filter(|child| node::sequence(child).is_some());
         let keys: Vec<_> = waiters.map(|child| Arc::from(format!("{dir}/{child}"))).collect();
-        let nodes = self.read(client, keys).await?;
+        let mut nodes = self.read(client, keys).await?;
+        nodes.retain(|(_, _, stat)| !node::is_nobodys(stat));
         let Some(age) = nodes.iter().find(|(key, ..)| **key == *own).map(|(_, _, stat)| stat.czxid) else {
             return Ok(Standing::Evicted);
         };
@@ -88,63 +128,93 @@ impl ZooKeeperStore {
 
     /// Whether somebody is in a queue. Writes nothing.
     pub(super) async fn is_occupied(&self, client: &zk::Client, queue: &Queue) -> Result<bool, StoreError> {
-        // That a queue is free is put to the test by joining it. That it is not may be old news of a server that lags behind, or junk.
-        match self.reply(self.request_timeout, client.check_stat(queue.dir())).await? {
-            Ok(Some(stat)) => {
-                self.tags.learn(queue.dir(), stat.czxid);
-                Ok(stat.num_children > 0 && node::any_waiter(&self.list_now(client, queue.dir()).await?))
+        let dir = queue.dir();
+        let children = match self.reply(self.request_timeout, client.get_children(dir)).await? {
+            Ok((children, stat)) => {
+                self.tags.learn(dir, stat.czxid);
+                children
             }
-            Ok(None) => Ok(false),
-            Err(error) => Err(self.failed("get", error)),
+            Err(zk::Error::NoNode) => return Ok(false),
+            Err(error) => return Err(self.failed("list", error)),
+        };
+        // That a queue is free is put to the test by joining it. That it is not may be old news of
+        // a server that lags behind, or junk: one waiter that is there now is enough.
+        let Some(first) = node::lowest(&children) else { return Ok(false) };
+        let (sync, there) = (client.sync("/"), client.check_stat(&format!("{dir}/{first}")));
+        let (synced, there) = self.reply(self.request_timeout, async { tokio::join!(sync, there) }).await?;
+        synced.map_err(|error| self.failed("sync", error))?;
+        if there.map_err(|error| self.failed("get", error))?.is_some_and(|stat| !node::is_nobodys(&stat)) {
+            return Ok(true);
         }
+        let children = self.list_now(client, dir).await?;
+        let waiters = self.without_junk(client, dir, children, |_| true).await?;
+        Ok(node::lowest(&waiters).is_some())
     }
 
-    /// The children of a directory as of now; none without a directory. Whatever this session has sent before is decided by then: requests of one session are served
-    /// in order, and those that a former server still had are refused as `SessionMoved`.
+    /// The children of a directory as of now; none without a directory.
     pub(super) async fn list_now(&self, client: &zk::Client, dir: &str) -> Result<Vec<String>, StoreError> {
-        let (sync, list) = (client.sync("/"), client.list_children(dir));
+        Ok(self.children_now(client, dir).await?.0)
+    }
+
+    /// The same with the directory's czxid. Whatever this session has sent before is decided by
+    /// then: requests of one session are served in order, and those that a former server still had
+    /// are refused as `SessionMoved`.
+    pub(super) async fn children_now(
+        &self,
+        client: &zk::Client,
+        dir: &str,
+    ) -> Result<(Vec<String>, Option<i64>), StoreError> {
+        let (sync, list) = (client.sync("/"), client.get_children(dir));
         let (synced, listed) = self.reply(self.request_timeout, async { tokio::join!(sync, list) }).await?;
         synced.map_err(|error| self.failed("sync", error))?;
         match listed {
-            Err(zk::Error::NoNode) => Ok(Vec::new()),
-            listed => listed.map_err(|error| self.failed("list", error)),
+            Ok((children, stat)) => Ok((children, Some(stat.czxid))),
+            Err(zk::Error::NoNode) => Ok((Vec::new(), None)),
+            Err(error) => Err(self.failed("list", error)),
         }
     }
 
-    /// Looks at two nodes of one queue. That the own one is there is seen no earlier than that the other is gone; as none comes back, both are
-    /// true at once then.
+    /// Looks at two nodes of one queue, and at the name that the last holder to leave has written
+    /// into their directory. That the own one is there is seen no earlier than that the other is
+    /// gone; as none comes back, both are true at once then.
+    ///
+    /// A name is written by the transaction that deletes that holder's node, or passed on by
+    /// somebody who has read or written it: it is true for ever, as no name comes again (`Tags`).
     pub(super) async fn look(&self, client: &zk::Client, own: &Entry, ahead: &Entry) -> Result<Present, StoreError> {
         let mut both = client.new_multi_reader();
-        let added = both.add_get_data(&ahead.key).and_then(|()| both.add_get_data(&own.key));
+        let (dir, name) = node::split(&ahead.key);
+        let added = both
+            .add_get_data(&ahead.key)
+            .and_then(|()| both.add_get_data(&own.key))
+            .and_then(|()| both.add_get_data(dir));
         added.map_err(|error| self.failed("get", error))?;
-        let read: Vec<_> = match self.reply(self.request_timeout, both.commit()).await? {
-            Ok(read) => read.into_iter().map(found).collect(),
-            // Older than 3.6.
-            Err(zk::Error::Unimplemented) => {
-                let (ahead, own) = (client.get_data(&ahead.key), client.get_data(&own.key));
-                let (ahead, own) = self.reply(self.request_timeout, async { tokio::join!(ahead, own) }).await?;
-                [ahead, own].map(|read| read.map(|(_, stat)| stat)).into()
-            }
+        let read = match self.reply(self.request_timeout, both.commit()).await? {
+            Ok(read) => read,
             Err(error) => return Err(self.failed("get", error)),
         };
-        let mut there = read.into_iter().map(|read| match read {
-            Ok(stat) => Ok(Some(stat)),
-            Err(zk::Error::NoNode) => Ok(None),
-            Err(error) => Err(self.failed("get", error)),
+        let mut found = read.into_iter().map(|read| match read {
+            MultiReadResult::Data { data, stat } => Ok(Some((data, stat))),
+            MultiReadResult::Error { err: zk::Error::NoNode } => Ok(None),
+            MultiReadResult::Error { err } => Err(self.failed("get", err)),
+            other => Err(StoreError::Unknown(format!("{other:?} for a node").into())),
         });
-        let (Some(ahead), Some(stat)) = (there.next(), there.next()) else {
+        let (Some(ahead), Some(own_node), Some(directory)) = (found.next(), found.next(), found.next()) else {
             return Err(StoreError::Unknown("an answer that is too short".into()));
         };
+        // An operator may let nobody read the directory: then it says nothing.
+        let mark = directory.unwrap_or_default().map(|(data, _)| data).unwrap_or_default();
+        let fate = match ahead? {
+            // A node of no session stands in nobody's way.
+            Some((_, stat)) if node::is_nobodys(&stat) => Fate::Gone,
+            Some(_) => Fate::There,
+            None if mark == name.as_bytes() => Fate::Released,
+            None => Fate::Gone,
+        };
+        if let Some(mark) = str::from_utf8(&mark).ok().filter(|mark| node::is_marked(mark)) {
+            self.tags.mark(dir, mark);
+        }
         let is_own = |stat: &zk::Stat| revision(stat) == own.revision || planted(Bug::SequenceAsToken);
-        Ok(Present { own: stat?.as_ref().is_some_and(is_own), ahead: ahead?.is_some() })
-    }
-}
-
-fn found(read: MultiReadResult) -> Result<zk::Stat, zk::Error> {
-    match read {
-        MultiReadResult::Data { stat, .. } => Ok(stat),
-        MultiReadResult::Error { err } => Err(err),
-        other => Err(zk::Error::UnexpectedError(format!("{other:?} for a node"))),
+        Ok(Present { own: own_node?.is_some_and(|(_, stat)| is_own(&stat)), ahead: fate })
     }
 }
 

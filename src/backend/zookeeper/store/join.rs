@@ -93,45 +93,47 @@ impl ZooKeeperStore {
                 _ => Tag::Ticket(ticket),
             };
             self.doubtful().insert(ticket);
-            match self.create(&client, dir, &tag.prefix(dir, queue.label()), &data, way).await? {
+            let refusal = match self.create(&client, dir, &tag.prefix(dir, queue.label()), &data, way).await? {
                 Ok(created) => match self.settle(&client, ticket, created, join).await {
-                    Ok(Some(joined)) => {
+                    Ok(joined) => {
                         self.doubtful().remove(&ticket);
-                        return Ok(joined);
+                        match joined {
+                            Some(joined) => return Ok(joined),
+                            None => continue,
+                        }
                     }
-                    Ok(None) => {}
                     Err(error @ StoreError::SessionGone(_)) => return Err(error),
-                    // The node is there: the next attempt finds it, or whoever withdraws the ticket.
+                    // The node is there: the next attempt finds it, or the withdrawal of the ticket.
                     Err(error) => return Err(StoreError::Unknown(error.into_source())),
                 },
-                Err((_, zk::Error::NoNode)) if way != Way::WithDirectory => way = Way::WithDirectory,
+                Err(refusal) => refusal,
+            };
+            // Nothing was created: whatever comes of the next step, there is nothing to look for.
+            if !planted(Bug::RefusalsInDoubt) {
+                self.doubtful().remove(&ticket);
+            }
+            match refusal {
+                (_, zk::Error::NoNode) if way != Way::WithDirectory => way = Way::WithDirectory,
                 // The namespace is missing as well.
-                Err((_, zk::Error::NoNode)) => {
+                (_, zk::Error::NoNode) => {
                     let (namespace, _) = node::split(dir);
                     let directory = CreateMode::Container.with_acls(self.acls);
                     let made = self.reply(self.request_timeout, client.mkdir(namespace, &directory)).await?;
                     made.map_err(|error| self.failed("mkdir", error))?;
                 }
                 // Somebody else has made the directory.
-                Err((_, zk::Error::NodeExists)) if way == Way::WithDirectory => way = Way::Counted,
+                (_, zk::Error::NodeExists) if way == Way::WithDirectory => way = Way::Counted,
                 // Somebody has made a node of the next number by hand, or the counter is worn out.
-                Err((_, zk::Error::NodeExists)) if !taken => taken = true,
+                (_, zk::Error::NodeExists) if !taken => taken = true,
                 // The directory is an operator's, who lets nobody write to it.
-                Err((1, zk::Error::NoAuth)) if way == Way::Counted => way = Way::Alone,
-                Err((_, error)) => {
-                    let error = self.failed("create", error);
-                    if !matches!(error, StoreError::Unknown(_)) {
-                        self.doubtful().remove(&ticket);
-                    }
-                    return Err(error);
-                }
+                (1, zk::Error::NoAuth) if way == Way::Counted => way = Way::Alone,
+                (_, error) => return Err(self.failed("create", error)),
             }
-            self.doubtful().remove(&ticket);
         }
         Err(StoreError::Unavailable(format!("{dir} comes and goes").into()))
     }
 
-    /// Creates a node.
+    /// Creates a node. An error leaves it open whether it did; a refusal does not.
     ///
     /// A listing after it would be a second request, which grows with the queue and, as the crate leaves `TCP_NODELAY` off, mostly waits for the reply to the first. A read
     /// can't be part of a transaction, but a write to the directory can, and its result has the number of children.
@@ -149,15 +151,20 @@ impl ZooKeeperStore {
         let added = match way {
             Way::Alone => {
                 let (at, created) = self.send(|| client.create(prefix, data, &node));
-                let created = self.reply(self.request_timeout, created).await?;
-                return Ok(created.map_err(|error| (0, error)).map(|(stat, sequence)| Created {
-                    key: format!("{prefix}{sequence}").into(),
-                    at,
-                    stat,
-                    directory: Directory::Unknown,
-                }));
+                return match self.reply(self.request_timeout, created).await? {
+                    Ok((stat, sequence)) => {
+                        let key = format!("{prefix}{sequence}").into();
+                        Ok(Ok(Created { key, at, stat, directory: Directory::Unknown }))
+                    }
+                    Err(error) => self.refused(0, error),
+                };
             }
-            Way::Counted => both.add_create(prefix, data, &node).and_then(|()| both.add_set_data(dir, &[], None)),
+            Way::Counted => {
+                // What stands there is passed on, as far as it is known: see `leave.rs`.
+                let mark = self.tags.marked(dir);
+                let mark = mark.as_deref().unwrap_or_default().as_bytes();
+                both.add_create(prefix, data, &node).and_then(|()| both.add_set_data(dir, mark, None))
+            }
             Way::WithDirectory => {
                 both.add_create(dir, &[], &directory).and_then(|()| both.add_create(prefix, data, &node))
             }
@@ -166,8 +173,8 @@ impl ZooKeeperStore {
         let (at, committed) = self.send(|| both.commit());
         let results = match self.reply(self.request_timeout, committed).await? {
             Ok(results) => results,
-            Err(MultiWriteError::OperationFailed { index, source }) => return Ok(Err((index, source))),
-            Err(MultiWriteError::RequestFailed { source }) => return Ok(Err((0, source))),
+            Err(MultiWriteError::OperationFailed { index, source }) => return self.refused(index, source),
+            Err(MultiWriteError::RequestFailed { source }) => return self.refused(0, source),
         };
         let (mut created, mut directory) = (None, Directory::Made);
         for result in results {
@@ -182,6 +189,14 @@ impl ZooKeeperStore {
             return Err(StoreError::Unknown("a create without a node".into()));
         };
         Ok(Ok(Created { key: path.into(), at, stat, directory }))
+    }
+
+    /// Only what certainly was not applied is a refusal.
+    fn refused<T>(&self, operation: usize, error: zk::Error) -> Result<Result<T, Refusal>, StoreError> {
+        match self.failed("create", error.clone()) {
+            unknown @ (StoreError::Unknown(_) | StoreError::SessionGone(_)) => Err(unknown),
+            _ => Ok(Err((operation, error))),
+        }
     }
 
     /// Where the new node stands; `None` if it could not stay there.
@@ -310,5 +325,47 @@ impl Created {
         let first = children == 2;
         node::just_ahead(&self.key, directory)
             .map(|key| Standing::Behind(Ahead { entry: named(key), first, seen: false }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::backend::zookeeper::script::{Answer, CREATE_CONTAINER, MULTI, NO_AUTH, NO_NODE, Server};
+
+    /// Joins on a server that answers so; tells the error, and whether the ticket is kept as one to
+    /// look for.
+    async fn join(script: impl Fn(i32) -> Answer + Send + Sync + 'static) -> (StoreError, bool) {
+        let server = Server::start(script).await;
+        let client = server.backend().connect(Duration::from_secs(10)).await.unwrap();
+        let store = ZooKeeperStore::new(client, zk::Acls::anyone_all(), Arc::default(), Duration::from_secs(2));
+        let (queue, ticket) = (Queue::new("/ns", "a").unwrap(), Ticket::random());
+        let error = store.join(&queue, ticket, b"", Join::Always).await.unwrap_err();
+        let doubtful = store.doubtful().contains(&ticket);
+        (error, doubtful)
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn what_was_refused_is_not_in_doubt() {
+        // The node itself, or the directory that it would be in.
+        for (node, directory) in [(NO_AUTH, NO_NODE), (NO_NODE, NO_AUTH)] {
+            let (error, doubtful) = join(move |kind| match kind {
+                MULTI => Answer::Refused(node),
+                CREATE_CONTAINER => Answer::Refused(directory),
+                _ => Answer::Nothing,
+            })
+            .await;
+            assert!(matches!(error, StoreError::Denied(_)), "{error:?}");
+            assert!(!doubtful, "a ticket that nobody will ever withdraw");
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn what_was_not_answered_is_in_doubt() {
+        let (error, doubtful) = join(|_| Answer::HangUp).await;
+        assert!(matches!(error, StoreError::Unknown(_)), "{error:?}");
+        assert!(doubtful);
     }
 }

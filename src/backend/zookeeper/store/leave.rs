@@ -1,8 +1,7 @@
-//! Leaves a queue: deletes a node, and lets its heir know, or those who watch it, what kind of end that was.
+//! Leaves a queue: deletes a node, and leaves word if it was a holder's.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
-use tokio::time::sleep;
 use zookeeper_client::{self as zk, MultiWriteError};
 
 use super::ZooKeeperStore;
@@ -12,11 +11,6 @@ use crate::{
     name::{Queue, Ticket},
     rig::{Bug, planted},
 };
-
-/// How long a waiter's node is kept that a stranger has written to. His write looks like a release to the next one, who looks at once whether the node is gone; that
-/// it is still there tells him that it was none. A process that is stopped for longer than this just then, between the event and the look, would take the lock beside its
-/// holder: so long as operators leave the nodes of waiters alone, that cannot be.
-const TAINTED: Duration = Duration::from_secs(1);
 
 impl ZooKeeperStore {
     /// Deletes a ticket's node.
@@ -58,9 +52,12 @@ impl ZooKeeperStore {
 
     /// Deletes a node in one request.
     ///
-    /// A holder who has an heir in this process looks in the same transaction whether the heir's node is there; one who joined when others were there, and who may have waiters of other
-    /// processes behind him, writes to his node first. Its watch is then told of the change and not of the deletion (a watch serves once): that is how
-    /// a waiter knows that the one ahead was the holder.
+    /// A holder that has an heir in this process looks in the same transaction whether the heir's
+    /// node is there. One that joined when others were there, and so may have waiters of other
+    /// processes behind it, writes its node's name into the directory in the same transaction:
+    /// whoever finds that name there knows that this node was deleted by its owner, as a holder.
+    /// Nothing that happens to the node itself could show that: anybody may write to it, and a
+    /// waiter that gives up deletes its own as well.
     pub(super) async fn delete(
         &self,
         client: &zk::Client,
@@ -68,22 +65,17 @@ impl ZooKeeperStore {
         leave: Leave<'_>,
     ) -> Result<Withdrawn, StoreError> {
         let mut heir = leave.heir;
-        let mut touch = leave.held && leave.entry.is_some_and(|entry| entry.crowded);
-        // A waiter's node is as it was created, unless a stranger has written to it.
-        let mut version = if leave.held { None } else { Some(0) };
+        let crowded = leave.entry.is_some_and(|entry| entry.crowded);
+        let mut mark = crowded && node::is_marked(key) && (leave.held || planted(Bug::WaitersLeaveMarks));
         loop {
-            let (at, outcome) = self.delete_once(client, key, version, heir.map(|heir| &*heir.key), touch).await?;
+            let (at, outcome) = self.delete_once(client, key, heir.map(|heir| &*heir.key), mark).await?;
             match outcome {
                 Ok(()) => return Ok(Withdrawn { existed: true, heir: heir.is_some(), at }),
                 // The heir is gone, and the node is still there.
                 Err((1, zk::Error::NoNode)) if heir.is_some() => heir = None,
                 Err((_, zk::Error::NoNode)) => return Ok(Withdrawn { existed: false, heir: false, at }),
-                // An operator has made it read-only.
-                Err((0, zk::Error::NoAuth)) if touch && heir.is_none() => touch = false,
-                Err((_, zk::Error::BadVersion)) if version.is_some() => {
-                    sleep(TAINTED).await;
-                    version = None;
-                }
+                // An operator lets nobody write to the directory.
+                Err((0, zk::Error::NoAuth)) if mark && heir.is_none() => mark = false,
                 Err((_, error)) => return Err(self.failed("delete", error)),
             }
         }
@@ -94,18 +86,21 @@ impl ZooKeeperStore {
         &self,
         client: &zk::Client,
         key: &str,
-        version: Option<i32>,
         heir: Option<&str>,
-        touch: bool,
+        mark: bool,
     ) -> Result<(Moment, Result<(), (usize, zk::Error)>), StoreError> {
-        if heir.is_none() && !touch {
-            let (at, deleted) = self.send(|| client.delete(key, version));
+        if heir.is_none() && !mark {
+            let (at, deleted) = self.send(|| client.delete(key, None));
             return Ok((at, self.reply(self.request_timeout, deleted).await?.map_err(|error| (0, error))));
         }
         let mut both = client.new_multi_writer();
+        let (dir, name) = node::split(key);
         let added = match heir {
-            Some(heir) => both.add_delete(key, version).and_then(|()| both.add_check_version(heir, -1)),
-            None => both.add_set_data(key, &[], None).and_then(|()| both.add_delete(key, version)),
+            Some(heir) => both.add_delete(key, None).and_then(|()| both.add_check_version(heir, -1)),
+            None => {
+                self.tags.mark(dir, name);
+                both.add_set_data(dir, name.as_bytes(), None).and_then(|()| both.add_delete(key, None))
+            }
         };
         added.map_err(|error| self.failed("delete", error))?;
         let (at, committed) = self.send(|| both.commit());

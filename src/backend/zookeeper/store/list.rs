@@ -11,7 +11,7 @@ use zookeeper_client as zk;
 use super::{
     ZooKeeperStore,
     directory::{named, revision},
-    watch,
+    lock, watch,
 };
 use crate::{
     backend::{Ask, Detail, Listing, Member, Watch, zookeeper::node},
@@ -24,13 +24,23 @@ const ATTEMPTS: usize = 8;
 /// A node's data, and its stat.
 type Node = (Vec<u8>, zk::Stat);
 
+/// The names in a directory, its czxid if it is there, and the watch on it.
+type Children = (Vec<String>, Option<i64>, Option<Watch>);
+
+/// How many nodes are remembered that are nobody's. Past that all are forgotten, and found again.
+const JUNK: usize = 1024;
+
 impl ZooKeeperStore {
     /// Any server may answer, unless it is to be fresh: it knows of all that this session was told, so of its own nodes.
     pub(super) async fn listing(&self, client: &zk::Client, dir: &str, ask: Ask) -> Result<Listing, StoreError> {
         for _ in 0..ATTEMPTS {
-            let Some((children, watch)) = self.children(client, dir, ask).await? else { continue };
-            let (waiters, notes): (Vec<_>, Vec<_>) =
+            let Some((children, directory, watch)) = self.children(client, dir, ask).await? else { continue };
+            let (mut waiters, notes): (Vec<_>, Vec<_>) =
                 children.into_iter().partition(|child| node::sequence(child).is_some());
+            if !ask.values {
+                let is_doubtful = |child: &str| node::is_doubtful(child, directory) || self.is_junk(dir, child);
+                waiters = self.without_junk(client, dir, waiters, is_doubtful).await?;
+            }
             let clear = waiters.iter().all(|child| node::sequence(child).is_some_and(|n| (0..i32::MAX).contains(&n)));
             let mut nodes = HashMap::new();
             if ask.values || !clear {
@@ -40,6 +50,7 @@ impl ZooKeeperStore {
                 if nodes.len() < waiters.len() && self.any_renamed(client, dir, &waiters, &nodes).await? {
                     continue;
                 }
+                nodes.retain(|_, (_, stat)| !node::is_nobodys(stat));
             }
             let mut members = Vec::with_capacity(waiters.len());
             for child in waiters {
@@ -65,25 +76,38 @@ impl ZooKeeperStore {
         Err(StoreError::Unavailable(format!("{dir} does not keep still").into()))
     }
 
-    /// The children of a directory, none without one; `None` if it came meanwhile. The watch, if asked for, begins with the answer.
-    async fn children(
-        &self,
-        client: &zk::Client,
-        dir: &str,
-        ask: Ask,
-    ) -> Result<Option<(Vec<String>, Option<Watch>)>, StoreError> {
+    /// A node was seen to be nobody's, whatever its name says. A rule that judges names would wait
+    /// for it for ever.
+    pub(super) fn remember_junk(&self, key: &str) {
+        let mut junk = lock(&self.junk);
+        if junk.len() >= JUNK {
+            junk.clear();
+        }
+        junk.insert(key.into());
+    }
+
+    /// Whether it was once seen to be: another node may have the name now.
+    fn is_junk(&self, dir: &str, child: &str) -> bool {
+        let junk = lock(&self.junk);
+        !junk.is_empty() && junk.contains(&*format!("{dir}/{child}"))
+    }
+
+    /// The children of a directory and its czxid, none without one; `None` if it came meanwhile.
+    /// The watch, if asked for, begins with the answer.
+    async fn children(&self, client: &zk::Client, dir: &str, ask: Ask) -> Result<Option<Children>, StoreError> {
         if !ask.watch {
-            let children = match ask.fresh {
-                true => self.list_now(client, dir).await?,
-                false => match self.reply(self.request_timeout, client.list_children(dir)).await? {
-                    Err(zk::Error::NoNode) => Vec::new(),
-                    listed => listed.map_err(|error| self.failed("list", error))?,
+            let (children, directory) = match ask.fresh {
+                true => self.children_now(client, dir).await?,
+                false => match self.reply(self.request_timeout, client.get_children(dir)).await? {
+                    Ok((children, stat)) => (children, Some(stat.czxid)),
+                    Err(zk::Error::NoNode) => (Vec::new(), None),
+                    Err(error) => return Err(self.failed("list", error)),
                 },
             };
-            return Ok(Some((children, None)));
+            return Ok(Some((children, directory, None)));
         }
-        // In one flight, in this order: see `list_now`.
-        let (sync, list) = (ask.fresh.then(|| client.sync("/")), client.list_and_watch_children(dir));
+        // In one flight, in this order: see `children_now`.
+        let (sync, list) = (ask.fresh.then(|| client.sync("/")), client.get_and_watch_children(dir));
         let sync = async {
             match sync {
                 Some(sync) => sync.await,
@@ -93,12 +117,14 @@ impl ZooKeeperStore {
         let (synced, listed) = self.reply(self.request_timeout, async { tokio::join!(sync, list) }).await?;
         synced.map_err(|error| self.failed("sync", error))?;
         match listed {
-            Ok((children, watcher)) => return Ok(Some((children, Some(watch::any(watcher))))),
+            Ok((children, stat, watcher)) => {
+                return Ok(Some((children, Some(stat.czxid), Some(watch::any(watcher)))));
+            }
             Err(zk::Error::NoNode) => {}
             Err(error) => return Err(self.failed("list", error)),
         }
         match self.reply(self.request_timeout, client.check_and_watch_stat(dir)).await? {
-            Ok((None, watcher)) => Ok(Some((Vec::new(), Some(watch::any(watcher))))),
+            Ok((None, watcher)) => Ok(Some((Vec::new(), None, Some(watch::any(watcher))))),
             Ok((Some(_), _)) => Ok(None),
             Err(error) => Err(self.failed("get", error)),
         }

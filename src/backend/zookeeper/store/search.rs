@@ -15,16 +15,14 @@ use crate::{
 #[derive(Debug, Default)]
 pub(super) struct Search {
     at: Option<Moment>,
-    /// Where it has looked, if not everywhere.
-    dir: Option<Box<str>>,
     /// This session's nodes that are nobody's place yet, by the tickets in them.
     found: Vec<(Box<str>, Arc<str>)>,
 }
 
 impl Search {
     /// Whether it would have found what was sent before `since`.
-    fn covers(&self, since: Moment, dir: &str) -> bool {
-        self.at.is_some_and(|at| at > since) && self.dir.as_deref().is_none_or(|searched| searched == dir)
+    fn covers(&self, since: Moment) -> bool {
+        self.at.is_some_and(|at| at > since)
     }
 }
 
@@ -38,32 +36,24 @@ impl ZooKeeperStore {
     ) -> Result<Option<Arc<str>>, StoreError> {
         let (since, ()) = self.send(|| ());
         let mut search = self.reply(self.request_timeout, self.search.lock()).await?;
-        if !search.covers(since, dir) {
-            *search = self.search(client, dir).await?;
+        if !search.covers(since) {
+            *search = self.search(client).await?;
         }
         let ticket = ticket.to_string();
         let mut found = search.found.iter().filter(|(of, key)| **of == *ticket && node::split(key).0 == dir);
         Ok(found.next().map(|(_, key)| Arc::clone(key)))
     }
 
-    async fn search(&self, client: &zk::Client, dir: &str) -> Result<Search, StoreError> {
+    async fn search(&self, client: &zk::Client) -> Result<Search, StoreError> {
         // As of now: see `list_now`.
         let (at, (sync, list)) = self.send(|| (client.sync("/"), client.list_ephemerals("/")));
         let (synced, listed) = self.reply(self.request_timeout, async { tokio::join!(sync, list) }).await?;
         synced.map_err(|error| self.failed("sync", error))?;
-        let (searched, keys) = match listed {
-            Ok(keys) => (None, keys),
-            // Older than 3.6: among everybody's.
-            Err(zk::Error::Unimplemented) => {
-                let children = self.list_now(client, dir).await?;
-                (Some(dir.into()), children.into_iter().map(|child| format!("{dir}/{child}")).collect())
-            }
-            Err(error) => return Err(self.failed("list", error)),
-        };
+        let keys = listed.map_err(|error| self.failed("list", error))?;
         let unclaimed = keys.into_iter().filter(|key| node::sequence(key).is_some() && !self.identity.has(key));
         let nodes = self.read(client, unclaimed.map(Arc::from).collect()).await?;
         let own = nodes.into_iter().filter(|(.., stat)| self.identity.owns(stat));
         let found = own.filter_map(|(key, data, _)| Some((node::ticket_in(&data)?.into(), key))).collect();
-        Ok(Search { at: Some(at), dir: searched, found })
+        Ok(Search { at: Some(at), found })
     }
 }

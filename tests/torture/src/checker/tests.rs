@@ -128,6 +128,52 @@ fn guards_that_are_valid_at_once_are_told() {
 }
 
 #[test]
+fn a_holder_whose_key_the_operator_deleted_has_a_moment_to_learn_of_it() {
+    let deleted = |since, at, key: &str| record(at, "coordinator", Event::KeyDeleted { key: key.to_owned(), since });
+    let mut beside = granted(SECOND, "c", 1, 7, 3 * SECOND);
+    beside.extend(granted(SECOND + 200_000, "d", 1, 8, SECOND + 300_000));
+    assert_eq!(violated(beside.clone()), [Invariant::Overlap]);
+    assert_eq!(violated([vec![deleted(SECOND + 100, SECOND + 200, "/red/7")], beside.clone()].concat()), []);
+    // By another label.
+    assert_eq!(violated([vec![deleted(SECOND + 100, SECOND + 200, "/red/7.r")], beside.clone()].concat()), []);
+    // Another key, or after the fact.
+    let other = deleted(SECOND + 100, SECOND + 200, "/red/77");
+    assert_eq!(violated([vec![other], beside.clone()].concat()), [Invariant::Overlap]);
+    let after = deleted(SECOND + 250_000, SECOND + 250_001, "/red/7");
+    assert_eq!(violated([vec![after], beside.clone()].concat()), [Invariant::Overlap]);
+    // For a moment, and not for good.
+    beside.extend(granted(SECOND + 400_000, "e", 1, 9, 2 * SECOND));
+    let early = deleted(SECOND + 100, SECOND + 200, "/red/7");
+    assert_eq!(violated([vec![early.clone()], beside.clone()].concat()), [Invariant::Overlap]);
+    // Nobody can tell one that is cut off, or hear it.
+    for (target, excused) in [("c", true), ("etcd2", true), ("b", false)] {
+        let (kind, target) = ("delay".to_owned(), target.to_owned());
+        let began = record(SECOND, "coordinator", Event::FaultBegan { fault: 1, kind, target });
+        let ended = record(2 * SECOND, "coordinator", Event::FaultEnded { fault: 1 });
+        let violated = violated([vec![began, early.clone()], beside.clone(), vec![ended]].concat());
+        assert_eq!(violated.is_empty(), excused);
+    }
+}
+
+#[test]
+fn a_grant_by_a_key_that_was_deleted_meanwhile_may_come_late() {
+    let mut records = granted(SECOND, "d", 1, 8, SECOND + 100);
+    records.extend(granted(SECOND + 200, "c", 1, 7, SECOND + 300));
+    assert_eq!(violated(records.clone()), [Invariant::Token]);
+    let deleted = Event::KeyDeleted { key: "/red/7".to_owned(), since: SECOND - 100 };
+    records.push(record(SECOND - 50, "coordinator", deleted));
+    assert_eq!(violated(records), []);
+}
+
+#[test]
+fn a_stranger_counts_as_a_holder() {
+    let called = called(800, "strangers", 1, Manner::Foreign, None);
+    let holds = granted(900, "strangers", 1, 7, 950);
+    assert_eq!(violated([vec![called.clone()], holds.clone()].concat()), []);
+    assert_eq!(violated([vec![called], holds, granted(920, "c", 1, 8, 3000)].concat()), [Invariant::Overlap]);
+}
+
+#[test]
 fn guards_that_come_back_to_life_are_told() {
     let revived = Event::Revived { lock: "red".to_owned(), token: 5 };
     assert_eq!(violated([record(400, "a", revived)]), [Invariant::Overlap]);

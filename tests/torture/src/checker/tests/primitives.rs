@@ -40,6 +40,12 @@ fn permits_above_the_limit_are_told() {
     assert_eq!(violated([three.clone(), permit(TWO_PERMITS, 901, 9, 990)].concat()), []);
     assert_eq!(violated([three.clone(), permit(PERMIT, 850, 9, 990)].concat()), [Invariant::Overlap]);
     assert_eq!(violated([three.clone(), permit(Mode::Exclusive, 940, 9, 990)].concat()), [Invariant::Overlap]);
+    // The operator deleted the key of the one that had two, which is to learn of it.
+    let deleted = Event::KeyDeleted { key: "/red/7".to_owned(), since: 820 };
+    let deleted = vec![record(830, "coordinator", deleted)];
+    assert_eq!(violated([three.clone(), deleted.clone(), permit(PERMIT, 850, 9, 990)].concat()), []);
+    let again = permit(TWO_PERMITS, 860, 10, 990);
+    assert_eq!(violated([three.clone(), deleted, permit(PERMIT, 850, 9, 990), again].concat()), [Invariant::Overlap]);
     assert_eq!(
         violated([three, permit(TWO_PERMITS, 902, 9, 990), permit(PERMIT, 920, 10, 990)].concat()),
         [Invariant::Overlap]

@@ -1,0 +1,75 @@
+# shellcheck shell=bash
+# Servers to measure on, for scripts that source lib.sh and this: one etcd and
+# one ZooKeeper, each with its data in memory. The script that starts some has
+# to call take_down_single in the end.
+
+PATIENCE=60 # seconds that a server has to become ready
+
+singles=()
+
+# free_port: one of loopback that nobody listens on.
+free_port() {
+    local port
+    while port=$((20000 + RANDOM % 10000)); (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; do :; done
+    echo "$port"
+}
+
+# run_single NAME OPTION...: starts a server on the network of this machine, as a
+# published port would add a proxy, and with its data in memory.
+run_single() {
+    local name=$PROJECT-${0##*/}-$$-$1
+    shift
+    singles+=("$name")
+    docker run --detach --name "$name" --network host --user 0 --tmpfs /data --tmpfs /datalog "$@" >/dev/null
+}
+
+# serves BACKEND PORT: whether a server of that kind is at work there.
+serves() {
+    local question="GET /health HTTP/1.0\r\n\r\n" answer='"health":"true"'
+    [ "$1" = etcd ] || question=srvr answer='^Mode: '
+    # shellcheck disable=SC2059 # the question is the format
+    (exec 3<>"/dev/tcp/127.0.0.1/$2" && printf "$question" >&3 && grep -q "$answer" <&3) 2>/dev/null
+}
+
+# start_single BACKEND: starts a server, sets `single` to its address, and waits
+# until it is ready.
+start_single() {
+    local backend=$1 port peer_port
+    port=$(free_port)
+    case $backend in
+    etcd)
+        peer_port=$(free_port)
+        # The quota is for a run's history, most of which is compacted away.
+        run_single etcd --entrypoint etcd \
+            -e ETCD_NAME=bench -e ETCD_DATA_DIR=/data/etcd -e ETCD_UNSAFE_NO_FSYNC=true \
+            -e ETCD_QUOTA_BACKEND_BYTES=6000000000 -e ETCD_LOG_LEVEL=warn \
+            -e "ETCD_LISTEN_CLIENT_URLS=http://127.0.0.1:$port" \
+            -e "ETCD_ADVERTISE_CLIENT_URLS=http://127.0.0.1:$port" \
+            -e "ETCD_LISTEN_PEER_URLS=http://127.0.0.1:$peer_port" \
+            -e "ETCD_INITIAL_ADVERTISE_PEER_URLS=http://127.0.0.1:$peer_port" \
+            -e "ETCD_INITIAL_CLUSTER=bench=http://127.0.0.1:$peer_port" \
+            "${ETCD_IMAGE:-$PROJECT-etcd}"
+        ;;
+    zookeeper)
+        run_single zookeeper \
+            -e ZOO_STANDALONE_ENABLED=true -e "ZOO_SERVERS=server.1=127.0.0.1:2888:3888;127.0.0.1:$port" \
+            -e ZOO_ADMINSERVER_ENABLED=false -e "ZOO_4LW_COMMANDS_WHITELIST=*" -e ZOO_MAX_CLIENT_CNXNS=0 \
+            -e "JVMFLAGS=-Xms1g -Xmx1g -XX:+UseSerialGC -Dzookeeper.forceSync=no -Dorg.slf4j.simpleLogger.defaultLogLevel=error" \
+            "${ZOOKEEPER_IMAGE:-$PROJECT-zookeeper}"
+        ;;
+    *) die "no backend $backend: etcd or zookeeper" ;;
+    esac
+    # shellcheck disable=SC2034 # for the scripts that source this
+    single=127.0.0.1:$port
+    SECONDS=0
+    until serves "$backend" "$port"; do
+        [ $SECONDS -lt $PATIENCE ] || die "$backend is not ready after $PATIENCE s"
+        sleep 0.2
+    done
+}
+
+# Whether docker/up has built the images.
+have_images() { docker image inspect "$PROJECT-etcd" "$PROJECT-zookeeper" >/dev/null 2>&1; }
+
+# shellcheck disable=SC2317 # called by traps
+take_down_single() { [ ${#singles[@]} -eq 0 ] || docker rm --force "${singles[@]}" >/dev/null; }

@@ -1,0 +1,122 @@
+//! A server that answers by a script: one that is too old, or that grants rights as no real one can
+//! be told to.
+
+use std::{
+    io,
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+};
+
+use super::ZooKeeper;
+use crate::builder::Remote;
+
+/// Kinds of requests (`ZooDefs.OpCode`).
+pub(super) const EXISTS: i32 = 3;
+const PING: i32 = 11;
+pub(super) const MULTI: i32 = 14;
+pub(super) const CREATE_CONTAINER: i32 = 19;
+pub(super) const GET_EPHEMERALS: i32 = 103;
+const CLOSE_SESSION: i32 = -11;
+
+/// Errors (`KeeperException.Code`).
+pub(super) const UNIMPLEMENTED: i32 = -6;
+pub(super) const NO_NODE: i32 = -101;
+pub(super) const NO_AUTH: i32 = -102;
+
+/// What becomes of a request.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Answer {
+    /// It finds nothing: an empty list, a node of which all that is told is zero.
+    Nothing,
+    Refused(i32),
+    HangUp,
+}
+
+type Script = dyn Fn(i32) -> Answer + Send + Sync;
+
+pub(super) struct Server {
+    address: SocketAddr,
+    connections: Arc<AtomicUsize>,
+}
+
+impl Server {
+    pub(super) async fn start(script: impl Fn(i32) -> Answer + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (address, connections) = (listener.local_addr().unwrap(), Arc::default());
+        let (script, counted) = (Arc::new(script), Arc::<AtomicUsize>::clone(&connections));
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                counted.fetch_add(1, SeqCst);
+                let script = Arc::clone(&script);
+                tokio::spawn(async move { serve(stream, &*script).await });
+            }
+        });
+        Self { address, connections }
+    }
+
+    pub(super) fn url(&self) -> String {
+        format!("zk://{}", self.address)
+    }
+
+    pub(super) fn connections(&self) -> usize {
+        self.connections.load(SeqCst)
+    }
+
+    pub(super) fn backend(&self) -> ZooKeeper {
+        let timeout = Duration::from_secs(5);
+        let endpoints = vec![self.address.to_string()];
+        let remote =
+            Remote { endpoints, connect_timeout: timeout, request_timeout: timeout, credentials: None, tls: None };
+        ZooKeeper::new(remote).unwrap()
+    }
+}
+
+/// Serves one connection, which gets a session and what the script says.
+async fn serve(mut stream: TcpStream, script: &Script) -> io::Result<()> {
+    let asked = receive(&mut stream).await?;
+    let mut session = Vec::new();
+    session.extend(0_i32.to_be_bytes()); // protocol version
+    session.extend(&asked[12..16]); // timeout
+    session.extend(7_i64.to_be_bytes()); // session
+    session.extend(16_i32.to_be_bytes()); // password
+    session.extend([0; 16]);
+    session.push(0); // not read-only
+    send(&mut stream, &session).await?;
+    loop {
+        let request = receive(&mut stream).await?;
+        let kind = i32::from_be_bytes([request[4], request[5], request[6], request[7]]);
+        let answer = if kind == PING || kind == CLOSE_SESSION { Answer::Nothing } else { script(kind) };
+        let (error, body) = match answer {
+            Answer::Nothing if kind == EXISTS => (0, &[0; 68][..]),
+            Answer::Nothing if kind == GET_EPHEMERALS => (0, &[0; 4][..]),
+            Answer::Nothing => (0, &[][..]),
+            Answer::Refused(error) => (error, &[][..]),
+            Answer::HangUp => return Ok(()),
+        };
+        let mut reply = request[..4].to_vec(); // the request's number
+        reply.extend(0_i64.to_be_bytes()); // zxid
+        reply.extend(error.to_be_bytes());
+        reply.extend(body);
+        send(&mut stream, &reply).await?;
+    }
+}
+
+async fn receive(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
+    let mut packet = vec![0; usize::try_from(stream.read_u32().await?).unwrap()];
+    stream.read_exact(&mut packet).await?;
+    Ok(packet)
+}
+
+async fn send(stream: &mut TcpStream, packet: &[u8]) -> io::Result<()> {
+    let length = u32::try_from(packet.len()).unwrap();
+    stream.write_all(&[&length.to_be_bytes(), packet].concat()).await
+}

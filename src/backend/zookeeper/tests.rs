@@ -1,0 +1,49 @@
+//! Opening a session with servers that are too old, and with such as only look so.
+
+use std::{
+    sync::atomic::{AtomicBool, Ordering::SeqCst},
+    time::Duration,
+};
+
+use super::script::{Answer, EXISTS, GET_EPHEMERALS, Server, UNIMPLEMENTED};
+use crate::{Client, Error};
+
+async fn refusal(server: &Server) -> Error {
+    let connecting = Client::builder(&server.url()).connect_timeout(Duration::from_secs(2)).connect();
+    connecting.await.expect_err("it is no server to rely on")
+}
+
+/// Servers before 3.6 say that they do not know the request, and close the connection; the answer
+/// may be lost by that.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_hangs_up_on_requests_of_3_6_is_refused() {
+    for answer in [Answer::HangUp, Answer::Refused(UNIMPLEMENTED)] {
+        let old = Server::start(move |kind| if kind == EXISTS { Answer::Nothing } else { answer }).await;
+        let error = refusal(&old).await;
+        let Error::Backend { backend: "ZooKeeper", operation: "connect", source } = &error else {
+            panic!("{error:?}");
+        };
+        assert!(source.to_string().contains("3.6 or later is needed"), "{source}");
+        assert!(!error.is_retryable());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_hangs_up_on_all_is_not_taken_for_an_old_one() {
+    let broken = Server::start(|_| Answer::HangUp).await;
+    let error = refusal(&broken).await;
+    assert!(matches!(error, Error::Unavailable { .. }) && error.is_retryable(), "{error:?}");
+    assert!(broken.connections() > 2, "it was tried again");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_that_is_lost_at_once_is_no_reason_to_refuse() {
+    let lost = AtomicBool::new(false);
+    let server = Server::start(move |kind| match kind {
+        GET_EPHEMERALS if !lost.swap(true, SeqCst) => Answer::HangUp,
+        _ => Answer::Nothing,
+    })
+    .await;
+    Client::connect(&server.url()).await.unwrap();
+    assert_eq!(server.connections(), 2);
+}

@@ -1,0 +1,296 @@
+//! Futures that a caller drives for as long as it does.
+//!
+//! A request holds something that others need: a connection, its place among those that may be under
+//! way at once, a turn. The caller's task is the quickest to carry it on, but a caller may leave its
+//! future unpolled for ever: in a `select!` loop that is busy elsewhere, or on a blocked thread. So
+//! the library takes over what is not done within a moment.
+
+use std::{
+    collections::VecDeque,
+    future::Future,
+    pin::Pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+
+use tokio::{
+    runtime::Handle,
+    task::AbortHandle,
+    time::{Instant, sleep_until},
+};
+
+use crate::rig::{Bug, planted};
+
+/// How long a caller is trusted with what others may need.
+const TRUST: Duration = Duration::from_millis(50);
+
+/// A future that its caller carries on, and the library's runtime if the caller does not.
+pub(crate) struct Carried<T: Send + 'static> {
+    runtime: &'static Handle,
+    load: Arc<Load<T>>,
+    /// Once begun it is done, also if nobody wants to know any more.
+    whole: bool,
+    begun: bool,
+}
+
+struct Load<T>(Mutex<State<T>>);
+
+type Rest<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+enum State<T> {
+    /// It is with the caller, whose waker this is.
+    Here(Rest<T>, Option<Waker>),
+    /// The caller polls it at this moment.
+    InHand,
+    /// The library carries it.
+    Away(Option<AbortHandle>, Option<Waker>),
+    Done(T),
+    Over,
+}
+
+impl<T: Send + 'static> Carried<T> {
+    /// Is given up if it is dropped.
+    pub(crate) fn new(runtime: &'static Handle, future: impl Future<Output = T> + Send + 'static) -> Self {
+        let load = Arc::new(Load(Mutex::new(State::Here(Box::pin(future), None))));
+        Self { runtime, load, whole: false, begun: false }
+    }
+
+    /// Runs to its end whatever happens, once it was polled.
+    pub(crate) fn whole(runtime: &'static Handle, future: impl Future<Output = T> + Send + 'static) -> Self {
+        let mut carried = Self::new(runtime, future);
+        carried.whole = true;
+        carried
+    }
+}
+
+impl<T: Send + 'static> Future for Carried<T> {
+    type Output = T;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
+        let mut state = self.load.state();
+        let (mut rest, waker) = match std::mem::replace(&mut *state, State::InHand) {
+            State::Here(rest, waker) => (rest, waker),
+            State::Done(value) => {
+                *state = State::Over;
+                return Poll::Ready(value);
+            }
+            State::Away(task, _) => {
+                *state = State::Away(task, Some(context.waker().clone()));
+                return Poll::Pending;
+            }
+            // Polled after its end, which is the caller's mistake.
+            was @ (State::InHand | State::Over) => {
+                *state = was;
+                return Poll::Pending;
+            }
+        };
+        drop(state);
+        match rest.as_mut().poll(context) {
+            Poll::Ready(value) => {
+                *self.load.state() = State::Over;
+                Poll::Ready(value)
+            }
+            Poll::Pending => {
+                let waker = match waker {
+                    Some(waker) if waker.will_wake(context.waker()) => waker,
+                    _ => context.waker().clone(),
+                };
+                *self.load.state() = State::Here(rest, Some(waker));
+                if !std::mem::replace(&mut self.begun, true) && !planted(Bug::CallersCarryAlone) {
+                    let load = Arc::downgrade(&self.load);
+                    watch(self.runtime, load);
+                }
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl<T: Send + 'static> Drop for Carried<T> {
+    fn drop(&mut self) {
+        let finish = self.whole && !planted(Bug::JoinDiesWithCaller);
+        let was = std::mem::replace(&mut *self.load.state(), State::Over);
+        match was {
+            State::Here(rest, _) if finish && self.begun => {
+                self.runtime.spawn(async move { drop(rest.await) });
+            }
+            State::Away(Some(task), _) if !finish => task.abort(),
+            _ => {}
+        }
+    }
+}
+
+impl<T> Load<T> {
+    fn state(&self) -> MutexGuard<'_, State<T>> {
+        // Nothing of the caller's runs while it is locked.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What can be taken over.
+trait Heavy: Send + Sync {
+    /// `false`: it is being polled, so its caller does carry it.
+    fn take_over(self: Arc<Self>, runtime: &'static Handle) -> bool;
+}
+
+impl<T: Send + 'static> Heavy for Load<T> {
+    fn take_over(self: Arc<Self>, runtime: &'static Handle) -> bool {
+        let mut state = self.state();
+        match std::mem::replace(&mut *state, State::InHand) {
+            State::Here(rest, waker) => {
+                *state = State::Away(None, waker);
+                let load = Arc::clone(&self);
+                let task = runtime.spawn(async move { load.arrive(rest.await) });
+                if let State::Away(handle, _) = &mut *state {
+                    *handle = Some(task.abort_handle());
+                }
+                true
+            }
+            State::InHand => false,
+            was => {
+                *state = was;
+                true
+            }
+        }
+    }
+}
+
+impl<T> Load<T> {
+    fn arrive(&self, value: T) {
+        let mut state = self.state();
+        let State::Away(_, waker) = &mut *state else { return };
+        let waker = waker.take();
+        *state = State::Done(value);
+        drop(state);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+/// What callers carry, the oldest first. One task looks after all of it, while there is any.
+struct Watched {
+    loads: VecDeque<(Instant, Weak<dyn Heavy>)>,
+    running: bool,
+}
+
+static WATCHED: Mutex<Watched> = Mutex::new(Watched { loads: VecDeque::new(), running: false });
+
+fn watched() -> MutexGuard<'static, Watched> {
+    // Nothing panics while it is locked.
+    WATCHED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn watch(runtime: &'static Handle, load: Weak<dyn Heavy>) {
+    let mut watched = watched();
+    watched.loads.push_back((Instant::now(), load));
+    if !std::mem::replace(&mut watched.running, true) {
+        runtime.spawn(look_after(runtime));
+    }
+}
+
+async fn look_after(runtime: &'static Handle) {
+    loop {
+        let oldest = {
+            let mut watched = watched();
+            watched.running = !watched.loads.is_empty();
+            watched.loads.front().map(|(since, _)| *since)
+        };
+        let Some(oldest) = oldest else { return };
+        sleep_until(oldest + TRUST).await;
+        let now = Instant::now();
+        let due: Vec<_> = {
+            let mut watched = watched();
+            let count = watched.loads.partition_point(|(since, _)| *since + TRUST <= now);
+            watched.loads.drain(..count).collect()
+        };
+        for (_, load) in due {
+            let Some(heavy) = load.upgrade() else { continue };
+            if !heavy.take_over(runtime) {
+                watch(runtime, load);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        pin::pin,
+        sync::atomic::{AtomicUsize, Ordering},
+    };
+
+    use tokio::{
+        sync::{Semaphore, oneshot},
+        time::timeout,
+    };
+
+    use super::*;
+    use crate::runtime;
+
+    fn poll_once<T>(future: Pin<&mut impl Future<Output = T>>) -> Poll<T> {
+        future.poll(&mut Context::from_waker(Waker::noop()))
+    }
+
+    #[tokio::test]
+    async fn what_nobody_polls_is_carried_on() {
+        let (runtime, permits) = (runtime::handle().unwrap(), Arc::new(Semaphore::new(1)));
+        let (go, gone) = oneshot::channel::<()>();
+        let held = Arc::clone(&permits);
+        let mut carried = pin!(Carried::new(runtime, async move {
+            let _permit = held.acquire().await.unwrap();
+            gone.await.unwrap();
+            7
+        }));
+        assert!(poll_once(carried.as_mut()).is_pending());
+        go.send(()).unwrap();
+        // Its caller does not come back, and yet what it held is free.
+        drop(timeout(Duration::from_secs(10), permits.acquire()).await.expect("it is given back").unwrap());
+        assert_eq!(carried.await, 7);
+    }
+
+    #[tokio::test]
+    async fn a_caller_is_woken_after_it_was_relieved() {
+        let runtime = runtime::handle().unwrap();
+        let (go, gone) = oneshot::channel();
+        let carried = tokio::spawn(Carried::new(runtime, async move { gone.await.unwrap() }));
+        tokio::time::sleep(TRUST * 3).await;
+        go.send(5).unwrap();
+        assert_eq!(timeout(Duration::from_secs(10), carried).await.expect("woken").unwrap(), 5);
+    }
+
+    #[tokio::test]
+    async fn what_is_dropped_is_given_up_unless_it_is_whole() {
+        let runtime = runtime::handle().unwrap();
+        for (whole, relieved, done) in [(false, false, 0), (false, true, 0), (true, false, 1), (true, true, 1)] {
+            let count = Arc::new(AtomicUsize::new(0));
+            let (go, gone) = oneshot::channel::<()>();
+            let counted = Arc::clone(&count);
+            let work = async move {
+                let _ = gone.await;
+                counted.fetch_add(1, Ordering::Relaxed);
+            };
+            let mut carried = Box::pin(if whole { Carried::whole(runtime, work) } else { Carried::new(runtime, work) });
+            assert!(poll_once(carried.as_mut()).is_pending());
+            if relieved {
+                tokio::time::sleep(TRUST * 3).await;
+            }
+            drop(carried);
+            let sent = go.send(());
+            // The last reference goes with the future.
+            while Arc::strong_count(&count) > 1 {
+                tokio::task::yield_now().await;
+            }
+            assert_eq!(count.load(Ordering::Relaxed), done, "{whole} {relieved} {sent:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_was_never_polled_is_never_begun() {
+        let (runtime, begun) = (runtime::handle().unwrap(), Arc::new(AtomicUsize::new(0)));
+        let counted = Arc::clone(&begun);
+        drop(Carried::whole(runtime, async move { counted.fetch_add(1, Ordering::Relaxed) }));
+        assert_eq!((Arc::strong_count(&begun), begun.load(Ordering::Relaxed)), (1, 0));
+    }
+}

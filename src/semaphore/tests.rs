@@ -1,0 +1,133 @@
+//! What is noted, and who is let in by it.
+
+use super::*;
+use crate::backend::Entry;
+
+#[test]
+fn notes_are_read_back() {
+    for limit in [
+        Limit { number: 5, replaced: vec![], generation: 1 },
+        Limit { number: 1, replaced: vec![5, 3], generation: u64::MAX },
+    ] {
+        assert_eq!(Limit::noted(&limit.note()), Some(limit));
+    }
+    // Of builds that knew of no generations, and for them: they stop at what is no number.
+    assert_eq!(Limit::noted("limit=5+2"), Some(Limit { number: 5, replaced: vec![2], generation: 0 }));
+    let note = Limit { number: 5, replaced: vec![2, 3], generation: 7 }.note();
+    assert_eq!(note, "limit=5+2+3+@7");
+    for junk in ["limit=", "limit=0", "limit=x", "lim", "limit=-1", "limit=@1", "limit=+@1", "limit=0+@1"] {
+        assert_eq!(Limit::noted(junk), None, "{junk}");
+    }
+    assert_eq!(claimed("2of10"), Some((2, 10)));
+    for junk in ["", "r", "of", "2of", "of10", "-1of2", "1of0"] {
+        assert_eq!(claimed(junk), None, "{junk}");
+    }
+}
+
+#[test]
+fn the_latest_note_counts() {
+    for (notes, number) in [
+        (&["limit=3+@2", "limit=5+2+@1"][..], 3),
+        (&["limit=3+@1", "limit=5+2+@2"], 5),
+        (&["limit=3", "limit=5+3+@1"], 5),
+        (&["limit=3+5+@9", "limit=5+3+@10"], 5),
+        (&["limit=5+@1", "limit=3+@1", "limit=4+@1"], 3),
+        (&["limit=5", "limit=3"], 3),
+        (&["limit=0+@9", "limit=4+@1", "else"], 4),
+    ] {
+        let mut notes: Vec<Box<str>> = notes.iter().map(|note| (*note).into()).collect();
+        for _ in 0..notes.len() {
+            assert_eq!(Limit::latest(&notes).map(|limit| limit.number), Some(number), "{notes:?}");
+            notes.rotate_left(1);
+        }
+    }
+    assert_eq!(Limit::latest(&[]), None);
+}
+
+/// Who wants `wanted` of `named`, behind these labels and with this note.
+fn judged(ahead: &[&str], note: Option<&str>, wanted: u32, named: u32) -> String {
+    let member = |(place, label): (usize, &&str)| Member {
+        entry: Entry { key: format!("key-{place}").into(), revision: 0, token: 0, crowded: false },
+        label: (!label.is_empty()).then(|| (*label).into()),
+        detail: None,
+    };
+    let members: Vec<_> = ahead.iter().enumerate().map(member).collect();
+    let notes: Vec<Box<str>> = note.into_iter().map(Into::into).collect();
+    match (Limited { name: "a", named, wanted }).judge(&members, &notes) {
+        Verdict::In => "in".into(),
+        Verdict::Full => "full".into(),
+        Verdict::Behind(entry) => entry.key.to_string(),
+        Verdict::Refused(Error::PermitsDisagree { agreed, .. }) => format!("disagrees with {agreed}"),
+        Verdict::Refused(error) => error.to_string(),
+    }
+}
+
+#[test]
+fn nobody_is_let_in_by_a_larger_number_than_others_count_on() {
+    for (ahead, wanted, named, verdict) in [
+        (&[][..], 3, 3, "in"),
+        (&["1of3", "1of3"], 1, 3, "in"),
+        (&["1of3", "1of3"], 2, 3, "full"),
+        (&["1of3", "1of3", "1of3"], 1, 3, "full"),
+        // Whoever disagrees with the first one is refused.
+        (&["1of4"], 1, 3, "disagrees with 4"),
+        (&["1of3", "1of4"], 1, 4, "disagrees with 3"),
+        // A key that names another number has its place...
+        (&["1of3", "1of4"], 1, 3, "in"),
+        (&["1of3", "2of4"], 1, 3, "full"),
+        (&["", "1of3"], 1, 3, "in"),
+        (&["", "1of3", "x"], 1, 3, "full"),
+        (&["1of0", "1of3"], 1, 3, "in"),
+        // ... and lets nobody in by its number.
+        (&["1of5", "1of3"], 1, 5, "in"),
+        (&["1of5", "1of3", "1of5"], 1, 5, "full"),
+        (&["1of5", "1of3"], 4, 5, "full"),
+        (&["1of5", "1of5", "1of5"], 1, 5, "in"),
+        (&["1of3", "1of2"], 1, 3, "full"),
+    ] {
+        assert_eq!(judged(ahead, None, wanted, named), verdict, "{wanted} of {named} behind {ahead:?}");
+    }
+    // What was noted counts for all.
+    for (ahead, wanted, named, verdict) in [
+        (&["1of5", "1of3", "1of5"][..], 1, 3, "in"),
+        (&["1of5", "1of3", "1of5"], 2, 5, "in"),
+        (&["1of5", "1of3", "1of5"], 3, 5, "full"),
+        (&["1of4"], 1, 4, "disagrees with 5"),
+    ] {
+        let verdict_now = judged(ahead, Some("limit=5+3+@2"), wanted, named);
+        assert_eq!(verdict_now, verdict, "{wanted} of {named} behind {ahead:?}");
+    }
+}
+
+/// Four had permits at once, where one of them counted on three: it went in behind one who
+/// named more and was about to be refused. However they come and go, nobody has more beside it
+/// than it named.
+#[test]
+fn in_no_order_are_more_out_than_anybody_counts_on() {
+    for seed in 0..2_000 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        // Label, number, permits, and whether it is in; in the order in which they came.
+        let mut line: Vec<(String, u32, u32, bool)> = Vec::new();
+        for _ in 0..60 {
+            match random.u32(..5) {
+                0 | 1 => {
+                    let named = random.u32(3..6);
+                    let wanted = random.u32(1..3);
+                    line.push((format!("{wanted}of{named}"), named, wanted, false));
+                }
+                // Whoever leaves, or was refused long ago.
+                2 if !line.is_empty() => drop(line.remove(random.usize(..line.len()))),
+                _ if !line.is_empty() => {
+                    let place = random.usize(..line.len());
+                    let ahead: Vec<_> = line[..place].iter().map(|(label, ..)| label.as_str()).collect();
+                    let (_, named, wanted, _) = line[place];
+                    line[place].3 |= judged(&ahead, None, wanted, named) == "in";
+                }
+                _ => {}
+            }
+            let out: u32 = line.iter().filter(|(.., is_in)| *is_in).map(|(_, _, wanted, _)| wanted).sum();
+            let least = line.iter().filter(|(.., is_in)| *is_in).map(|(_, named, ..)| *named).min();
+            assert!(least.is_none_or(|least| out <= least), "{out} are out: {line:?}, seed {seed}");
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! When a session's process was silent, and what proofs of life are worth after that.
+//!
+//! For stores whose servers pass a renewal on only with their next report to the one that decides
+//! (`Store::relays_renewals`). The figures are in sessions' timeouts T; see `granted` in
+//! `backend/zookeeper/store.rs` for those of a process that is never silent. After a silence the
+//! last report that the leader is known to have heard is older: it tells of what was sent up to the
+//! silence, T/8 before that at the most, and reached the leader before the write that comes back.
+
+use std::time::Duration;
+
+/// A process that runs sends something at least so often: it is what a silence is longer than.
+const LONGEST_PAUSE: u32 = 8;
+
+/// What was sent by then, T/4 for the next report and T/8 for the client's next request after the
+/// end of a silence, shows nothing new of the session.
+const STUTTER: f64 = 3.0 / 8.0;
+
+/// How long after the last sign of life before a silence the leader keeps the session: T less T/8.
+const KEPT: f64 = 7.0 / 8.0;
+
+/// The same less a tenth of T, for clocks that run at different speeds.
+const CERTAIN: f64 = KEPT - 0.1;
+
+/// The silences of one session.
+#[derive(Debug)]
+pub(crate) struct Silences {
+    ttl: Duration,
+    /// When the session's keeper was last seen at work.
+    beat: Duration,
+    recent: Vec<Silence>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Silence {
+    from: Duration,
+    until: Duration,
+}
+
+/// Until when a proof is good: for holders, and for what they have under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Proof {
+    pub(crate) deadline: Duration,
+    pub(crate) ends: Duration,
+}
+
+impl Silences {
+    pub(crate) fn new(ttl: Duration, now: Duration) -> Self {
+        Self { ttl, beat: now, recent: Vec::new() }
+    }
+
+    /// The keeper is at work.
+    pub(crate) fn beat(&mut self, now: Duration) {
+        self.listen(now);
+        self.beat = now;
+    }
+
+    /// Somebody else looks, who may wake up before the keeper does.
+    pub(crate) fn listen(&mut self, now: Duration) {
+        if now.saturating_sub(self.beat) <= self.ttl / LONGEST_PAUSE {
+            return;
+        }
+        match self.recent.last_mut() {
+            Some(last) if last.from == self.beat => last.until = now,
+            _ => {
+                // One that is older than this says nothing of any proof that still counts.
+                self.recent.retain(|silence| silence.until + self.ttl * 2 > now);
+                self.recent.push(Silence { from: self.beat, until: now });
+            }
+        }
+    }
+
+    /// What a proof is worth that was sent then.
+    pub(crate) fn limit(&self, sent: Duration, proof: Proof) -> Proof {
+        let touched = self.recent.iter().filter(|silence| silence.from < sent && sent < self.over(**silence));
+        touched.fold(proof, |proof, silence| Proof {
+            deadline: proof.deadline.min(silence.from + self.ttl.mul_f64(CERTAIN)),
+            ends: proof.ends.min(silence.from + self.ttl.mul_f64(KEPT)),
+        })
+    }
+
+    /// From when on proofs count in full, if that is yet to come.
+    pub(crate) fn counts_from(&self, now: Duration) -> Option<Duration> {
+        self.recent.iter().map(|silence| self.over(*silence)).max().filter(|at| *at > now)
+    }
+
+    fn over(&self, silence: Silence) -> Duration {
+        silence.until + self.ttl.mul_f64(STUTTER)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TTL: Duration = Duration::from_millis(8000);
+
+    fn at(milliseconds: u64) -> Duration {
+        Duration::from_millis(100_000 + milliseconds)
+    }
+
+    /// What `sent` proves, in milliseconds from it, of a proof that is good for 0.6 T.
+    fn worth(silences: &Silences, sent: Duration) -> i128 {
+        let whole = Proof { deadline: sent + TTL * 6 / 10, ends: sent + TTL * 2 / 3 };
+        let deadline = silences.limit(sent, whole).deadline;
+        deadline.as_millis() as i128 - sent.as_millis() as i128
+    }
+
+    #[test]
+    fn a_process_that_runs_is_believed() {
+        let mut silences = Silences::new(TTL, at(0));
+        for beat in (0..20_000).step_by(1000) {
+            silences.beat(at(beat));
+            silences.listen(at(beat + 500));
+            assert_eq!(worth(&silences, at(beat + 600)), 4800);
+            assert_eq!(silences.counts_from(at(beat)), None);
+        }
+    }
+
+    #[test]
+    fn after_a_silence_a_proof_counts_from_before_it() {
+        // (silence, sent after its end, worth)
+        for (silence, sent, worth_of) in [
+            (1001, 0, 4800),
+            (1001, 2900, 6200 - 1001 - 2900),
+            (4000, 0, 2200),
+            (4000, 2900, -700),
+            (8500, 1, -2301),
+            (8500, 2999, 6200 - 8500 - 2999),
+            // By then a report has told of what was sent since.
+            (8500, 3000, 4800),
+            (4000, 3001, 4800),
+        ] {
+            let mut silences = Silences::new(TTL, at(0));
+            silences.beat(at(silence));
+            assert_eq!(worth(&silences, at(silence + sent)), worth_of, "{silence} {sent}");
+            assert_eq!(silences.counts_from(at(silence)), Some(at(silence + 3000)));
+        }
+    }
+
+    #[test]
+    fn what_was_sent_before_a_silence_is_worth_what_it_was() {
+        let mut silences = Silences::new(TTL, at(0));
+        silences.beat(at(500));
+        silences.beat(at(9000));
+        assert_eq!(worth(&silences, at(500)), 4800);
+        assert!(worth(&silences, at(501)) < 6300 && worth(&silences, at(8999)) < 0);
+    }
+
+    /// The caller's own write comes back before the keeper has woken up.
+    #[test]
+    fn whoever_looks_first_notices() {
+        let mut silences = Silences::new(TTL, at(0));
+        silences.listen(at(8200));
+        assert!(worth(&silences, at(8199)) < 0);
+        silences.listen(at(8300));
+        assert_eq!(silences.recent.len(), 1, "it is one silence");
+        silences.beat(at(8400));
+        assert_eq!(silences.counts_from(at(8400)), Some(at(11_400)));
+        // A second one does not forgive the first.
+        silences.beat(at(10_000));
+        assert!(worth(&silences, at(8500)) < 0);
+        assert_eq!(silences.recent.len(), 2);
+        silences.beat(at(100_000));
+        assert_eq!(silences.recent.len(), 1);
+    }
+}

@@ -1,0 +1,242 @@
+//! Futures that nobody polls, and stores that do not answer: nobody else waits for them.
+
+use std::{
+    pin::{Pin, pin},
+    task::{Context, Waker},
+    time::{Duration, Instant},
+};
+
+use distlock::{Client, Error};
+use futures_util::future::join_all;
+use tokio::{task::yield_now, time::sleep};
+
+use crate::common::case::{Case, SOON, within};
+
+/// What is beyond the library: a busy machine.
+const SLACK: Duration = Duration::from_millis(1500);
+
+type Left = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+async fn poll(future: &mut Left, times: usize) {
+    for _ in 0..times {
+        if future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready() {
+            *future = Box::pin(std::future::pending());
+        }
+        yield_now().await;
+        // As a caller that comes back now and then.
+        if times > 3 {
+            sleep(Duration::from_micros(500)).await;
+        }
+    }
+}
+
+/// Every public future of a client, on names of its own.
+async fn futures(client: &Client, number: usize) -> Vec<Left> {
+    let name = |what: &str| format!("{what}-{number}");
+    let [one, two, three] = [client.clone(), client.clone(), client.clone()];
+    let (mutex, rw) = (client.mutex(name("lock")), client.rw_lock(name("rw")));
+    let (semaphore, election) = (client.semaphore(name("permits"), 2), client.election(name("election")));
+    let guard = client.mutex(name("guard")).lock().await.expect("granted");
+    let written = client.mutex(name("written")).lock().await.expect("granted");
+    let leader = client.election(name("leader")).campaign("old").await.expect("granted");
+    let key = format!("/data-unpolled/{}", name("put"));
+    let mut observed = client.election(name("leader")).observe().expect("a good name");
+    let mut watched = client.mutex(name("guard")).watch_queue().expect("a good name");
+    let all = [name("all-1"), name("all-2")];
+    let all_tried = [name("try-1"), name("try-2")];
+    macro_rules! left {
+        ($($future:expr),* $(,)?) => { vec![$(Box::pin(async move { drop($future.await) }) as Left),*] };
+    }
+    let (m1, m2, m3, m4, m5) = (mutex.clone(), mutex.clone(), mutex.clone(), mutex.clone(), mutex.clone());
+    let (r1, r2, r3) = (rw.clone(), rw.clone(), rw.clone());
+    let (s1, s2) = (semaphore.clone(), semaphore.clone());
+    let (e1, e2) = (election.clone(), election.clone());
+    left![
+        async move { m1.lock().await },
+        async move { m2.try_lock().await },
+        async move { m3.lock_timeout(SOON).await },
+        async move { m4.queue().await },
+        async move { m5.request_release("please").await },
+        async move { r1.read().await },
+        async move { r2.write().await },
+        async move { r3.try_read().await },
+        async move { s1.acquire().await },
+        async move { s2.try_acquire().await },
+        async move { semaphore.set_permits(3).await },
+        async move { e1.campaign("value").await },
+        async move { e2.leader().await },
+        async move { one.lock_all(all).await },
+        async move { two.try_lock_all(all_tried).await },
+        async move { guard.unlock().await },
+        async move { written.put(key, "value").await },
+        async move { leader.proclaim("new").await },
+        async move { observed.next().await },
+        async move { watched.next().await },
+        async move { three.mutex("nobody").holder().await },
+    ]
+}
+
+/// Whatever a caller leaves where it is, after however many polls, all else goes on: of its client and of others.
+pub(crate) async fn what_is_left_unpolled_harms_nobody(t: &Case) {
+    const POLLS: usize = 20;
+    let [client, other] = t.clients().await;
+    let held = client.mutex("held").lock().await.expect("granted");
+    let mut left = Vec::new();
+    for polls in 0..=POLLS {
+        let mut futures = futures(&client, polls).await;
+        for future in &mut futures {
+            poll(future, polls).await;
+        }
+        left.extend(futures);
+        for client in [&client, &other] {
+            let free = format!("free-{polls}");
+            let guard = within(SOON, "a lock is had", client.mutex(&free).lock()).await.expect("granted");
+            within(SOON, "it is let go", guard.unlock()).await.expect("released");
+            let guard = within(SOON, "a try ends", client.mutex(&free).try_lock()).await.expect("answered");
+            drop(guard.expect("it is free"));
+            let reader = within(SOON, "a reader comes in", client.rw_lock(&free).read()).await.expect("granted");
+            drop(reader);
+            within(SOON, "a queue is told", client.mutex("held").queue()).await.expect("answered");
+        }
+        assert!(held.is_valid());
+    }
+    within(SOON, "it is let go", held.unlock()).await.expect("released");
+    // Not even that needs them.
+    within(SOON, "the client is closed", client.close()).await.expect("closed");
+    // What belongs to no session: the numbers of permits, and what was written.
+    for number in 0..=POLLS {
+        t.store.erase(&format!("{}/permits-{number}!permits/limit=3+2+@1", t.namespace)).await;
+        t.store.erase(&format!("/data-unpolled/put-{number}")).await;
+    }
+    let gone = crate::common::case::poll(SOON, async || t.keys().await.is_empty()).await;
+    assert!(gone, "its keys are still there: {:?}", t.keys().await);
+    drop(left);
+}
+
+/// Hundreds of joins that were polled once have all the turns that there are.
+pub(crate) async fn hundreds_of_joins_polled_once_block_nobody(t: &Case) {
+    let [client, other] = t.clients().await;
+    let guard = client.mutex("held").lock().await.expect("granted");
+    let mutex = client.mutex("held");
+    let mut left: Vec<_> = (0..300).map(|_| Box::pin(mutex.lock())).collect();
+    for future in &mut left {
+        assert!(future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        // Tokio lets a task do so much at a time, and no more.
+        yield_now().await;
+    }
+    let start = Instant::now();
+    let free = within(SOON, "a try ends", client.mutex("free").try_lock()).await.expect("answered");
+    println!("a free lock after {:?}", start.elapsed());
+    drop(free.expect("it is free"));
+    // What they hold of the connection does not keep a closed client's keys.
+    client.close().await.expect("closed");
+    within(SOON, "another client has it", other.mutex("held").lock())
+        .await
+        .expect("granted")
+        .unlock()
+        .await
+        .expect("ok");
+    drop((left, guard));
+}
+
+/// A session is lost, and the first one that wants another is polled once and left.
+pub(crate) async fn a_session_is_replaced_whoever_is_not_polled(t: &Case) {
+    // etcd tells with the next keepalive only. `DISTLOCK_ROUNDS=50` is for those who have a minute.
+    let asked = std::env::var("DISTLOCK_ROUNDS").ok().and_then(|rounds| rounds.parse().ok());
+    let rounds = if t.store.url().starts_with("memory") { 1000 } else { asked.unwrap_or(15) };
+    let clients = [t.mortal_client().await, t.mortal_client().await];
+    for round in 0..rounds {
+        let client = &clients[round % 2];
+        let guard = within(SOON, "it is granted", client.mutex("a").lock()).await.expect("granted");
+        t.store.end_session_of(guard.key()).await;
+        // A store that is asked tells at once; otherwise the next keepalive does.
+        let _ = guard.put("/data-unpolled/lost", "").await;
+        within(SOON, "it is told", guard.lost()).await;
+        drop(guard);
+        let (one, two) = (client.mutex("b"), client.mutex("c"));
+        let mut first = pin!(one.lock());
+        assert!(first.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        drop(within(SOON, "another lock is had", two.lock()).await.expect("granted"));
+        // The `select!` loop of two who want each other's.
+        let mut second = pin!(two.lock());
+        let both = async {
+            tokio::select! {
+                guard = &mut first => drop(guard),
+                guard = &mut second => drop(guard),
+            }
+        };
+        within(SOON, "one of both goes on", both).await;
+    }
+}
+
+/// One outcome for all who wait for a session.
+pub(crate) async fn failed_openings_are_shared(t: &Case) {
+    const LIMIT: Duration = Duration::from_millis(300);
+    let link = t.link().await;
+    let builder = t.builder_for(&link.url()).session_ttl(t.store.min_ttl()).request_timeout(LIMIT);
+    let client = t.connect(builder.connect_timeout(LIMIT)).await;
+    let guard = client.mutex("a").lock().await.expect("granted");
+    link.set_reachable(false);
+    within(SOON * 2, "the session is lost", guard.lost()).await;
+    let start = Instant::now();
+    let tries = (0..20).map(|number| {
+        let mutex = client.mutex(format!("free-{number}"));
+        async move { mutex.try_lock().await }
+    });
+    for outcome in within(SOON, "the tries end", join_all(tries)).await {
+        let error = outcome.expect_err("there is no session");
+        assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
+    }
+    assert!(start.elapsed() < LIMIT * 3 + SLACK, "{:?}", start.elapsed());
+    link.set_reachable(true);
+}
+
+/// Each try ends within twice the request timeout, whatever the store does.
+pub(crate) async fn tries_end_in_time_without_a_store(t: &Case) {
+    const LIMIT: Duration = Duration::from_millis(300);
+    let link = t.link().await;
+    let client = t.connect(t.builder_for(&link.url()).request_timeout(LIMIT)).await;
+    let guard = client.mutex("known").lock().await.expect("granted");
+    link.set_reachable(false);
+    let start = Instant::now();
+    let ended = |what: &'static str, error: Error| {
+        println!("{what} after {:?}: {error}", start.elapsed());
+        assert!(matches!(error, Error::Unavailable { .. }), "{what}: {error:?}");
+        assert!(start.elapsed() < LIMIT * 2 + SLACK, "{what}: {:?}", start.elapsed());
+    };
+    let (mutex, rw, semaphore) = (client.mutex("m"), client.rw_lock("rw"), client.semaphore("s", 2));
+    let election = client.election("e");
+    tokio::join!(
+        async { ended("try_lock", mutex.try_lock().await.expect_err("no answer")) },
+        async { ended("try_read", rw.try_read().await.expect_err("no answer")) },
+        async { ended("try_write", rw.try_write().await.expect_err("no answer")) },
+        async { ended("try_acquire", semaphore.try_acquire().await.expect_err("no answer")) },
+        async { ended("try_campaign", election.try_campaign("x").await.expect_err("no answer")) },
+        async { ended("try_lock_all", client.try_lock_all(["x", "y"]).await.expect_err("no answer")) },
+    );
+    link.set_reachable(true);
+    drop(guard);
+}
+
+/// A try is not kept waiting by those who are about to join, however many.
+pub(crate) async fn a_try_does_not_wait_for_a_crowd(t: &Case) {
+    const LIMIT: Duration = Duration::from_millis(300);
+    let link = t.link().await;
+    let client = t.connect(t.builder_for(&link.url()).request_timeout(LIMIT)).await;
+    let guard = client.mutex("crowd").lock().await.expect("granted");
+    link.set_reachable(false);
+    let mutex = client.mutex("crowd");
+    let mut crowd: Vec<_> = (0..1500).map(|_| Box::pin(mutex.lock())).collect();
+    for future in &mut crowd {
+        assert!(future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        // Tokio lets a task do so much at a time, and no more.
+        yield_now().await;
+    }
+    let start = Instant::now();
+    let error = within(SOON, "the try ends", client.mutex("free").try_lock()).await.expect_err("no answer");
+    assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
+    assert!(start.elapsed() < LIMIT * 2 + SLACK, "{:?}", start.elapsed());
+    drop(crowd);
+    link.set_reachable(true);
+    drop(guard);
+}

@@ -1,0 +1,131 @@
+//! What a program may print of the library: nothing of it has a secret.
+
+use std::{error::Error, fmt::Debug};
+
+use distlock::{Builder, Client};
+
+use super::case::{SOON, within};
+
+/// What types and errors show of themselves, and of what they are made.
+#[derive(Default)]
+pub(crate) struct Shown(Vec<(String, String)>);
+
+impl Shown {
+    pub(crate) fn debug(&mut self, what: &str, value: &dyn Debug) {
+        self.0.push((format!("{what}, {{:?}}"), format!("{value:?}")));
+        self.0.push((format!("{what}, {{:#?}}"), format!("{value:#?}")));
+    }
+
+    /// The whole chain, as it is shown to people and as it is shown to programmers.
+    pub(crate) fn error(&mut self, what: &str, error: &(dyn Error + 'static)) {
+        let mut next = Some(error);
+        while let Some(error) = next {
+            self.debug(what, &error);
+            self.0.push((format!("{what}, {{}}"), error.to_string()));
+            next = error.source();
+        }
+    }
+
+    /// Fails if one of these is to be read anywhere, as a text or as the numbers of its bytes.
+    pub(crate) fn has_none_of(&self, secrets: &[&str]) {
+        assert!(!self.0.is_empty() && !secrets.is_empty(), "nothing to search");
+        for secret in secrets {
+            assert!(secret.len() > 3, "{secret:?} may be there by chance");
+            let bytes = format!("{:?}", secret.as_bytes()).replace(['[', ']', ' '], "");
+            for (what, text) in &self.0 {
+                let packed: String = text.chars().filter(|c| !c.is_whitespace()).collect();
+                assert!(!text.contains(secret) && !packed.contains(&bytes), "{what} shows a secret: {text}");
+            }
+        }
+    }
+
+    pub(crate) async fn builder(&mut self, builder: &Builder) {
+        self.debug("Builder", builder);
+        match builder.clone().connect().await {
+            Ok(client) => {
+                self.client(&client).await;
+                client.close().await.expect("closed");
+                let error = client.mutex("closed").lock().await.expect_err("it is closed");
+                self.error("a closed client's error", &error);
+            }
+            Err(error) => self.error("connecting", &error),
+        }
+    }
+
+    /// Of every type that comes from a client.
+    pub(crate) async fn client(&mut self, client: &Client) {
+        self.debug("Client", client);
+        let (mutex, rw_lock) = (client.mutex("secrets"), client.rw_lock("secrets"));
+        let (semaphore, election) = (client.semaphore("secrets", 2), client.election("secrets"));
+        self.debug("Mutex", &mutex);
+        self.debug("RwLock", &rw_lock);
+        self.debug("Semaphore", &semaphore);
+        self.debug("Election", &election);
+        let mut queue = mutex.watch_queue().expect("a name");
+        let guard = mutex.lock().await.expect("granted");
+        self.debug("LockGuard", &guard);
+        self.debug("QueueEntry", &mutex.queue().await.expect("an answer"));
+        let seen = within(SOON, "it is seen", queue.next()).await;
+        self.debug("QueueEntry, watched", &seen);
+        self.debug("QueueWatch", &queue);
+        assert!(mutex.request_release("it is due").await.expect("an answer"));
+        self.debug("ReleaseRequest", &within(SOON, "it is heard", guard.release_requested()).await);
+        guard.unlock().await.expect("released");
+        let all = client.lock_all(["secrets", "of all"]).await.expect("granted");
+        self.debug("AllGuard", &all);
+        all.unlock().await.expect("released");
+        let writer = rw_lock.write().await.expect("granted");
+        self.debug("WriteGuard", &writer);
+        let reader = writer.downgrade().await.expect("a reader");
+        self.debug("ReadGuard", &reader);
+        reader.unlock().await.expect("released");
+        let permit = semaphore.acquire().await.expect("granted");
+        self.debug("Permit", &permit);
+        let error = client.semaphore("secrets", 3).try_acquire().await.expect_err("it is another number");
+        self.error("PermitsDisagree", &error);
+        permit.release().await.expect("released");
+        let leadership = election.campaign("leader").await.expect("elected");
+        self.debug("Leadership", &leadership);
+        let mut observe = election.observe().expect("a name");
+        self.debug("Leader", &within(SOON, "it is seen", observe.next()).await);
+        self.debug("Observe", &observe);
+        leadership.resign().await.expect("resigned");
+        let error = client.mutex("").lock().await.expect_err("no name");
+        self.error("InvalidName", &error);
+        #[cfg(feature = "blocking")]
+        self.threads(client).await;
+    }
+
+    #[cfg(feature = "blocking")]
+    async fn threads(&mut self, client: &Client) {
+        let client = distlock::blocking::Client::from(client.clone());
+        let show = move || {
+            let mut shown = Shown::default();
+            shown.debug("blocking::Client", &client);
+            let mutex = client.mutex("secrets");
+            shown.debug("blocking::Mutex", &mutex);
+            shown.debug("blocking::QueueWatch", &mutex.watch_queue().expect("a name"));
+            shown.debug("blocking::LockGuard", &mutex.lock().expect("granted"));
+            shown.debug("blocking::AllGuard", &client.lock_all(["secrets"]).expect("granted"));
+            let (rw_lock, semaphore) = (client.rw_lock("secrets"), client.semaphore("secrets", 2));
+            shown.debug("blocking::RwLock", &rw_lock);
+            shown.debug("blocking::WriteGuard", &rw_lock.write().expect("granted"));
+            shown.debug("blocking::ReadGuard", &rw_lock.read().expect("granted"));
+            shown.debug("blocking::Semaphore", &semaphore);
+            shown.debug("blocking::Permit", &semaphore.acquire().expect("granted"));
+            let election = client.election("secrets");
+            shown.debug("blocking::Election", &election);
+            shown.debug("blocking::Observe", &election.observe().expect("a name"));
+            shown.debug("blocking::Leadership", &election.campaign("leader").expect("elected"));
+            shown
+        };
+        let shown = tokio::task::spawn_blocking(show).await.expect("no panic");
+        self.0.extend(shown.0);
+    }
+}
+
+/// Lines of a private key: any of them is a secret.
+#[allow(dead_code)] // there may be no network
+pub(crate) fn lines_of(key: &str) -> Vec<&str> {
+    key.lines().filter(|line| !line.contains("-----") && line.len() > 8).collect()
+}

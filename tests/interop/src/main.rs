@@ -1,0 +1,33 @@
+//! Interop: distlock and other clients take turns at the same locks, and a checker looks at what
+//! all of them saw. `docker/interop` runs it.
+
+mod check;
+mod elections;
+mod fleet;
+mod line;
+mod revoking;
+mod scenarios;
+mod store;
+mod worker;
+
+use std::{error::Error, process::ExitCode};
+
+pub(crate) type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let outcome = match words[..] {
+        ["worker", client, url, path, ttl, value] => worker::run(client, url, path, ttl, value).await.map(|()| 0),
+        ["run", container, url, only] => scenarios::run_all(container, url, only).await,
+        _ => Err("usage: interop run CONTAINER URL [PART-OF-A-SCENARIO'S-NAME]; see docker/interop -h".into()),
+    };
+    match outcome {
+        Ok(status) => ExitCode::from(status),
+        Err(error) => {
+            eprintln!("interop: {error}");
+            ExitCode::from(2)
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! The clients written in Rust, distlock itself and zookeeper-client's `Client::lock`, told on
+//! standard input what to do (`docker/interop.d/protocol.md`).
+
+use std::{
+    io::{self, BufRead},
+    time::Duration,
+};
+
+use distlock::{Client, LockGuard};
+use tokio::{sync::mpsc, time::sleep};
+use zookeeper_client as zk;
+
+use crate::{Result, line::say};
+
+/// What stands behind the name of an election's queue.
+const ELECTION: &str = "!election";
+
+enum Worker<'a> {
+    Mutex(distlock::Mutex),
+    Election(distlock::Election, String),
+    Crate { client: &'a zk::Client, dir: String },
+}
+
+enum Held<'a> {
+    Lock(LockGuard),
+    Leadership(distlock::Leadership),
+    Crate(zk::LockClient<'a>),
+}
+
+impl Held<'_> {
+    fn key(&self) -> String {
+        match self {
+            Self::Lock(guard) => guard.key().to_owned(),
+            Self::Leadership(leadership) => leadership.key().to_owned(),
+            Self::Crate(lock) => lock.lock_path().to_owned(),
+        }
+    }
+
+    async fn release(self) -> Result<()> {
+        let lost = match &self {
+            Self::Lock(guard) => !guard.is_valid(),
+            Self::Leadership(leadership) => !leadership.is_valid(),
+            Self::Crate(_) => false,
+        };
+        if lost {
+            say("lost", "");
+        }
+        say("release", "");
+        match self {
+            Self::Lock(guard) => guard.unlock().await?,
+            Self::Leadership(leadership) => leadership.resign().await?,
+            // It deletes the node in the background.
+            Self::Crate(lock) => drop(lock),
+        }
+        Ok(())
+    }
+}
+
+impl<'a> Worker<'a> {
+    async fn lock(&self) -> Result<Held<'a>> {
+        say("ask", "");
+        let held = match self {
+            Self::Mutex(mutex) => Held::Lock(mutex.lock().await?),
+            Self::Election(election, value) => Held::Leadership(election.campaign(value).await?),
+            Self::Crate { client, dir } => {
+                let acls = zk::Acls::anyone_all();
+                let options =
+                    zk::LockOptions::new(acls).with_ancestor_options(zk::CreateMode::Container.with_acls(acls));
+                Held::Crate(client.lock(zk::LockPrefix::new_curator(dir, "lock-")?, b"", options?).await?)
+            }
+        };
+        say("grant", &held.key());
+        Ok(held)
+    }
+
+    fn observe(&self) -> Result<()> {
+        let Self::Election(election, _) = self else { return Err("no election".into()) };
+        let mut leaders = election.observe()?;
+        tokio::spawn(async move {
+            while let Some(leader) = leaders.next().await {
+                say("leader", &String::from_utf8_lossy(leader.value()));
+            }
+        });
+        Ok(())
+    }
+
+    /// Until standard input ends, or a waiter is told to leave.
+    async fn obey(&self, mut commands: mpsc::UnboundedReceiver<String>) -> Result<()> {
+        let mut held = None;
+        while let Some(command) = commands.recv().await {
+            let words: Vec<&str> = command.split(' ').collect();
+            match (&words[..], held.take()) {
+                (["lock"], None) => {
+                    held = tokio::select! {
+                        locked = self.lock() => Some(locked?),
+                        // Nothing else is said to a waiter.
+                        leave = commands.recv() => {
+                            if leave.is_some() {
+                                say("leaving", "");
+                            }
+                            return Ok(());
+                        }
+                    };
+                    continue;
+                }
+                (["unlock"], Some(lock)) => lock.release().await?,
+                (["run", rounds, hold], None) => {
+                    for _ in 0..rounds.parse::<u32>()? {
+                        let lock = self.lock().await?;
+                        sleep(Duration::from_millis(hold.parse()?)).await;
+                        lock.release().await?;
+                    }
+                }
+                (["proclaim", value], Some(Held::Leadership(leadership))) => {
+                    leadership.proclaim(value).await?;
+                    held = Some(Held::Leadership(leadership));
+                }
+                (["observe"], other) => {
+                    self.observe()?;
+                    held = other;
+                }
+                _ => return Err(format!("not now, or unknown: {command}").into()),
+            }
+            say("done", "");
+        }
+        Ok(())
+    }
+}
+
+/// The lines of standard input.
+fn commands() -> mpsc::UnboundedReceiver<String> {
+    let (sender, commands) = mpsc::unbounded_channel();
+    std::thread::spawn(move || {
+        io::stdin().lock().lines().map_while(io::Result::ok).try_for_each(|line| sender.send(line))
+    });
+    commands
+}
+
+pub(crate) async fn run(client: &str, url: &str, path: &str, ttl: &str, value: &str) -> Result<()> {
+    let outcome = work(client, url, path, Duration::from_millis(ttl.parse()?), value).await;
+    if let Err(error) = &outcome {
+        say("error", &error.to_string());
+    }
+    outcome
+}
+
+async fn work(client: &str, url: &str, path: &str, ttl: Duration, value: &str) -> Result<()> {
+    let ready = || say("ready", &std::process::id().to_string());
+    if client == "zookeeper-client" {
+        let servers = url.trim_start_matches("zk://");
+        let client = zk::Client::connector().with_session_timeout(ttl).connect(servers).await?;
+        ready();
+        return Worker::Crate { client: &client, dir: path.to_owned() }.obey(commands()).await;
+    }
+    let (namespace, queue) = path.rsplit_once('/').ok_or("a path has a slash")?;
+    let name = percent_encoding::percent_decode_str(queue.trim_end_matches(ELECTION)).decode_utf8()?;
+    let client = Client::builder(url).namespace(namespace).session_ttl(ttl).connect().await?;
+    let worker = if queue.ends_with(ELECTION) {
+        Worker::Election(client.election(&name), value.to_owned())
+    } else {
+        Worker::Mutex(client.mutex(&name))
+    };
+    ready();
+    let outcome = worker.obey(commands()).await;
+    client.close().await?;
+    outcome
+}

@@ -1,0 +1,166 @@
+//! An operator who does not know what the keys of the queues are for: he writes to them, deletes
+//! some and adds others.
+//!
+//! What he deletes he tells, as a holder learns of it only a moment after; see `checker::windows`.
+//! All that he has added, and each key that he has taken the session from, is gone when he is done.
+
+use std::time::Duration;
+
+use etcd_client::{Client as Etcd, PutOptions};
+use tokio::time::{Instant, sleep, timeout};
+use zookeeper_client::{Acls, Client as ZooKeeper, CreateMode, Error as ZkError};
+
+use crate::{
+    args::Backend,
+    cluster::{Cluster, Result},
+    event::{Event, Journal, now},
+};
+
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// What is written over a key.
+const NOTE: &[u8] = b"a note of the operator's";
+
+/// Names that are no waiters', or only look like it.
+const ODD: [&str; 6] = ["junk", "lock-", "lock-12", "x-lock-00000000zz", "_c_-lock-0000000001", "f00d-lock-0000000000"];
+
+/// Meddles with the queues until then, at random.
+pub(crate) async fn meddle(cluster: &Cluster, journal: &Journal, namespace: &str, over: Instant) {
+    let mut operator = Operator { cluster, journal, to_delete: Vec::new() };
+    while Instant::now() < over {
+        // What fails, fails: there are faults.
+        let _ = operator.act(namespace).await;
+        sleep(Duration::from_millis(fastrand::u64(1..60))).await;
+    }
+    for (key, since) in std::mem::take(&mut operator.to_delete) {
+        operator.delete(key, since.min(now())).await;
+    }
+}
+
+struct Operator<'a> {
+    cluster: &'a Cluster,
+    journal: &'a Journal,
+    /// What he has to delete in the end, and since when it may be as good as deleted if he does not
+    /// know.
+    to_delete: Vec<(String, u64)>,
+}
+
+impl Operator<'_> {
+    async fn act(&mut self, namespace: &str) -> Result<()> {
+        let keys = self.cluster.keys(namespace).await?;
+        // The tail of a queue on etcd is no key of the queue's.
+        let ours: Vec<_> = keys.into_iter().filter(|key| is_ours(key)).collect();
+        let Some(key) = fastrand::choice(ours) else { return Ok(()) };
+        if fastrand::u8(..8) == 0 {
+            self.delete(key, now()).await;
+            return Ok(());
+        }
+        let dir = key.rsplit_once('/').ok_or("no directory")?.0.to_owned();
+        match self.cluster.backend {
+            Backend::Etcd => self.act_on_etcd(self.cluster.etcd(&[0, 1, 2]).await?, key, &dir).await,
+            Backend::ZooKeeper => self.act_on_zookeeper(&self.cluster.zookeeper().await?, &key, &dir).await,
+        }
+    }
+
+    async fn act_on_etcd(&mut self, mut client: Etcd, key: String, dir: &str) -> Result<()> {
+        match fastrand::u8(..8) {
+            0 => {
+                // Without its lease it is nobody's place any more.
+                let since = now();
+                self.to_delete.push((key.clone(), since));
+                timeout(PATIENCE, client.put(key.as_str(), NOTE, None)).await??;
+                self.journal.tell(Event::KeyDeleted { key, since });
+                // What comes of it from now on is not excused by the deletion in the end.
+                self.to_delete.last_mut().ok_or("just added")?.1 = u64::MAX;
+            }
+            1 | 2 => {
+                let odd = format!("{dir}/{}", odd());
+                self.to_delete.push((odd.clone(), now()));
+                timeout(PATIENCE, client.put(odd, NOTE, None)).await??;
+            }
+            _ => {
+                let options = PutOptions::new().with_ignore_lease();
+                timeout(PATIENCE, client.put(key, NOTE, Some(options))).await??;
+            }
+        }
+        Ok(())
+    }
+
+    async fn act_on_zookeeper(&mut self, client: &ZooKeeper, key: &str, dir: &str) -> Result<()> {
+        match fastrand::u8(..8) {
+            0 => drop(timeout(PATIENCE, client.set_data(dir, NOTE, None)).await??),
+            1 | 2 => {
+                let odd = format!("{dir}/{}", odd());
+                self.to_delete.push((odd.clone(), now()));
+                let options = CreateMode::Persistent.with_acls(Acls::anyone_all());
+                timeout(PATIENCE, client.create(&odd, NOTE, &options)).await??;
+            }
+            // Once or twice.
+            more => {
+                for _ in 0..=more % 2 {
+                    timeout(PATIENCE, client.set_data(key, NOTE, None)).await??;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Deletes a key, and does not rest before it is gone: what is in doubt could come later.
+    async fn delete(&self, key: String, since: u64) {
+        while self.try_delete(&key).await.is_err() {
+            sleep(Duration::from_millis(50)).await;
+        }
+        self.journal.tell(Event::KeyDeleted { key, since });
+    }
+
+    async fn try_delete(&self, key: &str) -> Result<()> {
+        match self.cluster.backend {
+            Backend::Etcd => {
+                let mut client = self.cluster.etcd(&[0, 1, 2]).await?;
+                timeout(PATIENCE, client.delete(key, None)).await??;
+            }
+            Backend::ZooKeeper => {
+                let client = self.cluster.zookeeper().await?;
+                match timeout(PATIENCE, client.delete(key, None)).await? {
+                    Ok(()) | Err(ZkError::NoNode) => {}
+                    Err(error) => return Err(error.into()),
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The last ones seldom: other libraries' waiters wait for such a node.
+fn odd() -> &'static str {
+    let draw = || fastrand::usize(..ODD.len());
+    ODD[draw().min(draw()).min(draw())]
+}
+
+/// Whether it is a key of distlock's in a queue: he leaves the strangers alone, who would not
+/// notice, and what is his own.
+fn is_ours(key: &str) -> bool {
+    let name = key.rsplit_once('/').map_or(key, |(_, name)| name);
+    let is_tag = |tag: &str| !tag.is_empty() && tag.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
+    name.starts_with('~')
+        || !ODD.contains(&name)
+            && name.rsplit_once("-lock-").is_some_and(|(head, number)| {
+                number.len() == 10 && is_tag(head.split_once('-').map_or(head, |(tag, _)| tag))
+            })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strangers_are_left_alone() {
+        assert!(is_ours("/ns/red/~694d9b-0f0e8a5e-8b8d-4a9e-9a3a-5d6c1b1f7a10.r"));
+        assert!(is_ours("/ns/red/1f-lock-0000000007"));
+        assert!(is_ours("/ns/red!rw/1f-r@7-lock-0000000007"));
+        for strange in ["694d9b", "_c_0f0e8a5e-lock-0000000001", "lock-0000000001", "0f0e__lock__0000000001", "tail"] {
+            assert!(!is_ours(&format!("/ns/red/{strange}")), "{strange}");
+        }
+        assert!(ODD.iter().all(|odd| !is_ours(&format!("/ns/red/{odd}"))));
+    }
+}

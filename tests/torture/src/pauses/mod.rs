@@ -1,0 +1,253 @@
+//! Processes that are stopped for about as long as their idle sessions live, and lock as soon as
+//! they wake.
+//!
+//! A write by way of a follower passes the leader's check of the session without renewing it: the
+//! renewal travels with the follower's next answer to a ping of the leader's. So a session that was
+//! silent for almost its timeout may end right after a write of it was done. How long the holder's
+//! node was there is told by a watch on the leader, how long the guard was valid by the holder.
+
+mod sleeper;
+
+use std::{io, process::Stdio, time::Duration};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::{
+    io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines},
+    process::{Child, ChildStdin, ChildStdout, Command},
+    task::JoinSet,
+    time::{sleep, timeout},
+};
+use zookeeper_client::{Client as ZooKeeper, EventType};
+
+use crate::{
+    args::Backend,
+    cluster::{Cluster, Result},
+    event::now,
+    fault::Role,
+    proxy::{Framing, Mode, Proxies},
+};
+
+pub(crate) use sleeper::run as sleep_and_lock;
+
+const PROCESSES: usize = 16;
+
+const TTLS: [Duration; 3] = [Duration::from_secs(2), Duration::from_secs(4), Duration::from_secs(6)];
+
+/// The servers' tick in docker/compose.yml: sessions end at whole ticks.
+const TICK: Duration = Duration::from_secs(1);
+
+/// How long a lock is held that was taken on waking: a session that was about to end has ended
+/// then.
+const HOLD: Duration = Duration::from_millis(2200);
+
+/// What the rounds of one kind came to.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tally {
+    pauses: usize,
+    grants: usize,
+    /// Grants by the connection of before: a client that makes a new one renews its session by
+    /// that.
+    unbroken: usize,
+    overlaps: usize,
+    /// In microseconds.
+    longest: u64,
+}
+
+impl Tally {
+    fn add(&mut self, other: Self) {
+        self.pauses += other.pauses;
+        self.grants += other.grants;
+        self.unbroken += other.unbroken;
+        self.overlaps += other.overlaps;
+        self.longest = self.longest.max(other.longest);
+    }
+
+    fn row(&self, of: &str) -> String {
+        let Self { pauses, grants, unbroken, overlaps, longest } = self;
+        let longest = Duration::from_micros(*longest).as_secs_f64() * 1000.0;
+        format!("{of:<15} {pauses:>6} {grants:>6} {unbroken:>19} {overlaps:>8} {longest:>10.1}")
+    }
+}
+
+/// What it came to, as a table, and whether all is well.
+pub(crate) fn pauses(number: usize) -> Result<(String, bool)> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let done = runtime.block_on(conduct(number));
+    runtime.shutdown_background();
+    done
+}
+
+async fn conduct(number: usize) -> Result<(String, bool)> {
+    let cluster = Cluster::connect(Backend::ZooKeeper).await?;
+    let leader = cluster.find(Role::Leader).await?;
+    let followers: Vec<_> = (0..cluster.servers.len()).filter(|server| *server != leader).collect();
+    let followers: Vec<_> = followers.into_iter().map(|server| cluster.servers[server]).collect();
+    let watcher = ZooKeeper::connect(&cluster.servers[leader].to_string()).await?;
+    let namespace = format!("/pauses-{:08x}", fastrand::u32(..));
+    let other = distlock::Client::builder(&cluster.url()).namespace(&namespace).connect().await?;
+    let rounds = number.div_ceil(PROCESSES * TTLS.len());
+    let mut table = vec!["T, downlink     pauses grants by same connection overlaps longest/ms".to_owned()];
+    let mut all = Tally::default();
+    for ttl in TTLS {
+        let mut lanes = JoinSet::new();
+        for lane in 0..PROCESSES {
+            let lane = Lane {
+                name: format!("{}-{lane}", ttl.as_secs()),
+                number: lane,
+                ttl,
+                proxies: Proxies::start(("zk", &followers, Framing::Jute)).await,
+                watcher: watcher.clone(),
+                other: other.clone(),
+            };
+            lanes.spawn(lane.run(namespace.clone(), rounds));
+        }
+        let mut tallies = [Tally::default(); 2];
+        while let Some(lane) = lanes.join_next().await {
+            for (tally, more) in tallies.iter_mut().zip(lane??) {
+                tally.add(more);
+            }
+        }
+        for (tally, downlink) in tallies.iter().zip(["whole", "cut"]) {
+            table.push(tally.row(&format!("{} s, {downlink}", ttl.as_secs())));
+            eprintln!("{}", table[table.len() - 1]);
+            all.add(*tally);
+        }
+    }
+    table.push(all.row("all"));
+    other.close().await?;
+    if all.grants * 2 < all.pauses {
+        return Err(format!("{} of {} pauses ended with a grant, too few to tell", all.grants, all.pauses).into());
+    }
+    Ok((table.join("\n"), all.overlaps == 0))
+}
+
+/// A process and its way to the servers.
+struct Lane {
+    name: String,
+    number: usize,
+    ttl: Duration,
+    proxies: Proxies,
+    /// A client of the leader's.
+    watcher: ZooKeeper,
+    /// One who wants the lock, too.
+    other: distlock::Client,
+}
+
+impl Lane {
+    /// The rounds of one process: with the downlink whole, and cut right after the grant.
+    async fn run(self, namespace: String, rounds: usize) -> Result<[Tally; 2]> {
+        let mut sleeper = Sleeper::start(&self.proxies.url(), &namespace, self.ttl)?;
+        let mut tallies = [Tally::default(); 2];
+        for round in 0..rounds {
+            let cut = (round + self.number).is_multiple_of(2);
+            tallies[usize::from(cut)].add(self.round(&mut sleeper, round, cut).await?);
+        }
+        Ok(tallies)
+    }
+
+    async fn round(&self, sleeper: &mut Sleeper, round: usize, cut: bool) -> Result<Tally> {
+        let name = format!("{}-{round}", self.name);
+        sleeper.orders.write_all(format!("{name}\n").as_bytes()).await?;
+        sleeper.said("idle").await?;
+        // The crate pings at least every eighth of T and puts up with silence for a quarter: there
+        // is an answer under way when the process stops, and it finds that when it wakes.
+        sleep(self.ttl.mul_f64(0.2 + fastrand::f64() * 0.1)).await;
+        self.proxies.set(&Mode::BlackholeToClient);
+        sleep(self.ttl.mul_f64(0.11)).await;
+        let accepted = self.proxies.accepted();
+        sleeper.stop().await?;
+        self.proxies.set(&Mode::Pass);
+        sleep(self.ttl + TICK.mul_f64(fastrand::f64())).await;
+        sleeper.signal(Signal::CONT)?;
+
+        let mut tally = Tally { pauses: 1, ..Tally::default() };
+        if let Some(key) = sleeper.said("granted ").await.ok().filter(|key| !key.is_empty()) {
+            if cut {
+                self.proxies.set(&Mode::BlackholeToClient);
+            }
+            tally.grants = 1;
+            tally.unbroken = usize::from(self.proxies.accepted() == accepted);
+            let deleted = tokio::spawn(deletion(self.watcher.clone(), key));
+            let mutex = self.other.mutex(&name);
+            let second = tokio::spawn(async move {
+                let guard = mutex.lock().await?;
+                let granted = now();
+                guard.unlock().await.map(|()| granted)
+            });
+            let valid = sleeper.said("valid ").await?.parse::<u64>()?;
+            self.proxies.set(&Mode::Pass);
+            // By the servers' own word, or by what somebody else was granted.
+            let limit = self.ttl * 3 + TICK * 5;
+            let (deleted, granted) = (timeout(limit, deleted).await???, timeout(limit, second).await???);
+            let over = deleted.min(granted);
+            tally.longest = valid.saturating_sub(over);
+            tally.overlaps = usize::from(valid > over);
+        }
+        sleeper.said("done").await?;
+        Ok(tally)
+    }
+}
+
+/// When a node was seen to be gone: at that moment or before.
+async fn deletion(watcher: ZooKeeper, key: String) -> Result<u64> {
+    loop {
+        let (stat, changes) = watcher.check_and_watch_stat(&key).await?;
+        if stat.is_none() || changes.changed().await.event_type == EventType::NodeDeleted {
+            return Ok(now());
+        }
+    }
+}
+
+struct Sleeper {
+    child: Child,
+    orders: ChildStdin,
+    output: Lines<BufReader<ChildStdout>>,
+}
+
+impl Sleeper {
+    fn start(url: &str, namespace: &str, ttl: Duration) -> io::Result<Self> {
+        let mut child = Command::new(std::env::current_exe()?)
+            .args(["--sleeper", url, namespace, &ttl.as_millis().to_string()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()?;
+        let (orders, output) = (child.stdin.take(), child.stdout.take());
+        let (Some(orders), Some(output)) = (orders, output) else { return Err(io::Error::other("no pipes")) };
+        Ok(Self { child, orders, output: BufReader::new(output).lines() })
+    }
+
+    /// What it says next after these words; nothing if it was refused the lock.
+    async fn said(&mut self, words: &str) -> Result<String> {
+        while let Some(line) = timeout(Duration::from_secs(60), self.output.next_line()).await?? {
+            match line.strip_prefix(words) {
+                Some(said) => return Ok(said.to_owned()),
+                None if line.starts_with("refused") => {
+                    eprintln!("{line}");
+                    return Ok(String::new());
+                }
+                None => {}
+            }
+        }
+        Err(format!("the process ended and never said {words:?}").into())
+    }
+
+    fn id(&self) -> io::Result<Pid> {
+        let id = self.child.id().and_then(|id| Pid::from_raw(id.try_into().ok()?));
+        id.ok_or_else(|| io::Error::other("the process has ended"))
+    }
+
+    fn signal(&self, signal: Signal) -> io::Result<()> {
+        Ok(kill_process(self.id()?, signal)?)
+    }
+
+    /// Returns when none of its threads runs any more.
+    async fn stop(&self) -> Result<()> {
+        self.signal(Signal::STOP)?;
+        let stat = format!("/proc/{}/stat", self.id()?.as_raw_nonzero());
+        while !std::fs::read_to_string(&stat)?.contains(") T ") {
+            sleep(Duration::from_millis(1)).await;
+        }
+        Ok(())
+    }
+}

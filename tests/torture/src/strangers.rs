@@ -1,0 +1,276 @@
+//! Waiters of other libraries' kinds, as they stand in the queues beside distlock's: Curator's,
+//! older ones' and kazoo's on ZooKeeper, Go's on etcd.
+//!
+//! A stranger that is first holds the lock. It tells so afterwards, when it knows that its key was
+//! there all the time: then it is certain.
+
+use std::{
+    sync::atomic::{AtomicU64, Ordering::SeqCst},
+    time::Duration,
+};
+
+use etcd_client::{Client as Etcd, Compare, CompareOp, GetOptions, PutOptions, SortOrder, SortTarget, Txn, TxnOp};
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep, timeout},
+};
+use zookeeper_client::{Acls, Client as ZooKeeper, CreateMode, Error as ZkError};
+
+use crate::{
+    args::Backend,
+    cluster::{Cluster, Result},
+    event::{Event, Journal, Manner, now},
+    primitive::{Mode, strange_locks},
+};
+
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// So many at a time.
+const CROWD: u64 = 4;
+
+/// Without news it looks that often.
+const LOOK: Duration = Duration::from_millis(100);
+
+static CALLS: AtomicU64 = AtomicU64::new(0);
+
+/// They come and go until then.
+pub(crate) async fn mingle(cluster: &Cluster, journal: &Journal, namespace: &str, ttl: Duration, over: Instant) {
+    // What fails, fails: there are faults. What is left of them ends with their sessions.
+    let _ = match cluster.backend {
+        Backend::Etcd => mingle_on_etcd(cluster, journal, namespace, ttl, over).await,
+        Backend::ZooKeeper => mingle_on_zookeeper(cluster, journal, namespace, ttl, over).await,
+    };
+}
+
+async fn mingle_on_etcd(
+    cluster: &Cluster,
+    journal: &Journal,
+    namespace: &str,
+    ttl: Duration,
+    over: Instant,
+) -> Result<()> {
+    let mut crowd = JoinSet::new();
+    for _ in 0..CROWD {
+        let (client, journal, namespace) = (cluster.etcd(&[0, 1, 2]).await?, journal.clone(), namespace.to_owned());
+        crowd.spawn(async move {
+            while Instant::now() < over {
+                let _ = go(client.clone(), &journal, &namespace, ttl, over).await;
+                sleep(Duration::from_millis(fastrand::u64(1..100))).await;
+            }
+        });
+    }
+    crowd.join_all().await;
+    Ok(())
+}
+
+async fn mingle_on_zookeeper(
+    cluster: &Cluster,
+    journal: &Journal,
+    namespace: &str,
+    ttl: Duration,
+    over: Instant,
+) -> Result<()> {
+    let servers: Vec<_> = cluster.servers.iter().map(ToString::to_string).collect();
+    let connector = ZooKeeper::connector().with_session_timeout(ttl);
+    let client = timeout(PATIENCE * 3, connector.connect(&servers.join(","))).await??;
+    let mut crowd = JoinSet::new();
+    for _ in 0..CROWD {
+        let (client, journal, namespace) = (client.clone(), journal.clone(), namespace.to_owned());
+        crowd.spawn(async move {
+            while Instant::now() < over && !client.state().is_terminated() {
+                let _ = curator(&client, &journal, &namespace, over).await;
+                sleep(Duration::from_millis(fastrand::u64(1..100))).await;
+            }
+        });
+    }
+    crowd.join_all().await;
+    Ok(())
+}
+
+/// A waiter's call, and until when it waits.
+struct Visit<'a> {
+    journal: &'a Journal,
+    call: u64,
+    lock: String,
+    gives_up: Instant,
+}
+
+impl<'a> Visit<'a> {
+    fn begin(journal: &'a Journal, over: Instant) -> Self {
+        let (call, lock) = (CALLS.fetch_add(1, SeqCst), fastrand::choice(strange_locks()).unwrap_or_default());
+        let called = Event::Called { call, wish: call, lock: lock.clone(), manner: Manner::Foreign, limit: None };
+        journal.tell(called);
+        let patience = if fastrand::bool() { 50 } else { 3000 };
+        let gives_up = over.min(Instant::now() + Duration::from_millis(fastrand::u64(..patience)));
+        Self { journal, call, lock, gives_up }
+    }
+
+    fn waits(&self) -> bool {
+        Instant::now() < self.gives_up
+    }
+
+    /// It held the lock from `at` until `until`, for certain.
+    fn held(self, at: u64, until: u64, token: u64, key: String) {
+        let Self { journal, call, lock, .. } = self;
+        let mode = Mode::Exclusive;
+        journal.tell_at(at, Event::Granted { call, lock: lock.clone(), token, key, until, mode });
+        journal.tell_at(until, Event::Releasing { lock, token, limit: None });
+    }
+}
+
+/// How long a stranger needs the lock.
+fn work() -> Duration {
+    Duration::from_millis(if fastrand::u8(..4) == 0 { fastrand::u64(..600) } else { fastrand::u64(..40) })
+}
+
+/// As Go's `concurrency.Mutex` has it: a key that is named for its lease, and it waits until no key
+/// of the prefix is older.
+async fn go(mut client: Etcd, journal: &Journal, namespace: &str, ttl: Duration, over: Instant) -> Result<()> {
+    let seconds = i64::try_from(ttl.as_secs() * 2)?;
+    let lease = timeout(PATIENCE, client.lease_grant(seconds, None)).await??.id();
+    let outcome = as_go(&mut client, lease, Visit::begin(journal, over), namespace).await;
+    // Takes the key away with it.
+    let _ = timeout(PATIENCE, client.lease_revoke(lease)).await;
+    outcome
+}
+
+async fn as_go(client: &mut Etcd, lease: i64, visit: Visit<'_>, namespace: &str) -> Result<()> {
+    let prefix = format!("{namespace}/{}/", visit.lock);
+    let key = format!("{prefix}{lease:x}");
+    let absent = Compare::create_revision(key.as_str(), CompareOp::Equal, 0);
+    let put = TxnOp::put(key.as_str(), "", Some(PutOptions::new().with_lease(lease)));
+    let joined = timeout(PATIENCE, client.txn(Txn::new().when([absent]).and_then([put]))).await??;
+    let own = joined.header().ok_or("no header")?.revision();
+    while visit.waits() {
+        let older = GetOptions::new()
+            .with_prefix()
+            .with_sort(SortTarget::Create, SortOrder::Descend)
+            .with_max_create_revision(own - 1)
+            .with_limit(1)
+            .with_keys_only();
+        let ahead = timeout(PATIENCE, client.get(prefix.as_str(), Some(older))).await??;
+        if ahead.kvs().is_empty() {
+            let at = now();
+            sleep(work()).await;
+            let until = now();
+            let there = timeout(PATIENCE, client.get(key.as_str(), None)).await??;
+            if there.kvs().first().is_some_and(|kv| kv.create_revision() == own) {
+                visit.held(at, until, own.unsigned_abs(), key.clone());
+            }
+            break;
+        }
+        // Go waits for the one ahead to be deleted. It makes no difference to others who look
+        // sooner.
+        sleep(LOOK / 10).await;
+    }
+    timeout(PATIENCE, client.delete(key, None)).await??;
+    Ok(())
+}
+
+/// As Curator's `InterProcessMutex`, its forerunners and kazoo's `Lock` have it: a sequential node,
+/// and it waits until the one before it is gone.
+async fn curator(client: &ZooKeeper, journal: &Journal, namespace: &str, over: Instant) -> Result<()> {
+    let visit = Visit::begin(journal, over);
+    let dir = format!("{namespace}/{}", visit.lock);
+    let id = fastrand::u128(..);
+    let prefix = match fastrand::u8(..3) {
+        0 => format!("{dir}/_c_{}-lock-", hyphenated(id)),
+        1 => format!("{dir}/lock-"),
+        _ => format!("{dir}/{id:032x}__lock__"),
+    };
+    let options = CreateMode::EphemeralSequential.with_acls(Acls::anyone_all());
+    let (stat, sequence) = timeout(PATIENCE, client.create(&prefix, b"a stranger's", &options)).await??;
+    let key = format!("{prefix}{sequence}");
+    let outcome = as_curator(client, &visit, &dir, &key).await;
+    if let Ok(Some((at, until))) = outcome {
+        let there = timeout(PATIENCE, client.check_stat(&key)).await??;
+        // The server may be behind the others. The check is the leader's.
+        let mut check = client.new_multi_writer();
+        check.add_check_version(&key, -1)?;
+        let confirmed = timeout(PATIENCE, check.commit()).await?.is_ok();
+        if confirmed && there.is_some_and(|there| there.czxid == stat.czxid) {
+            visit.held(at, until, stat.czxid.unsigned_abs(), key.clone());
+        }
+    }
+    loop {
+        match timeout(PATIENCE, leave(client, &key)).await {
+            Ok(Ok(()) | Err(ZkError::NoNode)) => return Ok(()),
+            // It goes with the session.
+            Ok(Err(error)) if client.state().is_terminated() => return Err(error.into()),
+            _ => sleep(LOOK).await,
+        }
+    }
+}
+
+/// Waits for its turn, and gives when it had it.
+async fn as_curator(client: &ZooKeeper, visit: &Visit<'_>, dir: &str, key: &str) -> Result<Option<(u64, u64)>> {
+    let own = number(key).ok_or("no number")?;
+    while visit.waits() {
+        // An older state has nobody less ahead of it.
+        let children = timeout(PATIENCE, client.list_children(dir)).await??;
+        let ahead = children.into_iter().filter(|child| number(child).is_some_and(|number| number < own));
+        let Some(ahead) = ahead.max_by_key(|child| number(child)) else {
+            let at = now();
+            sleep(work()).await;
+            return Ok(Some((at, now())));
+        };
+        let ahead = format!("{dir}/{ahead}");
+        let (stat, changes) = timeout(PATIENCE, client.check_and_watch_stat(&ahead)).await??;
+        if stat.is_some() {
+            // An ephemeral node of nobody's is no waiter, and may stay: others look past it.
+            let _ = timeout(LOOK, changes.changed()).await;
+        }
+    }
+    Ok(None)
+}
+
+/// Some leave as Curator's `Revoker` makes them: their node is written to, and deleted at once.
+async fn leave(client: &ZooKeeper, key: &str) -> std::result::Result<(), ZkError> {
+    match fastrand::u8(..3) {
+        0 => {
+            let mut both = client.new_multi_writer();
+            both.add_set_data(key, b"__REVOKE__", None)?;
+            both.add_delete(key, None)?;
+            both.commit().await.map(drop).map_err(ZkError::from)
+        }
+        1 => {
+            // In one flight.
+            let (written, deleted) = (client.set_data(key, b"__REVOKE__", None), client.delete(key, None));
+            let _ = written.await;
+            deleted.await
+        }
+        _ => client.delete(key, None).await,
+    }
+}
+
+/// The number of a waiter's node; `None` for what is none.
+fn number(name: &str) -> Option<u32> {
+    let (head, digits) = name.split_at_checked(name.len().checked_sub(10)?)?;
+    let is_waiter = head.ends_with("lock-") || head.ends_with("__lock__");
+    digits.parse().ok().filter(|_| is_waiter && digits.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+/// As a UUID is written.
+fn hyphenated(id: u128) -> String {
+    let hex = format!("{id:032x}");
+    format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waiters_of_each_kind_have_a_number() {
+        let uuid = hyphenated(0x0f0e_8a5e_8b8d_4a9e_9a3a_5d6c_1b1f_7a10);
+        assert_eq!(uuid, "0f0e8a5e-8b8d-4a9e-9a3a-5d6c1b1f7a10");
+        for waiter in
+            [format!("_c_{uuid}-lock-"), "lock-".to_owned(), "0f0e__lock__".to_owned(), "1f-r@7-lock-".to_owned()]
+        {
+            assert_eq!(number(&format!("/ns/red/{waiter}0000000012")), Some(12), "{waiter}");
+        }
+        for junk in ["junk", "lock-12", "x-lock-00000000zz", "lock-+000000012"] {
+            assert_eq!(number(junk), None, "{junk}");
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! Workers built against different versions of the library contend for the same locks, while those
+//! of one version are replaced by those of the other; then what they saw is checked.
+
+mod args;
+mod check;
+mod fleet;
+mod primitive;
+mod rollout;
+mod store;
+mod told;
+mod worker;
+
+use std::{error::Error, process::ExitCode};
+
+use args::Command;
+
+pub(crate) type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(good) => ExitCode::from(u8::from(!good)),
+        Err(error) => {
+            eprintln!("upgrade: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Whether all is well.
+fn run() -> Result<bool> {
+    let command = args::parse().map_err(|error| format!("{error}; see docker/upgrade -h"))?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let done = match command {
+        Command::Worker(task) => runtime.block_on(worker::run(&task)).map(|()| true),
+        Command::Rollouts(plan) => runtime.block_on(rollout::all(plan)),
+    };
+    runtime.shutdown_background();
+    done
+}

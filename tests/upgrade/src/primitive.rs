@@ -1,0 +1,130 @@
+//! The locks, of whichever kind. Only what every version of the library has is used here.
+
+use std::time::Duration;
+
+use distlock::{Client, LockGuard, Mutex, Permit, ReadGuard, RwLock, Semaphore, WriteGuard};
+
+/// Of them at most so many are held at once.
+const PERMITS: u32 = 3;
+/// Room for any number of readers, or one writer.
+const READERS: u32 = 1000;
+
+const NAME: &str = "upgraded";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Primitive {
+    Mutex,
+    RwLock,
+    Semaphore,
+}
+
+impl Primitive {
+    pub(crate) const ALL: [Self; 3] = [Self::Mutex, Self::RwLock, Self::Semaphore];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Mutex => "mutex",
+            Self::RwLock => "rwlock",
+            Self::Semaphore => "semaphore",
+        }
+    }
+
+    /// The room that there is for holders.
+    pub(crate) fn room(self) -> u32 {
+        match self {
+            Self::Mutex => 1,
+            Self::RwLock => READERS,
+            Self::Semaphore => PERMITS,
+        }
+    }
+
+    pub(crate) fn of(self, client: &Client) -> Lock {
+        match self {
+            Self::Mutex => Lock::Mutex(client.mutex(NAME)),
+            Self::RwLock => Lock::RwLock(client.rw_lock(NAME)),
+            Self::Semaphore => Lock::Semaphore(client.semaphore(NAME, PERMITS)),
+        }
+    }
+}
+
+pub(crate) enum Lock {
+    Mutex(Mutex),
+    RwLock(RwLock),
+    Semaphore(Semaphore),
+}
+
+/// How to ask for it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Manner {
+    Wait,
+    /// For a while.
+    Timeout(Duration),
+    Try,
+}
+
+pub(crate) enum Held {
+    Mutex(LockGuard),
+    Read(ReadGuard),
+    Write(WriteGuard),
+    Permit(Permit),
+}
+
+impl Lock {
+    /// How much room to ask for: writers seldomer than readers, more than one permit as often as one.
+    pub(crate) fn draw(&self) -> u32 {
+        match self {
+            Self::Mutex(_) => 1,
+            Self::RwLock(_) => [1, 1, READERS][fastrand::usize(..3)],
+            Self::Semaphore(_) => fastrand::u32(1..PERMITS),
+        }
+    }
+
+    /// `None`: nothing was to be had so soon.
+    pub(crate) async fn take(&self, room: u32, manner: Manner) -> distlock::Result<Option<Held>> {
+        use Manner::{Timeout, Try, Wait};
+        Ok(match (self, manner) {
+            (Self::Mutex(mutex), Wait) => Some(Held::Mutex(mutex.lock().await?)),
+            (Self::Mutex(mutex), Timeout(time)) => mutex.lock_timeout(time).await?.map(Held::Mutex),
+            (Self::Mutex(mutex), Try) => mutex.try_lock().await?.map(Held::Mutex),
+            (Self::RwLock(lock), Wait) if room == READERS => Some(Held::Write(lock.write().await?)),
+            (Self::RwLock(lock), Timeout(time)) if room == READERS => lock.write_timeout(time).await?.map(Held::Write),
+            (Self::RwLock(lock), Try) if room == READERS => lock.try_write().await?.map(Held::Write),
+            (Self::RwLock(lock), Wait) => Some(Held::Read(lock.read().await?)),
+            (Self::RwLock(lock), Timeout(time)) => lock.read_timeout(time).await?.map(Held::Read),
+            (Self::RwLock(lock), Try) => lock.try_read().await?.map(Held::Read),
+            (Self::Semaphore(permits), Wait) => Some(Held::Permit(permits.acquire_many(room).await?)),
+            (Self::Semaphore(permits), Timeout(time)) => {
+                permits.acquire_many_timeout(room, time).await?.map(Held::Permit)
+            }
+            (Self::Semaphore(permits), Try) => permits.try_acquire_many(room).await?.map(Held::Permit),
+        })
+    }
+}
+
+impl Held {
+    fn guard(&self) -> &LockGuard {
+        match self {
+            Self::Mutex(guard) => guard,
+            Self::Read(guard) => guard,
+            Self::Write(guard) => guard,
+            Self::Permit(guard) => guard,
+        }
+    }
+
+    pub(crate) fn token(&self) -> u64 {
+        self.guard().fencing_token().as_u64()
+    }
+
+    pub(crate) fn is_valid(&self) -> bool {
+        self.guard().is_valid()
+    }
+
+    pub(crate) async fn release(self) -> distlock::Result<()> {
+        match self {
+            Self::Mutex(guard) => guard.unlock().await,
+            Self::Read(guard) => guard.unlock().await,
+            Self::Write(guard) => guard.unlock().await,
+            Self::Permit(permit) => permit.release().await,
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Replaces workers of one build by those of the other, one by one, while they contend.
+
+use tokio::{task::JoinSet, time::Instant};
+
+use crate::{
+    Result,
+    args::{Plan, Task},
+    check::{Verdict, judge},
+    fleet::Fleet,
+    store::{self, emptied},
+};
+
+/// Workers at once.
+const WORKERS: usize = 4;
+/// The one that is killed, while the others are told to finish.
+const KILLED: usize = 1;
+/// Violations to be shown of a rollout.
+const SHOWN: usize = 10;
+
+const HEAD: &str = "\
+| store | primitive | order | grants | old | new | new's share of the mixed (fair) | gave up | s | violations |
+|---|---|---|---:|---:|---:|---:|---:|---:|---:|";
+
+/// All rollouts, in both orders, on the stores side by side. Prints a table; whether all is well.
+pub(crate) async fn all(plan: Plan) -> Result<bool> {
+    println!("{HEAD}");
+    let mut stores = JoinSet::new();
+    for url in plan.urls.clone() {
+        stores.spawn(on(plan.clone(), url));
+    }
+    let mut good = true;
+    while let Some(done) = stores.join_next().await {
+        good &= done??;
+    }
+    Ok(good)
+}
+
+async fn on(plan: Plan, url: String) -> Result<bool> {
+    let mut good = true;
+    for primitive in &plan.primitives {
+        for upgrade in [true, false] {
+            let namespace = format!("/distlock-upgrade-{:016x}", fastrand::u64(..));
+            let task = Task { url: url.clone(), namespace, primitive: *primitive };
+            let (start, order) = (Instant::now(), if upgrade { "old to new" } else { "new to old" });
+            let name = format!("{} | {} | {order}", store::name(&url), primitive.name());
+            let verdict = rollout(&plan, &task, upgrade).await.map_err(|error| format!("{name}: {error}"))?;
+            let Verdict { old, new, share, fair, gave_up, violations } = verdict;
+            println!(
+                "| {name} | {} | {old} | {new} | {share:.2} ({fair:.2}) | {gave_up} | {} | {} |",
+                old + new,
+                start.elapsed().as_secs(),
+                violations.len()
+            );
+            violations.iter().take(SHOWN).for_each(|violation| eprintln!("{name}: {violation}"));
+            good &= violations.is_empty();
+        }
+    }
+    Ok(good)
+}
+
+async fn rollout(plan: &Plan, task: &Task, upgrade: bool) -> Result<Verdict> {
+    let program = |new| if new { &plan.new } else { &plan.old };
+    let grants = plan.grants.div_ceil(WORKERS + 1);
+    let mut fleet = Fleet::new(task);
+    for _ in 0..WORKERS {
+        fleet.start(program(!upgrade), !upgrade)?;
+    }
+    for replaced in 0..WORKERS {
+        fleet.settle().await?;
+        fleet.stay(grants).await?;
+        fleet.start(program(upgrade), upgrade)?;
+        // It contends before the other goes.
+        fleet.settle().await?;
+        if replaced == KILLED {
+            fleet.kill().await?;
+        } else {
+            fleet.finish().await?;
+        }
+    }
+    fleet.settle().await?;
+    fleet.stay(grants).await?;
+    fleet.end().await?;
+    let mut verdict = judge(&fleet.history, task.primitive.room());
+    if let Err(left) = emptied(&task.url, &task.namespace).await {
+        verdict.violations.push(left.to_string());
+    }
+    Ok(verdict)
+}

@@ -1,0 +1,87 @@
+//! A worker: a process whose tasks contend for one lock through one client, until it is told to
+//! finish.
+
+use std::{io, time::Duration};
+
+use distlock::Client;
+use tokio::{
+    sync::watch,
+    task::{JoinSet, spawn_blocking},
+    time::sleep,
+};
+
+use crate::{
+    Result,
+    args::Task,
+    primitive::{Held, Lock, Manner},
+    told::{Told, now},
+};
+
+/// Tasks of each worker: so some hand-overs stay within a client.
+pub(crate) const TASKS: usize = 2;
+/// Those of workers that are killed keep the others out for so long.
+pub(crate) const TTL: Duration = Duration::from_secs(5);
+/// To connect on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// In milliseconds at most.
+const HOLD: u64 = 3;
+/// Of those who do not wait for ever, in milliseconds at most.
+const TIMEOUT: u64 = 20;
+/// After an error.
+const PAUSE: Duration = Duration::from_millis(50);
+
+pub(crate) async fn run(task: &Task) -> Result<()> {
+    let builder = Client::builder(&task.url).namespace(&task.namespace).session_ttl(TTL);
+    let client = builder.connect_timeout(PATIENCE).connect().await?;
+    let (finish, finishing) = watch::channel(());
+    let mut tasks = JoinSet::new();
+    for number in 0..TASKS {
+        tasks.spawn(contend(task.primitive.of(&client), number, finishing.clone()));
+    }
+    drop(finishing);
+    // Until the process that started it hangs up, or has ended.
+    spawn_blocking(|| io::stdin().lines().for_each(drop)).await?;
+    drop(finish);
+    while let Some(done) = tasks.join_next().await {
+        done??;
+    }
+    Ok(client.close().await?)
+}
+
+async fn contend(lock: Lock, task: usize, mut finishing: watch::Receiver<()>) -> io::Result<()> {
+    loop {
+        let manner = match fastrand::u32(..10) {
+            0 => Manner::Try,
+            1 => Manner::Timeout(Duration::from_millis(fastrand::u64(..=TIMEOUT))),
+            _ => Manner::Wait,
+        };
+        let room = lock.draw();
+        let taken = tokio::select! {
+            // Who waits leaves the queue, wherever it stands.
+            _ = finishing.changed() => return Told::GaveUp.tell(),
+            taken = lock.take(room, manner) => taken,
+        };
+        match taken {
+            Ok(Some(held)) => hold(held, task, room).await?,
+            Ok(None) => Told::GaveUp.tell()?,
+            Err(error) => {
+                Told::Error(error.to_string()).tell()?;
+                sleep(PAUSE).await;
+            }
+        }
+    }
+}
+
+async fn hold(held: Held, task: usize, room: u32) -> io::Result<()> {
+    Told::Grant { task, at: now(), token: held.token(), room }.tell()?;
+    sleep(Duration::from_millis(fastrand::u64(..=HOLD))).await;
+    // Read before it is asked whether it is valid: if it is then, it was.
+    let at = now();
+    Told::Release { task, at, valid: held.is_valid() }.tell()?;
+    if fastrand::u32(..4) == 0 {
+        drop(held);
+    } else if let Err(error) = held.release().await {
+        Told::Error(error.to_string()).tell()?;
+    }
+    Ok(())
+}

@@ -1,0 +1,196 @@
+//! Nodes that are named as waiters' are and belong to no session: an operator's, what a backup
+//! restored, kazoo's with `ephemeral=False`. Nobody would ever take them away, so they hold no
+//! place.
+
+use std::time::Duration;
+
+use zookeeper_client::{Acls, CreateMode};
+
+use crate::common::{
+    Case, Harness, beside_others,
+    case::{SOON, throughout, within},
+    zookeeper::ZooKeeper,
+};
+
+/// Names that stand ahead of all that join later: Curator's, kazoo's, ours, and ours with a label.
+const NAMES: [&str; 6] = [
+    "lock-0000000000",
+    "_c_0f0e8a5e-8b8d-4a9e-9a3a-5d6c1b1f7a10-lock-0000000000",
+    "3c5b1f9a0e8d4a7fb2c6d1e09f8a7b6c__lock__0000000000",
+    "2a-lock-0000000000",
+    "2a-w-lock-0000000000",
+    "2a-1of1-lock-0000000000",
+];
+
+struct Junk<'a> {
+    zookeeper: &'a ZooKeeper,
+    directory: String,
+    nodes: Vec<String>,
+}
+
+impl<'a> Junk<'a> {
+    async fn new(t: &Case, zookeeper: &'a ZooKeeper, name: &str, names: &[&str]) -> Self {
+        let directory = format!("{}/{name}", t.namespace);
+        let container = CreateMode::Container.with_acls(Acls::anyone_all());
+        zookeeper.client().mkdir(&directory, &container).await.expect("a directory");
+        let mut junk = Self { zookeeper, directory, nodes: Vec::new() };
+        for name in names {
+            junk.add(name, CreateMode::Persistent).await;
+        }
+        // A container that is empty is removed at any moment.
+        junk.add("keeps the directory", CreateMode::Persistent).await;
+        junk
+    }
+
+    async fn add(&mut self, name: &str, mode: CreateMode) {
+        let path = format!("{}/{name}", self.directory);
+        self.zookeeper.client().create(&path, b"", &mode.with_acls(Acls::anyone_all())).await.expect("a node");
+        self.nodes.push(path);
+    }
+
+    /// All of it is still there.
+    async fn delete(self) {
+        for node in self.nodes {
+            self.zookeeper.client().delete(&node, None).await.expect("it is not ours to delete");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_persistent_node_named_like_a_waiter_holds_no_place() {
+    beside_others::<ZooKeeper>(async |t| {
+        let (zookeeper, [one, two]) = (ZooKeeper::start().await, t.clients().await);
+        let mut junk = Junk::new(t, &zookeeper, "m", &NAMES).await;
+        junk.add("lock-0000000001", CreateMode::Container).await;
+        let mutex = one.mutex("m");
+        let guard = within(SOON, "nobody holds it", mutex.try_lock()).await.unwrap().expect("nobody holds it");
+        guard.unlock().await.unwrap();
+        let guard = within(SOON, "nobody holds it", mutex.lock()).await.unwrap();
+        assert!(two.mutex("m").try_lock().await.unwrap().is_none(), "somebody does");
+        let waiters = [t.enqueue(&two, "m").await, t.enqueue(&one, "m").await];
+        let queue = mutex.queue().await.unwrap();
+        assert!(queue.iter().map(|entry| entry.key()).eq([guard.key(), &waiters[0].key, &waiters[1].key]));
+        throughout(Duration::from_millis(300), "they wait", async || waiters.iter().all(|one| one.waits())).await;
+        guard.unlock().await.unwrap();
+        for waiter in waiters {
+            waiter.served().await;
+        }
+        junk.delete().await;
+    })
+    .await;
+}
+
+/// The number before one's own, under the name that ours would have there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_persistent_node_in_the_place_just_ahead_is_passed_over() {
+    beside_others::<ZooKeeper>(async |t| {
+        let (zookeeper, client) = (ZooKeeper::start().await, t.client().await);
+        let mut junk = Junk::new(t, &zookeeper, "m", &[]).await;
+        let mutex = client.mutex("m");
+        mutex.lock().await.unwrap().unlock().await.unwrap();
+        let guard = mutex.lock().await.unwrap();
+        let (prefix, number) = guard.key().split_at(guard.key().len() - 10);
+        let next: u32 = number.parse().unwrap();
+        // Making it takes a number.
+        junk.add(&format!("{}{:010}", prefix.rsplit_once('/').unwrap().1, next + 1), CreateMode::Persistent).await;
+        let waiter = t.enqueue(&client, "m").await;
+        assert!(waiter.key.ends_with(&format!("-lock-{:010}", next + 2)), "{}", waiter.key);
+        throughout(Duration::from_millis(300), "it waits", async || waiter.waits()).await;
+        guard.unlock().await.unwrap();
+        waiter.served().await;
+        junk.delete().await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn junk_that_is_deleted_lets_nobody_in() {
+    beside_others::<ZooKeeper>(async |t| {
+        let (zookeeper, [one, two]) = (ZooKeeper::start().await, t.clients().await);
+        let junk = Junk::new(t, &zookeeper, "m", &NAMES).await;
+        let guard = within(SOON, "nobody holds it", one.mutex("m").lock()).await.unwrap();
+        let waiters = [t.enqueue(&two, "m").await, t.enqueue(&one, "m").await, t.enqueue(&two, "m").await];
+        junk.delete().await;
+        throughout(Duration::from_millis(500), "they wait", async || {
+            guard.is_valid() && waiters.iter().all(|one| one.waits())
+        })
+        .await;
+        guard.unlock().await.unwrap();
+        for waiter in waiters {
+            waiter.served().await;
+        }
+    })
+    .await;
+}
+
+/// What is known of a name is not known of the next node that has it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_waiter_under_the_name_of_junk_is_waited_for() {
+    beside_others::<ZooKeeper>(async |t| {
+        let (zookeeper, client) = (ZooKeeper::start().await, t.client().await);
+        for name in NAMES {
+            let mut junk = Junk::new(t, &zookeeper, "m", &[name]).await;
+            let guard = within(SOON, "nobody holds it", client.mutex("m").lock()).await.unwrap();
+            let before = t.enqueue(&client, "m").await;
+            guard.unlock().await.unwrap();
+            before.served().await;
+            zookeeper.client().delete(&junk.nodes.remove(0), None).await.unwrap();
+            junk.add(name, CreateMode::Ephemeral).await;
+            let waiter = t.enqueue(&client, "m").await;
+            throughout(Duration::from_millis(300), "it has its turn first", async || waiter.waits()).await;
+            assert!(client.mutex("m").try_lock().await.unwrap().is_none());
+            junk.delete().await;
+            waiter.served().await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn junk_neither_reads_nor_writes_nor_has_a_permit() {
+    beside_others::<ZooKeeper>(async |t| {
+        let (zookeeper, client) = (ZooKeeper::start().await, t.client().await);
+        let mut junk = Vec::new();
+        for name in ["m!rw", "m!permits", "m!gate"] {
+            junk.push(Junk::new(t, &zookeeper, name, &NAMES).await);
+        }
+        // The second time it knows the directories.
+        for _ in 0..2 {
+            let (lock, semaphore) = (client.rw_lock("m"), client.semaphore("m", 1));
+            let reader = lock.try_read().await.unwrap().expect("nobody writes");
+            assert!(lock.try_write().await.unwrap().is_none(), "somebody reads");
+            reader.unlock().await.unwrap();
+            lock.try_write().await.unwrap().expect("nobody is in").unlock().await.unwrap();
+            within(SOON, "nobody writes", lock.read()).await.unwrap().unlock().await.unwrap();
+            within(SOON, "nobody is in", lock.write()).await.unwrap().unlock().await.unwrap();
+            let permit = semaphore.try_acquire().await.unwrap().expect("nobody has one");
+            assert!(semaphore.try_acquire().await.unwrap().is_none(), "somebody has it");
+            permit.release().await.unwrap();
+            within(SOON, "nobody has one", semaphore.acquire()).await.unwrap().release().await.unwrap();
+        }
+        for junk in junk {
+            junk.delete().await;
+        }
+    })
+    .await;
+}
+
+/// Under the name that a client of ours has which joins its first lock.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_writer_does_not_wait_for_junk_that_looks_like_one_of_ours() {
+    beside_others::<ZooKeeper>(async |t| {
+        let (zookeeper, client) = (ZooKeeper::start().await, t.client().await);
+        let name = "0f0e8a5e8b8d4a9e-w-lock-0000000000";
+        let mut junk = Junk::new(t, &zookeeper, "m!rw", &[name]).await;
+        let lock = client.rw_lock("m");
+        within(SOON, "nobody is in", lock.write()).await.unwrap().unlock().await.unwrap();
+        within(SOON, "nobody writes", lock.read()).await.unwrap().unlock().await.unwrap();
+        // It has been seen to be junk. Now it is not.
+        zookeeper.client().delete(&junk.nodes.remove(0), None).await.unwrap();
+        junk.add(name, CreateMode::Ephemeral).await;
+        assert!(lock.try_read().await.unwrap().is_none(), "somebody writes");
+        assert!(lock.try_write().await.unwrap().is_none(), "somebody writes");
+        junk.delete().await;
+    })
+    .await;
+}
