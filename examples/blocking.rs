@@ -17,7 +17,9 @@ fn main() -> distlock::Result<()> {
             let url = &url;
             scope.spawn(move || take_turns(worker, url))
         });
-        turns.into_iter().try_for_each(|turns| turns.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        turns.into_iter().try_for_each(|turns| {
+            turns.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
     })?;
 
     let client = Client::builder(&url).owner("carol").connect_blocking()?;

@@ -34,10 +34,13 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     match guard.run(work).await {
         Ok(()) => println!("carol: done"),
-        Err(lost) => println!("carol: {lost}; the work was stopped, is_valid() is {}", guard.is_valid()),
+        Err(lost) => {
+            println!("carol: {lost}; the work was stopped, is_valid() is {}", guard.is_valid())
+        }
     }
 
-    // The next holder's token is higher, so that a resource can refuse whatever carol may still have on its way.
+    // The next holder's token is higher, so that a resource can refuse whatever carol may still
+    // have on its way.
     let client = Client::connect(&url).await?;
     let guard = client.mutex("report").lock().await?;
     println!("dave: granted, token {}", guard.fencing_token());
@@ -56,7 +59,8 @@ async fn take_turns(worker: &str, client: Client) -> distlock::Result<()> {
     client.close().await
 }
 
-/// In memory the session is ended as a server would do it. A real server cannot be asked for that here, so there the client is closed.
+/// In memory the session is ended as a server would do it. A real server cannot be asked for that
+/// here, so there the client is closed.
 async fn lose(url: &str, client: &Client, guard: &LockGuard) {
     match url.strip_prefix("memory://") {
         Some(space) => drop(Space::named(space).expire_session(guard.key())),

@@ -61,7 +61,10 @@ pub(crate) struct Credentials {
 impl std::fmt::Debug for Credentials {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let user = if self.user.contains(':') { "***" } else { self.user.as_str() };
-        f.debug_struct("Credentials").field("user", &user).field("password", &self.password).finish()
+        f.debug_struct("Credentials")
+            .field("user", &user)
+            .field("password", &self.password)
+            .finish()
     }
 }
 
@@ -105,19 +108,21 @@ impl Builder {
         }
     }
 
-    /// Where in the store the locks lie: an absolute path of printable ASCII, up to 255 bytes. Default `/distlock`. Clients exclude each other only
-    /// within one namespace.
+    /// Where in the store the locks lie: an absolute path of printable ASCII, up to 255 bytes.
+    /// Default `/distlock`. Clients exclude each other only within one namespace.
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
         self.namespace = namespace.into();
         self
     }
 
-    /// How long the store keeps the locks of a client it hears nothing of: 100 ms to a day, default 10 s. What the server grants may differ:
-    /// [`Client::session_ttl`] tells. Short, and a crashed holder's lock is soon free; long, and holders ride out slow networks and restarting servers.
+    /// How long the store keeps the locks of a client it hears nothing of: 100 ms to a day, default
+    /// 10 s. What the server grants may differ: [`Client::session_ttl`] tells. Short, and a crashed
+    /// holder's lock is soon free; long, and holders ride out slow networks and restarting servers.
     ///
-    /// All servers of a ZooKeeper ensemble have to allow it (`minSessionTimeout`, `maxSessionTimeout`; by default 2 and 20
-    /// ticks). When a session moves to one that allows less, the client is not told, and that server gives its locks away
-    /// while their holders still count on the longer time.
+    /// All servers of a ZooKeeper ensemble have to allow it (`minSessionTimeout`,
+    /// `maxSessionTimeout`; by default 2 and 20 ticks). When a session moves to one that allows
+    /// less, the client is not told, and that server gives its locks away while their holders still
+    /// count on the longer time.
     pub fn session_ttl(mut self, ttl: Duration) -> Self {
         self.ttl = ttl;
         self
@@ -135,50 +140,64 @@ impl Builder {
         self
     }
 
-    /// How long to wait for a server's answer before another server is asked. Default half the session's TTL, at least 1 s and at most 3 s.
+    /// How long to wait for a server's answer before another server is asked. Default half the
+    /// session's TTL, at least 1 s and at most 3 s.
     pub fn request_timeout(mut self, timeout: Duration) -> Self {
         self.request_timeout = Some(timeout);
         self
     }
 
-    /// How often a waiter looks again though it was told nothing, and a session asks for the keys of
-    /// all locks that it holds: servers do lose watch events now and then. Default 20 s or the
+    /// How often a waiter looks again though it was told nothing, and a session asks for the keys
+    /// of all locks that it holds: servers do lose watch events now and then. Default 20 s or the
     /// session's TTL, whichever is longer; up to a quarter is added at random.
     pub fn recheck_interval(mut self, interval: Duration) -> Self {
         self.recheck_interval = Some(interval);
         self
     }
 
-    /// Lets the contenders of one lock within this client (all its clones) share one key in the store and pass the lock among themselves: a
-    /// hand-over then takes no request and about a microsecond. Off by default: each waiter has a key of its own.
+    /// Lets the contenders of one lock within this client (all its clones) share one key in the
+    /// store and pass the lock among themselves: a hand-over then takes no request and about a
+    /// microsecond. Off by default: each waiter has a key of its own.
     ///
     /// # Fairness
     ///
-    /// Within the client, first come first served. Towards other clients, the lock is passed on at most `max` times (1 to 65,535) while another one waits; then it is let
-    /// go, and this client's next waiter joins the end of the store's queue. So another client waits for at most `max` + 1 holders of each client ahead of it
-    /// instead of one. After `max` times the store is asked once whether anybody else waits; if nobody does, counting starts anew. When nobody of this client waits, the lock is let go at once.
+    /// Within the client, first come first served. Towards other clients, the lock is passed on at
+    /// most `max` times (1 to 65,535) while another one waits; then it is let go, and this client's
+    /// next waiter joins the end of the store's queue. So another client waits for at most `max` +
+    /// 1 holders of each client ahead of it instead of one. After `max` times the store is asked
+    /// once whether anybody else waits; if nobody does, counting starts anew. When nobody of this
+    /// client waits, the lock is let go at once.
     ///
-    /// The place in the store's queue belongs to the client: when the caller that joined gives up, by a timeout or because it is dropped, the next one
-    /// takes that place over. A caller of [`try_lock`](crate::Mutex::try_lock) gets `None` if anybody of this client has the lock or wants it.
+    /// The place in the store's queue belongs to the client: when the caller that joined gives up,
+    /// by a timeout or because it is dropped, the next one takes that place over. A caller of
+    /// [`try_lock`](crate::Mutex::try_lock) gets `None` if anybody of this client has the lock or
+    /// wants it.
     ///
     /// # Tokens
     ///
-    /// Every grant has a [`FencingToken`](crate::FencingToken) of its own, which rises as ever. But it is made differently: the create revision of the shared key times
-    /// 65,536, plus the number of the grant. **Tokens with and without local hand-over do not compare: all clients of a lock must have it on, or none** (`max` may
-    /// differ). A client without it has tokens that are too low, so that the resource refuses them: a mix-up fails closed. For the same reason, tokens that a
-    /// resource has stored must be reset before hand-over is turned off again. After 65,536 grants a key has no numbers left and is let go. A create revision of more
-    /// than 48 bits, which on ZooKeeper takes 65,536 elections, leaves no room for numbers: then locking fails with [`Error::Backend`].
+    /// Every grant has a [`FencingToken`](crate::FencingToken) of its own, which rises as ever. But
+    /// it is made differently: the create revision of the shared key times 65,536, plus the number
+    /// of the grant. **Tokens with and without local hand-over do not compare: all clients of a
+    /// lock must have it on, or none** (`max` may differ). A client without it has tokens that are
+    /// too low, so that the resource refuses them: a mix-up fails closed. For the same reason,
+    /// tokens that a resource has stored must be reset before hand-over is turned off again. After
+    /// 65,536 grants a key has no numbers left and is let go. A create revision of more than 48
+    /// bits, which on ZooKeeper takes 65,536 elections, leaves no room for numbers: then locking
+    /// fails with [`Error::Backend`].
     ///
     /// # Losing the lock
     ///
-    /// Each guard is told as ever, and a lock that is known to be lost is not passed on (as a holder does, the client learns within a second that
-    /// somebody deleted the key). Those who wait within the client lose nothing with it: the next one takes
-    /// the lock from the store again, with a new session if need be, even if the guard of the lost lock is still there.
-    /// Errors of the store befall the one caller who stands in its queue; the next one then tries for itself.
+    /// Each guard is told as ever, and a lock that is known to be lost is not passed on (as a
+    /// holder does, the client learns within a second that somebody deleted the key). Those who
+    /// wait within the client lose nothing with it: the next one takes the lock from the store
+    /// again, with a new session if need be, even if the guard of the lost lock is still there.
+    /// Errors of the store befall the one caller who stands in its queue; the next one then tries
+    /// for itself.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
-    /// let client = distlock::Client::builder("memory://docs-handover").local_handover(100).connect().await?;
+    /// let builder = distlock::Client::builder("memory://docs-handover").local_handover(100);
+    /// let client = builder.connect().await?;
     /// let guard = client.mutex("a").lock().await?;
     /// let key = guard.key().to_owned();
     ///
@@ -199,9 +218,11 @@ impl Builder {
         self
     }
 
-    /// User and password: etcd's authentication, ZooKeeper's `digest` scheme. On ZooKeeper every node is then created for this user alone (`creator_all`).
+    /// User and password: etcd's authentication, ZooKeeper's `digest` scheme. On ZooKeeper every
+    /// node is then created for this user alone (`creator_all`).
     pub fn credentials(mut self, user: impl Into<String>, password: impl Into<String>) -> Self {
-        self.credentials = Some(Credentials { user: user.into(), password: Secret::new(password.into()) });
+        self.credentials =
+            Some(Credentials { user: user.into(), password: Secret::new(password.into()) });
         self
     }
 
@@ -215,8 +236,10 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidUrl`], [`Error::InvalidConfig`] and [`Error::FeatureDisabled`] before anything is sent. [`Error::Unavailable`] if no server gives a session within
-    /// the [`connect_timeout`](Self::connect_timeout), each having been tried once. [`Error::Denied`] if they refuse the credentials or the certificate.
+    /// [`Error::InvalidUrl`], [`Error::InvalidConfig`] and [`Error::FeatureDisabled`] before
+    /// anything is sent. [`Error::Unavailable`] if no server gives a session within the
+    /// [`connect_timeout`](Self::connect_timeout), each having been tried once. [`Error::Denied`]
+    /// if they refuse the credentials or the certificate.
     ///
     /// # Cancel safety
     ///
@@ -226,7 +249,8 @@ impl Builder {
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() {
-    /// let error = distlock::Client::builder("memory://docs").namespace("locks").connect().await.unwrap_err();
+    /// let builder = distlock::Client::builder("memory://docs").namespace("locks");
+    /// let error = builder.connect().await.unwrap_err();
     /// assert!(matches!(error, distlock::Error::InvalidConfig { option: "namespace", .. }));
     /// # }
     /// ```
@@ -244,7 +268,8 @@ impl Builder {
     ///
     /// ```
     /// # fn main() -> distlock::Result<()> {
-    /// let client = distlock::blocking::Client::builder("memory://docs-connect-blocking").owner("worker-7").connect_blocking()?;
+    /// let builder = distlock::blocking::Client::builder("memory://docs-connect-blocking");
+    /// let client = builder.owner("worker-7").connect_blocking()?;
     /// # client.close() }
     /// ```
     #[cfg(feature = "blocking")]
@@ -253,7 +278,8 @@ impl Builder {
     }
 
     fn check(self) -> Result<Settings> {
-        let invalid = |option, reason: &str| Err(Error::InvalidConfig { option, reason: reason.into() });
+        let invalid =
+            |option, reason: &str| Err(Error::InvalidConfig { option, reason: reason.into() });
         let url = self.url.parse()?;
         check_namespace(&self.namespace)?;
         if !(MIN_TTL..=MAX_TTL).contains(&self.ttl) {
@@ -263,9 +289,11 @@ impl Builder {
         if owner.len() > MAX_OWNER {
             return invalid("owner", "at most 1,024 bytes: it is stored with every key");
         }
-        let request_timeout =
-            self.request_timeout.unwrap_or((self.ttl / 2).clamp(Duration::from_secs(1), Duration::from_secs(3)));
-        let recheck_interval = self.recheck_interval.unwrap_or(self.ttl.max(Duration::from_secs(20)));
+        let request_timeout = self
+            .request_timeout
+            .unwrap_or((self.ttl / 2).clamp(Duration::from_secs(1), Duration::from_secs(3)));
+        let recheck_interval =
+            self.recheck_interval.unwrap_or(self.ttl.max(Duration::from_secs(20)));
         for (option, value) in [
             ("connect_timeout", self.connect_timeout),
             ("request_timeout", request_timeout),
@@ -311,7 +339,10 @@ fn backend(scheme: Scheme, remote: Remote) -> Result<Arc<dyn Backend>> {
     match scheme {
         Scheme::Memory if remote.credentials.is_some() || remote.tls.is_some() => {
             let reason = "memory:// has neither users nor a network: leave it out".into();
-            Err(Error::InvalidConfig { option: if remote.tls.is_some() { "tls" } else { "credentials" }, reason })
+            Err(Error::InvalidConfig {
+                option: if remote.tls.is_some() { "tls" } else { "credentials" },
+                reason,
+            })
         }
         Scheme::Memory => Ok(Arc::new(memory::Memory::new(&remote))),
         #[cfg(feature = "etcd")]
@@ -330,6 +361,8 @@ fn default_owner() -> String {
     #[cfg(target_os = "linux")]
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     #[cfg(not(target_os = "linux"))]
-    let host = std::env::var("HOSTNAME").or_else(|_| std::env::var("COMPUTERNAME")).unwrap_or_else(|_| "host".into());
+    let host = std::env::var("HOSTNAME")
+        .or_else(|_| std::env::var("COMPUTERNAME"))
+        .unwrap_or_else(|_| "host".into());
     format!("{host}:{}", std::process::id())
 }

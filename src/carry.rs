@@ -1,9 +1,9 @@
 //! Futures that a caller drives for as long as it does.
 //!
-//! A request holds something that others need: a connection, its place among those that may be under
-//! way at once, a turn. The caller's task is the quickest to carry it on, but a caller may leave its
-//! future unpolled for ever: in a `select!` loop that is busy elsewhere, or on a blocked thread. So
-//! the library takes over what is not done within a moment.
+//! A request holds something that others need: a connection, its place among those that may be
+//! under way at once, a turn. The caller's task is the quickest to carry it on, but a caller may
+//! leave its future unpolled for ever: in a `select!` loop that is busy elsewhere, or on a blocked
+//! thread. So the library takes over what is not done within a moment.
 
 use std::{
     collections::VecDeque,
@@ -51,13 +51,19 @@ enum State<T> {
 
 impl<T: Send + 'static> Carried<T> {
     /// Is given up if it is dropped.
-    pub(crate) fn new(runtime: &'static Handle, future: impl Future<Output = T> + Send + 'static) -> Self {
+    pub(crate) fn new(
+        runtime: &'static Handle,
+        future: impl Future<Output = T> + Send + 'static,
+    ) -> Self {
         let load = Arc::new(Load(Mutex::new(State::Here(Box::pin(future), None))));
         Self { runtime, load, whole: false, begun: false }
     }
 
     /// Runs to its end whatever happens, once it was polled.
-    pub(crate) fn whole(runtime: &'static Handle, future: impl Future<Output = T> + Send + 'static) -> Self {
+    pub(crate) fn whole(
+        runtime: &'static Handle,
+        future: impl Future<Output = T> + Send + 'static,
+    ) -> Self {
         let mut carried = Self::new(runtime, future);
         carried.whole = true;
         carried
@@ -246,7 +252,12 @@ mod tests {
         assert!(poll_once(carried.as_mut()).is_pending());
         go.send(()).unwrap();
         // Its caller does not come back, and yet what it held is free.
-        drop(timeout(Duration::from_secs(10), permits.acquire()).await.expect("it is given back").unwrap());
+        drop(
+            timeout(Duration::from_secs(10), permits.acquire())
+                .await
+                .expect("it is given back")
+                .unwrap(),
+        );
         assert_eq!(carried.await, 7);
     }
 
@@ -263,7 +274,9 @@ mod tests {
     #[tokio::test]
     async fn what_is_dropped_is_given_up_unless_it_is_whole() {
         let runtime = runtime::handle().unwrap();
-        for (whole, relieved, done) in [(false, false, 0), (false, true, 0), (true, false, 1), (true, true, 1)] {
+        for (whole, relieved, done) in
+            [(false, false, 0), (false, true, 0), (true, false, 1), (true, true, 1)]
+        {
             let count = Arc::new(AtomicUsize::new(0));
             let (go, gone) = oneshot::channel::<()>();
             let counted = Arc::clone(&count);
@@ -271,7 +284,11 @@ mod tests {
                 let _ = gone.await;
                 counted.fetch_add(1, Ordering::Relaxed);
             };
-            let mut carried = Box::pin(if whole { Carried::whole(runtime, work) } else { Carried::new(runtime, work) });
+            let mut carried = Box::pin(if whole {
+                Carried::whole(runtime, work)
+            } else {
+                Carried::new(runtime, work)
+            });
             assert!(poll_once(carried.as_mut()).is_pending());
             if relieved {
                 tokio::time::sleep(TRUST * 3).await;

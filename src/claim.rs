@@ -25,12 +25,14 @@ use crate::{
     signature,
 };
 
-/// When to look again for a key whose creation was in doubt: a request that timed out here may still wait in a server, for as long as that
-/// server lets it (etcd: 5 s and two elections), and be applied after the delete.
-const DOUBT: [Duration; 3] = [Duration::from_secs(1), Duration::from_secs(4), Duration::from_secs(8)];
+/// When to look again for a key whose creation was in doubt: a request that timed out here may
+/// still wait in a server, for as long as that server lets it (etcd: 5 s and two elections), and be
+/// applied after the delete.
+const DOUBT: [Duration; 3] =
+    [Duration::from_secs(1), Duration::from_secs(4), Duration::from_secs(8)];
 
-/// A ticket in a queue. It is armed before the first write: whenever it is dropped, its key is deleted, however long that takes,
-/// by a task of the session.
+/// A ticket in a queue. It is armed before the first write: whenever it is dropped, its key is
+/// deleted, however long that takes, by a task of the session.
 #[derive(Debug)]
 pub(crate) struct Claim {
     session: Arc<Session>,
@@ -85,7 +87,8 @@ struct Trouble {
 impl Trouble {
     fn set(&self, error: StoreError) {
         let refused = matches!(error, StoreError::Denied(_)) && !planted(Bug::RefusalsUntold);
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(error.into_source()));
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) =
+            Some(Arc::new(error.into_source()));
         if refused {
             self.refused.notify_one();
         }
@@ -113,7 +116,8 @@ impl Claim {
         }
     }
 
-    /// It is only a way to something else, and nobody is to be told of its loss: the key need not be watched.
+    /// It is only a way to something else, and nobody is to be told of its loss: the key need not
+    /// be watched.
     pub(crate) fn set_passing(&mut self, passing: bool) {
         self.passing = passing;
     }
@@ -140,16 +144,21 @@ impl Claim {
         self.place.as_ref()
     }
 
-    /// Joins the queue; `None` if somebody is there already. Meant to be carried [whole](Carried::whole), so that no write is cancelled in flight: when its result is not wanted any
-    /// more, dropping that drops the claim. Retries until `give_up`, while the other end of `interest` is there, and until the session is over at the latest.
-    /// Nothing is sent for a caller that has gone while others had their turn.
+    /// Joins the queue; `None` if somebody is there already. Meant to be carried
+    /// [whole](Carried::whole), so that no write is cancelled in flight: when its result is not
+    /// wanted any more, dropping that drops the claim. Retries until `give_up`, while the other end
+    /// of `interest` is there, and until the session is over at the latest. Nothing is sent for a
+    /// caller that has gone while others had their turn.
     pub(crate) async fn join(
         mut self,
         join: Join,
         give_up: Option<Instant>,
         interest: oneshot::Sender<()>,
     ) -> Result<Option<Entered>, StoreError> {
-        let value = self.value.take().unwrap_or_else(|| signature::write(&self.session.shared().owner).into());
+        let value = self
+            .value
+            .take()
+            .unwrap_or_else(|| signature::write(&self.session.shared().owner).into());
         let mut attempt = 0;
         loop {
             let session = Arc::clone(&self.session);
@@ -165,9 +174,10 @@ impl Claim {
             let sent = clock::now();
             self.written |= turn.is_some();
             let _joining = session.places().joins();
+            let enqueue = session.bare_store().enqueue(&self.queue, self.ticket, &value, join);
             let outcome = tokio::select! {
                 reason = session.life().lost() => Err(StoreError::SessionGone(reason)),
-                outcome = session.bare_store().enqueue(&self.queue, self.ticket, &value, join) => outcome,
+                outcome = enqueue => outcome,
             };
             match outcome {
                 Ok(Joined::Queued { entry, standing, at, alive, alone }) => {
@@ -188,7 +198,8 @@ impl Claim {
                 Err(error) => {
                     self.clean = false;
                     self.doubtful |= matches!(error, StoreError::Unknown(_));
-                    let late = give_up.is_some_and(|at| Instant::now() >= at) || interest.is_closed();
+                    let late =
+                        give_up.is_some_and(|at| Instant::now() >= at) || interest.is_closed();
                     if !error.is_transient() || late {
                         self.written = self.doubtful;
                         return Err(error);
@@ -203,12 +214,19 @@ impl Claim {
         }
     }
 
-    /// Joins the queues of several claims of one session in one request, if nobody is in any of them; `None` if somebody is, or the store can't. Meant to be carried whole, as
-    /// [`join`](Self::join): when the result is not wanted any more, dropping that drops the claims. One attempt.
-    pub(crate) async fn join_all(mut claims: Vec<Self>) -> Result<Option<Vec<Entered>>, StoreError> {
-        let Some(session) = claims.first().map(|claim| Arc::clone(&claim.session)) else { return Ok(None) };
+    /// Joins the queues of several claims of one session in one request, if nobody is in any of
+    /// them; `None` if somebody is, or the store can't. Meant to be carried whole, as
+    /// [`join`](Self::join): when the result is not wanted any more, dropping that drops the
+    /// claims. One attempt.
+    pub(crate) async fn join_all(
+        mut claims: Vec<Self>,
+    ) -> Result<Option<Vec<Entered>>, StoreError> {
+        let Some(session) = claims.first().map(|claim| Arc::clone(&claim.session)) else {
+            return Ok(None);
+        };
         let value = signature::write(&session.shared().owner);
-        let queues: Vec<_> = claims.iter().map(|claim| (claim.queue.clone(), claim.ticket)).collect();
+        let queues: Vec<_> =
+            claims.iter().map(|claim| (claim.queue.clone(), claim.ticket)).collect();
         let turn = tokio::select! {
             biased;
             _ = session.life().lost() => None,
@@ -245,7 +263,9 @@ impl Claim {
         let mut entered = Vec::with_capacity(claims.len());
         for (mut claim, joined) in claims.into_iter().zip(joined) {
             // Whoever is not in is out, and with it, by the drop of the claims, all are.
-            let Joined::Queued { entry, standing, at, alive, alone } = joined else { return Ok(None) };
+            let Joined::Queued { entry, standing, at, alive, alone } = joined else {
+                return Ok(None);
+            };
             if let Some(granted) = alive {
                 session.life().renewed(sent, granted);
             }
@@ -267,25 +287,35 @@ impl Claim {
         grant
     }
 
-    /// Puts a key with another label into the place of a holder's own. Meant to be carried whole: goes on until the store has confirmed it or the session is over.
+    /// Puts a key with another label into the place of a holder's own. Meant to be carried whole:
+    /// goes on until the store has confirmed it or the session is over.
     pub(crate) async fn relabel(mut self, label: &str, value: &[u8]) -> Result<Self, StoreError> {
         let Some(old) = self.place.clone() else { return Ok(self) };
         // Its number makes it known where it stands.
-        let place = if planted(Bug::DowngradeLosesPlace) { String::new() } else { format!("@{}", old.entry.token) };
+        let place = if planted(Bug::DowngradeLosesPlace) {
+            String::new()
+        } else {
+            format!("@{}", old.entry.token)
+        };
         let to = self.queue.labelled(&format!("{label}{place}"));
         self.clean = false;
         let (mut attempt, mut doubtful) = (0, false);
         let moved = loop {
             let session = &self.session;
+            let store = session.bare_store();
+            let relabel = store.relabel(&self.queue, &to, self.ticket, &old.entry, value);
             let outcome = tokio::select! {
                 biased;
                 reason = session.life().lost() => Err(StoreError::SessionGone(reason)),
-                outcome = session.bare_store().relabel(&self.queue, &to, self.ticket, &old.entry, value) => outcome,
+                outcome = relabel => outcome,
             };
             doubtful |= matches!(outcome, Err(StoreError::Unknown(_)));
             match outcome {
-                Err(StoreError::SessionGone(reason)) => return Err(StoreError::SessionGone(reason)),
-                // As long as nobody knows which of the two keys is there, no refusal ends it: the other one would be left behind.
+                Err(StoreError::SessionGone(reason)) => {
+                    return Err(StoreError::SessionGone(reason));
+                }
+                // As long as nobody knows which of the two keys is there, no refusal ends it: the
+                // other one would be left behind.
                 Err(error) if error.is_transient() || doubtful => {}
                 outcome => break outcome?,
             }
@@ -312,7 +342,8 @@ impl Claim {
         Ok(self)
     }
 
-    /// Deletes the key and waits up to `patience` for the store's word; what is left to do then is done in the background.
+    /// Deletes the key and waits up to `patience` for the store's word; what is left to do then is
+    /// done in the background.
     pub(crate) async fn release_within(mut self, patience: Duration) -> Release {
         let trouble = Arc::<Trouble>::default();
         let Some(work) = self.start_release(Arc::clone(&trouble)) else { return Release::Absent };
@@ -329,7 +360,10 @@ impl Claim {
     }
 
     /// What there is to do to delete the key.
-    fn start_release(&mut self, trouble: Arc<Trouble>) -> Option<impl Future<Output = Release> + Send + use<>> {
+    fn start_release(
+        &mut self,
+        trouble: Arc<Trouble>,
+    ) -> Option<impl Future<Output = Release> + Send + use<>> {
         if !std::mem::take(&mut self.armed) {
             return None;
         }
@@ -342,18 +376,24 @@ impl Claim {
             session.unclaim(&self.queue);
             return None;
         }
-        let (queue, ticket, place, doubtful) = (self.queue.clone(), self.ticket, self.place.take(), self.doubtful);
+        let (queue, ticket, place, doubtful) =
+            (self.queue.clone(), self.ticket, self.place.take(), self.doubtful);
         let former = std::mem::take(&mut self.former);
         let clean = self.clean && place.is_some();
         Some(async move {
-            let (release, attempts) = release(&session, &queue, ticket, place.as_ref(), held, &trouble).await;
+            let (release, attempts) =
+                release(&session, &queue, ticket, place.as_ref(), held, &trouble).await;
             if clean && attempts == 1 {
                 session.reuse(ticket);
             }
             session.unclaim(&queue);
             if doubtful && !planted(Bug::DoubtForgotten) {
                 for queue in former.into_iter().chain([queue]) {
-                    session.shared().runtime.spawn(look_again(Arc::downgrade(&session), queue, ticket));
+                    session.shared().runtime.spawn(look_again(
+                        Arc::downgrade(&session),
+                        queue,
+                        ticket,
+                    ));
                 }
             }
             release
@@ -379,7 +419,8 @@ async fn look_again(session: Weak<Session>, queue: Queue, ticket: Ticket) {
     }
 }
 
-/// Deletes the key: retries until the store confirms that it is gone, or the session is over and its keys with it. Tells how many attempts that took.
+/// Deletes the key: retries until the store confirms that it is gone, or the session is over and
+/// its keys with it. Tells how many attempts that took.
 async fn release(
     session: &Session,
     queue: &Queue,
@@ -391,8 +432,11 @@ async fn release(
     let (mut attempt, mut unknown) = (0, false);
     let (outcome, end) = loop {
         let heir = place.and_then(|place| place.heir());
-        let leave =
-            Leave { entry: place.map(|place| &place.entry), held, heir: heir.as_deref().map(|heir| &heir.entry) };
+        let leave = Leave {
+            entry: place.map(|place| &place.entry),
+            held,
+            heir: heir.as_deref().map(|heir| &heir.entry),
+        };
         let outcome = tokio::select! {
             biased;
             reason = session.life().lost() => Err(StoreError::SessionGone(reason)),
@@ -401,7 +445,8 @@ async fn release(
         match outcome {
             Ok(left) => {
                 // Only an attempt that may have been applied explains an absent key.
-                let released = left.existed || unknown || attempt > 0 && planted(Bug::AbsentIsReleased);
+                let released =
+                    left.existed || unknown || attempt > 0 && planted(Bug::AbsentIsReleased);
                 let release = if released { Release::Released } else { Release::Absent };
                 let end = place.map(|place| place.end(held, left, heir.as_ref()));
                 break (release, end);

@@ -28,13 +28,17 @@ use crate::{
     session::{Session, Shared, Visit},
 };
 
-/// A connection to a store, and the session that its locks live in. Cheap to clone; all clones are one client.
+/// A connection to a store, and the session that its locks live in. Cheap to clone; all clones are
+/// one client.
 ///
-/// However many locks it holds or waits for, it keeps one session alive (on ZooKeeper another one for each 100 KiB of watched keys: the
-/// servers' clients cannot restore more after a reconnect). It runs on a small runtime of the library's own, so that a blocked or ended runtime
-/// of the caller's stops no keepalive. When its session is lost, every guard is told, and the next lock opens a new session.
+/// However many locks it holds or waits for, it keeps one session alive (on ZooKeeper another one
+/// for each 100 KiB of watched keys: the servers' clients cannot restore more after a reconnect).
+/// It runs on a small runtime of the library's own, so that a blocked or ended runtime of the
+/// caller's stops no keepalive. When its session is lost, every guard is told, and the next lock
+/// opens a new session.
 ///
-/// When the last clone, guard and waiter are gone the session is ended in the background; [`close`](Self::close) does it at once and tells how it went.
+/// When the last clone, guard and waiter are gone the session is ended in the background;
+/// [`close`](Self::close) does it at once and tells how it went.
 #[derive(Clone, Debug)]
 pub struct Client {
     inner: Arc<Inner>,
@@ -85,15 +89,19 @@ impl Client {
         Self::builder(url).connect().await
     }
 
-    /// Starts to describe a client. The URL is `etcd://host:2379`, `zk://host:2181` (several hosts of one cluster separated by commas) or
-    /// `memory://name`, a store within this process.
+    /// Starts to describe a client. The URL is `etcd://host:2379`, `zk://host:2181` (several hosts
+    /// of one cluster separated by commas) or `memory://name`, a store within this process.
     pub fn builder(url: &str) -> Builder {
         Builder::new(url)
     }
 
     pub(crate) async fn open(settings: Settings) -> Result<Self> {
         let runtime = runtime::handle()?;
-        let runtime = if planted(Bug::CallersRuntime) { Box::leak(Box::new(Handle::current())) } else { runtime };
+        let runtime = if planted(Bug::CallersRuntime) {
+            Box::leak(Box::new(Handle::current()))
+        } else {
+            runtime
+        };
         let Settings {
             backend,
             namespace,
@@ -104,43 +112,51 @@ impl Client {
             recheck_interval,
             local_handover,
         } = settings;
-        let shared = Arc::new(Shared { backend, runtime, ttl, owner, request_timeout, recheck_interval });
+        let shared =
+            Arc::new(Shared { backend, runtime, ttl, owner, request_timeout, recheck_interval });
         let handover = local_handover.map(|max| Arc::new(Handover::new(max, runtime)));
         let opening = open_session(Arc::clone(&shared), connect_timeout, false);
         let session = runtime::within(runtime, opening).await;
         let session = session.map_err(|error| error.into_public(shared.backend.name()))?;
         let sessions = StdMutex::new(Sessions { known: vec![session], ..Sessions::default() });
-        Ok(Self { inner: Arc::new(Inner { shared, namespace, connect_timeout, sessions, handover }) })
+        Ok(Self {
+            inner: Arc::new(Inner { shared, namespace, connect_timeout, sessions, handover }),
+        })
     }
 
     /// The lock of this name. No I/O: the name is checked when it is first locked.
     ///
-    /// Any non-empty string will do, of up to 255 bytes once percent-escaped (`/` too, so that no name lies inside another).
+    /// Any non-empty string will do, of up to 255 bytes once percent-escaped (`/` too, so that no
+    /// name lies inside another).
     #[must_use]
     pub fn mutex(&self, name: impl AsRef<str>) -> Mutex {
         Mutex::new(self.clone(), name.as_ref().to_owned())
     }
 
-    /// The read-write lock of this name. No I/O: the name is checked when it is first locked. It has nothing to do with a mutex of the same name.
+    /// The read-write lock of this name. No I/O: the name is checked when it is first locked. It
+    /// has nothing to do with a mutex of the same name.
     #[must_use]
     pub fn rw_lock(&self, name: impl AsRef<str>) -> RwLock {
         RwLock::new(self.clone(), name.as_ref().to_owned())
     }
 
-    /// The semaphore of this name, with so many permits for all clients together: all have to name the same number. No I/O: name and number are checked at the first acquisition.
+    /// The semaphore of this name, with so many permits for all clients together: all have to name
+    /// the same number. No I/O: name and number are checked at the first acquisition.
     #[must_use]
     pub fn semaphore(&self, name: impl AsRef<str>, permits: u32) -> Semaphore {
         Semaphore::new(self.clone(), name.as_ref().to_owned(), permits)
     }
 
-    /// The election of this name. No I/O: the name is checked when it is first used. It has nothing to do with a mutex of the same name.
+    /// The election of this name. No I/O: the name is checked when it is first used. It has nothing
+    /// to do with a mutex of the same name.
     #[must_use]
     pub fn election(&self, name: impl AsRef<str>) -> Election {
         Election::new(self.clone(), name.as_ref().to_owned())
     }
 
-    /// What the server granted as the session's time to live: how long a crashed holder's lock stays taken. It may differ from what the builder asked
-    /// for: etcd grants whole seconds and at least one and a half election timeouts, ZooKeeper between 2 and 20 of its ticks.
+    /// What the server granted as the session's time to live: how long a crashed holder's lock
+    /// stays taken. It may differ from what the builder asked for: etcd grants whole seconds and at
+    /// least one and a half election timeouts, ZooKeeper between 2 and 20 of its ticks.
     #[must_use]
     pub fn session_ttl(&self) -> Duration {
         let sessions = self.sessions();
@@ -149,13 +165,15 @@ impl Client {
 
     /// Releases everything and ends the session. `Ok` when the store has confirmed it.
     ///
-    /// All clones are closed. Guards are told [`ClientClosed`](crate::LostReason::ClientClosed) before the store lets go of their keys; waiters and later
-    /// calls get [`Error::Closed`]. Closing again tells the same, or that it was confirmed since.
+    /// All clones are closed. Guards are told [`ClientClosed`](crate::LostReason::ClientClosed)
+    /// before the store lets go of their keys; waiters and later calls get [`Error::Closed`].
+    /// Closing again tells the same, or that it was confirmed since.
     ///
     /// # Errors
     ///
-    /// [`Error::Unavailable`] if the store does not confirm within the [`connect_timeout`](Builder::connect_timeout): the client is closed all the same, and
-    /// its keys go when the session's TTL ends.
+    /// [`Error::Unavailable`] if the store does not confirm within the
+    /// [`connect_timeout`](Builder::connect_timeout): the client is closed all the same, and its
+    /// keys go when the session's TTL ends.
     ///
     /// # Cancel safety
     ///
@@ -184,14 +202,17 @@ impl Client {
             handover.close();
         }
         let patience = self.inner.connect_timeout;
-        let closing =
-            sessions.into_iter().map(|session| self.runtime().spawn(async move { session.close(patience).await }));
+        let closing = sessions
+            .into_iter()
+            .map(|session| self.runtime().spawn(async move { session.close(patience).await }));
         // All of them at once; dropping this future drops only the handles.
         let mut outcome = Ok(());
         for closing in closing.collect::<Vec<_>>() {
             match closing.await {
                 Ok(Ok(())) => {}
-                Ok(Err(error)) => outcome = Err(error.into_public(self.inner.shared.backend.name())),
+                Ok(Err(error)) => {
+                    outcome = Err(error.into_public(self.inner.shared.backend.name()))
+                }
                 Err(_) => outcome = Err(Error::Closed),
             }
         }
@@ -244,7 +265,11 @@ impl Client {
 
     /// Does what ends soon in any case if it is a try: within twice the request timeout, and the
     /// connect timeout before that if there is no session.
-    pub(crate) async fn bounded<T>(&self, wait: Wait, work: impl Future<Output = Result<T>>) -> Result<T> {
+    pub(crate) async fn bounded<T>(
+        &self,
+        wait: Wait,
+        work: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
         if !matches!(wait, Wait::No) || planted(Bug::TriesUnbounded) {
             return work.await;
         }
@@ -276,7 +301,8 @@ impl Client {
                     return Err(Error::Closed);
                 }
                 sessions.known.retain(|session| !session.life().is_over());
-                let tried = |session: &Arc<Session>| known.iter().any(|known| Arc::ptr_eq(known, session));
+                let tried =
+                    |session: &Arc<Session>| known.iter().any(|known| Arc::ptr_eq(known, session));
                 if !sessions.known.iter().all(tried) {
                     continue;
                 }
@@ -284,14 +310,17 @@ impl Client {
             };
             match opening.wait_for(Option::is_some).await.as_deref() {
                 Ok(Some(Err(_))) if planted(Bug::OpeningsUnshared) => {}
-                Ok(Some(Err(error))) => return Err(StoreError::again(error).into_public(self.backend_name())),
+                Ok(Some(Err(error))) => {
+                    return Err(StoreError::again(error).into_public(self.backend_name()));
+                }
                 Ok(_) => {}
                 Err(_) => return Err(Error::Closed),
             }
         }
     }
 
-    /// With retries until the connect timeout, as servers that have just lost a session may be about to come back.
+    /// With retries until the connect timeout, as servers that have just lost a session may be
+    /// about to come back.
     fn begin_to_open(&self) -> watch::Receiver<Option<Opening>> {
         let (told, opening) = watch::channel(None);
         let (inner, shared) = (Arc::downgrade(&self.inner), Arc::clone(&self.inner.shared));
@@ -321,7 +350,8 @@ impl Inner {
     }
 }
 
-/// The opening is over. Without a client, or after it was closed, the new session ends as it is dropped.
+/// The opening is over. Without a client, or after it was closed, the new session ends as it is
+/// dropped.
 fn keep_open(inner: &Weak<Inner>, session: Option<Arc<Session>>) {
     let Some(inner) = inner.upgrade() else { return };
     let mut sessions = inner.sessions();
@@ -342,7 +372,11 @@ async fn open_session(
         let error = match timeout_at(give_up, Session::open(Arc::clone(&shared))).await {
             Ok(Ok(session)) => return Ok(session),
             Ok(Err(error)) => error,
-            Err(_) => return Err(StoreError::Unavailable(format!("no server answered within {limit:?}").into())),
+            Err(_) => {
+                return Err(StoreError::Unavailable(
+                    format!("no server answered within {limit:?}").into(),
+                ));
+            }
         };
         let pause = backoff(attempt);
         if !insist || !error.is_transient() || Instant::now() + pause >= give_up {

@@ -10,8 +10,8 @@ use crate::rig::{Bug, planted};
 
 /// Time since some fixed point, counting the time the machine was suspended.
 ///
-/// `std::time::Instant` is `CLOCK_MONOTONIC` on Linux, which stands still while a machine sleeps, so a
-/// holder that wakes from suspend would believe its lease is young
+/// `std::time::Instant` is `CLOCK_MONOTONIC` on Linux, which stands still while a machine sleeps,
+/// so a holder that wakes from suspend would believe its lease is young
 /// (<https://github.com/rust-lang/rust/issues/87906>). `CLOCK_BOOTTIME` goes on.
 #[cfg(target_os = "linux")]
 pub(crate) fn now() -> Duration {
@@ -25,7 +25,8 @@ pub(crate) fn now() -> Duration {
     now
 }
 
-/// Elsewhere the standard monotonic clock has to do; whether it counts suspend is the platform's choice.
+/// Elsewhere the standard monotonic clock has to do; whether it counts suspend is the platform's
+/// choice.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn now() -> Duration {
     use std::{sync::OnceLock, time::Instant};

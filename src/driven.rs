@@ -6,7 +6,10 @@ use async_trait::async_trait;
 use tokio::runtime::Handle;
 
 use crate::{
-    backend::{Ask, Entry, Join, Joined, Leave, Listing, Present, Rewritten, Standing, Store, Watch, Withdrawn, Write},
+    backend::{
+        Ask, Entry, Join, Joined, Leave, Listing, Present, Rewritten, Standing, Store, Watch,
+        Withdrawn, Write,
+    },
     carry::Carried,
     error::StoreError,
     guard::LostReason,
@@ -64,7 +67,13 @@ impl Store for Driven {
         self.ask(|store| async move { store.keep_alive().await }).await
     }
 
-    async fn enqueue(&self, queue: &Queue, ticket: Ticket, value: &[u8], join: Join) -> Result<Joined, StoreError> {
+    async fn enqueue(
+        &self,
+        queue: &Queue,
+        ticket: Ticket,
+        value: &[u8],
+        join: Join,
+    ) -> Result<Joined, StoreError> {
         let (queue, value) = (queue.clone(), value.to_vec());
         self.ask(|store| async move { store.enqueue(&queue, ticket, &value, join).await }).await
     }
@@ -88,8 +97,14 @@ impl Store for Driven {
         self.ask(|store| async move { store.watch(&entry, urgent).await }).await
     }
 
-    async fn withdraw(&self, queue: &Queue, ticket: Ticket, leave: Leave<'_>) -> Result<Withdrawn, StoreError> {
-        let (queue, entry, heir, held) = (queue.clone(), leave.entry.cloned(), leave.heir.cloned(), leave.held);
+    async fn withdraw(
+        &self,
+        queue: &Queue,
+        ticket: Ticket,
+        leave: Leave<'_>,
+    ) -> Result<Withdrawn, StoreError> {
+        let (queue, entry, heir, held) =
+            (queue.clone(), leave.entry.cloned(), leave.heir.cloned(), leave.held);
         self.ask(|store| async move {
             let leave = Leave { entry: entry.as_ref(), held, heir: heir.as_ref() };
             store.withdraw(&queue, ticket, leave).await
@@ -130,7 +145,8 @@ impl Store for Driven {
         value: &[u8],
     ) -> Result<Option<Entry>, StoreError> {
         let (from, to, entry, value) = (from.clone(), to.clone(), entry.clone(), value.to_vec());
-        self.ask(|store| async move { store.relabel(&from, &to, ticket, &entry, &value).await }).await
+        self.ask(|store| async move { store.relabel(&from, &to, ticket, &entry, &value).await })
+            .await
     }
 
     async fn commit(&self, guard: Option<&Entry>, writes: &[Write]) -> Result<bool, StoreError> {
@@ -138,7 +154,11 @@ impl Store for Driven {
         self.ask(|store| async move { store.commit(guard.as_ref(), &writes).await }).await
     }
 
-    async fn enqueue_all(&self, queues: &[(Queue, Ticket)], value: &[u8]) -> Result<Option<Vec<Joined>>, StoreError> {
+    async fn enqueue_all(
+        &self,
+        queues: &[(Queue, Ticket)],
+        value: &[u8],
+    ) -> Result<Option<Vec<Joined>>, StoreError> {
         let (queues, value) = (queues.to_vec(), value.to_vec());
         self.ask(|store| async move { store.enqueue_all(&queues, &value).await }).await
     }

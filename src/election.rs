@@ -33,15 +33,18 @@ use crate::{
 /// The longest value, in bytes: whoever looks for the leader is sent those of all candidates.
 const MAX_VALUE: usize = 16 << 10;
 
-/// A named election: of those who campaign one leads, and everybody can see who, and what it has to say. Made by [`Client::election`]; cheap to make, to clone and to
-/// throw away.
+/// A named election: of those who campaign one leads, and everybody can see who, and what it has to
+/// say. Made by [`Client::election`]; cheap to make, to clone and to throw away.
 ///
-/// Candidates lead in the order in which they came. A leader's value is for those who look: its address, say. Leading is holding a lock: a leader that is cut off learns from its
-/// [`Leadership`] that it is none any more before another one is elected, but those who look may still take it for one for a moment. What must never be done by two carries the
-/// [fencing token](LockGuard::fencing_token).
+/// Candidates lead in the order in which they came. A leader's value is for those who look: its
+/// address, say. Leading is holding a lock: a leader that is cut off learns from its [`Leadership`]
+/// that it is none any more before another one is elected, but those who look may still take it for
+/// one for a moment. What must never be done by two carries the [fencing
+/// token](LockGuard::fencing_token).
 ///
-/// On etcd the keys lie below `{namespace}/{name}!election/`, and their values are the candidates' as they are, so that Go's `concurrency.Election` and `etcdctl elect` take part in the
-/// election of that prefix. It has nothing to do with a [`Mutex`](crate::Mutex) of the same name.
+/// On etcd the keys lie below `{namespace}/{name}!election/`, and their values are the candidates'
+/// as they are, so that Go's `concurrency.Election` and `etcdctl elect` take part in the election
+/// of that prefix. It has nothing to do with a [`Mutex`](crate::Mutex) of the same name.
 ///
 /// # Examples
 ///
@@ -84,11 +87,13 @@ impl Election {
     ///
     /// # Errors
     ///
-    /// As [`Mutex::lock`](crate::Mutex::lock); [`Error::InvalidConfig`] at once if the value is too long.
+    /// As [`Mutex::lock`](crate::Mutex::lock); [`Error::InvalidConfig`] at once if the value is too
+    /// long.
     ///
     /// # Cancel safety
     ///
-    /// As [`Mutex::lock`](crate::Mutex::lock): dropping the future withdraws the candidate, and nothing stays behind.
+    /// As [`Mutex::lock`](crate::Mutex::lock): dropping the future withdraws the candidate, and
+    /// nothing stays behind.
     pub async fn campaign(&self, value: impl AsRef<[u8]>) -> Result<Leadership> {
         self.run(value.as_ref(), Wait::Forever).await?.ok_or(Error::Closed)
     }
@@ -97,7 +102,8 @@ impl Election {
     ///
     /// # Errors
     ///
-    /// As [`Mutex::try_lock`](crate::Mutex::try_lock); [`Error::InvalidConfig`] at once if the value is too long.
+    /// As [`Mutex::try_lock`](crate::Mutex::try_lock); [`Error::InvalidConfig`] at once if the
+    /// value is too long.
     ///
     /// # Cancel safety
     ///
@@ -106,7 +112,8 @@ impl Election {
         self.run(value.as_ref(), Wait::No).await
     }
 
-    /// The same as [`campaign`](Self::campaign), but for no longer than this; `None` when the time is up.
+    /// The same as [`campaign`](Self::campaign), but for no longer than this; `None` when the time
+    /// is up.
     ///
     /// # Errors
     ///
@@ -115,7 +122,11 @@ impl Election {
     /// # Cancel safety
     ///
     /// As [`campaign`](Self::campaign).
-    pub async fn campaign_timeout(&self, value: impl AsRef<[u8]>, timeout: Duration) -> Result<Option<Leadership>> {
+    pub async fn campaign_timeout(
+        &self,
+        value: impl AsRef<[u8]>,
+        timeout: Duration,
+    ) -> Result<Option<Leadership>> {
         self.run(value.as_ref(), Wait::at_most(timeout)).await
     }
 
@@ -123,8 +134,10 @@ impl Election {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidName`] at once. [`Error::Unavailable`] if the store does not answer within about twice the [`request_timeout`](crate::Builder::request_timeout), or if a new session was
-    /// needed and could not be opened. [`Error::Denied`], [`Error::Backend`], [`Error::SessionLost`] and [`Error::Closed`].
+    /// [`Error::InvalidName`] at once. [`Error::Unavailable`] if the store does not answer within
+    /// about twice the [`request_timeout`](crate::Builder::request_timeout), or if a new session
+    /// was needed and could not be opened. [`Error::Denied`], [`Error::Backend`],
+    /// [`Error::SessionLost`] and [`Error::Closed`].
     ///
     /// # Cancel safety
     ///
@@ -134,14 +147,17 @@ impl Election {
         Ok(members.into_iter().next().map(Leader::new))
     }
 
-    /// All leaders from now on: the present one first, if there is one, then each later one, and each later value of the one that leads.
+    /// All leaders from now on: the present one first, if there is one, then each later one, and
+    /// each later value of the one that leads.
     ///
-    /// It never goes back to an earlier one, whatever happens to the connection, and tells nothing twice. Whatever was overtaken before the stream's reader came to it is left out.
-    /// See [`Observe`].
+    /// It never goes back to an earlier one, whatever happens to the connection, and tells nothing
+    /// twice. Whatever was overtaken before the stream's reader came to it is left out. See
+    /// [`Observe`].
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidName`]. Later ones are none of the reader's business: the stream goes on until the store answers again.
+    /// [`Error::InvalidName`]. Later ones are none of the reader's business: the stream goes on
+    /// until the store answers again.
     pub fn observe(&self) -> Result<Observe> {
         let mut last: Option<Leader> = None;
         let pick = move |members: Vec<Member>| {
@@ -150,7 +166,9 @@ impl Election {
             if last.as_ref().is_some_and(|last| age(&leader) <= age(last)) {
                 return None;
             }
-            let same = last.as_ref().is_some_and(|last| (last.token, &last.value) == (leader.token, &leader.value));
+            let same = last
+                .as_ref()
+                .is_some_and(|last| (last.token, &last.value) == (leader.token, &leader.value));
             let leader = last.insert(leader);
             (!same).then(|| leader.clone())
         };
@@ -172,7 +190,9 @@ impl Election {
 
 fn checked(value: &[u8]) -> Result<Arc<[u8]>> {
     if value.len() > MAX_VALUE {
-        let reason = "at most 16 KiB: whoever looks for the leader reads it; publish where to find the rest".into();
+        let reason =
+            "at most 16 KiB: whoever looks for the leader reads it; publish where to find the rest"
+                .into();
         return Err(Error::InvalidConfig { option: "value", reason });
     }
     Ok(value.into())
@@ -185,18 +205,22 @@ pub struct Leadership {
     pub(crate) turn: Turn,
 }
 
-/// Whose turn it is to proclaim, and the version of the key that was last heard of, once it was written to.
+/// Whose turn it is to proclaim, and the version of the key that was last heard of, once it was
+/// written to.
 pub(crate) type Turn = Arc<AsyncMutex<Option<u64>>>;
 
 impl Leadership {
-    /// Tells another value, of at most 16 KiB, without losing the lead. `Ok` when the store has confirmed it.
+    /// Tells another value, of at most 16 KiB, without losing the lead. `Ok` when the store has
+    /// confirmed it.
     ///
     /// Of two at once the second one waits for the first.
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`] if the leader is none any more. [`Error::Unavailable`] if the store has not confirmed within twice the [`request_timeout`](crate::Builder::request_timeout): it still leads then,
-    /// and the value may have been written all the same, or may be yet, but never over a later one. [`Error::InvalidConfig`] at once if the value is too long.
+    /// [`Error::Lost`] if the leader is none any more. [`Error::Unavailable`] if the store has not
+    /// confirmed within twice the [`request_timeout`](crate::Builder::request_timeout): it still
+    /// leads then, and the value may have been written all the same, or may be yet, but never over
+    /// a later one. [`Error::InvalidConfig`] at once if the value is too long.
     ///
     /// # Cancel safety
     ///
@@ -267,14 +291,17 @@ impl Rewrite {
         Some(Self { session, name: claim.queue().name().to_owned(), ticket: claim.ticket(), place })
     }
 
-    /// Each attempt names the version that it writes over. So one that was given up can't be applied after a later one, however long it was on its way.
+    /// Each attempt names the version that it writes over. So one that was given up can't be
+    /// applied after a later one, however long it was on its way.
     async fn run(&self, value: &[u8], version: &mut Option<u64>) -> Result<()> {
         let (shared, store) = (self.session.shared(), self.session.bare_store());
         let lost = |reason| Err(Error::Lost { name: self.name.clone(), reason });
         let give_up = Instant::now() + shared.request_timeout * 2;
         let mut attempt = 0;
         loop {
-            if let Some(reason) = self.place.lost_reason().or_else(|| self.session.life().lost_reason()) {
+            if let Some(reason) =
+                self.place.lost_reason().or_else(|| self.session.life().lost_reason())
+            {
                 return lost(reason);
             }
             let rewriting = store.rewrite(self.ticket, &self.place.entry, value, *version);
@@ -320,7 +347,8 @@ pub struct Leader {
 
 impl Leader {
     fn new(first: Member) -> Self {
-        let (value, version) = first.detail.map_or_else(Default::default, |detail| (detail.value, detail.version));
+        let (value, version) =
+            first.detail.map_or_else(Default::default, |detail| (detail.value, detail.version));
         Self { value, version, token: FencingToken::new(first.entry.token), key: first.entry.key }
     }
 
@@ -349,17 +377,21 @@ impl Leader {
     }
 }
 
-/// The leaders of an election, one after the other: a `Stream` (of the `futures` crates). Made by [`Election::observe`].
+/// The leaders of an election, one after the other: a `Stream` (of the `futures` crates). Made by
+/// [`Election::observe`].
 ///
-/// While nothing changes it asks nothing, except for a look every [`recheck_interval`](crate::Builder::recheck_interval). It gets over lost connections and sessions, waits while nobody leads,
-/// and ends when the client is closed; until then it keeps the client open. Dropping it ends everything.
+/// While nothing changes it asks nothing, except for a look every
+/// [`recheck_interval`](crate::Builder::recheck_interval). It gets over lost connections and
+/// sessions, waits while nobody leads, and ends when the client is closed; until then it keeps the
+/// client open. Dropping it ends everything.
 #[must_use = "it does nothing unless it is polled"]
 pub struct Observe {
     feed: Feed<Leader>,
 }
 
 impl Observe {
-    /// The next leader, or value of the same; `None` when the client is closed. The same as the stream's, for those who have no use for it.
+    /// The next leader, or value of the same; `None` when the client is closed. The same as the
+    /// stream's, for those who have no use for it.
     ///
     /// # Cancel safety
     ///

@@ -57,7 +57,8 @@ pub enum Error {
         /// What is wrong and what to pass instead.
         reason: String,
     },
-    /// Other clients count on another number of permits. Name the same, or change it for all with [`set_permits`](crate::Semaphore::set_permits).
+    /// Other clients count on another number of permits. Name the same, or change it for all with
+    /// [`set_permits`](crate::Semaphore::set_permits).
     #[error("{name:?} has {agreed} permits for other clients, not {named}")]
     PermitsDisagree {
         /// The semaphore's name.
@@ -94,7 +95,8 @@ pub enum Error {
         #[source]
         source: BoxError,
     },
-    /// The session ended while waiting, and with it the place in the queue. Lock again: that opens a new session.
+    /// The session ended while waiting, and with it the place in the queue. Lock again: that opens
+    /// a new session.
     #[error("the {backend} session ended while waiting ({reason})")]
     SessionLost {
         /// The store.
@@ -108,7 +110,8 @@ pub enum Error {
         /// The lock's name.
         name: String,
     },
-    /// The lock was lost before it was unlocked: others may have held it meanwhile. Check what was done under it.
+    /// The lock was lost before it was unlocked: others may have held it meanwhile. Check what was
+    /// done under it.
     #[error("the lock {name:?} was lost before it was unlocked ({reason})")]
     Lost {
         /// The lock's name.
@@ -116,7 +119,8 @@ pub enum Error {
         /// Why it was lost.
         reason: LostReason,
     },
-    /// The store did not confirm the release in time. It goes on being retried in the background until it is confirmed or the session is over.
+    /// The store did not confirm the release in time. It goes on being retried in the background
+    /// until it is confirmed or the session is over.
     #[error("the release of {name:?} is not confirmed yet; it goes on in the background")]
     ReleaseUnconfirmed {
         /// The lock's name.
@@ -125,7 +129,8 @@ pub enum Error {
         #[source]
         source: BoxError,
     },
-    /// The store did not answer to a guarded write: it may or may not have been applied, or may be yet, while the lock is held. It is not sent again.
+    /// The store did not answer to a guarded write: it may or may not have been applied, or may be
+    /// yet, while the lock is held. It is not sent again.
     #[error("the write under {name:?} is not confirmed: it may or may not have been applied")]
     WriteUnconfirmed {
         /// The lock's name.
@@ -158,7 +163,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether the same call may succeed later without a change to the program or its configuration.
+    /// Whether the same call may succeed later without a change to the program or its
+    /// configuration.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         matches!(self, Self::Unavailable { .. } | Self::SessionLost { .. } | Self::Evicted { .. })
@@ -184,7 +190,9 @@ pub(crate) enum StoreError {
 impl StoreError {
     pub(crate) fn into_public(self, backend: &'static str) -> Error {
         match self {
-            Self::Unavailable(source) | Self::Unknown(source) => Error::Unavailable { backend, source },
+            Self::Unavailable(source) | Self::Unknown(source) => {
+                Error::Unavailable { backend, source }
+            }
             Self::SessionGone(reason) => Error::SessionLost { backend, reason },
             Self::Denied(source) => Error::Denied { backend, source },
             Self::Fatal { operation, source } => Error::Backend { backend, operation, source },
@@ -205,9 +213,10 @@ impl StoreError {
 
     fn source(&self) -> Option<&BoxError> {
         match self {
-            Self::Unavailable(source) | Self::Unknown(source) | Self::Denied(source) | Self::Fatal { source, .. } => {
-                Some(source)
-            }
+            Self::Unavailable(source)
+            | Self::Unknown(source)
+            | Self::Denied(source)
+            | Self::Fatal { source, .. } => Some(source),
             Self::SessionGone(_) => None,
         }
     }
@@ -219,9 +228,10 @@ impl StoreError {
 
     pub(crate) fn into_source(self) -> BoxError {
         match self {
-            Self::Unavailable(source) | Self::Unknown(source) | Self::Denied(source) | Self::Fatal { source, .. } => {
-                source
-            }
+            Self::Unavailable(source)
+            | Self::Unknown(source)
+            | Self::Denied(source)
+            | Self::Fatal { source, .. } => source,
             Self::SessionGone(reason) => reason.to_string().into(),
         }
     }

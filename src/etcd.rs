@@ -1,21 +1,25 @@
 //! For those who write to etcd themselves: the condition that a transaction of their own needs.
 //!
-//! [`LockGuard::put`](crate::LockGuard::put) and [`LockGuard::write`](crate::LockGuard::write) do for most. Where they don't (leases, other conditions, reads in the same transaction), the
+//! [`LockGuard::put`](crate::LockGuard::put) and [`LockGuard::write`](crate::LockGuard::write) do
+//! for most. Where they don't (leases, other conditions, reads in the same transaction), the
 //! condition goes into a transaction of [`etcd_client`].
 
 use etcd_client::{Compare, CompareOp};
 
 use crate::guard::LockGuard;
 
-/// The condition that this guard's key is there: with it, a transaction takes effect only while the lock is held, whatever this process knows of it. `None` for a guard of another store.
+/// The condition that this guard's key is there: with it, a transaction takes effect only while the
+/// lock is held, whatever this process knows of it. `None` for a guard of another store.
 ///
-/// With [`local_handover`](crate::Builder::local_handover) all guards of one client's have the same key, so that it holds for the next one's as well: only the token tells them apart.
+/// With [`local_handover`](crate::Builder::local_handover) all guards of one client's have the same
+/// key, so that it holds for the next one's as well: only the token tells them apart.
 ///
 /// # Examples
 ///
 /// ```no_run
 /// # use etcd_client::{Txn, TxnOp};
-/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let client = distlock::Client::connect("etcd://127.0.0.1:2379").await?;
 /// let guard = client.mutex("a").lock().await?;
 ///
@@ -28,5 +32,9 @@ use crate::guard::LockGuard;
 #[must_use]
 pub fn compare(guard: &LockGuard) -> Option<Compare> {
     let entry = guard.entry_in("etcd")?;
-    Some(Compare::create_revision(&*entry.key, CompareOp::Equal, i64::try_from(entry.revision).ok()?))
+    Some(Compare::create_revision(
+        &*entry.key,
+        CompareOp::Equal,
+        i64::try_from(entry.revision).ok()?,
+    ))
 }

@@ -2,26 +2,33 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Refuses those who come with a [`FencingToken`](crate::FencingToken) lower than the highest that was seen: one for each lock, at the resource that the lock protects.
+/// Refuses those who come with a [`FencingToken`](crate::FencingToken) lower than the highest that
+/// was seen: one for each lock, at the resource that the lock protects.
 ///
-/// A holder that was paused and wakes up after its lease is gone still believes in its lock for as long as it does not look. Only the resource can refuse its writes, and this is how: whoever
-/// was granted the lock later has a higher token.
+/// A holder that was paused and wakes up after its lease is gone still believes in its lock for as
+/// long as it does not look. Only the resource can refuse its writes, and this is how: whoever was
+/// granted the lock later has a higher token.
 ///
-/// This one lives in the memory of one process, such as a server that all holders send their writes to. It forgets when that process ends: go on with
-/// [`starting_at`](Self::starting_at) what was stored. To look and to write must be one step, or a newer holder may come in between: hold a lock of the process's own
-/// around both, or put the token into the transaction that writes, as below.
+/// This one lives in the memory of one process, such as a server that all holders send their writes
+/// to. It forgets when that process ends: go on with [`starting_at`](Self::starting_at) what was
+/// stored. To look and to write must be one step, or a newer holder may come in between: hold a
+/// lock of the process's own around both, or put the token into the transaction that writes, as
+/// below.
 ///
 /// # In a database
 ///
-/// Where the data are in a table, the table is the gate: a column for the token, and one statement that looks and writes. No rows changed: refused.
+/// Where the data are in a table, the table is the gate: a column for the token, and one statement
+/// that looks and writes. No rows changed: refused.
 ///
 /// ```sql
 /// UPDATE accounts SET balance = $balance, fencing_token = $token
 ///  WHERE id = $id AND fencing_token <= $token;
 /// ```
 ///
-/// For writes to several tables, a table of gates. Run this first, **in the same transaction as the writes**, and roll back if no row changed: the row stays locked until the
-/// transaction ends, so that no newer holder gets in between the look and the writes. In a transaction of its own it would say no more than that nobody newer had come *yet*.
+/// For writes to several tables, a table of gates. Run this first, **in the same transaction as the
+/// writes**, and roll back if no row changed: the row stays locked until the transaction ends, so
+/// that no newer holder gets in between the look and the writes. In a transaction of its own it
+/// would say no more than that nobody newer had come *yet*.
 ///
 /// ```sql
 /// CREATE TABLE gates (lock TEXT PRIMARY KEY, token BIGINT NOT NULL);
@@ -33,7 +40,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 ///
 /// It is for holders one at a time: readers and permits have tokens that are valid in any order.
 ///
-/// Both are understood by PostgreSQL (9.5 and later) and SQLite (3.24 and later). Where the data are in etcd or ZooKeeper itself, [`LockGuard::put`](crate::LockGuard::put) needs no token.
+/// Both are understood by PostgreSQL (9.5 and later) and SQLite (3.24 and later). Where the data
+/// are in etcd or ZooKeeper itself, [`LockGuard::put`](crate::LockGuard::put) needs no token.
 ///
 /// # Examples
 ///
@@ -56,7 +64,8 @@ pub struct FencingGate {
     highest: AtomicU64,
 }
 
-/// The error of [`FencingGate::admit`]: somebody with a higher token was there before. Do not write.
+/// The error of [`FencingGate::admit`]: somebody with a higher token was there before. Do not
+/// write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the fencing token {token} is stale: {highest} was seen")]
 #[non_exhaustive]
@@ -74,7 +83,8 @@ impl FencingGate {
         Self::starting_at(0)
     }
 
-    /// One that goes on where another one ended: with the [`highest`](Self::highest) token, which was stored beside the data.
+    /// One that goes on where another one ended: with the [`highest`](Self::highest) token, which
+    /// was stored beside the data.
     ///
     /// ```
     /// let gate = distlock::FencingGate::starting_at(41);
@@ -86,7 +96,8 @@ impl FencingGate {
         Self { highest: AtomicU64::new(token) }
     }
 
-    /// Lets in whoever has the highest token so far, or the same one again. One atomic operation, without a lock.
+    /// Lets in whoever has the highest token so far, or the same one again. One atomic operation,
+    /// without a lock.
     ///
     /// # Errors
     ///
@@ -134,7 +145,10 @@ mod tests {
                 let (gate, start) = (&gate, &start);
                 scope.spawn(move || {
                     start.wait();
-                    (first..8_000).step_by(8).filter(|token| gate.admit(*token).is_ok()).collect::<Vec<_>>()
+                    (first..8_000)
+                        .step_by(8)
+                        .filter(|token| gate.admit(*token).is_ok())
+                        .collect::<Vec<_>>()
                 })
             };
             let threads: Vec<_> = (1..=8).map(compete).collect();

@@ -24,17 +24,20 @@ use crate::{
     signature,
 };
 
-/// A number that rises from one holder of a lock to the next, whatever happened between: the protected resource stores the highest it has seen and
-/// refuses a lower one, so that a holder that was paused and wakes up after its lease is gone can do no harm.
+/// A number that rises from one holder of a lock to the next, whatever happened between: the
+/// protected resource stores the highest it has seen and refuses a lower one, so that a holder that
+/// was paused and wakes up after its lease is gone can do no harm.
 ///
 /// That is for holders one at a time. Readers, and those who have permits, hold side by side: their
-/// tokens differ, but one with a lower token is no less valid, so a [`FencingGate`](crate::FencingGate)
-/// would refuse what is right.
+/// tokens differ, but one with a lower token is no less valid, so a
+/// [`FencingGate`](crate::FencingGate) would refuse what is right.
 ///
-/// etcd: the create revision of the holder's key. ZooKeeper: the `czxid` of its node. With [`local_handover`](crate::Builder::local_handover) that times 65,536, plus the
-/// number of the grant: tokens with and without it do not compare, so either all clients of a lock have it on, or none. Tokens of different locks or of different clusters do not
-/// compare, and a cluster restored from a backup may repeat tokens (etcd: restore with
-/// [`--bump-revision --mark-compacted`](https://etcd.io/docs/v3.6/op-guide/recovery/)).
+/// etcd: the create revision of the holder's key. ZooKeeper: the `czxid` of its node. With
+/// [`local_handover`](crate::Builder::local_handover) that times 65,536, plus the number of the
+/// grant: tokens with and without it do not compare, so either all clients of a lock have it on, or
+/// none. Tokens of different locks or of different clusters do not compare, and a cluster restored
+/// from a backup may repeat tokens (etcd: restore with [`--bump-revision
+/// --mark-compacted`](https://etcd.io/docs/v3.6/op-guide/recovery/)).
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
@@ -75,7 +78,8 @@ impl fmt::Display for FencingToken {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LostReason {
-    /// No server confirmed the session in time. The store may or may not have given the lock to another: it is not known, so it counts as lost.
+    /// No server confirmed the session in time. The store may or may not have given the lock to
+    /// another: it is not known, so it counts as lost.
     DeadlinePassed,
     /// The server says that the lease or session is over.
     SessionExpired,
@@ -96,7 +100,8 @@ impl fmt::Display for LostReason {
     }
 }
 
-/// The error of [`LockGuard::run`]: the lock was lost before the future was done, and the future was dropped.
+/// The error of [`LockGuard::run`]: the lock was lost before the future was done, and the future
+/// was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the lock was lost: {reason}")]
 #[non_exhaustive]
@@ -107,12 +112,15 @@ pub struct Lost {
 
 /// A lock that is held.
 ///
-/// Between the return of `lock()` and the local deadline no other guard of this lock is valid anywhere. The deadline moves on with every keepalive
-/// that the store confirms, counted from the time it was sent, and passes before the store can give the lock away. What is checked once can be
-/// too late the moment after: work that must never overlap carries the [`fencing_token`](Self::fencing_token) to the resource it changes.
+/// Between the return of `lock()` and the local deadline no other guard of this lock is valid
+/// anywhere. The deadline moves on with every keepalive that the store confirms, counted from the
+/// time it was sent, and passes before the store can give the lock away. What is checked once can
+/// be too late the moment after: work that must never overlap carries the
+/// [`fencing_token`](Self::fencing_token) to the resource it changes.
 ///
-/// Dropping the guard releases the lock in the background, from any thread, within a runtime or without one. A process that exits at once after that may
-/// leave the key to the session's TTL; to be sure, await [`unlock`](Self::unlock) or [`Client::close`](crate::Client::close).
+/// Dropping the guard releases the lock in the background, from any thread, within a runtime or
+/// without one. A process that exits at once after that may leave the key to the session's TTL; to
+/// be sure, await [`unlock`](Self::unlock) or [`Client::close`](crate::Client::close).
 #[must_use = "the lock is released as soon as the guard is dropped"]
 #[clippy::has_significant_drop]
 pub struct LockGuard {
@@ -192,24 +200,28 @@ impl LockGuard {
         self.held.queue().name()
     }
 
-    /// The holder's key in the store, as the store's own tools show it. On etcd a transaction that compares this key's create revision with the
-    /// token writes only while the lock is held. With [`local_handover`](crate::Builder::local_handover) the create revision is the token divided by
-    /// 65,536, and compares equal while any guard of this client's holds the lock: only the token tells them apart.
-    /// After a [`downgrade`](crate::WriteGuard::downgrade) it is another key, in the old one's place, with
-    /// a create revision of its own and the old token: `etcd::compare` knows the difference.
+    /// The holder's key in the store, as the store's own tools show it. On etcd a transaction that
+    /// compares this key's create revision with the token writes only while the lock is held. With
+    /// [`local_handover`](crate::Builder::local_handover) the create revision is the token divided
+    /// by 65,536, and compares equal while any guard of this client's holds the lock: only the
+    /// token tells them apart. After a [`downgrade`](crate::WriteGuard::downgrade) it is another
+    /// key, in the old one's place, with a create revision of its own and the old token:
+    /// `etcd::compare` knows the difference.
     #[must_use]
     pub fn key(&self) -> &str {
         &self.held.place().entry.key
     }
 
-    /// Whether the lock is held at this instant, as far as is known: looks at the clock itself (`CLOCK_BOOTTIME` on Linux, which counts
-    /// suspend), never at a flag that a timer would have had to set. Once false, it stays false.
+    /// Whether the lock is held at this instant, as far as is known: looks at the clock itself
+    /// (`CLOCK_BOOTTIME` on Linux, which counts suspend), never at a flag that a timer would have
+    /// had to set. Once false, it stays false.
     #[must_use]
     pub fn is_valid(&self) -> bool {
         !self.remaining().is_zero()
     }
 
-    /// How long the lock is certain to stay held if nothing more is heard of the store; zero when it is lost. It jumps up with every keepalive.
+    /// How long the lock is certain to stay held if nothing more is heard of the store; zero when
+    /// it is lost. It jumps up with every keepalive.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         if self.held.place().lost_reason().is_some() {
@@ -236,14 +248,17 @@ impl LockGuard {
         self.held.place().lost_reason().or_else(|| self.held.session().life().lost_reason())
     }
 
-    /// Resolves when the lock is lost, at the first cause and at the local deadline at the latest; never before.
+    /// Resolves when the lock is lost, at the first cause and at the local deadline at the latest;
+    /// never before.
     ///
-    /// The end of the session is told before the store can grant the lock to anybody else. That somebody
-    /// deleted the key by hand, or on etcd wrote over it without its lease, is told within 0.4 s of the
-    /// grant or as soon as the store's event arrives, whichever is later; should the event be lost, after
-    /// the [`recheck_interval`](crate::Builder::recheck_interval). The next waiter may be granted before that.
+    /// The end of the session is told before the store can grant the lock to anybody else. That
+    /// somebody deleted the key by hand, or on etcd wrote over it without its lease, is told within
+    /// 0.4 s of the grant or as soon as the store's event arrives, whichever is later; should the
+    /// event be lost, after the [`recheck_interval`](crate::Builder::recheck_interval). The next
+    /// waiter may be granted before that.
     ///
-    /// It needs nothing of the caller's runtime. After a suspend of the machine it may take up to a second of running time to be told; [`is_valid`](Self::is_valid) knows at once.
+    /// It needs nothing of the caller's runtime. After a suspend of the machine it may take up to a
+    /// second of running time to be told; [`is_valid`](Self::is_valid) knows at once.
     ///
     /// # Cancel safety
     ///
@@ -271,11 +286,13 @@ impl LockGuard {
 
     /// Drives `future` while the lock is held, and drops it at the moment of loss.
     ///
-    /// The clock is looked at before each poll: a future that wakes up after a suspend does not get to run on a lock that is gone. A future that blocks its thread cannot be stopped.
+    /// The clock is looked at before each poll: a future that wakes up after a suspend does not get
+    /// to run on a lock that is gone. A future that blocks its thread cannot be stopped.
     ///
     /// # Errors
     ///
-    /// [`Lost`] if the lock was lost first. The future has been dropped: what it had sent may still take effect.
+    /// [`Lost`] if the lock was lost first. The future has been dropped: what it had sent may still
+    /// take effect.
     ///
     /// # Cancel safety
     ///
@@ -284,7 +301,8 @@ impl LockGuard {
     /// # Examples
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let client = distlock::Client::connect("memory://docs-run").await?;
     /// let guard = client.mutex("a").lock().await?;
     /// let answer = guard.run(async { 6 * 7 }).await?;
@@ -305,11 +323,15 @@ impl LockGuard {
         let session = Arc::clone(hold.claim.session());
         let (runtime, name) = (session.shared().runtime, hold.claim.queue().name().to_owned());
         let value = signature::write(&session.shared().owner);
-        let relabelling = Carried::whole(runtime, async move { hold.claim.relabel(label, &value).await });
+        let relabelling =
+            Carried::whole(runtime, async move { hold.claim.relabel(label, &value).await });
         let claim = runtime::within(runtime, relabelling).await.map_err(|error| match error {
             StoreError::SessionGone(reason) => {
                 session.life().lose(reason);
-                Error::Lost { name: name.clone(), reason: session.life().lost_reason().unwrap_or(reason) }
+                Error::Lost {
+                    name: name.clone(),
+                    reason: session.life().lost_reason().unwrap_or(reason),
+                }
             }
             error => error.into_public(session.shared().backend.name()),
         })?;
@@ -321,17 +343,20 @@ impl LockGuard {
         }
     }
 
-    /// Releases the lock. `Ok` only when its key is known to be gone and the lock was held until then.
+    /// Releases the lock. `Ok` only when its key is known to be gone and the lock was held until
+    /// then.
     ///
-    /// Only this guard's own key is deleted, so that a late or repeated attempt never touches a successor. With [`local_handover`](crate::Builder::local_handover)
-    /// `Ok` may mean instead that the lock was held until it was passed on to another caller of this client.
+    /// Only this guard's own key is deleted, so that a late or repeated attempt never touches a
+    /// successor. With [`local_handover`](crate::Builder::local_handover) `Ok` may mean instead
+    /// that the lock was held until it was passed on to another caller of this client.
     ///
     /// # Errors
     ///
     /// [`Error::Lost`] if the lock had been lost before: somebody else may have held it meanwhile.
-    /// [`Error::ReleaseUnconfirmed`] if the store has not confirmed within twice the [`request_timeout`](crate::Builder::request_timeout),
-    /// [`Error::Denied`] as soon as it refuses to delete the key: the release goes on in the
-    /// background until it is confirmed or the session is over.
+    /// [`Error::ReleaseUnconfirmed`] if the store has not confirmed within twice the
+    /// [`request_timeout`](crate::Builder::request_timeout), [`Error::Denied`] as soon as it
+    /// refuses to delete the key: the release goes on in the background until it is confirmed or
+    /// the session is over.
     ///
     /// # Cancel safety
     ///
@@ -371,13 +396,20 @@ impl LockGuard {
         runtime::within(runtime, async move {
             let outcome = hold.claim.release_within(patience).await;
             match (lost, outcome) {
-                (Some(reason), _) | (None, Release::SessionOver(reason)) => Err(Error::Lost { name, reason }),
-                (None, Release::Absent) => Err(Error::Lost { name, reason: LostReason::KeyDeleted }),
+                (Some(reason), _) | (None, Release::SessionOver(reason)) => {
+                    Err(Error::Lost { name, reason })
+                }
+                (None, Release::Absent) => {
+                    Err(Error::Lost { name, reason: LostReason::KeyDeleted })
+                }
                 (None, Release::Released) => Ok(()),
-                (None, Release::Refused(refusal)) => Err(Error::Denied { backend, source: refusal.to_string().into() }),
+                (None, Release::Refused(refusal)) => {
+                    Err(Error::Denied { backend, source: refusal.to_string().into() })
+                }
                 (None, Release::Trying(_)) if planted(Bug::UnlockGuesses) => Ok(()),
                 (None, Release::Trying(error)) => {
-                    let source = error.map_or_else(|| "no answer yet".into(), |error| error.to_string().into());
+                    let source = error
+                        .map_or_else(|| "no answer yet".into(), |error| error.to_string().into());
                     Err(Error::ReleaseUnconfirmed { name, source })
                 }
             }

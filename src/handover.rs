@@ -1,4 +1,5 @@
-//! Local hand-over: the contenders of one lock within one client share one key in the store's queue, and pass the lock among themselves.
+//! Local hand-over: the contenders of one lock within one client share one key in the store's
+//! queue, and pass the lock among themselves.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -24,8 +25,9 @@ use lead::{Lead, Taking};
 
 /// What a client's contenders know of each other.
 ///
-/// Everything is under one lock, as briefly as a few memory accesses take: who waits, who leads, who holds change together. Nobody is woken and nothing is
-/// dropped under it, as either may run code of the caller's.
+/// Everything is under one lock, as briefly as a few memory accesses take: who waits, who leads,
+/// who holds change together. Nobody is woken and nothing is dropped under it, as either may run
+/// code of the caller's.
 pub(crate) struct Handover {
     /// How often the lock is passed on before others get their turn.
     max: u32,
@@ -38,7 +40,8 @@ struct State {
     closed: bool,
     /// Numbers the waiters and the terms.
     last: u64,
-    /// By the locks' names, those that somebody of this client holds or is about to take. The others are not here.
+    /// By the locks' names, those that somebody of this client holds or is about to take. The
+    /// others are not here.
     locals: HashMap<Arc<str>, Local>,
 }
 
@@ -98,8 +101,14 @@ impl Handover {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the lock, from a holder of this client's or from the store. May be dropped at any await.
-    pub(crate) async fn acquire(self: &Arc<Self>, client: &Client, name: &str, wait: Wait) -> Result<Option<Grant>> {
+    /// Takes the lock, from a holder of this client's or from the store. May be dropped at any
+    /// await.
+    pub(crate) async fn acquire(
+        self: &Arc<Self>,
+        client: &Client,
+        name: &str,
+        wait: Wait,
+    ) -> Result<Option<Grant>> {
         if matches!(wait, Wait::No) {
             let Some(lead) = self.stand_alone(name)? else { return Ok(None) };
             return Box::pin(lead.take(client, wait)).await;
@@ -128,7 +137,8 @@ impl Handover {
         }
     }
 
-    /// Leads, if nobody of this client is at this lock, or stands in its queue: at the end, or where `number` stood before.
+    /// Leads, if nobody of this client is at this lock, or stands in its queue: at the end, or
+    /// where `number` stood before.
     fn stand<'a>(self: &'a Arc<Self>, name: &'a str, number: Option<u64>) -> Result<Stand<'a>> {
         let mut state = self.state();
         if state.closed {
@@ -170,13 +180,19 @@ impl Handover {
         }
     }
 
-    fn appoint_first(self: &Arc<Self>, mut state: MutexGuard<'_, State>, name: &str, term: u64) -> Lead {
+    fn appoint_first(
+        self: &Arc<Self>,
+        mut state: MutexGuard<'_, State>,
+        name: &str,
+        term: u64,
+    ) -> Lead {
         let name = Arc::<str>::from(name);
         state.locals.insert(Arc::clone(&name), Local { term, ..Local::default() });
         Lead::new(Arc::clone(self), name, term, None)
     }
 
-    /// Makes the next one in the queue the leader, who goes on with what was begun. If there is none, that is dropped.
+    /// Makes the next one in the queue the leader, who goes on with what was begun. If there is
+    /// none, that is dropped.
     fn appoint(self: &Arc<Self>, name: &Arc<str>, term: u64, mut taking: Option<Taking>) {
         loop {
             let mut state = self.state();
@@ -186,7 +202,9 @@ impl Handover {
                 return;
             };
             drop(state);
-            let Err(turn) = next.send(Turn::Lead(Lead::new(Arc::clone(self), Arc::clone(name), term, taking))) else {
+            let Err(turn) =
+                next.send(Turn::Lead(Lead::new(Arc::clone(self), Arc::clone(name), term, taking)))
+            else {
                 return;
             };
             // Gone a moment ago.
@@ -195,29 +213,40 @@ impl Handover {
     }
 
     /// The leader has taken the lock.
-    fn granted(self: &Arc<Self>, name: &str, term: u64, hold: Hold, tenure: Tenure) -> Result<Grant> {
+    fn granted(
+        self: &Arc<Self>,
+        name: &str,
+        term: u64,
+        hold: Hold,
+        tenure: Tenure,
+    ) -> Result<Grant> {
         let tenure = Arc::new(tenure);
         let mut state = self.state();
         // Nobody else ends a leader's term.
         let Some(local) = state.of_term(name, term) else { return Err(Error::Closed) };
-        local.held = Some(Held { hold, tenure: Arc::clone(&tenure), grant: 0, passed: 0, watched: false });
+        local.held =
+            Some(Held { hold, tenure: Arc::clone(&tenure), grant: 0, passed: 0, watched: false });
         let watch = if local.waiting.is_empty() { None } else { local.watch() };
         drop(state);
         self.watch(watch);
         Ok(Grant::new(Arc::clone(self), tenure, term, 0))
     }
 
-    /// A holder is done: gives the lock to the next one in the queue, if it may; else tells what there is to do.
+    /// A holder is done: gives the lock to the next one in the queue, if it may; else tells what
+    /// there is to do.
     fn pass(self: &Arc<Self>, tenure: &Arc<Tenure>, term: u64, others: Others) -> Passing {
         loop {
             // First: it may wake somebody.
             let valid = tenure.is_valid();
             let mut state = self.state();
-            let Some((waiting, held)) = state.held_in_term(tenure.name(), term) else { return Passing::Over };
+            let Some((waiting, held)) = state.held_in_term(tenure.name(), term) else {
+                return Passing::Over;
+            };
             if others == Others::Absent {
                 held.passed = 0;
             }
-            let may = valid && others != Others::Wait && held.grant < u16::MAX && !waiting.is_empty();
+            let may =
+                valid && others != Others::Wait && held.grant < u16::MAX && !waiting.is_empty();
             if may && held.passed >= self.max && !planted(Bug::HandsOverForEver) {
                 return Passing::Undecided;
             }
@@ -229,7 +258,12 @@ impl Handover {
             held.grant += 1;
             let grant = held.grant;
             drop(state);
-            match next.send(Turn::Grant(Grant::new(Arc::clone(self), Arc::clone(tenure), term, grant))) {
+            match next.send(Turn::Grant(Grant::new(
+                Arc::clone(self),
+                Arc::clone(tenure),
+                term,
+                grant,
+            ))) {
                 Ok(()) => return Passing::Passed,
                 // Gone a moment ago.
                 Err(turn) => drop(turn.take_back()),
@@ -237,14 +271,21 @@ impl Handover {
         }
     }
 
-    /// The lock is lost, though its holder has not let go of it: the next grant comes from the store.
+    /// The lock is lost, though its holder has not let go of it: the next grant comes from the
+    /// store.
     fn forfeit(self: &Arc<Self>, tenure: &Tenure, term: u64) {
         let state = self.state();
         drop(self.let_go(state, tenure, term));
     }
 
-    /// Ends the term of a holder and lets the next one lead. The lock is released by whoever gets it.
-    fn let_go(self: &Arc<Self>, mut state: MutexGuard<'_, State>, tenure: &Tenure, term: u64) -> Option<Hold> {
+    /// Ends the term of a holder and lets the next one lead. The lock is released by whoever gets
+    /// it.
+    fn let_go(
+        self: &Arc<Self>,
+        mut state: MutexGuard<'_, State>,
+        tenure: &Tenure,
+        term: u64,
+    ) -> Option<Hold> {
         state.last += 1;
         let next_term = state.last;
         let local = state.of_term(tenure.name(), term)?;
@@ -271,7 +312,11 @@ impl Handover {
     pub(crate) fn close(&self) {
         let mut state = self.state();
         state.closed = true;
-        let waiting = state.locals.values_mut().map(|local| std::mem::take(&mut local.waiting)).collect::<Vec<_>>();
+        let waiting = state
+            .locals
+            .values_mut()
+            .map(|local| std::mem::take(&mut local.waiting))
+            .collect::<Vec<_>>();
         drop(state);
         drop(waiting);
     }
@@ -295,7 +340,8 @@ impl State {
 }
 
 impl Local {
-    /// What is to be watched for its loss, now that somebody waits for it; once for each time it is taken.
+    /// What is to be watched for its loss, now that somebody waits for it; once for each time it is
+    /// taken.
     fn watch(&mut self) -> Option<(Arc<Tenure>, u64)> {
         let held = self.held.as_mut().filter(|held| !held.watched)?;
         held.watched = true;
@@ -316,7 +362,8 @@ impl Turn {
     }
 }
 
-/// One who waits for his turn. If he goes away it is given to the next one, even if he has just got it.
+/// One who waits for his turn. If he goes away it is given to the next one, even if he has just got
+/// it.
 struct Waiter<'a> {
     handover: &'a Handover,
     name: &'a str,
@@ -338,7 +385,10 @@ impl Drop for Waiter<'_> {
     fn drop(&mut self) {
         if !self.done {
             let mut state = self.handover.state();
-            let own = state.locals.get_mut(self.name).and_then(|local| local.waiting.remove(&self.number));
+            let own = state
+                .locals
+                .get_mut(self.name)
+                .and_then(|local| local.waiting.remove(&self.number));
             drop(state);
             drop(own);
         }

@@ -16,8 +16,9 @@ use crate::{
 
 /// The deadline of one session.
 ///
-/// It is moved only by proof: a request that the store confirmed counts from the time it was *sent*, less a tenth for clocks
-/// that run at different speeds. A late or lost reply extends nothing, and what has once run out never comes back to life.
+/// It is moved only by proof: a request that the store confirmed counts from the time it was
+/// *sent*, less a tenth for clocks that run at different speeds. A late or lost reply extends
+/// nothing, and what has once run out never comes back to life.
 #[derive(Debug)]
 pub(crate) struct Life {
     ttl: Duration,
@@ -100,7 +101,11 @@ impl Life {
 
     /// The session is over. Wakes those who want to know without the lock: a waker is the caller's
     /// code, and may look.
-    fn end<'a>(&'a self, mut state: MutexGuard<'a, State>, reason: LostReason) -> MutexGuard<'a, State> {
+    fn end<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        reason: LostReason,
+    ) -> MutexGuard<'a, State> {
         state.lost = Some(reason);
         if planted(Bug::WakesUnderLock) {
             self.lost.send_replace(Some(reason));
@@ -137,8 +142,8 @@ impl Life {
         from.map_or(Duration::ZERO, |from| from.saturating_sub(now))
     }
 
-    /// How long the store still keeps a session that was lost at its deadline, for certain: what its
-    /// holders have under way is applied until then. Zero otherwise.
+    /// How long the store still keeps a session that was lost at its deadline, for certain: what
+    /// its holders have under way is applied until then. Zero otherwise.
     pub(crate) fn margin(&self) -> Duration {
         let (state, now) = self.settled();
         match state.lost {
@@ -175,7 +180,8 @@ impl Life {
         self.state().lost.is_some()
     }
 
-    /// How much longer guards are valid: looks at the clock, not at a flag that a timer would have to set.
+    /// How much longer guards are valid: looks at the clock, not at a flag that a timer would have
+    /// to set.
     pub(crate) fn remaining(&self) -> Duration {
         if planted(Bug::StoresWordOnly) || planted(Bug::FlagSetByTimer) {
             return if self.lost.borrow().is_some() { Duration::ZERO } else { self.ttl };
@@ -207,7 +213,8 @@ impl Life {
         }
         if state.held + state.awaited == 0 {
             let whole = Proof { deadline: now + self.ttl / 2, ends: now + self.ttl / 2 };
-            let proof = state.silences.as_ref().map_or(whole, |silences| silences.limit(now, whole));
+            let proof =
+                state.silences.as_ref().map_or(whole, |silences| silences.limit(now, whole));
             if proof.deadline < now + self.ttl / 4 && !planted(Bug::SilenceForgotten) {
                 drop(self.end(state, LostReason::DeadlinePassed));
                 return false;
@@ -232,7 +239,8 @@ impl Life {
         Grant::Granted
     }
 
-    /// A holder lets go. Until its key is known to be gone it counts as a waiter: the session is still needed.
+    /// A holder lets go. Until its key is known to be gone it counts as a waiter: the session is
+    /// still needed.
     pub(crate) fn retire(&self) {
         let (mut state, _) = self.settled();
         state.held -= 1;

@@ -1,8 +1,12 @@
-//! Queues in which several may be in at once: who stands in the line, and who of them is in, is told by a rule that looks at all who are ahead.
+//! Queues in which several may be in at once: who stands in the line, and who of them is in, is
+//! told by a rule that looks at all who are ahead.
 //!
-//! The order is the same as a mutex's, by the store's own count; nobody can join in front. What a rule sees of those ahead can only get less: keys go, none comes, and a label
-//! changes only to one that lets more in (a writer that becomes a reader). So whoever is in stays in, whatever happens behind (a note may make room for fewer, but is not for those who are in), and a list that is a little old errs on the side of
-//! waiting. A list in which one's own key is missing is the word that it is gone.
+//! The order is the same as a mutex's, by the store's own count; nobody can join in front. What a
+//! rule sees of those ahead can only get less: keys go, none comes, and a label changes only to one
+//! that lets more in (a writer that becomes a reader). So whoever is in stays in, whatever happens
+//! behind (a note may make room for fewer, but is not for those who are in), and a list that is a
+//! little old errs on the side of waiting. A list in which one's own key is missing is the word
+//! that it is gone.
 
 use std::{pin::pin, sync::Arc};
 
@@ -22,7 +26,8 @@ use crate::{
 
 /// Who may be in with whom.
 pub(crate) trait Rule: Send + Sync {
-    /// Decides about one who has these ahead, the first one first; `notes` are what was left for all who stand in the queue.
+    /// Decides about one who has these ahead, the first one first; `notes` are what was left for
+    /// all who stand in the queue.
     fn judge(&self, ahead: &[Member], notes: &[Box<str>]) -> Verdict;
 }
 
@@ -46,8 +51,13 @@ enum Stand {
     Evicted,
 }
 
-/// Stands in the line until the rule lets it in. May be dropped at any await: the claim gives back what was written.
-pub(crate) async fn enter(claim: Claim, wait: Wait, rule: &dyn Rule) -> Result<Option<Hold>, Failure> {
+/// Stands in the line until the rule lets it in. May be dropped at any await: the claim gives back
+/// what was written.
+pub(crate) async fn enter(
+    claim: Claim,
+    wait: Wait,
+    rule: &dyn Rule,
+) -> Result<Option<Hold>, Failure> {
     let session = Arc::clone(claim.session());
     if matches!(wait, Wait::No) {
         // Busy as it is, nothing is written.
@@ -62,15 +72,19 @@ pub(crate) async fn enter(claim: Claim, wait: Wait, rule: &dyn Rule) -> Result<O
             Verdict::Refused(error) => return Err(error.into()),
         }
     }
-    let Some(Entered { mut claim, alone, .. }) = queue::join(claim, wait, Join::Always).await? else {
+    let Some(Entered { mut claim, alone, .. }) = queue::join(claim, wait, Join::Always).await?
+    else {
         return Ok(None);
     };
     let Some(own) = claim.place().map(Arc::clone) else { return Ok(None) };
     let queue = claim.queue().clone();
     let look = || async { Ok(stand(rule, &own, &list(&session, &queue, false).await?)) };
 
-    let mut next =
-        if alone { Some(Stand::Judged(rule.judge(&[], &[]))) } else { in_time(&session, wait, look()).await? };
+    let mut next = if alone {
+        Some(Stand::Judged(rule.judge(&[], &[])))
+    } else {
+        in_time(&session, wait, look()).await?
+    };
     while let Some(stand) = next {
         next = match stand {
             Stand::Evicted => return Err(Error::Evicted { name: queue.name().to_owned() }.into()),
@@ -91,7 +105,9 @@ pub(crate) async fn enter(claim: Claim, wait: Wait, rule: &dyn Rule) -> Result<O
             Stand::Judged(Verdict::Behind(ahead)) => {
                 in_time(&session, wait, behind(&session, &queue, rule, &own, ahead)).await?
             }
-            Stand::Judged(Verdict::Full) => in_time(&session, wait, full(&session, &queue, rule, &own)).await?,
+            Stand::Judged(Verdict::Full) => {
+                in_time(&session, wait, full(&session, &queue, rule, &own)).await?
+            }
         };
     }
     claim.release_within(COURTESY).await;
@@ -128,8 +144,9 @@ async fn behind(
                 () = sleep(session.recheck()) => {}
             }
             let listing = list(session, queue, false).await?;
-            if !matches!(stand(rule, own, &listing), Stand::Judged(Verdict::Behind(now)) if now.key == ahead.key) {
-                break listing;
+            match stand(rule, own, &listing) {
+                Stand::Judged(Verdict::Behind(now)) if now.key == ahead.key => {}
+                _ => break listing,
             }
         };
         match stand(rule, own, &listing) {
@@ -162,7 +179,12 @@ async fn gone(session: &Session, queue: &Queue, own: &Arc<Place>, ahead: &Entry)
 }
 
 /// Waits until the queue has changed in such a way that it matters; tells where one stands then.
-async fn full(session: &Session, queue: &Queue, rule: &dyn Rule, own: &Arc<Place>) -> Result<Stand, StoreError> {
+async fn full(
+    session: &Session,
+    queue: &Queue,
+    rule: &dyn Rule,
+    own: &Arc<Place>,
+) -> Result<Stand, StoreError> {
     let mut failures = 0;
     loop {
         // The watch begins with the list: whatever happens after it is told.

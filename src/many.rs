@@ -17,7 +17,8 @@ use crate::{
     runtime,
 };
 
-/// How many queues are joined in one request: etcd takes 128 operations by default, and each queue may need several.
+/// How many queues are joined in one request: etcd takes 128 operations by default, and each queue
+/// may need several.
 const AT_ONCE: usize = 32;
 
 /// Several locks that were taken together. Made by [`Client::lock_all`].
@@ -46,20 +47,25 @@ pub struct AllGuard {
 impl Client {
     /// Takes all these mutexes' locks, or none: the ones that [`mutex`](Self::mutex) makes.
     ///
-    /// They are taken in one order, whatever the order of the names, so that callers whose names overlap never wait for each other in a circle. That goes for callers
-    /// of `lock_all`; whoever holds a lock already and then asks for others sees to the order himself.
+    /// They are taken in one order, whatever the order of the names, so that callers whose names
+    /// overlap never wait for each other in a circle. That goes for callers of `lock_all`; whoever
+    /// holds a lock already and then asks for others sees to the order himself.
     ///
-    /// Where all are free, up to 32 of them are taken in one request, if the store can do that and no [`local_handover`](crate::Builder::local_handover) is on. Else they are
-    /// taken one after the other, each as [`Mutex::lock`](crate::Mutex::lock) does, and it holds those that it has while it waits for the next one.
+    /// Where all are free, up to 32 of them are taken in one request, if the store can do that and
+    /// no [`local_handover`](crate::Builder::local_handover) is on. Else they are taken one after
+    /// the other, each as [`Mutex::lock`](crate::Mutex::lock) does, and it holds those that it has
+    /// while it waits for the next one.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidName`] at once, also if there is no name or one of them is there twice. Else as [`Mutex::lock`](crate::Mutex::lock), where losing a lock that
-    /// was taken while others are waited for is like losing a place in a queue. Nothing is held then.
+    /// [`Error::InvalidName`] at once, also if there is no name or one of them is there twice. Else
+    /// as [`Mutex::lock`](crate::Mutex::lock), where losing a lock that was taken while others are
+    /// waited for is like losing a place in a queue. Nothing is held then.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future gives up what was taken, and the place in the queue, in the background. Dropped before its first poll, it has sent nothing.
+    /// Dropping the future gives up what was taken, and the place in the queue, in the background.
+    /// Dropped before its first poll, it has sent nothing.
     ///
     /// # Examples
     ///
@@ -84,11 +90,13 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidName`] as [`lock_all`](Self::lock_all). Else as [`Mutex::try_lock`](crate::Mutex::try_lock).
+    /// [`Error::InvalidName`] as [`lock_all`](Self::lock_all). Else as
+    /// [`Mutex::try_lock`](crate::Mutex::try_lock).
     ///
     /// # Cancel safety
     ///
-    /// As [`lock_all`](Self::lock_all). Where a lock is not free, those that were taken before are released; the call waits at most 100 ms for that.
+    /// As [`lock_all`](Self::lock_all). Where a lock is not free, those that were taken before are
+    /// released; the call waits at most 100 ms for that.
     ///
     /// # Examples
     ///
@@ -106,7 +114,8 @@ impl Client {
         self.all(self.queues(names)?, Wait::No).await
     }
 
-    /// The same as [`lock_all`](Self::lock_all), but for no longer than `timeout` for all of them together; `None` when the time is up. A timeout of zero is a
+    /// The same as [`lock_all`](Self::lock_all), but for no longer than `timeout` for all of them
+    /// together; `None` when the time is up. A timeout of zero is a
     /// [`try_lock_all`](Self::try_lock_all).
     ///
     /// # Errors
@@ -115,7 +124,8 @@ impl Client {
     ///
     /// # Cancel safety
     ///
-    /// As [`lock_all`](Self::lock_all). When the time is up, what was taken is released just as if the future had been dropped; the call waits at most 100 ms for that.
+    /// As [`lock_all`](Self::lock_all). When the time is up, what was taken is released just as if
+    /// the future had been dropped; the call waits at most 100 ms for that.
     ///
     /// # Examples
     ///
@@ -145,8 +155,10 @@ impl Client {
         if !planted(Bug::LocksInCallersOrder) {
             queues.sort_unstable_by(|one, other| one.dir().cmp(other.dir()));
         }
-        let invalid =
-            |name: &str, reason: &str| Error::InvalidName { name: name.to_owned(), reason: reason.to_owned() };
+        let invalid = |name: &str, reason: &str| Error::InvalidName {
+            name: name.to_owned(),
+            reason: reason.to_owned(),
+        };
         if queues.is_empty() {
             return Err(invalid("", "there is nothing to lock: pass at least one name"));
         }
@@ -175,7 +187,10 @@ impl Client {
         let claims = async {
             let first = self.claim(&queues[0]).await?;
             // All of one session.
-            let rest = queues[1..].iter().map(|queue| first.session().claim(queue)).collect::<Option<Vec<_>>>();
+            let rest = queues[1..]
+                .iter()
+                .map(|queue| first.session().claim(queue))
+                .collect::<Option<Vec<_>>>();
             Ok(rest.map(|rest| std::iter::once(first).chain(rest).collect::<Vec<_>>()))
         };
         let claims = tokio::select! {
@@ -194,8 +209,11 @@ impl Client {
         let entered = match joined {
             Ok(Some(entered)) => entered,
             // One by one there are more attempts, and new sessions.
-            Ok(None) | Err(StoreError::Unavailable(_) | StoreError::SessionGone(_)) => return Ok(None),
-            // Behind keys of one's own that are about to be deleted, unless one does not want to wait.
+            Ok(None) | Err(StoreError::Unavailable(_) | StoreError::SessionGone(_)) => {
+                return Ok(None);
+            }
+            // Behind keys of one's own that are about to be deleted, unless one does not want to
+            // wait.
             Err(StoreError::Unknown(_)) if !matches!(wait, Wait::No) => return Ok(None),
             Err(error) => return Err(error.into_public(self.backend_name())),
         };
@@ -232,7 +250,8 @@ impl Client {
     }
 }
 
-/// The error of one who lost a lock while he waited for another one: he has nothing to tell of it, as nobody has worked under it.
+/// The error of one who lost a lock while he waited for another one: he has nothing to tell of it,
+/// as nobody has worked under it.
 fn forgone(lost: &LockGuard, reason: LostReason) -> Error {
     match reason {
         LostReason::KeyDeleted => Error::Evicted { name: lost.name().to_owned() },
@@ -241,8 +260,13 @@ fn forgone(lost: &LockGuard, reason: LostReason) -> Error {
 }
 
 /// The first of the guards that is lost, and why.
-pub(crate) async fn first_lost<'a>(guards: impl IntoIterator<Item = &'a LockGuard>) -> (&'a LockGuard, LostReason) {
-    let each: Vec<_> = guards.into_iter().map(|guard| Box::pin(async move { (guard, guard.lost().await) })).collect();
+pub(crate) async fn first_lost<'a>(
+    guards: impl IntoIterator<Item = &'a LockGuard>,
+) -> (&'a LockGuard, LostReason) {
+    let each: Vec<_> = guards
+        .into_iter()
+        .map(|guard| Box::pin(async move { (guard, guard.lost().await) }))
+        .collect();
     if each.is_empty() {
         return std::future::pending().await;
     }
@@ -252,7 +276,8 @@ pub(crate) async fn first_lost<'a>(guards: impl IntoIterator<Item = &'a LockGuar
 impl AllGuard {
     /// The guards, in the order in which they were taken.
     ///
-    /// Each has its own fencing token, and can [`write`](LockGuard::write) for as long as it is held itself.
+    /// Each has its own fencing token, and can [`write`](LockGuard::write) for as long as it is
+    /// held itself.
     pub fn guards(&self) -> &[LockGuard] {
         &self.guards
     }
@@ -263,19 +288,22 @@ impl AllGuard {
         self.guards.iter().find(|guard| guard.name() == name.as_ref())
     }
 
-    /// Whether all locks are held at this instant, as [`LockGuard::is_valid`] has it. Once false, it stays false.
+    /// Whether all locks are held at this instant, as [`LockGuard::is_valid`] has it. Once false,
+    /// it stays false.
     #[must_use]
     pub fn is_valid(&self) -> bool {
         !self.remaining().is_zero()
     }
 
-    /// How long all of them are certain to stay held if nothing more is heard of the store; zero when one is lost.
+    /// How long all of them are certain to stay held if nothing more is heard of the store; zero
+    /// when one is lost.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.guards.iter().map(LockGuard::remaining).min().unwrap_or_default()
     }
 
-    /// Resolves when any of the locks is lost, as [`LockGuard::lost`] does: with the name of that lock and why.
+    /// Resolves when any of the locks is lost, as [`LockGuard::lost`] does: with the name of that
+    /// lock and why.
     ///
     /// # Cancel safety
     ///
@@ -302,11 +330,13 @@ impl AllGuard {
         first_lost(&self.guards).await
     }
 
-    /// Drives `future` while all of the locks are held, and drops it at the moment when one is lost: [`LockGuard::run`].
+    /// Drives `future` while all of the locks are held, and drops it at the moment when one is
+    /// lost: [`LockGuard::run`].
     ///
     /// # Errors
     ///
-    /// [`Lost`] if a lock was lost first. The future has been dropped: what it had sent may still take effect.
+    /// [`Lost`] if a lock was lost first. The future has been dropped: what it had sent may still
+    /// take effect.
     ///
     /// # Cancel safety
     ///
@@ -315,7 +345,8 @@ impl AllGuard {
     /// # Examples
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let client = distlock::Client::connect("memory://docs-all-run").await?;
     /// let all = client.lock_all(["alice", "bob"]).await?;
     /// let answer = all.run(async { 6 * 7 }).await?;
@@ -328,7 +359,8 @@ impl AllGuard {
         guard::run(lost, || self.guards.iter().find_map(LockGuard::lost_reason), future).await
     }
 
-    /// Releases all of the locks, at once. `Ok` only when all of their keys are known to be gone and each was held until then.
+    /// Releases all of the locks, at once. `Ok` only when all of their keys are known to be gone
+    /// and each was held until then.
     ///
     /// # Errors
     ///

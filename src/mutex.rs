@@ -15,10 +15,12 @@ use crate::{
     view::{self, QueueEntry, QueueWatch},
 };
 
-/// A named lock: the right to stand in its queue. Made by [`Client::mutex`]; cheap to make, to clone and to throw away.
+/// A named lock: the right to stand in its queue. Made by [`Client::mutex`]; cheap to make, to
+/// clone and to throw away.
 ///
-/// A `Mutex` holds nothing by itself, so two of the same name exclude each other wherever they are: in one task,
-/// in one process or on two machines. Locking twice in one task waits for oneself: there is no reentrancy.
+/// A `Mutex` holds nothing by itself, so two of the same name exclude each other wherever they are:
+/// in one task, in one process or on two machines. Locking twice in one task waits for oneself:
+/// there is no reentrancy.
 #[derive(Clone, Debug)]
 pub struct Mutex {
     client: Client,
@@ -38,20 +40,25 @@ impl Mutex {
 
     /// Waits for its turn, first come first served, however long that takes.
     ///
-    /// An uncontended lock costs one round trip. A waiter behind another process watches the one key ahead of its own, one behind a caller of this client needs no watch; it sends nothing while it waits, except
-    /// for a look every [`recheck_interval`](crate::Builder::recheck_interval).
+    /// An uncontended lock costs one round trip. A waiter behind another process watches the one
+    /// key ahead of its own, one behind a caller of this client needs no watch; it sends nothing
+    /// while it waits, except for a look every
+    /// [`recheck_interval`](crate::Builder::recheck_interval).
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidName`] at once. [`Error::SessionLost`] if the session ends while waiting, because its server says so or
-    /// because none has answered for a TTL: the place in the queue is lost, lock again. [`Error::Evicted`] if somebody deletes the waiter's key.
+    /// [`Error::InvalidName`] at once. [`Error::SessionLost`] if the session ends while waiting,
+    /// because its server says so or because none has answered for a TTL: the place in the queue is
+    /// lost, lock again. [`Error::Evicted`] if somebody deletes the waiter's key.
     /// [`Error::Unavailable`] if a new session was needed and could not be opened within the
-    /// [`connect_timeout`](crate::Builder::connect_timeout). [`Error::Denied`], [`Error::Backend`] and [`Error::Closed`].
+    /// [`connect_timeout`](crate::Builder::connect_timeout). [`Error::Denied`], [`Error::Backend`]
+    /// and [`Error::Closed`].
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future gives up the place in the queue. What it wrote is deleted by the session in the background, so
-    /// nothing stays behind in the store and the next waiter moves up. Dropped before its first poll, it has sent nothing.
+    /// Dropping the future gives up the place in the queue. What it wrote is deleted by the session
+    /// in the background, so nothing stays behind in the store and the next waiter moves up.
+    /// Dropped before its first poll, it has sent nothing.
     ///
     /// # Examples
     ///
@@ -70,13 +77,15 @@ impl Mutex {
 
     /// Takes the lock if nobody holds it or waits for it; `None` if somebody does.
     ///
-    /// It leaves nothing behind. A busy lock costs one request on etcd and three on ZooKeeper (a look, and another one at the newest state, lest a server that
-    /// lags behind take a lock for busy that was just released). None of them writes, unless another client joins in the same instant.
+    /// It leaves nothing behind. A busy lock costs one request on etcd and three on ZooKeeper (a
+    /// look, and another one at the newest state, lest a server that lags behind take a lock for
+    /// busy that was just released). None of them writes, unless another client joins in the same
+    /// instant.
     ///
     /// # Errors
     ///
-    /// As [`lock`](Self::lock); [`Error::Unavailable`] if the store does not answer within about twice the
-    /// [`request_timeout`](crate::Builder::request_timeout).
+    /// As [`lock`](Self::lock); [`Error::Unavailable`] if the store does not answer within about
+    /// twice the [`request_timeout`](crate::Builder::request_timeout).
     ///
     /// # Cancel safety
     ///
@@ -98,7 +107,8 @@ impl Mutex {
 
     /// Waits for its turn, but no longer than `timeout`; `None` when the time is up.
     ///
-    /// The timeout covers all of it, also the opening of a new session. A timeout of zero is a [`try_lock`](Self::try_lock).
+    /// The timeout covers all of it, also the opening of a new session. A timeout of zero is a
+    /// [`try_lock`](Self::try_lock).
     ///
     /// # Errors
     ///
@@ -106,8 +116,9 @@ impl Mutex {
     ///
     /// # Cancel safety
     ///
-    /// As [`lock`](Self::lock). When the time is up the key is deleted just as if the future had been dropped; the call waits at most 100 ms for that.
-    /// With [`local_handover`](crate::Builder::local_handover) it does not wait for it.
+    /// As [`lock`](Self::lock). When the time is up the key is deleted just as if the future had
+    /// been dropped; the call waits at most 100 ms for that. With
+    /// [`local_handover`](crate::Builder::local_handover) it does not wait for it.
     ///
     /// # Examples
     ///
@@ -124,15 +135,19 @@ impl Mutex {
         self.acquire(Wait::at_most(timeout)).await
     }
 
-    /// Who holds the lock and who waits for it, in that order, as of now. Waiters of other libraries are among them, if they stand in the same queue.
+    /// Who holds the lock and who waits for it, in that order, as of now. Waiters of other
+    /// libraries are among them, if they stand in the same queue.
     ///
-    /// It asks the store for its newest state: one request on etcd, and one for each key, besides a few, on ZooKeeper. With [`local_handover`](crate::Builder::local_handover) the contenders of one
-    /// client are one entry.
+    /// It asks the store for its newest state: one request on etcd, and one for each key, besides a
+    /// few, on ZooKeeper. With [`local_handover`](crate::Builder::local_handover) the contenders of
+    /// one client are one entry.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidName`] at once. [`Error::Unavailable`] if the store does not answer within about twice the [`request_timeout`](crate::Builder::request_timeout), or if a new session was
-    /// needed and could not be opened. [`Error::Denied`], [`Error::Backend`], [`Error::SessionLost`] and [`Error::Closed`].
+    /// [`Error::InvalidName`] at once. [`Error::Unavailable`] if the store does not answer within
+    /// about twice the [`request_timeout`](crate::Builder::request_timeout), or if a new session
+    /// was needed and could not be opened. [`Error::Denied`], [`Error::Backend`],
+    /// [`Error::SessionLost`] and [`Error::Closed`].
     ///
     /// # Cancel safety
     ///
@@ -142,7 +157,8 @@ impl Mutex {
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
-    /// let client = distlock::Client::builder("memory://docs-queue").owner("worker-7").connect().await?;
+    /// let builder = distlock::Client::builder("memory://docs-queue").owner("worker-7");
+    /// let client = builder.connect().await?;
     /// let mutex = client.mutex("report");
     /// assert!(mutex.queue().await?.is_empty());
     /// let guard = mutex.lock().await?;
@@ -171,13 +187,16 @@ impl Mutex {
         Ok(self.queue().await?.into_iter().next())
     }
 
-    /// The [`queue`](Self::queue) as it is now, and again whenever it has changed: for a waiter that shows how far it has come.
+    /// The [`queue`](Self::queue) as it is now, and again whenever it has changed: for a waiter
+    /// that shows how far it has come.
     ///
-    /// It gets over lost connections and sessions. Each change costs a look, so many watchers of a long queue are dear.
+    /// It gets over lost connections and sessions. Each change costs a look, so many watchers of a
+    /// long queue are dear.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidName`]. Later ones are none of the reader's business: the stream goes on until the store answers again.
+    /// [`Error::InvalidName`]. Later ones are none of the reader's business: the stream goes on
+    /// until the store answers again.
     ///
     /// # Examples
     ///
@@ -203,11 +222,13 @@ impl Mutex {
         Ok(QueueWatch::new(&self.client, &self.line()?))
     }
 
-    /// Asks whoever holds the lock to let go, and why (in at most 1,000 bytes); `false` if nobody holds it. Nothing is taken by force: a holder hears it that awaits
+    /// Asks whoever holds the lock to let go, and why (in at most 1,000 bytes); `false` if nobody
+    /// holds it. Nothing is taken by force: a holder hears it that awaits
     /// [`LockGuard::release_requested`], and does as it likes.
     ///
-    /// The request is a key of this client's, which stands until that holder's key is gone, the session ends, or ten minutes are over; so long it keeps the client's session open, even if the client is dropped.
-    /// The next holder does not hear it.
+    /// The request is a key of this client's, which stands until that holder's key is gone, the
+    /// session ends, or ten minutes are over; so long it keeps the client's session open, even if
+    /// the client is dropped. The next holder does not hear it.
     ///
     /// # Errors
     ///
@@ -241,7 +262,10 @@ impl Mutex {
 
     pub(crate) async fn acquire(&self, wait: Wait) -> Result<Option<LockGuard>> {
         if let Some(handover) = self.client.handover() {
-            return Ok(handover.acquire(&self.client, &self.name, wait).await?.map(LockGuard::shared));
+            return Ok(handover
+                .acquire(&self.client, &self.name, wait)
+                .await?
+                .map(LockGuard::shared));
         }
         let queue = self.line()?;
         // Pinned here: handed over by value it would have its room in this future twice.
@@ -263,7 +287,8 @@ pub(crate) struct Taking<'a> {
     pub(crate) value: Option<Arc<[u8]>>,
     /// Who may be in together, if not one at a time.
     pub(crate) rule: Option<&'a dyn Rule>,
-    /// It is only a way to something else: see [`Claim::set_passing`](crate::claim::Claim::set_passing).
+    /// It is only a way to something else: see
+    /// [`Claim::set_passing`](crate::claim::Claim::set_passing).
     pub(crate) passing: bool,
 }
 
@@ -291,7 +316,8 @@ impl<'a> Taking<'a> {
             };
             match taken {
                 Ok(hold) => return Ok(hold),
-                // Its session died while it was idle. That is no loss of this call's: it goes on with a new one.
+                // Its session died while it was idle. That is no loss of this call's: it goes on
+                // with a new one.
                 Err(Failure::StaleSession(_)) if stale_sessions < 3 => stale_sessions += 1,
                 Err(Failure::StaleSession(error) | Failure::Final(error)) => return Err(error),
             }

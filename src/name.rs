@@ -11,8 +11,10 @@ use crate::error::Error;
 const MAX_NAME: usize = 255;
 /// The longest namespace, in bytes.
 const MAX_NAMESPACE: usize = 255;
-/// What may stand in a key as it is. `/` is not among them, so the name `a/b` never lies inside the lock `a`.
-const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b':');
+/// What may stand in a key as it is. `/` is not among them, so the name `a/b` never lies inside the
+/// lock `a`.
+const ESCAPED: &AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b':');
 
 /// A queue: where its keys lie, and what the caller's own key says of itself there. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -31,17 +33,19 @@ impl PartialEq for Queue {
 
 impl Eq for Queue {}
 
-/// What stands between a lock's name and what its queue is for, so that primitives of one name have nothing to do with each other. No escaped name has this
-/// character.
+/// What stands between a lock's name and what its queue is for, so that primitives of one name have
+/// nothing to do with each other. No escaped name has this character.
 const PURPOSE: char = '!';
 
 impl Queue {
     pub(crate) fn new(namespace: &str, name: &str) -> Result<Self, Error> {
-        let invalid = |reason: String| Error::InvalidName { name: name.chars().take(80).collect(), reason };
+        let invalid =
+            |reason: String| Error::InvalidName { name: name.chars().take(80).collect(), reason };
         if name.is_empty() {
             return Err(invalid("a lock needs a name of at least one byte".into()));
         }
-        // A longer one cannot fit: escaping never shortens. Checked first so that a huge name is not copied.
+        // A longer one cannot fit: escaping never shortens. Checked first so that a huge name is
+        // not copied.
         let escaped = match name {
             _ if name.len() > MAX_NAME => None,
             // ZooKeeper refuses these as path components.
@@ -50,10 +54,14 @@ impl Queue {
             _ => Some(utf8_percent_encode(name, ESCAPED).to_string()),
         };
         match escaped {
-            Some(escaped) if escaped.len() <= MAX_NAME => {
-                Ok(Self { name: name.into(), dir: format!("{namespace}/{escaped}").into(), label: None })
-            }
-            _ => Err(invalid(format!("at most {MAX_NAME} bytes once percent-escaped; use a shorter name or its hash"))),
+            Some(escaped) if escaped.len() <= MAX_NAME => Ok(Self {
+                name: name.into(),
+                dir: format!("{namespace}/{escaped}").into(),
+                label: None,
+            }),
+            _ => Err(invalid(format!(
+                "at most {MAX_NAME} bytes once percent-escaped; use a shorter name or its hash"
+            ))),
         }
     }
 
@@ -63,12 +71,14 @@ impl Queue {
         Self { name: Arc::clone(&self.name), dir: dir.into(), label: None }
     }
 
-    /// The same queue, for a caller whose key is to say this of itself: letters, digits, `@` and `+`, or nothing.
+    /// The same queue, for a caller whose key is to say this of itself: letters, digits, `@` and
+    /// `+`, or nothing.
     pub(crate) fn labelled(&self, label: &str) -> Self {
         Self { label: Some(label.into()), ..self.clone() }
     }
 
-    /// What the caller's key says of itself; it is part of the key's name, so that a list of names tells it.
+    /// What the caller's key says of itself; it is part of the key's name, so that a list of names
+    /// tells it.
     pub(crate) fn label(&self) -> &str {
         self.label.as_deref().unwrap_or_default()
     }
@@ -92,9 +102,11 @@ impl Queue {
     }
 }
 
-/// Checks a namespace: absolute, no empty or dotted component, nothing that a store or a terminal would choke on.
+/// Checks a namespace: absolute, no empty or dotted component, nothing that a store or a terminal
+/// would choke on.
 pub(crate) fn check_namespace(namespace: &str) -> Result<(), Error> {
-    let invalid = |reason: &str| Err(Error::InvalidConfig { option: "namespace", reason: reason.into() });
+    let invalid =
+        |reason: &str| Err(Error::InvalidConfig { option: "namespace", reason: reason.into() });
     if namespace.len() > MAX_NAMESPACE {
         return invalid("at most 255 bytes");
     }
@@ -102,7 +114,9 @@ pub(crate) fn check_namespace(namespace: &str) -> Result<(), Error> {
         return invalid("must start with `/`, as in `/app/locks`");
     };
     if path.split('/').any(|part| matches!(part, "" | "." | "..")) {
-        return invalid("must be `/`-separated parts, none of them empty, `.` or `..`, as in `/app/locks`");
+        return invalid(
+            "must be `/`-separated parts, none of them empty, `.` or `..`, as in `/app/locks`",
+        );
     }
     if !path.chars().all(|c| c.is_ascii_graphic()) {
         return invalid("must be printable ASCII without spaces");
@@ -162,8 +176,20 @@ mod tests {
         for good in ["/distlock", "/app/locks", "/a-b_c.d"] {
             check_namespace(good).unwrap();
         }
-        for bad in ["", "/", "app", "/app/", "//", "/a//b", "/a/..", "/a b", "/\0", "/é", "/zookeeper", "/zookeeper/x"]
-        {
+        for bad in [
+            "",
+            "/",
+            "app",
+            "/app/",
+            "//",
+            "/a//b",
+            "/a/..",
+            "/a b",
+            "/\0",
+            "/é",
+            "/zookeeper",
+            "/zookeeper/x",
+        ] {
             assert!(check_namespace(bad).is_err(), "{bad:?}");
         }
     }

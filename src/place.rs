@@ -1,4 +1,5 @@
-//! What a session knows of its own places in the queues, so that one of them can follow another without asking the store.
+//! What a session knows of its own places in the queues, so that one of them can follow another
+//! without asking the store.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -21,7 +22,8 @@ use crate::{
     rig::{Bug, planted},
 };
 
-/// How many places are remembered after their end, for those who joined behind one just as it ended and hear of it a moment later.
+/// How many places are remembered after their end, for those who joined behind one just as it ended
+/// and hear of it a moment later.
 const REMEMBERED: usize = 256;
 
 /// How long to wait for one who joined before, but perhaps in another process.
@@ -54,7 +56,13 @@ struct Known {
 impl Places {
     pub(crate) fn add(&self, entry: Entry, joined: Moment, sent: Duration) -> Arc<Place> {
         let key = Arc::clone(&entry.key);
-        let state = State { phase: Phase::Waiting, lost: None, watched: false, ahead: None, heir: Weak::new() };
+        let state = State {
+            phase: Phase::Waiting,
+            lost: None,
+            watched: false,
+            ahead: None,
+            heir: Weak::new(),
+        };
         let (state, changed) = (Mutex::new(state), Notify::new());
         let place = Arc::new(Place { entry, joined, sent, state, changed });
         let mut known = lock(&self.known);
@@ -67,8 +75,8 @@ impl Places {
         place
     }
 
-    /// The same as [`find`](Self::find); waits a little for one that may have joined before, but has not heard of it yet: answers that came in one order are
-    /// looked at in another.
+    /// The same as [`find`](Self::find); waits a little for one that may have joined before, but
+    /// has not heard of it yet: answers that came in one order are looked at in another.
     pub(crate) async fn find_soon(&self, entry: &Entry) -> Option<Arc<Place>> {
         let found = self.find(entry);
         if found.is_some() || self.joining.load(Ordering::Relaxed) == 0 {
@@ -102,7 +110,8 @@ impl Places {
         Joining(self)
     }
 
-    /// The place that an entry stands for. Its key may have been another one's before; where the store tells when it was created, that counts.
+    /// The place that an entry stands for. Its key may have been another one's before; where the
+    /// store tells when it was created, that counts.
     pub(crate) fn find(&self, entry: &Entry) -> Option<Arc<Place>> {
         let place = lock(&self.known).places.get(&entry.key).map(Arc::clone)?;
         (entry.revision == 0 || entry.revision == place.entry.revision).then_some(place)
@@ -123,7 +132,8 @@ impl Places {
     }
 }
 
-/// A key of this session's, from the store's word that it was created to the store's word that it is gone.
+/// A key of this session's, from the store's word that it was created to the store's word that it
+/// is gone.
 #[derive(Debug)]
 pub(crate) struct Place {
     pub(crate) entry: Entry,
@@ -245,7 +255,8 @@ impl Place {
         .await;
     }
 
-    /// Returns when the lock is not held any more by this place, or its holder is told that it is lost.
+    /// Returns when the lock is not held any more by this place, or its holder is told that it is
+    /// lost.
     pub(crate) async fn over(&self) {
         self.changes(|state| {
             state.watched = true;

@@ -1,4 +1,5 @@
-//! The algorithm, written once for all stores: join, look who is ahead, wait for that one, look again.
+//! The algorithm, written once for all stores: join, look who is ahead, wait for that one, look
+//! again.
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
@@ -23,8 +24,8 @@ use crate::{
     warden::WATCH_AFTER,
 };
 
-/// How long a call that gives up waits for its key to be gone. The release goes on for as long as it takes; this is so that in the common
-/// case a caller who looks finds nothing.
+/// How long a call that gives up waits for its key to be gone. The release goes on for as long as
+/// it takes; this is so that in the common case a caller who looks finds nothing.
 pub(crate) const COURTESY: Duration = Duration::from_millis(100);
 
 pub(crate) use crate::room::NO_ROOM;
@@ -82,7 +83,8 @@ impl Hold {
 /// Why a lock was not taken.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The server does not know the session any more, and nothing had joined the queue: a new session may be tried at once.
+    /// The server does not know the session any more, and nothing had joined the queue: a new
+    /// session may be tried at once.
     StaleSession(Error),
     Final(Error),
 }
@@ -93,7 +95,8 @@ impl From<Error> for Failure {
     }
 }
 
-/// Joins a queue in the caller's time; `None`: it is over, or somebody is there and `join` does not go behind others.
+/// Joins a queue in the caller's time; `None`: it is over, or somebody is there and `join` does not
+/// go behind others.
 pub(crate) async fn join(claim: Claim, wait: Wait, join: Join) -> Result<Option<Entered>, Failure> {
     let session = Arc::clone(claim.session());
     let shared = session.shared();
@@ -109,7 +112,8 @@ pub(crate) async fn join(claim: Claim, wait: Wait, join: Join) -> Result<Option<
     joined.map_err(|error| failed(&session, error))
 }
 
-/// Takes the lock, or waits for it. May be dropped at any await: the claim gives back what was written.
+/// Takes the lock, or waits for it. May be dropped at any await: the claim gives back what was
+/// written.
 pub(crate) async fn acquire(claim: Claim, wait: Wait) -> Result<Option<Hold>, Failure> {
     let how = match wait {
         Wait::No if !planted(Bug::TryLockJoins) => Join::IfFree,
@@ -140,7 +144,9 @@ pub(crate) async fn hold(entered: Entered, wait: Wait) -> Result<Option<Hold>, F
                     in_time(&session, wait, look).await?
                 }
             },
-            Standing::Evicted => return Err(Error::Evicted { name: claim.queue().name().to_owned() }.into()),
+            Standing::Evicted => {
+                return Err(Error::Evicted { name: claim.queue().name().to_owned() }.into());
+            }
             Standing::Behind(_) if matches!(wait, Wait::No) => None,
             Standing::Behind(ahead) => {
                 in_time(&session, wait, await_turn(&session, claim.queue(), &own, ahead)).await?
@@ -197,9 +203,9 @@ fn conclude(present: Present, ahead: &Ahead, seen: bool) -> Conclusion {
 
 /// Waits while `ahead` is just ahead of `own`; tells where that stands then.
 ///
-/// A wake-up is a reason to look, and no grant: the key ahead may have been a waiter's that gave up,
-/// while others are still in front of it. What is concluded from a look is in `conclude`. A release
-/// by this process looks for our key in the transaction that deletes the holder's.
+/// A wake-up is a reason to look, and no grant: the key ahead may have been a waiter's that gave
+/// up, while others are still in front of it. What is concluded from a look is in `conclude`. A
+/// release by this process looks for our key in the transaction that deletes the holder's.
 async fn await_turn(
     session: &Session,
     queue: &Queue,
@@ -213,8 +219,8 @@ async fn await_turn(
         let wake = {
             let mut waking = pin!(next_wake(session, queue, own, &ahead));
             loop {
-                // Servers do lose watch events (https://github.com/etcd-io/etcd/issues/18089, /19179):
-                // look again now and then in any case. The watch stays meanwhile.
+                // Servers do lose watch events (https://github.com/etcd-io/etcd/issues/18089,
+                // /19179): look again now and then in any case. The watch stays meanwhile.
                 tokio::select! {
                     wake = &mut waking => break wake,
                     () = sleep(session.recheck()), if !planted(Bug::NoRecheck) => {}
@@ -235,7 +241,9 @@ async fn await_turn(
                 continue;
             }
             Wake::Looked { present, seen } => conclude(present, &ahead, seen),
-            Wake::Perhaps { .. } | Wake::Unclear if planted(Bug::WakeUpIsGrant) => Conclusion::First,
+            Wake::Perhaps { .. } | Wake::Unclear if planted(Bug::WakeUpIsGrant) => {
+                Conclusion::First
+            }
             // A look that can't tell more than the queue itself is left out.
             Wake::Perhaps { seen } if ahead.first && seen || store.tells_releases(&ahead.entry) => {
                 conclude(persist(|| store.present(&own.entry, &ahead.entry)).await?, &ahead, seen)
@@ -265,7 +273,9 @@ async fn next_wake(session: &Session, queue: &Queue, own: &Arc<Place>, ahead: &A
     if let Some(place) = session.places().find_soon(&ahead.entry).await {
         // Of the same session: it ends before our eyes, or we with it.
         return match place.ended(own).await {
-            End::Passed { heir, there, .. } if heir.upgrade().is_some_and(|heir| Arc::ptr_eq(&heir, own)) => {
+            End::Passed { heir, there, .. }
+                if heir.upgrade().is_some_and(|heir| Arc::ptr_eq(&heir, own)) =>
+            {
                 if there {
                     Wake::Heir
                 } else {
@@ -273,7 +283,9 @@ async fn next_wake(session: &Session, queue: &Queue, own: &Arc<Place>, ahead: &A
                 }
             }
             // Our key joined while that one was being deleted, a moment ago.
-            End::Passed { at, .. } if at > own.joined && clock::now() - own.sent < WATCH_AFTER => Wake::Heir,
+            End::Passed { at, .. } if at > own.joined && clock::now() - own.sent < WATCH_AFTER => {
+                Wake::Heir
+            }
             End::Left { at, ahead } if at > own.joined => Wake::Moved(ahead),
             _ => Wake::Unclear,
         };
@@ -288,7 +300,8 @@ async fn next_wake(session: &Session, queue: &Queue, own: &Arc<Place>, ahead: &A
     loop {
         let mut watching = store.watch(&ahead.entry, true);
         let watched = if ahead.first && seen {
-            // A short hold may end before the watch begins: a look meanwhile knows of it a round trip earlier.
+            // A short hold may end before the watch begins: a look meanwhile knows of it a round
+            // trip earlier.
             tokio::select! {
                 biased;
                 watched = &mut watching => watched,
@@ -309,8 +322,8 @@ async fn next_wake(session: &Session, queue: &Queue, own: &Arc<Place>, ahead: &A
         };
         seen = true;
         match watch.await {
-            // It is watched anew at once: that it is there still is seen by that, and whatever happens
-            // next is not missed. It costs as many reads as somebody makes writes.
+            // It is watched anew at once: that it is there still is seen by that, and whatever
+            // happens next is not missed. It costs as many reads as somebody makes writes.
             Ok(Event::Touched) if planted(Bug::WritesBlind) => sleep(NO_ROOM).await,
             Ok(Event::Touched) => {}
             Ok(Event::Deleted) => return Wake::Perhaps { seen },
@@ -356,7 +369,8 @@ pub(crate) fn failed(session: &Session, error: StoreError) -> Failure {
     if stale { Failure::StaleSession(error) } else { Failure::Final(error) }
 }
 
-/// The user's view of a store's error. The server's word that the session is over counts for all its locks.
+/// The user's view of a store's error. The server's word that the session is over counts for all
+/// its locks.
 pub(crate) fn public(session: &Session, error: StoreError) -> Error {
     match error {
         StoreError::SessionGone(reason) => {

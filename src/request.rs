@@ -1,6 +1,7 @@
 //! Asking a holder to let go.
 //!
-//! A request is a key in a side queue of the lock's. It names the holder's key and its number, which comes to no other holder, so that nobody else takes it for his own.
+//! A request is a key in a side queue of the lock's. It names the holder's key and its number,
+//! which comes to no other holder, so that nobody else takes it for his own.
 
 use std::{future::pending, sync::Arc, time::Duration};
 
@@ -74,10 +75,15 @@ impl ReleaseRequest {
 /// Asks the lock's holder to let go; `false`: there is none.
 pub(crate) async fn ask(client: &Client, lock: &Queue, reason: &str) -> Result<bool> {
     if reason.len() > MAX_REASON {
-        return Err(Error::InvalidConfig { option: "reason", reason: "at most 1,000 bytes".into() });
+        return Err(Error::InvalidConfig {
+            option: "reason",
+            reason: "at most 1,000 bytes".into(),
+        });
     }
     runtime::within(client.runtime(), async {
-        let Some(holder) = view::look(client, lock, false).await?.members.into_iter().next() else { return Ok(false) };
+        let Some(holder) = view::look(client, lock, false).await?.members.into_iter().next() else {
+            return Ok(false);
+        };
         let claim = post(client, &side(lock), &holder.entry, reason).await?;
         client.runtime().spawn(stand(claim, holder.entry));
         Ok(true)
@@ -137,15 +143,20 @@ async fn gone(session: &Session, entry: &Entry) {
 }
 
 impl LockGuard {
-    /// Resolves when another client asks for the lock by [`Mutex::request_release`](crate::Mutex::request_release), be it that it has asked already. Whether to let go is the holder's to
-    /// decide: nobody takes it by force.
+    /// Resolves when another client asks for the lock by
+    /// [`Mutex::request_release`](crate::Mutex::request_release), be it that it has asked already.
+    /// Whether to let go is the holder's to decide: nobody takes it by force.
     ///
-    /// Requests that were meant for an earlier holder are not told. If the lock is lost it never resolves: race it with the work, or with [`lost`](Self::lost). As long as it is polled
-    /// the session watches one directory; uncalled it costs nothing. With [`local_handover`](crate::Builder::local_handover) a request is meant for whoever of this client holds the lock.
+    /// Requests that were meant for an earlier holder are not told. If the lock is lost it never
+    /// resolves: race it with the work, or with [`lost`](Self::lost). As long as it is polled the
+    /// session watches one directory; uncalled it costs nothing. With
+    /// [`local_handover`](crate::Builder::local_handover) a request is meant for whoever of this
+    /// client holds the lock.
     ///
     /// # Cancel safety
     ///
-    /// Safe. As long as the request stands, which is as long as this lock is held, but no more than ten minutes, the next call tells it again.
+    /// Safe. As long as the request stands, which is as long as this lock is held, but no more than
+    /// ten minutes, the next call tells it again.
     ///
     /// # Examples
     ///
@@ -155,7 +166,9 @@ impl LockGuard {
     /// let guard = client.mutex("batch").lock().await?;
     /// # assert!(client.mutex("batch").request_release("deployment").await?);
     /// tokio::select! {
-    ///     request = guard.release_requested() => println!("{} asks: {}", request.owner(), request.reason()),
+    ///     request = guard.release_requested() => {
+    ///         println!("{} asks: {}", request.owner(), request.reason());
+    ///     }
     ///     reason = guard.lost() => println!("lost: {reason}"),
     /// }
     /// guard.unlock().await
@@ -167,7 +180,9 @@ impl LockGuard {
             let visit = Visit::new(session, &side);
             let mut view = View::new(side.clone(), false);
             while let Ok(members) = view.next(session, visit.is_some()).await {
-                if let Some(request) = members.into_iter().find_map(|member| ReleaseRequest::read(member, self.entry()))
+                if let Some(request) = members
+                    .into_iter()
+                    .find_map(|member| ReleaseRequest::read(member, self.entry()))
                 {
                     return request;
                 }

@@ -1,8 +1,8 @@
-//! What only test builds have (`--cfg distlock_rigged`, see `docker/rigged-rustc`): bugs that can be switched on, to
-//! prove that the checks can fail, and a look at the library from inside.
+//! What only test builds have (`--cfg distlock_rigged`, see `docker/rigged-rustc`): bugs that can
+//! be switched on, to prove that the checks can fail, and a look at the library from inside.
 //!
-//! `docker/bugs` runs the check of each bug, which `tests/bugs.txt` names. In ordinary builds `planted` is `false` and
-//! what hangs on it is gone.
+//! `docker/bugs` runs the check of each bug, which `tests/bugs.txt` names. In ordinary builds
+//! `planted` is `false` and what hangs on it is gone.
 
 macro_rules! bugs {
     ($($(#[doc = $doc:literal])+ $bug:ident = $name:literal,)*) => {
@@ -58,11 +58,13 @@ bugs! {
     MiddleIsHolder = "middle-is-holder",
     /// A ZooKeeper waiter that gives up leaves word as a holder does.
     WaitersLeaveMarks = "waiters-leave-marks",
-    /// The tail is taken for the nearest one ahead although another client's waiter may stand there.
+    /// The tail is taken for the nearest one ahead although another client's waiter may stand
+    /// there.
     TailIsNearest = "tail-is-nearest",
     /// Nobody watches the holder's own key.
     OwnKeyUnwatched = "own-key-unwatched",
-    /// The watches on the holders' own keys are trusted: the store is not asked for these now and then.
+    /// The watches on the holders' own keys are trusted: the store is not asked for these now and
+    /// then.
     OwnKeyUnrechecked = "own-key-unrechecked",
     /// What a session watches of its holders' own keys is not counted.
     OwnWatchesUnbudgeted = "own-watches-unbudgeted",
@@ -173,8 +175,8 @@ pub(crate) const fn planted(_: Bug) -> bool {
     false
 }
 
-/// How many tasks the library's own runtime has: sessions, watches, releases that go on in the background. After all
-/// clients are gone it has none left.
+/// How many tasks the library's own runtime has: sessions, watches, releases that go on in the
+/// background. After all clients are gone it has none left.
 #[cfg(distlock_rigged)]
 #[must_use]
 pub fn alive_tasks() -> usize {

@@ -1,9 +1,9 @@
 //! How much a session may watch: zookeeper-client cannot restore more after a reconnect.
 //!
 //! What counts are the bytes of the watched paths, each path once, however many wait for its news.
-//! A claim takes room for one watch in its queue beforehand, so that the first one that waits there,
-//! or the only holder, never lacks it; the queue's watches fill that room first. Where there is no
-//! room for a watch, a look each second ([`NO_ROOM`]) has to do.
+//! A claim takes room for one watch in its queue beforehand, so that the first one that waits
+//! there, or the only holder, never lacks it; the queue's watches fill that room first. Where there
+//! is no room for a watch, a look each second ([`NO_ROOM`]) has to do.
 
 use std::{
     collections::HashMap,
@@ -99,7 +99,8 @@ impl Room {
         if !self.is_endless() {
             let mut state = self.state();
             let is_watched = state.paths.contains_key(path) && !planted(Bug::WatchesCountedTwice);
-            if !is_watched && !state.change(dir, self.budget, |counts| counts.watched += path.len()) {
+            if !is_watched && !state.change(dir, self.budget, |counts| counts.watched += path.len())
+            {
                 return None;
             }
             *state.paths.entry(Arc::clone(path)).or_default() += 1;
@@ -189,7 +190,8 @@ mod tests {
         let (key, own) = (directory + NAME, path("a/1").len());
         let budget = 2 * key + 2 * FOLLOWER;
         let room = Room::new(budget);
-        let names = ["a/1", "a/2", "a/3", "b/1", "c/1", "c/2"].map(|of| (of, queue(&of[..1]), path(of)));
+        let names =
+            ["a/1", "a/2", "a/3", "b/1", "c/1", "c/2"].map(|of| (of, queue(&of[..1]), path(of)));
         let mut leaves: Vec<(&str, Leave<'_>)> = Vec::new();
         for (step, (act, fits, used)) in [
             (Claim("a"), true, key),

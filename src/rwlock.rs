@@ -19,12 +19,16 @@ use crate::{
 const READER: &str = "r";
 const WRITER: &str = "w";
 
-/// A named read-write lock: many readers together, or one writer alone. Made by [`Client::rw_lock`]; cheap to make, to clone and to throw away.
+/// A named read-write lock: many readers together, or one writer alone. Made by
+/// [`Client::rw_lock`]; cheap to make, to clone and to throw away.
 ///
-/// First come, first served, whoever comes: a reader waits for the nearest writer ahead, a writer for the nearest one ahead, so that neither starves the other. Each waiter watches that
-/// one key. A reader or writer whose session ends in the queue gets an error and is never let in; those behind it move up.
+/// First come, first served, whoever comes: a reader waits for the nearest writer ahead, a writer
+/// for the nearest one ahead, so that neither starves the other. Each waiter watches that one key.
+/// A reader or writer whose session ends in the queue gets an error and is never let in; those
+/// behind it move up.
 ///
-/// It has nothing to do with a [`Mutex`](crate::Mutex) of the same name. There is no reentrancy, and no upgrade from reading to writing: two that tried would wait for each other.
+/// It has nothing to do with a [`Mutex`](crate::Mutex) of the same name. There is no reentrancy,
+/// and no upgrade from reading to writing: two that tried would wait for each other.
 ///
 /// # Examples
 ///
@@ -77,7 +81,8 @@ impl RwLock {
 
     /// Waits until no writer is ahead, then reads beside other readers.
     ///
-    /// Where nobody else is, that is one round trip; behind readers it takes a look at the queue as well.
+    /// Where nobody else is, that is one round trip; behind readers it takes a look at the queue as
+    /// well.
     ///
     /// # Errors
     ///
@@ -90,7 +95,8 @@ impl RwLock {
         self.acquire(READER, Wait::Forever).await?.map(ReadGuard::new).ok_or(Error::Closed)
     }
 
-    /// Reads if no writer holds the lock or waits for it; `None` if one does. Then it has looked, and written nothing, unless a writer came in the same instant.
+    /// Reads if no writer holds the lock or waits for it; `None` if one does. Then it has looked,
+    /// and written nothing, unless a writer came in the same instant.
     ///
     /// # Errors
     ///
@@ -129,7 +135,8 @@ impl RwLock {
         self.acquire(WRITER, Wait::Forever).await?.map(WriteGuard::new).ok_or(Error::Closed)
     }
 
-    /// Writes if nobody holds the lock or waits for it; `None` if somebody does. Then it has looked, and written nothing, unless another one came in the same instant.
+    /// Writes if nobody holds the lock or waits for it; `None` if somebody does. Then it has
+    /// looked, and written nothing, unless another one came in the same instant.
     ///
     /// # Errors
     ///
@@ -170,7 +177,8 @@ struct Reader;
 
 impl Rule for Reader {
     fn judge(&self, ahead: &[Member], _: &[Box<str>]) -> Verdict {
-        if planted(Bug::ReadersPassWriters) && ahead.first().is_some_and(|first| first.label.as_deref() == Some(READER))
+        if planted(Bug::ReadersPassWriters)
+            && ahead.first().is_some_and(|first| first.label.as_deref() == Some(READER))
         {
             return Verdict::In;
         }
@@ -226,10 +234,12 @@ impl WriteGuard {
         self.guard.unlock().await
     }
 
-    /// Turns the writer into a reader, in its place: no writer gets in between, and the readers who wait behind it, up to the next writer, come in.
+    /// Turns the writer into a reader, in its place: no writer gets in between, and the readers who
+    /// wait behind it, up to the next writer, come in.
     ///
-    /// One transaction of the store puts a reader's key where the writer's was: [`key`](LockGuard::key) is another one then, and the fencing token stays the same. It takes as long as the store does; should the lock be lost
-    /// meanwhile, that is told.
+    /// One transaction of the store puts a reader's key where the writer's was:
+    /// [`key`](LockGuard::key) is another one then, and the fencing token stays the same. It takes
+    /// as long as the store does; should the lock be lost meanwhile, that is told.
     ///
     /// # Errors
     ///

@@ -1,8 +1,10 @@
 //! A named counting semaphore.
 //!
-//! It is two queues. One is a mutex's, the *gate*: those who wait stand in it, first come, first served, and only the first one of them goes on to the other, the *permits*, where
-//! those stand who have some, and at most that one more. So however many wait, one of them has an eye on the permits, and what happens there wakes nobody else; when it is in, it
-//! opens the gate for the next.
+//! It is two queues. One is a mutex's, the *gate*: those who wait stand in it, first come, first
+//! served, and only the first one of them goes on to the other, the *permits*, where those stand
+//! who have some, and at most that one more. So however many wait, one of them has an eye on the
+//! permits, and what happens there wakes nobody else; when it is in, it opens the gate for the
+//! next.
 
 use std::{cmp::Reverse, ops::Deref, time::Duration};
 
@@ -35,13 +37,17 @@ const GENERATION: char = '@';
 /// How many replaced numbers are remembered.
 const REPLACED: usize = 8;
 
-/// A named semaphore: so many permits for all clients together. Made by [`Client::semaphore`]; cheap to make, to clone and to throw away.
+/// A named semaphore: so many permits for all clients together. Made by [`Client::semaphore`];
+/// cheap to make, to clone and to throw away.
 ///
-/// First come, first served, also for those who want several at once: nobody passes them by. One permit that is given back wakes at most one waiter, however many there are. A permit has what
-/// a [`LockGuard`] has: a deadline, a fencing token, word of its loss; the permits of a crashed holder come back with its session's TTL.
+/// First come, first served, also for those who want several at once: nobody passes them by. One
+/// permit that is given back wakes at most one waiter, however many there are. A permit has what a
+/// [`LockGuard`] has: a deadline, a fencing token, word of its loss; the permits of a crashed
+/// holder come back with its session's TTL.
 ///
-/// All clients have to name the same number of permits. As long as somebody holds or awaits some, the store knows the number, and who comes with another one gets
-/// [`Error::PermitsDisagree`]. After [`set_permits`](Self::set_permits) the store knows it for ever.
+/// All clients have to name the same number of permits. As long as somebody holds or awaits some,
+/// the store knows the number, and who comes with another one gets [`Error::PermitsDisagree`].
+/// After [`set_permits`](Self::set_permits) the store knows it for ever.
 ///
 /// # Examples
 ///
@@ -102,7 +108,8 @@ impl Semaphore {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidPermits`] for none, or for more than there are. [`Error::PermitsDisagree`] if other clients count on another number of permits. Else as
+    /// [`Error::InvalidPermits`] for none, or for more than there are. [`Error::PermitsDisagree`]
+    /// if other clients count on another number of permits. Else as
     /// [`Mutex::lock`](crate::Mutex::lock).
     ///
     /// # Cancel safety
@@ -112,11 +119,13 @@ impl Semaphore {
         self.get(permits, Wait::Forever).await?.ok_or(Error::Closed)
     }
 
-    /// Takes a permit if there is one for which nobody waits; `None` otherwise. Then it has looked, and written nothing, unless another one came in the same instant.
+    /// Takes a permit if there is one for which nobody waits; `None` otherwise. Then it has looked,
+    /// and written nothing, unless another one came in the same instant.
     ///
     /// # Errors
     ///
-    /// As [`acquire_many`](Self::acquire_many); [`Error::Unavailable`] if the store does not answer.
+    /// As [`acquire_many`](Self::acquire_many); [`Error::Unavailable`] if the store does not
+    /// answer.
     ///
     /// # Cancel safety
     ///
@@ -138,7 +147,8 @@ impl Semaphore {
         self.get(permits, Wait::No).await
     }
 
-    /// The same as [`acquire`](Self::acquire), but for no longer than this; `None` when the time is up.
+    /// The same as [`acquire`](Self::acquire), but for no longer than this; `None` when the time is
+    /// up.
     ///
     /// # Errors
     ///
@@ -151,7 +161,8 @@ impl Semaphore {
         self.acquire_many_timeout(1, timeout).await
     }
 
-    /// The same as [`acquire_many`](Self::acquire_many), but for no longer than this; `None` when the time is up.
+    /// The same as [`acquire_many`](Self::acquire_many), but for no longer than this; `None` when
+    /// the time is up.
     ///
     /// # Errors
     ///
@@ -160,23 +171,31 @@ impl Semaphore {
     /// # Cancel safety
     ///
     /// As [`acquire`](Self::acquire).
-    pub async fn acquire_many_timeout(&self, permits: u32, timeout: Duration) -> Result<Option<Permit>> {
+    pub async fn acquire_many_timeout(
+        &self,
+        permits: u32,
+        timeout: Duration,
+    ) -> Result<Option<Permit>> {
         self.get(permits, Wait::at_most(timeout)).await
     }
 
     /// Changes the number of permits for all clients.
     ///
-    /// The store keeps it, in a key that belongs to no session: `{namespace}/{name}!permits/limit=…`. Whoever names the number that it has replaced goes along with the new one. With
-    /// more permits, waiters are let in at once. With less, nobody loses what he has: nobody is let in until enough were given back.
+    /// The store keeps it, in a key that belongs to no session:
+    /// `{namespace}/{name}!permits/limit=…`. Whoever names the number that it has replaced goes
+    /// along with the new one. With more permits, waiters are let in at once. With less, nobody
+    /// loses what he has: nobody is let in until enough were given back.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidPermits`] for none, or for more than 1,000,000. [`Error::PermitsDisagree`] if this client counts on another number than the others. Else as
+    /// [`Error::InvalidPermits`] for none, or for more than 1,000,000. [`Error::PermitsDisagree`]
+    /// if this client counts on another number than the others. Else as
     /// [`try_acquire`](Self::try_acquire).
     ///
     /// # Cancel safety
     ///
-    /// Dropped, it may or may not have been done. Two of them at once: the lower number counts until the next change.
+    /// Dropped, it may or may not have been done. Two of them at once: the lower number counts
+    /// until the next change.
     ///
     /// # Examples
     ///
@@ -195,7 +214,8 @@ impl Semaphore {
         runtime::within(self.client.runtime(), async {
             let listing = view::look(&self.client, &queue, false).await?;
             let rule = self.rule(permits);
-            let (mut limit, noted) = (rule.agreed(&listing.members, &listing.notes)?, Limit::latest(&listing.notes));
+            let (mut limit, noted) =
+                (rule.agreed(&listing.members, &listing.notes)?, Limit::latest(&listing.notes));
             // The write is repeated until it is confirmed, so that it may land once more, after
             // later ones.
             limit.generation = noted.map_or(0, |noted| noted.generation).saturating_add(1);
@@ -208,7 +228,8 @@ impl Semaphore {
             let (note, key) = (limit.note(), |note: &str| format!("{}/{note}", queue.dir()));
             let old = listing.notes.iter().filter(|old| old.starts_with(LIMIT) && ***old != *note);
             let deletes = old.map(|old| Write::Delete { key: key(old) });
-            let writes: Vec<_> = deletes.chain([Write::Put { key: key(&note), value: Vec::new() }]).collect();
+            let writes: Vec<_> =
+                deletes.chain([Write::Put { key: key(&note), value: Vec::new() }]).collect();
             let session = self.client.session().await?;
             // Twice is as good as once.
             let written = persist(|| session.store().commit(None, &writes));
@@ -224,9 +245,12 @@ impl Semaphore {
     }
 
     fn check(&self, permits: u32) -> Result<()> {
-        let invalid = |reason: &str| Error::InvalidPermits { name: self.name.clone(), reason: reason.into() };
+        let invalid =
+            |reason: &str| Error::InvalidPermits { name: self.name.clone(), reason: reason.into() };
         match (permits, self.permits) {
-            (0, _) | (_, 0) => Err(invalid("none at all is not a number of permits; name at least one")),
+            (0, _) | (_, 0) => {
+                Err(invalid("none at all is not a number of permits; name at least one"))
+            }
             (wanted, named) if wanted.max(named) > MAX => Err(invalid("at most 1,000,000")),
             _ => Ok(()),
         }
@@ -256,7 +280,8 @@ impl Semaphore {
             patience = Wait::Until(Instant::now() + self.client.request_timeout());
         }
         let gate = Queue::new(self.client.namespace(), &self.name)?.of("gate");
-        let gate = Taking { passing: true, ..Taking::new(&gate, patience) }.from(&self.client).await?;
+        let gate =
+            Taking { passing: true, ..Taking::new(&gate, patience) }.from(&self.client).await?;
         let Some(mut gate) = gate.map(Some) else { return Ok(None) };
         if planted(Bug::GateLeftOpen) {
             gate = None;
@@ -287,7 +312,8 @@ struct Limit {
 impl Limit {
     fn noted(note: &str) -> Option<Self> {
         let parts: Vec<_> = note.strip_prefix(LIMIT)?.split('+').collect();
-        let generation = parts.last().and_then(|last| last.strip_prefix(GENERATION)?.parse().ok()).unwrap_or(0);
+        let generation =
+            parts.last().and_then(|last| last.strip_prefix(GENERATION)?.parse().ok()).unwrap_or(0);
         let mut numbers = parts.iter().map_while(|part| part.parse().ok());
         let number = numbers.next().filter(|number| *number > 0)?;
         Some(Self { number, replaced: numbers.collect(), generation })
@@ -304,13 +330,16 @@ impl Limit {
     }
 
     fn note(&self) -> String {
-        let numbers: String =
-            std::iter::once(&self.number).chain(&self.replaced).map(|number| format!("{number}+")).collect();
+        let numbers: String = std::iter::once(&self.number)
+            .chain(&self.replaced)
+            .map(|number| format!("{number}+"))
+            .collect();
         format!("{LIMIT}{numbers}{GENERATION}{}", self.generation)
     }
 }
 
-/// What a key's label says: how many permits it has or wants, and how many its owner thought there were.
+/// What a key's label says: how many permits it has or wants, and how many its owner thought there
+/// were.
 fn claimed(label: &str) -> Option<(u32, u32)> {
     let (wanted, of) = label.split_once("of")?;
     Some((wanted.parse().ok()?, of.parse().ok().filter(|of| *of > 0)?))
@@ -332,10 +361,17 @@ impl Limited<'_> {
         let named = |number| Limit { number, replaced: Vec::new(), generation: 0 };
         let first = || members.iter().find_map(claim).map(|(_, number)| named(number));
         let limit = Limit::latest(notes).or_else(first).unwrap_or_else(|| named(self.named));
-        if limit.number == self.named || limit.replaced.contains(&self.named) || planted(Bug::PermitsUnagreed) {
+        if limit.number == self.named
+            || limit.replaced.contains(&self.named)
+            || planted(Bug::PermitsUnagreed)
+        {
             return Ok(limit);
         }
-        Err(Error::PermitsDisagree { name: self.name.to_owned(), agreed: limit.number, named: self.named })
+        Err(Error::PermitsDisagree {
+            name: self.name.to_owned(),
+            agreed: limit.number,
+            named: self.named,
+        })
     }
 
     /// How many may be out together with those who are ahead. Without a note these may name
@@ -361,13 +397,19 @@ impl Rule for Limited<'_> {
         };
         let wanted = u64::from(self.wanted);
         if wanted > agreed.into() {
-            let reason = format!("{wanted} were asked for, and there are {agreed}; set_permits makes more");
+            let reason =
+                format!("{wanted} were asked for, and there are {agreed}; set_permits makes more");
             return Verdict::Refused(Error::InvalidPermits { name: self.name.to_owned(), reason });
         }
         // A key of which nobody knows what it is for had better have one.
-        let taken: u64 = ahead.iter().map(|member| claim(member).map_or(1, |(taken, _)| u64::from(taken))).sum();
+        let taken: u64 =
+            ahead.iter().map(|member| claim(member).map_or(1, |(taken, _)| u64::from(taken))).sum();
         let taken = if planted(Bug::PermitsUncounted) { ahead.len() as u64 } else { taken };
-        if taken + wanted <= self.room(ahead, notes, agreed).into() { Verdict::In } else { Verdict::Full }
+        if taken + wanted <= self.room(ahead, notes, agreed).into() {
+            Verdict::In
+        } else {
+            Verdict::Full
+        }
     }
 }
 

@@ -32,7 +32,8 @@ use crate::{
 /// How many proofs of life may be under way at once: a slow link must not look like a dead one.
 const OVERLAPPING: usize = 6;
 
-/// How many joins may be under way at once: thousands would take many kilobytes each, and be done no sooner.
+/// How many joins may be under way at once: thousands would take many kilobytes each, and be done
+/// no sooner.
 const JOINING: usize = 128;
 
 /// What all sessions of a client have in common.
@@ -84,9 +85,27 @@ impl Session {
         let driven = Driven::new(Arc::clone(&store), shared.runtime);
         let (room, turns) = (Arc::new(Room::new(store.watch_budget())), Semaphore::new(JOINING));
         let recheck = shared.recheck_interval;
-        let warden = Warden::start(shared.runtime, Arc::clone(&store), Arc::clone(&life), Arc::clone(&room), recheck);
+        let warden = Warden::start(
+            shared.runtime,
+            Arc::clone(&store),
+            Arc::clone(&life),
+            Arc::clone(&room),
+            recheck,
+        );
         let (places, tickets) = (Places::default(), SyncMutex::default());
-        Ok(Arc::new(Self { shared, store, driven, life, end, hurry, room, turns, places, warden, tickets }))
+        Ok(Arc::new(Self {
+            shared,
+            store,
+            driven,
+            life,
+            end,
+            hurry,
+            room,
+            turns,
+            places,
+            warden,
+            tickets,
+        }))
     }
 
     pub(crate) fn shared(&self) -> &Shared {
@@ -137,7 +156,11 @@ impl Session {
 
     /// A used ticket rather than a new one, where the names of old keys cost the store something.
     fn ticket(&self) -> Ticket {
-        self.tickets.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_else(Ticket::random)
+        self.tickets
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .pop()
+            .unwrap_or_else(Ticket::random)
     }
 
     /// Takes a ticket back. All requests that were made with it have been answered.
@@ -176,7 +199,8 @@ impl Session {
         Ok(())
     }
 
-    /// Ends the session: its holders learn of it first, then the store lets go of its keys. Waits for the store's word as long as `patience`.
+    /// Ends the session: its holders learn of it first, then the store lets go of its keys. Waits
+    /// for the store's word as long as `patience`.
     pub(crate) async fn close(&self, patience: Duration) -> Result<(), StoreError> {
         self.life.lose(LostReason::ClientClosed);
         self.hurry.notify_one();
@@ -195,7 +219,8 @@ impl Session {
 /// What came of closing a session.
 type End = Result<(), Arc<StoreError>>;
 
-/// Room in a session to watch a queue in which one does not stand. Unlike a claim it does not make the session one that somebody depends on.
+/// Room in a session to watch a queue in which one does not stand. Unlike a claim it does not make
+/// the session one that somebody depends on.
 #[derive(Debug)]
 pub(crate) struct Visit<S: Deref<Target = Session>> {
     session: S,
@@ -225,13 +250,19 @@ impl Drop for Session {
     }
 }
 
-/// Keeps the session alive until it is lost; then lets the store know, so that nobody waits out a TTL for nothing.
-async fn keep(life: Arc<Life>, store: Arc<dyn Store>, hurry: Arc<Notify>) -> Result<(), StoreError> {
+/// Keeps the session alive until it is lost; then lets the store know, so that nobody waits out a
+/// TTL for nothing.
+async fn keep(
+    life: Arc<Life>,
+    store: Arc<dyn Store>,
+    hurry: Arc<Notify>,
+) -> Result<(), StoreError> {
     let interval = store.ttl() / 3;
-    // tokio's timers stand still in suspend, so that a long sleep would overlook that time has passed.
-    // Where a silence matters it has to be told from a pause between two looks.
+    // tokio's timers stand still in suspend, so that a long sleep would overlook that time has
+    // passed. Where a silence matters it has to be told from a pause between two looks.
     let looks = if store.relays_renewals() { 16 } else { 8 };
-    let longest_sleep = (store.ttl() / looks).clamp(Duration::from_millis(20), Duration::from_secs(1));
+    let longest_sleep =
+        (store.ttl() / looks).clamp(Duration::from_millis(20), Duration::from_secs(1));
     let longest_sleep = if planted(Bug::LongSleeps) { store.ttl() } else { longest_sleep };
     let mut attempts = JoinSet::new();
     // Not the time of this task's first poll: the opening was the first proof.

@@ -1,4 +1,5 @@
-//! What is written into a key for operators, and for whoever looks into the queue: whose it is and since when.
+//! What is written into a key for operators, and for whoever looks into the queue: whose it is and
+//! since when.
 //!
 //! This is the only place that reads the wall clock, and nothing is decided by it.
 
@@ -31,9 +32,12 @@ mod tests {
             assert_eq!(read, owner);
             assert!(since.unwrap().elapsed().unwrap() < Duration::from_secs(60));
         }
-        for (other, text) in
-            [(&b"192.0.2.1"[..], "192.0.2.1"), (b"", ""), (b"a\nb", "a\nb"), (b"\xff\n1x", "\u{fffd}\n1x")]
-        {
+        for (other, text) in [
+            (&b"192.0.2.1"[..], "192.0.2.1"),
+            (b"", ""),
+            (b"a\nb", "a\nb"),
+            (b"\xff\n1x", "\u{fffd}\n1x"),
+        ] {
             assert_eq!(read(other), (text.to_owned(), None));
         }
     }

@@ -71,7 +71,8 @@ impl Silences {
 
     /// What a proof is worth that was sent then.
     pub(crate) fn limit(&self, sent: Duration, proof: Proof) -> Proof {
-        let touched = self.recent.iter().filter(|silence| silence.from < sent && sent < self.over(**silence));
+        let touched =
+            self.recent.iter().filter(|silence| silence.from < sent && sent < self.over(**silence));
         touched.fold(proof, |proof, silence| Proof {
             deadline: proof.deadline.min(silence.from + self.ttl.mul_f64(CERTAIN)),
             ends: proof.ends.min(silence.from + self.ttl.mul_f64(KEPT)),

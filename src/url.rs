@@ -47,22 +47,29 @@ impl fmt::Debug for Given {
 impl Url {
     fn parse(url: &str) -> Result<Self> {
         // No reason may repeat a part of the URL: that may be a part of a password.
-        let invalid = |reason: &str| Error::InvalidUrl { url: redacted(url), reason: reason.into() };
+        let invalid =
+            |reason: &str| Error::InvalidUrl { url: redacted(url), reason: reason.into() };
         let Some((scheme, rest)) = url.split_once("://") else {
             return Err(invalid("write etcd://host:2379, zk://host:2181 or memory://name"));
         };
         let (scheme, port) = match scheme {
-            "memory" => return Ok(Self { scheme: Scheme::Memory, endpoints: vec![rest.to_owned()] }),
+            "memory" => {
+                return Ok(Self { scheme: Scheme::Memory, endpoints: vec![rest.to_owned()] });
+            }
             "etcd" => (Scheme::Etcd, 2379),
             "zk" | "zookeeper" => (Scheme::ZooKeeper, 2181),
             _ => return Err(invalid("the scheme is not one of etcd, zk and memory")),
         };
         if rest.contains('@') {
-            return Err(invalid("leave user and password out of the URL and pass them to Builder::credentials"));
+            return Err(invalid(
+                "leave user and password out of the URL and pass them to Builder::credentials",
+            ));
         }
         let rest = rest.strip_suffix('/').unwrap_or(rest);
         if rest.contains(['/', '?', '#']) {
-            return Err(invalid("only hosts may follow the scheme; a path goes to Builder::namespace"));
+            return Err(invalid(
+                "only hosts may follow the scheme; a path goes to Builder::namespace",
+            ));
         }
         let endpoints = rest.split(',').enumerate().map(|(index, endpoint)| {
             with_port(endpoint.trim(), port).ok_or_else(|| {
@@ -116,19 +123,25 @@ fn redacted(url: &str) -> String {
     if planted(Bug::UrlAsGiven) {
         return url.to_owned();
     }
-    let are_hosts = |list: &str| list.split(',').all(|endpoint| with_port(endpoint.trim(), 1).is_some());
+    let are_hosts =
+        |list: &str| list.split(',').all(|endpoint| with_port(endpoint.trim(), 1).is_some());
     let shown = match url.split_once("://") {
         None if url.is_empty() || are_hosts(url) => url.to_owned(),
         None => "***".to_owned(),
         Some(("memory", name)) if !name.contains(['@', ':', '?', '#', '=']) => url.to_owned(),
-        Some((scheme, rest)) if scheme != "memory" && is_word(scheme) && (rest.is_empty() || are_hosts(rest)) => {
+        Some((scheme, rest))
+            if scheme != "memory" && is_word(scheme) && (rest.is_empty() || are_hosts(rest)) =>
+        {
             url.to_owned()
         }
         Some((scheme, _)) if !SCHEMES.contains(&scheme) => "***".to_owned(),
         Some((scheme, rest)) => {
             let hosts = rest.split(['/', '?', '#']).next().unwrap_or_default();
             match scheme != "memory" && !rest.contains('@') && are_hosts(hosts) {
-                true => format!("{scheme}://{hosts}{}***", rest.get(hosts.len()..=hosts.len()).unwrap_or_default()),
+                true => format!(
+                    "{scheme}://{hosts}{}***",
+                    rest.get(hosts.len()..=hosts.len()).unwrap_or_default()
+                ),
                 false => format!("{scheme}://***"),
             }
         }
@@ -220,10 +233,19 @@ mod tests {
                 format!("h/password={password}/x"),
                 format!("h:2379,[::1,root:{password}"),
             ] {
-                for scheme in
-                    ["etcd://", "zk://", "zookeeper://", "memory://", "redis://", "://", "", "etcd:/", "etcd:"]
-                {
-                    let (url, given) = (format!("{scheme}{url}"), Given::new(&format!("{scheme}{url}")));
+                for scheme in [
+                    "etcd://",
+                    "zk://",
+                    "zookeeper://",
+                    "memory://",
+                    "redis://",
+                    "://",
+                    "",
+                    "etcd:/",
+                    "etcd:",
+                ] {
+                    let (url, given) =
+                        (format!("{scheme}{url}"), Given::new(&format!("{scheme}{url}")));
                     let mut shown = format!("{given:?} {given:#?}");
                     match given.parse() {
                         Err(error) => shown += &format!("{error} {error:?} {error:#?}"),

@@ -33,7 +33,8 @@ use crate::{
 /// How often to try with another session when the server does not know the last one any more.
 const STALE_SESSIONS: u32 = 3;
 
-/// One who stands in a lock's queue: its holder or one who waits for it. Seen by [`Mutex::queue`](crate::Mutex::queue), [`Mutex::holder`](crate::Mutex::holder) and
+/// One who stands in a lock's queue: its holder or one who waits for it. Seen by
+/// [`Mutex::queue`](crate::Mutex::queue), [`Mutex::holder`](crate::Mutex::holder) and
 /// [`Mutex::watch_queue`](crate::Mutex::watch_queue).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueEntry {
@@ -49,14 +50,27 @@ impl QueueEntry {
     fn new(client: &Client, position: usize, member: Member) -> Self {
         let Member { entry, detail, .. } = member;
         let own = detail.as_ref().is_some_and(|detail| detail.own) || client.owns(&entry);
-        let (value, told) = detail.map_or_else(Default::default, |detail| (detail.value, detail.since));
+        let (value, told) =
+            detail.map_or_else(Default::default, |detail| (detail.value, detail.since));
         let (owner, signed) = signature::read(&value);
-        let first_token = if client.handover().is_some() { entry.token << u16::BITS } else { entry.token };
-        Self { position, owner, token: FencingToken::new(first_token), since: told.or(signed), key: entry.key, own }
+        let first_token =
+            if client.handover().is_some() { entry.token << u16::BITS } else { entry.token };
+        Self {
+            position,
+            owner,
+            token: FencingToken::new(first_token),
+            since: told.or(signed),
+            key: entry.key,
+            own,
+        }
     }
 
     pub(crate) fn all(client: &Client, members: Vec<Member>) -> Vec<Self> {
-        members.into_iter().enumerate().map(|(position, member)| Self::new(client, position, member)).collect()
+        members
+            .into_iter()
+            .enumerate()
+            .map(|(position, member)| Self::new(client, position, member))
+            .collect()
     }
 
     /// How many are ahead: 0 is the holder's, or that of one who is about to be.
@@ -65,20 +79,23 @@ impl QueueEntry {
         self.position
     }
 
-    /// The [`owner`](crate::Builder::owner) of its client. Of another library's waiter it is whatever was written into the key, if anything.
+    /// The [`owner`](crate::Builder::owner) of its client. Of another library's waiter it is
+    /// whatever was written into the key, if anything.
     #[must_use]
     pub fn owner(&self) -> &str {
         &self.owner
     }
 
-    /// The fencing token that it has, or will have once it is granted. With [`local_handover`](crate::Builder::local_handover), which has to be on in all clients of the lock, it is the first one of those
-    /// that its client has to give.
+    /// The fencing token that it has, or will have once it is granted. With
+    /// [`local_handover`](crate::Builder::local_handover), which has to be on in all clients of the
+    /// lock, it is the first one of those that its client has to give.
     #[must_use]
     pub fn token(&self) -> FencingToken {
         self.token
     }
 
-    /// Since when it stands there, where that is known: by the server's clock on ZooKeeper, by its owner's otherwise. For people to read: clocks differ.
+    /// Since when it stands there, where that is known: by the server's clock on ZooKeeper, by its
+    /// owner's otherwise. For people to read: clocks differ.
     #[must_use]
     pub fn since(&self) -> Option<SystemTime> {
         self.since
@@ -97,9 +114,11 @@ impl QueueEntry {
     }
 }
 
-/// The queue of a lock, now and whenever it has changed: a `Stream` (of the `futures` crates). Made by [`Mutex::watch_queue`](crate::Mutex::watch_queue).
+/// The queue of a lock, now and whenever it has changed: a `Stream` (of the `futures` crates). Made
+/// by [`Mutex::watch_queue`](crate::Mutex::watch_queue).
 ///
-/// It ends when the client is closed, and keeps the client open otherwise. Dropping it ends the watch.
+/// It ends when the client is closed, and keeps the client open otherwise. Dropping it ends the
+/// watch.
 #[must_use = "it does nothing unless it is polled"]
 pub struct QueueWatch {
     feed: Feed<Vec<QueueEntry>>,
@@ -116,7 +135,8 @@ impl QueueWatch {
         Self { feed: Feed::new(client, queue, false, pick) }
     }
 
-    /// The queue as it is, at the first call, or else once it has changed; `None` when the client is closed. The same as the stream's, for those who have no use for it.
+    /// The queue as it is, at the first call, or else once it has changed; `None` when the client
+    /// is closed. The same as the stream's, for those who have no use for it.
     ///
     /// # Cancel safety
     ///
@@ -140,7 +160,8 @@ impl fmt::Debug for QueueWatch {
     }
 }
 
-/// All who stand in a queue, the first one first, as it is now. Gives up after about twice the request timeout.
+/// All who stand in a queue, the first one first, as it is now. Gives up after about twice the
+/// request timeout.
 pub(crate) async fn look(client: &Client, queue: &Queue, values: bool) -> Result<Listing> {
     let ask = Ask { values, watch: false, fresh: true };
     let (mut attempt, mut stale_sessions, mut give_up) = (0, 0, None);
@@ -200,8 +221,13 @@ impl View {
         Self { queue, values_change, list, first, touched, current: false, seen, idle: 0 }
     }
 
-    /// Who stands in the queue: at once at first, and then when that has changed. An error: the session is over. `watch`: there is room for that.
-    pub(crate) async fn next(&mut self, session: &Session, watch: bool) -> Result<Vec<Member>, LostReason> {
+    /// Who stands in the queue: at once at first, and then when that has changed. An error: the
+    /// session is over. `watch`: there is room for that.
+    pub(crate) async fn next(
+        &mut self,
+        session: &Session,
+        watch: bool,
+    ) -> Result<Vec<Member>, LostReason> {
         let changed = tokio::select! {
             biased;
             reason = session.life().lost() => Err(reason),
@@ -259,15 +285,16 @@ impl View {
         tokio::select! {
             _ = list => self.list = None,
             event = first => {
-                let first = self.first.take();
-                self.touched = first.map(|(entry, _)| entry).filter(|_| matches!(event, Ok(Event::Touched)));
+                let touched = matches!(event, Ok(Event::Touched));
+                self.touched = self.first.take().map(|(entry, _)| entry).filter(|_| touched);
             }
             () = sleep(pause) => return Reason::Recheck,
         }
         Reason::News
     }
 
-    /// A look at the queue. What happens from then on is told by the watches: they were there before the values were read.
+    /// A look at the queue. What happens from then on is told by the watches: they were there
+    /// before the values were read.
     async fn look(&mut self, session: &Session, watch: bool) -> Result<Vec<Member>, StoreError> {
         let (store, mut attempt) = (session.store(), 0);
         if let Some(touched) = self.touched.take() {
@@ -276,7 +303,11 @@ impl View {
         loop {
             let listing = store.list(&self.queue, Ask { values: true, watch, fresh: true }).await?;
             self.list = listing.watch;
-            let first = listing.members.first().map(|member| &member.entry).filter(|_| watch && self.values_change);
+            let first = listing
+                .members
+                .first()
+                .map(|member| &member.entry)
+                .filter(|_| watch && self.values_change);
             let watched = self.first.as_ref().map(|(entry, _)| entry);
             let Some(first) = first.filter(|first| watched != Some(first)) else {
                 self.current = true;
@@ -327,7 +358,8 @@ impl Lookout {
     }
 }
 
-/// What somebody makes of a queue that he watches. Polled from any executor, it runs within the library's runtime.
+/// What somebody makes of a queue that he watches. Polled from any executor, it runs within the
+/// library's runtime.
 pub(crate) struct Feed<T> {
     runtime: &'static Handle,
     /// Until it has ended. Never locked: so it can be shared like everything else.
@@ -343,7 +375,13 @@ impl<T: 'static> Feed<T> {
         pick: impl FnMut(Vec<Member>) -> Option<T> + Send + 'static,
     ) -> Self {
         let view = View::new(queue.clone(), values_change);
-        let lookout = Lookout { client: client.clone(), queue: queue.clone(), visit: None, view, failures: 0 };
+        let lookout = Lookout {
+            client: client.clone(),
+            queue: queue.clone(),
+            visit: None,
+            view,
+            failures: 0,
+        };
         let items = unfold((lookout, pick), |(mut lookout, mut pick)| async move {
             loop {
                 if let Some(item) = pick(lookout.next().await?) {

@@ -3,7 +3,8 @@
 //!
 //! Two ways lead to that. Each key is watched, which tells at once; and now and then the store is
 //! asked for all keys of the session in one request, as servers do lose watch events, and as there
-//! may be no room for all the watches. Neither is a conclusion: a key that may be gone is looked at.
+//! may be no room for all the watches. Neither is a conclusion: a key that may be gone is looked
+//! at.
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
@@ -30,8 +31,8 @@ use crate::{
     runtime::backoff,
 };
 
-/// How long a lock is held before its own key is looked after: a shorter hold need not pay for that,
-/// and a deletion by an operator is still noticed within a second.
+/// How long a lock is held before its own key is looked after: a shorter hold need not pay for
+/// that, and a deletion by an operator is still noticed within a second.
 pub(crate) const WATCH_AFTER: Duration = Duration::from_millis(400);
 
 /// How many watches are begun at once: thousands together would take the memory of thousands of
@@ -68,7 +69,10 @@ impl Held {
             }
         };
         sleep_until(next + WATCH_AFTER).await;
-        self.places().pop_front().and_then(|(_, place)| place.upgrade()).filter(|place| place.is_held())
+        self.places()
+            .pop_front()
+            .and_then(|(_, place)| place.upgrade())
+            .filter(|place| place.is_held())
     }
 }
 
@@ -223,8 +227,8 @@ impl Work {
         }
     }
 
-    /// Returns when the key is gone although the session lives. Without an answer nothing is decided
-    /// here: the deadline does that, as it does for the session's end.
+    /// Returns when the key is gone although the session lives. Without an answer nothing is
+    /// decided here: the deadline does that, as it does for the session's end.
     async fn deleted(&self, place: &Place) {
         let key = &place.entry.key;
         let dir = key.rsplit_once('/').map_or("", |(dir, _)| dir);
@@ -313,8 +317,8 @@ impl Work {
     }
 }
 
-/// The key is gone. Who lets go of a lock says so before the key is deleted, so that the holder that
-/// is one still has not done it.
+/// The key is gone. Who lets go of a lock says so before the key is deleted, so that the holder
+/// that is one still has not done it.
 fn tell(place: &Place) {
     if place.is_held() {
         place.lose(LostReason::KeyDeleted);

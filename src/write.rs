@@ -12,11 +12,13 @@ use crate::{
     runtime::{self, backoff},
 };
 
-/// How many writes fit into one transaction: etcd takes 128 operations by default, and ZooKeeper's may need several for one write.
+/// How many writes fit into one transaction: etcd takes 128 operations by default, and ZooKeeper's
+/// may need several for one write.
 const MAX_WRITES: usize = 64;
 /// The longest key, in bytes.
 const MAX_KEY: usize = 1024;
-/// The most that keys and values take together, in bytes: ZooKeeper hangs up on requests of 1 MiB (`jute.maxbuffer`), and the rest is for what it needs around them.
+/// The most that keys and values take together, in bytes: ZooKeeper hangs up on requests of 1 MiB
+/// (`jute.maxbuffer`), and the rest is for what it needs around them.
 const MAX_BYTES: usize = 1_000_000;
 
 /// A write to the store's own data, for [`LockGuard::write`].
@@ -35,7 +37,8 @@ const MAX_BYTES: usize = 1_000_000;
 pub struct Write(backend::Write);
 
 impl Write {
-    /// Creates the key, or writes over it. It belongs to no session: it stays when the lock is let go.
+    /// Creates the key, or writes over it. It belongs to no session: it stays when the lock is let
+    /// go.
     #[must_use]
     pub fn put(key: impl Into<String>, value: impl Into<Vec<u8>>) -> Self {
         Self(backend::Write::Put { key: key.into(), value: value.into() })
@@ -65,7 +68,8 @@ impl Write {
 }
 
 impl LockGuard {
-    /// Writes a value into the store, if the lock is held at that moment: [`write`](Self::write) with one [`Write::put`].
+    /// Writes a value into the store, if the lock is held at that moment: [`write`](Self::write)
+    /// with one [`Write::put`].
     ///
     /// # Errors
     ///
@@ -95,7 +99,8 @@ impl LockGuard {
         self.write(&[Write::put(key, value)]).await
     }
 
-    /// Deletes a key from the store, if the lock is held at that moment: [`write`](Self::write) with one [`Write::delete`]. That there is no such key is fine.
+    /// Deletes a key from the store, if the lock is held at that moment: [`write`](Self::write)
+    /// with one [`Write::delete`]. That there is no such key is fine.
     ///
     /// # Errors
     ///
@@ -118,29 +123,41 @@ impl LockGuard {
         self.write(&[Write::delete(key)]).await
     }
 
-    /// Writes to the store's own data in one transaction: all of it, and only if this guard's key is there at that moment.
+    /// Writes to the store's own data in one transaction: all of it, and only if this guard's key
+    /// is there at that moment.
     ///
-    /// It is the store that looks (a comparison in etcd's transaction, a check in ZooKeeper's), not this process's clock. So a holder that was paused and writes before it looks at its guard
-    /// does no harm: whatever it sends is refused once its key is gone, which it is before the next holder is granted. It needs no fencing token. That is true of data in the
-    /// same cluster; for others, see [`FencingGate`](crate::FencingGate).
+    /// It is the store that looks (a comparison in etcd's transaction, a check in ZooKeeper's), not
+    /// this process's clock. So a holder that was paused and writes before it looks at its guard
+    /// does no harm: whatever it sends is refused once its key is gone, which it is before the next
+    /// holder is granted. It needs no fencing token. That is true of data in the same cluster; for
+    /// others, see [`FencingGate`](crate::FencingGate).
     ///
-    /// Keys are the store's own, and whoever reads them uses the store's own client. They look like `/app/state`: absolute paths of up to 1,024 bytes, with no empty part, `.` or `..`, and no control characters, outside of
-    /// the client's namespace and of `/zookeeper`. There may be 1 to 64 writes of different keys, of at most 1,000,000 bytes with their keys. On ZooKeeper, a put creates the
-    /// nodes above its own that are missing, and a node with others below it cannot be deleted.
+    /// Keys are the store's own, and whoever reads them uses the store's own client. They look like
+    /// `/app/state`: absolute paths of up to 1,024 bytes, with no empty part, `.` or `..`, and no
+    /// control characters, outside of the client's namespace and of `/zookeeper`. There may be 1 to
+    /// 64 writes of different keys, of at most 1,000,000 bytes with their keys. On ZooKeeper, a put
+    /// creates the nodes above its own that are missing, and a node with others below it cannot be
+    /// deleted.
     ///
-    /// A [`ReadGuard`](crate::ReadGuard) can write as well, beside other readers. With [`local_handover`](crate::Builder::local_handover) all guards of one client's have the same key: a write
-    /// that was still under way when its guard was dropped may be applied under the next one. There, only the token tells them apart.
+    /// A [`ReadGuard`](crate::ReadGuard) can write as well, beside other readers. With
+    /// [`local_handover`](crate::Builder::local_handover) all guards of one client's have the same
+    /// key: a write that was still under way when its guard was dropped may be applied under the
+    /// next one. There, only the token tells them apart.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidWrite`] before anything is sent. [`Error::Lost`] if the lock was lost, as this process knows or the store says: nothing was written.
-    /// [`Error::WriteUnconfirmed`] if the store's answer was lost: it may or may not have been written, or may be yet, while the lock is held; it is not sent again. Look at
-    /// the data, or write the same again. [`Error::Unavailable`] if no server took it within about twice the [`request_timeout`](crate::Builder::request_timeout): nothing was written, and
-    /// the lock may still be held. [`Error::Denied`] and [`Error::Backend`]: nothing was written.
+    /// [`Error::InvalidWrite`] before anything is sent. [`Error::Lost`] if the lock was lost, as
+    /// this process knows or the store says: nothing was written. [`Error::WriteUnconfirmed`] if
+    /// the store's answer was lost: it may or may not have been written, or may be yet, while the
+    /// lock is held; it is not sent again. Look at the data, or write the same again.
+    /// [`Error::Unavailable`] if no server took it within about twice the
+    /// [`request_timeout`](crate::Builder::request_timeout): nothing was written, and the lock may
+    /// still be held. [`Error::Denied`] and [`Error::Backend`]: nothing was written.
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, it may or may not have been written, or may be yet, while the lock is held. Dropped before its first poll, it has sent nothing.
+    /// If the future is dropped, it may or may not have been written, or may be yet, while the lock
+    /// is held. Dropped before its first poll, it has sent nothing.
     ///
     /// # Examples
     ///
@@ -149,7 +166,8 @@ impl LockGuard {
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
     /// let client = distlock::Client::connect("memory://docs-write").await?;
     /// let guard = client.mutex("accounts").lock().await?;
-    /// guard.write(&[Write::put("/accounts/alice", "70"), Write::put("/accounts/bob", "30")]).await?;
+    /// let (alice, bob) = (Write::put("/accounts/alice", "70"), Write::put("/accounts/bob", "30"));
+    /// guard.write(&[alice, bob]).await?;
     ///
     /// let space = Space::named("docs-write");
     /// assert_eq!(space.get("/accounts/bob").as_deref(), Some(&b"30"[..]));
@@ -166,7 +184,8 @@ impl LockGuard {
         let (session, place) = (self.session(), self.place());
         let give_up = Instant::now() + patience;
         let lost = |reason| Err(Error::Lost { name: self.name().to_owned(), reason });
-        let unconfirmed = |source| Err(Error::WriteUnconfirmed { name: self.name().to_owned(), source });
+        let unconfirmed =
+            |source| Err(Error::WriteUnconfirmed { name: self.name().to_owned(), source });
         let mut attempt = 0;
         loop {
             if let Some(reason) = self.lost_reason() {
@@ -208,7 +227,9 @@ fn check(namespace: &str, writes: &[Write]) -> Result<()> {
         Err(Error::InvalidWrite { key: key.chars().take(80).collect(), reason: reason.to_owned() })
     };
     let mut keys = HashSet::new();
-    let Some(first) = writes.first() else { return invalid("", "there is nothing to write: pass at least one") };
+    let Some(first) = writes.first() else {
+        return invalid("", "there is nothing to write: pass at least one");
+    };
     if writes.len() > MAX_WRITES {
         return invalid(first.key(), "at most 64 writes fit into one transaction");
     }
@@ -221,18 +242,31 @@ fn check(namespace: &str, writes: &[Write]) -> Result<()> {
             return invalid(key, "a key starts with `/`, as in `/app/state`");
         };
         if path.split('/').any(|part| matches!(part, "" | "." | "..")) {
-            return invalid(key, "a key is `/`-separated parts, none of them empty, `.` or `..`, as in `/app/state`");
+            return invalid(
+                key,
+                "a key is `/`-separated parts, none of them empty, `.` or `..`, as in `/app/state`",
+            );
         }
         // ZooKeeper's rules.
-        if key.chars().any(|c| c.is_control() || matches!(c, '\u{e000}'..='\u{f8ff}' | '\u{fff0}'..='\u{ffff}')) {
-            return invalid(key, "a key has no control characters, nor such as are for private use");
+        if key.chars().any(|c| {
+            c.is_control() || matches!(c, '\u{e000}'..='\u{f8ff}' | '\u{fff0}'..='\u{ffff}')
+        }) {
+            return invalid(
+                key,
+                "a key has no control characters, nor such as are for private use",
+            );
         }
         if path.split('/').next() == Some("zookeeper") {
             return invalid(key, "`/zookeeper` belongs to ZooKeeper itself; choose another");
         }
-        let inside = key.strip_prefix(namespace).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+        let inside = key
+            .strip_prefix(namespace)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
         if inside {
-            return invalid(key, "this client's locks live there; choose a key outside of its namespace");
+            return invalid(
+                key,
+                "this client's locks live there; choose a key outside of its namespace",
+            );
         }
         if !keys.insert(key) {
             return invalid(key, "a key is written once in a transaction");
@@ -242,7 +276,10 @@ fn check(namespace: &str, writes: &[Write]) -> Result<()> {
         }
     }
     if writes.iter().map(Write::bytes).sum::<usize>() > MAX_BYTES {
-        return invalid(first.key(), "all keys and values of a transaction have at most 1,000,000 bytes together");
+        return invalid(
+            first.key(),
+            "all keys and values of a transaction have at most 1,000,000 bytes together",
+        );
     }
     Ok(())
 }
@@ -253,7 +290,8 @@ mod tests {
 
     #[test]
     fn writes_are_checked() {
-        let all = |n: usize| (0..n).map(|n| Write::put(format!("/data/{n}"), "x")).collect::<Vec<_>>();
+        let all =
+            |n: usize| (0..n).map(|n| Write::put(format!("/data/{n}"), "x")).collect::<Vec<_>>();
         for good in [
             vec![Write::put("/a", "")],
             vec![Write::delete("/a/b c/é")],
@@ -282,7 +320,10 @@ mod tests {
             put("/ns/a"),
             put(&format!("/{}", "x".repeat(1024))),
             vec![Write::put("/a", vec![0; MAX_BYTES])],
-            vec![Write::put("/a", vec![0; MAX_BYTES / 2]), Write::put("/b", vec![0; MAX_BYTES / 2])],
+            vec![
+                Write::put("/a", vec![0; MAX_BYTES / 2]),
+                Write::put("/b", vec![0; MAX_BYTES / 2]),
+            ],
             vec![Write::put("/a", "1"), Write::delete("/a")],
         ] {
             let error = check("/ns", &bad).unwrap_err();

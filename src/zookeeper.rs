@@ -1,7 +1,9 @@
-//! For those who write to ZooKeeper themselves: the condition that a transaction of their own needs.
+//! For those who write to ZooKeeper themselves: the condition that a transaction of their own
+//! needs.
 //!
-//! [`LockGuard::put`](crate::LockGuard::put) and [`LockGuard::write`](crate::LockGuard::write) do for most. Where they don't (ephemeral or sequential nodes, other conditions), the condition
-//! goes into a `multi` of [`zookeeper_client`].
+//! [`LockGuard::put`](crate::LockGuard::put) and [`LockGuard::write`](crate::LockGuard::write) do
+//! for most. Where they don't (ephemeral or sequential nodes, other conditions), the condition goes
+//! into a `multi` of [`zookeeper_client`].
 
 //!
 //! # Beside other clients
@@ -23,16 +25,21 @@
 
 use crate::guard::LockGuard;
 
-/// The path and version for [`MultiWriter::add_check_version`](zookeeper_client::MultiWriter::add_check_version): with that check, a `multi` takes effect only while the lock is held, whatever this
-/// process knows of it. `None` for a guard of another store.
+/// The path and version for
+/// [`MultiWriter::add_check_version`](zookeeper_client::MultiWriter::add_check_version): with that
+/// check, a `multi` takes effect only while the lock is held, whatever this process knows of it.
+/// `None` for a guard of another store.
 ///
-/// The path names one grant: no other one ever has it. The client must not have a chroot, or the path would mean another node. With
-/// [`local_handover`](crate::Builder::local_handover) all guards of one client's have the same node, so that it holds for the next one's as well: only the token tells them apart.
+/// The path names one grant: no other one ever has it. The client must not have a chroot, or the
+/// path would mean another node. With [`local_handover`](crate::Builder::local_handover) all guards
+/// of one client's have the same node, so that it holds for the next one's as well: only the token
+/// tells them apart.
 ///
 /// # Examples
 ///
 /// ```no_run
-/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let client = distlock::Client::connect("zk://127.0.0.1:2181").await?;
 /// let guard = client.mutex("a").lock().await?;
 ///

@@ -14,8 +14,8 @@ use std::{
 use distlock::{
     Error, LostReason, Write,
     blocking::{
-        AllGuard, Client, Election, Leadership, LockGuard, Mutex, Observe, Permit, QueueWatch, ReadGuard, RwLock,
-        Semaphore, WriteGuard,
+        AllGuard, Client, Election, Leadership, LockGuard, Mutex, Observe, Permit, QueueWatch,
+        ReadGuard, RwLock, Semaphore, WriteGuard,
     },
     memory::Space,
 };
@@ -146,7 +146,10 @@ fn a_thread_that_waits_for_the_loss_is_told() {
         let guard = client.mutex("a").lock().unwrap();
         assert_eq!(guard.lost_timeout(A_WHILE), None);
         thread::scope(|scope| {
-            let told = [scope.spawn(|| guard.lost()), scope.spawn(|| guard.lost_timeout(LIMIT).expect("in time"))];
+            let told = [
+                scope.spawn(|| guard.lost()),
+                scope.spawn(|| guard.lost_timeout(LIMIT).expect("in time")),
+            ];
             thread::sleep(A_WHILE);
             assert!(space("lost").expire_session(guard.key()));
             for told in told {
@@ -155,7 +158,10 @@ fn a_thread_that_waits_for_the_loss_is_told() {
         });
         assert!(!guard.is_valid());
         assert_eq!(guard.lost_timeout(Duration::ZERO), Some(LostReason::SessionExpired));
-        assert!(matches!(guard.unlock(), Err(Error::Lost { reason: LostReason::SessionExpired, .. })));
+        assert!(matches!(
+            guard.unlock(),
+            Err(Error::Lost { reason: LostReason::SessionExpired, .. })
+        ));
         // The next one has a new session.
         client.mutex("a").lock().unwrap().unlock().unwrap();
     });
@@ -208,7 +214,10 @@ fn many_read_and_one_writes() {
 fn permits_are_counted() {
     in_time(|| {
         let semaphore = connect("permits").semaphore("a", 3);
-        let (one, two) = (semaphore.acquire().unwrap(), semaphore.try_acquire_many(2).unwrap().expect("there are"));
+        let (one, two) = (
+            semaphore.acquire().unwrap(),
+            semaphore.try_acquire_many(2).unwrap().expect("there are"),
+        );
         assert_eq!((one.permits(), two.permits()), (1, 2));
         assert!(semaphore.try_acquire().unwrap().is_none());
         assert!(semaphore.acquire_timeout(A_WHILE).unwrap().is_none());
@@ -295,7 +304,12 @@ fn several_locks_are_taken_together() {
         let client = connect("many");
         let all = client.lock_all(["b", "a"]).unwrap();
         assert_eq!(all.guards().iter().map(|guard| guard.name()).collect::<Vec<_>>(), ["a", "b"]);
-        assert!(all.is_valid() && !all.remaining().is_zero() && all.get("b").is_some() && all.get("c").is_none());
+        assert!(
+            all.is_valid()
+                && !all.remaining().is_zero()
+                && all.get("b").is_some()
+                && all.get("c").is_none()
+        );
         assert!(client.try_lock_all(["c", "b"]).unwrap().is_none());
         assert!(client.lock_all_timeout(["c", "b"], A_WHILE).unwrap().is_none());
         assert_eq!(all.run(|all| all.guards().len()), Ok(2));
@@ -314,7 +328,10 @@ fn writes_are_guarded() {
     let guard = client.mutex("a").lock().unwrap();
     guard.put("/data/one", "1").unwrap();
     guard.write(&[Write::put("/data/two", "2"), Write::delete("/data/one")]).unwrap();
-    assert_eq!((space("write").get("/data/one"), space("write").get("/data/two")), (None, Some(b"2".to_vec())));
+    assert_eq!(
+        (space("write").get("/data/one"), space("write").get("/data/two")),
+        (None, Some(b"2".to_vec()))
+    );
     guard.delete("/data/two").unwrap();
     space("write").expire_session(guard.key());
     assert!(matches!(guard.put("/data/one", "1"), Err(Error::Lost { .. })));
@@ -343,7 +360,8 @@ fn close_ends_all_waiting() {
 #[test]
 fn what_cannot_be_is_told() {
     assert!(matches!(Client::connect("nonsense"), Err(Error::InvalidUrl { .. })));
-    let error = Client::builder("memory://blocking-bad").namespace("locks").connect_blocking().unwrap_err();
+    let error =
+        Client::builder("memory://blocking-bad").namespace("locks").connect_blocking().unwrap_err();
     assert!(matches!(error, Error::InvalidConfig { option: "namespace", .. }), "{error:?}");
     assert!(matches!(connect("bad").mutex("").lock(), Err(Error::InvalidName { .. })));
 }
@@ -417,7 +435,8 @@ mod within_a_runtime {
         }
     }
 
-    /// An executor as simple as can be, whose wake-up comes while a call blocks its thread: it must not be lost.
+    /// An executor as simple as can be, whose wake-up comes while a call blocks its thread: it must
+    /// not be lost.
     #[test]
     fn calls_pass_on_wake_ups_that_were_meant_for_others() {
         in_time(|| {

@@ -3,8 +3,8 @@
 use std::{fmt, hash::Hash, time::Duration};
 
 use distlock::{
-    Builder, Client, Election, Error, FencingToken, Leader, Leadership, LockGuard, Lost, LostReason, Mutex, Observe,
-    QueueEntry, QueueWatch, ReleaseRequest, Tls, memory::Space,
+    Builder, Client, Election, Error, FencingToken, Leader, Leadership, LockGuard, Lost,
+    LostReason, Mutex, Observe, QueueEntry, QueueWatch, ReleaseRequest, Tls, memory::Space,
 };
 use futures_util::StreamExt;
 
@@ -77,7 +77,9 @@ async fn public_futures_are_send() {
     let election = client.election("a");
     let leadership = send(election.campaign("a")).await.unwrap();
     assert!(send(election.try_campaign("b")).await.unwrap().is_none());
-    assert!(send(election.campaign_timeout("b", Duration::from_millis(1))).await.unwrap().is_none());
+    assert!(
+        send(election.campaign_timeout("b", Duration::from_millis(1))).await.unwrap().is_none()
+    );
     send(leadership.proclaim("c")).await.unwrap();
     assert!(send(election.leader()).await.unwrap().is_some());
     assert!(send(election.observe().unwrap().next()).await.is_some());

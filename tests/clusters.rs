@@ -1,4 +1,5 @@
-//! Both clusters, with servers that come and go and with crowds at one lock. Needs the servers of `docker/up`.
+//! Both clusters, with servers that come and go and with crowds at one lock. Needs the servers of
+//! `docker/up`.
 
 #![allow(clippy::expect_used, clippy::panic)] // also outside of the test functions
 

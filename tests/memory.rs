@@ -47,7 +47,11 @@ async fn the_stores_clock_can_be_set_forward() {
     let next = other.mutex("a").lock().await.unwrap();
     assert!(next.is_valid());
     assert_eq!(guard.lost().await, LostReason::SessionExpired);
-    assert!(start.elapsed() < Duration::from_secs(5), "the holder was told after {:?}", start.elapsed());
+    assert!(
+        start.elapsed() < Duration::from_secs(5),
+        "the holder was told after {:?}",
+        start.elapsed()
+    );
 }
 
 #[tokio::test]
@@ -59,7 +63,10 @@ async fn requests_are_counted() {
     assert!(client.mutex("a").try_lock().await.unwrap().is_none());
     guard.unlock().await.unwrap();
     let after = space.requests();
-    assert_eq!((after.joins - before.joins, after.reads - before.reads, after.deletes - before.deletes), (2, 0, 1));
+    assert_eq!(
+        (after.joins - before.joins, after.reads - before.reads, after.deletes - before.deletes),
+        (2, 0, 1)
+    );
 }
 
 #[tokio::test]
@@ -131,12 +138,17 @@ async fn nothing_that_is_shown_has_a_secret() {
             for tls in [
                 Tls::new().client_identity(certificate, &key),
                 Tls::new().ca_certificate(certificate).client_identity(certificate, &key),
-                Tls::new().ca_certificate(format!("{certificate} {key}")).client_identity(&key, certificate),
+                Tls::new()
+                    .ca_certificate(format!("{certificate} {key}"))
+                    .client_identity(&key, certificate),
                 Tls::new().ca_certificate(format!("{key} {certificate}")),
-                Tls::new().ca_certificate(certificate).client_identity(format!("{key} {certificate}"), &key),
+                Tls::new()
+                    .ca_certificate(certificate)
+                    .client_identity(format!("{key} {certificate}"), &key),
             ] {
                 shown.debug("Tls", &tls);
-                let builder = Client::builder(url).tls(tls).connect_timeout(Duration::from_millis(100));
+                let builder =
+                    Client::builder(url).tls(tls).connect_timeout(Duration::from_millis(100));
                 shown.builder(&builder).await;
             }
         }
@@ -144,7 +156,8 @@ async fn nothing_that_is_shown_has_a_secret() {
     shown.has_none_of(&["s3cret", "cret@h", "c2VjcmV0"]);
 }
 
-/// Those who gave up while they waited for their turn to join would stand ahead of all who still want to.
+/// Those who gave up while they waited for their turn to join would stand ahead of all who still
+/// want to.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn joins_whose_callers_have_gone_are_not_sent() {
     let space = Space::named("gone-callers");
@@ -159,7 +172,10 @@ async fn joins_whose_callers_have_gone_are_not_sent() {
     }
     drop(gone);
     space.set_reachable(true);
-    let guard = tokio::time::timeout(Duration::from_secs(20), mutex.lock()).await.expect("it has its turn").unwrap();
+    let guard = tokio::time::timeout(Duration::from_secs(20), mutex.lock())
+        .await
+        .expect("it has its turn")
+        .unwrap();
     guard.unlock().await.unwrap();
     // Those that were under way, and no more, also later.
     let quiet = async || {

@@ -59,23 +59,39 @@ fn rows(table: &str) -> Vec<(u32, &str)> {
 fn every_scenario_has_its_test() {
     let table = fs::read_to_string(root().join("tests/SCENARIOS.md")).expect("the table");
     let (rows, files) = (rows(&table), files());
-    let kinds = fs::read_to_string(root().join("tests/torture/src/fault.rs")).expect("the kinds of faults");
-    assert_eq!(rows.iter().map(|(number, _)| *number).collect::<Vec<_>>(), (1..=63).collect::<Vec<_>>());
+    let kinds =
+        fs::read_to_string(root().join("tests/torture/src/fault.rs")).expect("the kinds of faults");
+    assert_eq!(
+        rows.iter().map(|(number, _)| *number).collect::<Vec<_>>(),
+        (1..=63).collect::<Vec<_>>()
+    );
     for (number, place) in rows {
         let mut named = 0;
         for test in place.split('`').skip(1).step_by(2).filter(|quoted| quoted.contains("::")) {
             let (file, name) = test.rsplit_once("::").expect("just seen");
             let text = files.get(file).or_else(|| files.get(file.strip_suffix("::tests")?));
             let text = text.unwrap_or_else(|| panic!("{number}: there is no {file}"));
-            assert!(text.contains(&format!("fn {name}(")), "{number}: there is no {name} in {file}");
+            assert!(
+                text.contains(&format!("fn {name}(")),
+                "{number}: there is no {name} in {file}"
+            );
             named += 1;
         }
         // A list of kinds of faults, up to the next sentence.
-        for list in place.split("orture: ").skip(1).map(|rest| rest.split([';', '.', '`']).next().unwrap_or_default()) {
-            for kind in
-                list.split(", ").map(str::trim).filter(|kind| !kind.starts_with("all ") && !kind.starts_with("on "))
+        for list in place
+            .split("orture: ")
+            .skip(1)
+            .map(|rest| rest.split([';', '.', '`']).next().unwrap_or_default())
+        {
+            for kind in list
+                .split(", ")
+                .map(str::trim)
+                .filter(|kind| !kind.starts_with("all ") && !kind.starts_with("on "))
             {
-                assert!(kinds.contains(&format!("\"{kind}\"")), "{number}: torture has no faults of the kind {kind:?}");
+                assert!(
+                    kinds.contains(&format!("\"{kind}\"")),
+                    "{number}: torture has no faults of the kind {kind:?}"
+                );
             }
         }
         let excused = ["orture: ", "Not run here: "].iter().any(|words| place.contains(words));
@@ -83,7 +99,8 @@ fn every_scenario_has_its_test() {
     }
 }
 
-/// Deadlines are kept on clocks that nobody can set: `CLOCK_BOOTTIME` for sessions, tokio's monotonic one for pauses and timeouts.
+/// Deadlines are kept on clocks that nobody can set: `CLOCK_BOOTTIME` for sessions, tokio's
+/// monotonic one for pauses and timeouts.
 #[test]
 fn nothing_reads_the_wall_clock() {
     let mut boottime = false;

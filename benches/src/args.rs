@@ -81,7 +81,8 @@ pub(crate) fn parse() -> Result<Command, lexopt::Error> {
     while let Some(arg) = parser.next()? {
         match arg {
             Arg::Long("role") => {
-                let role = serde_json::from_str(&parser.value()?.string()?).map_err(|error| error.to_string())?;
+                let role = serde_json::from_str(&parser.value()?.string()?)
+                    .map_err(|error| error.to_string())?;
                 return Ok(Command::Role(role));
             }
             Arg::Long("quick") => bench.quick = true,
@@ -90,7 +91,8 @@ pub(crate) fn parse() -> Result<Command, lexopt::Error> {
             Arg::Long("backend") => {
                 let name = parser.value()?.string()?;
                 let found = Backend::BOTH.into_iter().find(|backend| backend.name() == name);
-                bench.backends = vec![found.ok_or(format!("no backend {name:?}: etcd or zookeeper"))?];
+                bench.backends =
+                    vec![found.ok_or(format!("no backend {name:?}: etcd or zookeeper"))?];
             }
             Arg::Long("repeats") => repeats = Some(parser.value()?.parse()?),
             Arg::Long("beside") => bench.beside = Some(parser.value()?.into()),
@@ -116,6 +118,9 @@ fn addresses(parser: &mut Parser) -> Result<Vec<String>, lexopt::Error> {
 }
 
 fn workloads(list: &str) -> Result<Vec<Workload>, lexopt::Error> {
-    let find = |name: &str| Workload::ALL.into_iter().find(|workload| format!("{workload:?}") == name);
-    list.split(',').map(|name| find(name).ok_or_else(|| format!("no workload {name:?}").into())).collect()
+    let find =
+        |name: &str| Workload::ALL.into_iter().find(|workload| format!("{workload:?}") == name);
+    list.split(',')
+        .map(|name| find(name).ok_or_else(|| format!("no workload {name:?}").into()))
+        .collect()
 }

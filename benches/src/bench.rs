@@ -1,4 +1,5 @@
-//! Measures distlock beside the two writes that any lock needs, and beside its Rust peers, all in one run.
+//! Measures distlock beside the two writes that any lock needs, and beside its Rust peers, all in
+//! one run.
 
 mod args;
 mod beside;
@@ -75,7 +76,9 @@ async fn act(role: Role) -> Result<()> {
     match role {
         Role::Subject(task) => subject(task).await,
         Role::Load { servers, per_second } => load::run(&servers, per_second).await,
-        Role::Proxy { servers, delay_ms } => proxy::run(&servers, Duration::from_millis(delay_ms)).await,
+        Role::Proxy { servers, delay_ms } => {
+            proxy::run(&servers, Duration::from_millis(delay_ms)).await
+        }
     }
 }
 
@@ -92,7 +95,9 @@ async fn subject(task: Task) -> Result<()> {
 async fn work(task: &Task) -> Result<(Connected, Slice)> {
     match &task.work {
         Work::Pairs(pairs) => pairs::run(task, pairs).await,
-        Work::Queue { waiters, patience_ms } => queue::run(task, *waiters, Duration::from_millis(*patience_ms)).await,
+        Work::Queue { waiters, patience_ms } => {
+            queue::run(task, *waiters, Duration::from_millis(*patience_ms)).await
+        }
         Work::Held { locks } => held::run(task, *locks).await,
     }
 }

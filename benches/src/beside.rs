@@ -24,7 +24,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const TOLERANCE: f64 = 1.05;
 
 const HEAD: &str = "\
-| line | pairs/s, old | new | new/old (least–most) | CPU µs/pair, old | new | new/old (least–most) \
+| line | pairs/s, old | new | new/old (least–most) \
+| CPU µs/pair, old | new | new/old (least–most) \
 | requests/pair, old | new | watch messages/pair, old | new |
 |---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|";
 
@@ -71,7 +72,8 @@ pub(crate) async fn compare(bench: &Bench, old: &Path) -> Result<bool> {
     let mut costs = Vec::new();
     for case in plan(bench, 1) {
         let Some((pairs, processes)) = chosen(&case, bench.quick) else { continue };
-        let name = format!("{:?} {} N={} {}", case.workload, case.backend, case.n, case.variant.what());
+        let name =
+            format!("{:?} {} N={} {}", case.workload, case.backend, case.n, case.variant.what());
         let servers = bench.single(case.backend);
         let mut builds = [Build::default(), Build::default()];
         for slice in 0..bench.slices.next_multiple_of(2) {
@@ -87,7 +89,9 @@ pub(crate) async fn compare(bench: &Bench, old: &Path) -> Result<bool> {
             let program = if turn == 0 { old } else { &new };
             let slice = measure(conductor.named(task), servers, processes, program);
             let (slice, counted) = timeout(PATIENCE, slice).await??;
-            builds[turn].add(&slice, counted).map_err(|error| format!("{}: {error}", name.trim()))?;
+            builds[turn]
+                .add(&slice, counted)
+                .map_err(|error| format!("{}: {error}", name.trim()))?;
         }
         costs.extend(tell(name.trim(), &builds));
         if case.backend == Backend::Etcd {
@@ -101,15 +105,17 @@ pub(crate) async fn compare(bench: &Bench, old: &Path) -> Result<bool> {
 /// W1 to W3, without unrelated load, in short slices.
 fn chosen(case: &Case, quick: bool) -> Option<(Pairs, usize)> {
     let Kind::Pairs(pairs, processes) = &case.kind else { return None };
-    let wanted = matches!(case.workload, Workload::W1 | Workload::W2 | Workload::W3) && case.variant != Variant::Busy;
+    let wanted = matches!(case.workload, Workload::W1 | Workload::W2 | Workload::W3)
+        && case.variant != Variant::Busy;
     let (warmup_ms, run_ms) = if quick { (100, 400) } else { (150, 800) };
     wanted.then(|| (Pairs { warmup_ms, run_ms, ..pairs.clone() }, *processes))
 }
 
 /// Prints a line, and tells what costs too much.
 fn tell(name: &str, [old, new]: &[Build; 2]) -> Vec<String> {
-    let ratios =
-        |of: fn(&Build) -> &Vec<f64>| -> Vec<f64> { of(new).iter().zip(of(old)).map(|(new, old)| new / old).collect() };
+    let ratios = |of: fn(&Build) -> &Vec<f64>| -> Vec<f64> {
+        of(new).iter().zip(of(old)).map(|(new, old)| new / old).collect()
+    };
     let range = |ratios: &[f64]| {
         let (middle, least, most) = spread(ratios).unwrap_or_default();
         format!("{middle:.3} ({least:.2}–{most:.2})")

@@ -28,7 +28,8 @@ pub(crate) enum Workload {
 }
 
 impl Workload {
-    pub(crate) const ALL: [Self; 8] = [Self::W1, Self::W2, Self::W3, Self::W4, Self::W5, Self::W6, Self::W7, Self::LH];
+    pub(crate) const ALL: [Self; 8] =
+        [Self::W1, Self::W2, Self::W3, Self::W4, Self::W5, Self::W6, Self::W7, Self::LH];
 
     pub(crate) fn what(self) -> &'static str {
         match self {
@@ -135,7 +136,9 @@ pub(crate) fn plan(bench: &Bench, repeat: usize) -> Vec<Case> {
                 continue;
             }
             match workload {
-                Workload::W4 | Workload::W6 => add_long(&mut cases, workload, backend, extent, repeat),
+                Workload::W4 | Workload::W6 => {
+                    add_long(&mut cases, workload, backend, extent, repeat)
+                }
                 _ => add(&mut cases, workload, backend, extent),
             }
         }
@@ -145,25 +148,63 @@ pub(crate) fn plan(bench: &Bench, repeat: usize) -> Vec<Case> {
 
 fn add(cases: &mut Vec<Case>, workload: Workload, backend: Backend, extent: Extent) {
     let mut add = |variant, n, order, pairs, processes| {
-        cases.push(Case { workload, backend, variant, n, order, kind: Kind::Pairs(pairs, processes) });
+        cases.push(Case {
+            workload,
+            backend,
+            variant,
+            n,
+            order,
+            kind: Kind::Pairs(pairs, processes),
+        });
     };
     let Extent { run_ms, warmup_ms, ours, peers, slow_ms, slow_peers, .. } = extent;
-    let fast =
-        Pairs { tasks: 1, names: Names::One, warmup_ms, run_ms, raw_writes: 0, local_handover: None, stamps: false };
+    let fast = Pairs {
+        tasks: 1,
+        names: Names::One,
+        warmup_ms,
+        run_ms,
+        raw_writes: 0,
+        local_handover: None,
+        stamps: false,
+    };
     match workload {
         Workload::W1 => add(Variant::Plain, 1, beside_floor(ours, peers), fast, 1),
         Workload::W2 => {
-            add(Variant::Plain, 64, beside_floor(ours, peers), Pairs { tasks: 64, names: Names::Each, ..fast }, 1);
+            add(
+                Variant::Plain,
+                64,
+                beside_floor(ours, peers),
+                Pairs { tasks: 64, names: Names::Each, ..fast },
+                1,
+            );
         }
         Workload::W3 => {
             for n in [2, 16, 128] {
-                add(Variant::Plain, n, beside_floor(ours, peers), Pairs { tasks: n, ..fast.clone() }, 1);
+                add(
+                    Variant::Plain,
+                    n,
+                    beside_floor(ours, peers),
+                    Pairs { tasks: n, ..fast.clone() },
+                    1,
+                );
             }
             for n in [2, 16] {
                 if backend == Backend::Etcd {
-                    add(Variant::Busy, n, beside_floor(ours, peers), Pairs { tasks: n, ..fast.clone() }, 1);
+                    add(
+                        Variant::Busy,
+                        n,
+                        beside_floor(ours, peers),
+                        Pairs { tasks: n, ..fast.clone() },
+                        1,
+                    );
                 }
-                add(Variant::Across, n, alone(ours, peers), Pairs { stamps: true, ..fast.clone() }, n);
+                add(
+                    Variant::Across,
+                    n,
+                    alone(ours, peers),
+                    Pairs { stamps: true, ..fast.clone() },
+                    n,
+                );
             }
         }
         Workload::W5 => {
@@ -172,13 +213,25 @@ fn add(cases: &mut Vec<Case>, workload: Workload, backend: Backend, extent: Exte
             add(Variant::Plain, 1, all.clone(), slow.clone(), 1);
             for n in [2, 16] {
                 add(Variant::Plain, n, all.clone(), Pairs { tasks: n, ..slow.clone() }, 1);
-                add(Variant::Across, n, alone(1, slow_peers), Pairs { stamps: true, ..slow.clone() }, n);
+                add(
+                    Variant::Across,
+                    n,
+                    alone(1, slow_peers),
+                    Pairs { stamps: true, ..slow.clone() },
+                    n,
+                );
             }
         }
         Workload::W7 => {
             for n in [1, 2, 16] {
                 let ours = ours.div_ceil(2);
-                add(Variant::Plain, n, beside_floor(ours, slow_peers), Pairs { tasks: n, ..fast.clone() }, 1);
+                add(
+                    Variant::Plain,
+                    n,
+                    beside_floor(ours, slow_peers),
+                    Pairs { tasks: n, ..fast.clone() },
+                    1,
+                );
             }
         }
         Workload::LH => {
@@ -189,7 +242,13 @@ fn add(cases: &mut Vec<Case>, workload: Workload, backend: Backend, extent: Exte
     }
 }
 
-fn add_long(cases: &mut Vec<Case>, workload: Workload, backend: Backend, extent: Extent, repeat: usize) {
+fn add_long(
+    cases: &mut Vec<Case>,
+    workload: Workload,
+    backend: Backend,
+    extent: Extent,
+    repeat: usize,
+) {
     let mut add = |n, order, kind| {
         cases.push(Case { workload, backend, variant: Variant::Plain, n, order, kind });
     };

@@ -54,7 +54,10 @@ pub(crate) async fn bench(bench: &Bench) -> Result<bool> {
         for case in plan(bench, repeat) {
             let (workload, variant) = (case.workload, case.variant.what());
             let minutes = (now() - start) as f64 / 60e9;
-            eprintln!("{minutes:4.1} min, repeat {repeat}: {workload:?} {} N={} {variant}", case.backend, case.n);
+            eprintln!(
+                "{minutes:4.1} min, repeat {repeat}: {workload:?} {} N={} {variant}",
+                case.backend, case.n
+            );
             conductor.case(&case, repeat).await?;
         }
     }
@@ -91,16 +94,23 @@ impl<'a> Conductor<'a> {
 
     async fn case(&mut self, case: &Case, repeat: usize) -> Result<()> {
         let backend = case.backend;
-        let servers =
-            if case.workload == Workload::W7 { self.bench.cluster(backend) } else { self.bench.single(backend) };
+        let servers = if case.workload == Workload::W7 {
+            self.bench.cluster(backend)
+        } else {
+            self.bench.single(backend)
+        };
         let mut place = Place { connect: servers.to_vec(), servers: servers.to_vec() };
         let mut helper = None;
         if case.workload == Workload::W5 {
-            let mut proxy = Process::start(&Role::Proxy { servers: servers.to_vec(), delay_ms: DELAY_MS })?;
+            let mut proxy =
+                Process::start(&Role::Proxy { servers: servers.to_vec(), delay_ms: DELAY_MS })?;
             place.connect = proxy.mark().await?.split(',').map(str::to_owned).collect();
             helper = Some(proxy);
         } else if case.variant == Variant::Busy {
-            let mut load = Process::start(&Role::Load { servers: servers.to_vec(), per_second: UNRELATED_WRITES })?;
+            let mut load = Process::start(&Role::Load {
+                servers: servers.to_vec(),
+                per_second: UNRELATED_WRITES,
+            })?;
             load.mark().await?;
             helper = Some(load);
         }
@@ -150,7 +160,13 @@ impl<'a> Conductor<'a> {
         }
     }
 
-    async fn slice(&mut self, case: &Case, subject: Subject, place: &Place, seen: &mut Seen) -> Result<Slice> {
+    async fn slice(
+        &mut self,
+        case: &Case,
+        subject: Subject,
+        place: &Place,
+        seen: &mut Seen,
+    ) -> Result<Slice> {
         let task = |work| Task {
             backend: case.backend,
             subject,
@@ -162,12 +178,17 @@ impl<'a> Conductor<'a> {
             Kind::Pairs(pairs, processes) => {
                 let task = self.named(task(Work::Pairs(pairs.clone())));
                 let patience = PATIENCE + Duration::from_millis(pairs.run_ms);
-                timeout(patience, measure(task, &place.servers, *processes, &current_exe()?)).await??
+                timeout(patience, measure(task, &place.servers, *processes, &current_exe()?))
+                    .await??
             }
             Kind::Queue => {
                 let patience_ms = long::PATIENCE.as_millis() as u64;
                 let task = self.named(task(Work::Queue { waiters: case.n, patience_ms }));
-                timeout(PATIENCE + long::PATIENCE * 3, long::queue(task, &place.servers, case.n, seen)).await??
+                timeout(
+                    PATIENCE + long::PATIENCE * 3,
+                    long::queue(task, &place.servers, case.n, seen),
+                )
+                .await??
             }
             Kind::Held { hold_ms } => {
                 let hold = Duration::from_millis(*hold_ms);
@@ -187,7 +208,12 @@ impl<'a> Conductor<'a> {
 }
 
 /// A slice in so many processes of a build of this program.
-pub(crate) async fn measure(task: Task, servers: &[String], count: usize, program: &Path) -> Result<(Slice, Counters)> {
+pub(crate) async fn measure(
+    task: Task,
+    servers: &[String],
+    count: usize,
+    program: &Path,
+) -> Result<(Slice, Counters)> {
     let (backend, role) = (task.backend, Role::Subject(task));
     let mut processes = Vec::new();
     for _ in 0..count {

@@ -9,14 +9,31 @@ use zookeeper_client::{Acls, CreateMode, LockPrefix, OwnedLockClient};
 
 use crate::{Result, clock::now, subject::next};
 
-/// The floors write as a lock would, and pass a baton within the process: so joining overlaps with the turns of others, and nobody's turn begins before the last
-/// deletion is answered.
-/// Their clients are in boxes, so that a waiter of one kind is not as large as one of the largest kind.
+/// The floors write as a lock would, and pass a baton within the process: so joining overlaps with
+/// the turns of others, and nobody's turn begins before the last deletion is answered. Their
+/// clients are in boxes, so that a waiter of one kind is not as large as one of the largest kind.
 pub(crate) enum Contender {
-    EtcdFloor { client: Box<KvClient>, lease: i64, directory: String, counter: Arc<AtomicU64>, baton: Arc<Semaphore> },
-    EtcdPeer { client: Box<LockClient>, options: LockOptions, directory: String },
-    ZooKeeperFloor { client: Box<zookeeper_client::Client>, prefix: String, baton: Arc<Semaphore> },
-    ZooKeeperPeer { client: Box<zookeeper_client::Client>, directory: String },
+    EtcdFloor {
+        client: Box<KvClient>,
+        lease: i64,
+        directory: String,
+        counter: Arc<AtomicU64>,
+        baton: Arc<Semaphore>,
+    },
+    EtcdPeer {
+        client: Box<LockClient>,
+        options: LockOptions,
+        directory: String,
+    },
+    ZooKeeperFloor {
+        client: Box<zookeeper_client::Client>,
+        prefix: String,
+        baton: Arc<Semaphore>,
+    },
+    ZooKeeperPeer {
+        client: Box<zookeeper_client::Client>,
+        directory: String,
+    },
     Distlock(Mutex),
 }
 
@@ -38,7 +55,8 @@ impl Contender {
                 Ok(Held::Floor { key, baton: baton.acquire_owned().await? })
             }
             Self::EtcdPeer { client, options, directory } => {
-                let locked = Box::pin(client.lock(directory.as_str(), Some(options.clone()))).await?;
+                let locked =
+                    Box::pin(client.lock(directory.as_str(), Some(options.clone()))).await?;
                 Ok(Held::EtcdPeer(locked.key().to_vec()))
             }
             Self::ZooKeeperPeer { client, directory } => {
@@ -104,7 +122,8 @@ pub(crate) async fn write(floor: &mut Contender) -> Result<u64> {
     let start = now();
     let key = floor.join().await?;
     let time = now() - start;
-    let (Contender::EtcdFloor { baton, .. } | Contender::ZooKeeperFloor { baton, .. }) = floor else {
+    let (Contender::EtcdFloor { baton, .. } | Contender::ZooKeeperFloor { baton, .. }) = floor
+    else {
         return Err("this is no floor".into());
     };
     let baton = Arc::clone(baton).acquire_owned().await?;

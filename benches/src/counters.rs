@@ -16,13 +16,15 @@ use tokio::{
 use crate::{Result, task::Backend};
 
 const PATIENCE: Duration = Duration::from_secs(5);
-/// ZooKeeper counts our questions among the packets: how many there were is put into its answer under this name.
+/// ZooKeeper counts our questions among the packets: how many there were is put into its answer
+/// under this name.
 const QUESTIONS: &str = "questions";
 
 /// Sums over the servers.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counters {
-    /// All but the messages of watch streams on etcd; all on ZooKeeper, pings and reads that leave a watch among them.
+    /// All but the messages of watch streams on etcd; all on ZooKeeper, pings and reads that leave
+    /// a watch among them.
     pub(crate) requests: f64,
     /// Of those, etcd's Put, which no subject uses but the unrelated load does.
     pub(crate) puts: f64,
@@ -74,7 +76,8 @@ impl Counters {
     fn add_etcd(&mut self, metrics: &BTreeMap<String, f64>) {
         for (name, value) in metrics {
             let of = |method: &str| name.contains(&format!("grpc_method=\"{method}\""));
-            if name.starts_with("grpc_server_started_total") && name.contains("grpc_type=\"unary\"") {
+            if name.starts_with("grpc_server_started_total") && name.contains("grpc_type=\"unary\"")
+            {
                 self.requests += value;
                 if of("Put") {
                     self.puts += value;
@@ -106,7 +109,10 @@ impl Counters {
 pub(crate) async fn metrics(server: &str) -> Result<BTreeMap<String, f64>> {
     let text = ask(server, b"GET /metrics HTTP/1.0\r\n\r\n").await?;
     let lines = text.lines().filter(|line| !line.starts_with('#'));
-    Ok(lines.filter_map(|line| line.rsplit_once(' ')).filter_map(|(name, value)| pair(name, value)).collect())
+    Ok(lines
+        .filter_map(|line| line.rsplit_once(' '))
+        .filter_map(|(name, value)| pair(name, value))
+        .collect())
 }
 
 /// ZooKeeper's counters by name.
@@ -114,7 +120,8 @@ pub(crate) async fn mntr(server: &str) -> Result<BTreeMap<String, f64>> {
     static ASKED: Mutex<BTreeMap<String, f64>> = Mutex::new(BTreeMap::new());
     let text = ask(server, b"mntr").await?;
     let lines = text.lines().filter_map(|line| line.split_once('\t'));
-    let mut counters: BTreeMap<_, _> = lines.filter_map(|(name, value)| pair(name, value)).collect();
+    let mut counters: BTreeMap<_, _> =
+        lines.filter_map(|(name, value)| pair(name, value)).collect();
     let mut asked = ASKED.lock().unwrap_or_else(PoisonError::into_inner);
     let asked = asked.entry(server.to_owned()).or_default();
     *asked += 1.0;
@@ -122,7 +129,8 @@ pub(crate) async fn mntr(server: &str) -> Result<BTreeMap<String, f64>> {
     Ok(counters)
 }
 
-/// How many requests ZooKeeper's sessions have made that are no pings: the numbers of their last ones.
+/// How many requests ZooKeeper's sessions have made that are no pings: the numbers of their last
+/// ones.
 pub(crate) async fn numbered(server: &str) -> Result<f64> {
     let text = ask(server, b"cons").await?;
     let numbers = text.split("lcxid=0x").skip(1).filter_map(|rest| rest.split(',').next());

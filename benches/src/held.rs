@@ -62,7 +62,11 @@ async fn release(held: Vec<(Contender, Held)>, slice: &mut Slice) {
 }
 
 /// Does the same with each, some at once.
-async fn each<T, U, F>(all: Vec<T>, slice: &mut Slice, deed: impl Fn(T) -> F + Copy + Send + 'static) -> Vec<U>
+async fn each<T, U, F>(
+    all: Vec<T>,
+    slice: &mut Slice,
+    deed: impl Fn(T) -> F + Copy + Send + 'static,
+) -> Vec<U>
 where
     T: Send + 'static,
     U: Send + 'static,
@@ -71,7 +75,8 @@ where
     let slots = Arc::new(Semaphore::new(AT_ONCE));
     let (mut tasks, mut done) = (JoinSet::new(), Vec::with_capacity(all.len()));
     for one in all {
-        // Before the task is made: else the tasks of those to come are counted as memory of the locks.
+        // Before the task is made: else the tasks of those to come are counted as memory of the
+        // locks.
         let slot = Arc::clone(&slots).acquire_owned().await;
         tasks.spawn(async move {
             let _slot = slot;

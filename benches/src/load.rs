@@ -20,7 +20,9 @@ pub(crate) async fn run(servers: &[String], per_second: u32) -> Result<()> {
             for number in written..due {
                 let mut client = client.kv_client();
                 tokio::spawn(async move {
-                    let _ = client.put(format!("/bench-load/{}", number % 1000), "unrelated", None).await;
+                    let _ = client
+                        .put(format!("/bench-load/{}", number % 1000), "unrelated", None)
+                        .await;
                 });
             }
             written = due;

@@ -9,7 +9,9 @@ use crate::{
     Result,
     counters::{Counters, mntr, numbered},
     link::Process,
-    measures::{BYTES_DRAINED, ENQUEUE, HOLDING, KEEPALIVES, RELEASE, RSS_LOCK, SESSIONS, Seen, TAKE},
+    measures::{
+        BYTES_DRAINED, ENQUEUE, HOLDING, KEEPALIVES, RELEASE, RSS_LOCK, SESSIONS, Seen, TAKE,
+    },
     slice::Slice,
     subject::TTL,
     task::{Backend, NAME, Role, Task},
@@ -69,7 +71,9 @@ async fn settle(backend: Backend, servers: &[String], waiters: usize) -> Result<
         sleep(Duration::from_millis(300)).await;
         let now = Counters::read(backend, servers).await?;
         let more = now - last;
-        if more.requests + more.watch_messages <= waiters as f64 / 100.0 || start.elapsed() > STAGNATION {
+        if more.requests + more.watch_messages <= waiters as f64 / 100.0
+            || start.elapsed() > STAGNATION
+        {
             return Ok(now);
         }
         last = now;
@@ -77,7 +81,12 @@ async fn settle(backend: Backend, servers: &[String], waiters: usize) -> Result<
 }
 
 /// Locks are held for a while.
-pub(crate) async fn held(task: Task, servers: &[String], hold: Duration, seen: &mut Seen) -> Result<(Slice, Counters)> {
+pub(crate) async fn held(
+    task: Task,
+    servers: &[String],
+    hold: Duration,
+    seen: &mut Seen,
+) -> Result<(Slice, Counters)> {
     let backend = task.backend;
     let others = sessions(backend, servers).await?;
     let mut process = Process::start(&Role::Subject(task))?;
@@ -117,7 +126,9 @@ enum Store {
 impl Store {
     async fn connect(backend: Backend, servers: &[String]) -> Result<Self> {
         Ok(match backend {
-            Backend::Etcd => Self::Etcd(Box::new(etcd_client::Client::connect(servers, None).await?.kv_client())),
+            Backend::Etcd => {
+                Self::Etcd(Box::new(etcd_client::Client::connect(servers, None).await?.kv_client()))
+            }
             Backend::ZooKeeper => {
                 let connector = zookeeper_client::Client::connector().with_session_timeout(TTL * 2);
                 Self::ZooKeeper(connector.connect(&servers.join(",")).await?)
@@ -132,7 +143,9 @@ impl Store {
                 let options = GetOptions::new().with_prefix().with_count_only();
                 client.clone().get(format!("{directory}/"), Some(options)).await?.count() as usize
             }
-            Self::ZooKeeper(client) => client.check_stat(directory).await?.map_or(0, |stat| stat.num_children as usize),
+            Self::ZooKeeper(client) => {
+                client.check_stat(directory).await?.map_or(0, |stat| stat.num_children as usize)
+            }
         })
     }
 }
@@ -147,7 +160,11 @@ async fn sessions(backend: Backend, servers: &[String]) -> Result<f64> {
         // Without a session of our own, which would be counted.
         Backend::ZooKeeper => {
             let server = servers.first().ok_or("no server")?;
-            mntr(server).await?.get("zk_global_sessions").copied().ok_or_else(|| "no count of sessions".into())
+            mntr(server)
+                .await?
+                .get("zk_global_sessions")
+                .copied()
+                .ok_or_else(|| "no count of sessions".into())
         }
     }
 }

@@ -8,7 +8,8 @@ use crate::{Result, args::Bench, counters::ask, task::Backend};
 
 /// What this was built from.
 const LOCKED: &str = include_str!("../../Cargo.lock");
-const CRATES: [&str; 6] = ["distlock", "etcd-client", "tokio", "tonic", "zookeeper-client", "asyncs"];
+const CRATES: [&str; 6] =
+    ["distlock", "etcd-client", "tokio", "tonic", "zookeeper-client", "asyncs"];
 
 #[derive(Debug, Serialize)]
 pub(crate) struct Machine {
@@ -35,7 +36,8 @@ impl Machine {
             line.trim_start_matches([':', ' ', '\t']).to_owned()
         };
         let memory = field(&read("/proc/meminfo"), "MemTotal");
-        let memory_kb: u64 = memory.split(' ').next().and_then(|number| number.parse().ok()).unwrap_or_default();
+        let memory_kb: u64 =
+            memory.split(' ').next().and_then(|number| number.parse().ok()).unwrap_or_default();
         Ok(Self {
             date: say("date", &["-u", "+%Y-%m-%d %H:%M UTC"]),
             commit: say("git", &["describe", "--always", "--dirty", "--abbrev=12"]),
@@ -51,9 +53,12 @@ impl Machine {
 
     /// In one line.
     pub(crate) fn line(&self) -> String {
-        let versions = |names: &mut dyn Iterator<Item = String>| names.collect::<Vec<_>>().join(", ");
-        let servers = versions(&mut self.servers.iter().map(|(name, version)| format!("{name} {version}")));
-        let crates = versions(&mut self.crates.iter().map(|(name, version)| format!("{name} {version}")));
+        let versions =
+            |names: &mut dyn Iterator<Item = String>| names.collect::<Vec<_>>().join(", ");
+        let servers =
+            versions(&mut self.servers.iter().map(|(name, version)| format!("{name} {version}")));
+        let crates =
+            versions(&mut self.crates.iter().map(|(name, version)| format!("{name} {version}")));
         format!(
             "{}, commit {}; {servers}; {crates}; {} × {}, {}",
             self.date, self.commit, self.processors, self.processor, self.kernel
@@ -73,7 +78,11 @@ async fn version(backend: Backend, servers: &[String]) -> Result<String> {
         Backend::ZooKeeper => {
             let answer = ask(server, b"srvr").await?;
             let line = answer.lines().next().unwrap_or_default();
-            line.trim_start_matches("Zookeeper version: ").split(['-', ',']).next().unwrap_or_default().to_owned()
+            line.trim_start_matches("Zookeeper version: ")
+                .split(['-', ','])
+                .next()
+                .unwrap_or_default()
+                .to_owned()
         }
     })
 }
@@ -85,6 +94,10 @@ fn locked(name: &str) -> Option<&'static str> {
 
 /// What a program says.
 fn say(program: &str, arguments: &[&str]) -> String {
-    let output = Command::new(program).args(arguments).current_dir(env!("CARGO_MANIFEST_DIR")).output();
-    output.map_or_else(|_| String::new(), |output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    let output =
+        Command::new(program).args(arguments).current_dir(env!("CARGO_MANIFEST_DIR")).output();
+    output.map_or_else(
+        |_| String::new(),
+        |output| String::from_utf8_lossy(&output.stdout).trim().to_owned(),
+    )
 }

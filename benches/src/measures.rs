@@ -38,7 +38,8 @@ pub(crate) const TAKE: &str = "take all s";
 pub(crate) const RELEASE: &str = "release all s";
 pub(crate) const RSS_LOCK: &str = "rss B per held lock";
 pub(crate) const SESSIONS: &str = "sessions";
-/// In a third of the TTL, per lease or session, while nothing but holding is done: renewals of a lease; requests of a session that are no pings.
+/// In a third of the TTL, per lease or session, while nothing but holding is done: renewals of a
+/// lease; requests of a session that are no pings.
 pub(crate) const KEEPALIVES: &str = "keepalive requests per third of the TTL";
 /// The same of all requests, pings among them.
 pub(crate) const HOLDING: &str = "all requests per third of the TTL";
@@ -108,14 +109,21 @@ impl Seen {
         };
         let slices = || self.slices.iter().map(|(slice, _)| slice);
         put(SLICES, (!self.slices.is_empty()).then_some(self.slices.len() as f64));
-        put(PER_SECOND, median(slices().filter_map(rate).collect()).filter(|_| key.workload != Workload::W6));
+        put(
+            PER_SECOND,
+            median(slices().filter_map(rate).collect()).filter(|_| key.workload != Workload::W6),
+        );
         if let Some((middle, least, most)) = spread(&self.ratios) {
             put(OF_FLOOR, Some(middle));
             put(OF_FLOOR_MIN, Some(least));
             put(OF_FLOOR_MAX, Some(most));
         }
-        let kinds: [(_, Times); 4] =
-            [(LOCK, |s| &s.lock), (UNLOCK, |s| &s.unlock), (GAP, |s| &s.gap), (RAW, |s| &s.raw_write)];
+        let kinds: [(_, Times); 4] = [
+            (LOCK, |s| &s.lock),
+            (UNLOCK, |s| &s.unlock),
+            (GAP, |s| &s.gap),
+            (RAW, |s| &s.raw_write),
+        ];
         for (names, times) in kinds {
             // All samples together: a stall that is rare within a slice is not lost.
             let mut all: Vec<_> = slices().flat_map(times).map(|time| *time as f64 / 1e6).collect();
@@ -123,7 +131,11 @@ impl Seen {
             put(names[1], quantile(&mut all, 0.99));
         }
         let trips = |times: Times| {
-            median(slices().filter_map(|slice| Some(middle(times(slice))? / middle(&slice.raw_write)?)).collect())
+            median(
+                slices()
+                    .filter_map(|slice| Some(middle(times(slice))? / middle(&slice.raw_write)?))
+                    .collect(),
+            )
         };
         put(LOCK_TRIPS, trips(|slice| &slice.lock));
         put(UNLOCK_TRIPS, trips(|slice| &slice.unlock));
@@ -132,8 +144,9 @@ impl Seen {
         // Without those where next to nothing was done: their quotients would tell of the failure.
         let done = || self.slices.iter().filter(|(slice, _)| slice.pairs > 0);
         let pairs = done().map(|(slice, _)| slice.all_pairs as f64).sum::<f64>();
-        let counted =
-            |counter: fn(&Counters) -> f64| Some(done().map(|(_, counted)| counter(counted)).sum::<f64>() / pairs);
+        let counted = |counter: fn(&Counters) -> f64| {
+            Some(done().map(|(_, counted)| counter(counted)).sum::<f64>() / pairs)
+        };
         let load = key.variant == Variant::Busy;
         put(REQUESTS, counted(if load { |c| c.requests - c.puts } else { |c| c.requests }));
         put(WATCH, counted(|c| c.watch_messages));

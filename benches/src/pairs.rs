@@ -19,7 +19,8 @@ use crate::{
     usage::memory,
 };
 
-/// After the end of the window tasks have so long to finish; one that takes longer counts as an error.
+/// After the end of the window tasks have so long to finish; one that takes longer counts as an
+/// error.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// After a failure a task waits so long.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -55,14 +56,18 @@ pub(crate) async fn run(task: &Task, pairs: &Pairs) -> Result<(Connected, Slice)
     }
     let patience = Duration::from_millis(pairs.warmup_ms + pairs.run_ms) + PATIENCE;
     let deadline = Instant::now() + patience;
-    let mut slice = Slice { time: pairs.run_ms * 1_000_000, raw_write, rss_before, ..Slice::default() };
+    let mut slice =
+        Slice { time: pairs.run_ms * 1_000_000, raw_write, rss_before, ..Slice::default() };
     loop {
         match timeout_at(deadline, tasks.join_next()).await {
             Ok(Some(Ok(seen))) => slice.absorb(seen),
             Ok(Some(Err(error))) => slice.failed(error),
             Ok(None) => break,
             Err(_) => {
-                slice.failed(format!("{} tasks were not done {PATIENCE:?} after the end", tasks.len()));
+                slice.failed(format!(
+                    "{} tasks were not done {PATIENCE:?} after the end",
+                    tasks.len()
+                ));
                 tasks.abort_all();
                 break;
             }
@@ -77,10 +82,16 @@ pub(crate) async fn run(task: &Task, pairs: &Pairs) -> Result<(Connected, Slice)
     Ok((connected, slice))
 }
 
-async fn contend(mut contender: Contender, turns: Option<Arc<Turns>>, window: Window, stamps: bool) -> Slice {
+async fn contend(
+    mut contender: Contender,
+    turns: Option<Arc<Turns>>,
+    window: Window,
+    stamps: bool,
+) -> Slice {
     let mut seen = Slice::default();
     while now() < window.end {
-        if let Err(error) = pair(&mut contender, turns.as_deref(), window, stamps, &mut seen).await {
+        if let Err(error) = pair(&mut contender, turns.as_deref(), window, stamps, &mut seen).await
+        {
             seen.failed(error);
             sleep(PAUSE).await;
         }

@@ -36,8 +36,9 @@ type Draw = fn(&Path, Backend, &[&Row]) -> Result<bool>;
 
 /// The handoff gap over the number of contenders.
 fn gaps(path: &Path, backend: Backend, rows: &[&Row]) -> Result<bool> {
-    let contended =
-        |row: &&&Row| matches!(row.key.workload, Workload::W3 | Workload::W4) && row.key.variant == Variant::Plain;
+    let contended = |row: &&&Row| {
+        matches!(row.key.workload, Workload::W3 | Workload::W4) && row.key.variant == Variant::Plain
+    };
     let rows: Vec<_> = rows.iter().filter(contended).collect();
     let all = || rows.iter().flat_map(|row| GAP.map(|gap| row.get(gap))).flatten();
     let Some(most) = all().reduce(f64::max) else { return Ok(false) };
@@ -54,17 +55,25 @@ fn gaps(path: &Path, backend: Backend, rows: &[&Row]) -> Result<bool> {
         .map_err(told)?;
     let mut mesh = chart.configure_mesh();
     mesh.light_line_style(WHITE).x_desc("contenders of one name, or waiters").y_desc("ms");
-    mesh.x_label_formatter(&|n| format!("{n:.0}")).y_label_formatter(&|ms| format!("{ms}")).draw().map_err(told)?;
+    mesh.x_label_formatter(&|n| format!("{n:.0}"))
+        .y_label_formatter(&|ms| format!("{ms}"))
+        .draw()
+        .map_err(told)?;
     for (subject, color) in SUBJECTS {
         for (gap, width) in GAP.into_iter().zip([3, 1]) {
             let of = rows.iter().filter(|row| row.key.subject == subject);
-            let points: Vec<_> = of.filter_map(|row| Some((row.key.n as f64, row.get(gap)?))).collect();
-            let line = chart.draw_series(LineSeries::new(points.clone(), color.stroke_width(width))).map_err(told)?;
+            let points: Vec<_> =
+                of.filter_map(|row| Some((row.key.n as f64, row.get(gap)?))).collect();
+            let line = chart
+                .draw_series(LineSeries::new(points.clone(), color.stroke_width(width)))
+                .map_err(told)?;
             if width > 1 {
                 let style = color.stroke_width(width);
-                line.label(subject.name(backend)).legend(move |(x, y)| PathElement::new([(x, y), (x + 16, y)], style));
+                line.label(subject.name(backend))
+                    .legend(move |(x, y)| PathElement::new([(x, y), (x + 16, y)], style));
             }
-            let dots = points.into_iter().map(|point| Circle::new(point, 2 + width, color.filled()));
+            let dots =
+                points.into_iter().map(|point| Circle::new(point, 2 + width, color.filled()));
             chart.draw_series(dots).map_err(told)?;
         }
     }
@@ -84,7 +93,9 @@ fn rates(path: &Path, backend: Backend, rows: &[&Row]) -> Result<bool> {
     groups.dedup();
     groups.sort_unstable();
     groups.dedup();
-    let Some(most) = rows.iter().filter_map(|row| row.get(PER_SECOND)).reduce(f64::max) else { return Ok(false) };
+    let Some(most) = rows.iter().filter_map(|row| row.get(PER_SECOND)).reduce(f64::max) else {
+        return Ok(false);
+    };
 
     let area = SVGBackend::new(path, SIZE).into_drawing_area();
     area.fill(&WHITE).map_err(told)?;

@@ -35,7 +35,8 @@ async fn connection(client: TcpStream, server: String, delay: Duration) -> std::
     // Or the kernel would hold small packets back until earlier ones are acknowledged.
     client.set_nodelay(true)?;
     server.set_nodelay(true)?;
-    let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());
+    let ((from_client, to_client), (from_server, to_server)) =
+        (client.into_split(), server.into_split());
     tokio::spawn(pump(from_client, to_server, delay));
     tokio::spawn(pump(from_server, to_client, delay));
     Ok(())

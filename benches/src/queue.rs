@@ -8,11 +8,15 @@ use tokio::{
 };
 
 use crate::{
-    Result, clock::cpu, contender::Contender, link::mark, slice::Slice, subject::Connected, task::Task, turns::Turns,
-    usage::memory,
+    Result, clock::cpu, contender::Contender, link::mark, slice::Slice, subject::Connected,
+    task::Task, turns::Turns, usage::memory,
 };
 
-pub(crate) async fn run(task: &Task, waiters: usize, patience: Duration) -> Result<(Connected, Slice)> {
+pub(crate) async fn run(
+    task: &Task,
+    waiters: usize,
+    patience: Duration,
+) -> Result<(Connected, Slice)> {
     let connected = Connected::open(task).await?;
     let mut contenders = connected.contenders(waiters + 1, true).await?;
     let mut holder = contenders.pop().ok_or("no contender")?;

@@ -30,7 +30,8 @@ pub(crate) fn write(bench: &Bench, machine: &Machine, minutes: f64, rows: &[Row]
     let report = Report { machine, quick, repeats, minutes, targets: &targets, rows };
     let path = bench.out.join("results.json");
     std::fs::write(&path, serde_json::to_string_pretty(&report)?)?;
-    let tables = format!("{}\n{}{}", machine.line(), table::markdown(rows), table::targets(&targets));
+    let tables =
+        format!("{}\n{}{}", machine.line(), table::markdown(rows), table::targets(&targets));
     std::fs::write(bench.out.join("results.md"), &tables)?;
     print!("{tables}");
     eprintln!("{}", path.display());

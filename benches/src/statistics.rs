@@ -11,7 +11,11 @@ pub(crate) fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_unstable_by(f64::total_cmp);
     let half = values.len() / 2;
     let upper = *values.get(half)?;
-    if values.len().is_multiple_of(2) { Some((values.get(half - 1)? + upper) / 2.0) } else { Some(upper) }
+    if values.len().is_multiple_of(2) {
+        Some((values.get(half - 1)? + upper) / 2.0)
+    } else {
+        Some(upper)
+    }
 }
 
 /// Median, least, and greatest.

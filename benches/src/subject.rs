@@ -76,9 +76,15 @@ impl Connected {
                 }
             }
             (Backend::ZooKeeper, subject) => {
-                let client =
-                    zookeeper_client::Client::connector().with_session_timeout(SESSION).connect(&addresses).await?;
-                if subject == Subject::Floor { Client::ZooKeeperFloor(client) } else { Client::ZooKeeperPeer(client) }
+                let client = zookeeper_client::Client::connector()
+                    .with_session_timeout(SESSION)
+                    .connect(&addresses)
+                    .await?;
+                if subject == Subject::Floor {
+                    Client::ZooKeeperFloor(client)
+                } else {
+                    Client::ZooKeeperPeer(client)
+                }
             }
         };
         Ok(Self { namespace: task.namespace.clone(), client, leases, counter: Arc::default() })
@@ -110,7 +116,11 @@ impl Connected {
                 },
                 Client::EtcdPeer(client) => {
                     let options = LockOptions::new().with_lease(leases.next().ok_or("no lease")?);
-                    Contender::EtcdPeer { client: Box::new(client.lock_client()), options, directory }
+                    Contender::EtcdPeer {
+                        client: Box::new(client.lock_client()),
+                        options,
+                        directory,
+                    }
                 }
                 Client::ZooKeeperFloor(client) => Contender::ZooKeeperFloor {
                     client: Box::new(client.clone()),
@@ -180,7 +190,8 @@ pub(crate) async fn raw_writes(task: &Task, count: usize) -> Result<Vec<u64>> {
         return Ok(Vec::new());
     }
     let namespace = format!("{}-raw-{:08x}", task.namespace, fastrand::u32(..));
-    let connected = Connected::open(&Task { subject: Subject::Floor, namespace, ..task.clone() }).await?;
+    let connected =
+        Connected::open(&Task { subject: Subject::Floor, namespace, ..task.clone() }).await?;
     let mut contender = connected.contenders(1, true).await?.pop().ok_or("no contender")?;
     let mut times = Vec::new();
     for index in 0..count + 2 {

@@ -5,9 +5,9 @@ use std::fmt::Write;
 use crate::{
     case::Workload,
     measures::{
-        BYTES, BYTES_DRAINED, CPU, ENQUEUE, EVENTS, GAP, GAP_TRIPS, HOLDING, KEEPALIVES, LOCK, LOCK_TRIPS, OF_FLOOR,
-        OF_FLOOR_MAX, OF_FLOOR_MIN, PER_SECOND, RELEASE, REQUESTS, RSS, RSS_LOCK, RSS_PEAK, Row, SESSIONS, TAKE,
-        UNLOCK, UNLOCK_TRIPS, WATCH,
+        BYTES, BYTES_DRAINED, CPU, ENQUEUE, EVENTS, GAP, GAP_TRIPS, HOLDING, KEEPALIVES, LOCK,
+        LOCK_TRIPS, OF_FLOOR, OF_FLOOR_MAX, OF_FLOOR_MIN, PER_SECOND, RELEASE, REQUESTS, RSS,
+        RSS_LOCK, RSS_PEAK, Row, SESSIONS, TAKE, UNLOCK, UNLOCK_TRIPS, WATCH,
     },
     targets::Verdict,
 };
@@ -38,7 +38,10 @@ pub(crate) fn markdown(rows: &[Row]) -> String {
             columns.iter().for_each(|(_, cell)| _ = write!(text, " {} |", cell(row)));
             text.push('\n');
             if let Some(error) = &row.error {
-                eprintln!("{workload:?} {backend} N={} {}: {} errors, as {error}", row.key.n, row.name, row.errors);
+                eprintln!(
+                    "{workload:?} {backend} N={} {}: {} errors, as {error}",
+                    row.key.n, row.name, row.errors
+                );
             }
         }
     }
@@ -115,7 +118,9 @@ fn number(row: &Row, measure: &str) -> String {
 }
 
 fn two(row: &Row, measures: [&str; 2]) -> String {
-    let [Some(one), Some(other)] = measures.map(|measure| row.get(measure)) else { return String::new() };
+    let [Some(one), Some(other)] = measures.map(|measure| row.get(measure)) else {
+        return String::new();
+    };
     format!("{} / {}", round(one), round(other))
 }
 
@@ -127,8 +132,10 @@ fn of_floor(row: &Row) -> String {
 
 /// What was wanted, and what came of it.
 pub(crate) fn targets(verdicts: &[Verdict]) -> String {
-    let mut text =
-        String::from("\n### Targets\n\n| | wanted | reached | | best peer, elsewhere |\n|---|---:|---:|---|---:|\n");
+    let mut text = String::from(
+        "\n### Targets\n\n| | wanted | reached | | best peer, elsewhere |\n\
+         |---|---:|---:|---|---:|\n",
+    );
     // Errors are worth a line only where there are some.
     for verdict in verdicts.iter().filter(|verdict| !verdict.met || verdict.wanted != "0") {
         let Verdict { target, wanted, peer, .. } = verdict;

@@ -8,14 +8,17 @@ use crate::{
     args::Bench,
     case::{Variant, Workload},
     measures::{
-        BYTES, EVENTS, GAP, GAP_TRIPS, KEEPALIVES, Key, LOCK_TRIPS, OF_FLOOR, PER_SECOND, REQUESTS, RSS, RSS_LOCK, Row,
+        BYTES, EVENTS, GAP, GAP_TRIPS, KEEPALIVES, Key, LOCK_TRIPS, OF_FLOOR, PER_SECOND, REQUESTS,
+        RSS, RSS_LOCK, Row,
     },
     table::round,
     task::{Backend, Subject},
 };
 use Backend::{Etcd, ZooKeeper};
 use Variant::{Across, Busy, Plain};
-use What::{BesideWatches, BytesOfShortQueue, GapOfTwo, Lateness, LatenessOfFloor, Measure, OfBestPeer};
+use What::{
+    BesideWatches, BytesOfShortQueue, GapOfTwo, Lateness, LatenessOfFloor, Measure, OfBestPeer,
+};
 use Workload::{LH, W1, W2, W3, W4, W5, W6};
 
 #[derive(Clone, Copy, Debug)]
@@ -140,8 +143,11 @@ impl Verdict {
 /// Of the targets that the run was about.
 pub(crate) fn judge(bench: &Bench, rows: &[Row]) -> Vec<Verdict> {
     let rows: BTreeMap<Key, &Row> = rows.iter().map(|row| (row.key, row)).collect();
-    let asked = |target: &&Target| bench.only.contains(&target.workload) && bench.backends.contains(&target.backend);
-    let mut verdicts: Vec<_> = TARGETS.iter().filter(asked).map(|target| target.judge(&rows)).collect();
+    let asked = |target: &&Target| {
+        bench.only.contains(&target.workload) && bench.backends.contains(&target.backend)
+    };
+    let mut verdicts: Vec<_> =
+        TARGETS.iter().filter(asked).map(|target| target.judge(&rows)).collect();
     for row in rows.values().filter(|row| row.key.subject == Subject::Distlock) {
         verdicts.push(Verdict {
             target: format!("{} errors", place(row.key)),
@@ -173,28 +179,42 @@ impl Target {
     }
 
     fn key(&self, subject: Subject) -> Key {
-        Key { workload: self.workload, backend: self.backend, variant: self.variant, n: self.n, subject }
+        Key {
+            workload: self.workload,
+            backend: self.backend,
+            variant: self.variant,
+            n: self.n,
+            subject,
+        }
     }
 
     fn value(&self, rows: &BTreeMap<Key, &Row>) -> Option<f64> {
         let find = |key: Key| match key.workload {
             // A quick run holds fewer.
-            W6 => rows.values().find(|row| (row.key.workload, row.key.backend) == (W6, key.backend)),
+            W6 => {
+                rows.values().find(|row| (row.key.workload, row.key.backend) == (W6, key.backend))
+            }
             _ => rows.get(&key),
         };
         let of = |subject, measure| find(self.key(subject))?.get(measure);
         let ours = |measure| of(Subject::Distlock, measure);
-        let short = |n, subject| Key { workload: W3, backend: self.backend, variant: Plain, n, subject };
+        let short =
+            |n, subject| Key { workload: W3, backend: self.backend, variant: Plain, n, subject };
         match self.what {
             Measure(measure) => ours(measure),
             Lateness => ours(GAP[1]),
             LatenessOfFloor => Some(ours(GAP[1])? / of(Subject::Floor, GAP[1])?),
-            // On ZooKeeper a watch is left by a read, one for each event; on etcd watches are no requests.
+            // On ZooKeeper a watch is left by a read, one for each event; on etcd watches are no
+            // requests.
             BesideWatches if self.backend == ZooKeeper => Some(ours(REQUESTS)? - ours(EVENTS)?),
             BesideWatches => ours(REQUESTS),
             GapOfTwo => Some(ours(GAP[0])? / find(short(2, Subject::Distlock))?.get(GAP[0])?),
-            BytesOfShortQueue => Some(ours(BYTES)? / find(short(16, Subject::Distlock))?.get(BYTES)?),
-            OfBestPeer => Some(ours(PER_SECOND)? / find(short(128, Subject::Peer))?.get(PER_SECOND)?),
+            BytesOfShortQueue => {
+                Some(ours(BYTES)? / find(short(16, Subject::Distlock))?.get(BYTES)?)
+            }
+            OfBestPeer => {
+                Some(ours(PER_SECOND)? / find(short(128, Subject::Peer))?.get(PER_SECOND)?)
+            }
         }
     }
 }

@@ -16,8 +16,8 @@ struct Turn {
 }
 
 impl Turns {
-    /// A lock has returned: when, and how long after the last unlock began. Fails if somebody holds it, or if the tokens do not rise: then there is no lock to
-    /// be measured.
+    /// A lock has returned: when, and how long after the last unlock began. Fails if somebody holds
+    /// it, or if the tokens do not rise: then there is no lock to be measured.
     pub(crate) fn granted(&self, token: Option<u64>) -> Result<(u64, Option<u64>)> {
         let mut turn = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let now = now();

@@ -1,9 +1,12 @@
-//! A scheduled task on several machines: each instance pulls unprocessed rows from one table and processes them.
+//! A scheduled task on several machines: each instance pulls unprocessed rows from one table and
+//! processes them.
 //!
-//! `cargo run --features etcd,zookeeper --example scheduled_task -- --url URL [--instances 4] [--rows 200] [--unlocked]`
+//! `cargo run --features etcd,zookeeper --example scheduled_task -- --url URL [--instances 4]
+//! [--rows 200] [--unlocked]`
 //!
-//! The instances are processes of their own. With the lock no row is processed twice; with `--unlocked` rows are. The table checks fencing tokens,
-//! so that an instance that was paused while its lock went to another one cannot write.
+//! The instances are processes of their own. With the lock no row is processed twice; with
+//! `--unlocked` rows are. The table checks fencing tokens, so that an instance that was paused
+//! while its lock went to another one cannot write.
 
 mod table;
 
@@ -53,7 +56,8 @@ fn parent(options: &Options) -> Result<()> {
 }
 
 fn run_instances(options: &Options, table: &Path) -> Result<()> {
-    let mut instances = (0..options.instances).map(|_| spawn(options, table)).collect::<Result<Vec<_>>>()?;
+    let mut instances =
+        (0..options.instances).map(|_| spawn(options, table)).collect::<Result<Vec<_>>>()?;
     // They start together, as a schedule would have them.
     for instance in &mut instances {
         let stdout = instance.stdout.as_mut().ok_or("no pipe to the instance")?;
@@ -114,7 +118,8 @@ async fn instance(options: &Options, path: &Path) -> Result<()> {
             Err(error) if error.is_retryable() => continue,
             Err(error) => return Err(error.into()),
         };
-        // Stops at the moment of loss; what a late write would do, the table's check of the token prevents.
+        // Stops at the moment of loss; what a late write would do, the table's check of the token
+        // prevents.
         match guard.run(process_batch(&table, Some(guard.fencing_token()))).await {
             Ok(batch) => busy = batch?,
             Err(lost) => eprintln!("{lost}; the rows that are left are somebody else's now"),
@@ -151,7 +156,8 @@ struct Options {
 
 impl Options {
     fn parse() -> Result<Self> {
-        let mut options = Self { url: String::new(), instances: 4, rows: 200, unlocked: false, table: None };
+        let mut options =
+            Self { url: String::new(), instances: 4, rows: 200, unlocked: false, table: None };
         let mut args = std::env::args().skip(1);
         while let Some(arg) = args.next() {
             let mut value = || args.next().ok_or(format!("{arg} needs a value"));
@@ -165,9 +171,9 @@ impl Options {
             }
         }
         if options.url.is_empty() || options.url.starts_with("memory://") {
-            return Err(
-                "--url must be etcd://host:2379 or zk://host:2181 (memory:// does not reach other processes)".into()
-            );
+            return Err("--url must be etcd://host:2379 or zk://host:2181 \
+                 (memory:// does not reach other processes)"
+                .into());
         }
         if options.rows == 0 || options.instances == 0 {
             return Err("--rows and --instances must be at least 1".into());

@@ -1,4 +1,5 @@
-//! A table in a file. std's file lock gives each statement the atomicity that a database would; it does not span two statements.
+//! A table in a file. std's file lock gives each statement the atomicity that a database would; it
+//! does not span two statements.
 
 use std::{
     fmt,
@@ -23,7 +24,8 @@ impl fmt::Display for Stale {
     }
 }
 
-/// What the file holds: the newest token on the first line, then for each row how often it was processed.
+/// What the file holds: the newest token on the first line, then for each row how often it was
+/// processed.
 struct Content {
     newest_token: u64,
     processed: Vec<u32>,
@@ -49,8 +51,13 @@ impl Table {
         self.statement(open)
     }
 
-    /// `UPDATE rows SET processed = processed + 1 WHERE id = row`, refused if a newer token than this one has been seen.
-    pub(crate) fn mark(&self, row: usize, token: Option<u64>) -> Result<std::result::Result<(), Stale>> {
+    /// `UPDATE rows SET processed = processed + 1 WHERE id = row`, refused if a newer token than
+    /// this one has been seen.
+    pub(crate) fn mark(
+        &self,
+        row: usize,
+        token: Option<u64>,
+    ) -> Result<std::result::Result<(), Stale>> {
         self.statement(|content| {
             if let Some(token) = token {
                 if token < content.newest_token {

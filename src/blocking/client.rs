@@ -5,7 +5,8 @@ use std::time::Duration;
 use super::{AllGuard, Election, Mutex, RwLock, Semaphore, wait};
 use crate::{Builder, Result};
 
-/// A connection to a store, and the session that its locks live in: [`distlock::Client`](crate::Client) for threads. Cheap to clone; all clones are one client.
+/// A connection to a store, and the session that its locks live in:
+/// [`distlock::Client`](crate::Client) for threads. Cheap to clone; all clones are one client.
 ///
 /// It can be made of an async client, and gives it back: both are then one client.
 #[derive(Clone, Debug)]
@@ -31,7 +32,8 @@ impl Client {
         Self::builder(url).connect_blocking()
     }
 
-    /// Starts to describe a client, as [`distlock::Client::builder`](crate::Client::builder) does. [`Builder::connect_blocking`] makes it.
+    /// Starts to describe a client, as [`distlock::Client::builder`](crate::Client::builder) does.
+    /// [`Builder::connect_blocking`] makes it.
     ///
     /// # Examples
     ///
@@ -60,7 +62,8 @@ impl Client {
         RwLock::new(self.client.rw_lock(name))
     }
 
-    /// The semaphore of this name, with so many permits: [`distlock::Client::semaphore`](crate::Client::semaphore).
+    /// The semaphore of this name, with so many permits:
+    /// [`distlock::Client::semaphore`](crate::Client::semaphore).
     #[must_use]
     pub fn semaphore(&self, name: impl AsRef<str>, permits: u32) -> Semaphore {
         Semaphore::new(self.client.semaphore(name, permits))
@@ -72,7 +75,8 @@ impl Client {
         Election::new(self.client.election(name))
     }
 
-    /// Takes all these mutexes' locks, or none: [`distlock::Client::lock_all`](crate::Client::lock_all).
+    /// Takes all these mutexes' locks, or none:
+    /// [`distlock::Client::lock_all`](crate::Client::lock_all).
     ///
     /// # Errors
     ///
@@ -107,7 +111,8 @@ impl Client {
         Ok(wait(self.client.try_lock_all(names))?.map(AllGuard::new))
     }
 
-    /// The same as [`lock_all`](Self::lock_all), but for no longer than `timeout` for all of them together; `None` when the time is up.
+    /// The same as [`lock_all`](Self::lock_all), but for no longer than `timeout` for all of them
+    /// together; `None` when the time is up.
     ///
     /// # Errors
     ///
@@ -119,7 +124,8 @@ impl Client {
         Ok(wait(self.client.lock_all_timeout(names, timeout))?.map(AllGuard::new))
     }
 
-    /// What the server granted as the session's time to live: [`distlock::Client::session_ttl`](crate::Client::session_ttl).
+    /// What the server granted as the session's time to live:
+    /// [`distlock::Client::session_ttl`](crate::Client::session_ttl).
     #[must_use]
     pub fn session_ttl(&self) -> Duration {
         self.client.session_ttl()
@@ -127,7 +133,9 @@ impl Client {
 
     /// Releases everything and ends the session. `Ok` when the store has confirmed it.
     ///
-    /// All clones are closed. Threads that wait for a lock get [`Error::Closed`](crate::Error::Closed), those that wait for a guard's loss are told. Closing twice is fine.
+    /// All clones are closed. Threads that wait for a lock get
+    /// [`Error::Closed`](crate::Error::Closed), those that wait for a guard's loss are told.
+    /// Closing twice is fine.
     ///
     /// # Errors
     ///

@@ -8,7 +8,8 @@ use crate::{
     election::{self, Turn},
 };
 
-/// A named election: [`distlock::Election`](crate::Election) for threads. Made by [`Client::election`](super::Client::election); cheap to make, to clone and to throw away.
+/// A named election: [`distlock::Election`](crate::Election) for threads. Made by
+/// [`Client::election`](super::Client::election); cheap to make, to clone and to throw away.
 ///
 /// # Examples
 ///
@@ -41,9 +42,11 @@ pub struct Leadership {
     turn: Turn,
 }
 
-/// The leaders of an election, one after the other: an iterator that blocks until there is another one, and ends when the client is closed. Made by [`Election::observe`].
+/// The leaders of an election, one after the other: an iterator that blocks until there is another
+/// one, and ends when the client is closed. Made by [`Election::observe`].
 ///
-/// As [`distlock::Observe`](crate::Observe) it keeps the client open, gets over lost connections, and leaves out what was overtaken.
+/// As [`distlock::Observe`](crate::Observe) it keeps the client open, gets over lost connections,
+/// and leaves out what was overtaken.
 #[derive(Debug)]
 #[must_use = "it does nothing unless it is asked for the next leader"]
 pub struct Observe {
@@ -79,12 +82,17 @@ impl Election {
         Ok(wait(self.election.try_campaign(value))?.map(Leadership::new))
     }
 
-    /// The same as [`campaign`](Self::campaign), but for no longer than this; `None` when the time is up.
+    /// The same as [`campaign`](Self::campaign), but for no longer than this; `None` when the time
+    /// is up.
     ///
     /// # Errors
     ///
     /// As [`distlock::Election::campaign_timeout`](crate::Election::campaign_timeout).
-    pub fn campaign_timeout(&self, value: impl AsRef<[u8]>, timeout: Duration) -> Result<Option<Leadership>> {
+    pub fn campaign_timeout(
+        &self,
+        value: impl AsRef<[u8]>,
+        timeout: Duration,
+    ) -> Result<Option<Leadership>> {
         Ok(wait(self.election.campaign_timeout(value, timeout))?.map(Leadership::new))
     }
 
@@ -97,7 +105,8 @@ impl Election {
         wait(self.election.leader())
     }
 
-    /// All leaders from now on: the present one first, if there is one, then each later one, and each later value of the one that leads. Nothing happens until it is asked for the first.
+    /// All leaders from now on: the present one first, if there is one, then each later one, and
+    /// each later value of the one that leads. Nothing happens until it is asked for the first.
     ///
     /// # Errors
     ///
@@ -118,7 +127,8 @@ impl Leadership {
         Self { guard: LockGuard::new(leadership.guard), turn: leadership.turn }
     }
 
-    /// Tells another value, of at most 16 KiB, without losing the lead. `Ok` when the store has confirmed it.
+    /// Tells another value, of at most 16 KiB, without losing the lead. `Ok` when the store has
+    /// confirmed it.
     ///
     /// # Errors
     ///
@@ -152,7 +162,8 @@ impl fmt::Debug for Leadership {
 }
 
 impl Observe {
-    /// The next leader, but waits for no longer than this; `None` when the time is up, or the client is closed. Nothing is missed: the next call may have it.
+    /// The next leader, but waits for no longer than this; `None` when the time is up, or the
+    /// client is closed. Nothing is missed: the next call may have it.
     #[must_use = "what it has told is not told again"]
     pub fn next_timeout(&mut self, timeout: Duration) -> Option<Leader> {
         wait_at_most(timeout, self.leaders.next()).flatten()

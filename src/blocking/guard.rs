@@ -7,8 +7,9 @@ use crate::{FencingToken, Lost, LostReason, ReleaseRequest, Result, Write};
 
 /// A lock that is held: [`distlock::LockGuard`](crate::LockGuard) for threads.
 ///
-/// Dropping it, on any thread, releases the lock in the background, without blocking. A process that exits at once after that may leave the key to the session's TTL; to be sure,
-/// call [`unlock`](Self::unlock) or [`Client::close`](super::Client::close).
+/// Dropping it, on any thread, releases the lock in the background, without blocking. A process
+/// that exits at once after that may leave the key to the session's TTL; to be sure, call
+/// [`unlock`](Self::unlock) or [`Client::close`](super::Client::close).
 #[must_use = "the lock is released as soon as the guard is dropped"]
 #[clippy::has_significant_drop]
 pub struct LockGuard {
@@ -42,21 +43,25 @@ impl LockGuard {
         self.guard.key()
     }
 
-    /// Whether the lock is held at this instant, as far as is known: [`distlock::LockGuard::is_valid`](crate::LockGuard::is_valid). Once false, it stays false.
+    /// Whether the lock is held at this instant, as far as is known:
+    /// [`distlock::LockGuard::is_valid`](crate::LockGuard::is_valid). Once false, it stays false.
     #[must_use]
     pub fn is_valid(&self) -> bool {
         self.guard.is_valid()
     }
 
-    /// How long the lock is certain to stay held if nothing more is heard of the store; zero when it is lost. It jumps up with every keepalive.
+    /// How long the lock is certain to stay held if nothing more is heard of the store; zero when
+    /// it is lost. It jumps up with every keepalive.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.guard.remaining()
     }
 
-    /// Blocks until the lock is lost: [`distlock::LockGuard::lost`](crate::LockGuard::lost). Several threads may wait for it.
+    /// Blocks until the lock is lost: [`distlock::LockGuard::lost`](crate::LockGuard::lost).
+    /// Several threads may wait for it.
     ///
-    /// It returns only then: a thread that shall end before takes [`lost_timeout`](Self::lost_timeout).
+    /// It returns only then: a thread that shall end before takes
+    /// [`lost_timeout`](Self::lost_timeout).
     ///
     /// # Examples
     ///
@@ -77,7 +82,8 @@ impl LockGuard {
         wait(self.guard.lost())
     }
 
-    /// Blocks until the lock is lost, but no longer than `timeout`; `None` if it is still held then.
+    /// Blocks until the lock is lost, but no longer than `timeout`; `None` if it is still held
+    /// then.
     ///
     /// # Examples
     ///
@@ -93,14 +99,18 @@ impl LockGuard {
         wait_at_most(timeout, self.guard.lost())
     }
 
-    /// Runs `work`, and says whether the lock was held from its beginning to its end. It does not run at all on a lock that is lost already.
+    /// Runs `work`, and says whether the lock was held from its beginning to its end. It does not
+    /// run at all on a lock that is lost already.
     ///
-    /// Unlike the future in [`distlock::LockGuard::run`](crate::LockGuard::run), a closure is not stopped when the lock is lost: it runs to its end, and only then that is told. So long
-    /// work asks the guard that it is given, between its steps, whether [it is valid](Self::is_valid), and returns when it is not.
+    /// Unlike the future in [`distlock::LockGuard::run`](crate::LockGuard::run), a closure is not
+    /// stopped when the lock is lost: it runs to its end, and only then that is told. So long work
+    /// asks the guard that it is given, between its steps, whether [it is valid](Self::is_valid),
+    /// and returns when it is not.
     ///
     /// # Errors
     ///
-    /// [`Lost`] if the lock was lost before `work` began, or while it ran: then another one may have held the lock at the same time, and what `work` returned is dropped.
+    /// [`Lost`] if the lock was lost before `work` began, or while it ran: then another one may
+    /// have held the lock at the same time, and what `work` returned is dropped.
     ///
     /// # Examples
     ///
@@ -130,7 +140,8 @@ impl LockGuard {
         self.guard.lost_reason().map_or(Ok(()), |reason| Err(Lost { reason }))
     }
 
-    /// Blocks until another client asks for the lock by `request_release`, be it that it has asked already: [`distlock::LockGuard::release_requested`](crate::LockGuard::release_requested).
+    /// Blocks until another client asks for the lock by `request_release`, be it that it has asked
+    /// already: [`distlock::LockGuard::release_requested`](crate::LockGuard::release_requested).
     /// Whether to let go is the holder's to decide.
     ///
     /// # Errors
@@ -141,7 +152,8 @@ impl LockGuard {
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let client = distlock::blocking::Client::connect("memory://docs-blocking-release-requested")?;
+    /// # let url = "memory://docs-blocking-release-requested";
+    /// # let client = distlock::blocking::Client::connect(url)?;
     /// let mutex = client.mutex("batch");
     /// let guard = mutex.lock()?;
     /// assert!(mutex.request_release("a deployment is due")?);
@@ -153,13 +165,17 @@ impl LockGuard {
         wait(self.asked())
     }
 
-    /// The same as [`release_requested`](Self::release_requested), but for no longer than `timeout`; `None` if nobody has asked by then. As a look takes at least one request of the store, a timeout of
-    /// zero tells nothing.
+    /// The same as [`release_requested`](Self::release_requested), but for no longer than
+    /// `timeout`; `None` if nobody has asked by then. As a look takes at least one request of the
+    /// store, a timeout of zero tells nothing.
     ///
     /// # Errors
     ///
     /// As [`release_requested`](Self::release_requested).
-    pub fn release_requested_timeout(&self, timeout: Duration) -> Result<Option<ReleaseRequest>, Lost> {
+    pub fn release_requested_timeout(
+        &self,
+        timeout: Duration,
+    ) -> Result<Option<ReleaseRequest>, Lost> {
         wait_at_most(timeout, self.asked()).transpose()
     }
 
@@ -171,7 +187,8 @@ impl LockGuard {
         }
     }
 
-    /// Writes a value into the store, outside of the locks, if the lock is still held when the store does it: [`distlock::LockGuard::put`](crate::LockGuard::put).
+    /// Writes a value into the store, outside of the locks, if the lock is still held when the
+    /// store does it: [`distlock::LockGuard::put`](crate::LockGuard::put).
     ///
     /// # Errors
     ///
@@ -180,7 +197,8 @@ impl LockGuard {
         wait(self.guard.put(key, value))
     }
 
-    /// Deletes a key, if the lock is still held when the store does it: [`distlock::LockGuard::delete`](crate::LockGuard::delete).
+    /// Deletes a key, if the lock is still held when the store does it:
+    /// [`distlock::LockGuard::delete`](crate::LockGuard::delete).
     ///
     /// # Errors
     ///
@@ -189,7 +207,8 @@ impl LockGuard {
         wait(self.guard.delete(key))
     }
 
-    /// Does all of these writes, or none: all if the lock is still held when the store does them. See [`distlock::LockGuard::write`](crate::LockGuard::write).
+    /// Does all of these writes, or none: all if the lock is still held when the store does them.
+    /// See [`distlock::LockGuard::write`](crate::LockGuard::write).
     ///
     /// # Errors
     ///
@@ -203,14 +222,16 @@ impl LockGuard {
     /// # let client = distlock::blocking::Client::connect("memory://docs-blocking-write")?;
     /// let guard = client.mutex("report").lock()?;
     /// guard.put("/reports/state", "running")?;
-    /// guard.write(&[Write::put("/reports/latest", "2024-05-17"), Write::delete("/reports/state")])?;
+    /// let latest = Write::put("/reports/latest", "2024-05-17");
+    /// guard.write(&[latest, Write::delete("/reports/state")])?;
     /// # guard.unlock() }
     /// ```
     pub fn write(&self, writes: &[Write]) -> Result<()> {
         wait(self.guard.write(writes))
     }
 
-    /// Releases the lock. `Ok` only when its key is known to be gone and the lock was held until then.
+    /// Releases the lock. `Ok` only when its key is known to be gone and the lock was held until
+    /// then.
     ///
     /// # Errors
     ///

@@ -5,7 +5,8 @@ use std::time::Duration;
 use super::{LockGuard, wait, wait_at_most};
 use crate::{Lost, LostReason, Result, many::first_lost};
 
-/// Several locks that were taken together: [`distlock::AllGuard`](crate::AllGuard) for threads. Made by [`Client::lock_all`](super::Client::lock_all).
+/// Several locks that were taken together: [`distlock::AllGuard`](crate::AllGuard) for threads.
+/// Made by [`Client::lock_all`](super::Client::lock_all).
 ///
 /// Dropping it releases all of them in the background, as dropping a [`LockGuard`] does.
 ///
@@ -44,24 +45,28 @@ impl AllGuard {
         self.guards.iter().find(|guard| guard.name() == name.as_ref())
     }
 
-    /// Whether all locks are held at this instant, as [`LockGuard::is_valid`] has it. Once false, it stays false.
+    /// Whether all locks are held at this instant, as [`LockGuard::is_valid`] has it. Once false,
+    /// it stays false.
     #[must_use]
     pub fn is_valid(&self) -> bool {
         !self.remaining().is_zero()
     }
 
-    /// How long all of them are certain to stay held if nothing more is heard of the store; zero when one is lost.
+    /// How long all of them are certain to stay held if nothing more is heard of the store; zero
+    /// when one is lost.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.guards.iter().map(LockGuard::remaining).min().unwrap_or_default()
     }
 
-    /// Blocks until any of the locks is lost, as [`LockGuard::lost`] does: with the name of that lock and why.
+    /// Blocks until any of the locks is lost, as [`LockGuard::lost`] does: with the name of that
+    /// lock and why.
     pub fn lost(&self) -> (&str, LostReason) {
         wait(self.first_lost())
     }
 
-    /// Blocks until any of the locks is lost, but no longer than `timeout`; `None` if all are still held then.
+    /// Blocks until any of the locks is lost, but no longer than `timeout`; `None` if all are still
+    /// held then.
     pub fn lost_timeout(&self, timeout: Duration) -> Option<(&str, LostReason)> {
         wait_at_most(timeout, self.first_lost())
     }
@@ -71,7 +76,8 @@ impl AllGuard {
         (lost.name(), reason)
     }
 
-    /// Runs `work`, and says whether all of the locks were held from its beginning to its end: [`LockGuard::run`].
+    /// Runs `work`, and says whether all of the locks were held from its beginning to its end:
+    /// [`LockGuard::run`].
     ///
     /// # Errors
     ///
@@ -86,7 +92,8 @@ impl AllGuard {
         self.guards.iter().try_for_each(LockGuard::check)
     }
 
-    /// Releases all of the locks, at once. `Ok` only when all of their keys are known to be gone and each was held until then.
+    /// Releases all of the locks, at once. `Ok` only when all of their keys are known to be gone
+    /// and each was held until then.
     ///
     /// # Errors
     ///

@@ -1,7 +1,9 @@
 //! The same without `async`, for threads. Feature `blocking`.
 //!
-//! It needs no runtime: the library has its own, where sessions are kept alive, and a call blocks its thread until that has done the work. Each type is named as its
-//! counterpart at the crate's root, which its `as_async` gives where there is one, and behaves like it; what is said there holds here. Guards may be dropped on any thread.
+//! It needs no runtime: the library has its own, where sessions are kept alive, and a call blocks
+//! its thread until that has done the work. Each type is named as its counterpart at the crate's
+//! root, which its `as_async` gives where there is one, and behaves like it; what is said there
+//! holds here. Guards may be dropped on any thread.
 //!
 //! ```
 //! use std::{thread, time::Duration};
@@ -27,14 +29,19 @@
 //!
 //! # What a thread cannot do
 //!
-//! A future can be dropped, a thread that waits cannot be interrupted: what may have to end early takes a timeout, or a [`Client::close`] from another thread, which ends all
-//! waiting with [`Error::Closed`](crate::Error::Closed). And work that is under way on a thread cannot be stopped when its lock is lost: it has to ask
-//! ([`LockGuard::is_valid`], [`LockGuard::remaining`]), have another thread wait for [`LockGuard::lost`], or see afterwards what [`LockGuard::run`] says.
+//! A future can be dropped, a thread that waits cannot be interrupted: what may have to end early
+//! takes a timeout, or a [`Client::close`] from another thread, which ends all waiting with
+//! [`Error::Closed`](crate::Error::Closed). And work that is under way on a thread cannot be
+//! stopped when its lock is lost: it has to ask ([`LockGuard::is_valid`],
+//! [`LockGuard::remaining`]), have another thread wait for [`LockGuard::lost`], or see afterwards
+//! what [`LockGuard::run`] says.
 //!
 //! # Within an async runtime
 //!
-//! Calls work there too, but they block the thread, and whatever else was to run on it: use the async types, or `tokio::task::spawn_blocking`. As the library's runtime is its own,
-//! sessions stay alive even so; but tasks on one thread that block for a lock which another of them holds wait for ever.
+//! Calls work there too, but they block the thread, and whatever else was to run on it: use the
+//! async types, or `tokio::task::spawn_blocking`. As the library's runtime is its own, sessions
+//! stay alive even so; but tasks on one thread that block for a lock which another of them holds
+//! wait for ever.
 
 mod client;
 mod election;
@@ -62,10 +69,12 @@ pub use view::QueueWatch;
 
 /// Blocks the thread until the future is done.
 pub(crate) fn wait<T>(future: impl Future<Output = T>) -> T {
-    // Within a task of tokio's, polls are rationed, and the ration is renewed only when the task returns to its scheduler, which does not happen here: the future
-    // would be told to come back for ever.
+    // Within a task of tokio's, polls are rationed, and the ration is renewed only when the task
+    // returns to its scheduler, which does not happen here: the future would be told to come back
+    // for ever.
     let outcome = pollster::block_on(tokio::task::unconstrained(future));
-    // It parks the thread, and may have been woken by what was meant for an executor further out on this thread. One of those bears being woken for nothing.
+    // It parks the thread, and may have been woken by what was meant for an executor further out on
+    // this thread. One of those bears being woken for nothing.
     thread::current().unpark();
     outcome
 }

@@ -5,9 +5,11 @@ use std::time::Duration;
 use super::{LockGuard, QueueWatch, wait};
 use crate::{QueueEntry, Result};
 
-/// A named lock: [`distlock::Mutex`](crate::Mutex) for threads. Made by [`Client::mutex`](super::Client::mutex); cheap to make, to clone and to throw away.
+/// A named lock: [`distlock::Mutex`](crate::Mutex) for threads. Made by
+/// [`Client::mutex`](super::Client::mutex); cheap to make, to clone and to throw away.
 ///
-/// It excludes all others of its name, async ones too. Locking twice on one thread waits for oneself: there is no reentrancy.
+/// It excludes all others of its name, async ones too. Locking twice on one thread waits for
+/// oneself: there is no reentrancy.
 #[derive(Clone, Debug)]
 pub struct Mutex {
     mutex: crate::Mutex,
@@ -64,7 +66,8 @@ impl Mutex {
         Ok(wait(self.mutex.try_lock())?.map(LockGuard::new))
     }
 
-    /// Waits for its turn, but no longer than `timeout`; `None` when the time is up. A timeout of zero is a [`try_lock`](Self::try_lock).
+    /// Waits for its turn, but no longer than `timeout`; `None` when the time is up. A timeout of
+    /// zero is a [`try_lock`](Self::try_lock).
     ///
     /// # Errors
     ///
@@ -85,7 +88,8 @@ impl Mutex {
         Ok(wait(self.mutex.lock_timeout(timeout))?.map(LockGuard::new))
     }
 
-    /// Who holds the lock and who waits for it, in that order, as of now: [`distlock::Mutex::queue`](crate::Mutex::queue).
+    /// Who holds the lock and who waits for it, in that order, as of now:
+    /// [`distlock::Mutex::queue`](crate::Mutex::queue).
     ///
     /// # Errors
     ///
@@ -103,7 +107,8 @@ impl Mutex {
         wait(self.mutex.holder())
     }
 
-    /// The [`queue`](Self::queue) as it is now, and again whenever it has changed: an iterator that blocks until then.
+    /// The [`queue`](Self::queue) as it is now, and again whenever it has changed: an iterator that
+    /// blocks until then.
     ///
     /// # Errors
     ///
@@ -126,7 +131,8 @@ impl Mutex {
         self.mutex.watch_queue().map(QueueWatch::new)
     }
 
-    /// Asks whoever holds the lock to let go, and why; `false` if nobody holds it: [`distlock::Mutex::request_release`](crate::Mutex::request_release).
+    /// Asks whoever holds the lock to let go, and why; `false` if nobody holds it:
+    /// [`distlock::Mutex::request_release`](crate::Mutex::request_release).
     ///
     /// # Errors
     ///

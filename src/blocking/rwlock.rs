@@ -5,7 +5,8 @@ use std::{ops::Deref, time::Duration};
 use super::{LockGuard, wait};
 use crate::Result;
 
-/// A named read-write lock: [`distlock::RwLock`](crate::RwLock) for threads. Made by [`Client::rw_lock`](super::Client::rw_lock); cheap to make, to clone and to throw away.
+/// A named read-write lock: [`distlock::RwLock`](crate::RwLock) for threads. Made by
+/// [`Client::rw_lock`](super::Client::rw_lock); cheap to make, to clone and to throw away.
 ///
 /// # Examples
 ///
@@ -144,7 +145,8 @@ impl WriteGuard {
         self.guard.unlock()
     }
 
-    /// Turns the writer into a reader, in its place: no writer gets in between. See [`distlock::WriteGuard::downgrade`](crate::WriteGuard::downgrade).
+    /// Turns the writer into a reader, in its place: no writer gets in between. See
+    /// [`distlock::WriteGuard::downgrade`](crate::WriteGuard::downgrade).
     ///
     /// # Errors
     ///

@@ -5,7 +5,8 @@ use std::{ops::Deref, time::Duration};
 use super::{LockGuard, wait};
 use crate::Result;
 
-/// A named semaphore: [`distlock::Semaphore`](crate::Semaphore) for threads. Made by [`Client::semaphore`](super::Client::semaphore); cheap to make, to clone and to throw away.
+/// A named semaphore: [`distlock::Semaphore`](crate::Semaphore) for threads. Made by
+/// [`Client::semaphore`](super::Client::semaphore); cheap to make, to clone and to throw away.
 ///
 /// # Examples
 ///
@@ -81,7 +82,8 @@ impl Semaphore {
         Ok(wait(self.semaphore.try_acquire_many(permits))?.map(Permit::new))
     }
 
-    /// The same as [`acquire`](Self::acquire), but for no longer than this; `None` when the time is up.
+    /// The same as [`acquire`](Self::acquire), but for no longer than this; `None` when the time is
+    /// up.
     ///
     /// # Errors
     ///
@@ -90,7 +92,8 @@ impl Semaphore {
         Ok(wait(self.semaphore.acquire_timeout(timeout))?.map(Permit::new))
     }
 
-    /// The same as [`acquire_many`](Self::acquire_many), but for no longer than this; `None` when the time is up.
+    /// The same as [`acquire_many`](Self::acquire_many), but for no longer than this; `None` when
+    /// the time is up.
     ///
     /// # Errors
     ///
@@ -99,7 +102,8 @@ impl Semaphore {
         Ok(wait(self.semaphore.acquire_many_timeout(permits, timeout))?.map(Permit::new))
     }
 
-    /// Changes the number of permits for all clients: [`distlock::Semaphore::set_permits`](crate::Semaphore::set_permits).
+    /// Changes the number of permits for all clients:
+    /// [`distlock::Semaphore::set_permits`](crate::Semaphore::set_permits).
     ///
     /// # Errors
     ///

@@ -1,5 +1,5 @@
-//! A machine that is suspended, as a process sees it: `CLOCK_BOOTTIME` jumps ahead, while the monotonic clock and with it
-//! tokio's timers know of nothing.
+//! A machine that is suspended, as a process sees it: `CLOCK_BOOTTIME` jumps ahead, while the
+//! monotonic clock and with it tokio's timers know of nothing.
 
 use std::{
     future::poll_fn,
@@ -35,12 +35,20 @@ fn suspend(time: Duration) {
 fn alone(test: &str, body: impl Future<Output = ()>) {
     const VARIABLE: &str = "DISTLOCK_TEST_SUSPEND";
     if std::env::var(VARIABLE).is_ok_and(|chosen| chosen == test) {
-        return tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(body);
+        return tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap()
+            .block_on(body);
     }
     let mut process = Command::new(std::env::current_exe().unwrap());
     process.args(["--exact", &format!("clock::tests::{test}"), "--nocapture"]).env(VARIABLE, test);
     let output = process.output().unwrap();
-    let told = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let told = format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
     assert!(output.status.success() && told.contains("1 passed"), "{told}");
 }
 
@@ -99,7 +107,11 @@ fn work_does_not_go_on_after_a_suspend() {
             wake.send(()).unwrap();
         };
         let (outcome, ()) = tokio::join!(work, suspend);
-        assert_eq!(reached.load(Ordering::Relaxed), 1, "the work went on after two TTLs of suspend");
+        assert_eq!(
+            reached.load(Ordering::Relaxed),
+            1,
+            "the work went on after two TTLs of suspend"
+        );
         assert_eq!(outcome.unwrap_err().reason, LostReason::DeadlinePassed);
         assert_eq!(Arc::strong_count(&alive), 1, "the work was not dropped");
     });
@@ -111,7 +123,10 @@ fn an_unlock_after_a_suspend_tells_of_the_loss() {
         let guard = held().await;
         suspend(TTL * 2);
         let error = guard.unlock().await.unwrap_err();
-        assert!(matches!(error, Error::Lost { reason: LostReason::DeadlinePassed, .. }), "{error:?}");
+        assert!(
+            matches!(error, Error::Lost { reason: LostReason::DeadlinePassed, .. }),
+            "{error:?}"
+        );
     });
 }
 
@@ -124,7 +139,11 @@ fn a_short_suspend_is_survived() {
         assert!(guard.is_valid() && guard.remaining() < TTL / 2, "{:?} left", guard.remaining());
         let woke = Instant::now();
         while guard.remaining() < TTL * 3 / 4 {
-            assert!(woke.elapsed() < Duration::from_secs(2), "not renewed after {:?}", woke.elapsed());
+            assert!(
+                woke.elapsed() < Duration::from_secs(2),
+                "not renewed after {:?}",
+                woke.elapsed()
+            );
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         guard.unlock().await.unwrap();
@@ -136,7 +155,9 @@ fn sharing() -> Builder {
 }
 
 /// Somebody who waits behind a holder of the same client.
-async fn waiting(client: &Client) -> Pin<Box<impl Future<Output = Result<LockGuard, Error>> + use<>>> {
+async fn waiting(
+    client: &Client,
+) -> Pin<Box<impl Future<Output = Result<LockGuard, Error>> + use<>>> {
     let mutex = client.mutex("a");
     let mut waiting = Box::pin(async move { mutex.lock().await });
     assert!(poll_fn(|context| Poll::Ready(waiting.as_mut().poll(context).is_pending())).await);
@@ -151,7 +172,10 @@ fn a_suspended_holder_hands_nothing_over() {
         let (key, next) = (guard.key().to_owned(), waiting(&client).await);
         suspend(TTL * 2);
         let error = guard.unlock().await.unwrap_err();
-        assert!(matches!(error, Error::Lost { reason: LostReason::DeadlinePassed, .. }), "{error:?}");
+        assert!(
+            matches!(error, Error::Lost { reason: LostReason::DeadlinePassed, .. }),
+            "{error:?}"
+        );
         let next = next.await.unwrap();
         assert!(next.is_valid() && next.key() != key);
     });
@@ -170,7 +194,8 @@ fn what_was_handed_over_is_looked_at_when_it_arrives() {
             assert!(guard.is_valid() && guard.key() != key);
             assert!(guard.fencing_token() > token);
         };
-        // Whoever notices the loss first leads: the one to whom it was handed over, or the other one.
+        // Whoever notices the loss first leads: the one to whom it was handed over, or the other
+        // one.
         let next = async {
             let next = next.await.unwrap();
             look(&next);

@@ -19,7 +19,8 @@ use crate::{
 /// The part of a token that tells the grants of one entry apart.
 const GRANT_BITS: u32 = u16::BITS;
 
-/// How long to wait for the store's word whether others wait. Meanwhile nobody has the lock; letting go is right in any case.
+/// How long to wait for the store's word whether others wait. Meanwhile nobody has the lock;
+/// letting go is right in any case.
 const PATIENCE: Duration = Duration::from_millis(250);
 
 /// What all grants of one entry in the store's queue have in common.
@@ -81,11 +82,15 @@ impl Tenure {
     }
 }
 
-/// All grants of one entry have its create revision, and the next revision may be another client's entry: there are no numbers between them. So there are made some.
+/// All grants of one entry have its create revision, and the next revision may be another client's
+/// entry: there are no numbers between them. So there are made some.
 fn first_token(revision: u64) -> Result<u64, BoxError> {
     if revision >> (u64::BITS - GRANT_BITS) != 0 {
         // ZooKeeper: the epoch, which counts elections, is in the upper half.
-        return Err(format!("revision {revision:#x} needs more than 48 bits: connect without local_handover").into());
+        return Err(format!(
+            "revision {revision:#x} needs more than 48 bits: connect without local_handover"
+        )
+        .into());
     }
     Ok(revision << GRANT_BITS)
 }
@@ -113,7 +118,12 @@ pub(crate) enum Passing {
 }
 
 impl Grant {
-    pub(super) fn new(handover: Arc<Handover>, tenure: Arc<Tenure>, term: u64, number: u16) -> Self {
+    pub(super) fn new(
+        handover: Arc<Handover>,
+        tenure: Arc<Tenure>,
+        term: u64,
+        number: u16,
+    ) -> Self {
         Self { handover, tenure, term, number, armed: true }
     }
 
@@ -130,7 +140,8 @@ impl Grant {
         self.armed = false;
     }
 
-    /// Gives the lock to the next one, or to the caller what he is to release. Done all the same if this future is dropped once it was polled.
+    /// Gives the lock to the next one, or to the caller what he is to release. Done all the same if
+    /// this future is dropped once it was polled.
     pub(crate) async fn pass_on(&mut self) -> Passing {
         self.armed = false;
         let passing = self.handover.pass(&self.tenure, self.term, Others::Unknown);
@@ -145,7 +156,12 @@ impl Grant {
 
 impl Drop for Grant {
     fn drop(&mut self) {
-        if self.armed && matches!(self.handover.pass(&self.tenure, self.term, Others::Unknown), Passing::Undecided) {
+        if self.armed
+            && matches!(
+                self.handover.pass(&self.tenure, self.term, Others::Unknown),
+                Passing::Undecided
+            )
+        {
             let asking = ask(Arc::clone(&self.handover), Arc::clone(&self.tenure), self.term);
             self.handover.runtime.spawn(async move { drop(asking.await) });
         }

@@ -12,8 +12,9 @@ use crate::{
     runtime,
 };
 
-/// A place in the store's queue, or the way there. It outlives the leader who began it: or else a client whose callers wait less long than the
-/// queue takes would join its end again and again and never get there.
+/// A place in the store's queue, or the way there. It outlives the leader who began it: or else a
+/// client whose callers wait less long than the queue takes would join its end again and again and
+/// never get there.
 pub(super) type Taking = Pin<Box<dyn Future<Output = Result<Option<Hold>>> + Send>>;
 
 /// The task to take the lock from the store. If it is dropped undone, the next one gets it.
@@ -26,7 +27,12 @@ pub(super) struct Lead {
 }
 
 impl Lead {
-    pub(super) fn new(handover: Arc<Handover>, name: Arc<str>, term: u64, taking: Option<Taking>) -> Self {
+    pub(super) fn new(
+        handover: Arc<Handover>,
+        name: Arc<str>,
+        term: u64,
+        taking: Option<Taking>,
+    ) -> Self {
         Self { handover, name, term, taking, armed: true }
     }
 
@@ -40,7 +46,8 @@ impl Lead {
         let taken = match wait {
             Wait::No => {
                 let queue = Queue::new(client.namespace(), &self.name)?;
-                runtime::within(runtime, client.bounded(wait, mutex::take(client, &queue, wait))).await
+                runtime::within(runtime, client.bounded(wait, mutex::take(client, &queue, wait)))
+                    .await
             }
             Wait::Forever | Wait::Until(_) => {
                 let taking = match &mut self.taking {
@@ -48,7 +55,9 @@ impl Lead {
                     none => {
                         let queue = Queue::new(client.namespace(), &self.name)?;
                         let client = client.clone();
-                        none.insert(Box::pin(async move { mutex::take(&client, &queue, Wait::Forever).await }))
+                        none.insert(Box::pin(async move {
+                            mutex::take(&client, &queue, Wait::Forever).await
+                        }))
                     }
                 };
                 let taken = match wait {

@@ -1,5 +1,6 @@
-//! The algorithm over a store that follows a script: each of its calls may fail, lag or hang the first time, and the caller may go away at any moment. Whatever
-//! happens, no key stays behind, and who is told that he holds the lock does.
+//! The algorithm over a store that follows a script: each of its calls may fail, lag or hang the
+//! first time, and the caller may go away at any moment. Whatever happens, no key stays behind, and
+//! who is told that he holds the lock does.
 
 use std::sync::{
     Mutex,
@@ -14,7 +15,10 @@ use crate::{builder::Settings, claim::Release, client::Client};
 use tokio::sync::watch;
 
 use crate::{
-    backend::{Ask, Backend, Entry, Fate, Joined, Leave, Listing, Moment, Rewritten, Store, Watch, Withdrawn, Write},
+    backend::{
+        Ask, Backend, Entry, Fate, Joined, Leave, Listing, Moment, Rewritten, Store, Watch,
+        Withdrawn, Write,
+    },
     error::StoreError,
     name::{Queue, Ticket},
     runtime,
@@ -37,7 +41,8 @@ enum First {
     LandsLate,
 }
 
-const ALL: [First; 5] = [First::Answers, First::Fails, First::LosesReply, First::Lags, First::Hangs];
+const ALL: [First; 5] =
+    [First::Answers, First::Fails, First::LosesReply, First::Lags, First::Hangs];
 const LAG: Duration = Duration::from_millis(5);
 const TIMEOUT: Duration = Duration::from_millis(30);
 const LANDS_AFTER: Duration = Duration::from_millis(120);
@@ -55,7 +60,8 @@ impl Step {
 
     /// Does `effect` as the script has it.
     async fn play<T>(&self, effect: impl FnOnce() -> T + Send) -> Result<T, StoreError> {
-        let first = if self.done.swap(true, Ordering::Relaxed) { First::Answers } else { self.first };
+        let first =
+            if self.done.swap(true, Ordering::Relaxed) { First::Answers } else { self.first };
         match first {
             First::Answers => Ok(effect()),
             First::Fails => Err(StoreError::Unavailable("refused".into())),
@@ -140,7 +146,9 @@ impl Script {
         match keys.iter().position(|entry| *entry.key == *key) {
             None => Standing::Evicted,
             Some(0) => Standing::First,
-            Some(at) => Standing::Behind(Ahead { entry: keys[at - 1].clone(), first: at == 1, seen: true }),
+            Some(at) => {
+                Standing::Behind(Ahead { entry: keys[at - 1].clone(), first: at == 1, seen: true })
+            }
         }
     }
 }
@@ -177,13 +185,25 @@ impl Store for ScriptedStore {
     }
 
     async fn keep_alive(&self) -> Result<Duration, StoreError> {
-        if self.0.answers.load(Ordering::Relaxed) { Ok(self.ttl()) } else { std::future::pending().await }
+        if self.0.answers.load(Ordering::Relaxed) {
+            Ok(self.ttl())
+        } else {
+            std::future::pending().await
+        }
     }
 
-    async fn enqueue(&self, _: &Queue, ticket: Ticket, _: &[u8], join: Join) -> Result<Joined, StoreError> {
+    async fn enqueue(
+        &self,
+        _: &Queue,
+        ticket: Ticket,
+        _: &[u8],
+        join: Join,
+    ) -> Result<Joined, StoreError> {
         let script = &self.0;
         let key = ticket.to_string();
-        if script.enqueue.first == First::LandsLate && !script.enqueue.done.swap(true, Ordering::Relaxed) {
+        if script.enqueue.first == First::LandsLate
+            && !script.enqueue.done.swap(true, Ordering::Relaxed)
+        {
             let script = Arc::clone(script);
             tokio::spawn(async move {
                 sleep(LANDS_AFTER).await;
@@ -204,9 +224,16 @@ impl Store for ScriptedStore {
     }
 
     /// One ticket is one queue here.
-    async fn enqueue_all(&self, queues: &[(Queue, Ticket)], _: &[u8]) -> Result<Option<Vec<Joined>>, StoreError> {
-        let (script, keys) = (&self.0, queues.iter().map(|(_, ticket)| ticket.to_string()).collect::<Vec<_>>());
-        if script.enqueue.first == First::LandsLate && !script.enqueue.done.swap(true, Ordering::Relaxed) {
+    async fn enqueue_all(
+        &self,
+        queues: &[(Queue, Ticket)],
+        _: &[u8],
+    ) -> Result<Option<Vec<Joined>>, StoreError> {
+        let (script, keys) =
+            (&self.0, queues.iter().map(|(_, ticket)| ticket.to_string()).collect::<Vec<_>>());
+        if script.enqueue.first == First::LandsLate
+            && !script.enqueue.done.swap(true, Ordering::Relaxed)
+        {
             let script = Arc::clone(script);
             tokio::spawn(async move {
                 sleep(LANDS_AFTER).await;
@@ -255,7 +282,12 @@ impl Store for ScriptedStore {
         })))
     }
 
-    async fn withdraw(&self, _: &Queue, ticket: Ticket, leave: Leave<'_>) -> Result<Withdrawn, StoreError> {
+    async fn withdraw(
+        &self,
+        _: &Queue,
+        ticket: Ticket,
+        leave: Leave<'_>,
+    ) -> Result<Withdrawn, StoreError> {
         let left = self.0.withdraw.play(|| Withdrawn {
             existed: self.0.remove(&ticket.to_string()),
             heir: leave.heir.is_some_and(|heir| self.0.keys().contains(&heir.key.to_string())),
@@ -268,11 +300,24 @@ impl Store for ScriptedStore {
         unreachable!("a mutex needs none")
     }
 
-    async fn rewrite(&self, _: Ticket, _: &Entry, _: &[u8], _: Option<u64>) -> Result<Rewritten, StoreError> {
+    async fn rewrite(
+        &self,
+        _: Ticket,
+        _: &Entry,
+        _: &[u8],
+        _: Option<u64>,
+    ) -> Result<Rewritten, StoreError> {
         unreachable!("nor this")
     }
 
-    async fn relabel(&self, _: &Queue, _: &Queue, _: Ticket, _: &Entry, _: &[u8]) -> Result<Option<Entry>, StoreError> {
+    async fn relabel(
+        &self,
+        _: &Queue,
+        _: &Queue,
+        _: Ticket,
+        _: &Entry,
+        _: &[u8],
+    ) -> Result<Option<Entry>, StoreError> {
         unreachable!("nor this")
     }
 
@@ -310,7 +355,11 @@ async fn only(script: &Script, others: &[&str], what: &str) {
             changed.changed().await.unwrap();
         }
     };
-    assert!(timeout(Duration::from_secs(20), clean).await.is_ok(), "{what}: left behind {:?}", script.keys());
+    assert!(
+        timeout(Duration::from_secs(20), clean).await.is_ok(),
+        "{what}: left behind {:?}",
+        script.keys()
+    );
 }
 
 /// One caller, behind a holder that goes after a while, leaves after `patience`.
@@ -330,7 +379,8 @@ async fn play(first: [First; 4], wait: Option<Wait>, held: bool, patience: Optio
             script.remove("holder");
         }
     };
-    let (outcome, ()) = tokio::join!(timeout(patience.unwrap_or(Duration::from_secs(20)), caller), release);
+    let (outcome, ()) =
+        tokio::join!(timeout(patience.unwrap_or(Duration::from_secs(20)), caller), release);
     match outcome {
         Err(_) => assert!(patience.is_some(), "{what}: hangs"),
         Ok(Ok(Some(hold))) => {
@@ -358,10 +408,16 @@ async fn play_all(enqueue: First) {
         for gone in ALL {
             for withdraw in ALL {
                 for wait in [Some(Wait::Forever), Some(Wait::No), None] {
-                    for patience in [None, Some(0), Some(2), Some(8), Some(15), Some(16), Some(32)] {
+                    for patience in [None, Some(0), Some(2), Some(8), Some(15), Some(16), Some(32)]
+                    {
                         let patience = patience.map(Duration::from_millis);
                         for held in [true, false] {
-                            scenes.spawn(play([enqueue, standing, gone, withdraw], wait, held, patience));
+                            scenes.spawn(play(
+                                [enqueue, standing, gone, withdraw],
+                                wait,
+                                held,
+                                patience,
+                            ));
                         }
                     }
                 }
@@ -469,10 +525,13 @@ async fn held(script: &Arc<Script>) -> (Arc<Session>, Hold) {
     (session, hold)
 }
 
-/// The first attempt to release did nothing for certain, and before the second one somebody deletes the key.
+/// The first attempt to release did nothing for certain, and before the second one somebody deletes
+/// the key.
 #[tokio::test]
 async fn a_key_that_somebody_deleted_was_not_released() {
-    for (first, released) in [(First::Fails, false), (First::LosesReply, true), (First::Answers, false)] {
+    for (first, released) in
+        [(First::Fails, false), (First::LosesReply, true), (First::Answers, false)]
+    {
         let script = Script::new([First::Answers, First::Answers, First::Answers, first]);
         let (_session, hold) = held(&script).await;
         if first != First::LosesReply {
@@ -510,7 +569,8 @@ async fn a_try_ends_though_its_session_can_prove_nothing() {
     only(&script, &[], "a try that was given up").await;
 }
 
-/// What a holder has under way when its deadline passes is its to do until the store could end the session.
+/// What a holder has under way when its deadline passes is its to do until the store could end the
+/// session.
 #[tokio::test]
 async fn a_session_is_not_ended_before_its_margin() {
     const TTL: Duration = Duration::from_secs(1);
@@ -528,15 +588,28 @@ async fn a_session_is_not_ended_before_its_margin() {
     };
     timeout(Duration::from_secs(20), ended).await.expect("it is ended then");
     let closed = script.closed.lock().unwrap().expect("just seen");
-    assert!(closed >= opened + TTL, "lost after {:?}, ended after {:?}", lost - opened, closed - opened);
+    assert!(
+        closed >= opened + TTL,
+        "lost after {:?}, ended after {:?}",
+        lost - opened,
+        closed - opened
+    );
     drop(hold);
 }
 
-/// Several queues are joined in one request; whatever becomes of that, all of the keys are held or none is there.
+/// Several queues are joined in one request; whatever becomes of that, all of the keys are held or
+/// none is there.
 #[tokio::test]
 async fn nothing_stays_behind_when_joining_several() {
     let mut scenes = tokio::task::JoinSet::new();
-    for first in [First::Answers, First::Fails, First::LosesReply, First::Lags, First::Hangs, First::LandsLate] {
+    for first in [
+        First::Answers,
+        First::Fails,
+        First::LosesReply,
+        First::Lags,
+        First::Hangs,
+        First::LandsLate,
+    ] {
         for withdraw in ALL {
             for patience in [0, 2, 8, 1000].map(Duration::from_millis) {
                 for held in [true, false] {
@@ -567,11 +640,14 @@ async fn join_several(first: First, withdraw: First, patience: Duration, held: b
             for entered in entered {
                 holds.push(hold(entered, Wait::Forever).await.unwrap().expect("nobody is ahead"));
             }
-            let keys: Vec<_> = holds.iter().map(|hold| hold.place().entry.key.to_string()).collect();
+            let keys: Vec<_> =
+                holds.iter().map(|hold| hold.place().entry.key.to_string()).collect();
             assert_eq!(script.keys(), keys, "{what}: granted");
         }
         Ok(Ok(None)) => assert!(held, "{what}: nobody is there"),
-        Ok(Err(error)) => assert!(error.is_transient() && first != First::Answers, "{what}: {error:?}"),
+        Ok(Err(error)) => {
+            assert!(error.is_transient() && first != First::Answers, "{what}: {error:?}")
+        }
         Err(_) => assert!(patience < TIMEOUT, "{what}: hangs"),
     }
     if first == First::LandsLate {

@@ -12,10 +12,15 @@ fn notes_are_read_back() {
         assert_eq!(Limit::noted(&limit.note()), Some(limit));
     }
     // Of builds that knew of no generations, and for them: they stop at what is no number.
-    assert_eq!(Limit::noted("limit=5+2"), Some(Limit { number: 5, replaced: vec![2], generation: 0 }));
+    assert_eq!(
+        Limit::noted("limit=5+2"),
+        Some(Limit { number: 5, replaced: vec![2], generation: 0 })
+    );
     let note = Limit { number: 5, replaced: vec![2, 3], generation: 7 }.note();
     assert_eq!(note, "limit=5+2+3+@7");
-    for junk in ["limit=", "limit=0", "limit=x", "lim", "limit=-1", "limit=@1", "limit=+@1", "limit=0+@1"] {
+    for junk in
+        ["limit=", "limit=0", "limit=x", "lim", "limit=-1", "limit=@1", "limit=+@1", "limit=0+@1"]
+    {
         assert_eq!(Limit::noted(junk), None, "{junk}");
     }
     assert_eq!(claimed("2of10"), Some((2, 10)));
@@ -57,7 +62,9 @@ fn judged(ahead: &[&str], note: Option<&str>, wanted: u32, named: u32) -> String
         Verdict::In => "in".into(),
         Verdict::Full => "full".into(),
         Verdict::Behind(entry) => entry.key.to_string(),
-        Verdict::Refused(Error::PermitsDisagree { agreed, .. }) => format!("disagrees with {agreed}"),
+        Verdict::Refused(Error::PermitsDisagree { agreed, .. }) => {
+            format!("disagrees with {agreed}")
+        }
         Verdict::Refused(error) => error.to_string(),
     }
 }
@@ -85,7 +92,11 @@ fn nobody_is_let_in_by_a_larger_number_than_others_count_on() {
         (&["1of5", "1of5", "1of5"], 1, 5, "in"),
         (&["1of3", "1of2"], 1, 3, "full"),
     ] {
-        assert_eq!(judged(ahead, None, wanted, named), verdict, "{wanted} of {named} behind {ahead:?}");
+        assert_eq!(
+            judged(ahead, None, wanted, named),
+            verdict,
+            "{wanted} of {named} behind {ahead:?}"
+        );
     }
     // What was noted counts for all.
     for (ahead, wanted, named, verdict) in [
@@ -119,13 +130,15 @@ fn in_no_order_are_more_out_than_anybody_counts_on() {
                 2 if !line.is_empty() => drop(line.remove(random.usize(..line.len()))),
                 _ if !line.is_empty() => {
                     let place = random.usize(..line.len());
-                    let ahead: Vec<_> = line[..place].iter().map(|(label, ..)| label.as_str()).collect();
+                    let ahead: Vec<_> =
+                        line[..place].iter().map(|(label, ..)| label.as_str()).collect();
                     let (_, named, wanted, _) = line[place];
                     line[place].3 |= judged(&ahead, None, wanted, named) == "in";
                 }
                 _ => {}
             }
-            let out: u32 = line.iter().filter(|(.., is_in)| *is_in).map(|(_, _, wanted, _)| wanted).sum();
+            let out: u32 =
+                line.iter().filter(|(.., is_in)| *is_in).map(|(_, _, wanted, _)| wanted).sum();
             let least = line.iter().filter(|(.., is_in)| *is_in).map(|(_, named, ..)| *named).min();
             assert!(least.is_none_or(|least| out <= least), "{out} are out: {line:?}, seed {seed}");
         }

@@ -1,5 +1,6 @@
-//! A view of a store that is like ZooKeeper in what is hard about it: a list is no single look, and its watch does not tell of what is written into the keys. Whatever happens, and whenever
-//! between two steps of a look, the view shows the end of it, without looking again by itself.
+//! A view of a store that is like ZooKeeper in what is hard about it: a list is no single look, and
+//! its watch does not tell of what is written into the keys. Whatever happens, and whenever between
+//! two steps of a look, the view shows the end of it, without looking again by itself.
 
 use std::{
     sync::{
@@ -14,7 +15,10 @@ use tokio::{sync::watch, time::timeout};
 
 use super::*;
 use crate::{
-    backend::{Backend, Detail, Join, Joined, Leave, Listing, Present, Rewritten, Standing, Store, Withdrawn, Write},
+    backend::{
+        Backend, Detail, Join, Joined, Leave, Listing, Present, Rewritten, Standing, Store,
+        Withdrawn, Write,
+    },
     name::Ticket,
     session::Shared,
 };
@@ -48,7 +52,12 @@ struct Script {
 
 impl Script {
     fn new(plot: (usize, Effect)) -> Arc<Self> {
-        let entry = |revision| Entry { key: format!("k{revision}").into(), revision, token: revision, crowded: false };
+        let entry = |revision| Entry {
+            key: format!("k{revision}").into(),
+            revision,
+            token: revision,
+            crowded: false,
+        };
         let nodes = (1..=3).map(|revision| Node { entry: entry(revision), version: 0 }).collect();
         let (changed, steps) = (watch::Sender::new(()), AtomicUsize::new(0));
         Arc::new(Self { nodes: Mutex::new(nodes), changed, steps, plot })
@@ -149,7 +158,8 @@ impl Store for Scripted {
 
     async fn watch(&self, entry: &Entry, _: bool) -> Result<Option<Watch>, StoreError> {
         self.0.step()?;
-        let (script, entry, mut changed) = (Arc::clone(&self.0), entry.clone(), self.0.changed.subscribe());
+        let (script, entry, mut changed) =
+            (Arc::clone(&self.0), entry.clone(), self.0.changed.subscribe());
         let Some(version) = script.version(&entry) else { return Ok(None) };
         self.0.step()?;
         Ok(Some(Box::pin(async move {
@@ -183,11 +193,24 @@ impl Store for Scripted {
         unreachable!("a view only looks")
     }
 
-    async fn rewrite(&self, _: Ticket, _: &Entry, _: &[u8], _: Option<u64>) -> Result<Rewritten, StoreError> {
+    async fn rewrite(
+        &self,
+        _: Ticket,
+        _: &Entry,
+        _: &[u8],
+        _: Option<u64>,
+    ) -> Result<Rewritten, StoreError> {
         unreachable!("a view only looks")
     }
 
-    async fn relabel(&self, _: &Queue, _: &Queue, _: Ticket, _: &Entry, _: &[u8]) -> Result<Option<Entry>, StoreError> {
+    async fn relabel(
+        &self,
+        _: &Queue,
+        _: &Queue,
+        _: Ticket,
+        _: &Entry,
+        _: &[u8],
+    ) -> Result<Option<Entry>, StoreError> {
         unreachable!("a view only looks")
     }
 

@@ -26,7 +26,8 @@ async fn queue_of(t: &Case, length: usize) {
     panic!("there are {seen} keys, not {length}");
 }
 
-/// They are in ten clients of this process and in three other processes, which are killed on the way. The token is the place in the queue.
+/// They are in ten clients of this process and in three other processes, which are killed on the
+/// way. The token is the place in the queue.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thousand_waiters_are_served_in_order_though_a_third_of_them_dies() {
     const HERE: usize = 670;
@@ -34,7 +35,8 @@ async fn a_thousand_waiters_are_served_in_order_though_a_third_of_them_dies() {
     on_each(async |t| {
         let mut clients = Vec::new();
         for _ in 0..10 {
-            // So much at once may keep a busy machine from its keepalives for a while. ZooKeeper grants no more than this.
+            // So much at once may keep a busy machine from its keepalives for a while. ZooKeeper
+            // grants no more than this.
             clients.push(t.connect(t.builder().session_ttl(Duration::from_secs(20))).await);
         }
         let (mut markers, mut sessions) = (Vec::new(), Vec::new());
@@ -46,7 +48,9 @@ async fn a_thousand_waiters_are_served_in_order_though_a_third_of_them_dies() {
         let holder = clients[0].mutex("crowd").lock().await.expect("granted");
         let mut processes: Vec<Box<dyn Elsewhere>> = Vec::new();
         for crowd in ELSEWHERE {
-            processes.push(t.store.lock_elsewhere(Job::crowd(t, "crowd", t.store.min_ttl() * 3, crowd)).await);
+            processes.push(
+                t.store.lock_elsewhere(Job::crowd(t, "crowd", t.store.min_ttl() * 3, crowd)).await,
+            );
         }
         let (grants, mut granted) = mpsc::unbounded_channel();
         let mut waiters = JoinSet::new();
@@ -66,7 +70,11 @@ async fn a_thousand_waiters_are_served_in_order_though_a_third_of_them_dies() {
         holder.unlock().await.expect("released");
         let mut order = Vec::new();
         while order.len() < HERE {
-            order.push(within(SOON * 2, "another one is granted", granted.recv()).await.expect("not all were granted"));
+            order.push(
+                within(SOON * 2, "another one is granted", granted.recv())
+                    .await
+                    .expect("not all were granted"),
+            );
             if order.len() == HERE / 3 {
                 for process in processes.drain(..) {
                     process.crash().await;
@@ -80,7 +88,10 @@ async fn a_thousand_waiters_are_served_in_order_though_a_third_of_them_dies() {
         let spent = t.cost(&sessions).await - before;
         println!("{}: {spent:?} for a thousand waiters", t.store.url());
         assert!(spent.events <= 2 * 1000, "{spent:?}: each was to wake two at most");
-        eventually(SOON, "nobody is left in the queue", async || t.keys().await.len() == markers.len()).await;
+        eventually(SOON, "nobody is left in the queue", async || {
+            t.keys().await.len() == markers.len()
+        })
+        .await;
         for marker in markers {
             marker.unlock().await.expect("released");
         }
@@ -103,7 +114,10 @@ async fn five_hundred_waiters_that_die_at_once_are_passed_over() {
         let limit = ttl + t.store.grace() + Duration::from_secs(1);
         eventually(limit, "they are gone", async || t.keys().await.len() == 2).await;
         println!("{}: gone after {:?} of {ttl:?}", t.store.url(), crashed.elapsed());
-        throughout(Duration::from_millis(300), "the last one waits", async || last.waits() && guard.is_valid()).await;
+        throughout(Duration::from_millis(300), "the last one waits", async || {
+            last.waits() && guard.is_valid()
+        })
+        .await;
         guard.unlock().await.expect("released");
         last.served().await;
     })

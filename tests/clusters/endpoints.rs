@@ -16,7 +16,8 @@ use crate::{
 };
 
 const CLIENTS: usize = 12;
-/// So few that all whom the fault meets, a third of the clients at least, are more than one lock in a hundred.
+/// So few that all whom the fault meets, a third of the clients at least, are more than one lock in
+/// a hundred.
 const ROUNDS: usize = 20;
 const TTL: Duration = Duration::from_secs(6);
 /// What a client waits for an answer by default, with this TTL.
@@ -27,7 +28,8 @@ fn p99(mut times: Vec<Duration>) -> Duration {
     times[times.len() * 99 / 100 - 1]
 }
 
-/// All at once, each many times at a lock of its own: how long `lock()` takes, in the worst case but for one in a hundred.
+/// All at once, each many times at a lock of its own: how long `lock()` takes, in the worst case
+/// but for one in a hundred.
 async fn lock(clients: &[Client]) -> Duration {
     let mut tasks = JoinSet::new();
     for (place, client) in clients.iter().enumerate() {
@@ -43,7 +45,8 @@ async fn lock(clients: &[Client]) -> Duration {
             times
         });
     }
-    let times: Vec<_> = within(SOON * 3, "all are served", tasks.join_all()).await.into_iter().flatten().collect();
+    let times: Vec<_> =
+        within(SOON * 3, "all are served", tasks.join_all()).await.into_iter().flatten().collect();
     assert_eq!(times.len(), CLIENTS * ROUNDS);
     p99(times)
 }
@@ -81,9 +84,14 @@ fn judge(what: &str, healthy: Duration, p99: Duration) {
 
 /// Who knows no other endpoint is told which one it is that does not work.
 async fn named(t: &Case, endpoint: &str, tls: Option<&Tls>) {
-    let (scheme, _) =
-        t.store.url().split_once("://").map(|(scheme, rest)| (scheme.to_owned(), rest.to_owned())).expect("a URL");
-    let builder = t.builder_for(&format!("{scheme}://{endpoint}")).connect_timeout(Duration::from_secs(2));
+    let (scheme, _) = t
+        .store
+        .url()
+        .split_once("://")
+        .map(|(scheme, rest)| (scheme.to_owned(), rest.to_owned()))
+        .expect("a URL");
+    let builder =
+        t.builder_for(&format!("{scheme}://{endpoint}")).connect_timeout(Duration::from_secs(2));
     let builder = match tls {
         Some(tls) => builder.tls(tls.clone()),
         None => builder,
@@ -107,7 +115,11 @@ async fn an_endpoint_that_fails_costs_one_timeout_at_most() {
             let proxies = t.proxies().await;
             let (clients, _) = connect(t, &proxies.url(), None).await;
             let healthy = lock(&clients).await;
-            let busiest = proxies.all.iter().max_by_key(|proxy| proxy.connections()).expect("there are three");
+            let busiest = proxies
+                .all
+                .iter()
+                .max_by_key(|proxy| proxy.connections())
+                .expect("there are three");
             assert!(busiest.connections() >= CLIENTS / 3, "too few for one in a hundred locks");
             busiest.set(mode.clone());
             let failed = lock(&clients).await;

@@ -30,7 +30,8 @@ async fn members(t: &Case) -> Vec<(&'static str, std::net::SocketAddr)> {
 
 async fn all_serve(t: &Case) {
     for (name, member) in t.store.servers() {
-        eventually(SOON * 2, &format!("{name} serves"), async || t.store.serves(member).await).await;
+        eventually(SOON * 2, &format!("{name} serves"), async || t.store.serves(member).await)
+            .await;
     }
 }
 
@@ -55,8 +56,9 @@ async fn a_killed_leader_costs_no_lock() {
     .await;
 }
 
-/// A leader that stood still for longer than a lease wakes and may believe for a moment that it still leads, and that the lease still lives
-/// (<https://github.com/etcd-io/etcd/issues/15247>): its client knows better.
+/// A leader that stood still for longer than a lease wakes and may believe for a moment that it
+/// still leads, and that the lease still lives (<https://github.com/etcd-io/etcd/issues/15247>):
+/// its client knows better.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leader_that_wakes_brings_no_lock_back() {
     on_etcd(async |t| {
@@ -81,8 +83,10 @@ async fn a_leader_that_wakes_brings_no_lock_back() {
         assert_eq!(reason, LostReason::DeadlinePassed);
         sleep(Duration::from_secs(10).saturating_sub(start.elapsed())).await;
         outage.end().await;
-        throughout(Duration::from_secs(2), "there is one holder", async || successor.is_valid() && !guard.is_valid())
-            .await;
+        throughout(Duration::from_secs(2), "there is one holder", async || {
+            successor.is_valid() && !guard.is_valid()
+        })
+        .await;
         all_serve(t).await;
         assert_eq!(t.keys().await, [successor.key()]);
         successor.unlock().await.unwrap();
@@ -120,11 +124,16 @@ impl Contender {
     }
 
     fn holds(&self) -> bool {
-        self.guard.lock().unwrap_or_else(PoisonError::into_inner).as_ref().is_some_and(LockGuard::is_valid)
+        self.guard
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .as_ref()
+            .is_some_and(LockGuard::is_valid)
     }
 }
 
-/// Without a quorum nobody can know who holds the lock: the holder lets go at his deadline, and nobody follows until the quorum is back.
+/// Without a quorum nobody can know who holds the lock: the holder lets go at his deadline, and
+/// nobody follows until the quorum is back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_a_quorum_nobody_is_granted() {
     on_etcd(async |t| {
@@ -135,10 +144,14 @@ async fn without_a_quorum_nobody_is_granted() {
         }
         let guard = clients[0].mutex("quorum").lock().await.unwrap();
         let grants = Arc::new(AtomicUsize::new(0));
-        let contenders: Vec<_> = clients[1..].iter().map(|client| Contender::new(client.clone(), &grants)).collect();
+        let contenders: Vec<_> =
+            clients[1..].iter().map(|client| Contender::new(client.clone(), &grants)).collect();
         t.queue_of(3).await;
         let members = members(t).await;
-        let (start, outages) = (Instant::now(), [Outage::pause(members[0].0).await, Outage::pause(members[1].0).await]);
+        let (start, outages) = (
+            Instant::now(),
+            [Outage::pause(members[0].0).await, Outage::pause(members[1].0).await],
+        );
         let reason = within(ttl, "the holder is told", guard.lost()).await;
         println!("told after {:?} of {ttl:?}: {reason}", start.elapsed());
         assert_eq!(reason, LostReason::DeadlinePassed);
@@ -151,7 +164,8 @@ async fn without_a_quorum_nobody_is_granted() {
         eventually(SOON * 2, "somebody is granted", async || grants.load(SeqCst) > 0).await;
         throughout(ttl / 2, "there is one holder", async || {
             // However long a question takes: what was valid before and after was so between.
-            let (before, other, after) = (contenders[0].holds(), contenders[1].holds(), contenders[0].holds());
+            let (before, other, after) =
+                (contenders[0].holds(), contenders[1].holds(), contenders[0].holds());
             let two = before && other && after;
             !two && !guard.is_valid()
         })
@@ -170,8 +184,8 @@ async fn without_a_quorum_nobody_is_granted() {
     .await;
 }
 
-/// A member that is cut off, and behind for a while when it is back, lets nobody in before his turn or out of order
-/// (<https://github.com/etcd-io/etcd/issues/20221>).
+/// A member that is cut off, and behind for a while when it is back, lets nobody in before his turn
+/// or out of order (<https://github.com/etcd-io/etcd/issues/20221>).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_member_that_lags_grants_nothing() {
     on_etcd(async |t| {
@@ -179,7 +193,8 @@ async fn a_member_that_lags_grants_nothing() {
         let (name, follower) = members[2];
         let behind = t.connect(t.builder_for(&format!("etcd://{follower}"))).await;
         let others = format!("etcd://{},{}", members[0].1, members[1].1);
-        let [one, two] = [t.connect(t.builder_for(&others)).await, t.connect(t.builder_for(&others)).await];
+        let [one, two] =
+            [t.connect(t.builder_for(&others)).await, t.connect(t.builder_for(&others)).await];
         let guard = one.mutex("lagging").lock().await.unwrap();
         let waiter = t.enqueue(&behind, "lagging").await;
         let cut = Cut::off(name).await;
@@ -195,7 +210,9 @@ async fn a_member_that_lags_grants_nothing() {
                 sleep(Duration::from_millis(50)).await;
             }
         };
-        let patience = throughout(Duration::from_secs(5), "both wait", async || waiter.waits() && later.waits());
+        let patience = throughout(Duration::from_secs(5), "both wait", async || {
+            waiter.waits() && later.waits()
+        });
         tokio::select! {
             () = tries => unreachable!("it has no end"),
             () = patience => {}

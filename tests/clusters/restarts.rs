@@ -12,7 +12,8 @@ use crate::{
     on_both,
 };
 
-/// What is left of the holder's certain time, at the worst moment, is printed: on ZooKeeper that time is three fifths of the TTL.
+/// What is left of the holder's certain time, at the worst moment, is printed: on ZooKeeper that
+/// time is three fifths of the TTL.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn locks_and_waiters_outlive_a_rolling_restart() {
     const APART: Duration = Duration::from_secs(10);
@@ -32,7 +33,8 @@ async fn locks_and_waiters_outlive_a_rolling_restart() {
             for (name, server) in t.store.servers() {
                 let start = Instant::now();
                 servers::restart(name).await;
-                eventually(SOON * 2, "it serves again", async || t.store.serves(server).await).await;
+                eventually(SOON * 2, "it serves again", async || t.store.serves(server).await)
+                    .await;
                 println!("{name} serves again after {:?}", start.elapsed());
                 sleep_until(start + APART).await;
             }
@@ -42,7 +44,10 @@ async fn locks_and_waiters_outlive_a_rolling_restart() {
             loop {
                 assert!(guard.is_valid(), "lost; {least:?} were left when last seen");
                 least = least.min(guard.remaining());
-                assert!(waiters.iter().all(|waiter| waiter.waits()), "a waiter does not wait any more");
+                assert!(
+                    waiters.iter().all(|waiter| waiter.waits()),
+                    "a waiter does not wait any more"
+                );
                 sleep(Duration::from_millis(5)).await;
             }
         };

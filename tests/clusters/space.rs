@@ -11,7 +11,8 @@ use crate::common::{
     servers::container,
 };
 
-/// A server of this test's own, with room for little. Removed when this is dropped, or by `docker/down`.
+/// A server of this test's own, with room for little. Removed when this is dropped, or by
+/// `docker/down`.
 struct Small {
     name: String,
     address: String,
@@ -19,16 +20,26 @@ struct Small {
 
 async fn docker(arguments: &[&str]) -> String {
     let output = Command::new("docker").args(arguments).output().await.expect("docker is there");
-    assert!(output.status.success(), "docker {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "docker {arguments:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
 impl Small {
     async fn start() -> Self {
-        let (like, name) = (container("etcd1"), container(&format!("small-{:08x}", fastrand::u32(..))));
+        let (like, name) =
+            (container("etcd1"), container(&format!("small-{:08x}", fastrand::u32(..))));
         let image = docker(&["inspect", "-f", "{{.Config.Image}}", &like]).await;
-        let project =
-            docker(&["inspect", "-f", "{{index .Config.Labels \"com.docker.compose.project\"}}", &like]).await;
+        let project = docker(&[
+            "inspect",
+            "-f",
+            "{{index .Config.Labels \"com.docker.compose.project\"}}",
+            &like,
+        ])
+        .await;
         let mut server = Self { name, address: String::new() };
         let variables = [
             "ETCD_DATA_DIR=/tmp/etcd",
@@ -38,7 +49,8 @@ impl Small {
             "ETCD_QUOTA_BACKEND_BYTES=4194304",
         ];
         let label = format!("com.docker.compose.project={project}");
-        let mut arguments = vec!["run", "--detach", "--rm", "--name", &server.name, "--label", &label];
+        let mut arguments =
+            vec!["run", "--detach", "--rm", "--name", &server.name, "--label", &label];
         arguments.extend(["--publish", "127.0.0.1::2379", "--entrypoint", "etcd"]);
         arguments.extend(variables.iter().flat_map(|variable| ["--env", variable]));
         arguments.push(&image);
@@ -51,15 +63,19 @@ impl Small {
 
 impl Drop for Small {
     fn drop(&mut self) {
-        let _ = std::process::Command::new("docker").args(["rm", "--force", "--volumes", &self.name]).output();
+        let _ = std::process::Command::new("docker")
+            .args(["rm", "--force", "--volumes", &self.name])
+            .output();
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_etcd_refuses_locks_and_takes_releases() {
     let server = Small::start().await;
-    let mut raw = etcd_client::Client::connect([format!("http://{}", server.address)], None).await.unwrap();
-    eventually(SOON * 2, "etcd serves", async || raw.kv_client().get("any", None).await.is_ok()).await;
+    let mut raw =
+        etcd_client::Client::connect([format!("http://{}", server.address)], None).await.unwrap();
+    eventually(SOON * 2, "etcd serves", async || raw.kv_client().get("any", None).await.is_ok())
+        .await;
     let url = format!("etcd://{}", server.address);
     let builder = || Client::builder(&url).session_ttl(Duration::from_secs(15));
     let (client, other) = (builder().connect().await.unwrap(), builder().connect().await.unwrap());
@@ -67,8 +83,14 @@ async fn a_full_etcd_refuses_locks_and_takes_releases() {
     let mutex = other.mutex("a");
     let waiter = tokio::spawn(async move { mutex.lock().await });
     let reader = raw.clone();
-    let queue = async || reader.kv_client().get("/distlock/", Some(etcd_client::GetOptions::new().with_prefix())).await;
-    eventually(SOON, "both are in the queue", async || queue().await.unwrap().kvs().len() == 2).await;
+    let queue = async || {
+        reader
+            .kv_client()
+            .get("/distlock/", Some(etcd_client::GetOptions::new().with_prefix()))
+            .await
+    };
+    eventually(SOON, "both are in the queue", async || queue().await.unwrap().kvs().len() == 2)
+        .await;
 
     let mut stuffed = 0;
     while raw.put(format!("stuff-{stuffed}"), vec![0; 1 << 20], None).await.is_ok() {
@@ -91,7 +113,9 @@ async fn a_full_etcd_refuses_locks_and_takes_releases() {
         raw.delete(format!("stuff-{stuff}"), None).await.unwrap();
     }
     let revision = raw.get("any", None).await.unwrap().header().unwrap().revision();
-    raw.compact(revision, Some(etcd_client::CompactionOptions::new().with_physical())).await.unwrap();
+    raw.compact(revision, Some(etcd_client::CompactionOptions::new().with_physical()))
+        .await
+        .unwrap();
     raw.defragment().await.unwrap();
     let member = raw.status().await.unwrap().header().unwrap().member_id();
     let mut options = AlarmOptions::new();

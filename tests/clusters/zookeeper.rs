@@ -49,7 +49,8 @@ impl Ensemble {
                 }
             }
             let followers = followers.try_into().ok();
-            found = leaders.pop().zip(followers).map(|(leader, followers)| Self { leader, followers });
+            found =
+                leaders.pop().zip(followers).map(|(leader, followers)| Self { leader, followers });
             found.is_some()
         })
         .await;
@@ -77,12 +78,14 @@ async fn lock_at_last(client: Client, name: &'static str) -> LockGuard {
     }
 }
 
-/// How long a holder goes on after the last keepalive that was confirmed, counted from when that was sent.
+/// How long a holder goes on after the last keepalive that was confirmed, counted from when that
+/// was sent.
 fn confirmed(ttl: Duration) -> Duration {
     ttl * 6 / 10
 }
 
-/// Lets a session live on keepalives alone: its opening counts for longer. Returns at any moment between two of them.
+/// Lets a session live on keepalives alone: its opening counts for longer. Returns at any moment
+/// between two of them.
 async fn grow_up(ttl: Duration) {
     sleep(ttl + (ttl / 3).mul_f64(fastrand::f64())).await;
 }
@@ -101,7 +104,8 @@ struct Told {
 impl Told {
     fn assert_nothing_was_confirmed(&self, since: Instant, ttl: Duration) {
         let latest = self.deadline.duration_since(since);
-        // What was asked before may be answered. The look at the clock and the one at the guard are two.
+        // What was asked before may be answered. The look at the clock and the one at the guard are
+        // two.
         assert!(latest <= confirmed(ttl) + Duration::from_millis(20), "{latest:?} of {ttl:?}");
         assert!(self.at < self.deadline + Duration::from_secs(1), "told late");
     }
@@ -126,9 +130,9 @@ fn tell(guard: LockGuard, server: Member) -> JoinHandle<Told> {
     })
 }
 
-/// A leader that is cut off goes on as the leader, for its own clients, until it misses its followers' answers: here
-/// for ten ticks. What it takes from its clients meanwhile it can put to nobody, so that it confirms nothing, and the
-/// holder's deadline passes.
+/// A leader that is cut off goes on as the leader, for its own clients, until it misses its
+/// followers' answers: here for ten ticks. What it takes from its clients meanwhile it can put to
+/// nobody, so that it confirms nothing, and the holder's deadline passes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_holder_on_a_leader_that_is_cut_off_knows_before_its_successor() {
     alone::<ZooKeeper>(async |t| {
@@ -158,13 +162,16 @@ async fn a_holder_on_a_leader_that_is_cut_off_knows_before_its_successor() {
         successor.unlock().await.unwrap();
         cut.heal().await;
         Ensemble::of(t).await;
-        eventually(SOON * 2, "it serves again", async || holder.mutex("cut").try_lock().await.is_ok()).await;
+        eventually(SOON * 2, "it serves again", async || {
+            holder.mutex("cut").try_lock().await.is_ok()
+        })
+        .await;
     })
     .await;
 }
 
-/// The others have another leader when it wakes. Until it has noticed, it knows of the old holder's node and of no
-/// other.
+/// The others have another leader when it wakes. Until it has noticed, it knows of the old holder's
+/// node and of no other.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leader_that_was_paused_grants_nothing_when_it_wakes() {
     alone::<ZooKeeper>(async |t| {
@@ -213,7 +220,8 @@ async fn a_lock_outlives_its_leader() {
         let widow = t.connect(t.builder_for(&at_leader).session_ttl(t.store.min_ttl())).await;
         let widowed = widow.mutex("widowed").lock().await.unwrap();
         let holder = t.connect(t.builder_for(&anywhere).session_ttl(Duration::from_secs(20))).await;
-        let other = t.connect(t.builder_for(&at_followers).session_ttl(Duration::from_secs(20))).await;
+        let other =
+            t.connect(t.builder_for(&at_followers).session_ttl(Duration::from_secs(20))).await;
         let guard = holder.mutex("killed").lock().await.unwrap();
         let waiter = t.enqueue(&other, "killed").await;
         let heir = tokio::spawn(lock_at_last(other.clone(), "widowed"));
@@ -225,7 +233,10 @@ async fn a_lock_outlives_its_leader() {
         let told = within(Duration::from_secs(1), "the holder was told", told).await.unwrap();
         println!("told {:?} before the grant", granted.duration_since(told.at));
         assert!(told.at < granted && !told.valid);
-        throughout(Duration::from_secs(4), "the lock is held", async || guard.is_valid() && waiter.waits()).await;
+        throughout(Duration::from_secs(4), "the lock is held", async || {
+            guard.is_valid() && waiter.waits()
+        })
+        .await;
         let token = guard.fencing_token();
         guard.unlock().await.unwrap();
         let successor = waiter.granted().await;
@@ -248,12 +259,18 @@ struct Held {
 }
 
 /// Nobody is granted while the followers are away; afterwards each has its turn, one at a time.
-async fn without_a_quorum(t: &Case, name: &'static str, outage: impl AsyncFn(&'static str) -> Outage) {
+async fn without_a_quorum(
+    t: &Case,
+    name: &'static str,
+    outage: impl AsyncFn(&'static str) -> Outage,
+) {
     let ensemble = Ensemble::of(t).await;
     let (holder, mut contenders) = (t.mortal_client().await, JoinSet::new());
     let ttl = holder.session_ttl();
     let guard = holder.mutex(name).lock().await.expect("granted");
-    for client in [holder, t.mortal_client().await, t.mortal_client().await, t.mortal_client().await] {
+    for client in
+        [holder, t.mortal_client().await, t.mortal_client().await, t.mortal_client().await]
+    {
         contenders.spawn(async move {
             loop {
                 let guard = lock_at_last(client.clone(), name).await;
@@ -287,7 +304,10 @@ async fn without_a_quorum(t: &Case, name: &'static str, outage: impl AsyncFn(&'s
     let mut turns = within(SOON * 3, "all have their turns", contenders.join_all()).await;
     turns.sort_by_key(|turn| turn.token);
     // Servers do not fall all at once: the lock may be handed on before the last one is gone.
-    assert!(turns.iter().all(|turn| turn.from < lost || turn.from > healed), "granted without a quorum");
+    assert!(
+        turns.iter().all(|turn| turn.from < lost || turn.from > healed),
+        "granted without a quorum"
+    );
     println!(
         "the first one was granted {:?} after healing, the last one {:?}",
         turns[0].from - healed,

@@ -1,4 +1,5 @@
-//! The blocking API with a store's servers. What it is made of has passed the other cases; here it counts that no thread waits for ever.
+//! The blocking API with a store's servers. What it is made of has passed the other cases; here it
+//! counts that no thread waits for ever.
 
 use std::{
     sync::atomic::{AtomicU32, Ordering},

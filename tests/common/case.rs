@@ -66,14 +66,16 @@ impl Case {
         self.connect(builder.request_timeout(Duration::from_millis(500))).await
     }
 
-    /// Connects a client and keeps it alive until the store was found empty: what a client leaves behind must not vanish with its session.
+    /// Connects a client and keeps it alive until the store was found empty: what a client leaves
+    /// behind must not vanish with its session.
     pub(crate) async fn connect(&self, builder: Builder) -> Client {
         let client = builder.connect().await.expect("a client connects");
         lock(&self.clients).push(client.clone());
         client
     }
 
-    /// A way to the store that can be cut. It stays until the end, as its clients have to give back what they hold by it.
+    /// A way to the store that can be cut. It stays until the end, as its clients have to give back
+    /// what they hold by it.
     pub(crate) async fn link(&self) -> Arc<dyn Link> {
         let link = self.store.link().await;
         lock(&self.links).push(Arc::clone(&link));
@@ -107,10 +109,14 @@ impl Case {
 
     /// Waits until there are so many keys.
     pub(crate) async fn queue_of(&self, length: usize) {
-        eventually(SOON, &format!("there are {length} keys"), async || self.keys().await.len() == length).await;
+        eventually(SOON, &format!("there are {length} keys"), async || {
+            self.keys().await.len() == length
+        })
+        .await;
     }
 
-    /// Lets a client stand in a lock's queue, and returns when its key is there. One at a time, or the keys are mistaken for one another's.
+    /// Lets a client stand in a lock's queue, and returns when its key is there. One at a time, or
+    /// the keys are mistaken for one another's.
     pub(crate) async fn enqueue(&self, client: &Client, name: &str) -> Waiter {
         let mutex = client.mutex(name);
         self.stands(async move { mutex.lock().await }).await
@@ -145,7 +151,8 @@ impl Case {
         });
         assert!(found.await, "keys are left: {left:?}");
         for client in self.clients.into_inner().unwrap_or_else(PoisonError::into_inner) {
-            // Cases cut clients off for good: whether that one can still say goodbye is not asked here.
+            // Cases cut clients off for good: whether that one can still say goodbye is not asked
+            // here.
             let _ = tokio::time::timeout(Duration::from_millis(100), client.close()).await;
         }
     }
@@ -168,7 +175,9 @@ impl<T: std::fmt::Debug> Waiter<T> {
 
     /// What its call came to, within this time.
     pub(crate) async fn result(mut self, limit: Duration) -> Result<T> {
-        within(limit, "the waiter's lock() returns", &mut self.task).await.expect("it does not panic")
+        within(limit, "the waiter's lock() returns", &mut self.task)
+            .await
+            .expect("it does not panic")
     }
 
     pub(crate) async fn granted(self) -> T {
@@ -219,7 +228,9 @@ pub(crate) async fn throughout(time: Duration, what: &str, mut holds: impl Async
 
 /// Awaits a future, with a limit.
 pub(crate) async fn within<T>(limit: Duration, what: &str, future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(limit, future).await.unwrap_or_else(|_| panic!("not within {limit:?}: {what}"))
+    tokio::time::timeout(limit, future)
+        .await
+        .unwrap_or_else(|_| panic!("not within {limit:?}: {what}"))
 }
 
 /// Polls a future on this thread, to its end: with no runtime around it, or with whatever the

@@ -26,7 +26,9 @@ pub(crate) struct Etcd {
 impl Etcd {
     /// The key's lease and value.
     pub(crate) async fn get(&self, key: &str) -> (i64, Vec<u8>) {
-        let answer = ask(&self.client, |client| async move { client.kv_client().get(key, None).await }).await;
+        let answer =
+            ask(&self.client, |client| async move { client.kv_client().get(key, None).await })
+                .await;
         let kv = answer.kvs().first().unwrap_or_else(|| panic!("no key {key}"));
         (kv.lease(), kv.value().to_vec())
     }
@@ -38,8 +40,11 @@ impl Etcd {
     /// The place of the leader among the servers.
     pub(crate) async fn leader(&self) -> usize {
         for (place, server) in self.endpoints.iter().enumerate() {
-            let member = Client::connect([format!("http://{server}")], None).await.expect("a client");
-            let status = ask(&member, |client| async move { client.maintenance_client().status().await }).await;
+            let member =
+                Client::connect([format!("http://{server}")], None).await.expect("a client");
+            let status =
+                ask(&member, |client| async move { client.maintenance_client().status().await })
+                    .await;
             if status.header().is_some_and(|header| header.member_id() == status.leader()) {
                 return place;
             }
@@ -48,7 +53,8 @@ impl Etcd {
     }
 }
 
-/// Asks again while the cluster settles: a test that parts its members leaves it in search of a leader. One that is cut off may keep a request for seconds.
+/// Asks again while the cluster settles: a test that parts its members leaves it in search of a
+/// leader. One that is cut off may keep a request for seconds.
 async fn ask<T, F>(client: &Client, mut call: impl FnMut(Client) -> F + Send) -> T
 where
     F: Future<Output = Result<T, etcd_client::Error>> + Send,
@@ -68,9 +74,13 @@ where
 #[async_trait]
 impl Harness for Etcd {
     async fn start() -> Self {
-        let url = servers::url("DISTLOCK_ETCD_URL", "etcd://127.0.0.1:23791,127.0.0.1:23792,127.0.0.1:23793");
+        let url = servers::url(
+            "DISTLOCK_ETCD_URL",
+            "etcd://127.0.0.1:23791,127.0.0.1:23792,127.0.0.1:23793",
+        );
         let endpoints = servers::endpoints(&url).await;
-        let addresses: Vec<_> = endpoints.iter().map(|endpoint| format!("http://{endpoint}")).collect();
+        let addresses: Vec<_> =
+            endpoints.iter().map(|endpoint| format!("http://{endpoint}")).collect();
         let options = ConnectOptions::new().with_require_leader(true);
         let client = Client::connect(addresses, Some(options)).await.expect("etcd answers");
         Self { url, endpoints, client }
@@ -89,7 +99,9 @@ impl Harness for Etcd {
     }
 
     async fn serves(&self, server: SocketAddr) -> bool {
-        let Ok(member) = Client::connect([format!("http://{server}")], None).await else { return false };
+        let Ok(member) = Client::connect([format!("http://{server}")], None).await else {
+            return false;
+        };
         let mut member = member.kv_client();
         matches!(timeout(Duration::from_secs(1), member.get("any", None)).await, Ok(Ok(_)))
     }
@@ -122,19 +134,27 @@ impl Harness for Etcd {
             async move { client.kv_client().get(prefix.as_str(), Some(options)).await }
         };
         let answer = ask(&self.client, list).await;
-        let keys: Vec<_> = answer.kvs().iter().map(|kv| kv.key_str().expect("our keys are text").to_owned()).collect();
+        let keys: Vec<_> = answer
+            .kvs()
+            .iter()
+            .map(|kv| kv.key_str().expect("our keys are text").to_owned())
+            .collect();
         // The tail of a long queue is nobody's place; but it must not outlive the queue.
         let places: Vec<_> = keys.iter().filter(|key| !key.ends_with("!/tail")).cloned().collect();
         if places.is_empty() { keys } else { places }
     }
 
     async fn delete_key(&self, key: &str) {
-        let answer = ask(&self.client, |client| async move { client.kv_client().delete(key, None).await }).await;
+        let answer =
+            ask(&self.client, |client| async move { client.kv_client().delete(key, None).await })
+                .await;
         assert_eq!(answer.deleted(), 1, "no key {key}");
     }
 
     async fn data(&self, key: &str) -> Option<Vec<u8>> {
-        let answer = ask(&self.client, |client| async move { client.kv_client().get(key, None).await }).await;
+        let answer =
+            ask(&self.client, |client| async move { client.kv_client().get(key, None).await })
+                .await;
         answer.kvs().first().map(|kv| kv.value().to_vec())
     }
 
@@ -147,8 +167,10 @@ impl Harness for Etcd {
     }
 
     async fn session_exists(&self, session: i64) -> bool {
-        let answer =
-            ask(&self.client, |client| async move { client.lease_client().time_to_live(session, None).await }).await;
+        let answer = ask(&self.client, |client| async move {
+            client.lease_client().time_to_live(session, None).await
+        })
+        .await;
         answer.ttl() > 0
     }
 
@@ -171,7 +193,9 @@ impl Harness for Etcd {
             }
         }
         let total = |metric: &str, methods: &[&str]| -> u64 {
-            let series = methods.iter().map(|method| (format!("grpc_server_{metric}_total"), (*method).to_owned()));
+            let series = methods
+                .iter()
+                .map(|method| (format!("grpc_server_{metric}_total"), (*method).to_owned()));
             series.filter_map(|key| totals.get(&key)).sum()
         };
         let watches = total("msg_received", &["Watch"]);

@@ -46,8 +46,8 @@ pub(crate) trait Harness: Send + Sync + 'static {
     /// How much later than its TTL the store may let go of a dead session's keys.
     fn grace(&self) -> Duration;
 
-    /// How long a round trip a held lock bears, when it takes half as long at one time and half as long again at another: in intervals between keepalives, which are
-    /// a third of the TTL.
+    /// How long a round trip a held lock bears, when it takes half as long at one time and half as
+    /// long again at another: in intervals between keepalives, which are a third of the TTL.
     fn bearable_round_trip(&self) -> f64 {
         unimplemented!("there is no network")
     }
@@ -81,7 +81,8 @@ pub(crate) trait Harness: Send + Sync + 'static {
     /// Waits until the store has put away whatever it keeps of a namespace that nobody uses.
     async fn forget(&self, namespace: &str);
 
-    /// What the store has done so far for these sessions. Only to be compared while nothing else runs.
+    /// What the store has done so far for these sessions. Only to be compared while nothing else
+    /// runs.
     async fn cost(&self, sessions: &[i64]) -> Cost;
 
     /// A way to the store that can be cut.
@@ -122,14 +123,16 @@ impl Sub for Cost {
 pub(crate) trait Link: Send + Sync {
     fn url(&self) -> String;
 
-    /// From now on neither the store nor this guard's client, which must have come this way, hears the other any more.
+    /// From now on neither the store nor this guard's client, which must have come this way, hears
+    /// the other any more.
     fn cut_off(&self, guard: &LockGuard) {
         self.cut_off_key(guard.key());
     }
 
     fn cut_off_key(&self, key: &str);
 
-    /// With `false` everything stops that goes this way, and goes on with `true`. In memory that is everything at all.
+    /// With `false` everything stops that goes this way, and goes on with `true`. In memory that is
+    /// everything at all.
     fn set_reachable(&self, reachable: bool);
 }
 
@@ -153,9 +156,11 @@ pub(crate) struct Job {
     pub(crate) namespace: String,
     pub(crate) name: String,
     pub(crate) ttl: Duration,
-    /// How many stand in the lock's queue and let go once they are granted, if not one who keeps it.
+    /// How many stand in the lock's queue and let go once they are granted, if not one who keeps
+    /// it.
     pub(crate) crowd: usize,
-    /// How many locks it holds instead, under which it writes: once they are all granted, and as soon as it wakes.
+    /// How many locks it holds instead, under which it writes: once they are all granted, and as
+    /// soon as it wakes.
     pub(crate) writes: usize,
     /// Whether it has nothing until it was stopped for a while, and takes the lock as it wakes.
     pub(crate) sleeps: bool,
@@ -163,7 +168,14 @@ pub(crate) struct Job {
 
 impl Job {
     pub(crate) fn new(t: &Case, name: &str, ttl: Duration) -> Self {
-        Self { namespace: t.namespace.clone(), name: name.to_owned(), ttl, crowd: 0, writes: 0, sleeps: false }
+        Self {
+            namespace: t.namespace.clone(),
+            name: name.to_owned(),
+            ttl,
+            crowd: 0,
+            writes: 0,
+            sleeps: false,
+        }
     }
 
     pub(crate) fn crowd(t: &Case, name: &str, ttl: Duration, crowd: usize) -> Self {
@@ -187,7 +199,9 @@ pub(crate) trait Elsewhere: Send {
     /// Waits until it has the lock; gives its token.
     async fn granted(&mut self) -> u64;
 
-    /// Stops it for so long without its noticing. Gives what the guard said when it was first looked at afterwards: whether it is valid; of one that writes, whether the store took any of its writes.
+    /// Stops it for so long without its noticing. Gives what the guard said when it was first
+    /// looked at afterwards: whether it is valid; of one that writes, whether the store took any of
+    /// its writes.
     async fn sleep_through(&mut self, _: Duration) -> bool {
         unimplemented!("it is no process of its own")
     }

@@ -95,12 +95,19 @@ impl Harness for Memory {
         let client = job.client(&self.url()).await;
         let mutex = client.mutex(&job.name);
         let before = self.keys(&job.namespace).await;
-        let task = tokio::spawn(async move { mutex.lock().await.expect("the job's lock is granted") });
+        let task =
+            tokio::spawn(async move { mutex.lock().await.expect("the job's lock is granted") });
         loop {
             tokio::task::yield_now().await;
             let key = self.space.keys().into_iter().find(|key| !before.contains(key));
             if let Some(key) = key {
-                return Box::new(Here { space: self.space.clone(), key, task, guard: None, _client: client });
+                return Box::new(Here {
+                    space: self.space.clone(),
+                    key,
+                    task,
+                    guard: None,
+                    _client: client,
+                });
             }
         }
     }

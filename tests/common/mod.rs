@@ -1,7 +1,7 @@
 //! The conformance suite: one list of cases, which every store has to pass.
 //!
-//! A test binary says `conformance!(ItsHarness)` and gets all of them. A case that is missing in the list is dead code and fails the lints, so none is
-//! forgotten.
+//! A test binary says `conformance!(ItsHarness)` and gets all of them. A case that is missing in
+//! the list is dead code and fails the lints, so none is forgotten.
 
 #![allow(clippy::expect_used, clippy::panic)] // a test fails by panicking
 
@@ -40,7 +40,8 @@ use tokio::sync::RwLock;
 pub(crate) use case::Case;
 pub(crate) use harness::Harness;
 
-/// Cases that read the servers' counters take it for writing, so that nothing else runs beside them; all others for reading.
+/// Cases that read the servers' counters take it for writing, so that nothing else runs beside
+/// them; all others for reading.
 static COMPANY: RwLock<()> = RwLock::const_new(());
 
 /// No case takes longer unless it hangs.
@@ -268,7 +269,8 @@ macro_rules! network_cases {
     };
 }
 
-/// A use of each case: where there is no network, the lints shall still tell those that are in no list from those that are.
+/// A use of each case: where there is no network, the lints shall still tell those that are in no
+/// list from those that are.
 macro_rules! mention {
     ($($module:ident::$case:ident),* $(,)?) => {
         const _: () = { $( let _ = cases::$module::$case; )* };

@@ -32,7 +32,8 @@ const VALID: &str = "job valid: ";
 /// How long a lock is held that was taken on waking.
 const HOLD: Duration = Duration::from_millis(2200);
 
-/// The process. It is killed when this is dropped, and it ends when its standard input does, should this process be killed first.
+/// The process. It is killed when this is dropped, and it ends when its standard input does, should
+/// this process be killed first.
 pub(crate) struct Process {
     child: Child,
     output: Lines<BufReader<ChildStdout>>,
@@ -40,7 +41,8 @@ pub(crate) struct Process {
 
 impl Process {
     pub(crate) fn start(url: &str, job: &Job) -> Self {
-        let [ttl, crowd, writes] = [job.ttl.as_millis(), job.crowd as u128, job.writes as u128].map(|n| n.to_string());
+        let [ttl, crowd, writes] =
+            [job.ttl.as_millis(), job.crowd as u128, job.writes as u128].map(|n| n.to_string());
         let sleeps = job.sleeps.to_string();
         let told = [url, &job.namespace, &job.name, &ttl, &crowd, &writes, &sleeps].join(" ");
         let mut child = Command::new(std::env::current_exe().expect("this binary"))
@@ -75,8 +77,11 @@ impl Process {
         self.signal("-STOP").await;
         let id = self.child.id().expect("it runs").to_string();
         loop {
-            let state =
-                Command::new("ps").args(["-o", "state=", "-p", &id]).output().await.expect("there is a ps command");
+            let state = Command::new("ps")
+                .args(["-o", "state=", "-p", &id])
+                .output()
+                .await
+                .expect("there is a ps command");
             if state.stdout.trim_ascii() == b"T" {
                 return;
             }
@@ -97,7 +102,11 @@ impl Process {
 
     async fn signal(&self, signal: &str) {
         let id = self.child.id().expect("it runs").to_string();
-        let status = Command::new("kill").args([signal, &id]).status().await.expect("there is a kill command");
+        let status = Command::new("kill")
+            .args([signal, &id])
+            .status()
+            .await
+            .expect("there is a kill command");
         assert!(status.success(), "kill {signal} {id}");
     }
 }
@@ -138,7 +147,8 @@ pub(crate) fn run_job() {
     let ttl = Duration::from_millis(ttl.parse().expect("a number"));
     let (crowd, writes) = (crowd.parse().expect("a number"), writes.parse().expect("a number"));
     let sleeps = sleeps.parse().expect("true or false");
-    let job = Job { namespace: namespace.to_owned(), name: name.to_owned(), ttl, crowd, writes, sleeps };
+    let job =
+        Job { namespace: namespace.to_owned(), name: name.to_owned(), ttl, crowd, writes, sleeps };
     let (leave, leaving) = oneshot::channel();
     let work = async move {
         if job.writes > 0 {
@@ -187,10 +197,12 @@ pub(crate) fn run_job() {
             let _ = leave.send(());
             return;
         }
-        // Ends with whoever asked for this process. By exiting: in good order the lock would be released.
+        // Ends with whoever asked for this process. By exiting: in good order the lock would be
+        // released.
         std::process::exit(0);
     });
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let looked_at = runtime.block_on(work);
     drop(runtime);
     // The last one who looks lets go of it.
@@ -202,7 +214,8 @@ pub(crate) fn run_job() {
 
 /// The time, for all processes of this machine.
 pub(crate) fn micros() -> u64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("a time after 1970");
+    let since =
+        SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("a time after 1970");
     u64::try_from(since.as_micros()).expect("a time before the end of time")
 }
 
@@ -210,7 +223,8 @@ pub(crate) fn micros() -> u64 {
 /// valid.
 async fn lock_on_waking(url: &str, job: &Job) -> Weak<LockGuard> {
     let client = job.client(url).await;
-    let before = client.mutex(format!("{}-before", job.name)).lock().await.expect("a lock of its own");
+    let before =
+        client.mutex(format!("{}-before", job.name)).lock().await.expect("a lock of its own");
     before.unlock().await.expect("released");
     println!("\n{IDLE}");
     let mut last = Instant::now();
@@ -242,12 +256,19 @@ async fn lock_on_waking(url: &str, job: &Job) -> Weak<LockGuard> {
     std::future::pending().await
 }
 
-/// Takes its locks and writes under them: at once, and again when it has slept for longer than the store keeps them, before it looks at anything else.
+/// Takes its locks and writes under them: at once, and again when it has slept for longer than the
+/// store keeps them, before it looks at anything else.
 async fn write_on_waking(url: &str, job: &Job) -> Weak<LockGuard> {
     let (client, mut raw) = (job.client(url).await, Raw::connect(url).await);
     let mut guards = Vec::new();
     for lock in 0..job.writes {
-        guards.push(client.mutex(format!("{}-{lock}", job.name)).lock().await.expect("the job's lock is granted"));
+        guards.push(
+            client
+                .mutex(format!("{}-{lock}", job.name))
+                .lock()
+                .await
+                .expect("the job's lock is granted"),
+        );
         let written = raw.put(&guards[lock], &job.key(lock), "old").await;
         assert!(written, "the job's lock is held");
     }

@@ -25,9 +25,11 @@ pub(crate) enum Mode {
     Pass,
     /// Each way takes so long.
     Delay(Duration),
-    /// Each way takes between half as long and half as long again, anew for each packet. They come in order.
+    /// Each way takes between half as long and half as long again, anew for each packet. They come
+    /// in order.
     Jitter(Duration),
-    /// Nothing gets through; what was sent meanwhile comes late, as TCP has it when a network is mended.
+    /// Nothing gets through; what was sent meanwhile comes late, as TCP has it when a network is
+    /// mended.
     Blackhole,
     /// The servers hear nothing.
     BlackholeToServer,
@@ -152,7 +154,12 @@ impl Drop for Proxy {
     }
 }
 
-async fn accept(listener: TcpListener, server: SocketAddr, framing: Framing, state: watch::Sender<State>) {
+async fn accept(
+    listener: TcpListener,
+    server: SocketAddr,
+    framing: Framing,
+    state: watch::Sender<State>,
+) {
     while let Ok((client, _)) = listener.accept().await {
         state.send_modify(|state| state.accepted += 1);
         if matches!(state.borrow().mode, Mode::Refuse) {
@@ -171,12 +178,18 @@ async fn accept(listener: TcpListener, server: SocketAddr, framing: Framing, sta
     }
 }
 
-async fn connection(client: TcpStream, server: SocketAddr, framing: Framing, state: &watch::Sender<State>) {
+async fn connection(
+    client: TcpStream,
+    server: SocketAddr,
+    framing: Framing,
+    state: &watch::Sender<State>,
+) {
     let _ = state.subscribe().wait_for(|state| !matches!(state.mode, Mode::Blackhole)).await;
     let Ok(server) = TcpStream::connect(server).await else { return };
     // Delays are this proxy's to choose.
     let _ = (client.set_nodelay(true), server.set_nodelay(true));
-    let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());
+    let ((from_client, to_client), (from_server, to_server)) =
+        (client.into_split(), server.into_split());
     tokio::select! {
         () = pump(Way::ToServer, from_client, to_server, None, state) => {}
         () = pump(Way::ToClient, from_server, to_client, Some(framing), state) => {}
@@ -214,7 +227,11 @@ async fn pump(
     let write = async {
         let mut states = state.subscribe();
         while let Some((at, mut chunk)) = arrived.recv().await {
-            let Ok(mode) = states.wait_for(|state| !state.mode.holds(way)).await.map(|state| state.mode.clone()) else {
+            let Ok(mode) = states
+                .wait_for(|state| !state.mode.holds(way))
+                .await
+                .map(|state| state.mode.clone())
+            else {
                 return;
             };
             match mode {
@@ -261,7 +278,9 @@ pub(crate) struct Proxies {
 }
 
 impl Proxies {
-    pub(crate) async fn start((scheme, servers, framing): (&'static str, &[SocketAddr], Framing)) -> Self {
+    pub(crate) async fn start(
+        (scheme, servers, framing): (&'static str, &[SocketAddr], Framing),
+    ) -> Self {
         let mut all = Vec::new();
         for server in servers {
             all.push(Proxy::start(*server, framing).await);

@@ -14,14 +14,16 @@ impl Raw {
         match url.split_once("://").expect("a URL") {
             #[cfg(feature = "etcd")]
             ("etcd", servers) => {
-                let client = etcd_client::Client::connect(servers.split(',').collect::<Vec<_>>(), None).await;
+                let client =
+                    etcd_client::Client::connect(servers.split(',').collect::<Vec<_>>(), None)
+                        .await;
                 Self::Etcd(Box::new(client.expect("etcd answers")))
             }
             #[cfg(feature = "zookeeper")]
             ("zk", servers) => {
                 // The longest that the servers grant: this session is not to end in its sleep.
-                let connector =
-                    zookeeper_client::Client::connector().with_session_timeout(std::time::Duration::from_secs(20));
+                let connector = zookeeper_client::Client::connector()
+                    .with_session_timeout(std::time::Duration::from_secs(20));
                 Self::ZooKeeper(connector.connect(servers).await.expect("ZooKeeper answers"))
             }
             _ => panic!("no such store: {url}"),
@@ -29,7 +31,10 @@ impl Raw {
     }
 
     /// Whether the store let the guard's holder write. Asks until there is an answer.
-    #[cfg_attr(not(any(feature = "etcd", feature = "zookeeper")), allow(clippy::unused_async, unused_variables))]
+    #[cfg_attr(
+        not(any(feature = "etcd", feature = "zookeeper")),
+        allow(clippy::unused_async, unused_variables)
+    )]
     pub(crate) async fn put(&mut self, guard: &LockGuard, key: &str, value: &str) -> bool {
         match self {
             #[cfg(feature = "etcd")]
@@ -47,7 +52,8 @@ impl Raw {
             #[cfg(feature = "zookeeper")]
             Self::ZooKeeper(client) => {
                 use zookeeper_client::{Acls, CreateMode, Error};
-                let (path, version) = distlock::zookeeper::check(guard).expect("a guard of ZooKeeper's");
+                let (path, version) =
+                    distlock::zookeeper::check(guard).expect("a guard of ZooKeeper's");
                 let options = CreateMode::Persistent.with_acls(Acls::anyone_all());
                 loop {
                     let mut multi = client.new_multi_writer();

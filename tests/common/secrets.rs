@@ -34,7 +34,10 @@ impl Shown {
             let bytes = format!("{:?}", secret.as_bytes()).replace(['[', ']', ' '], "");
             for (what, text) in &self.0 {
                 let packed: String = text.chars().filter(|c| !c.is_whitespace()).collect();
-                assert!(!text.contains(secret) && !packed.contains(&bytes), "{what} shows a secret: {text}");
+                assert!(
+                    !text.contains(secret) && !packed.contains(&bytes),
+                    "{what} shows a secret: {text}"
+                );
             }
         }
     }
@@ -81,7 +84,8 @@ impl Shown {
         reader.unlock().await.expect("released");
         let permit = semaphore.acquire().await.expect("granted");
         self.debug("Permit", &permit);
-        let error = client.semaphore("secrets", 3).try_acquire().await.expect_err("it is another number");
+        let error =
+            client.semaphore("secrets", 3).try_acquire().await.expect_err("it is another number");
         self.error("PermitsDisagree", &error);
         permit.release().await.expect("released");
         let leadership = election.campaign("leader").await.expect("elected");

@@ -13,15 +13,20 @@ pub(crate) fn url(variable: &str, default: &str) -> String {
     std::env::var(variable).unwrap_or_else(|_| default.to_owned())
 }
 
-/// The addresses of a URL. Panics if a server is not there: a test that needs it fails, it is never skipped.
+/// The addresses of a URL. Panics if a server is not there: a test that needs it fails, it is never
+/// skipped.
 pub(crate) async fn endpoints(url: &str) -> Vec<SocketAddr> {
     let (_, hosts) = url.split_once("://").expect("a URL");
     let mut endpoints = Vec::new();
     for host in hosts.split(',') {
         let resolved = lookup_host(host).await.unwrap_or_else(|error| panic!("{host}: {error}"));
-        let endpoint = resolved.into_iter().next().unwrap_or_else(|| panic!("{host} has no address"));
+        let endpoint =
+            resolved.into_iter().next().unwrap_or_else(|| panic!("{host} has no address"));
         let connected = timeout(Duration::from_secs(5), TcpStream::connect(endpoint)).await;
-        assert!(matches!(connected, Ok(Ok(_))), "no server at {endpoint}: start the servers with docker/up");
+        assert!(
+            matches!(connected, Ok(Ok(_))),
+            "no server at {endpoint}: start the servers with docker/up"
+        );
         endpoints.push(endpoint);
     }
     endpoints
@@ -37,7 +42,11 @@ pub(crate) fn container(server: &str) -> String {
 async fn script(name: &str, argument: &str) {
     let path = format!("{}/docker/{name}", env!("CARGO_MANIFEST_DIR"));
     let output = Command::new(path).arg(argument).output().await.expect("docker/ is there");
-    assert!(output.status.success(), "docker/{name} {argument}: {}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "docker/{name} {argument}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
 }
 
 /// A server that is cut off from its peers. Healed at the end of the test, however it ends.
@@ -74,8 +83,13 @@ async fn docker(command: &str, server: &str) {
 }
 
 async fn try_docker(command: &str, server: &str) -> Result<(), String> {
-    let output = Command::new("docker").args([command, &container(server)]).output().await.expect("docker is there");
-    let error = || format!("docker {command} {server}: {}", String::from_utf8_lossy(&output.stderr));
+    let output = Command::new("docker")
+        .args([command, &container(server)])
+        .output()
+        .await
+        .expect("docker is there");
+    let error =
+        || format!("docker {command} {server}: {}", String::from_utf8_lossy(&output.stderr));
     output.status.success().then_some(()).ok_or_else(error)
 }
 
@@ -122,7 +136,9 @@ impl Outage {
 impl Drop for Outage {
     fn drop(&mut self) {
         if !self.over {
-            let _ = std::process::Command::new("docker").args([self.undo, &container(self.server)]).output();
+            let _ = std::process::Command::new("docker")
+                .args([self.undo, &container(self.server)])
+                .output();
         }
     }
 }
@@ -138,13 +154,22 @@ impl OwnEtcd {
     /// The image is that of the servers which are up.
     pub(crate) async fn start(options: &[&str]) -> Self {
         async fn docker(arguments: &[&str]) -> String {
-            let output = Command::new("docker").args(arguments).output().await.expect("docker is there");
-            assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+            let output =
+                Command::new("docker").args(arguments).output().await.expect("docker is there");
+            assert!(
+                output.status.success(),
+                "{arguments:?}: {}",
+                String::from_utf8_lossy(&output.stderr)
+            );
             String::from_utf8_lossy(&output.stdout).trim().to_owned()
         }
         let image = docker(&["inspect", "--format={{.Config.Image}}", &container("etcd1")]).await;
-        let listen = ["--listen-client-urls=http://0.0.0.0:2379", "--advertise-client-urls=http://127.0.0.1:2379"];
-        let run = ["run", "--rm", "--detach", "--publish=127.0.0.1::2379", "--entrypoint=etcd", &image];
+        let listen = [
+            "--listen-client-urls=http://0.0.0.0:2379",
+            "--advertise-client-urls=http://127.0.0.1:2379",
+        ];
+        let run =
+            ["run", "--rm", "--detach", "--publish=127.0.0.1::2379", "--entrypoint=etcd", &image];
         let container = docker(&[&run[..], &listen, options].concat()).await;
         let address = docker(&["port", &container, "2379"]).await.parse().expect("an address");
         Self { container, address }
@@ -153,7 +178,8 @@ impl OwnEtcd {
 
 impl Drop for OwnEtcd {
     fn drop(&mut self) {
-        let _ = std::process::Command::new("docker").args(["rm", "--force", &self.container]).output();
+        let _ =
+            std::process::Command::new("docker").args(["rm", "--force", &self.container]).output();
     }
 }
 
@@ -163,7 +189,8 @@ pub(crate) fn certificates() -> [String; 3] {
     let folder = std::env::var("DISTLOCK_CERTS").unwrap_or(default);
     ["ca.pem", "client.pem", "client-key.pem"].map(|name| {
         let path = format!("{folder}/{name}");
-        std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}; docker/up makes it"))
+        std::fs::read_to_string(&path)
+            .unwrap_or_else(|error| panic!("{path}: {error}; docker/up makes it"))
     })
 }
 

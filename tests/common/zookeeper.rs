@@ -1,4 +1,5 @@
-//! The harness of ZooKeeper: an operator with a client of the store's own, the four-letter words, and a bare connection to end sessions.
+//! The harness of ZooKeeper: an operator with a client of the store's own, the four-letter words,
+//! and a bare connection to end sessions.
 
 use std::{
     io,
@@ -56,11 +57,15 @@ impl ZooKeeper {
 #[async_trait]
 impl Harness for ZooKeeper {
     async fn start() -> Self {
-        let url = servers::url("DISTLOCK_ZK_URL", "zk://127.0.0.1:21811,127.0.0.1:21812,127.0.0.1:21813");
+        let url =
+            servers::url("DISTLOCK_ZK_URL", "zk://127.0.0.1:21811,127.0.0.1:21812,127.0.0.1:21813");
         let endpoints = servers::endpoints(&url).await;
         let cluster: Vec<_> = endpoints.iter().map(ToString::to_string).collect();
         let connector = Client::connector().with_session_timeout(OPERATOR_TTL);
-        let client = connector.connect(&cluster.join(",")).await.expect("ZooKeeper answers: is it up? See docker/up");
+        let client = connector
+            .connect(&cluster.join(","))
+            .await
+            .expect("ZooKeeper answers: is it up? See docker/up");
         Self { url, endpoints, client }
     }
 
@@ -137,7 +142,10 @@ impl Harness for ZooKeeper {
     }
 
     async fn delete_key(&self, key: &str) {
-        self.client.delete(key, None).await.unwrap_or_else(|error| panic!("no node {key}: {error}"));
+        self.client
+            .delete(key, None)
+            .await
+            .unwrap_or_else(|error| panic!("no node {key}: {error}"));
     }
 
     async fn data(&self, key: &str) -> Option<Vec<u8>> {
@@ -173,8 +181,12 @@ impl Harness for ZooKeeper {
     async fn session_exists(&self, session: i64) -> bool {
         for endpoint in &self.endpoints {
             let dump = four_letters(*endpoint, "dump").await;
-            let (sessions, _) = dump.split_once("ephemeral nodes dump").expect("the sessions come first");
-            if sessions.split_whitespace().any(|word| word.trim_end_matches(',') == format!("0x{session:x}")) {
+            let (sessions, _) =
+                dump.split_once("ephemeral nodes dump").expect("the sessions come first");
+            if sessions
+                .split_whitespace()
+                .any(|word| word.trim_end_matches(',') == format!("0x{session:x}"))
+            {
                 return true;
             }
         }
@@ -197,7 +209,10 @@ impl Harness for ZooKeeper {
     async fn forget(&self, namespace: &str) {
         let start = Instant::now();
         while self.client.check_stat(namespace).await.expect("ZooKeeper answers").is_some() {
-            assert!(start.elapsed() < Duration::from_secs(20), "{namespace} is not removed: what is not a container?");
+            assert!(
+                start.elapsed() < Duration::from_secs(20),
+                "{namespace} is not removed: what is not a container?"
+            );
             sleep(Duration::from_millis(50)).await;
         }
     }
@@ -242,7 +257,8 @@ pub(crate) async fn four_letters(endpoint: SocketAddr, word: &str) -> String {
     answer
 }
 
-/// What a server takes itself for: `leader`, `follower`, `standalone`, or `none` of them when it does not serve or does not answer.
+/// What a server takes itself for: `leader`, `follower`, `standalone`, or `none` of them when it
+/// does not serve or does not answer.
 pub(crate) async fn mode_of(endpoint: SocketAddr) -> String {
     let answer = async {
         let mut stream = TcpStream::connect(endpoint).await?;
@@ -250,7 +266,8 @@ pub(crate) async fn mode_of(endpoint: SocketAddr) -> String {
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await.map(|_| answer)
     };
-    let answer = timeout(Duration::from_secs(1), answer).await.unwrap_or_else(|late| Err(late.into()));
+    let answer =
+        timeout(Duration::from_secs(1), answer).await.unwrap_or_else(|late| Err(late.into()));
     let answer = answer.unwrap_or_default();
     answer.lines().find_map(|line| line.strip_prefix("Mode: ")).unwrap_or("none").to_owned()
 }
@@ -268,7 +285,9 @@ pub(crate) async fn take_over(server: SocketAddr, session: i64) -> io::Result<Tc
     connect.push(0); // not read-only
     let answer = exchange(&mut stream, &connect).await?;
     if answer[8..16] != session.to_be_bytes() {
-        return Err(io::Error::other("the server knows no such session, or it has another password"));
+        return Err(io::Error::other(
+            "the server knows no such session, or it has another password",
+        ));
     }
     Ok(stream)
 }

@@ -19,7 +19,8 @@ use crate::common::{
 
 static FORGED: AtomicUsize = AtomicUsize::new(0);
 
-/// Replaces a transaction's good answer by one of long ago, when nobody was in the queue: revision 1, condition met, one read without keys.
+/// Replaces a transaction's good answer by one of long ago, when nobody was in the queue: revision
+/// 1, condition met, one read without keys.
 fn of_long_ago(packet: &[u8]) -> Option<Vec<u8>> {
     // The head of an HTTP/2 data frame, then that of a gRPC message.
     let (head, message) = (packet.get(..9)?, packet.get(14..)?);
@@ -33,7 +34,8 @@ fn of_long_ago(packet: &[u8]) -> Option<Vec<u8>> {
     Some([&[0, 0, 5 + 10, 0, 0], &head[5..], &[0, 0, 0, 0, 10], &stale].concat())
 }
 
-/// Members have answered from a state that the request had left behind (<https://github.com/etcd-io/etcd/issues/20418>): that nobody was ahead then does not count.
+/// Members have answered from a state that the request had left behind
+/// (<https://github.com/etcd-io/etcd/issues/20418>): that nobody was ahead then does not count.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stale_answer_is_no_grant() {
     beside_others::<Etcd>(async |t| {
@@ -45,7 +47,10 @@ async fn a_stale_answer_is_no_grant() {
         proxies.set(&Mode::Forge(of_long_ago));
         let waiter = t.enqueue(&client, "stale").await;
         eventually(SOON, "it is answered", async || FORGED.load(SeqCst) >= 5).await;
-        throughout(Duration::from_millis(500), "it waits", async || waiter.waits() && guard.is_valid()).await;
+        throughout(Duration::from_millis(500), "it waits", async || {
+            waiter.waits() && guard.is_valid()
+        })
+        .await;
         assert_eq!(t.keys().await.len(), 2);
         proxies.set(&Mode::Pass);
         guard.unlock().await.unwrap();
@@ -81,7 +86,14 @@ async fn leases_whose_answer_is_lost_end_with_their_ttl() {
     alone::<Etcd>(async |t| {
         let raw = Etcd::start().await.client();
         let leases = async || -> HashSet<i64> {
-            raw.lease_client().leases().await.unwrap().leases().iter().map(|lease| lease.id()).collect()
+            raw.lease_client()
+                .leases()
+                .await
+                .unwrap()
+                .leases()
+                .iter()
+                .map(|lease| lease.id())
+                .collect()
         };
         let before = leases().await;
         let proxies = t.proxies().await;
@@ -93,7 +105,11 @@ async fn leases_whose_answer_is_lost_end_with_their_ttl() {
         }
         let left: HashSet<_> = leases().await.difference(&before).copied().collect();
         println!("{} leases", left.len());
-        assert!(left.len() >= 5, "{} leases: their granting was to be lost on the way back", left.len());
+        assert!(
+            left.len() >= 5,
+            "{} leases: their granting was to be lost on the way back",
+            left.len()
+        );
         let limit = t.store.min_ttl() + t.store.grace();
         eventually(limit, "they are gone", async || leases().await.is_disjoint(&left)).await;
         proxies.set(&Mode::Pass);

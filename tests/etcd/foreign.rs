@@ -1,4 +1,5 @@
-//! What others put into the queues: other languages' waiters, which count, and junk, which does not.
+//! What others put into the queues: other languages' waiters, which count, and junk, which does
+//! not.
 
 use std::{process::Stdio, time::Duration};
 
@@ -13,7 +14,8 @@ use crate::common::{
     servers::container,
 };
 
-/// `etcdctl lock`, which is Go's `clientv3/concurrency`: the one on the path, else the one in a server's container.
+/// `etcdctl lock`, which is Go's `clientv3/concurrency`: the one on the path, else the one in a
+/// server's container.
 async fn etcdctl(t: &Case, arguments: &[&str]) -> Child {
     let on_path = Command::new("etcdctl").arg("version").output().await.is_ok();
     let mut command = if on_path {
@@ -44,7 +46,10 @@ async fn etcdctl_waits_for_distlock() {
         let name = format!("{}/shared", t.namespace);
         let mut child = etcdctl(t, &["lock", &name, "etcdctl", "version"]).await;
         t.queue_of(2).await;
-        throughout(Duration::from_millis(500), "etcdctl waits", async || child.try_wait().unwrap().is_none()).await;
+        throughout(Duration::from_millis(500), "etcdctl waits", async || {
+            child.try_wait().unwrap().is_none()
+        })
+        .await;
         assert!(guard.is_valid());
         guard.unlock().await.unwrap();
         granted(child).await;
@@ -59,7 +64,8 @@ async fn distlock_waits_for_etcdctl() {
         // It holds the one lock for as long as it waits for the other.
         let until = client.mutex("until").lock().await.unwrap();
         let [shared, other] = ["shared", "until"].map(|name| format!("{}/{name}", t.namespace));
-        let child = etcdctl(t, &["lock", &shared, "etcdctl", "lock", &other, "etcdctl", "version"]).await;
+        let child =
+            etcdctl(t, &["lock", &shared, "etcdctl", "lock", &other, "etcdctl", "version"]).await;
         t.queue_of(3).await;
         assert!(client.mutex("shared").try_lock().await.unwrap().is_none());
         let waiter = t.enqueue(&client, "shared").await;
@@ -85,7 +91,10 @@ async fn keys_without_a_lease_are_passed_over() {
             raw.put(key.clone(), vec![b'v'; 1 << 20], None).await.unwrap();
         }
         let client = t.client().await;
-        let guard = within(SOON, "junk is no holder", client.mutex("junk").try_lock()).await.unwrap().unwrap();
+        let guard = within(SOON, "junk is no holder", client.mutex("junk").try_lock())
+            .await
+            .unwrap()
+            .unwrap();
         let mutex = client.mutex("junk");
         let waiter = tokio::spawn(async move { mutex.lock().await });
         // And when it comes between a holder and a waiter.
@@ -95,7 +104,11 @@ async fn keys_without_a_lease_are_passed_over() {
         let guard = within(SOON, "the waiter is granted", waiter).await.unwrap().unwrap();
         guard.unlock().await.unwrap();
         for key in junk {
-            assert_eq!(raw.delete(key, None).await.unwrap().deleted(), 1, "junk is not ours to delete");
+            assert_eq!(
+                raw.delete(key, None).await.unwrap().deleted(),
+                1,
+                "junk is not ours to delete"
+            );
         }
     })
     .await;
@@ -122,7 +135,12 @@ async fn a_foreign_waiter_in_a_long_queue_has_its_turn() {
         let last = t.enqueue(&client, "long").await;
         guard.unlock().await.unwrap();
         within(SOON, "all have their turn", queue.join_all()).await;
-        throughout(Duration::from_millis(500), "the last one waits for the foreign one", async || last.waits()).await;
+        throughout(
+            Duration::from_millis(500),
+            "the last one waits for the foreign one",
+            async || last.waits(),
+        )
+        .await;
         assert_eq!(raw.delete(foreign, None).await.unwrap().deleted(), 1);
         last.served().await;
     })
@@ -140,28 +158,44 @@ async fn foreign_waiters_keep_their_places() {
         let prefix = format!("{}/foreign/", t.namespace);
         let odd = [prefix.as_bytes(), &[0xff, 0xfe]].concat();
         let client = t.client().await;
-        for key in [format!("{prefix}{lease:x}").into_bytes(), format!("{prefix}not hex at all").into(), odd] {
+        for key in [
+            format!("{prefix}{lease:x}").into_bytes(),
+            format!("{prefix}not hex at all").into(),
+            odd,
+        ] {
             raw.put(key.clone(), vec![b'v'; 1 << 20], leased()).await.unwrap();
             assert!(client.mutex("foreign").try_lock().await.unwrap().is_none());
             let mutex = client.mutex("foreign");
             let waiter = tokio::spawn(async move { mutex.lock().await });
-            throughout(Duration::from_millis(300), "it has its turn first", async || !waiter.is_finished()).await;
+            throughout(Duration::from_millis(300), "it has its turn first", async || {
+                !waiter.is_finished()
+            })
+            .await;
             raw.delete(key, None).await.unwrap();
-            within(SOON, "the waiter is granted", waiter).await.unwrap().unwrap().unlock().await.unwrap();
+            within(SOON, "the waiter is granted", waiter)
+                .await
+                .unwrap()
+                .unwrap()
+                .unlock()
+                .await
+                .unwrap();
         }
         raw.lease_revoke(lease).await.unwrap();
     })
     .await;
 }
 
-/// Ten thousand keys and six megabytes, more than an answer may be long: those without a lease are passed over, those with one are waited for.
+/// Ten thousand keys and six megabytes, more than an answer may be long: those without a lease are
+/// passed over, those with one are waited for.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ten_thousand_keys_are_read_a_few_at_a_time() {
     beside_others::<Etcd>(async |t| {
         let mut raw = Etcd::start().await.client();
         let lease = raw.lease_grant(30, None).await.unwrap().id();
         let client = t.client().await;
-        for (name, options) in [("junk", None), ("queue", Some(PutOptions::new().with_lease(lease)))] {
+        for (name, options) in
+            [("junk", None), ("queue", Some(PutOptions::new().with_lease(lease)))]
+        {
             for hundred in 0..100 {
                 let put = |key: usize| {
                     let key = format!("{}/{name}/{hundred:02}{key:02}", t.namespace);
@@ -169,19 +203,26 @@ async fn ten_thousand_keys_are_read_a_few_at_a_time() {
                 };
                 raw.txn(Txn::new().and_then((0..100).map(put).collect::<Vec<_>>())).await.unwrap();
             }
-            let free = within(SOON, "an answer", client.mutex(name).try_lock()).await.expect("no error");
+            let free =
+                within(SOON, "an answer", client.mutex(name).try_lock()).await.expect("no error");
             assert_eq!(free.is_some(), name == "junk");
             drop(free);
             let mutex = client.mutex(name);
             let waiter = tokio::spawn(async move { mutex.lock().await });
             if name == "queue" {
-                throughout(Duration::from_millis(300), "it has its turn last", async || !waiter.is_finished()).await;
+                throughout(Duration::from_millis(300), "it has its turn last", async || {
+                    !waiter.is_finished()
+                })
+                .await;
                 raw.lease_revoke(lease).await.unwrap();
             }
             within(SOON, "it is granted", waiter).await.unwrap().unwrap().unlock().await.unwrap();
         }
         let junk = format!("{}/junk/", t.namespace);
-        assert_eq!(raw.delete(junk, Some(DeleteOptions::new().with_prefix())).await.unwrap().deleted(), 10_000);
+        assert_eq!(
+            raw.delete(junk, Some(DeleteOptions::new().with_prefix())).await.unwrap().deleted(),
+            10_000
+        );
     })
     .await;
 }
@@ -194,11 +235,18 @@ async fn operators_find_the_owner_in_the_key() {
         let guard = client.mutex("owned").lock().await.unwrap();
         let (lease, value) = etcd.get(guard.key()).await;
         assert!(String::from_utf8(value).unwrap().contains("worker-7 of gaia"));
-        assert!(guard.key().starts_with(&format!("{}/owned/~{lease:x}-", t.namespace)), "{}", guard.key());
+        assert!(
+            guard.key().starts_with(&format!("{}/owned/~{lease:x}-", t.namespace)),
+            "{}",
+            guard.key()
+        );
         let unnamed = t.client().await.mutex("unnamed").lock().await.unwrap();
         let (_, value) = etcd.get(unnamed.key()).await;
         let process = std::process::id().to_string();
-        assert!(String::from_utf8(value).unwrap().contains(&process), "by default it is the host and the process");
+        assert!(
+            String::from_utf8(value).unwrap().contains(&process),
+            "by default it is the host and the process"
+        );
     })
     .await;
 }
@@ -210,7 +258,8 @@ async fn transactions_can_be_fenced_by_key_and_token() {
     beside_others::<Etcd>(async |t| {
         let client = t.client().await;
         let guard = client.mutex("fenced").lock().await.unwrap();
-        let (key, token) = (guard.key().to_owned(), i64::try_from(guard.fencing_token().as_u64()).unwrap());
+        let (key, token) =
+            (guard.key().to_owned(), i64::try_from(guard.fencing_token().as_u64()).unwrap());
         let mut raw = Etcd::start().await.client();
         let write = || {
             let held = Compare::create_revision(key.as_str(), CompareOp::Equal, token);
@@ -237,7 +286,12 @@ async fn etcdctl_is_seen_in_the_queue() {
         let queue = within(SOON, "etcdctl is seen", watch.next()).await.unwrap();
         let [holder, waiter] = &queue[..] else { panic!("{queue:?}") };
         assert!(holder.is_own() && holder.key() == guard.key() && holder.since().is_some());
-        assert!(!waiter.is_own() && waiter.position() == 1 && waiter.owner().is_empty() && waiter.since().is_none());
+        assert!(
+            !waiter.is_own()
+                && waiter.position() == 1
+                && waiter.owner().is_empty()
+                && waiter.since().is_none()
+        );
         assert!(waiter.token() > guard.fencing_token());
         guard.unlock().await.unwrap();
         granted(child).await;
@@ -245,7 +299,8 @@ async fn etcdctl_is_seen_in_the_queue() {
     .await;
 }
 
-/// `etcdctl elect`, which is Go's `concurrency.Election`: it stands for election among ours, and each sees whom the other has for a leader.
+/// `etcdctl elect`, which is Go's `concurrency.Election`: it stands for election among ours, and
+/// each sees whom the other has for a leader.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn etcdctl_takes_part_in_elections() {
     beside_others::<Etcd>(async |t| {
@@ -255,7 +310,8 @@ async fn etcdctl_takes_part_in_elections() {
         let name = format!("{}/e!election", t.namespace);
         let mut candidate = etcdctl(t, &["elect", &name, "theirs"]).await;
         t.queue_of(2).await;
-        let heard = etcdctl(t, &["get", "--prefix", "--print-value-only", &format!("{name}/~")]).await;
+        let heard =
+            etcdctl(t, &["get", "--prefix", "--print-value-only", &format!("{name}/~")]).await;
         let heard = within(SOON, "etcdctl reads", heard.wait_with_output()).await.unwrap();
         assert_eq!(String::from_utf8_lossy(&heard.stdout).trim(), "ours");
         let mut leaders = election.observe().unwrap();
@@ -264,7 +320,8 @@ async fn etcdctl_takes_part_in_elections() {
         let leader = within(SOON, "etcdctl leads", leaders.next()).await.unwrap();
         assert_eq!(leader.value_str(), Some("theirs"));
         let waiting = client.clone();
-        let next = t.stands(async move { waiting.election("e").campaign("ours again").await }).await;
+        let next =
+            t.stands(async move { waiting.election("e").campaign("ours again").await }).await;
         throughout(Duration::from_millis(300), "we wait", async || next.waits()).await;
         // In the container it would not hear of the end of `docker exec`.
         t.store.end_session_of(leader.key()).await;
@@ -277,7 +334,8 @@ async fn etcdctl_takes_part_in_elections() {
     .await;
 }
 
-/// What a key of another client's is for nobody knows: it is alone where readers share, and has a permit where permits are counted.
+/// What a key of another client's is for nobody knows: it is alone where readers share, and has a
+/// permit where permits are counted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn strangers_are_not_shared_with() {
     beside_others::<Etcd>(async |t| {
@@ -315,7 +373,10 @@ async fn a_key_written_over_without_its_lease_is_lost() {
         // A write that keeps the lease is nothing to it.
         let options = PutOptions::new().with_ignore_lease();
         raw.put(guard.key(), "note", Some(options)).await.unwrap();
-        throughout(Duration::from_millis(700), "it is held", async || guard.is_valid() && last.waits()).await;
+        throughout(Duration::from_millis(700), "it is held", async || {
+            guard.is_valid() && last.waits()
+        })
+        .await;
         guard.unlock().await.unwrap();
         let error = waiter.result(SOON).await.expect_err("its place is nobody's");
         assert!(matches!(error, Error::Evicted { .. }), "{error:?}");
@@ -327,7 +388,8 @@ async fn a_key_written_over_without_its_lease_is_lost() {
         assert_eq!(reason, LostReason::KeyDeleted);
         let key = guard.key().to_owned();
         guard.unlock().await.expect_err("it was lost");
-        eventually(SOON, "it is deleted all the same", async || !t.keys().await.contains(&key)).await;
+        eventually(SOON, "it is deleted all the same", async || !t.keys().await.contains(&key))
+            .await;
         // Released before anybody has noticed.
         let guard = one.mutex("over").lock().await.unwrap();
         raw.put(guard.key(), "note", None).await.unwrap();

@@ -1,4 +1,5 @@
-//! Members that are cut off from each other while their clients still reach them. Nothing else runs meanwhile.
+//! Members that are cut off from each other while their clients still reach them. Nothing else runs
+//! meanwhile.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +17,8 @@ async fn reunited(t: &Case) {
     }
 }
 
-/// A client that knows only the member that is cut off: it has to know before the others give the lock away.
+/// A client that knows only the member that is cut off: it has to know before the others give the
+/// lock away.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_holder_on_a_member_that_is_cut_off_knows_before_its_successor() {
     alone::<Etcd>(async |t| {

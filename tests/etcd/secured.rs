@@ -76,11 +76,14 @@ async fn users_are_kept_to_their_namespaces() {
     client.close().await.unwrap();
 }
 
-/// Tokens end after 5 s: a lock is held through three of them, a waiter waits through them, and both go on as if nothing had been.
+/// Tokens end after 5 s: a lock is held through three of them, a waiter waits through them, and
+/// both go on as if nothing had been.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn locks_and_waiters_outlive_their_auth_tokens() {
-    let builder = with_users().await.credentials("app", "apppw").session_ttl(Duration::from_secs(6));
-    let (client, other) = (builder.clone().connect().await.unwrap(), builder.connect().await.unwrap());
+    let builder =
+        with_users().await.credentials("app", "apppw").session_ttl(Duration::from_secs(6));
+    let (client, other) =
+        (builder.clone().connect().await.unwrap(), builder.connect().await.unwrap());
     let idle = client.clone();
     let guard = client.mutex("a").lock().await.unwrap();
     let token = guard.fencing_token();
@@ -115,8 +118,9 @@ impl User {
         let url = servers::url("DISTLOCK_ETCD_AUTH_URL", "etcd://127.0.0.1:23795");
         let address = servers::endpoints(&url).await[0];
         let options = etcd_client::ConnectOptions::new().with_user("root", "rootpw");
-        let operator =
-            etcd_client::Client::connect([format!("http://{address}")], Some(options)).await.expect("the operator may");
+        let operator = etcd_client::Client::connect([format!("http://{address}")], Some(options))
+            .await
+            .expect("the operator may");
         let (name, namespace) = (format!("user-{:016x}", fastrand::u64(..)), namespace());
         let mut auth = operator.auth_client();
         auth.user_add(name.as_str(), Self::PASSWORD, None).await.expect("the operator may");
@@ -128,7 +132,8 @@ impl User {
     }
 
     async fn client(&self, address: SocketAddr) -> Client {
-        let builder = Client::builder(&format!("etcd://{address}")).credentials(&self.name, Self::PASSWORD);
+        let builder =
+            Client::builder(&format!("etcd://{address}")).credentials(&self.name, Self::PASSWORD);
         builder
             .namespace(&self.namespace)
             .session_ttl(Duration::from_secs(4))
@@ -155,8 +160,8 @@ impl User {
     }
 }
 
-/// The operator's doing reaches a holder and his client while both are at work. What the server still renews is held; what it refuses is told as it is, and not asked for
-/// again and again.
+/// The operator's doing reaches a holder and his client while both are at work. What the server
+/// still renews is held; what it refuses is told as it is, and not asked for again and again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_password_changed_on_the_way_is_denied_without_a_storm() {
     let user = User::new().await;
@@ -171,14 +176,20 @@ async fn a_password_changed_on_the_way_is_denied_without_a_storm() {
         assert!(!error.is_retryable());
     }
     let before = proxy.packets();
-    throughout(Duration::from_secs(4), "a valid lock has a key", async || !guard.is_valid() || user.keys().await == 1)
-        .await;
+    throughout(Duration::from_secs(4), "a valid lock has a key", async || {
+        !guard.is_valid() || user.keys().await == 1
+    })
+    .await;
     let packets = proxy.packets() - before;
     println!("held: {}, {packets} packets in 4 s", guard.is_valid());
     assert!(packets < 200, "{packets} packets in 4 s");
     // Whatever becomes of it: the key goes with the client's lease.
     drop(guard);
-    user.operator.auth_client().user_change_password(user.name.as_str(), User::PASSWORD).await.unwrap();
+    user.operator
+        .auth_client()
+        .user_change_password(user.name.as_str(), User::PASSWORD)
+        .await
+        .unwrap();
     eventually(SOON, "the key is gone", async || user.keys().await == 0).await;
     user.remove().await;
 }
@@ -189,13 +200,21 @@ async fn a_role_taken_away_on_the_way_is_denied_until_it_is_back() {
     let url = servers::url("DISTLOCK_ETCD_AUTH_URL", "etcd://127.0.0.1:23795");
     let client = user.client(servers::endpoints(&url).await[0]).await;
     let guard = client.mutex("a").lock().await.unwrap();
-    user.operator.auth_client().user_revoke_role(user.name.as_str(), user.name.as_str()).await.unwrap();
+    user.operator
+        .auth_client()
+        .user_revoke_role(user.name.as_str(), user.name.as_str())
+        .await
+        .unwrap();
     let error = within(SOON, "it is refused", client.mutex("b").lock()).await.unwrap_err();
     assert!(matches!(error, Error::Denied { .. }), "{error:?}");
     let error = within(SOON, "it is refused", guard.unlock()).await.unwrap_err();
     assert!(matches!(error, Error::Denied { .. } | Error::Lost { .. }), "{error:?}");
     assert_eq!(user.keys().await, 1);
-    user.operator.auth_client().user_grant_role(user.name.as_str(), user.name.as_str()).await.unwrap();
+    user.operator
+        .auth_client()
+        .user_grant_role(user.name.as_str(), user.name.as_str())
+        .await
+        .unwrap();
     eventually(SOON, "the release gets through", async || user.keys().await == 0).await;
     client.mutex("b").lock().await.unwrap().unlock().await.unwrap();
     client.close().await.unwrap();
@@ -233,7 +252,10 @@ async fn wrong_certificates_are_refused() {
             None => builder,
         };
         let error = within(SOON, what, builder.connect()).await.unwrap_err();
-        assert!(matches!(error, Error::Denied { .. } | Error::Unavailable { .. }), "{what}: {error:?}");
+        assert!(
+            matches!(error, Error::Denied { .. } | Error::Unavailable { .. }),
+            "{what}: {error:?}"
+        );
         assert!(std::error::Error::source(&error).is_some(), "{what}: {error:?}");
     }
 }
@@ -242,9 +264,12 @@ async fn wrong_certificates_are_refused() {
 #[tokio::test]
 async fn garbled_certificates_are_told() {
     let [ca, ..] = servers::certificates();
-    for tls in [Tls::new().ca_certificate("no PEM"), Tls::new().ca_certificate(ca).client_identity("no PEM", "no key")]
-    {
-        let connecting = with_tls().await.connect_timeout(Duration::from_secs(3)).tls(tls).connect();
+    for tls in [
+        Tls::new().ca_certificate("no PEM"),
+        Tls::new().ca_certificate(ca).client_identity("no PEM", "no key"),
+    ] {
+        let connecting =
+            with_tls().await.connect_timeout(Duration::from_secs(3)).tls(tls).connect();
         let error = within(SOON, "it is told", connecting).await.unwrap_err();
         assert!(matches!(error, Error::InvalidConfig { option: "tls", .. }), "{error:?}");
     }
@@ -255,7 +280,8 @@ async fn garbled_certificates_are_told() {
 async fn nothing_that_is_shown_has_a_secret() {
     let [ca, certificate, key] = servers::certificates();
     let mut shown = Shown::default();
-    let nobody = || Client::builder("etcd://127.0.0.1:1").connect_timeout(Duration::from_millis(500));
+    let nobody =
+        || Client::builder("etcd://127.0.0.1:1").connect_timeout(Duration::from_millis(500));
     for builder in [with_users().await, nobody()] {
         shown.builder(&builder.clone().credentials("app", "apppw")).await;
         shown.builder(&builder.credentials("app", "wrong-s3cret")).await;
@@ -265,10 +291,12 @@ async fn nothing_that_is_shown_has_a_secret() {
     shown.error("Denied", &client.mutex("a").lock().await.unwrap_err());
     let tls = Tls::new().ca_certificate(&ca).client_identity(&certificate, &key);
     let stranger = Tls::new().ca_certificate(&certificate).client_identity(&certificate, &key);
-    let garbled = Tls::new().ca_certificate(&ca).client_identity(&certificate, key.replace('\n', " "));
+    let garbled =
+        Tls::new().ca_certificate(&ca).client_identity(&certificate, key.replace('\n', " "));
     for tls in [tls, stranger, garbled] {
         for builder in [with_tls().await, nobody()] {
-            let builder = builder.connect_timeout(Duration::from_secs(3)).credentials("app", "apppw");
+            let builder =
+                builder.connect_timeout(Duration::from_secs(3)).credentials("app", "apppw");
             shown.builder(&builder.tls(tls.clone())).await;
         }
         shown.builder(&with_tls().await.connect_timeout(Duration::from_secs(3)).tls(tls)).await;

@@ -1,4 +1,5 @@
-//! etcd-client 0.21.1; lines below `src/` are those of <https://github.com/etcdv3/etcd-client/tree/v0.21.1>.
+//! etcd-client 0.21.1; lines below `src/` are those of
+//! <https://github.com/etcdv3/etcd-client/tree/v0.21.1>.
 
 use std::net::SocketAddr;
 
@@ -7,7 +8,8 @@ use etcd_client::Client;
 use crate::{assert_defect, servers};
 
 async fn endpoints() -> Vec<SocketAddr> {
-    let url = servers::url("DISTLOCK_ETCD_URL", "etcd://127.0.0.1:23791,127.0.0.1:23792,127.0.0.1:23793");
+    let url =
+        servers::url("DISTLOCK_ETCD_URL", "etcd://127.0.0.1:23791,127.0.0.1:23792,127.0.0.1:23793");
     servers::endpoints(&url).await
 }
 
@@ -30,10 +32,10 @@ async fn a_revoked_lease_is_kept_alive() {
     assert_eq!(answer.ttl(), 0, "the server knew");
 }
 
-/// An endpoint that refuses connections gets its share of the requests, and these fail although the others would serve
-/// them: src/client.rs:123. That is tonic's balancer, of 0.14.9, to which each endpoint has the load 0
-/// (src/transport/channel/service/connection.rs:166) and one that failed is ready (`reconnect.rs:129` beside it):
-/// <https://github.com/grpc/grpc-rust/issues/2839>.
+/// An endpoint that refuses connections gets its share of the requests, and these fail although the
+/// others would serve them: src/client.rs:123. That is tonic's balancer, of 0.14.9, to which each
+/// endpoint has the load 0 (src/transport/channel/service/connection.rs:166) and one that failed is
+/// ready (`reconnect.rs:129` beside it): <https://github.com/grpc/grpc-rust/issues/2839>.
 #[tokio::test]
 async fn one_dead_endpoint_fails_requests() {
     let mut endpoints = endpoints().await;

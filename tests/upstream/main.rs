@@ -1,5 +1,5 @@
-//! Defects of the client crates that distlock works around: each is seen here with the crate alone, so that a release
-//! without it is noticed. Needs the servers of `docker/up`. README.md lists them.
+//! Defects of the client crates that distlock works around: each is seen here with the crate alone,
+//! so that a release without it is noticed. Needs the servers of `docker/up`. README.md lists them.
 
 #![allow(clippy::expect_used, clippy::panic)] // a test fails by panicking
 

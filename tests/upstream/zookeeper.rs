@@ -9,7 +9,8 @@ use std::{
 
 use tokio::{runtime::Runtime, task::yield_now, time::timeout};
 use zookeeper_client::{
-    Acls, AddWatchMode, Client, CreateMode, Error, EventType, LockPrefix, PersistentWatcher, SessionState,
+    Acls, AddWatchMode, Client, CreateMode, Error, EventType, LockPrefix, PersistentWatcher,
+    SessionState,
 };
 
 use crate::{
@@ -26,7 +27,8 @@ const QUIET: Duration = Duration::from_millis(500);
 const TTL: Duration = Duration::from_secs(2);
 
 async fn server() -> SocketAddr {
-    let url = servers::url("DISTLOCK_ZK_URL", "zk://127.0.0.1:21811,127.0.0.1:21812,127.0.0.1:21813");
+    let url =
+        servers::url("DISTLOCK_ZK_URL", "zk://127.0.0.1:21811,127.0.0.1:21812,127.0.0.1:21813");
     servers::endpoints(&url).await[0]
 }
 
@@ -36,7 +38,10 @@ async fn proxy() -> Proxy {
 
 async fn session(server: SocketAddr, ttl: Duration) -> Client {
     let connector = Client::connector().with_session_timeout(ttl);
-    connector.connect(&server.to_string()).await.expect("ZooKeeper answers: is it up? See docker/up")
+    connector
+        .connect(&server.to_string())
+        .await
+        .expect("ZooKeeper answers: is it up? See docker/up")
 }
 
 fn unique() -> String {
@@ -45,7 +50,10 @@ fn unique() -> String {
 
 /// Creates a node that goes with its session.
 async fn create(client: &Client, path: &str) {
-    client.create(path, b"", &CreateMode::Ephemeral.with_acls(Acls::anyone_all())).await.expect("a new node");
+    client
+        .create(path, b"", &CreateMode::Ephemeral.with_acls(Acls::anyone_all()))
+        .await
+        .expect("a new node");
 }
 
 /// Breaks the session's connection. What is sent afterwards goes to the next one.
@@ -66,8 +74,9 @@ async fn cancelled_lock(client: &Client, prefix: LockPrefix<'_>) {
     }
 }
 
-/// `Client::lock` says that it is safe to cancel. With Curator's names it deletes what it has created by its bare name,
-/// without the directory, which fails: src/client/mod.rs:525. The node blocks the lock until the session ends.
+/// `Client::lock` says that it is safe to cancel. With Curator's names it deletes what it has
+/// created by its bare name, without the directory, which fails: src/client/mod.rs:525. The node
+/// blocks the lock until the session ends.
 #[tokio::test]
 async fn a_cancelled_lock_leaves_its_node() {
     let (client, dir) = (session(server().await, TTL).await, unique());
@@ -92,8 +101,8 @@ async fn until_changed(watcher: &mut PersistentWatcher) {
     while watcher.changed().await.event_type == EventType::Session {}
 }
 
-/// Persistent watches are not restored after a reconnect, and nobody is told: `index.max(index)` stays 0, so that they
-/// are left out of what is sent, src/session/watch.rs:446.
+/// Persistent watches are not restored after a reconnect, and nobody is told: `index.max(index)`
+/// stays 0, so that they are left out of what is sent, src/session/watch.rs:446.
 #[tokio::test]
 async fn a_persistent_watch_does_not_survive_a_reconnect() {
     let (proxy, path, other) = (proxy().await, unique(), unique());
@@ -110,7 +119,10 @@ async fn a_persistent_watch_does_not_survive_a_reconnect() {
     client.set_data(&other, b"2", None).await.unwrap();
     timeout(SOON, oneshot.changed()).await.expect("a watch of the other kind survives");
     let told = timeout(QUIET, until_changed(&mut persistent)).await.is_ok();
-    assert_defect(!told, "src/backend/zookeeper/mod.rs: a reason for one-shot watches in `store.rs`");
+    assert_defect(
+        !told,
+        "src/backend/zookeeper/mod.rs: a reason for one-shot watches in `store.rs`",
+    );
 }
 
 /// Whether a session that watches so many bytes of paths survives its connection.
@@ -118,13 +130,16 @@ async fn survives_with_watches(bytes: usize) -> bool {
     let proxy = proxy().await;
     let client = session(proxy.address, TTL).await;
     let prefix = format!("{}-{}", unique(), "x".repeat(1000));
-    let paths: Vec<_> = (0..bytes / (prefix.len() + 5)).map(|number| format!("{prefix}-{number:04}")).collect();
+    let paths: Vec<_> =
+        (0..bytes / (prefix.len() + 5)).map(|number| format!("{prefix}-{number:04}")).collect();
     let node = CreateMode::Ephemeral.with_acls(Acls::anyone_all());
     let mut watchers = Vec::new();
     // Many in one flight: a request leaves when its method is called.
     for paths in paths.chunks(50) {
-        let sent: Vec<_> =
-            paths.iter().map(|path| (client.create(path, b"", &node), client.get_and_watch_data(path))).collect();
+        let sent: Vec<_> = paths
+            .iter()
+            .map(|path| (client.create(path, b"", &node), client.get_and_watch_data(path)))
+            .collect();
         for (created, watched) in sent {
             created.await.expect("a new node");
             let (_, _, watcher) = watched.await.expect("it is there");
@@ -144,9 +159,10 @@ async fn survives_with_watches(bytes: usize) -> bool {
     timeout(SOON, settled).await.expect("it comes back or ends")
 }
 
-/// After a reconnect watches are restored in batches of 128 KiB of paths, which all have the xid -8, so that the reply
-/// to the second finds no request: src/session/watch.rs:449, src/proto/request_header.rs:16, src/session/depot.rs:102.
-/// It reconnects again and again until the session has expired.
+/// After a reconnect watches are restored in batches of 128 KiB of paths, which all have the xid
+/// -8, so that the reply to the second finds no request: src/session/watch.rs:449,
+/// src/proto/request_header.rs:16, src/session/depot.rs:102. It reconnects again and again until
+/// the session has expired.
 #[tokio::test]
 async fn many_watches_end_the_session() {
     assert!(survives_with_watches(120 << 10).await, "one batch is no trouble");
@@ -159,8 +175,8 @@ fn median<const N: usize>(mut times: [Duration; N]) -> Duration {
     times[N / 2]
 }
 
-/// `TCP_NODELAY` is off, so that of two requests in one flight the second stays at home until the first is answered:
-/// src/session/connection.rs:201.
+/// `TCP_NODELAY` is off, so that of two requests in one flight the second stays at home until the
+/// first is answered: src/session/connection.rs:201.
 #[tokio::test]
 async fn a_second_request_waits_for_the_reply_to_the_first() {
     const WAY: Duration = Duration::from_millis(10);
@@ -177,8 +193,8 @@ async fn a_second_request_waits_for_the_reply_to_the_first() {
             *one = start.elapsed();
             let start = Instant::now();
             let first = client.get_data("/");
-            // On this runtime, which has one thread, the first is written meanwhile. Two that are written at once may
-            // share a packet.
+            // On this runtime, which has one thread, the first is written meanwhile. Two that are
+            // written at once may share a packet.
             yield_now().await;
             let second = client.get_data("/");
             first.await.unwrap();
@@ -189,12 +205,16 @@ async fn a_second_request_waits_for_the_reply_to_the_first() {
         println!("{one:?} for one, {two:?} for two");
         slow += usize::from(two > one + WAY);
     }
-    // A few connections are spared: the other end's kernel, which lets the second go as well, acknowledges the first at
-    // once.
-    assert_defect(slow > SESSIONS / 2, "src/backend/zookeeper/store.rs: what `create_and_list` says of it");
+    // A few connections are spared: the other end's kernel, which lets the second go as well,
+    // acknowledges the first at once.
+    assert_defect(
+        slow > SESSIONS / 2,
+        "src/backend/zookeeper/store.rs: what `create_and_list` says of it",
+    );
 }
 
-/// A wait for an event panics when the runtime that the session was opened on is gone: src/session/watch.rs:120.
+/// A wait for an event panics when the runtime that the session was opened on is gone:
+/// src/session/watch.rs:120.
 #[test]
 fn a_watch_panics_without_its_runtime() {
     let (opened_on, waited_on) = (Runtime::new().unwrap(), Runtime::new().unwrap());
@@ -205,13 +225,14 @@ fn a_watch_panics_without_its_runtime() {
     });
     drop(opened_on);
     let waiting = async { timeout(SOON, tokio::spawn(watcher.changed())).await };
-    let panicked = waited_on.block_on(waiting).is_ok_and(|ended| ended.is_err_and(|error| error.is_panic()));
+    let panicked =
+        waited_on.block_on(waiting).is_ok_and(|ended| ended.is_err_and(|error| error.is_panic()));
     assert_defect(panicked, "src/backend/zookeeper/store.rs: `event`");
     drop(client);
 }
 
-/// `Expired` is the client's own count, up to 7/5 of the session timeout: src/session/mod.rs:433. By then the servers
-/// have given the session's locks away.
+/// `Expired` is the client's own count, up to 7/5 of the session timeout: src/session/mod.rs:433.
+/// By then the servers have given the session's locks away.
 #[tokio::test]
 async fn a_session_expires_late() {
     let proxy = proxy().await;
@@ -226,8 +247,9 @@ async fn a_session_expires_late() {
     assert_defect(late, "src/backend/zookeeper/mod.rs: a reason for deadlines of our own");
 }
 
-/// Credentials are sent together with the request for a session: src/session/mod.rs:658. Servers that run on Netty now
-/// and then answer them first, and that is read as the answer to the request, :474.
+/// Credentials are sent together with the request for a session: src/session/mod.rs:658. Servers
+/// that run on Netty now and then answer them first, and that is read as the answer to the request,
+/// :474.
 #[tokio::test]
 async fn credentials_fail_connections() {
     let url = servers::url("DISTLOCK_ZK_AUTH_URL", "zk://127.0.0.1:21814");

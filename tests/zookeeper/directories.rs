@@ -1,4 +1,5 @@
-//! The directories of the queues: they are made, removed, and made again, by others too, and not always with the rights that one would like.
+//! The directories of the queues: they are made, removed, and made again, by others too, and not
+//! always with the rights that one would like.
 
 use std::time::Duration;
 
@@ -33,7 +34,8 @@ fn number(key: &str) -> &str {
     key.rsplit_once("lock-").expect("a waiter's node").1
 }
 
-/// The numbers begin again with the directory. What is left of an old guard, which has the number that another has now, does not touch the new one.
+/// The numbers begin again with the directory. What is left of an old guard, which has the number
+/// that another has now, does not touch the new one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn numbers_that_come_back_are_told_apart() {
     beside_others::<ZooKeeper>(async |t| {
@@ -88,9 +90,15 @@ async fn a_late_release_spares_who_has_its_number() {
         assert_eq!(number(new.key()), number(&key));
         assert!(!unlocking.is_finished());
         // More than a request timeout: it is repeated.
-        throughout(Duration::from_millis(1500), "the new one holds the lock", async || new.is_valid()).await;
+        throughout(Duration::from_millis(1500), "the new one holds the lock", async || {
+            new.is_valid()
+        })
+        .await;
         proxies.set(&Mode::Pass);
-        throughout(Duration::from_millis(500), "the new one holds the lock", async || new.is_valid()).await;
+        throughout(Duration::from_millis(500), "the new one holds the lock", async || {
+            new.is_valid()
+        })
+        .await;
         assert!(t.keys().await.iter().any(|key| key == new.key()));
         let _ = unlocking.await.unwrap();
         for guard in [marker, new] {
@@ -146,13 +154,18 @@ async fn a_number_that_is_taken_is_no_obstacle() {
         // Making it takes one number more.
         let prefix = second.key.strip_suffix(number(&second.key)).unwrap();
         let theirs = format!("{prefix}{:010}", next + 1);
-        raw.create(&theirs, b"", &CreateMode::Ephemeral.with_acls(Acls::anyone_all())).await.unwrap();
+        raw.create(&theirs, b"", &CreateMode::Ephemeral.with_acls(Acls::anyone_all()))
+            .await
+            .unwrap();
         let third = t.enqueue(&client, "taken").await;
         assert_eq!(directory_of(&third.key), directory);
         assert_eq!(number(&third.key), number(&theirs));
         marker.unlock().await.unwrap();
         second.served().await;
-        throughout(Duration::from_millis(200), "who has the same number goes first", async || third.waits()).await;
+        throughout(Duration::from_millis(200), "who has the same number goes first", async || {
+            third.waits()
+        })
+        .await;
         raw.delete(&theirs, None).await.unwrap();
         third.served().await;
     })
@@ -161,7 +174,9 @@ async fn a_number_that_is_taken_is_no_obstacle() {
 
 async fn make_unwritable(t: &Case, zookeeper: &ZooKeeper, name: &str) {
     let (raw, directory) = (zookeeper.client(), format!("{}/{name}", t.namespace));
-    raw.mkdir(&directory, &CreateMode::Container.with_acls(Acls::anyone_all())).await.expect("a directory");
+    raw.mkdir(&directory, &CreateMode::Container.with_acls(Acls::anyone_all()))
+        .await
+        .expect("a directory");
     let rights = Permission::READ | Permission::CREATE | Permission::DELETE | Permission::ADMIN;
     raw.set_acl(&directory, &[Acl::new(rights, AuthId::anyone())], None).await.expect("rights");
 }

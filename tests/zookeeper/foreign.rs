@@ -1,4 +1,5 @@
-//! What others put into the queues: other languages' waiters, which count, and junk, which does not.
+//! What others put into the queues: other languages' waiters, which count, and junk, which does
+//! not.
 
 use std::time::Duration;
 
@@ -11,7 +12,13 @@ use crate::common::{
 };
 
 /// Joins a queue as another library's client would, and gives its node.
-async fn foreign_waiter(t: &Case, zookeeper: &ZooKeeper, name: &str, prefix: &str, data: &[u8]) -> String {
+async fn foreign_waiter(
+    t: &Case,
+    zookeeper: &ZooKeeper,
+    name: &str,
+    prefix: &str,
+    data: &[u8],
+) -> String {
     let (directory, raw) = (format!("{}/{name}", t.namespace), zookeeper.client());
     let container = CreateMode::Container.with_acls(Acls::anyone_all());
     raw.mkdir(&directory, &container).await.expect("a directory");
@@ -25,7 +32,8 @@ async fn foreign_waiter(t: &Case, zookeeper: &ZooKeeper, name: &str, prefix: &st
 const FOREIGN: [&str; 2] = ["_c_0f0e8a5e-8b8d-4a9e-9a3a-5d6c1b1f7a10-lock-", "lock-"];
 
 /// As kazoo's `Lock` and `WriteLock`, and its `ReadLock`, name theirs.
-const KAZOO: [&str; 2] = ["3c5b1f9a0e8d4a7fb2c6d1e09f8a7b6c__lock__", "3c5b1f9a0e8d4a7fb2c6d1e09f8a7b6c__rlock__"];
+const KAZOO: [&str; 2] =
+    ["3c5b1f9a0e8d4a7fb2c6d1e09f8a7b6c__lock__", "3c5b1f9a0e8d4a7fb2c6d1e09f8a7b6c__rlock__"];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn distlock_waits_for_curator_and_kazoo() {
@@ -35,7 +43,10 @@ async fn distlock_waits_for_curator_and_kazoo() {
             let theirs = foreign_waiter(t, &zookeeper, "shared", prefix, b"").await;
             assert!(client.mutex("shared").try_lock().await.unwrap().is_none());
             let waiter = t.enqueue(&client, "shared").await;
-            throughout(Duration::from_millis(300), "it has its turn first", async || waiter.waits()).await;
+            throughout(Duration::from_millis(300), "it has its turn first", async || {
+                waiter.waits()
+            })
+            .await;
             zookeeper.delete_key(&theirs).await;
             waiter.served().await;
         }
@@ -43,13 +54,16 @@ async fn distlock_waits_for_curator_and_kazoo() {
     .await;
 }
 
-/// Curator takes the lock when its node has the lowest sequence number, and watches the next lower one until then.
+/// Curator takes the lock when its node has the lowest sequence number, and watches the next lower
+/// one until then.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn curator_waits_for_distlock() {
     beside_others::<ZooKeeper>(async |t| {
         let (zookeeper, client) = (ZooKeeper::start().await, t.client().await);
         let guard = client.mutex("shared").lock().await.unwrap();
-        let number = |key: &str| key.rsplit_once("lock-").expect("Curator looks for this").1.parse::<i32>().unwrap();
+        let number = |key: &str| {
+            key.rsplit_once("lock-").expect("Curator looks for this").1.parse::<i32>().unwrap()
+        };
         for prefix in FOREIGN {
             let theirs = foreign_waiter(t, &zookeeper, "shared", prefix, b"").await;
             assert!(number(guard.key()) < number(&theirs), "{} and {theirs}", guard.key());
@@ -60,7 +74,8 @@ async fn curator_waits_for_distlock() {
         let last = t.enqueue(&client, "shared").await;
         guard.unlock().await.unwrap();
         within(SOON, "they hear that it is their turn", watcher.changed()).await;
-        throughout(Duration::from_millis(300), "distlock waits behind them", async || last.waits()).await;
+        throughout(Duration::from_millis(300), "distlock waits behind them", async || last.waits())
+            .await;
         zookeeper.delete_key(&theirs).await;
         last.served().await;
     })
@@ -76,7 +91,10 @@ async fn kazoo_waits_for_distlock() {
         let (zookeeper, client) = (ZooKeeper::start().await, t.client().await);
         let number = |key: &str| {
             let (mark, number) = key.split_at(key.len() - 10);
-            assert!(mark.ends_with("-lock-") || mark.ends_with("__lock__"), "kazoo overlooks {key}");
+            assert!(
+                mark.ends_with("-lock-") || mark.ends_with("__lock__"),
+                "kazoo overlooks {key}"
+            );
             assert!(number.bytes().all(|byte| byte.is_ascii_digit()), "kazoo overlooks {key}");
             number.to_owned()
         };
@@ -87,7 +105,8 @@ async fn kazoo_waits_for_distlock() {
         let (_, _, watcher) = zookeeper.client().get_and_watch_data(guard.key()).await.unwrap();
         guard.unlock().await.unwrap();
         within(SOON, "they hear that it is their turn", watcher.changed()).await;
-        throughout(Duration::from_millis(300), "distlock waits behind them", async || last.waits()).await;
+        throughout(Duration::from_millis(300), "distlock waits behind them", async || last.waits())
+            .await;
         zookeeper.delete_key(&theirs).await;
         last.served().await;
     })
@@ -101,14 +120,26 @@ async fn junk_is_passed_over() {
         let raw = zookeeper.client();
         let directory = format!("{}/junk", t.namespace);
         raw.mkdir(&directory, &CreateMode::Container.with_acls(Acls::anyone_all())).await.unwrap();
-        let names = ["junk", "lock-", "lock-7", "lock-00000000007", "_c_lock-x", "0000000000", "ключ", "a b"];
+        let names = [
+            "junk",
+            "lock-",
+            "lock-7",
+            "lock-00000000007",
+            "_c_lock-x",
+            "0000000000",
+            "ключ",
+            "a b",
+        ];
         let persistent = CreateMode::Persistent.with_acls(Acls::anyone_all());
         let megabyte = vec![b'v'; (1 << 20) - 1024];
         for name in names {
             raw.create(&format!("{directory}/{name}"), &megabyte, &persistent).await.unwrap();
         }
         raw.create(&format!("{directory}/junk/lock-0000000000"), b"", &persistent).await.unwrap();
-        let guard = within(SOON, "junk is no holder", client.mutex("junk").try_lock()).await.unwrap().unwrap();
+        let guard = within(SOON, "junk is no holder", client.mutex("junk").try_lock())
+            .await
+            .unwrap()
+            .unwrap();
         let waiter = t.enqueue(&client, "junk").await;
         raw.create(&format!("{directory}/between"), b"", &persistent).await.unwrap();
         throughout(Duration::from_millis(300), "the waiter waits", async || waiter.waits()).await;
@@ -116,13 +147,16 @@ async fn junk_is_passed_over() {
         waiter.served().await;
         raw.delete(&format!("{directory}/junk/lock-0000000000"), None).await.unwrap();
         for name in names.iter().chain(&["between"]) {
-            raw.delete(&format!("{directory}/{name}"), None).await.expect("junk is not ours to delete");
+            raw.delete(&format!("{directory}/{name}"), None)
+                .await
+                .expect("junk is not ours to delete");
         }
     })
     .await;
 }
 
-/// A waiter may watch a foreign node of any size, and is not woken for good by a change of its data.
+/// A waiter may watch a foreign node of any size, and is not woken for good by a change of its
+/// data.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn large_and_changing_foreign_nodes_are_waited_for() {
     beside_others::<ZooKeeper>(async |t| {
@@ -132,7 +166,10 @@ async fn large_and_changing_foreign_nodes_are_waited_for() {
         let waiter = t.enqueue(&client, "large").await;
         for data in ["one", "two", "three"] {
             zookeeper.client().set_data(&theirs, data.as_bytes(), None).await.unwrap();
-            throughout(Duration::from_millis(100), "it has its turn first", async || waiter.waits()).await;
+            throughout(Duration::from_millis(100), "it has its turn first", async || {
+                waiter.waits()
+            })
+            .await;
         }
         zookeeper.delete_key(&theirs).await;
         waiter.served().await;
@@ -149,16 +186,24 @@ async fn operators_find_the_owner_in_the_node() {
         let (data, stat) = zookeeper.get(guard.key()).await;
         assert!(String::from_utf8(data).unwrap().contains("worker-7 of gaia"));
         assert_ne!(stat.ephemeral_owner, 0, "it goes with its session");
-        assert_eq!(stat.czxid, i64::try_from(guard.fencing_token().as_u64()).unwrap(), "the token can be looked up");
+        assert_eq!(
+            stat.czxid,
+            i64::try_from(guard.fencing_token().as_u64()).unwrap(),
+            "the token can be looked up"
+        );
         let unnamed = t.client().await.mutex("unnamed").lock().await.unwrap();
         let (data, _) = zookeeper.get(unnamed.key()).await;
         let process = std::process::id().to_string();
-        assert!(String::from_utf8(data).unwrap().contains(&process), "by default it is the host and the process");
+        assert!(
+            String::from_utf8(data).unwrap().contains(&process),
+            "by default it is the host and the process"
+        );
     })
     .await;
 }
 
-/// The directory of a lock may be removed at any time that nobody is in it: between its making and its use, too.
+/// The directory of a lock may be removed at any time that nobody is in it: between its making and
+/// its use, too.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_directory_that_vanishes_is_made_again() {
     beside_others::<ZooKeeper>(async |t| {
@@ -171,7 +216,9 @@ async fn a_directory_that_vanishes_is_made_again() {
             }
         });
         for _ in 0..50 {
-            let guard = within(SOON, "it is granted", client.mutex("vanishing").lock()).await.expect("granted");
+            let guard = within(SOON, "it is granted", client.mutex("vanishing").lock())
+                .await
+                .expect("granted");
             guard.unlock().await.unwrap();
         }
         vandal.abort();
@@ -192,7 +239,9 @@ async fn curator_and_kazoo_are_seen_in_the_queue() {
         let waiter = t.enqueue(&client, "shared").await;
         let queue = mutex.queue().await.unwrap();
         assert_eq!(queue.len(), 4);
-        for (position, (entry, key)) in queue.iter().zip(theirs.iter().chain([&waiter.key])).enumerate() {
+        for (position, (entry, key)) in
+            queue.iter().zip(theirs.iter().chain([&waiter.key])).enumerate()
+        {
             assert_eq!((entry.position(), entry.key()), (position, &**key));
             assert!(entry.since().is_some());
             assert_eq!(entry.is_own(), position == 3);
@@ -208,7 +257,8 @@ async fn curator_and_kazoo_are_seen_in_the_queue() {
     .await;
 }
 
-/// What a node of another client's is for nobody knows: it is alone where readers share, and has a permit where permits are counted.
+/// What a node of another client's is for nobody knows: it is alone where readers share, and has a
+/// permit where permits are counted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn strangers_are_not_shared_with() {
     beside_others::<ZooKeeper>(async |t| {

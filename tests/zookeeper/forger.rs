@@ -1,5 +1,5 @@
-//! A way to a server on which what clients say is changed: so they get to know servers of another make, or with other
-//! settings.
+//! A way to a server on which what clients say is changed: so they get to know servers of another
+//! make, or with other settings.
 
 use std::{
     io,
@@ -34,8 +34,8 @@ impl Packet<'_> {
         self.connection > 0 && self.number == 0
     }
 
-    /// Replaces bytes. A request for a session has 4 bytes of version, 8 of the last zxid, 4 of the timeout, 8 of the
-    /// session, 20 of the password.
+    /// Replaces bytes. A request for a session has 4 bytes of version, 8 of the last zxid, 4 of the
+    /// timeout, 8 of the session, 20 of the password.
     fn replace(&mut self, from: usize, with: &[u8]) {
         self.bytes[from..from + with.len()].copy_from_slice(with);
     }
@@ -68,11 +68,15 @@ pub(crate) struct Forger {
 }
 
 impl Forger {
-    pub(crate) async fn start(server: SocketAddr, forgery: impl Fn(Packet<'_>) + Send + Sync + 'static) -> Self {
+    pub(crate) async fn start(
+        server: SocketAddr,
+        forgery: impl Fn(Packet<'_>) + Send + Sync + 'static,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
         let connections = Arc::new(AtomicUsize::new(0));
-        let accepting = tokio::spawn(accept(listener, server, Arc::new(forgery), Arc::clone(&connections)));
+        let accepting =
+            tokio::spawn(accept(listener, server, Arc::new(forgery), Arc::clone(&connections)));
         Self { address, connections, accepting }
     }
 
@@ -88,7 +92,12 @@ impl Drop for Forger {
     }
 }
 
-async fn accept(listener: TcpListener, server: SocketAddr, forgery: Arc<Forgery>, connections: Arc<AtomicUsize>) {
+async fn accept(
+    listener: TcpListener,
+    server: SocketAddr,
+    forgery: Arc<Forgery>,
+    connections: Arc<AtomicUsize>,
+) {
     while let Ok((client, _)) = listener.accept().await {
         let (connection, forgery) = (connections.fetch_add(1, SeqCst), Arc::clone(&forgery));
         tokio::spawn(async move {

@@ -23,7 +23,8 @@ async fn an_uncontended_lock_takes_a_round_trip_and_so_does_its_release() {
         mutex.lock().await.unwrap().unlock().await.unwrap();
         proxies.set(&Mode::Delay(WAY));
         let mut best = [Duration::MAX; 2];
-        // The servers remove a directory that they find empty, which costs the next lock a round trip.
+        // The servers remove a directory that they find empty, which costs the next lock a round
+        // trip.
         for _ in 0..5 {
             let start = Instant::now();
             let guard = mutex.lock().await.unwrap();
@@ -70,7 +71,8 @@ async fn a_handoff_between_processes_costs_the_same_however_long_the_queue() {
             if spent.requests <= HANDOFFS * 4 + 2 * 4 + 12 {
                 break;
             }
-            // The more keepalives, pings and looks after own keys fall into it, the longer a busy machine takes.
+            // The more keepalives, pings and looks after own keys fall into it, the longer a busy
+            // machine takes.
             attempts += 1;
             assert!(attempts < 5, "{spent:?}");
         }
@@ -78,7 +80,8 @@ async fn a_handoff_between_processes_costs_the_same_however_long_the_queue() {
     .await;
 }
 
-/// Curator's waiters have names of another kind: they stand in the way of those who look for a number, wherever they come.
+/// Curator's waiters have names of another kind: they stand in the way of those who look for a
+/// number, wherever they come.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn curator_in_between_has_its_turn() {
     beside_others::<ZooKeeper>(async |t| {
@@ -122,7 +125,8 @@ async fn a_strangers_write_grants_nothing() {
         let three = t.connect(t.builder_for(&proxies.url())).await;
         proxies.set(&Mode::Delay(Duration::from_millis(50)));
         for round in 0..3 {
-            // A directory that was removed meanwhile would cost a client that knew it a second attempt.
+            // A directory that was removed meanwhile would cost a client that knew it a second
+            // attempt.
             let name = &format!("written-{round}");
             let guard = one.mutex(name).lock().await.unwrap();
             let second = t.enqueue(&two, name).await;
@@ -137,8 +141,10 @@ async fn a_strangers_write_grants_nothing() {
             zookeeper.client().set_data(&key, b"another", None).await.unwrap();
             second.cancel();
             eventually(SOON, "it is gone", async || !t.keys().await.contains(&key)).await;
-            throughout(Duration::from_millis(200), "there is a holder", async || guard.is_valid() && third.waits())
-                .await;
+            throughout(Duration::from_millis(200), "there is a holder", async || {
+                guard.is_valid() && third.waits()
+            })
+            .await;
             guard.unlock().await.unwrap();
             third.served().await;
         }
@@ -147,7 +153,8 @@ async fn a_strangers_write_grants_nothing() {
     .await;
 }
 
-/// A connection is lost when many are about to join: those in doubt find their nodes, at one search for many.
+/// A connection is lost when many are about to join: those in doubt find their nodes, at one search
+/// for many.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hundreds_in_doubt_find_their_places() {
     const WAITERS: usize = 300;

@@ -1,4 +1,5 @@
-//! Servers that are cut off from each other while their clients still reach them. Nothing else runs meanwhile.
+//! Servers that are cut off from each other while their clients still reach them. Nothing else runs
+//! meanwhile.
 
 use std::time::{Duration, Instant};
 
@@ -9,8 +10,8 @@ use crate::common::{
     zookeeper::{ZooKeeper, mode_of},
 };
 
-/// A follower that is cut off from the leader goes on answering pings, and reads, for as long as its syncLimit allows: here for ten ticks, while the
-/// leader ends the session after two.
+/// A follower that is cut off from the leader goes on answering pings, and reads, for as long as
+/// its syncLimit allows: here for ten ticks, while the leader ends the session after two.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_holder_on_a_follower_that_is_cut_off_knows_before_its_successor() {
     alone::<ZooKeeper>(async |t| {
@@ -39,12 +40,19 @@ async fn a_holder_on_a_follower_that_is_cut_off_knows_before_its_successor() {
         assert_eq!(mode_of(server).await, "follower", "it was to think that all is well");
         assert!(told.is_finished(), "the successor is there and the holder was told nothing");
         let (told, reason, valid) = told.await.unwrap();
-        println!("told after {:?} of {ttl:?}, {:?} before the grant: {reason}", told - start, granted - told);
+        println!(
+            "told after {:?} of {ttl:?}, {:?} before the grant: {reason}",
+            told - start,
+            granted - told
+        );
         assert!(told < granted && !valid);
         assert!(told - start > ttl / 4, "given up too early");
         successor.unlock().await.unwrap();
         cut.heal().await;
-        eventually(SOON * 4, "it serves again", async || holder.mutex("cut").try_lock().await.is_ok()).await;
+        eventually(SOON * 4, "it serves again", async || {
+            holder.mutex("cut").try_lock().await.is_ok()
+        })
+        .await;
     })
     .await;
 }

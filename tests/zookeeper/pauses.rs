@@ -33,19 +33,26 @@ async fn a_session_that_slept_proves_nothing_for_a_while() {
                 _ => followers.push(*server),
             }
         }
-        let watcher = Client::connect(&leader.expect("an ensemble has a leader").to_string()).await.unwrap();
+        let watcher =
+            Client::connect(&leader.expect("an ensemble has a leader").to_string()).await.unwrap();
         let mut overlaps = Vec::new();
         for round in 0..3 {
             let mut processes = JoinSet::new();
             for number in 0..PROCESSES {
-                let job = Job { sleeps: true, ..Job::new(t, &format!("slept-{round}-{number}"), ttl) };
+                let job =
+                    Job { sleeps: true, ..Job::new(t, &format!("slept-{round}-{number}"), ttl) };
                 let proxies = Proxies::start(("zk", &followers, Framing::Jute)).await;
                 let apart = TICK * number / PROCESSES;
                 processes.spawn(sleep_and_lock(job, apart, proxies, watcher.clone()));
             }
-            overlaps.extend(processes.join_all().await.into_iter().filter(|overlap| !overlap.is_zero()));
+            overlaps.extend(
+                processes.join_all().await.into_iter().filter(|overlap| !overlap.is_zero()),
+            );
         }
-        assert!(overlaps.is_empty(), "guards were valid for {overlaps:?} when their nodes were gone");
+        assert!(
+            overlaps.is_empty(),
+            "guards were valid for {overlaps:?} when their nodes were gone"
+        );
     })
     .await;
 }
@@ -66,7 +73,8 @@ async fn sleep_and_lock(job: Job, apart: Duration, proxies: Proxies, watcher: Cl
     proxies.set(&Mode::BlackholeToClient);
     let deleted = tokio::spawn(async move {
         loop {
-            let (stat, changes) = watcher.check_and_watch_stat(&key).await.expect("the leader answers");
+            let (stat, changes) =
+                watcher.check_and_watch_stat(&key).await.expect("the leader answers");
             if stat.is_none() || changes.changed().await.event_type == EventType::NodeDeleted {
                 return micros();
             }

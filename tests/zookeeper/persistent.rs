@@ -44,7 +44,11 @@ impl<'a> Junk<'a> {
 
     async fn add(&mut self, name: &str, mode: CreateMode) {
         let path = format!("{}/{name}", self.directory);
-        self.zookeeper.client().create(&path, b"", &mode.with_acls(Acls::anyone_all())).await.expect("a node");
+        self.zookeeper
+            .client()
+            .create(&path, b"", &mode.with_acls(Acls::anyone_all()))
+            .await
+            .expect("a node");
         self.nodes.push(path);
     }
 
@@ -63,14 +67,24 @@ async fn a_persistent_node_named_like_a_waiter_holds_no_place() {
         let mut junk = Junk::new(t, &zookeeper, "m", &NAMES).await;
         junk.add("lock-0000000001", CreateMode::Container).await;
         let mutex = one.mutex("m");
-        let guard = within(SOON, "nobody holds it", mutex.try_lock()).await.unwrap().expect("nobody holds it");
+        let guard = within(SOON, "nobody holds it", mutex.try_lock())
+            .await
+            .unwrap()
+            .expect("nobody holds it");
         guard.unlock().await.unwrap();
         let guard = within(SOON, "nobody holds it", mutex.lock()).await.unwrap();
         assert!(two.mutex("m").try_lock().await.unwrap().is_none(), "somebody does");
         let waiters = [t.enqueue(&two, "m").await, t.enqueue(&one, "m").await];
         let queue = mutex.queue().await.unwrap();
-        assert!(queue.iter().map(|entry| entry.key()).eq([guard.key(), &waiters[0].key, &waiters[1].key]));
-        throughout(Duration::from_millis(300), "they wait", async || waiters.iter().all(|one| one.waits())).await;
+        assert!(queue.iter().map(|entry| entry.key()).eq([
+            guard.key(),
+            &waiters[0].key,
+            &waiters[1].key
+        ]));
+        throughout(Duration::from_millis(300), "they wait", async || {
+            waiters.iter().all(|one| one.waits())
+        })
+        .await;
         guard.unlock().await.unwrap();
         for waiter in waiters {
             waiter.served().await;
@@ -92,7 +106,11 @@ async fn a_persistent_node_in_the_place_just_ahead_is_passed_over() {
         let (prefix, number) = guard.key().split_at(guard.key().len() - 10);
         let next: u32 = number.parse().unwrap();
         // Making it takes a number.
-        junk.add(&format!("{}{:010}", prefix.rsplit_once('/').unwrap().1, next + 1), CreateMode::Persistent).await;
+        junk.add(
+            &format!("{}{:010}", prefix.rsplit_once('/').unwrap().1, next + 1),
+            CreateMode::Persistent,
+        )
+        .await;
         let waiter = t.enqueue(&client, "m").await;
         assert!(waiter.key.ends_with(&format!("-lock-{:010}", next + 2)), "{}", waiter.key);
         throughout(Duration::from_millis(300), "it waits", async || waiter.waits()).await;
@@ -109,7 +127,8 @@ async fn junk_that_is_deleted_lets_nobody_in() {
         let (zookeeper, [one, two]) = (ZooKeeper::start().await, t.clients().await);
         let junk = Junk::new(t, &zookeeper, "m", &NAMES).await;
         let guard = within(SOON, "nobody holds it", one.mutex("m").lock()).await.unwrap();
-        let waiters = [t.enqueue(&two, "m").await, t.enqueue(&one, "m").await, t.enqueue(&two, "m").await];
+        let waiters =
+            [t.enqueue(&two, "m").await, t.enqueue(&one, "m").await, t.enqueue(&two, "m").await];
         junk.delete().await;
         throughout(Duration::from_millis(500), "they wait", async || {
             guard.is_valid() && waiters.iter().all(|one| one.waits())
@@ -137,7 +156,10 @@ async fn a_waiter_under_the_name_of_junk_is_waited_for() {
             zookeeper.client().delete(&junk.nodes.remove(0), None).await.unwrap();
             junk.add(name, CreateMode::Ephemeral).await;
             let waiter = t.enqueue(&client, "m").await;
-            throughout(Duration::from_millis(300), "it has its turn first", async || waiter.waits()).await;
+            throughout(Duration::from_millis(300), "it has its turn first", async || {
+                waiter.waits()
+            })
+            .await;
             assert!(client.mutex("m").try_lock().await.unwrap().is_none());
             junk.delete().await;
             waiter.served().await;
@@ -166,7 +188,12 @@ async fn junk_neither_reads_nor_writes_nor_has_a_permit() {
             let permit = semaphore.try_acquire().await.unwrap().expect("nobody has one");
             assert!(semaphore.try_acquire().await.unwrap().is_none(), "somebody has it");
             permit.release().await.unwrap();
-            within(SOON, "nobody has one", semaphore.acquire()).await.unwrap().release().await.unwrap();
+            within(SOON, "nobody has one", semaphore.acquire())
+                .await
+                .unwrap()
+                .release()
+                .await
+                .unwrap();
         }
         for junk in junk {
             junk.delete().await;

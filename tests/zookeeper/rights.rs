@@ -21,18 +21,25 @@ use crate::{
 async fn who_is_locked_out_is_told_and_does_not_rage() {
     beside_others::<ZooKeeper>(async |t| {
         let zookeeper = ZooKeeper::start().await;
-        let builder = || t.builder().request_timeout(Duration::from_secs(1)).recheck_interval(Duration::from_secs(1));
+        let builder = || {
+            t.builder()
+                .request_timeout(Duration::from_secs(1))
+                .recheck_interval(Duration::from_secs(1))
+        };
         let (holder, other) = (t.connect(builder()).await, t.connect(builder()).await);
         let guard = holder.mutex("shut").lock().await.unwrap();
         let elsewhere = other.mutex("elsewhere").lock().await.unwrap();
         let waiter = t.enqueue(&other, "shut").await;
-        let sessions = [t.store.session_of(guard.key()).await, t.store.session_of(&waiter.key).await];
+        let sessions =
+            [t.store.session_of(guard.key()).await, t.store.session_of(&waiter.key).await];
         let directory = guard.key().rsplit_once('/').unwrap().0.to_owned();
         let shut = [Acl::new(Permission::ADMIN, AuthId::anyone())];
         zookeeper.client().set_acl(&directory, &shut, None).await.unwrap();
 
         let before = t.cost(&sessions).await;
-        for outcome in [other.mutex("shut").lock().await.map(Some), other.mutex("shut").try_lock().await] {
+        for outcome in
+            [other.mutex("shut").lock().await.map(Some), other.mutex("shut").try_lock().await]
+        {
             let error = outcome.unwrap_err();
             assert!(matches!(error, Error::Denied { .. }), "{error:?}");
         }
@@ -43,13 +50,17 @@ async fn who_is_locked_out_is_told_and_does_not_rage() {
         let as_before = async || elsewhere.is_valid() && waiter.waits();
         throughout(Duration::from_secs(3), "the other lock is held", as_before).await;
         let spent = t.cost(&sessions).await - before;
-        // A key is to be deleted, again and again, but at most about once in half a second in the end.
+        // A key is to be deleted, again and again, but at most about once in half a second in the
+        // end.
         assert!(spent.requests < 60, "{spent:?}");
 
         let open = [Acl::new(Permission::ALL, AuthId::anyone())];
         zookeeper.client().set_acl(&directory, &open, None).await.unwrap();
         waiter.served().await;
-        eventually(SOON, "what could not be deleted is", async || t.keys().await == [elsewhere.key()]).await;
+        eventually(SOON, "what could not be deleted is", async || {
+            t.keys().await == [elsewhere.key()]
+        })
+        .await;
         holder.mutex("shut").lock().await.unwrap().unlock().await.unwrap();
         elsewhere.unlock().await.unwrap();
     })
@@ -59,7 +70,8 @@ async fn who_is_locked_out_is_told_and_does_not_rage() {
 /// The client comes back, and its password is not taken any more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_whose_credentials_are_refused_is_told() {
-    let url = servers::url("DISTLOCK_ZK_URL", "zk://127.0.0.1:21811,127.0.0.1:21812,127.0.0.1:21813");
+    let url =
+        servers::url("DISTLOCK_ZK_URL", "zk://127.0.0.1:21811,127.0.0.1:21812,127.0.0.1:21813");
     let server = servers::endpoints(&url).await[0];
     let forger = Forger::start(server, |mut packet| {
         if packet.connection > 0 {
@@ -92,7 +104,11 @@ async fn a_client_whose_credentials_are_refused_is_told() {
     assert!(!error.is_retryable());
     // What nobody asks for is not tried.
     let connections = forger.connections();
-    let _ = within(SOON, "the successor is granted", other.mutex("held").lock()).await.unwrap().unlock().await;
+    let _ = within(SOON, "the successor is granted", other.mutex("held").lock())
+        .await
+        .unwrap()
+        .unlock()
+        .await;
     assert!(!guard.is_valid());
     assert!(forger.connections() <= connections + 1, "{} connections", forger.connections());
     assert!(forger.connections() < 12, "{} connections", forger.connections());

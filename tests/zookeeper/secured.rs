@@ -34,8 +34,11 @@ async fn locks_belong_to_the_user_who_made_them() {
     let guard = client.mutex("a").lock().await.unwrap();
     let colleague = builder.clone().credentials("app", "apppw").connect().await.unwrap();
     assert!(colleague.mutex("a").try_lock().await.unwrap().is_none());
-    let strangers =
-        [builder.clone().credentials("app", "wrong"), builder.clone().credentials("other", "apppw"), builder];
+    let strangers = [
+        builder.clone().credentials("app", "wrong"),
+        builder.clone().credentials("other", "apppw"),
+        builder,
+    ];
     for stranger in strangers {
         let stranger = stranger.connect().await.unwrap();
         for outcome in [
@@ -87,7 +90,10 @@ async fn wrong_certificates_are_refused() {
             None => builder,
         };
         let error = within(SOON, what, builder.connect()).await.unwrap_err();
-        assert!(matches!(error, Error::Denied { .. } | Error::Unavailable { .. }), "{what}: {error:?}");
+        assert!(
+            matches!(error, Error::Denied { .. } | Error::Unavailable { .. }),
+            "{what}: {error:?}"
+        );
         assert!(std::error::Error::source(&error).is_some(), "{what}: {error:?}");
     }
 }
@@ -96,9 +102,12 @@ async fn wrong_certificates_are_refused() {
 #[tokio::test]
 async fn garbled_certificates_are_told() {
     let [ca, ..] = servers::certificates();
-    for tls in [Tls::new().ca_certificate("no PEM"), Tls::new().ca_certificate(ca).client_identity("no PEM", "no key")]
-    {
-        let error = within(SOON, "it is told", with_tls().await.tls(tls).connect()).await.unwrap_err();
+    for tls in [
+        Tls::new().ca_certificate("no PEM"),
+        Tls::new().ca_certificate(ca).client_identity("no PEM", "no key"),
+    ] {
+        let error =
+            within(SOON, "it is told", with_tls().await.tls(tls).connect()).await.unwrap_err();
         assert!(matches!(error, Error::InvalidConfig { option: "tls", .. }), "{error:?}");
     }
 }
@@ -118,7 +127,8 @@ async fn nothing_that_is_shown_has_a_secret() {
     shown.debug("Client", &stranger);
     let tls = Tls::new().ca_certificate(&ca).client_identity(&certificate, &key);
     let unknown = Tls::new().ca_certificate(&certificate).client_identity(&certificate, &key);
-    let garbled = Tls::new().ca_certificate(&ca).client_identity(&certificate, key.replace('\n', " "));
+    let garbled =
+        Tls::new().ca_certificate(&ca).client_identity(&certificate, key.replace('\n', " "));
     let mixed = Tls::new().ca_certificate(format!("{key}{ca}").replace('\n', " "));
     for tls in [tls, unknown, garbled, mixed] {
         for builder in [with_tls().await, nobody()] {

@@ -33,11 +33,16 @@ struct Misheard {
 }
 
 impl Misheard {
-    async fn connect(t: &Case, ttl: Duration, forgery: impl Fn(Packet<'_>) + Send + Sync + 'static) -> Self {
+    async fn connect(
+        t: &Case,
+        ttl: Duration,
+        forgery: impl Fn(Packet<'_>) + Send + Sync + 'static,
+    ) -> Self {
         let server = t.store.network().1[0];
         let forger = Forger::start(server, forgery).await;
         let proxy = Proxy::start(forger.address, Framing::Jute).await;
-        let client = t.connect(t.builder_for(&format!("zk://{}", proxy.address)).session_ttl(ttl)).await;
+        let client =
+            t.connect(t.builder_for(&format!("zk://{}", proxy.address)).session_ttl(ttl)).await;
         assert_eq!(client.session_ttl(), ttl);
         Self { server, proxy, forger, client }
     }
@@ -58,7 +63,8 @@ impl Misheard {
     }
 }
 
-/// Takes a session over. Its client, which is on its way back from the last time, may be in between.
+/// Takes a session over. Its client, which is on its way back from the last time, may be in
+/// between.
 async fn taken(server: SocketAddr, session: i64) -> TcpStream {
     let mut stream = None;
     eventually(SOON, "the session is taken over", async || {
@@ -77,8 +83,8 @@ fn tell(guard: LockGuard) -> JoinHandle<(Instant, LostReason, bool)> {
 }
 
 /// ZooKeeper refuses a session that it does not know; other servers have given a new one instead
-/// (<https://github.com/ClickHouse/ClickHouse/issues/116690>), and the crate takes it without a word. The old one's
-/// nodes go when its time is up, whatever is done in the name of the new one.
+/// (<https://github.com/ClickHouse/ClickHouse/issues/116690>), and the crate takes it without a
+/// word. The old one's nodes go when its time is up, whatever is done in the name of the new one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_holder_that_is_given_another_session_knows_before_its_successor() {
     beside_others::<ZooKeeper>(async |t| {
@@ -123,14 +129,21 @@ async fn a_waiter_that_is_given_another_session_stands_in_one_place() {
         let waiter = t.enqueue(&misheard.client, "exchanged").await;
         let session = t.store.session_of(&waiter.key).await;
         // One that has no answer yet may still join in another session.
-        eventually(SOON, "it watches the one ahead", async || misheard.watches(guard.key(), session).await).await;
+        eventually(SOON, "it watches the one ahead", async || {
+            misheard.watches(guard.key(), session).await
+        })
+        .await;
         misheard.reconnect().await;
-        let second = within(SOON, "it is granted", misheard.client.mutex("second").lock()).await.unwrap();
+        let second =
+            within(SOON, "it is granted", misheard.client.mutex("second").lock()).await.unwrap();
         assert_ne!(t.store.session_of(second.key()).await, session);
         let error = waiter.result(SOON).await.expect_err("its session is over");
         assert!(matches!(error, Error::SessionLost { .. }), "{error:?}");
         assert!(second.is_valid() && guard.is_valid());
-        eventually(ttl + t.store.grace(), "its place is given up", async || t.keys().await.len() == 2).await;
+        eventually(ttl + t.store.grace(), "its place is given up", async || {
+            t.keys().await.len() == 2
+        })
+        .await;
         for guard in [guard, second] {
             guard.unlock().await.unwrap();
         }
@@ -138,8 +151,8 @@ async fn a_waiter_that_is_given_another_session_stands_in_one_place() {
     .await;
 }
 
-/// The servers may be told to grant more while sessions are there. Those that come back then have longer to live than
-/// they were promised.
+/// The servers may be told to grant more while sessions are there. Those that come back then have
+/// longer to live than they were promised.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_session_that_is_granted_for_longer_is_given_up_as_before() {
     beside_others::<ZooKeeper>(async |t| {
@@ -169,8 +182,8 @@ async fn a_session_that_is_granted_for_longer_is_given_up_as_before() {
     .await;
 }
 
-/// Somebody who has the session's id and password uses it elsewhere. The client comes back each time, and nothing is
-/// lost.
+/// Somebody who has the session's id and password uses it elsewhere. The client comes back each
+/// time, and nothing is lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_session_that_is_taken_over_comes_back() {
     beside_others::<ZooKeeper>(async |t| {
@@ -194,13 +207,15 @@ async fn a_session_that_is_taken_over_comes_back() {
     .await;
 }
 
-/// A write is under way when the session is taken over: it comes too late, and its repetition must not be a second one.
+/// A write is under way when the session is taken over: it comes too late, and its repetition must
+/// not be a second one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn writes_that_come_after_their_session_has_moved_are_made_once() {
     beside_others::<ZooKeeper>(async |t| {
         let servers = t.store.network().1;
         let proxy = Proxy::start(servers[0], Framing::Jute).await;
-        let (client, other) = (t.connect(t.builder_for(&format!("zk://{}", proxy.address))).await, t.client().await);
+        let (client, other) =
+            (t.connect(t.builder_for(&format!("zk://{}", proxy.address))).await, t.client().await);
         let marker = client.mutex("marker").lock().await.unwrap();
         let session = t.store.session_of(marker.key()).await;
         for thief in [servers[1], servers[2], servers[0]] {
@@ -208,7 +223,10 @@ async fn writes_that_come_after_their_session_has_moved_are_made_once() {
             proxy.set(Mode::BlackholeToServer);
             let mutex = client.mutex("moved");
             let joining = tokio::spawn(async move { mutex.lock().await });
-            throughout(Duration::from_millis(200), "it is under way", async || !joining.is_finished()).await;
+            throughout(Duration::from_millis(200), "it is under way", async || {
+                !joining.is_finished()
+            })
+            .await;
             let theirs = taken(thief, session).await;
             proxy.set(Mode::Pass);
             let guard = within(SOON, "it is granted", joining).await.unwrap().unwrap();
@@ -220,12 +238,18 @@ async fn writes_that_come_after_their_session_has_moved_are_made_once() {
             let waiter = t.enqueue(&other, "moved").await;
             proxy.set(Mode::BlackholeToServer);
             let leaving = tokio::spawn(guard.unlock());
-            throughout(Duration::from_millis(200), "it is under way", async || !leaving.is_finished()).await;
+            throughout(Duration::from_millis(200), "it is under way", async || {
+                !leaving.is_finished()
+            })
+            .await;
             let theirs = taken(thief, session).await;
             proxy.set(Mode::Pass);
             within(SOON, "it is released", leaving).await.unwrap().unwrap();
             let successor = waiter.granted().await;
-            throughout(Duration::from_millis(300), "the successor holds the lock", async || successor.is_valid()).await;
+            throughout(Duration::from_millis(300), "the successor holds the lock", async || {
+                successor.is_valid()
+            })
+            .await;
             assert!(t.keys().await.iter().any(|key| key == successor.key()));
             successor.unlock().await.unwrap();
             drop(theirs);
@@ -236,8 +260,8 @@ async fn writes_that_come_after_their_session_has_moved_are_made_once() {
     .await;
 }
 
-/// A server may list the node of a session that has ended a while ago: it is somebody else's now, for those who wait
-/// and for the one who held it.
+/// A server may list the node of a session that has ended a while ago: it is somebody else's now,
+/// for those who wait and for the one who held it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_of_an_old_session_is_not_taken_for_its_own() {
     beside_others::<ZooKeeper>(async |t| {
@@ -254,7 +278,8 @@ async fn a_node_of_an_old_session_is_not_taken_for_its_own() {
         assert!(matches!(guard.unlock().await, Err(Error::Lost { .. })));
         let waiter = t.enqueue(&client, "old").await;
         assert_ne!(t.store.session_of(&waiter.key).await, session);
-        throughout(Duration::from_millis(500), "it waits for the old one", async || waiter.waits()).await;
+        throughout(Duration::from_millis(500), "it waits for the old one", async || waiter.waits())
+            .await;
         assert!(client.mutex("old").try_lock().await.unwrap().is_none());
         assert!(t.keys().await.contains(&key), "it was not theirs to delete");
         zookeeper.delete_key(&key).await;
@@ -269,7 +294,9 @@ async fn watched(t: &Case, session: i64) -> Vec<String> {
     for server in t.store.network().1 {
         let watches = four_letters(*server, "wchc").await;
         let lines = watches.lines().skip_while(|line| *line != format!("0x{session:x}")).skip(1);
-        paths.extend(lines.take_while(|line| line.starts_with('\t')).map(|line| line.trim().to_owned()));
+        paths.extend(
+            lines.take_while(|line| line.starts_with('\t')).map(|line| line.trim().to_owned()),
+        );
     }
     paths
 }
@@ -288,8 +315,8 @@ async fn children(zookeeper: &ZooKeeper, dir: &str) -> Vec<String> {
     }
 }
 
-/// Holders watch their own keys. Those of one session are more than it could restore: some do without, and another look
-/// tells what becomes of their keys.
+/// Holders watch their own keys. Those of one session are more than it could restore: some do
+/// without, and another look tells what becomes of their keys.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hundreds_of_readers_outlive_their_connection() {
     const READERS: usize = 450;
@@ -331,12 +358,16 @@ async fn hundreds_of_readers_outlive_their_connection() {
         eventually(SOON, "it connects again", async || proxies.accepted() > before).await;
         // Long enough for the deadline to pass without another proof.
         let time = client.session_ttl().mul_f64(0.7);
-        throughout(time, "all locks are held", async || guards.iter().all(|guard| guard.is_valid())).await;
+        throughout(time, "all locks are held", async || {
+            guards.iter().all(|guard| guard.is_valid())
+        })
+        .await;
         assert_eq!(t.store.session_of(guards[0].key()).await, session);
         assert!(bytes < 128 * 1024, "more than the crate restores in one request");
         // What is not watched is looked at each second.
         let paths = watched(t, session).await;
-        let blind = guards.iter().position(|guard| !paths.iter().any(|path| path == guard.key())).unwrap();
+        let blind =
+            guards.iter().position(|guard| !paths.iter().any(|path| path == guard.key())).unwrap();
         let blind = guards.swap_remove(blind);
         let deleted = Instant::now();
         t.store.delete_key(blind.key()).await;
@@ -345,7 +376,10 @@ async fn hundreds_of_readers_outlive_their_connection() {
         assert!(deleted.elapsed() < Duration::from_secs(3), "{:?}", deleted.elapsed());
         assert!(guards.iter().all(|guard| guard.is_valid()));
         drop(guards);
-        eventually(SOON * 2, "all of them are released", async || children(&zookeeper, &dir).await.is_empty()).await;
+        eventually(SOON * 2, "all of them are released", async || {
+            children(&zookeeper, &dir).await.is_empty()
+        })
+        .await;
     })
     .await;
 }
@@ -380,13 +414,17 @@ async fn hundreds_of_readers_behind_one_writer_share_its_watch() {
         assert!(spent.requests <= 6 && spent.events == 0, "{spent:?}: they were to wait");
         assert_eq!(watched(t, session).await, [writer.key()]);
         reading.shutdown().await;
-        eventually(SOON * 2, "they have left", async || children(&zookeeper, &dir).await.len() == 1).await;
+        eventually(SOON * 2, "they have left", async || {
+            children(&zookeeper, &dir).await.len() == 1
+        })
+        .await;
         writer.unlock().await.unwrap();
     })
     .await;
 }
 
-/// One session cannot restore so many watches when its connection was lost: they are spread over several.
+/// One session cannot restore so many watches when its connection was lost: they are spread over
+/// several.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn thousands_of_waiters_outlive_their_connections() {
     const WAITERS: usize = 2500;

@@ -57,7 +57,8 @@ async fn a_written_middle_goes(t: &Case, middle: Middle, way: Duration) {
         Middle::Closed => (0..LOCKS).map(|number| two.mutex(name(number))).collect(),
         _ => Vec::new(),
     };
-    let seconds: Vec<_> = seconds.into_iter().map(|mutex| tokio::spawn(async move { mutex.lock().await })).collect();
+    let seconds: Vec<_> =
+        seconds.into_iter().map(|mutex| tokio::spawn(async move { mutex.lock().await })).collect();
     t.queue_of(LOCKS * 2).await;
     if middle == Middle::Closed {
         let held: HashSet<_> = guards.iter().map(LockGuard::key).collect();
@@ -77,7 +78,8 @@ async fn a_written_middle_goes(t: &Case, middle: Middle, way: Duration) {
                 both.commit().await.expect("answered");
             }
             Middle::Pipelined => {
-                let (set, deleted) = (raw.set_data(key, b"__REVOKE__", None), raw.delete(key, None));
+                let (set, deleted) =
+                    (raw.set_data(key, b"__REVOKE__", None), raw.delete(key, None));
                 set.await.expect("answered");
                 deleted.await.expect("answered");
             }
@@ -88,7 +90,10 @@ async fn a_written_middle_goes(t: &Case, middle: Middle, way: Duration) {
         two.close().await.expect("answered");
     }
     for second in seconds {
-        within(SOON, "its client is closed", second).await.expect("answered").expect_err("its client is closed");
+        within(SOON, "its client is closed", second)
+            .await
+            .expect("answered")
+            .expect_err("its client is closed");
     }
     let gone = async || t.keys().await.len() == LOCKS * 2;
     eventually(SOON, "those in the middle are gone", gone).await;
@@ -99,7 +104,12 @@ async fn a_written_middle_goes(t: &Case, middle: Middle, way: Duration) {
     proxies.set(&Mode::Pass);
     for (guard, waiter) in guards.into_iter().zip(waiters) {
         guard.unlock().await.expect("answered");
-        within(SOON, "it is served", waiter).await.expect("answered").unlock().await.expect("answered");
+        within(SOON, "it is served", waiter)
+            .await
+            .expect("answered")
+            .unlock()
+            .await
+            .expect("answered");
     }
 }
 

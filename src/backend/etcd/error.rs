@@ -24,7 +24,9 @@ impl fmt::Display for EndpointError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.cause {
             Cause::Silence => write!(f, "{} did not answer in time", self.endpoint),
-            Cause::Client(Error::GRpcStatus(status)) => write!(f, "{}: {}", self.endpoint, status.message()),
+            Cause::Client(Error::GRpcStatus(status)) => {
+                write!(f, "{}: {}", self.endpoint, status.message())
+            }
             Cause::Client(error) => write!(f, "{}: {error}", self.endpoint),
         }
     }
@@ -40,7 +42,8 @@ impl std::error::Error for EndpointError {
     }
 }
 
-/// gRPC's status codes, <https://grpc.github.io/grpc/core/md_doc_statuscodes.html>. (tonic's type is not re-exported.)
+/// gRPC's status codes, <https://grpc.github.io/grpc/core/md_doc_statuscodes.html>. (tonic's type
+/// is not re-exported.)
 mod code {
     pub(super) const INVALID_ARGUMENT: i32 = 3;
     pub(super) const NOT_FOUND: i32 = 5;
@@ -55,7 +58,12 @@ mod code {
 pub(super) fn is_too_large(error: &StoreError) -> bool {
     let StoreError::Fatal { source, .. } = error else { return false };
     let cause = source.downcast_ref::<EndpointError>().map(|error| &error.cause);
-    matches!(cause, Some(Cause::Client(Error::GRpcStatus(status))) if status.message().contains("too many operations"))
+    match cause {
+        Some(Cause::Client(Error::GRpcStatus(status))) => {
+            status.message().contains("too many operations")
+        }
+        _ => false,
+    }
 }
 
 impl EndpointError {
@@ -68,11 +76,16 @@ impl EndpointError {
             Cause::Client(Error::LeaseKeepAliveError(text)) if text.contains("lease not found") => {
                 return StoreError::SessionGone(LostReason::SessionExpired);
             }
-            Cause::Client(Error::InvalidArgs(_) | Error::InvalidUri(_) | Error::InvalidMetadataValue(_)) => {
+            Cause::Client(
+                Error::InvalidArgs(_) | Error::InvalidUri(_) | Error::InvalidMetadataValue(_),
+            ) => {
                 return StoreError::Fatal { operation, source: self.into() };
             }
-            // Raised while the connection is being set up: a certificate or key that cannot be used.
-            Cause::Client(Error::TransportError(_)) => return StoreError::Fatal { operation, source: self.into() },
+            // Raised while the connection is being set up: a certificate or key that cannot be
+            // used.
+            Cause::Client(Error::TransportError(_)) => {
+                return StoreError::Fatal { operation, source: self.into() };
+            }
             _ => return StoreError::Unknown(self.into()),
         };
         let message = status.message();
@@ -84,18 +97,27 @@ impl EndpointError {
             code::INVALID_ARGUMENT if message.contains("revision of auth store is old") => {
                 StoreError::Unavailable(self.into())
             }
-            code::INVALID_ARGUMENT if message.contains("authentication failed") || message.contains("user name") => {
+            code::INVALID_ARGUMENT
+                if message.contains("authentication failed") || message.contains("user name") =>
+            {
                 StoreError::Denied(self.into())
             }
-            code::FAILED_PRECONDITION if message.contains("auth") => StoreError::Denied(self.into()),
-            code::PERMISSION_DENIED | code::UNAUTHENTICATED => StoreError::Denied(self.into()),
-            code::RESOURCE_EXHAUSTED if message.contains("too many requests") => StoreError::Unavailable(self.into()),
-            // `ResourceExhausted` is the store being full: a delete still works.
-            code::INVALID_ARGUMENT | code::NOT_FOUND | code::FAILED_PRECONDITION | code::RESOURCE_EXHAUSTED => {
-                StoreError::Fatal { operation, source: self.into() }
+            code::FAILED_PRECONDITION if message.contains("auth") => {
+                StoreError::Denied(self.into())
             }
+            code::PERMISSION_DENIED | code::UNAUTHENTICATED => StoreError::Denied(self.into()),
+            code::RESOURCE_EXHAUSTED if message.contains("too many requests") => {
+                StoreError::Unavailable(self.into())
+            }
+            // `ResourceExhausted` is the store being full: a delete still works.
+            code::INVALID_ARGUMENT
+            | code::NOT_FOUND
+            | code::FAILED_PRECONDITION
+            | code::RESOURCE_EXHAUSTED => StoreError::Fatal { operation, source: self.into() },
             // Never left this machine.
-            code::UNAVAILABLE if message.contains("connect error") || message.contains("dns error") => {
+            code::UNAVAILABLE
+                if message.contains("connect error") || message.contains("dns error") =>
+            {
                 StoreError::Unavailable(self.into())
             }
             _ => StoreError::Unknown(self.into()),

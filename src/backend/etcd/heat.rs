@@ -21,7 +21,8 @@ pub(super) enum Level {
     Many = 3,
 }
 
-/// A guess, of fixed size, at whom joining will find: it decides which request is tried first, never what is true. Two queues that share a slot cost each other a request.
+/// A guess, of fixed size, at whom joining will find: it decides which request is tried first,
+/// never what is true. Two queues that share a slot cost each other a request.
 #[derive(Debug)]
 pub(super) struct Heat([AtomicU64; SLOTS]);
 
@@ -30,7 +31,8 @@ impl Heat {
         Self([const { AtomicU64::new(0) }; SLOTS])
     }
 
-    /// The queue's slot, and the mark it leaves there: all but the two lowest bits, which are the level.
+    /// The queue's slot, and the mark it leaves there: all but the two lowest bits, which are the
+    /// level.
     fn slot(&self, dir: &str) -> (&AtomicU64, u64) {
         let mut hasher = DefaultHasher::new();
         dir.hash(&mut hasher);

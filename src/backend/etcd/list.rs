@@ -1,4 +1,5 @@
-//! What is done with whole queues, and with keys in their places: lists, rewrites, guarded writes, joining several at once.
+//! What is done with whole queues, and with keys in their places: lists, rewrites, guarded writes,
+//! joining several at once.
 
 use std::sync::{Arc, atomic::Ordering};
 
@@ -17,7 +18,8 @@ use crate::{
     rig::{Bug, planted},
 };
 
-/// Past that, the server would refuse the transaction (`--max-txn-ops`, 128 by default, counts the two comparisons of each as well).
+/// Past that, the server would refuse the transaction (`--max-txn-ops`, 128 by default, counts the
+/// two comparisons of each as well).
 const MOST_AT_ONCE: usize = 60;
 /// Go's own limit for answers, so that the server's is what counts.
 const LARGEST_ANSWER: usize = i32::MAX as usize;
@@ -34,7 +36,11 @@ impl EtcdStore {
         let options = GetOptions::new().with_prefix();
         let options = if ask.values { options } else { options.with_keys_only() };
         let read = |client: Arc<Client>| async move {
-            client.kv_client().max_decoding_message_size(LARGEST_ANSWER).get(prefix, Some(options)).await
+            client
+                .kv_client()
+                .max_decoding_message_size(LARGEST_ANSWER)
+                .get(prefix, Some(options))
+                .await
         };
         let mut read = self.pool.request(READ, read).await?;
         let revision = read.header().map_or(0, |header| header.revision());
@@ -63,12 +69,18 @@ impl EtcdStore {
         }
         entry.token = taken.unwrap_or(entry.revision);
         let (version, own) = (kv.mod_revision().unsigned_abs(), kv.lease() == self.lease);
-        let detail = values.then(|| Detail { value: kv.into_key_value().1, version, since: None, own });
+        let detail =
+            values.then(|| Detail { value: kv.into_key_value().1, version, since: None, own });
         Member { entry, label, detail }
     }
 
-    /// A write, on condition that `guard` is there: what is answered of that is no older than the guard.
-    pub(super) async fn write(&self, guard: Option<&Entry>, txn: Txn) -> Result<(TxnResponse, u64), StoreError> {
+    /// A write, on condition that `guard` is there: what is answered of that is no older than the
+    /// guard.
+    pub(super) async fn write(
+        &self,
+        guard: Option<&Entry>,
+        txn: Txn,
+    ) -> Result<(TxnResponse, u64), StoreError> {
         let (response, revision) = self.txn("write", txn).await?;
         if guard.is_some_and(|guard| revision < guard.revision) {
             return Err(StoreError::Unknown("a stale answer".into()));
@@ -76,15 +88,22 @@ impl EtcdStore {
         Ok((response, revision))
     }
 
-    pub(super) async fn overwrite(&self, entry: &Entry, value: &[u8], version: u64) -> Result<Rewritten, StoreError> {
-        let (response, revision) = self.write(Some(entry), queue::rewrite(entry, self.lease, value, version)).await?;
+    pub(super) async fn overwrite(
+        &self,
+        entry: &Entry,
+        value: &[u8],
+        version: u64,
+    ) -> Result<Rewritten, StoreError> {
+        let (response, revision) =
+            self.write(Some(entry), queue::rewrite(entry, self.lease, value, version)).await?;
         if response.succeeded() {
             return Ok(Rewritten::Done(revision));
         }
         let Some(TxnOpResponse::Get(get)) = response.op_responses().pop() else {
             return Err(StoreError::Unknown("an answer without a read".into()));
         };
-        let own = get.kvs().first().filter(|kv| queue::is_entry(kv, entry) && kv.lease() == self.lease);
+        let own =
+            get.kvs().first().filter(|kv| queue::is_entry(kv, entry) && kv.lease() == self.lease);
         Ok(own.map_or(Rewritten::Gone, |kv| Rewritten::Not(kv.mod_revision().unsigned_abs())))
     }
 
@@ -114,15 +133,20 @@ impl EtcdStore {
         if queues.len() > MOST_AT_ONCE {
             return Ok(None);
         }
-        let places: Vec<_> = queues.iter().map(|(queue, ticket)| Place::new(queue, self.lease, *ticket)).collect();
+        let places: Vec<_> =
+            queues.iter().map(|(queue, ticket)| Place::new(queue, self.lease, *ticket)).collect();
         let alone: Vec<_> = places.iter().flat_map(Place::alone).collect();
         let puts: Vec<_> = places.iter().map(|place| place.put(value)).collect();
         let (joined, revision) = match self.txn(JOIN, Txn::new().when(alone).and_then(puts)).await {
             // The operator has set a lower limit than etcd's default: one at a time they are within
             // it.
-            Err(error) if is_too_large(&error) && !planted(Bug::AllAtOnceOrNever) => return Ok(None),
+            Err(error) if is_too_large(&error) && !planted(Bug::AllAtOnceOrNever) => {
+                return Ok(None);
+            }
             joined => joined?,
         };
-        Ok(joined.succeeded().then(|| places.iter().map(|place| store::alone(place, revision)).collect()))
+        Ok(joined
+            .succeeded()
+            .then(|| places.iter().map(|place| store::alone(place, revision)).collect()))
     }
 }

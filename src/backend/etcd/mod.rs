@@ -1,6 +1,8 @@
 //! etcd: one lease for a session, one key for each waiter, ordered by create revision.
 //!
-//! Keys are `{namespace}/{name}/~{lease id in hex}-{ticket}`, and `.{label}` if what they say of themselves is not nothing. Go's `clientv3/concurrency` and `etcdctl lock` put theirs, `{lease id in hex}`, below the same prefix: all stand in one queue.
+//! Keys are `{namespace}/{name}/~{lease id in hex}-{ticket}`, and `.{label}` if what they say of
+//! themselves is not nothing. Go's `clientv3/concurrency` and `etcdctl lock` put theirs, `{lease id
+//! in hex}`, below the same prefix: all stand in one queue.
 
 mod error;
 mod heat;
@@ -23,13 +25,15 @@ use crate::{builder::Remote, error::StoreError};
 #[derive(Debug)]
 pub(crate) struct Etcd {
     pool: Arc<Pool>,
-    /// How long an endpoint may take to give a lease: less than its share of the time there is, so that each gets its turn.
+    /// How long an endpoint may take to give a lease: less than its share of the time there is, so
+    /// that each gets its turn.
     patience: Duration,
 }
 
 impl Etcd {
     pub(crate) fn new(remote: Remote) -> Self {
-        let share = remote.connect_timeout.mul_f64(0.9) / u32::try_from(remote.endpoints.len()).unwrap_or(u32::MAX);
+        let share = remote.connect_timeout.mul_f64(0.9)
+            / u32::try_from(remote.endpoints.len()).unwrap_or(u32::MAX);
         Self { patience: share.min(remote.request_timeout), pool: Arc::new(Pool::new(remote)) }
     }
 }
@@ -49,7 +53,10 @@ impl Backend for Etcd {
             // An id of our own choice; should the answer be lost, that lease ends with its TTL.
             let id = fastrand::i64(1..);
             let grant = |client: Arc<Client>| async move {
-                client.lease_client().grant(seconds, Some(LeaseGrantOptions::new().with_id(id))).await
+                client
+                    .lease_client()
+                    .grant(seconds, Some(LeaseGrantOptions::new().with_id(id)))
+                    .await
             };
             match self.pool.request_within(self.patience, "lease grant", grant).await {
                 Ok(granted) => break granted,

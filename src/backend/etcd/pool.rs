@@ -11,15 +11,18 @@ use tokio::{sync::watch, time::timeout};
 use super::error::{Cause, EndpointError};
 use crate::{builder::Remote, error::StoreError, secret::Secret};
 
-/// Below 5 s etcd takes a client's pings for an attack and hangs up (`DefaultGRPCKeepAliveMinTime`).
+/// Below 5 s etcd takes a client's pings for an attack and hangs up
+/// (`DefaultGRPCKeepAliveMinTime`).
 const PING_INTERVAL: Duration = Duration::from_secs(10);
 const _: () = assert!(PING_INTERVAL.as_secs() >= 5);
 const PING_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// One connection for each endpoint, made when needed; all requests go to the current one until it fails.
+/// One connection for each endpoint, made when needed; all requests go to the current one until it
+/// fails.
 ///
-/// Not the client's own balancing: that sends each request to a random endpoint, also to those that are known to be dead, so that one dead endpoint of three fails every
-/// third request (<https://github.com/grpc/grpc-rust/issues/2839>).
+/// Not the client's own balancing: that sends each request to a random endpoint, also to those that
+/// are known to be dead, so that one dead endpoint of three fails every third request
+/// (<https://github.com/grpc/grpc-rust/issues/2839>).
 #[derive(Debug)]
 pub(super) struct Pool {
     endpoints: Vec<Endpoint>,
@@ -102,7 +105,8 @@ impl Pool {
             Some(client) => client,
             None => {
                 // With a user this is a request, so that it can hang like one.
-                let connecting = Client::connect([&endpoint.address], Some(self.options.expose().clone()));
+                let connecting =
+                    Client::connect([&endpoint.address], Some(self.options.expose().clone()));
                 let client = match timeout(patience, connecting).await {
                     Ok(Ok(client)) => client,
                     Ok(Err(error)) => return Err(self.failed(index, Cause::Client(error))),
@@ -115,7 +119,8 @@ impl Pool {
         Ok(Picked { index, client })
     }
 
-    /// One attempt of one request at the current endpoint. If that endpoint fails, the next attempt goes to another one.
+    /// One attempt of one request at the current endpoint. If that endpoint fails, the next attempt
+    /// goes to another one.
     pub(super) async fn request<T, F>(
         &self,
         operation: &'static str,
@@ -137,7 +142,8 @@ impl Pool {
     where
         F: Future<Output = Result<T, Error>>,
     {
-        let picked = self.pick_within(patience, 0).await.map_err(|error| error.triage(operation))?;
+        let picked =
+            self.pick_within(patience, 0).await.map_err(|error| error.triage(operation))?;
         let cause = match timeout(patience, request(picked.client)).await {
             Ok(Ok(reply)) => return Ok(reply),
             Ok(Err(error)) => Cause::Client(error),
@@ -146,7 +152,8 @@ impl Pool {
         Err(self.failed(picked.index, cause).triage(operation))
     }
 
-    /// Takes note of a failed request: an endpoint that cannot be talked to is left for the next one.
+    /// Takes note of a failed request: an endpoint that cannot be talked to is left for the next
+    /// one.
     pub(super) fn failed(&self, index: usize, cause: Cause) -> EndpointError {
         let network = match &cause {
             Cause::Silence => true,
@@ -162,11 +169,13 @@ impl Pool {
         EndpointError { endpoint: self.endpoints[index].address.clone(), cause }
     }
 
-    /// Moves on from an endpoint, and forgets its connection: one that is silently dead would otherwise be used again.
+    /// Moves on from an endpoint, and forgets its connection: one that is silently dead would
+    /// otherwise be used again.
     pub(super) fn leave(&self, index: usize) {
         *self.endpoints[index].client.lock().unwrap_or_else(PoisonError::into_inner) = None;
         let next = (index + 1) % self.endpoints.len();
-        // With a single endpoint nothing moves, but whoever watches its connection has to know that it is given up.
+        // With a single endpoint nothing moves, but whoever watches its connection has to know that
+        // it is given up.
         self.current.send_if_modified(|current| {
             let ours = *current == index;
             if ours {

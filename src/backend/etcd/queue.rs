@@ -2,23 +2,30 @@
 //!
 //! # Joining in the same time however long the queue is
 //!
-//! etcd loads and sorts a whole prefix to answer "the two newest keys": nothing at 10 keys, 5 ms at 5,000. So who joins a long queue also writes its own key into one more
-//! key, the *tail*, and gets back what stood there: the one that joined just before (the swap of a CLH queue lock, in one transaction). What was in the tail is the nearest one ahead if
+//! etcd loads and sorts a whole prefix to answer "the two newest keys": nothing at 10 keys, 5 ms at
+//! 5,000. So who joins a long queue also writes its own key into one more key, the *tail*, and gets
+//! back what stood there: the one that joined just before (the swap of a CLH queue lock, in one
+//! transaction). What was in the tail is the nearest one ahead if
 //!
-//! 1. every key of ours that joined since the tail was made has swapped it. All joins are transactions that swap the tail if there is one. Only those that demand an empty queue do not, and they cannot
-//!    have happened while the key that the tail names was there;
-//! 2. that key is still there after we joined: the tail may outlive it (an operator deletes it). That is found out when it is first looked at, for the watch;
-//! 3. no other client's key is there: those don't swap the tail. All our keys begin with a mark that no other client uses, so that two empty ranges, below
-//!    and above the mark, prove it at the moment of joining; nobody can get in front later.
+//! 1. every key of ours that joined since the tail was made has swapped it. All joins are
+//!    transactions that swap the tail if there is one. Only those that demand an empty queue do
+//!    not, and they cannot have happened while the key that the tail names was there;
+//! 2. that key is still there after we joined: the tail may outlive it (an operator deletes it).
+//!    That is found out when it is first looked at, for the watch;
+//! 3. no other client's key is there: those don't swap the tail. All our keys begin with a mark
+//!    that no other client uses, so that two empty ranges, below and above the mark, prove it at
+//!    the moment of joining; nobody can get in front later.
 //!
-//! Else the queue is read, as exactly and as slowly as ever. The tail belongs to the lease of its writer, and whoever leaves deletes it if it is still his: it does not outlive the queue. It lies outside of the queue's prefix, where
-//! other clients don't take it for a waiter. Where there is none, whoever expects a long queue makes it, by putting its own key there as it joins.
+//! Else the queue is read, as exactly and as slowly as ever. The tail belongs to the lease of its
+//! writer, and whoever leaves deletes it if it is still his: it does not outlive the queue. It lies
+//! outside of the queue's prefix, where other clients don't take it for a waiter. Where there is
+//! none, whoever expects a long queue makes it, by putting its own key there as it joins.
 
 use std::borrow::Cow;
 
 use etcd_client::{
-    Compare, CompareOp, DeleteOptions, DeleteResponse, GetOptions, KeyValue, PutOptions, SortOrder, SortTarget, Txn,
-    TxnOp, TxnOpResponse, TxnResponse,
+    Compare, CompareOp, DeleteOptions, DeleteResponse, GetOptions, KeyValue, PutOptions, SortOrder,
+    SortTarget, Txn, TxnOp, TxnOpResponse, TxnResponse,
 };
 
 use crate::{
@@ -69,7 +76,8 @@ impl<'a> Place<'a> {
     }
 
     fn tail(&self) -> String {
-        // Deeper than a place, so that it is none for a lock of this very name, in a namespace that ends here. No lock's name has this character.
+        // Deeper than a place, so that it is none for a lock of this very name, in a namespace that
+        // ends here. No lock's name has this character.
         format!("{}!/tail", self.queue.dir())
     }
 
@@ -99,16 +107,21 @@ impl<'a> Place<'a> {
         TxnOp::get(self.key.as_str(), Some(GetOptions::new().with_keys_only()))
     }
 
-    /// Joins if nobody is there, and counts those who are. The tail is looked at first: while there is one the queue is not read, long as it may be.
+    /// Joins if nobody is there, and counts those who are. The tail is looked at first: while there
+    /// is one the queue is not read, long as it may be.
     pub(super) fn join_empty(&self, value: &[u8]) -> Txn {
-        let count = TxnOp::get(self.prefix(), Some(GetOptions::new().with_prefix().with_count_only()));
+        let count =
+            TxnOp::get(self.prefix(), Some(GetOptions::new().with_prefix().with_count_only()));
         Txn::new().when(self.alone()).and_then([self.put(value)]).or_else([count])
     }
 
     /// The same, and looks who is there otherwise.
     pub(super) fn join_if_free(&self, value: &[u8]) -> Txn {
         let present = TxnOp::get(self.prefix(), Some(newest_first().with_limit(100)));
-        Txn::new().when([self.absent(), self.free()]).and_then([self.put(value)]).or_else([self.own(), present])
+        Txn::new()
+            .when([self.absent(), self.free()])
+            .and_then([self.put(value)])
+            .or_else([self.own(), present])
     }
 
     /// Joins whoever is there; makes a tail if it is to be a long queue.
@@ -125,7 +138,11 @@ impl<'a> Place<'a> {
             .or_else([self.own()]);
         // Placed after the put it sees the put: one's own key and the one ahead.
         let last_two = TxnOp::get(prefix, Some(newest_first().with_limit(2)));
-        let put = if long { vec![self.put(value), self.put_tail(), last_two] } else { vec![self.put(value), last_two] };
+        let put = if long {
+            vec![self.put(value), self.put_tail(), last_two]
+        } else {
+            vec![self.put(value), last_two]
+        };
         Txn::new().when([self.absent(), self.no_tail()]).and_then(put).or_else([TxnOp::txn(swap)])
     }
 
@@ -136,7 +153,8 @@ impl<'a> Place<'a> {
             let Some(TxnOpResponse::Get(mut get)) = told.pop() else { return Answer::Nonsense };
             let count = get.count();
             let (own, ahead): (Vec<_>, Vec<_>) = get.take_kvs().into_iter().partition(is_own);
-            // An answer without the key that was just put is no answer (a stale read: https://github.com/etcd-io/etcd/issues/20418).
+            // An answer without the key that was just put is no answer (a stale read:
+            // https://github.com/etcd-io/etcd/issues/20418).
             let answer = Answer::Joined { ahead: ahead.into_iter().next(), count };
             return if own.is_empty() { Answer::Nonsense } else { answer };
         }
@@ -147,7 +165,8 @@ impl<'a> Place<'a> {
             return get.take_kvs().pop().filter(is_own).map_or(Answer::Nonsense, Answer::Before);
         }
         let Some(TxnOpResponse::Put(mut tail)) = told.nth(1) else { return Answer::Nonsense };
-        let others = told.any(|range| !matches!(range, TxnOpResponse::Get(get) if get.count() == 0));
+        let others =
+            told.any(|range| !matches!(range, TxnOpResponse::Get(get) if get.count() == 0));
         match tail.take_prev_key() {
             Some(tail) if !others || planted(Bug::TailIsNearest) => Answer::BehindTail(Entry {
                 key: String::from_utf8_lossy(tail.value()).into(),
@@ -160,12 +179,14 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// What must be so for this to be the only key. A tail tells of others who may have come meanwhile, unread.
+    /// What must be so for this to be the only key. A tail tells of others who may have come
+    /// meanwhile, unread.
     pub(super) fn alone(&self) -> [Compare; 2] {
         [self.no_tail(), self.free()]
     }
 
-    /// Puts the key in the place of another one, if that is still there; else tells whether it did so before.
+    /// Puts the key in the place of another one, if that is still there; else tells whether it did
+    /// so before.
     pub(super) fn replace(&self, entry: &Entry, value: &[u8]) -> Txn {
         let replace = [TxnOp::delete(&*entry.key, None), self.put(value)];
         Txn::new().when(is_still_there(entry, self.lease)).and_then(replace).or_else([self.own()])
@@ -174,12 +195,14 @@ impl<'a> Place<'a> {
     /// Deletes the key, and the tail if it is this one's.
     pub(super) fn leave(&self) -> Txn {
         let last = Compare::value(self.tail(), CompareOp::Equal, self.key.as_str());
-        let delete = || TxnOp::delete(self.key.as_str(), Some(DeleteOptions::new().with_prev_key()));
+        let delete =
+            || TxnOp::delete(self.key.as_str(), Some(DeleteOptions::new().with_prev_key()));
         let delete_tail = TxnOp::delete(self.tail(), None);
         Txn::new().when([last]).and_then([delete(), delete_tail]).or_else([delete()])
     }
 
-    /// Deletes the key and looks for another one that joined behind it, in whose hands the tail is by that.
+    /// Deletes the key and looks for another one that joined behind it, in whose hands the tail is
+    /// by that.
     pub(super) fn leave_to(&self, heir: &Entry) -> Txn {
         let heir = TxnOp::get(&*heir.key, Some(GetOptions::new().with_keys_only()));
         let delete = TxnOp::delete(self.key.as_str(), Some(DeleteOptions::new().with_prev_key()));
@@ -211,8 +234,9 @@ fn end_of(prefix: &str) -> String {
     end
 }
 
-/// Whether this is a place in the queue. A key without a lease would never go away, and no client writes such a one. One that lies deeper belongs to another
-/// lock: that of namespace `/a/b` and name `c` is below what namespace `/a` and name `b` have for a prefix.
+/// Whether this is a place in the queue. A key without a lease would never go away, and no client
+/// writes such a one. One that lies deeper belongs to another lock: that of namespace `/a/b` and
+/// name `c` is below what namespace `/a` and name `b` have for a prefix.
 pub(super) fn is_place(prefix: &str, kv: &KeyValue) -> bool {
     kv.lease() != 0 && is_direct(prefix, kv)
 }
@@ -223,7 +247,8 @@ pub(super) fn is_direct(prefix: &str, kv: &KeyValue) -> bool {
     deeper_too || !kv.key().get(prefix.len()..).is_some_and(|rest| rest.contains(&b'/'))
 }
 
-/// What a key's name, which is what follows the prefix, says of it: its label, and whose token it has if not its own. `None`: it is another client's.
+/// What a key's name, which is what follows the prefix, says of it: its label, and whose token it
+/// has if not its own. `None`: it is another client's.
 pub(super) fn label_of(name: &str) -> Option<(&str, Option<u64>)> {
     let label = name.strip_prefix(MARK)?.rsplit_once(DOT).map_or("", |(_, label)| label);
     let taken = label.rsplit_once(FROM).and_then(|(label, token)| {
@@ -269,11 +294,15 @@ pub(super) fn nearest_below(revision: i64) -> GetOptions {
 
 /// The keys of a prefix, the newest first, without their values: a foreign one may be large.
 fn newest_first() -> GetOptions {
-    GetOptions::new().with_prefix().with_sort(SortTarget::Create, SortOrder::Descend).with_keys_only()
+    GetOptions::new()
+        .with_prefix()
+        .with_sort(SortTarget::Create, SortOrder::Descend)
+        .with_keys_only()
 }
 
-/// One key, as a member knows it that has the key itself: nobody can get in front of a key, and what was deleted stays so, so that an older state is at worst too
-/// cautious. It spares the question to the leader.
+/// One key, as a member knows it that has the key itself: nobody can get in front of a key, and
+/// what was deleted stays so, so that an older state is at worst too cautious. It spares the
+/// question to the leader.
 pub(super) fn one(key: &str) -> TxnOp {
     TxnOp::get(key, Some(GetOptions::new().with_keys_only().with_serializable()))
 }
@@ -297,7 +326,8 @@ pub(super) fn is_entry(kv: &KeyValue, entry: &Entry) -> bool {
 /// have written over it without the lease: then the others pass it over.
 pub(super) fn is_there(read: Option<TxnOpResponse>, entry: &Entry, own: Option<i64>) -> bool {
     let Some(TxnOpResponse::Get(get)) = read else { return false };
-    let on_lease = |kv: &KeyValue| own.is_none_or(|lease| kv.lease() == lease) || planted(Bug::LeaseUnchecked);
+    let on_lease =
+        |kv: &KeyValue| own.is_none_or(|lease| kv.lease() == lease) || planted(Bug::LeaseUnchecked);
     get.kvs().first().is_some_and(|kv| is_entry(kv, entry) && on_lease(kv))
 }
 

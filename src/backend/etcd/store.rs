@@ -10,7 +10,8 @@ use std::{
 
 use async_trait::async_trait;
 use etcd_client::{
-    Client, DeleteOptions, GetOptions, KeyValue, LeaseTimeToLiveOptions, Txn, TxnOp, TxnOpResponse, TxnResponse,
+    Client, DeleteOptions, GetOptions, KeyValue, LeaseTimeToLiveOptions, Txn, TxnOp, TxnOpResponse,
+    TxnResponse,
 };
 use tokio::time::timeout;
 
@@ -23,8 +24,8 @@ use super::{
 };
 use crate::{
     backend::{
-        Ahead, Ask, Entry, Fate, Join, Joined, Leave, Listing, Moment, Present, Rewritten, Standing, Store, Watch,
-        Withdrawn, Write,
+        Ahead, Ask, Entry, Fate, Join, Joined, Leave, Listing, Moment, Present, Rewritten,
+        Standing, Store, Watch, Withdrawn, Write,
     },
     error::StoreError,
     guard::LostReason,
@@ -84,7 +85,11 @@ impl EtcdStore {
         }
     }
 
-    pub(super) async fn txn(&self, operation: &'static str, txn: Txn) -> Result<(TxnResponse, u64), StoreError> {
+    pub(super) async fn txn(
+        &self,
+        operation: &'static str,
+        txn: Txn,
+    ) -> Result<(TxnResponse, u64), StoreError> {
         let request = |client: Arc<Client>| async move { client.kv_client().txn(txn).await };
         let response = self.pool.request(operation, request).await?;
         let revision = response.header().map_or(0, |header| header.revision().unsigned_abs());
@@ -92,7 +97,8 @@ impl EtcdStore {
         Ok((response, revision))
     }
 
-    /// A read of keys, one of them `own`, that is no older than that one: a member that has not heard of it yet cannot tell who is ahead, nor that it is gone.
+    /// A read of keys, one of them `own`, that is no older than that one: a member that has not
+    /// heard of it yet cannot tell who is ahead, nor that it is gone.
     async fn read(&self, own: &Entry, txn: Txn) -> Result<TxnResponse, StoreError> {
         let (response, revision) = self.txn(READ, txn).await?;
         if revision < own.revision {
@@ -102,14 +108,25 @@ impl EtcdStore {
     }
 
     /// Where the key created at `revision` stands, given what the server said is just ahead.
-    async fn behind(&self, prefix: &str, mut ahead: Option<KeyValue>) -> Result<Standing, StoreError> {
+    async fn behind(
+        &self,
+        prefix: &str,
+        mut ahead: Option<KeyValue>,
+    ) -> Result<Standing, StoreError> {
         while let Some(kv) = ahead {
             if queue::is_place(prefix, &kv) {
-                return Ok(Standing::Behind(Ahead { entry: queue::entry(&kv), first: false, seen: true }));
+                return Ok(Standing::Behind(Ahead {
+                    entry: queue::entry(&kv),
+                    first: false,
+                    seen: true,
+                }));
             }
-            // No waiter's key. Nobody can join ahead of us any more, so that reading on from here, later, tells the truth.
+            // No waiter's key. Nobody can join ahead of us any more, so that reading on from here,
+            // later, tells the truth.
             let options = queue::nearest_below(kv.create_revision()).with_limit(100);
-            let read = |client: Arc<Client>| async move { client.kv_client().get(prefix, Some(options)).await };
+            let read = |client: Arc<Client>| async move {
+                client.kv_client().get(prefix, Some(options)).await
+            };
             let mut kvs = self.pool.request(READ, read).await?.take_kvs();
             let found = kvs.iter().position(|kv| queue::is_place(prefix, kv));
             ahead = found.map(|index| kvs.swap_remove(index)).or_else(|| kvs.pop());
@@ -118,21 +135,35 @@ impl EtcdStore {
     }
 
     /// Joins in one request, whoever is there.
-    async fn join(&self, place: &Place<'_>, dir: &str, value: &[u8], long: bool) -> Result<Joined, StoreError> {
+    async fn join(
+        &self,
+        place: &Place<'_>,
+        dir: &str,
+        value: &[u8],
+        long: bool,
+    ) -> Result<Joined, StoreError> {
         let (joined, revision) = self.txn(JOIN, place.join(value, long)).await?;
         // Where there was no tail, and none was made, none can be its own.
-        let mut entry =
-            Entry { key: place.key.as_str().into(), revision, token: revision, crowded: long || !joined.succeeded() };
+        let mut entry = Entry {
+            key: place.key.as_str().into(),
+            revision,
+            token: revision,
+            crowded: long || !joined.succeeded(),
+        };
         let answer = place.answer(&joined);
         let alone = matches!(answer, Answer::Joined { count: ..=1, .. });
         match &answer {
             Answer::Joined { count: ..=1, .. } => self.heat.cool(dir),
             Answer::Joined { count: ..LONG, .. } => self.heat.set(dir, Level::Few),
-            Answer::Joined { .. } | Answer::BehindTail(_) | Answer::AmongOthers => self.heat.set(dir, Level::Many),
+            Answer::Joined { .. } | Answer::BehindTail(_) | Answer::AmongOthers => {
+                self.heat.set(dir, Level::Many)
+            }
             Answer::Before(_) | Answer::Nonsense => {}
         }
         let standing = match answer {
-            Answer::BehindTail(ahead) => Ok(Standing::Behind(Ahead { entry: ahead, first: false, seen: false })),
+            Answer::BehindTail(ahead) => {
+                Ok(Standing::Behind(Ahead { entry: ahead, first: false, seen: false }))
+            }
             // What is not text cannot be asked for again by its name as it is kept here.
             Answer::Joined { ahead: Some(ahead), count: 2 }
                 if queue::is_place(&place.prefix(), &ahead) && ahead.key_str().is_ok() =>
@@ -149,7 +180,8 @@ impl EtcdStore {
             Answer::Nonsense => Err(StoreError::Unknown("the key just put is missing".into())),
         };
         let at = Moment(entry.revision);
-        // The key is there, so that the failure of what came after it says nothing about the joining as a whole.
+        // The key is there, so that the failure of what came after it says nothing about the
+        // joining as a whole.
         let standing = standing.map_err(|error| match error {
             StoreError::SessionGone(reason) => StoreError::SessionGone(reason),
             error => StoreError::Unknown(error.into_source()),
@@ -161,7 +193,13 @@ impl EtcdStore {
 /// What joining says of one who is alone.
 pub(super) fn alone(place: &Place<'_>, revision: u64) -> Joined {
     let entry = Entry { key: place.key.as_str().into(), revision, token: revision, crowded: false };
-    Joined::Queued { entry, standing: Standing::First, at: Moment(revision), alive: None, alone: true }
+    Joined::Queued {
+        entry,
+        standing: Standing::First,
+        at: Moment(revision),
+        alive: None,
+        alone: true,
+    }
 }
 
 #[async_trait]
@@ -174,7 +212,8 @@ impl Store for EtcdStore {
         true
     }
 
-    /// Until they are compacted: whoever looks through a queue steps over all of them, 0.1 ms for 1,500.
+    /// Until they are compacted: whoever looks through a queue steps over all of them, 0.1 ms for
+    /// 1,500.
     fn keeps_old_names(&self) -> bool {
         true
     }
@@ -183,19 +222,23 @@ impl Store for EtcdStore {
         usize::MAX
     }
 
-    /// One stream for one keepalive. A long-lived stream would have to be told apart from a dead one (its sender says Ok to a lease that is
-    /// gone, and into a connection that is gone), re-opened, and re-opened again when its token expires, which the server checks on every renewal since 3.5.28. This one
-    /// is new each time: its answer is the proof or there is none. It costs the server the same one message.
+    /// One stream for one keepalive. A long-lived stream would have to be told apart from a dead
+    /// one (its sender says Ok to a lease that is gone, and into a connection that is gone),
+    /// re-opened, and re-opened again when its token expires, which the server checks on every
+    /// renewal since 3.5.28. This one is new each time: its answer is the proof or there is none.
+    /// It costs the server the same one message.
     async fn keep_alive(&self) -> Result<Duration, StoreError> {
         const OPERATION: &str = "keepalive";
         // While others are without an answer, this one tries another member.
         let unanswered = Counted::new(&self.unanswered);
-        let picked = self.pool.pick(unanswered.before).await.map_err(|error| error.triage(OPERATION))?;
+        let picked =
+            self.pool.pick(unanswered.before).await.map_err(|error| error.triage(OPERATION))?;
         let mut lease = picked.client.lease_client();
         let mut call = std::pin::pin!(lease.keep_alive(self.lease));
         let mut reply = timeout(self.ttl / 3, &mut call).await;
         if reply.is_err() {
-            // Others need not wait for this member any longer. The answer may still come, if the way is only long.
+            // Others need not wait for this member any longer. The answer may still come, if the
+            // way is only long.
             self.pool.leave(picked.index);
             if planted(Bug::SilenceIsProof) {
                 return Ok(self.ttl);
@@ -211,30 +254,46 @@ impl Store for EtcdStore {
                 }));
                 Ok(self.ttl)
             }
-            Ok(Err(error)) => Err(self.pool.failed(picked.index, Cause::Client(error)).triage(OPERATION)),
+            Ok(Err(error)) => {
+                Err(self.pool.failed(picked.index, Cause::Client(error)).triage(OPERATION))
+            }
             Err(_) => Err(self.pool.failed(picked.index, Cause::Silence).triage(OPERATION)),
         }
     }
 
-    async fn enqueue(&self, queue: &Queue, ticket: Ticket, value: &[u8], join: Join) -> Result<Joined, StoreError> {
+    async fn enqueue(
+        &self,
+        queue: &Queue,
+        ticket: Ticket,
+        value: &[u8],
+        join: Join,
+    ) -> Result<Joined, StoreError> {
         let (place, dir) = (Place::new(queue, self.lease, ticket), queue.dir());
         if join == Join::IfFree {
             let (joined, revision) = self.txn(JOIN, place.join_if_free(value)).await?;
             if joined.succeeded() {
                 return Ok(alone(&place, revision));
             }
-            let mut reads = joined.op_responses().into_iter().filter_map(|response| match response {
-                TxnOpResponse::Get(mut get) => Some(get.take_kvs()),
-                _ => None,
-            });
+            let mut reads =
+                joined.op_responses().into_iter().filter_map(|response| match response {
+                    TxnOpResponse::Get(mut get) => Some(get.take_kvs()),
+                    _ => None,
+                });
             let before = reads.next().is_some_and(|own| !own.is_empty());
             let prefix = place.prefix();
-            let junk = reads.next().is_some_and(|kvs| !kvs.iter().any(|kv| queue::is_place(&prefix, kv)));
-            // An earlier attempt, whose answer was lost, did put it. Or nobody is there but keys that are no waiter's.
-            return if before || junk { self.join(&place, dir, value, false).await } else { Ok(Joined::Occupied) };
+            let junk =
+                reads.next().is_some_and(|kvs| !kvs.iter().any(|kv| queue::is_place(&prefix, kv)));
+            // An earlier attempt, whose answer was lost, did put it. Or nobody is there but keys
+            // that are no waiter's.
+            return if before || junk {
+                self.join(&place, dir, value, false).await
+            } else {
+                Ok(Joined::Occupied)
+            };
         }
         if !queue.label().is_empty() {
-            // Whoever has a label reads the whole queue to know what it means: no tail would spare him that.
+            // Whoever has a label reads the whole queue to know what it means: no tail would spare
+            // him that.
             return self.join(&place, dir, value, false).await;
         }
         let joining = Counted::new(&self.joining);
@@ -282,8 +341,8 @@ impl Store for EtcdStore {
         Ok(Present { own, ahead: Fate::of(queue::is_there(reads.next(), ahead, None)) })
     }
 
-    /// The leader tells them, of what it has applied. An answer of more than 4 MiB cannot be read, as
-    /// the crate has no option for that here: 50,000 keys and more are watched and nothing else.
+    /// The leader tells them, of what it has applied. An answer of more than 4 MiB cannot be read,
+    /// as the crate has no option for that here: 50,000 keys and more are watched and nothing else.
     async fn own_keys(&self) -> Result<Vec<Arc<str>>, StoreError> {
         let lease = self.lease;
         let ask = |client: Arc<Client>| async move {
@@ -298,7 +357,12 @@ impl Store for EtcdStore {
         watcher::watch(&self.watcher, &self.pool, entry, urgent).await
     }
 
-    async fn withdraw(&self, queue: &Queue, ticket: Ticket, leave: Leave<'_>) -> Result<Withdrawn, StoreError> {
+    async fn withdraw(
+        &self,
+        queue: &Queue,
+        ticket: Ticket,
+        leave: Leave<'_>,
+    ) -> Result<Withdrawn, StoreError> {
         const OPERATION: &str = "delete of a key";
         let place = Place::new(queue, self.lease, ticket);
         let txn = match leave {
@@ -307,7 +371,9 @@ impl Store for EtcdStore {
             Leave { entry: Some(entry), .. } if !entry.crowded => {
                 let key = place.key.as_str();
                 let options = DeleteOptions::new().with_prev_key();
-                let delete = |client: Arc<Client>| async move { client.kv_client().delete(key, Some(options)).await };
+                let delete = |client: Arc<Client>| async move {
+                    client.kv_client().delete(key, Some(options)).await
+                };
                 let deleted = self.pool.request(OPERATION, delete).await?;
                 let at = deleted.header().map_or(0, |header| header.revision().unsigned_abs());
                 let existed = queue::was_there(&deleted, self.lease);
@@ -320,8 +386,10 @@ impl Store for EtcdStore {
         };
         let (left, revision) = self.txn(OPERATION, txn).await?;
         let mut told = left.op_responses().into_iter();
-        let existed =
-            matches!(told.next(), Some(TxnOpResponse::Delete(delete)) if queue::was_there(&delete, self.lease));
+        let existed = match told.next() {
+            Some(TxnOpResponse::Delete(delete)) => queue::was_there(&delete, self.lease),
+            _ => false,
+        };
         if planted(Bug::ReleaseByName) && !existed {
             self.delete_all(&place).await?;
         }
@@ -361,7 +429,11 @@ impl Store for EtcdStore {
         Ok(self.write(guard, queue::commit(guard, self.lease, writes)).await?.0.succeeded())
     }
 
-    async fn enqueue_all(&self, queues: &[(Queue, Ticket)], value: &[u8]) -> Result<Option<Vec<Joined>>, StoreError> {
+    async fn enqueue_all(
+        &self,
+        queues: &[(Queue, Ticket)],
+        value: &[u8],
+    ) -> Result<Option<Vec<Joined>>, StoreError> {
         self.join_all(queues, value).await
     }
 
@@ -369,7 +441,8 @@ impl Store for EtcdStore {
     async fn followed(&self, entry: &Entry) -> Result<bool, StoreError> {
         let count = GetOptions::new().with_prefix().with_count_only();
         let prefix = queue::prefix_of(&entry.key);
-        let read = |client: Arc<Client>| async move { client.kv_client().get(prefix, Some(count)).await };
+        let read =
+            |client: Arc<Client>| async move { client.kv_client().get(prefix, Some(count)).await };
         Ok(self.pool.request(READ, read).await?.count() > 1)
     }
 
@@ -392,7 +465,8 @@ impl EtcdStore {
     /// A planted bug's.
     async fn delete_all(&self, place: &Place<'_>) -> Result<(), StoreError> {
         let (dir, all) = place.all();
-        let delete = |client: Arc<Client>| async move { client.kv_client().delete(dir, Some(all)).await };
+        let delete =
+            |client: Arc<Client>| async move { client.kv_client().delete(dir, Some(all)).await };
         self.pool.request("delete of a name", delete).await.map(drop)
     }
 }

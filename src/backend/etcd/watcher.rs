@@ -1,4 +1,5 @@
-//! The one watch stream of a session, with a watch for each key that somebody waits for, and for each queue that somebody keeps an eye on.
+//! The one watch stream of a session, with a watch for each key that somebody waits for, and for
+//! each queue that somebody keeps an eye on.
 
 use std::{
     collections::HashMap,
@@ -10,8 +11,8 @@ use std::{
 };
 
 use etcd_client::{
-    Client, Error, EventType, GetOptions, KeyValue, WatchFilterType, WatchOptions, WatchRequestSender, WatchResponse,
-    WatchResponseStream,
+    Client, Error, EventType, GetOptions, KeyValue, WatchFilterType, WatchOptions,
+    WatchRequestSender, WatchResponse, WatchResponseStream,
 };
 use tokio::{
     sync::{mpsc, oneshot, watch::Sender},
@@ -25,8 +26,9 @@ use crate::{
     rig::{Bug, planted},
 };
 
-/// When to look again for a key whose watch may not be in step with the server yet. etcd serves such watches every 100 ms
-/// (`syncWatchersLoop`, <https://github.com/etcd-io/etcd/blob/v3.5.16/server/mvcc/watchable_store.go#L211>).
+/// When to look again for a key whose watch may not be in step with the server yet. etcd serves
+/// such watches every 100 ms (`syncWatchersLoop`,
+/// <https://github.com/etcd-io/etcd/blob/v3.5.16/server/mvcc/watchable_store.go#L211>).
 const LOOKS: [Duration; 5] = [
     Duration::from_millis(4),
     Duration::from_millis(8),
@@ -76,13 +78,16 @@ impl From<Broken> for StoreError {
     }
 }
 
-/// Watches a key from "now" and then looks once: what happened before the watch shows in the look, what happens after it comes as an event. A watch from a past
-/// revision would be exact without the look, but etcd serves those only every 100 ms.
+/// Watches a key from "now" and then looks once: what happened before the watch shows in the look,
+/// what happens after it comes as an event. A watch from a past revision would be exact without the
+/// look, but etcd serves those only every 100 ms.
 ///
-/// It may happen to a watch from "now" as well: the server takes the next revision for "now" and registers the watch a moment later, and if something was written in between the
-/// watch is late from the start. Nothing was if the look, made later still, has the revision from which the server started (the
-/// header of its answer): then the watch is in step. Else, if it is `urgent`, the key is looked at again at growing intervals until the watch must have caught up: news is never
-/// later than the time that has passed since the start of the watch, and a little.
+/// It may happen to a watch from "now" as well: the server takes the next revision for "now" and
+/// registers the watch a moment later, and if something was written in between the watch is late
+/// from the start. Nothing was if the look, made later still, has the revision from which the
+/// server started (the header of its answer): then the watch is in step. Else, if it is `urgent`,
+/// the key is looked at again at growing intervals until the watch must have caught up: news is
+/// never later than the time that has passed since the start of the watch, and a little.
 pub(super) async fn watch(
     watcher: &Watcher,
     pool: &Arc<Pool>,
@@ -91,7 +96,8 @@ pub(super) async fn watch(
 ) -> Result<Option<backend::Watch>, StoreError> {
     // Those who wait for the end of a key need not be told of each write to it. One's own may be
     // written over without its lease: that ends it as well.
-    let (mut watch, start) = watcher.watch(&entry.key, false, !urgent, pool.request_timeout).await?;
+    let (mut watch, start) =
+        watcher.watch(&entry.key, false, !urgent, pool.request_timeout).await?;
     let seen = look(pool, entry).await?;
     if seen < start {
         return Err(StoreError::Unavailable("a stale read".into()));
@@ -125,12 +131,17 @@ pub(super) struct Below {
 }
 
 impl Below {
-    pub(super) async fn start(watcher: &Watcher, prefix: &str, patience: Duration) -> Result<Self, StoreError> {
+    pub(super) async fn start(
+        watcher: &Watcher,
+        prefix: &str,
+        patience: Duration,
+    ) -> Result<Self, StoreError> {
         let (watch, start) = watcher.watch(&prefix.into(), true, true, patience).await?;
         Ok(Self { watch, start })
     }
 
-    /// Goes on from what was read as of this revision. News may be late by 100 ms (see [`watch`]); it is never lost.
+    /// Goes on from what was read as of this revision. News may be late by 100 ms (see [`watch`]);
+    /// it is never lost.
     pub(super) fn since(mut self, read: i64) -> Result<backend::Watch, StoreError> {
         if read < self.start {
             return Err(StoreError::Unavailable("a stale read".into()));
@@ -142,8 +153,8 @@ impl Below {
 /// What [`look`] says of a key that is not there, or is another one by now.
 const GONE: i64 = i64::MAX;
 
-/// Looks for the key; tells as of which revision it is there. The member that has the watch knows best what the watch may have missed, so that
-/// the others need not be asked.
+/// Looks for the key; tells as of which revision it is there. The member that has the watch knows
+/// best what the watch may have missed, so that the others need not be asked.
 async fn look(pool: &Pool, entry: &Entry) -> Result<i64, StoreError> {
     let look = |client: Arc<Client>| {
         let options = GetOptions::new().with_keys_only().with_serializable();
@@ -165,7 +176,8 @@ impl Watcher {
         Self { commands, last_id: AtomicI64::new(0) }
     }
 
-    /// Starts to watch `key` for its deletion, or all that begins with it for whatever happens, from the server's "now"; tells from which revision the server, which has the watch by then,
+    /// Starts to watch `key` for its deletion, or all that begins with it for whatever happens,
+    /// from the server's "now"; tells from which revision the server, which has the watch by then,
     /// took that.
     async fn watch(
         &self,
@@ -176,13 +188,18 @@ impl Watcher {
     ) -> Result<(Watch, i64), StoreError> {
         let (created, created_rx) = oneshot::channel();
         let (news, news_rx) = tokio::sync::watch::channel(0);
-        // Its own id, never 0 (the server's choice) and never used twice, so that answers are matched by id and not by order.
+        // Its own id, never 0 (the server's choice) and never used twice, so that answers are
+        // matched by id and not by order.
         let id = self.last_id.fetch_add(1, Ordering::Relaxed) + 1;
-        let signals = Signals { created: Some(created), news, prefix: prefix.then(|| Arc::clone(key)) };
-        // Should the task be gone, the senders are dropped here and the watch is broken from the start.
+        let signals =
+            Signals { created: Some(created), news, prefix: prefix.then(|| Arc::clone(key)) };
+        // Should the task be gone, the senders are dropped here and the watch is broken from the
+        // start.
         let _ = self.commands.send(Command::Watch { id, key: Arc::clone(key), puts, signals });
         let watch = Watch { id, news: news_rx, commands: self.commands.clone() };
-        let start = timeout(patience, created_rx).await.map_err(|late| StoreError::Unavailable(late.into()))?;
+        let start = timeout(patience, created_rx)
+            .await
+            .map_err(|late| StoreError::Unavailable(late.into()))?;
         Ok((watch, start.map_err(|_| Broken)?))
     }
 }
@@ -190,7 +207,10 @@ impl Watcher {
 impl Watch {
     /// Returns when something has happened after this revision.
     async fn news(&mut self, after: i64) -> Result<(), StoreError> {
-        self.news.wait_for(|news| *news > after).await.map_or_else(|_| Err(Broken.into()), |_| Ok(()))
+        self.news
+            .wait_for(|news| *news > after)
+            .await
+            .map_or_else(|_| Err(Broken.into()), |_| Ok(()))
     }
 
     /// Returns when the key was deleted.
@@ -242,7 +262,8 @@ async fn run(pool: Arc<Pool>, mut inbox: mpsc::UnboundedReceiver<Command>) {
                 }
             },
             message = next(&mut stream) => match message {
-                // Canceled by the server, for an expired token perhaps: a new stream brings a new one.
+                // Canceled by the server, for an expired token perhaps: a new stream brings a new
+                // one.
                 Ok(Some(message)) => is_canceled(&mut watches, &message),
                 ended => {
                     if let (Some(stream), Err(error)) = (&stream, ended) {
@@ -285,14 +306,19 @@ async fn next(stream: &mut Option<Stream>) -> Result<Option<WatchResponse>, Erro
 }
 
 /// Ends a watch; the server may not have it, if its stream broke or it was never asked for.
-async fn cancel(stream: &mut Option<Stream>, watches: &mut HashMap<i64, Signals>, id: i64) -> Result<(), Error> {
+async fn cancel(
+    stream: &mut Option<Stream>,
+    watches: &mut HashMap<i64, Signals>,
+    id: i64,
+) -> Result<(), Error> {
     match (watches.remove(&id), stream) {
         (Some(_), Some(stream)) => stream.requests.cancel(id).await,
         _ => Ok(()),
     }
 }
 
-/// Passes on what a message of the server says; whether it says that the server has canceled a watch.
+/// Passes on what a message of the server says; whether it says that the server has canceled a
+/// watch.
 fn is_canceled(watches: &mut HashMap<i64, Signals>, message: &WatchResponse) -> bool {
     let id = message.watch_id();
     if message.canceled() {

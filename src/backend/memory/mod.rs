@@ -1,8 +1,9 @@
 //! `memory://name`: a store within this process, for unit tests and documentation.
 //!
-//! It is a backend like the others: all clients of a process that name the same space share it, keys belong to sessions, and sessions end when
-//! their time to live runs out unheard of. It does not exclude other processes. [`Space`] is the operator's side of it: a test can look at the keys, delete one,
-//! end a session, or cut the store off.
+//! It is a backend like the others: all clients of a process that name the same space share it,
+//! keys belong to sessions, and sessions end when their time to live runs out unheard of. It does
+//! not exclude other processes. [`Space`] is the operator's side of it: a test can look at the
+//! keys, delete one, end a session, or cut the store off.
 
 mod store;
 
@@ -98,7 +99,8 @@ impl Space {
     #[must_use]
     pub fn named(name: &str) -> Self {
         static SPACES: OnceLock<Mutex<HashMap<String, Space>>> = OnceLock::new();
-        let mut spaces = SPACES.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
+        let mut spaces =
+            SPACES.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
         let new = || Self { state: Arc::default(), reachable: watch::Sender::new(true) };
         spaces.entry(name.to_owned()).or_insert_with(new).clone()
     }
@@ -135,22 +137,24 @@ impl Space {
         self.state().put(key, value);
     }
 
-    /// Ends the session that a key belongs to, as if its time to live had run out. Tells whether the key was there.
+    /// Ends the session that a key belongs to, as if its time to live had run out. Tells whether
+    /// the key was there.
     pub fn expire_session(&self, key: &str) -> bool {
         let mut state = self.state();
         let session = state.session_of(key);
         session.is_some_and(|session| state.end_session(session))
     }
 
-    /// Cuts the session that a key belongs to off from the store: neither is heard by the other any more, until the time to live ends the session.
-    /// Tells whether the key was there.
+    /// Cuts the session that a key belongs to off from the store: neither is heard by the other any
+    /// more, until the time to live ends the session. Tells whether the key was there.
     pub fn disconnect_session(&self, key: &str) -> bool {
         let mut state = self.state();
         let session = state.session_of(key).and_then(|session| state.sessions.get_mut(&session));
         session.map(|session| session.cut = true).is_some()
     }
 
-    /// Whether the store answers: with `false` every request goes unheard until it is set to `true` again.
+    /// Whether the store answers: with `false` every request goes unheard until it is set to `true`
+    /// again.
     pub fn set_reachable(&self, reachable: bool) {
         self.reachable.send_replace(reachable);
     }
@@ -234,7 +238,9 @@ impl State {
     }
 
     fn end_session(&mut self, session: u64) -> bool {
-        let owned = |(revision, record): (&u64, &KeyRecord)| (record.session == session).then_some(*revision);
+        let owned = |(revision, record): (&u64, &KeyRecord)| {
+            (record.session == session).then_some(*revision)
+        };
         for revision in self.keys.iter().filter_map(owned).collect::<Vec<_>>() {
             self.remove(revision);
         }
@@ -245,9 +251,15 @@ impl State {
         if !self.keys.contains_key(&revision) {
             return Standing::Evicted;
         }
-        let mut ahead = self.keys.range(..revision).rev().filter(|(_, record)| record.queue == *queue);
+        let mut ahead =
+            self.keys.range(..revision).rev().filter(|(_, record)| record.queue == *queue);
         let Some((revision, record)) = ahead.next() else { return Standing::First };
-        let entry = Entry { key: record.key.as_str().into(), revision: *revision, token: *revision, crowded: false };
+        let entry = Entry {
+            key: record.key.as_str().into(),
+            revision: *revision,
+            token: *revision,
+            crowded: false,
+        };
         Standing::Behind(Ahead { entry, first: ahead.next().is_none(), seen: true })
     }
 

@@ -15,8 +15,8 @@ use tokio::{
 use super::{KeyRecord, REVISION, SessionRecord, Space, State};
 use crate::{
     backend::{
-        Ask, Backend, Detail, Entry, Event, Fate, Join, Joined, Leave, Listing, Member, Moment, Present, Rewritten,
-        Standing, Store, Watch, Withdrawn, Write,
+        Ask, Backend, Detail, Entry, Event, Fate, Join, Joined, Leave, Listing, Member, Moment,
+        Present, Rewritten, Standing, Store, Watch, Withdrawn, Write,
     },
     builder::Remote,
     error::StoreError,
@@ -38,7 +38,10 @@ pub(crate) struct Memory {
 
 impl Memory {
     pub(crate) fn new(remote: &Remote) -> Self {
-        Self { space: Space::named(&remote.endpoints.concat()), request_timeout: remote.request_timeout }
+        Self {
+            space: Space::named(&remote.endpoints.concat()),
+            request_timeout: remote.request_timeout,
+        }
     }
 }
 
@@ -55,7 +58,12 @@ impl Backend for Memory {
         let expires = state.now() + ttl;
         state.sessions.insert(id, SessionRecord { ttl, expires, cut: false });
         drop(state);
-        Ok(Arc::new(MemoryStore { space: self.space.clone(), id, ttl, request_timeout: self.request_timeout }))
+        Ok(Arc::new(MemoryStore {
+            space: self.space.clone(),
+            id,
+            ttl,
+            request_timeout: self.request_timeout,
+        }))
     }
 }
 
@@ -118,10 +126,14 @@ impl MemoryStore {
         loop {
             let (mut alive, expires) = {
                 let state = self.space.state();
-                let Some(record) = state.keys.get(&revision).filter(|record| *record.key == *key) else {
+                let Some(record) = state.keys.get(&revision).filter(|record| *record.key == *key)
+                else {
                     return Ok(Event::Deleted);
                 };
-                let expires = state.sessions.get(&record.session).map_or(Duration::ZERO, |session| session.expires);
+                let expires = state
+                    .sessions
+                    .get(&record.session)
+                    .map_or(Duration::ZERO, |session| session.expires);
                 (record.alive.subscribe(), expires.saturating_sub(state.now()))
             };
             tokio::select! {
@@ -160,13 +172,21 @@ impl Store for MemoryStore {
         Ok(session.ttl)
     }
 
-    async fn enqueue(&self, queue: &Queue, ticket: Ticket, value: &[u8], join: Join) -> Result<Joined, StoreError> {
+    async fn enqueue(
+        &self,
+        queue: &Queue,
+        ticket: Ticket,
+        value: &[u8],
+        join: Join,
+    ) -> Result<Joined, StoreError> {
         let mut state = self.request().await?;
         state.requests.joins += 1;
         let key = self.key(queue, ticket);
         let revision = match state.revision_of(&key) {
             Some(revision) => revision,
-            None if join == Join::IfFree && state.keys.values().any(|record| record.queue == *queue) => {
+            None if join == Join::IfFree
+                && state.keys.values().any(|record| record.queue == *queue) =>
+            {
                 return Ok(Joined::Occupied);
             }
             None => self.add(&mut state, queue, &key, value),
@@ -174,10 +194,15 @@ impl Store for MemoryStore {
         Ok(state.joined(queue, key, revision))
     }
 
-    async fn enqueue_all(&self, queues: &[(Queue, Ticket)], value: &[u8]) -> Result<Option<Vec<Joined>>, StoreError> {
+    async fn enqueue_all(
+        &self,
+        queues: &[(Queue, Ticket)],
+        value: &[u8],
+    ) -> Result<Option<Vec<Joined>>, StoreError> {
         let mut state = self.request().await?;
         state.requests.joins += 1;
-        if state.keys.values().any(|record| queues.iter().any(|(queue, _)| *queue == record.queue)) {
+        if state.keys.values().any(|record| queues.iter().any(|(queue, _)| *queue == record.queue))
+        {
             return Ok(None);
         }
         let join = |(queue, ticket): &(Queue, Ticket)| {
@@ -217,12 +242,20 @@ impl Store for MemoryStore {
         Ok(Some(Box::pin(async move { store.deleted(key, revision).await })))
     }
 
-    async fn withdraw(&self, queue: &Queue, ticket: Ticket, leave: Leave<'_>) -> Result<Withdrawn, StoreError> {
+    async fn withdraw(
+        &self,
+        queue: &Queue,
+        ticket: Ticket,
+        leave: Leave<'_>,
+    ) -> Result<Withdrawn, StoreError> {
         let mut state = self.request().await?;
         state.requests.deletes += 1;
         let mut revision = state.revision_of(&self.key(queue, ticket));
         if planted(Bug::ReleaseByName) {
-            revision = state.keys.iter().find_map(|(revision, record)| (record.queue == *queue).then_some(*revision));
+            revision = state
+                .keys
+                .iter()
+                .find_map(|(revision, record)| (record.queue == *queue).then_some(*revision));
         }
         Ok(Withdrawn {
             existed: revision.is_some_and(|revision| state.remove(revision)),
@@ -242,17 +275,28 @@ impl Store for MemoryStore {
                 store.request().await.map(|_| Event::Touched)
             }) as Watch
         });
-        let members = state.keys.iter().filter(|(_, record)| record.queue == *queue).map(|(revision, record)| Member {
-            entry: Entry { key: record.key.as_str().into(), revision: *revision, token: *revision, crowded: false },
-            label: record.queue.label().split('@').next().map(Into::into),
-            detail: ask.values.then(|| Detail {
-                value: record.value.clone(),
-                version: record.version,
-                since: None,
-                own: record.session == self.id,
-            }),
-        });
-        Ok(Listing { members: members.collect(), notes: state.notes(queue).map(Into::into).collect(), watch })
+        let members = state.keys.iter().filter(|(_, record)| record.queue == *queue).map(
+            |(revision, record)| Member {
+                entry: Entry {
+                    key: record.key.as_str().into(),
+                    revision: *revision,
+                    token: *revision,
+                    crowded: false,
+                },
+                label: record.queue.label().split('@').next().map(Into::into),
+                detail: ask.values.then(|| Detail {
+                    value: record.value.clone(),
+                    version: record.version,
+                    since: None,
+                    own: record.session == self.id,
+                }),
+            },
+        );
+        Ok(Listing {
+            members: members.collect(),
+            notes: state.notes(queue).map(Into::into).collect(),
+            watch,
+        })
     }
 
     async fn rewrite(
@@ -343,14 +387,17 @@ impl State {
     fn joined(&self, queue: &Queue, key: String, revision: u64) -> Joined {
         let standing = self.standing(queue, revision);
         let entry = Entry { key: key.into(), revision, token: revision, crowded: false };
-        let others = self.keys.iter().any(|(other, record)| *other != revision && record.queue == *queue);
+        let others =
+            self.keys.iter().any(|(other, record)| *other != revision && record.queue == *queue);
         let alone = !others && self.notes(queue).next().is_none();
         Joined::Queued { entry, standing, at: Moment(revision), alive: None, alone }
     }
 
     /// The names of what belongs to no session, in a queue's directory.
     fn notes<'a>(&'a self, queue: &'a Queue) -> impl Iterator<Item = &'a str> {
-        let name = |key: &'a str| key.strip_prefix(queue.dir())?.strip_prefix('/').filter(|name| !name.contains('/'));
+        let name = |key: &'a str| {
+            key.strip_prefix(queue.dir())?.strip_prefix('/').filter(|name| !name.contains('/'))
+        };
         self.data.keys().filter_map(move |key| name(key))
     }
 }

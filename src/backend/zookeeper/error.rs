@@ -4,22 +4,30 @@ use zookeeper_client::Error;
 
 use crate::{error::StoreError, guard::LostReason};
 
-/// Codes of `KeeperException` that the crate has no name for. Those above `API_ERROR` are troubles of the server or of the way to it.
+/// Codes of `KeeperException` that the crate has no name for. Those above `API_ERROR` are troubles
+/// of the server or of the way to it.
 const UNKNOWN_SESSION: i32 = -12;
 const API_ERROR: i32 = -100;
 const REQUEST_TIMEOUT: i32 = -122;
 
-/// Tells a definite answer from one that leaves it open what the server did. `over` says why the session is over if it is.
-pub(super) fn judge(operation: &'static str, error: Error, over: impl FnOnce() -> LostReason) -> StoreError {
+/// Tells a definite answer from one that leaves it open what the server did. `over` says why the
+/// session is over if it is.
+pub(super) fn judge(
+    operation: &'static str,
+    error: Error,
+    over: impl FnOnce() -> LostReason,
+) -> StoreError {
     match error {
-        // After a failed authentication the crate's client is as dead as after an expiry. A new session will tell the user.
+        // After a failed authentication the crate's client is as dead as after an expiry. A new
+        // session will tell the user.
         Error::SessionExpired
         | Error::ClientClosed
         | Error::AuthFailed
         | Error::UnexpectedErrorCode(UNKNOWN_SESSION) => StoreError::SessionGone(over()),
         Error::NoAuth => StoreError::Denied(error.into()),
         Error::NotReadOnly | Error::Throttled => StoreError::Unavailable(error.into()),
-        // `Custom` is what requests under way get when a server falls silent, `ConnectionLoss` when it hangs up.
+        // `Custom` is what requests under way get when a server falls silent, `ConnectionLoss` when
+        // it hangs up.
         Error::ConnectionLoss
         | Error::Custom(_)
         | Error::UnexpectedError(_)

@@ -10,13 +10,15 @@ use std::{
 
 use zookeeper_client as zk;
 
-/// The crate reconnects by itself and takes the session that it is given, also another one than it asked for:
-/// <https://github.com/kezhuw/zookeeper-client-rust/blob/v0.11.2/src/session/mod.rs#L453>. ZooKeeper never does that;
-/// ClickHouse Keeper has done it (<https://github.com/ClickHouse/ClickHouse/issues/116690>). The nodes belong to the
-/// old session, and a write in the new one's name keeps none of them.
+/// The crate reconnects by itself and takes the session that it is given, also another one than it
+/// asked for:
+/// <https://github.com/kezhuw/zookeeper-client-rust/blob/v0.11.2/src/session/mod.rs#L453>.
+/// ZooKeeper never does that; ClickHouse Keeper has done it
+/// (<https://github.com/ClickHouse/ClickHouse/issues/116690>). The nodes belong to the old session,
+/// and a write in the new one's name keeps none of them.
 ///
-/// Its clients tell the first session's id for ever. But each connection shows in the state, so that only after a new
-/// one the server has to be asked.
+/// Its clients tell the first session's id for ever. But each connection shows in the state, so
+/// that only after a new one the server has to be asked.
 #[derive(Debug)]
 pub(super) struct Identity {
     session: i64,
@@ -28,14 +30,19 @@ pub(super) struct Identity {
 
 impl Identity {
     pub(super) fn new(client: &zk::Client) -> Self {
-        Self { session: client.session_id().0, known: Mutex::new(client.state_watcher()), nodes: Mutex::default() }
+        Self {
+            session: client.session_id().0,
+            known: Mutex::new(client.state_watcher()),
+            nodes: Mutex::default(),
+        }
     }
 
     pub(super) fn owns(&self, stat: &zk::Stat) -> bool {
         stat.ephemeral_owner == self.session
     }
 
-    /// What has to be found out: `None` while the connection is the known one, or nothing is there to be lost.
+    /// What has to be found out: `None` while the connection is the known one, or nothing is there
+    /// to be lost.
     pub(super) async fn question(&self) -> Option<Question> {
         let mut connection = lock(&self.known).clone();
         let changed = {

@@ -1,12 +1,18 @@
-//! The adapter for ZooKeeper: ephemeral sequential nodes, laid out as Curator's `InterProcessMutex` does, one session for many locks.
+//! The adapter for ZooKeeper: ephemeral sequential nodes, laid out as Curator's `InterProcessMutex`
+//! does, one session for many locks.
 //!
-//! Each queue has a directory, and each waiter a node in it: `{tag}-lock-{sequence}`, or `{tag}-{label}-lock-{sequence}` where it says something of itself.
-//! Curator sorts by what follows `lock-`, and so does this. The tag makes names unique for ever (`tags.rs`). An uncontended lock is one request, and its release is
-//! another, however many locks there are: joining writes to the directory in the transaction that creates the node, for the sake of the answer (`store/join.rs`). So data that
-//! an operator puts on a lock's directory is lost with the next lock; who withholds the right to write to it keeps his data, and each lock then costs a list.
+//! Each queue has a directory, and each waiter a node in it: `{tag}-lock-{sequence}`, or
+//! `{tag}-{label}-lock-{sequence}` where it says something of itself. Curator sorts by what follows
+//! `lock-`, and so does this. The tag makes names unique for ever (`tags.rs`). An uncontended lock
+//! is one request, and its release is another, however many locks there are: joining writes to the
+//! directory in the transaction that creates the node, for the sake of the answer
+//! (`store/join.rs`). So data that an operator puts on a lock's directory is lost with the next
+//! lock; who withholds the right to write to it keeps his data, and each lock then costs a list.
 //!
-//! It uses `zookeeper-client` for single requests only. The crate's own `lock` leaves nodes behind when it is cancelled or a reply is lost, its persistent
-//! watches do not survive a reconnect, and its `Expired` comes after the server has given the lock away: order, retries and deadlines are distlock's own.
+//! It uses `zookeeper-client` for single requests only. The crate's own `lock` leaves nodes behind
+//! when it is cancelled or a reply is lost, its persistent watches do not survive a reconnect, and
+//! its `Expired` comes after the server has given the lock away: order, retries and deadlines are
+//! distlock's own.
 
 mod error;
 mod identity;
@@ -46,7 +52,8 @@ const HANG_UPS: u32 = 2;
 pub(crate) struct ZooKeeper {
     remote: Remote,
     tls: Option<Secret<zk::TlsOptions>>,
-    /// What the servers granted when they last granted another session timeout than was asked for, in milliseconds; 0 if they never did.
+    /// What the servers granted when they last granted another session timeout than was asked for,
+    /// in milliseconds; 0 if they never did.
     granted: AtomicU64,
     /// The servers were found to be new enough.
     proven: AtomicBool,
@@ -55,8 +62,15 @@ pub(crate) struct ZooKeeper {
 
 impl ZooKeeper {
     pub(crate) fn new(remote: Remote) -> Result<Self, Error> {
-        let tls = remote.tls.as_ref().map(|tls| tls::options(tls, &remote.endpoints)).transpose()?;
-        Ok(Self { remote, tls, granted: AtomicU64::new(0), proven: AtomicBool::new(false), tags: Arc::default() })
+        let tls =
+            remote.tls.as_ref().map(|tls| tls::options(tls, &remote.endpoints)).transpose()?;
+        Ok(Self {
+            remote,
+            tls,
+            granted: AtomicU64::new(0),
+            proven: AtomicBool::new(false),
+            tags: Arc::default(),
+        })
     }
 
     /// Opens a session, having tried each server once.
@@ -70,13 +84,15 @@ impl ZooKeeper {
             connector = connector.with_auth("digest", secret.as_bytes());
         }
         let servers = self.remote.endpoints.join(",");
-        // Servers that run on Netty now and then answer the credentials before the connection, which the crate takes for a broken server:
-        // one in five attempts fails so, and at once.
+        // Servers that run on Netty now and then answer the credentials before the connection,
+        // which the crate takes for a broken server: one in five attempts fails so, and at once.
         let mut attempts_left = if self.remote.credentials.is_some() { 5 } else { 1 };
         let connected = loop {
             attempts_left -= 1;
             let connected = match &self.tls {
-                Some(tls) => connector.clone().with_tls(tls.expose().clone()).secure_connect(&servers).await,
+                Some(tls) => {
+                    connector.clone().with_tls(tls.expose().clone()).secure_connect(&servers).await
+                }
                 None => connector.clone().connect(&servers).await,
             };
             if attempts_left == 0 || !matches!(connected, Err(zk::Error::NoHosts)) {
@@ -86,18 +102,25 @@ impl ZooKeeper {
         connected.map_err(|error| match error {
             zk::Error::AuthFailed => StoreError::Denied(error.into()),
             // Wrong before anything was sent.
-            zk::Error::BadArguments(_) => StoreError::Fatal { operation: "connect", source: error.into() },
+            zk::Error::BadArguments(_) => {
+                StoreError::Fatal { operation: "connect", source: error.into() }
+            }
             // The crate keeps what each server said to itself.
-            zk::Error::NoHosts => StoreError::Unavailable(self.no_session("refused, silent or without a quorum")),
+            zk::Error::NoHosts => {
+                StoreError::Unavailable(self.no_session("refused, silent or without a quorum"))
+            }
             error => StoreError::Unavailable(self.no_session(&error.to_string())),
         })
     }
 
-    /// How long a server may be silent before the crate tries another: at connecting so short that one silent server leaves time for the next. It holds for the
-    /// session's whole life, so it is kept in bounds.
+    /// How long a server may be silent before the crate tries another: at connecting so short that
+    /// one silent server leaves time for the next. It holds for the session's whole life, so it is
+    /// kept in bounds.
     ///
-    /// The crate pings when it has sent nothing for 3/8 of this time, rounded up to the next eighth. `store::granted` relies on no more than T/4 here: with the crate's
-    /// default, 2/5 of the session timeout T, pauses between requests would be too long for it. Much less would cost pings.
+    /// The crate pings when it has sent nothing for 3/8 of this time, rounded up to the next
+    /// eighth. `store::granted` relies on no more than T/4 here: with the crate's default, 2/5 of
+    /// the session timeout T, pauses between requests would be too long for it. Much less would
+    /// cost pings.
     fn patience(&self, ttl: Duration) -> Duration {
         (self.remote.connect_timeout * 3 / 4).clamp(ttl / 10, ttl / 4)
     }
@@ -118,7 +141,8 @@ impl ZooKeeper {
             // answers. One that answers that and hangs up on this, twice running, is too old.
             let (old, new) = (client.check_stat("/"), client.list_ephemerals("/"));
             let (old, new) = tokio::join!(old, new);
-            refusals = if old.is_ok() && new == Err(zk::Error::ConnectionLoss) { refusals + 1 } else { 0 };
+            refusals =
+                if old.is_ok() && new == Err(zk::Error::ConnectionLoss) { refusals + 1 } else { 0 };
             asked = if refusals < HANG_UPS { new } else { Err(zk::Error::Unimplemented) };
         }
         match asked {
@@ -128,7 +152,9 @@ impl ZooKeeper {
             }
             Err(zk::Error::Unimplemented) => {
                 let servers = self.remote.endpoints.join(", ");
-                let source = format!("{servers}: hangs up on requests of ZooKeeper 3.6; 3.6 or later is needed");
+                let source = format!(
+                    "{servers}: hangs up on requests of ZooKeeper 3.6; 3.6 or later is needed"
+                );
                 Err(StoreError::Fatal { operation: "connect", source: source.into() })
             }
             Err(error) => Err(StoreError::Unavailable(self.no_session(&error.to_string()))),
@@ -156,8 +182,10 @@ impl Backend for ZooKeeper {
             let mut client = self.connect(asked).await?;
             let granted = client.session_timeout();
             if granted != asked {
-                // The crate derives its timers from what was asked for, which may be far from what was granted.
-                self.granted.store(u64::try_from(granted.as_millis()).unwrap_or(0), Ordering::Relaxed);
+                // The crate derives its timers from what was asked for, which may be far from what
+                // was granted.
+                self.granted
+                    .store(u64::try_from(granted.as_millis()).unwrap_or(0), Ordering::Relaxed);
                 drop(client);
                 client = self.connect(granted).await?;
             }
@@ -167,11 +195,24 @@ impl Backend for ZooKeeper {
         let limit = self.remote.connect_timeout;
         let client = match timeout(limit, open).await {
             Ok(opened) => opened?,
-            Err(_) => return Err(StoreError::Unavailable(self.no_session(&format!("no answer within {limit:?}")))),
+            Err(_) => {
+                return Err(StoreError::Unavailable(
+                    self.no_session(&format!("no answer within {limit:?}")),
+                ));
+            }
         };
         // Who brings a password shares the locks with no other user.
-        let acls = if self.remote.credentials.is_some() { zk::Acls::creator_all() } else { zk::Acls::anyone_all() };
-        Ok(Arc::new(ZooKeeperStore::new(client, acls, Arc::clone(&self.tags), self.remote.request_timeout)))
+        let acls = if self.remote.credentials.is_some() {
+            zk::Acls::creator_all()
+        } else {
+            zk::Acls::anyone_all()
+        };
+        Ok(Arc::new(ZooKeeperStore::new(
+            client,
+            acls,
+            Arc::clone(&self.tags),
+            self.remote.request_timeout,
+        )))
     }
 }
 

@@ -9,7 +9,8 @@ use crate::{
     rig::{Bug, planted},
 };
 
-/// What stands between the tag and the sequence number: what Curator's `InterProcessMutex` looks for and sorts by (`LockInternals.LOCK_NAME`).
+/// What stands between the tag and the sequence number: what Curator's `InterProcessMutex` looks
+/// for and sorts by (`LockInternals.LOCK_NAME`).
 const MARK: &str = "lock-";
 
 /// What stands there in the nodes of kazoo's `Lock` and `WriteLock`, and of its `ReadLock`
@@ -42,7 +43,11 @@ impl fmt::Display for Tag {
             Self::Directory(czxid) => write!(f, "{czxid:x}"),
             Self::Ticket(ticket) => {
                 let ticket = ticket.to_string();
-                ticket.chars().take(TICKET / 2).filter(|c| *c != '-').try_for_each(|c| f.write_char(c))
+                ticket
+                    .chars()
+                    .take(TICKET / 2)
+                    .filter(|c| *c != '-')
+                    .try_for_each(|c| f.write_char(c))
             }
         }
     }
@@ -66,8 +71,9 @@ pub(super) fn is_unique(key: &str, ticket: Ticket, directory: i64) -> bool {
     Tag::Directory(directory).began(key) || Tag::Ticket(ticket).began(key)
 }
 
-/// The node just ahead, if it is named for its directory: the server hands out one number after the other (`PrepRequestProcessor.pRequest2TxnCreate`: that of all nodes ever created there).
-/// `None` where the numbers tell no order, or where names have labels: the number does not tell another's.
+/// The node just ahead, if it is named for its directory: the server hands out one number after the
+/// other (`PrepRequestProcessor.pRequest2TxnCreate`: that of all nodes ever created there). `None`
+/// where the numbers tell no order, or where names have labels: the number does not tell another's.
 pub(super) fn just_ahead(key: &str, directory: i64) -> Option<String> {
     let (dir, name) = split(key);
     if label(name).is_some_and(|label| !label.is_empty()) {
@@ -77,7 +83,8 @@ pub(super) fn just_ahead(key: &str, directory: i64) -> Option<String> {
     Some(format!("{}{before:010}", Tag::Directory(directory).prefix(dir, "")))
 }
 
-/// What a node holds: the ticket, to find it by when the reply to its creation was lost, and for operators who made it.
+/// What a node holds: the ticket, to find it by when the reply to its creation was lost, and for
+/// operators who made it.
 pub(super) fn data(ticket: Ticket, owner: &[u8]) -> Vec<u8> {
     [ticket.to_string().as_bytes(), b" ", owner].concat()
 }
@@ -96,7 +103,8 @@ pub(super) fn value(mut data: Vec<u8>) -> Vec<u8> {
     data
 }
 
-/// What a waiter's name says of itself: `{tag}-{label}-lock-{sequence}`, or without a label `{tag}-lock-{sequence}`. `None`: it is another client's.
+/// What a waiter's name says of itself: `{tag}-{label}-lock-{sequence}`, or without a label
+/// `{tag}-lock-{sequence}`. `None`: it is another client's.
 pub(super) fn label(name: &str) -> Option<&str> {
     let (head, _) = cut(name)?;
     let (tag, label) = match head.split_once('-') {
@@ -104,14 +112,18 @@ pub(super) fn label(name: &str) -> Option<&str> {
         Some(parts) => parts,
         None => (head, ""),
     };
-    let is_tag = (1..=16).contains(&tag.len()) && tag.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
-    let is_label = label.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'@' | b'+'));
+    let is_tag = (1..=16).contains(&tag.len())
+        && tag.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    let is_label =
+        label.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'@' | b'+'));
     (is_tag && is_label).then_some(label)
 }
 
 /// The token that a label hands on, which took the place of another: `{label}@{token}`.
 pub(super) fn inherited(label: &str) -> (&str, Option<u64>) {
-    let token = |digits: &str| digits.parse().ok().filter(|_| digits.bytes().all(|byte| byte.is_ascii_digit()));
+    let token = |digits: &str| {
+        digits.parse().ok().filter(|_| digits.bytes().all(|byte| byte.is_ascii_digit()))
+    };
     match label.rsplit_once('@').map(|(label, digits)| (label, token(digits))) {
         Some((label, token @ Some(_))) => (label, token),
         _ => (label, None),
@@ -132,7 +144,8 @@ pub(super) fn is_marked(key: &str) -> bool {
     label(split(key).1).is_some_and(str::is_empty)
 }
 
-/// What remains of the name of a node of ours whatever its label: its tag, and its number with the mark.
+/// What remains of the name of a node of ours whatever its label: its tag, and its number with the
+/// mark.
 pub(super) fn place_of(name: &str) -> Option<(&str, &str)> {
     label(name)?;
     let (head, number) = cut(name)?;
@@ -155,14 +168,18 @@ pub(super) fn lowest(children: &[String]) -> Option<&str> {
 /// Whether a node is nobody's, whatever it is called: it belongs to no session, so nothing would
 /// ever take it away. What was created as ephemeral never becomes so, and the other way round.
 pub(super) fn is_nobodys(stat: &zk::Stat) -> bool {
-    (stat.ephemeral_owner == 0 || stat.ephemeral_owner == CONTAINER) && !planted(Bug::PersistentNodesCount)
+    (stat.ephemeral_owner == 0 || stat.ephemeral_owner == CONTAINER)
+        && !planted(Bug::PersistentNodesCount)
 }
 
 /// Whether the names in the directory of this czxid leave it open that the node is nobody's: those
 /// of others, and those that were ours in another directory, as backups restore them.
 pub(super) fn is_doubtful(name: &str, directory: Option<i64>) -> bool {
     match place_of(name) {
-        Some((tag, _)) => tag.len() < TAG && directory.is_none_or(|czxid| tag != Tag::Directory(czxid).to_string()),
+        Some((tag, _)) => {
+            tag.len() < TAG
+                && directory.is_none_or(|czxid| tag != Tag::Directory(czxid).to_string())
+        }
         None => sequence(name).is_some(),
     }
 }
@@ -174,15 +191,19 @@ pub(super) fn split(key: &str) -> (&str, &str) {
 
 /// The sequence number of a waiter; `None` for a child that is no waiter.
 ///
-/// The server prints a signed 32-bit counter with Java's `%010d` (`PrepRequestProcessor.pRequest2TxnCreate`): ten digits, or a minus sign
-/// and nine or ten.
+/// The server prints a signed 32-bit counter with Java's `%010d`
+/// (`PrepRequestProcessor.pRequest2TxnCreate`): ten digits, or a minus sign and nine or ten.
 pub(super) fn sequence(name: &str) -> Option<i32> {
-    [MARK].iter().chain(&KAZOO[usize::from(planted(Bug::KazooOverlooked)) * 2..]).find_map(|mark| marked(name, mark))
+    [MARK]
+        .iter()
+        .chain(&KAZOO[usize::from(planted(Bug::KazooOverlooked)) * 2..])
+        .find_map(|mark| marked(name, mark))
 }
 
 fn marked(name: &str, mark: &str) -> Option<i32> {
     let number = name.get(name.rfind(mark)? + mark.len()..)?;
-    let (digits, lengths) = number.strip_prefix('-').map_or((number, 10..=10), |digits| (digits, 9..=10));
+    let (digits, lengths) =
+        number.strip_prefix('-').map_or((number, 10..=10), |digits| (digits, 9..=10));
     if !lengths.contains(&digits.len()) || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
     }
@@ -206,9 +227,11 @@ pub(super) enum Place<'a> {
 
 /// Finds the waiter just ahead of `own`. Children that are no waiters do not count.
 ///
-/// The numbers tell the order as long as they rise. After 2^31 - 1 they do not any more: the server goes on to negative ones or, as `DataTree.createNode` keeps
-/// the counter only if it grew, hands out the same number again
-/// (<https://github.com/apache/zookeeper/blob/release-3.9.3/zookeeper-server/src/main/java/org/apache/zookeeper/server/DataTree.java#L475>).
+/// The numbers tell the order as long as they rise. After 2^31 - 1 they do not any more: the server
+/// goes on to negative ones or, as `DataTree.createNode` keeps the counter only if it grew, hands
+/// out the same number again ([ZooKeeper 3.9.3][tree], `DataTree.java`, line 475).
+///
+/// [tree]: https://github.com/apache/zookeeper/tree/release-3.9.3/zookeeper-server
 pub(super) fn place<'a>(own: &str, children: &'a [String]) -> Place<'a> {
     let Some(own_sequence) = sequence(own) else { return Place::Unclear };
     let (mut found, mut ahead, mut count) = (false, None, 0);
@@ -223,7 +246,11 @@ pub(super) fn place<'a>(own: &str, children: &'a [String]) -> Place<'a> {
             // An equal number is nobody's whom the server numbered: let it go first.
             let this = Some((sequence, child.as_str()));
             count += 1;
-            ahead = if planted(Bug::Herd) && ahead.is_some() { ahead.min(this) } else { ahead.max(this) };
+            ahead = if planted(Bug::Herd) && ahead.is_some() {
+                ahead.min(this)
+            } else {
+                ahead.max(this)
+            };
         }
     }
     match ahead {
@@ -291,13 +318,21 @@ mod tests {
     #[test]
     fn the_nearest_lower_one_is_ahead() {
         let own = waiter(5);
-        let listed = |numbers: &[i32]| numbers.iter().map(|number| waiter(*number)).collect::<Vec<_>>();
+        let listed =
+            |numbers: &[i32]| numbers.iter().map(|number| waiter(*number)).collect::<Vec<_>>();
         assert_eq!(place(&own, &listed(&[7, 5, 6])), Place::First);
-        assert_eq!(place(&own, &listed(&[1, 7, 3, 5])), Place::Behind { child: &waiter(3), first: false });
-        assert_eq!(place(&own, &listed(&[7, 3, 5])), Place::Behind { child: &waiter(3), first: true });
+        assert_eq!(
+            place(&own, &listed(&[1, 7, 3, 5])),
+            Place::Behind { child: &waiter(3), first: false }
+        );
+        assert_eq!(
+            place(&own, &listed(&[7, 3, 5])),
+            Place::Behind { child: &waiter(3), first: true }
+        );
         assert_eq!(place(&own, &listed(&[1, 7])), Place::Gone);
         assert_eq!(place(&own, &[]), Place::Gone);
-        let mixed = ["junk".to_owned(), own.clone(), "lock-0000000005".to_owned(), "zlock-1".to_owned()];
+        let mixed =
+            ["junk".to_owned(), own.clone(), "lock-0000000005".to_owned(), "zlock-1".to_owned()];
         assert_eq!(place(&own, &mixed), Place::Behind { child: "lock-0000000005", first: true });
     }
 
@@ -325,12 +360,18 @@ mod tests {
 
     #[test]
     fn names_that_are_taken_on_trust_are_ours() {
-        for trusted in
-            ["2a-lock-0000000007", "2a-r-lock-0000000007", "0f0e8a5e8b8d4a9e-lock-0000000007", "junk", "lock-7"]
-        {
+        for trusted in [
+            "2a-lock-0000000007",
+            "2a-r-lock-0000000007",
+            "0f0e8a5e8b8d4a9e-lock-0000000007",
+            "junk",
+            "lock-7",
+        ] {
             assert!(!is_doubtful(trusted, Some(0x2a)), "{trusted}");
         }
-        for doubtful in ["2b-lock-0000000007", "lock-0000000007", &*waiter(7), "6c__lock__0000000007"] {
+        for doubtful in
+            ["2b-lock-0000000007", "lock-0000000007", &*waiter(7), "6c__lock__0000000007"]
+        {
             assert!(is_doubtful(doubtful, Some(0x2a)), "{doubtful}");
         }
         assert!(is_doubtful("2a-lock-0000000007", None));

@@ -74,8 +74,13 @@ impl Server {
     pub(super) fn backend(&self) -> ZooKeeper {
         let timeout = Duration::from_secs(5);
         let endpoints = vec![self.address.to_string()];
-        let remote =
-            Remote { endpoints, connect_timeout: timeout, request_timeout: timeout, credentials: None, tls: None };
+        let remote = Remote {
+            endpoints,
+            connect_timeout: timeout,
+            request_timeout: timeout,
+            credentials: None,
+            tls: None,
+        };
         ZooKeeper::new(remote).unwrap()
     }
 }
@@ -94,7 +99,8 @@ async fn serve(mut stream: TcpStream, script: &Script) -> io::Result<()> {
     loop {
         let request = receive(&mut stream).await?;
         let kind = i32::from_be_bytes([request[4], request[5], request[6], request[7]]);
-        let answer = if kind == PING || kind == CLOSE_SESSION { Answer::Nothing } else { script(kind) };
+        let answer =
+            if kind == PING || kind == CLOSE_SESSION { Answer::Nothing } else { script(kind) };
         let (error, body) = match answer {
             Answer::Nothing if kind == EXISTS => (0, &[0; 68][..]),
             Answer::Nothing if kind == GET_EPHEMERALS => (0, &[0; 4][..]),

@@ -24,7 +24,8 @@ use self::search::Search;
 use super::{error, identity::Identity, node, tags::Tags};
 use crate::{
     backend::{
-        Ask, Entry, Join, Joined, Leave, Listing, Moment, Present, Rewritten, Standing, Store, Watch, Withdrawn, Write,
+        Ask, Entry, Join, Joined, Leave, Listing, Moment, Present, Rewritten, Standing, Store,
+        Watch, Withdrawn, Write,
     },
     error::StoreError,
     guard::LostReason,
@@ -32,19 +33,25 @@ use crate::{
     rig::{Bug, planted},
 };
 
-/// How much a session can watch. After a reconnect the crate restores watches in batches of 128 KiB of paths that all have one xid, so that the replies
-/// to a second batch kill the session:
-/// <https://github.com/kezhuw/zookeeper-client-rust/blob/v0.11.2/src/session/watch.rs#L425>. A little room is left for foreign names that are longer than ours.
+/// How much a session can watch. After a reconnect the crate restores watches in batches of 128 KiB
+/// of paths that all have one xid, so that the replies to a second batch kill the session:
+/// <https://github.com/kezhuw/zookeeper-client-rust/blob/v0.11.2/src/session/watch.rs#L425>. A
+/// little room is left for foreign names that are longer than ours.
 const WATCH_BUDGET: usize = 120 * 1024;
 
-/// What a write that came back proves: how long the leader keeps the session, counted from when the write was sent.
+/// What a write that came back proves: how long the leader keeps the session, counted from when the
+/// write was sent.
 ///
-/// Not the whole timeout T. A write sent to a follower is checked against the session at the leader (`PrepRequestProcessor`, `SessionTrackerImpl.checkSession`)
-/// but does not renew it there: `LeaderZooKeeperServer.submitLearnerRequest` skips the `touch` of `ZooKeeperServer.submitRequestNow`. What a follower has heard of
-/// its sessions it tells in its answers to the leader's pings, every half tick (`Leader.lead`, `LearnerHandler` case `PING`). Should it be cut off right after our
-/// write, the leader last heard of what we sent up to half a tick and one pause between our requests before: at most T/4 (the servers grant no less than
-/// two ticks) and T/8 (`ZooKeeper::patience`). So 5/8 T are certain; distlock takes off a tenth of what is said here, and 9/10 of 2/3 is less.
-/// A process that stood still has made a longer pause: `silence.rs` tells what its writes prove.
+/// Not the whole timeout T. A write sent to a follower is checked against the session at the leader
+/// (`PrepRequestProcessor`, `SessionTrackerImpl.checkSession`) but does not renew it there:
+/// `LeaderZooKeeperServer.submitLearnerRequest` skips the `touch` of
+/// `ZooKeeperServer.submitRequestNow`. What a follower has heard of its sessions it tells in its
+/// answers to the leader's pings, every half tick (`Leader.lead`, `LearnerHandler` case `PING`).
+/// Should it be cut off right after our write, the leader last heard of what we sent up to half a
+/// tick and one pause between our requests before: at most T/4 (the servers grant no less than two
+/// ticks) and T/8 (`ZooKeeper::patience`). So 5/8 T are certain; distlock takes off a tenth of what
+/// is said here, and 9/10 of 2/3 is less. A process that stood still has made a longer pause:
+/// `silence.rs` tells what its writes prove.
 fn granted(ttl: Duration) -> Duration {
     if planted(Bug::WholeTimeout) { ttl } else { ttl * 2 / 3 }
 }
@@ -65,7 +72,8 @@ pub(super) struct ZooKeeperStore {
     tags: Arc<Tags>,
     /// How many requests have been sent whose order is of interest.
     sent: Mutex<u64>,
-    /// Tickets whose node may have been created although no reply said so, or may have another name than its owner knows.
+    /// Tickets whose node may have been created although no reply said so, or may have another name
+    /// than its owner knows.
     doubtful: Mutex<HashSet<Ticket>>,
     /// The last search for such nodes.
     search: sync::Mutex<Search>,
@@ -74,7 +82,12 @@ pub(super) struct ZooKeeperStore {
 }
 
 impl ZooKeeperStore {
-    pub(super) fn new(client: zk::Client, acls: zk::Acls<'static>, tags: Arc<Tags>, request_timeout: Duration) -> Self {
+    pub(super) fn new(
+        client: zk::Client,
+        acls: zk::Acls<'static>,
+        tags: Arc<Tags>,
+        request_timeout: Duration,
+    ) -> Self {
         let (state, ttl) = (client.state_watcher(), client.session_timeout());
         let identity = Identity::new(&client);
         let (client, closed) = (Mutex::new(Some(client)), sync::watch::Sender::new(false));
@@ -104,22 +117,29 @@ impl ZooKeeperStore {
         lock(&self.doubtful)
     }
 
-    /// Sends a request, or several in one flight, and tells its place in the order of this session's.
+    /// Sends a request, or several in one flight, and tells its place in the order of this
+    /// session's.
     ///
     /// The crate sends when its method is called, by one channel to one task
-    /// (<https://github.com/kezhuw/zookeeper-client-rust/blob/v0.11.2/src/client/mod.rs#L213>), and that has one connection at a time. A server serves a
-    /// connection's requests in the order in which they came. What has no reply when the connection is lost, written or not, fails and is never sent again
-    /// (`Depot::error`, `Depot::reset`); so of two requests that were *answered*, the one sent first was served first, be they of one connection or of two.
-    /// That is no word on a request whose reply was lost.
+    /// (<https://github.com/kezhuw/zookeeper-client-rust/blob/v0.11.2/src/client/mod.rs#L213>), and
+    /// that has one connection at a time. A server serves a connection's requests in the order in
+    /// which they came. What has no reply when the connection is lost, written or not, fails and is
+    /// never sent again (`Depot::error`, `Depot::reset`); so of two requests that were *answered*,
+    /// the one sent first was served first, be they of one connection or of two. That is no word on
+    /// a request whose reply was lost.
     fn send<T>(&self, send: impl FnOnce() -> T) -> (Moment, T) {
         let mut sent = lock(&self.sent);
         *sent += 1;
         (Moment(*sent), send())
     }
 
-    /// Awaits the reply to a request, or to several in one flight. The crate sends a request when its method is called, whether or not the future is ever
-    /// polled, and waits without a limit.
-    async fn reply<T>(&self, limit: Duration, reply: impl Future<Output = T>) -> Result<T, StoreError> {
+    /// Awaits the reply to a request, or to several in one flight. The crate sends a request when
+    /// its method is called, whether or not the future is ever polled, and waits without a limit.
+    async fn reply<T>(
+        &self,
+        limit: Duration,
+        reply: impl Future<Output = T>,
+    ) -> Result<T, StoreError> {
         let mut closed = self.closed.subscribe();
         tokio::select! {
             biased;
@@ -130,7 +150,8 @@ impl ZooKeeperStore {
         }
     }
 
-    /// Why the session is over. A session that ended by itself is closed as well, while calls may still be under way.
+    /// Why the session is over. A session that ended by itself is closed as well, while calls may
+    /// still be under way.
     fn over(&self) -> LostReason {
         match self.closed_in.get() {
             Some(state) if !state.is_terminated() => LostReason::ClientClosed,
@@ -146,10 +167,16 @@ impl ZooKeeperStore {
     async fn identify(&self, client: &zk::Client) -> Result<(), StoreError> {
         // Once more if there was yet another connection meanwhile.
         while let Some(question) = self.identity.question().await {
-            let listed = self.reply(self.request_timeout, client.list_ephemerals(&question.node)).await?;
+            let listed =
+                self.reply(self.request_timeout, client.list_ephemerals(&question.node)).await?;
             match listed {
-                Ok(own) if own.iter().any(|own| **own == *question.node) => self.identity.confirmed(question),
-                Ok(_) => match self.reply(self.request_timeout, client.check_stat(&question.node)).await? {
+                Ok(own) if own.iter().any(|own| **own == *question.node) => {
+                    self.identity.confirmed(question)
+                }
+                Ok(_) => match self
+                    .reply(self.request_timeout, client.check_stat(&question.node))
+                    .await?
+                {
                     Ok(Some(stat)) if self.identity.owns(&stat) => {
                         return Err(StoreError::SessionGone(LostReason::SessionExpired));
                     }
@@ -171,7 +198,8 @@ impl Store for ZooKeeperStore {
     }
 
     fn needs_keepalive_when_idle(&self) -> bool {
-        // The crate pings. That keeps the session but proves nothing: a follower that is cut off answers too.
+        // The crate pings. That keeps the session but proves nothing: a follower that is cut off
+        // answers too.
         false
     }
 
@@ -185,12 +213,15 @@ impl Store for ZooKeeperStore {
 
     async fn keep_alive(&self) -> Result<Duration, StoreError> {
         let client = self.client()?;
-        // A `multi` goes through the leader's session check and the quorum's log even when nothing in it changes anything, and needs no node of ours. Whatever its
-        // one `check` finds, it was found there.
+        // A `multi` goes through the leader's session check and the quorum's log even when nothing
+        // in it changes anything, and needs no node of ours. Whatever its one `check` finds, it was
+        // found there.
         let mut writer = client.new_multi_writer();
         if planted(Bug::ReadIsProof) {
             let read = self.reply(self.ttl, client.check_stat("/")).await?;
-            return read.map(|_| granted(self.ttl)).map_err(|error| self.failed("keep alive", error));
+            return read
+                .map(|_| granted(self.ttl))
+                .map_err(|error| self.failed("keep alive", error));
         }
         writer.add_check_version("/", -1).map_err(|error| self.failed("keep alive", error))?;
         let commit = self.reply(self.ttl, writer.commit());
@@ -210,7 +241,13 @@ impl Store for ZooKeeperStore {
         Ok(granted(self.ttl))
     }
 
-    async fn enqueue(&self, queue: &Queue, ticket: Ticket, value: &[u8], join: Join) -> Result<Joined, StoreError> {
+    async fn enqueue(
+        &self,
+        queue: &Queue,
+        ticket: Ticket,
+        value: &[u8],
+        join: Join,
+    ) -> Result<Joined, StoreError> {
         self.join(queue, ticket, value, join).await
     }
 
@@ -236,7 +273,8 @@ impl Store for ZooKeeperStore {
 
     async fn watch(&self, entry: &Entry, _: bool) -> Result<Option<Watch>, StoreError> {
         let client = self.client()?;
-        // By reading the node: a watch for its existence would stay behind on a node that is gone already.
+        // By reading the node: a watch for its existence would stay behind on a node that is gone
+        // already.
         match self.reply(self.request_timeout, client.get_and_watch_data(&entry.key)).await? {
             Ok((_, stat, _)) if node::is_nobodys(&stat) => {
                 self.remember_junk(&entry.key);
@@ -248,7 +286,12 @@ impl Store for ZooKeeperStore {
         }
     }
 
-    async fn withdraw(&self, queue: &Queue, ticket: Ticket, leave: Leave<'_>) -> Result<Withdrawn, StoreError> {
+    async fn withdraw(
+        &self,
+        queue: &Queue,
+        ticket: Ticket,
+        leave: Leave<'_>,
+    ) -> Result<Withdrawn, StoreError> {
         self.leave(queue, ticket, leave).await
     }
 
@@ -263,7 +306,13 @@ impl Store for ZooKeeperStore {
         value: &[u8],
         version: Option<u64>,
     ) -> Result<Rewritten, StoreError> {
-        self.overwrite(&self.client()?, &entry.key, &node::data(ticket, value), version.unwrap_or(0)).await
+        self.overwrite(
+            &self.client()?,
+            &entry.key,
+            &node::data(ticket, value),
+            version.unwrap_or(0),
+        )
+        .await
     }
 
     async fn relabel(
@@ -284,12 +333,14 @@ impl Store for ZooKeeperStore {
     /// Whoever else is in the directory joined later.
     async fn followed(&self, entry: &Entry) -> Result<bool, StoreError> {
         let client = self.client()?;
-        let stat = self.reply(self.request_timeout, client.check_stat(node::split(&entry.key).0)).await?;
+        let stat =
+            self.reply(self.request_timeout, client.check_stat(node::split(&entry.key).0)).await?;
         let stat = stat.map_err(|error| self.failed("exists", error))?;
         Ok(stat.is_none_or(|stat| stat.num_children > 1))
     }
 
-    /// Told by the server when it refuses the session, or else by the crate's own count, long after the deadline.
+    /// Told by the server when it refuses the session, or else by the crate's own count, long after
+    /// the deadline.
     async fn ended(&self) -> LostReason {
         let mut state = self.state.clone();
         while !state.peek_state().is_terminated() {

@@ -8,15 +8,18 @@ use std::{
 
 use tokio::sync;
 
-/// How many directories are remembered. Past that all are forgotten, which costs the next lock of each nothing but a list if others are there.
+/// How many directories are remembered. Past that all are forgotten, which costs the next lock of
+/// each nothing but a list if others are there.
 const REMEMBERED: usize = 16 * 1024;
 
 /// The directories' tags, for all sessions of a client.
 ///
-/// A directory's tag is its czxid: a directory that was removed and made again has another, although its sequence numbers begin at 0 again. So a name of tag
-/// and number is given once and never to another ticket, whatever labels its node has in turn (`store/relabel.rs`): whoever deletes, reads or watches a node by
-/// its name, however late, means the one that he knows, or none. What is remembered here is only a guess at the tag: the reply to the create tells the true one,
-/// and a node that was named for another is given up before it is anybody's place.
+/// A directory's tag is its czxid: a directory that was removed and made again has another,
+/// although its sequence numbers begin at 0 again. So a name of tag and number is given once and
+/// never to another ticket, whatever labels its node has in turn (`store/relabel.rs`): whoever
+/// deletes, reads or watches a node by its name, however late, means the one that he knows, or
+/// none. What is remembered here is only a guess at the tag: the reply to the create tells the true
+/// one, and a node that was named for another is given up before it is anybody's place.
 #[derive(Debug, Default)]
 pub(super) struct Tags {
     hasher: RandomState,
@@ -54,14 +57,15 @@ impl Tags {
         if known.len() >= REMEMBERED {
             known.clear();
         }
-        let known = known.entry(self.hasher.hash_one(dir)).or_insert(Directory { czxid, mark: None });
+        let known =
+            known.entry(self.hasher.hash_one(dir)).or_insert(Directory { czxid, mark: None });
         if known.czxid != czxid {
             *known = Directory { czxid, mark: None };
         }
     }
 
-    /// Held by the one who learns the tag of a directory, while the others wait: hundreds that join a queue at once, and don't know it, would
-    /// have to list each other.
+    /// Held by the one who learns the tag of a directory, while the others wait: hundreds that join
+    /// a queue at once, and don't know it, would have to list each other.
     pub(super) fn turn(&self, dir: &str) -> Arc<sync::Mutex<()>> {
         let mut learning = lock(&self.learning);
         let hash = self.hasher.hash_one(dir);

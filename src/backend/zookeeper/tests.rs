@@ -9,7 +9,8 @@ use super::script::{Answer, EXISTS, GET_EPHEMERALS, Server, UNIMPLEMENTED};
 use crate::{Client, Error};
 
 async fn refusal(server: &Server) -> Error {
-    let connecting = Client::builder(&server.url()).connect_timeout(Duration::from_secs(2)).connect();
+    let connecting =
+        Client::builder(&server.url()).connect_timeout(Duration::from_secs(2)).connect();
     connecting.await.expect_err("it is no server to rely on")
 }
 
@@ -18,7 +19,8 @@ async fn refusal(server: &Server) -> Error {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_hangs_up_on_requests_of_3_6_is_refused() {
     for answer in [Answer::HangUp, Answer::Refused(UNIMPLEMENTED)] {
-        let old = Server::start(move |kind| if kind == EXISTS { Answer::Nothing } else { answer }).await;
+        let old =
+            Server::start(move |kind| if kind == EXISTS { Answer::Nothing } else { answer }).await;
         let error = refusal(&old).await;
         let Error::Backend { backend: "ZooKeeper", operation: "connect", source } = &error else {
             panic!("{error:?}");

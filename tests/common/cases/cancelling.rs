@@ -14,8 +14,8 @@ use tokio::{task::JoinSet, time::timeout};
 
 use crate::common::case::{Case, SOON, eventually, throughout, within};
 
-/// Half of them on a lock that is free, so that they are dropped while joining, while holding and while releasing; half on one that is held, so
-/// that they are dropped while waiting.
+/// Half of them on a lock that is free, so that they are dropped while joining, while holding and
+/// while releasing; half on one that is held, so that they are dropped while waiting.
 pub(crate) async fn a_thousand_dropped_locks_leave_nothing(t: &Case) {
     let [client, holder] = t.clients().await;
     let marker = client.mutex("marker").lock().await.expect("granted");
@@ -37,13 +37,18 @@ pub(crate) async fn a_thousand_dropped_locks_leave_nothing(t: &Case) {
         });
     }
     within(SOON * 3, "all are dropped", droppers.join_all()).await;
-    eventually(Duration::from_secs(5), "only the two held locks have keys", async || t.keys().await.len() == 2).await;
+    eventually(Duration::from_secs(5), "only the two held locks have keys", async || {
+        t.keys().await.len() == 2
+    })
+    .await;
     assert!(marker.is_valid() && held.is_valid(), "no session paid for it");
     assert!(granted.load(SeqCst) < 600, "most were to be dropped");
     held.unlock().await.expect("released");
     // The same session goes on, and the locks are free.
     for name in ["free", "held"] {
-        let guard = within(SOON, "the next lock is granted", client.mutex(name).lock()).await.expect("granted");
+        let guard = within(SOON, "the next lock is granted", client.mutex(name).lock())
+            .await
+            .expect("granted");
         assert_eq!(t.store.session_of(guard.key()).await, session);
         guard.unlock().await.expect("released");
     }
@@ -76,16 +81,22 @@ pub(crate) async fn a_lock_dropped_after_any_poll_leaves_nothing(t: &Case) {
     for round in 0..60 {
         for (name, times) in [("free", round % 6), ("held", round % 3)] {
             // The last poll of a waiter does not come while the lock is held.
-            let lock = timeout(Duration::from_millis(20), polled(times, client.mutex(name).lock())).await;
+            let lock =
+                timeout(Duration::from_millis(20), polled(times, client.mutex(name).lock())).await;
             granted += u32::from(matches!(lock, Ok(Some(Ok(_)))));
         }
     }
-    assert!((1..50).contains(&granted), "{granted} of 60 were granted: some were to be dropped before, some not");
+    assert!(
+        (1..50).contains(&granted),
+        "{granted} of 60 were granted: some were to be dropped before, some not"
+    );
     t.queue_of(1).await;
     assert!(held.is_valid());
     held.unlock().await.expect("released");
     for name in ["free", "held"] {
-        let guard = within(SOON, "the next lock is granted", client.mutex(name).lock()).await.expect("granted");
+        let guard = within(SOON, "the next lock is granted", client.mutex(name).lock())
+            .await
+            .expect("granted");
         guard.unlock().await.expect("released");
     }
 }
@@ -128,7 +139,8 @@ async fn drop_in_the_middle(t: &Case, [one, two, three, four]: &[Client; 4]) {
         t.queue_of(3).await;
         second.cancel();
         t.queue_of(2).await;
-        throughout(Duration::from_millis(300), "D waits for A", async || d.waits() && a.is_valid()).await;
+        throughout(Duration::from_millis(300), "D waits for A", async || d.waits() && a.is_valid())
+            .await;
         a.unlock().await.expect("released");
         d.served().await;
     }

@@ -31,8 +31,11 @@ pub(crate) async fn close_releases_everything(t: &Case) {
     }
     for client in [client, clone] {
         let mutex = client.mutex("one");
-        let outcomes =
-            [mutex.lock().await.map(Some), mutex.try_lock().await, mutex.lock_timeout(Duration::from_secs(1)).await];
+        let outcomes = [
+            mutex.lock().await.map(Some),
+            mutex.try_lock().await,
+            mutex.lock_timeout(Duration::from_secs(1)).await,
+        ];
         for outcome in outcomes {
             let error = outcome.expect_err("it is closed");
             assert!(matches!(error, Error::Closed), "{error:?}");
@@ -65,10 +68,14 @@ pub(crate) async fn a_guard_keeps_its_session_alive(t: &Case) {
     let guard = client.mutex("alone").lock().await.expect("granted");
     let session = t.store.session_of(guard.key()).await;
     drop(client);
-    throughout(ttl + ttl / 2, "the guard is valid without a client", async || guard.is_valid()).await;
+    throughout(ttl + ttl / 2, "the guard is valid without a client", async || guard.is_valid())
+        .await;
     assert_eq!(t.keys().await, [guard.key()]);
     drop(guard);
-    eventually(Duration::from_secs(2), "the session is over", async || !t.store.session_exists(session).await).await;
+    eventually(Duration::from_secs(2), "the session is over", async || {
+        !t.store.session_exists(session).await
+    })
+    .await;
 }
 
 pub(crate) async fn the_last_clone_ends_the_session(t: &Case) {
@@ -85,7 +92,10 @@ pub(crate) async fn the_last_clone_ends_the_session(t: &Case) {
     guard.unlock().await.expect("released");
     assert!(t.store.session_exists(session).await);
     drop(mutex);
-    eventually(Duration::from_secs(2), "the session is over", async || !t.store.session_exists(session).await).await;
+    eventually(Duration::from_secs(2), "the session is over", async || {
+        !t.store.session_exists(session).await
+    })
+    .await;
 }
 
 pub(crate) async fn dead_endpoints_are_unavailable_in_time(t: &Case) {
@@ -103,14 +113,18 @@ pub(crate) async fn dead_endpoints_are_unavailable_in_time(t: &Case) {
     t.connect(t.builder_for(&link.url())).await;
 }
 
-/// A store that cannot grant so little or so much says what it grants instead, and that is what counts.
+/// A store that cannot grant so little or so much says what it grants instead, and that is what
+/// counts.
 pub(crate) async fn a_ttl_beyond_bounds_is_told_as_granted(t: &Case) {
     const DAY: Duration = Duration::from_secs(24 * 3600);
     for asked in [Duration::from_millis(100), DAY] {
         let client = t.connect(t.builder().session_ttl(asked)).await;
         let granted = client.session_ttl();
         println!("{granted:?} for {asked:?}");
-        assert!(if asked == DAY { granted <= asked } else { granted >= asked }, "{granted:?} for {asked:?}");
+        assert!(
+            if asked == DAY { granted <= asked } else { granted >= asked },
+            "{granted:?} for {asked:?}"
+        );
         let guard = client.mutex("ttl").lock().await.expect("granted");
         assert!(guard.remaining() <= granted, "{:?} of {granted:?}", guard.remaining());
         if granted > asked {
@@ -141,7 +155,9 @@ pub(crate) async fn closing_again_tells_the_truth(t: &Case) {
     let guard = client.mutex("a").lock().await.expect("granted");
     link.set_reachable(false);
     for _ in 0..2 {
-        let error = within(SOON, "it gives up", client.close()).await.expect_err("no store has confirmed it");
+        let error = within(SOON, "it gives up", client.close())
+            .await
+            .expect_err("no store has confirmed it");
         assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
     }
     assert!(!guard.is_valid(), "it is closed all the same");

@@ -19,11 +19,20 @@ pub(crate) async fn an_uncontended_lock_costs_what_it_must(t: &Case) {
 /// As much as a lock, and a semaphore twice as much: it has a gate.
 pub(crate) async fn uncontended_primitives_cost_what_they_must(t: &Case) {
     let client = t.client().await;
-    let (lock, semaphore, election) =
-        (client.rw_lock("uncontended"), client.semaphore("uncontended", 2), client.election("uncontended"));
+    let (lock, semaphore, election) = (
+        client.rw_lock("uncontended"),
+        client.semaphore("uncontended", 2),
+        client.election("uncontended"),
+    );
     let (session, one) = (session_of_a_lock(t, &client).await, t.store.uncontended());
-    costs(t, session, one, async || lock.read().await.expect("granted").unlock().await.expect("released")).await;
-    costs(t, session, one, async || lock.write().await.expect("granted").unlock().await.expect("released")).await;
+    costs(t, session, one, async || {
+        lock.read().await.expect("granted").unlock().await.expect("released")
+    })
+    .await;
+    costs(t, session, one, async || {
+        lock.write().await.expect("granted").unlock().await.expect("released")
+    })
+    .await;
     costs(t, session, one, async || {
         election.campaign("value").await.expect("granted").resign().await.expect("released");
     })
@@ -60,7 +69,8 @@ async fn costs(t: &Case, session: i64, requests: u64, once: impl AsyncFn()) {
         if (due..=due + 6 + upkeep(started)).contains(&spent.requests) {
             break;
         }
-        // ZooKeeper removes a directory that it finds empty, which costs the next lock two requests. That is once in a while, not once in a lock.
+        // ZooKeeper removes a directory that it finds empty, which costs the next lock two
+        // requests. That is once in a while, not once in a lock.
         attempts += 1;
         assert!(attempts < 5, "{spent:?} instead of {due} requests");
     }
@@ -101,7 +111,8 @@ pub(crate) async fn a_release_wakes_one_waiter(t: &Case) {
     let next = waiters.remove(0).granted().await;
     settled(t, &sessions).await;
     let spent = t.cost(&sessions).await - before;
-    // The delete, one event, one look; then the new holder's watch on its own key. A few keepalives may fall into it, too.
+    // The delete, one event, one look; then the new holder's watch on its own key. A few keepalives
+    // may fall into it, too.
     assert!(spent.events <= 2, "{spent:?}: more than one was told");
     let most = 9 + upkeep(started) * sessions.len() as u64;
     assert!((1..=most).contains(&spent.requests), "{spent:?}: more than one looked");
@@ -130,7 +141,8 @@ pub(crate) async fn idle_waiters_cost_nothing(t: &Case) {
     // Long enough for anything that polls.
     tokio::time::sleep(Duration::from_secs(3)).await;
     let spent = t.cost(&sessions).await - before;
-    // Two sessions' keepalives and pings, and the servers' own health checks: a tenth of what one request for each waiter would be.
+    // Two sessions' keepalives and pings, and the servers' own health checks: a tenth of what one
+    // request for each waiter would be.
     assert!(spent.requests + spent.keepalives <= 20, "{spent:?}");
     assert!(spent.watches == 0 && spent.events == 0, "{spent:?}");
     for waiter in &rest {
@@ -229,7 +241,8 @@ pub(crate) async fn sessions_of(t: &Case, keys: &[&str]) -> Vec<i64> {
     sessions
 }
 
-/// Returns when nothing but keepalives has been asked for a while: what was begun is done, for instance the holder's watch on its own key.
+/// Returns when nothing but keepalives has been asked for a while: what was begun is done, for
+/// instance the holder's watch on its own key.
 pub(crate) async fn settled(t: &Case, sessions: &[i64]) {
     let mut last = t.cost(sessions).await;
     let quiet = eventually(SOON, "the store comes to rest", async || {

@@ -35,7 +35,9 @@ impl Drop for Candidate {
 }
 
 async fn leads(client: &Client, value: &'static str) -> Leadership {
-    within(SOON, "the candidate leads", client.election("e").campaign(value)).await.expect("elected")
+    within(SOON, "the candidate leads", client.election("e").campaign(value))
+        .await
+        .expect("elected")
 }
 
 async fn next(observe: &mut Observe) -> Leader {
@@ -51,13 +53,20 @@ async fn nothing_new(observe: &mut Observe, time: Duration) {
 pub(crate) async fn candidates_lead_one_at_a_time_and_in_order(t: &Case) {
     let clients = t.clients::<3>().await;
     let mut leader = leads(&clients[0], "0").await;
-    let mut waiting = vec![Candidate::stand(t, &clients[1], "1").await, Candidate::stand(t, &clients[2], "2").await];
+    let mut waiting = vec![
+        Candidate::stand(t, &clients[1], "1").await,
+        Candidate::stand(t, &clients[2], "2").await,
+    ];
     assert!(clients[1].election("e").try_campaign("3").await.expect("asked").is_none());
-    let timed_out = clients[1].election("e").campaign_timeout("4", Duration::from_millis(100)).await;
+    let timed_out =
+        clients[1].election("e").campaign_timeout("4", Duration::from_millis(100)).await;
     assert!(timed_out.expect("asked").is_none());
     let mut token = leader.fencing_token();
     while !waiting.is_empty() {
-        throughout(Duration::from_millis(100), "one leads", async || waiting.iter().all(Candidate::waits)).await;
+        throughout(Duration::from_millis(100), "one leads", async || {
+            waiting.iter().all(Candidate::waits)
+        })
+        .await;
         assert!(leader.is_valid());
         leader.resign().await.expect("resigned");
         leader = waiting.remove(0).elected().await;
@@ -65,7 +74,8 @@ pub(crate) async fn candidates_lead_one_at_a_time_and_in_order(t: &Case) {
         token = leader.fencing_token();
     }
     leader.resign().await.expect("resigned");
-    let again = clients[0].election("e").try_campaign("5").await.expect("asked").expect("nobody leads");
+    let again =
+        clients[0].election("e").try_campaign("5").await.expect("asked").expect("nobody leads");
     // Dropped, it resigns as well.
     drop(again);
     t.queue_of(0).await;
@@ -116,7 +126,8 @@ pub(crate) async fn a_dropped_proclaim_is_completed_or_never_begun(t: &Case) {
     for polls in 1..4 {
         let value = format!("after {polls}");
         let proclaiming = leadership.proclaim(&value);
-        let mut proclaiming = std::pin::pin!(tokio::time::timeout(Duration::from_micros(polls * polls), proclaiming));
+        let mut proclaiming =
+            std::pin::pin!(tokio::time::timeout(Duration::from_micros(polls * polls), proclaiming));
         let _ = proclaiming.as_mut().await;
     }
     leadership.proclaim("last").await.expect("proclaimed");
@@ -130,10 +141,13 @@ pub(crate) async fn a_dropped_proclaim_is_completed_or_never_begun(t: &Case) {
 
 pub(crate) async fn a_proclaim_is_never_ok_without_a_store(t: &Case) {
     let link = t.link().await;
-    let client = t.connect(t.builder_for(&link.url()).request_timeout(Duration::from_millis(500))).await;
+    let client =
+        t.connect(t.builder_for(&link.url()).request_timeout(Duration::from_millis(500))).await;
     let leadership = leads(&client, "0").await;
     link.set_reachable(false);
-    let error = within(SOON, "it gives up", leadership.proclaim("1")).await.expect_err("nobody has heard it");
+    let error = within(SOON, "it gives up", leadership.proclaim("1"))
+        .await
+        .expect_err("nobody has heard it");
     assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
     assert!(error.is_retryable() && leadership.is_valid());
     // An outage that is shorter than its patience is none of the caller's business.
@@ -155,7 +169,10 @@ pub(crate) async fn observers_see_the_present_leader_first(t: &Case) {
     let mut late = other.election("e").observe().expect("a good name");
     for observe in [&mut early, &mut late] {
         let leader = next(observe).await;
-        assert_eq!((leader.value_str(), leader.token()), (Some("first"), leadership.fencing_token()));
+        assert_eq!(
+            (leader.value_str(), leader.token()),
+            (Some("first"), leadership.fencing_token())
+        );
     }
     // Others who come are no news, nor is it that they go.
     drop(Candidate::stand(t, &other, "second").await);
@@ -223,7 +240,8 @@ pub(crate) async fn observers_outlive_their_sessions(t: &Case) {
 
 pub(crate) async fn observers_outlive_outages(t: &Case) {
     let link = t.link().await;
-    let observer = t.connect(t.builder_for(&link.url()).request_timeout(Duration::from_millis(500))).await;
+    let observer =
+        t.connect(t.builder_for(&link.url()).request_timeout(Duration::from_millis(500))).await;
     let client = t.client().await;
     let mut observe = observer.election("e").observe().expect("a good name");
     let leadership = leads(&client, "before").await;
@@ -333,7 +351,8 @@ pub(crate) async fn a_successor_of_a_busy_leader_leads_at_once(t: &Case) {
     let clients = t.clients::<2>().await;
     let mut best = Duration::MAX;
     for round in 0..4 {
-        let (one, two) = (clients[round % 2].election("busy"), clients[(round + 1) % 2].election("busy"));
+        let (one, two) =
+            (clients[round % 2].election("busy"), clients[(round + 1) % 2].election("busy"));
         let leadership = one.campaign("0").await.expect("granted");
         let successor = t.stands(async move { two.campaign("next").await }).await;
         for value in 1..=12 {

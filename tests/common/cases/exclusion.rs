@@ -16,7 +16,8 @@ use tokio::{
 
 use crate::common::case::{Case, SOON, throughout, within};
 
-/// A resource that shows whether two were at it at once: the count loses an update, or the flag is found set.
+/// A resource that shows whether two were at it at once: the count loses an update, or the flag is
+/// found set.
 #[derive(Default)]
 pub(crate) struct Fragile {
     count: AtomicU32,
@@ -73,7 +74,10 @@ pub(crate) async fn two_tasks_of_one_client_exclude_each_other(t: &Case) {
     let client = t.client().await;
     let guard = client.mutex("own").lock().await.expect("granted");
     let waiter = t.enqueue(&client, "own").await;
-    throughout(Duration::from_millis(200), "the second waits", async || waiter.waits() && guard.is_valid()).await;
+    throughout(Duration::from_millis(200), "the second waits", async || {
+        waiter.waits() && guard.is_valid()
+    })
+    .await;
     guard.unlock().await.expect("released");
     waiter.served().await;
 }
@@ -82,10 +86,14 @@ pub(crate) async fn two_namespaces_are_independent(t: &Case) {
     let (here, below) = (t.client().await, format!("{}/below", t.namespace));
     let there = t.connect(t.builder().namespace(below)).await;
     let one = here.mutex("same").lock().await.expect("granted");
-    let other = within(SOON, "the other namespace's lock is free", there.mutex("same").lock()).await.expect("granted");
+    let other = within(SOON, "the other namespace's lock is free", there.mutex("same").lock())
+        .await
+        .expect("granted");
     assert_ne!(one.key(), other.key());
-    // A lock named like the namespace's last part lies in the directory that holds the other namespace's locks.
-    let between = within(SOON, "this lock is free, too", here.mutex("below").lock()).await.expect("granted");
+    // A lock named like the namespace's last part lies in the directory that holds the other
+    // namespace's locks.
+    let between =
+        within(SOON, "this lock is free, too", here.mutex("below").lock()).await.expect("granted");
     assert!(one.is_valid() && other.is_valid() && between.is_valid());
     for guard in [one, other, between] {
         guard.unlock().await.expect("released");
@@ -131,7 +139,8 @@ pub(crate) async fn tokens_rise_after_the_lock_was_forgotten(t: &Case) {
     }
 }
 
-/// What keeps the highest token that it has seen refuses a write that was under way when its guard was dropped, and takes one that arrives in time.
+/// What keeps the highest token that it has seen refuses a write that was under way when its guard
+/// was dropped, and takes one that arrives in time.
 pub(crate) async fn a_write_that_outlives_its_lock_is_refused(t: &Case) {
     let [one, two] = t.clients().await;
     let highest = Arc::new(AtomicU64::new(0));
@@ -148,7 +157,10 @@ pub(crate) async fn a_write_that_outlives_its_lock_is_refused(t: &Case) {
         let successor = waiter.granted().await;
         assert!(successor.fencing_token().as_u64() > token);
         if !in_time {
-            assert!(highest.fetch_max(successor.fencing_token().as_u64(), SeqCst) <= token, "the successor is let in");
+            assert!(
+                highest.fetch_max(successor.fencing_token().as_u64(), SeqCst) <= token,
+                "the successor is let in"
+            );
         }
         go.send(()).expect("the write is under way");
         assert_eq!(write.await.expect("no panic"), in_time);

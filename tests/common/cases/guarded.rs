@@ -1,4 +1,5 @@
-//! Writes that the store applies only while the lock is held, and the gate for those that go elsewhere.
+//! Writes that the store applies only while the lock is held, and the gate for those that go
+//! elsewhere.
 
 use std::time::Duration;
 
@@ -98,9 +99,14 @@ pub(crate) async fn a_put_after_the_key_was_deleted_is_refused(t: &Case) {
     for round in 0..5 {
         let guard = client.mutex("deleted").lock().await.expect("granted");
         t.store.delete_key(guard.key()).await;
-        let error = within(SOON, "the write returns", guard.put(&keys[0], "late")).await.expect_err("the lock is lost");
+        let error = within(SOON, "the write returns", guard.put(&keys[0], "late"))
+            .await
+            .expect_err("the lock is lost");
         assert!(
-            matches!(&error, Error::Lost { name, reason: LostReason::KeyDeleted } if name == "deleted"),
+            matches!(
+                &error,
+                Error::Lost { name, reason: LostReason::KeyDeleted } if name == "deleted"
+            ),
             "{error:?}"
         );
         assert!(!guard.is_valid(), "what the write was told, the guard knows as well");
@@ -139,8 +145,13 @@ pub(crate) async fn a_put_by_one_who_is_cut_off_ends_in_time(t: &Case) {
     let waiter = t.enqueue(&other, "cut").await;
     let ttl = holder.session_ttl();
     link.cut_off(&guard);
-    let error = within(ttl * 2, "the write returns", guard.put(&keys[0], "old")).await.expect_err("nobody answers");
-    let told = matches!(error, Error::WriteUnconfirmed { .. } | Error::Unavailable { .. } | Error::Lost { .. });
+    let error = within(ttl * 2, "the write returns", guard.put(&keys[0], "old"))
+        .await
+        .expect_err("nobody answers");
+    let told = matches!(
+        error,
+        Error::WriteUnconfirmed { .. } | Error::Unavailable { .. } | Error::Lost { .. }
+    );
     assert!(told, "{error:?}");
     let successor = waiter.result(ttl + t.store.grace()).await.expect("granted");
     put(&successor, &keys[0], "new").await;
@@ -161,9 +172,11 @@ pub(crate) async fn writes_that_cannot_be_made_are_refused_before_anything_is_se
     let client = t.connect(t.builder_for(&link.url())).await;
     let guard = client.mutex("bad").lock().await.expect("granted");
     link.set_reachable(false);
-    let (inside, namespace, lock) = (format!("{}/x", t.namespace), t.namespace.clone(), guard.key().to_owned());
+    let (inside, namespace, lock) =
+        (format!("{}/x", t.namespace), t.namespace.clone(), guard.key().to_owned());
     let (long, root) = (format!("/{}", "x".repeat(1024)), "/".to_owned());
-    let bad = ["", "data", "/data/", "//data", "/data/../x", "/data/\0", "/zookeeper/x"].map(ToOwned::to_owned);
+    let bad = ["", "data", "/data/", "//data", "/data/../x", "/data/\0", "/zookeeper/x"]
+        .map(ToOwned::to_owned);
     for key in bad.into_iter().chain([inside, namespace, lock, long, root]) {
         for result in [guard.put(&key, "value").await, guard.delete(&key).await] {
             let error = result.expect_err("it can't be written");
@@ -195,7 +208,10 @@ pub(crate) async fn old_holders_never_write_over_their_successors(t: &Case) {
             let key = keys[0].clone();
             tasks.spawn(async move {
                 while let Err(error) = old.put(&key, "old").await {
-                    assert!(matches!(error, Error::Lost { .. } | Error::WriteUnconfirmed { .. }), "{error:?}");
+                    assert!(
+                        matches!(error, Error::Lost { .. } | Error::WriteUnconfirmed { .. }),
+                        "{error:?}"
+                    );
                     tokio::time::sleep(Duration::from_millis(5)).await;
                 }
                 panic!("an old holder has written");

@@ -46,7 +46,8 @@ pub(crate) async fn unlock_lets_the_next_one_in(t: &Case) {
 pub(crate) async fn a_dropped_guard_releases(t: &Case) {
     let [one, two] = t.clients().await;
     drop(one.mutex("dropped").lock().await.expect("granted"));
-    let guard = within(SOON, "the lock is free", two.mutex("dropped").lock()).await.expect("granted");
+    let guard =
+        within(SOON, "the lock is free", two.mutex("dropped").lock()).await.expect("granted");
     let waiter = t.enqueue(&one, "dropped").await;
     drop(guard);
     waiter.served().await;
@@ -68,7 +69,8 @@ pub(crate) async fn a_guard_dropped_by_a_panic_releases(t: &Case) {
     on_a_thread(move || {
         let work = AssertUnwindSafe(move || {
             let _guard = guard;
-            std::panic::resume_unwind(Box::new("work failed")); // without the message that a panic prints
+            // without the message that a panic prints
+            std::panic::resume_unwind(Box::new("work failed"));
         });
         catch_unwind(work).expect_err("it panics");
     })
@@ -104,7 +106,8 @@ pub(crate) async fn a_guard_outlives_its_runtime(t: &Case) {
     })
     .await;
     let ttl = client.session_ttl();
-    throughout(ttl + ttl / 2, "the lock is held without its runtime", async || guard.is_valid()).await;
+    throughout(ttl + ttl / 2, "the lock is held without its runtime", async || guard.is_valid())
+        .await;
     assert_eq!(t.keys().await, [guard.key()]);
     let waiter = t.enqueue(&client, "outlives").await;
     drop(guard);
@@ -123,7 +126,9 @@ pub(crate) async fn a_blocked_runtime_keeps_its_lock(t: &Case) {
                 let pause = client.session_ttl() * 2;
                 // The fault itself: nothing else of this runtime runs meanwhile.
                 let workers = blocked.metrics().num_workers();
-                let others: Vec<_> = (0..workers).map(|_| tokio::spawn(async move { thread::sleep(pause) })).collect();
+                let others: Vec<_> = (0..workers)
+                    .map(|_| tokio::spawn(async move { thread::sleep(pause) }))
+                    .collect();
                 thread::sleep(pause);
                 assert!(guard.is_valid());
                 for other in others {
@@ -134,8 +139,10 @@ pub(crate) async fn a_blocked_runtime_keeps_its_lock(t: &Case) {
         })
     };
     let single = Builder::new_current_thread().enable_all().build().expect("a runtime");
-    let several = Builder::new_multi_thread().worker_threads(3).enable_all().build().expect("a runtime");
-    let ((one, first), (two, second)) = tokio::join!(block("single", single), block("several", several));
+    let several =
+        Builder::new_multi_thread().worker_threads(3).enable_all().build().expect("a runtime");
+    let ((one, first), (two, second)) =
+        tokio::join!(block("single", single), block("several", several));
     assert_eq!(t.keys().await.len(), 2);
     for guard in [first, second] {
         assert!(guard.is_valid());
@@ -156,7 +163,8 @@ pub(crate) async fn a_waiter_of_a_dropped_runtime_leaves_the_queue(t: &Case) {
     guard.unlock().await.expect("released");
 }
 
-/// `remaining()` stays below the TTL, falls, and jumps up with the keepalives that the lock lives by.
+/// `remaining()` stays below the TTL, falls, and jumps up with the keepalives that the lock lives
+/// by.
 pub(crate) async fn a_lock_is_kept_for_three_ttls(t: &Case) {
     let client = t.mortal_client().await;
     let ttl = client.session_ttl();

@@ -31,7 +31,10 @@ type Locking = Pin<Box<dyn Future<Output = Result<LockGuard>> + Send>>;
 async fn locking(client: &Client, name: &str) -> Locking {
     let mutex = client.mutex(name);
     let mut locking: Locking = Box::pin(async move { mutex.lock().await });
-    assert!(poll_fn(|context| Poll::Ready(locking.as_mut().poll(context).is_pending())).await, "it is not free");
+    assert!(
+        poll_fn(|context| Poll::Ready(locking.as_mut().poll(context).is_pending())).await,
+        "it is not free"
+    );
     locking
 }
 
@@ -92,7 +95,10 @@ pub(crate) async fn twenty_contenders_share_one_key(t: &Case) {
     for _ in 0..20 {
         waiters.push(waiting(&two, "shared").await);
     }
-    throughout(Duration::from_millis(200), "there are two keys", async || t.keys().await.len() == 2).await;
+    throughout(Duration::from_millis(200), "there are two keys", async || {
+        t.keys().await.len() == 2
+    })
+    .await;
     let (key, revision) = (holder.key().to_owned(), token(&holder).0);
     assert_eq!(token(&holder).1, 0);
     let mut rest = waiters.split_off(20);
@@ -106,7 +112,10 @@ pub(crate) async fn twenty_contenders_share_one_key(t: &Case) {
     holder.unlock().await.expect("released");
     let mut holder = first_of_two.granted().await;
     assert_ne!(holder.key(), key);
-    assert!(token(&holder).0 > revision && token(&holder).1 == 0, "a new key has a higher revision");
+    assert!(
+        token(&holder).0 > revision && token(&holder).1 == 0,
+        "a new key has a higher revision"
+    );
     for waiter in rest.drain(..) {
         assert_eq!(t.keys().await.len(), 1);
         drop(holder);
@@ -225,7 +234,10 @@ pub(crate) async fn waiters_within_a_client_give_up_in_time(t: &Case) {
         let start = Instant::now();
         assert!(client.mutex("held").lock_timeout(timeout).await.expect("no error").is_none());
         let took = start.elapsed();
-        assert!(took >= timeout && took < timeout + Duration::from_millis(500), "{took:?} of {timeout:?}");
+        assert!(
+            took >= timeout && took < timeout + Duration::from_millis(500),
+            "{took:?} of {timeout:?}"
+        );
     }
     let mutex = client.mutex("held");
     let in_time = tokio::spawn(async move { mutex.lock_timeout(SOON).await });
@@ -252,7 +264,10 @@ pub(crate) async fn the_place_of_a_caller_who_gives_up_is_kept(t: &Case) {
         } else {
             assert!(leader.await.expect("no panic").expect("no error").is_none());
         }
-        throughout(Duration::from_millis(100), "the key is there", async || t.keys().await.contains(&key)).await;
+        throughout(Duration::from_millis(100), "the key is there", async || {
+            t.keys().await.contains(&key)
+        })
+        .await;
         guard.unlock().await.expect("released");
         let guard = granted(next).await;
         assert_eq!(guard.key(), key);
@@ -282,7 +297,10 @@ pub(crate) async fn a_lock_lost_while_others_wait_is_taken_anew(t: &Case) {
             t.store.delete_key(lost.key()).await;
         }
         let reason = within(SOON, "the holder is told", lost.lost()).await;
-        assert!(matches!(reason, LostReason::SessionExpired | LostReason::KeyDeleted), "{reason:?}");
+        assert!(
+            matches!(reason, LostReason::SessionExpired | LostReason::KeyDeleted),
+            "{reason:?}"
+        );
         let next = granted(next).await;
         assert!(next.is_valid() && !lost.is_valid());
         assert!(token(&next).0 > token(&lost).0, "it comes from the store");
@@ -335,12 +353,16 @@ pub(crate) async fn close_ends_waiting_within_a_client(t: &Case) {
     closed.close().await.expect("closed");
     waiters.push(tokio::spawn(leader.result(SOON)));
     for waiter in waiters {
-        let error = within(SOON, "it ends", waiter).await.expect("no panic").expect_err("the client is closed");
+        let error = within(SOON, "it ends", waiter)
+            .await
+            .expect("no panic")
+            .expect_err("the client is closed");
         assert!(matches!(error, Error::Closed), "{error:?}");
     }
     for name in ["held", "foreign", "new"] {
         let mutex = closed.mutex(name);
-        let outcomes = [mutex.lock().await.map(Some), mutex.try_lock().await, mutex.lock_timeout(SOON).await];
+        let outcomes =
+            [mutex.lock().await.map(Some), mutex.try_lock().await, mutex.lock_timeout(SOON).await];
         for outcome in outcomes {
             assert!(matches!(outcome, Err(Error::Closed)), "{outcome:?}");
         }
@@ -374,7 +396,9 @@ pub(crate) async fn timeouts_need_no_runtime_of_the_callers(t: &Case) {
     let [sharing, plain, other] = [client(t, MOST).await, t.client().await, t.client().await];
     let foreign = lock(&other, "foreign").await;
     let untimed = Builder::new_current_thread().build().expect("a runtime");
-    for (client, timers) in [(&sharing, None), (&sharing, Some(&untimed)), (&plain, None), (&plain, Some(&untimed))] {
+    for (client, timers) in
+        [(&sharing, None), (&sharing, Some(&untimed)), (&plain, None), (&plain, Some(&untimed))]
+    {
         std::thread::scope(|scope| {
             let calls = || {
                 let _entered = timers.map(Runtime::enter);
@@ -440,7 +464,10 @@ pub(crate) async fn try_lock_does_not_pass_a_clients_own(t: &Case) {
 pub(crate) async fn bad_numbers_of_handovers_are_refused(t: &Case) {
     for max in [0, 65_536, u32::MAX] {
         let error = t.builder().local_handover(max).connect().await.expect_err("it is refused");
-        assert!(matches!(error, Error::InvalidConfig { option: "local_handover", .. }), "{max}: {error:?}");
+        assert!(
+            matches!(error, Error::InvalidConfig { option: "local_handover", .. }),
+            "{max}: {error:?}"
+        );
     }
     let error = client(t, 1).await.mutex("").lock().await.expect_err("a bad name");
     assert!(matches!(error, Error::InvalidName { .. }), "{error:?}");

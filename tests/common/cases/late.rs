@@ -14,10 +14,12 @@ use crate::common::{
 /// How many locks the stopped process holds. It writes under each of them as it wakes.
 const WRITES: usize = 20;
 
-/// A process that was stopped for longer than its TTL writes before it looks at anything: the store refuses it, every time.
+/// A process that was stopped for longer than its TTL writes before it looks at anything: the store
+/// refuses it, every time.
 ///
-/// The guard's own clock would refuse first. So the process has the store's own client make the transaction, by what `distlock::etcd::compare` and
-/// `distlock::zookeeper::check` give: the condition of a guarded write.
+/// The guard's own clock would refuse first. So the process has the store's own client make the
+/// transaction, by what `distlock::etcd::compare` and `distlock::zookeeper::check` give: the
+/// condition of a guarded write.
 pub(crate) async fn writes_of_a_holder_that_was_stopped_are_refused(t: &Case) {
     let ttl = t.store.min_ttl();
     let job = Job { writes: WRITES, ..Job::new(t, "stopped", ttl) };
@@ -25,7 +27,11 @@ pub(crate) async fn writes_of_a_holder_that_was_stopped_are_refused(t: &Case) {
     let mut process = t.store.lock_elsewhere(job).await;
     within(SOON * 2, "the process has its locks and has written", process.granted()).await;
     for key in &keys {
-        assert_eq!(t.store.data(key).await.as_deref(), Some(&b"old"[..]), "with the lock, the same transaction writes");
+        assert_eq!(
+            t.store.data(key).await.as_deref(),
+            Some(&b"old"[..]),
+            "with the lock, the same transaction writes"
+        );
     }
     let other = t.client().await;
     let succeed = async {
@@ -46,7 +52,10 @@ pub(crate) async fn writes_of_a_holder_that_was_stopped_are_refused(t: &Case) {
     let ((written, woke), (successors, succeeded)) =
         within(pause + SOON * 2, "it wakes", async { tokio::join!(awake, succeed) }).await;
     println!("succeeded {:?} before it woke", woke.saturating_duration_since(succeeded));
-    assert!(succeeded < woke, "too slow to tell: the process woke before it had a successor at each lock");
+    assert!(
+        succeeded < woke,
+        "too slow to tell: the process woke before it had a successor at each lock"
+    );
     assert!(!written, "the store took a write of a holder that had a successor");
     for (successor, key) in successors.into_iter().zip(&keys) {
         assert!(successor.is_valid());
@@ -74,7 +83,10 @@ pub(crate) async fn a_write_that_arrives_late_is_refused(t: &Case) {
     proxies.set(&Mode::Pass);
     let (outcome, guard) = within(SOON, "the write returns", writing).await.expect("no panic");
     let error = outcome.expect_err("it was not answered in time");
-    let told = matches!(error, Error::WriteUnconfirmed { .. } | Error::Lost { .. } | Error::Unavailable { .. });
+    let told = matches!(
+        error,
+        Error::WriteUnconfirmed { .. } | Error::Lost { .. } | Error::Unavailable { .. }
+    );
     assert!(told, "{error:?}");
     throughout(Duration::from_secs(2), "the newer value stays", async || {
         t.store.data(&key).await.as_deref() == Some(b"new")
@@ -85,15 +97,19 @@ pub(crate) async fn a_write_that_arrives_late_is_refused(t: &Case) {
     t.store.erase(&key).await;
 }
 
-/// A write whose answer is lost is made once, or not at all, and its caller is told that it is not known.
+/// A write whose answer is lost is made once, or not at all, and its caller is told that it is not
+/// known.
 pub(crate) async fn a_write_whose_reply_is_lost_is_unconfirmed(t: &Case) {
     let proxies = t.proxies().await;
-    let client = t.connect(t.builder_for(&proxies.url()).request_timeout(Duration::from_millis(500))).await;
+    let client =
+        t.connect(t.builder_for(&proxies.url()).request_timeout(Duration::from_millis(500))).await;
     let key = t.data_key("unconfirmed");
     let guard = client.mutex("unconfirmed").lock().await.expect("granted");
     guard.put(&key, "before").await.expect("written");
     proxies.set(&Mode::BlackholeToClient);
-    let error = within(SOON, "the write returns", guard.put(&key, "value")).await.expect_err("nothing answers");
+    let error = within(SOON, "the write returns", guard.put(&key, "value"))
+        .await
+        .expect_err("nothing answers");
     let told = matches!(&error, Error::WriteUnconfirmed { name, .. } if name == "unconfirmed");
     assert!(told && !error.is_retryable(), "{error:?}");
     assert!(guard.is_valid(), "that says nothing of the lock");
@@ -102,7 +118,10 @@ pub(crate) async fn a_write_whose_reply_is_lost_is_unconfirmed(t: &Case) {
     t.store.erase(&key).await;
     proxies.hang_up();
     proxies.set(&Mode::Pass);
-    throughout(Duration::from_secs(2), "it is not sent again", async || t.store.data(&key).await.is_none()).await;
+    throughout(Duration::from_secs(2), "it is not sent again", async || {
+        t.store.data(&key).await.is_none()
+    })
+    .await;
     guard.put(&key, "again").await.expect("written");
     guard.delete(&key).await.expect("deleted");
     t.store.erase(&key).await;
@@ -112,7 +131,8 @@ pub(crate) async fn a_write_whose_reply_is_lost_is_unconfirmed(t: &Case) {
 /// The server has made the keys; the client hears nothing but that its connection is gone.
 pub(crate) async fn a_lock_all_whose_reply_is_lost_takes_all_or_leaves_nothing(t: &Case) {
     let proxies = t.proxies().await;
-    let client = t.connect(t.builder_for(&proxies.url()).request_timeout(Duration::from_millis(500))).await;
+    let client =
+        t.connect(t.builder_for(&proxies.url()).request_timeout(Duration::from_millis(500))).await;
     for wanted in [true, false] {
         // ZooKeeper's directories are there then.
         client.lock_all(["a", "b", "c"]).await.expect("granted").unlock().await.expect("released");
@@ -126,7 +146,8 @@ pub(crate) async fn a_lock_all_whose_reply_is_lost_takes_all_or_leaves_nothing(t
         proxies.hang_up();
         proxies.set(&Mode::Pass);
         if wanted {
-            let all = within(SOON, "all are free", asking).await.expect("no panic").expect("granted");
+            let all =
+                within(SOON, "all are free", asking).await.expect("no panic").expect("granted");
             assert!(all.is_valid());
             // What the lost reply told of is gone, or is what is held.
             t.queue_of(3).await;
@@ -140,18 +161,25 @@ pub(crate) async fn a_lock_all_whose_reply_is_lost_takes_all_or_leaves_nothing(t
 /// One that was given up while it was still on its way is not applied over a later one.
 pub(crate) async fn a_proclaim_that_arrives_late_is_refused(t: &Case) {
     let proxies = t.proxies().await;
-    let client = t.connect(t.builder_for(&proxies.url()).request_timeout(Duration::from_millis(500))).await;
+    let client =
+        t.connect(t.builder_for(&proxies.url()).request_timeout(Duration::from_millis(500))).await;
     let election = t.client().await.election("late");
     let leadership = client.election("late").campaign("first").await.expect("granted");
     leadership.proclaim("second").await.expect("proclaimed");
     proxies.set(&Mode::BlackholeToClient);
-    let error = within(SOON, "it gives up", leadership.proclaim("third")).await.expect_err("nothing answers");
+    let error = within(SOON, "it gives up", leadership.proclaim("third"))
+        .await
+        .expect_err("nothing answers");
     assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
     proxies.hang_up();
     proxies.set(&Mode::Pass);
     within(SOON, "it is heard", leadership.proclaim("fourth")).await.expect("proclaimed");
     throughout(Duration::from_secs(1), "the last one stays", async || {
-        election.leader().await.expect("answered").is_some_and(|leader| leader.value_str() == Some("fourth"))
+        election
+            .leader()
+            .await
+            .expect("answered")
+            .is_some_and(|leader| leader.value_str() == Some("fourth"))
     })
     .await;
     assert!(leadership.is_valid());

@@ -65,7 +65,9 @@ pub(crate) async fn a_lost_session_is_replaced(t: &Case) {
     let (session, token) = (t.store.session_of(guard.key()).await, guard.fencing_token());
     t.store.end_session_of(guard.key()).await;
     within(SOON, "the holder is told", guard.lost()).await;
-    let again = within(SOON, "the next lock opens a session", client.mutex("held").lock()).await.expect("granted");
+    let again = within(SOON, "the next lock opens a session", client.mutex("held").lock())
+        .await
+        .expect("granted");
     assert_ne!(t.store.session_of(again.key()).await, session);
     assert!(again.fencing_token() > token);
     assert!(again.is_valid() && !guard.is_valid());
@@ -84,7 +86,9 @@ pub(crate) async fn a_deleted_key_is_told_within_a_second(t: &Case) {
     let bystander = client.mutex("bystander").lock().await.expect("granted");
     let waiter = t.enqueue(&other, "deleted").await;
     // Once young and once long held: the watch on its key starts late.
-    for (guard, waiter) in [(guard, Some(waiter)), (client.mutex("young").lock().await.expect("granted"), None)] {
+    for (guard, waiter) in
+        [(guard, Some(waiter)), (client.mutex("young").lock().await.expect("granted"), None)]
+    {
         let deleted = Instant::now();
         t.store.delete_key(guard.key()).await;
         assert_eq!(within(SOON, "the holder is told", guard.lost()).await, LostReason::KeyDeleted);
@@ -99,7 +103,8 @@ pub(crate) async fn a_deleted_key_is_told_within_a_second(t: &Case) {
     bystander.unlock().await.expect("released");
 }
 
-/// A waiter whose key is gone has lost its place: it must not be granted when the holder lets go, nor when the one ahead does.
+/// A waiter whose key is gone has lost its place: it must not be granted when the holder lets go,
+/// nor when the one ahead does.
 pub(crate) async fn an_evicted_waiter_is_never_granted(t: &Case) {
     let clients = t.clients().await;
     evict(t, &clients).await;
@@ -117,7 +122,10 @@ async fn evict(t: &Case, [holder, evicted, patient]: &[Client; 3]) {
     let third = t.enqueue(patient, "queue").await;
     t.store.delete_key(&second.key).await;
     t.queue_of(2).await;
-    throughout(Duration::from_millis(200), "nobody is granted", async || third.waits() && guard.is_valid()).await;
+    throughout(Duration::from_millis(200), "nobody is granted", async || {
+        third.waits() && guard.is_valid()
+    })
+    .await;
     guard.unlock().await.expect("released");
     let third = third.granted().await;
     let error = second.result(SOON).await.expect_err("its key is gone");
@@ -148,7 +156,10 @@ pub(crate) async fn a_holder_that_is_cut_off_knows_before_its_successor(t: &Case
     let lead = granted.duration_since(told);
     println!("told after {:?} of {ttl:?}, {lead:?} before the grant", told.duration_since(cut));
     assert!(lead > Duration::ZERO);
-    assert!(told.duration_since(cut) > ttl / 2, "a keepalive was due every third of {ttl:?}: given up too early");
+    assert!(
+        told.duration_since(cut) > ttl / 2,
+        "a keepalive was due every third of {ttl:?}: given up too early"
+    );
     assert_lost!(guard, LostReason::DeadlinePassed);
     assert!(successor.is_valid());
     successor.unlock().await.expect("released");
@@ -162,12 +173,16 @@ pub(crate) async fn a_waiter_that_is_cut_off_is_told(t: &Case) {
     let waiter = t.enqueue(&cut_off, "cut").await;
     let ttl = cut_off.session_ttl();
     link.cut_off_key(&waiter.key);
-    let error = waiter.result(ttl * 2 + t.store.grace()).await.expect_err("nobody can know its place any more");
+    let error = waiter
+        .result(ttl * 2 + t.store.grace())
+        .await
+        .expect_err("nobody can know its place any more");
     assert!(matches!(error, Error::SessionLost { .. }), "{error:?}");
     assert!(error.is_retryable());
     assert!(guard.is_valid());
     // Its key goes with its session.
-    eventually(ttl + t.store.grace(), "its key is gone", async || t.keys().await == [guard.key()]).await;
+    eventually(ttl + t.store.grace(), "its key is gone", async || t.keys().await == [guard.key()])
+        .await;
     guard.unlock().await.expect("released");
 }
 
@@ -186,7 +201,8 @@ pub(crate) async fn a_crashed_holder_is_succeeded_in_time(t: &Case) {
     guard.unlock().await.expect("released");
 }
 
-/// A dead waiter's key blocks the queue no longer than its session lasts, and nobody behind it is let in by its end.
+/// A dead waiter's key blocks the queue no longer than its session lasts, and nobody behind it is
+/// let in by its end.
 pub(crate) async fn a_crashed_waiter_is_passed_over(t: &Case) {
     let ttl = t.store.min_ttl();
     let [one, two] = t.clients().await;
@@ -195,8 +211,14 @@ pub(crate) async fn a_crashed_waiter_is_passed_over(t: &Case) {
     t.queue_of(2).await;
     let waiter = t.enqueue(&two, "crash").await;
     process.crash().await;
-    eventually(ttl + t.store.grace(), "the dead waiter's key is gone", async || t.keys().await.len() == 2).await;
-    throughout(Duration::from_millis(300), "the lock is held", async || waiter.waits() && guard.is_valid()).await;
+    eventually(ttl + t.store.grace(), "the dead waiter's key is gone", async || {
+        t.keys().await.len() == 2
+    })
+    .await;
+    throughout(Duration::from_millis(300), "the lock is held", async || {
+        waiter.waits() && guard.is_valid()
+    })
+    .await;
     guard.unlock().await.expect("released");
     waiter.served().await;
 }

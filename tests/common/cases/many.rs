@@ -17,12 +17,15 @@ fn names(all: &AllGuard) -> Vec<&str> {
 
 pub(crate) async fn free_locks_are_taken_together_and_released_together(t: &Case) {
     let [client, other] = t.clients().await;
-    // More than fit into one request, one, and a few. The order is that of the keys: `/` is escaped in them.
+    // More than fit into one request, one, and a few. The order is that of the keys: `/` is escaped
+    // in them.
     let many: Vec<_> = (0..40).map(|n| format!("many-{n:02}")).collect();
     let (one, few) = (vec!["one".to_owned()], ["b", "a/b", "a", "c"].map(str::to_owned).to_vec());
-    for (asked, sorted) in
-        [(&many, many.clone()), (&one, one.clone()), (&few, ["a", "a/b", "b", "c"].map(str::to_owned).to_vec())]
-    {
+    for (asked, sorted) in [
+        (&many, many.clone()),
+        (&one, one.clone()),
+        (&few, ["a", "a/b", "b", "c"].map(str::to_owned).to_vec()),
+    ] {
         let all = within(SOON, "all are free", client.lock_all(asked)).await.expect("granted");
         assert_eq!(names(&all), sorted);
         assert!(all.is_valid() && all.remaining() > Duration::ZERO);
@@ -43,7 +46,8 @@ pub(crate) async fn free_locks_are_taken_together_and_released_together(t: &Case
     }
 }
 
-/// Two sets that overlap, asked for in opposite orders: nobody waits in a circle, nobody is in twice.
+/// Two sets that overlap, asked for in opposite orders: nobody waits in a circle, nobody is in
+/// twice.
 async fn contend(t: &Case, clients: [distlock::Client; 2]) {
     let resources: Arc<[Fragile; 3]> = Arc::default();
     let mut contenders = JoinSet::new();
@@ -52,7 +56,8 @@ async fn contend(t: &Case, clients: [distlock::Client; 2]) {
         let (client, resources) = (clients[contender % 2].clone(), Arc::clone(&resources));
         contenders.spawn(async move {
             for _ in 0..20 {
-                let all = client.lock_all(set.iter().map(|n| format!("set-{n}"))).await.expect("granted");
+                let all =
+                    client.lock_all(set.iter().map(|n| format!("set-{n}"))).await.expect("granted");
                 for n in set {
                     resources[*n].touch().await;
                 }
@@ -107,15 +112,23 @@ pub(crate) async fn lock_all_timeout_gives_up_in_time(t: &Case) {
     let guard = other.mutex("b").lock().await.expect("granted");
     for timeout in [Duration::from_millis(300), Duration::ZERO] {
         let start = Instant::now();
-        let none = within(SOON, "the time is up", client.lock_all_timeout(["b", "a", "c"], timeout)).await;
+        let none =
+            within(SOON, "the time is up", client.lock_all_timeout(["b", "a", "c"], timeout)).await;
         assert!(none.expect("answered").is_none());
         let took = start.elapsed();
-        assert!(took >= timeout && took < timeout + Duration::from_secs(2), "given up after {took:?} of {timeout:?}");
+        assert!(
+            took >= timeout && took < timeout + Duration::from_secs(2),
+            "given up after {took:?} of {timeout:?}"
+        );
         eventually(SOON, "nothing of it is left", async || t.keys().await == [guard.key()]).await;
     }
     assert!(guard.is_valid());
     guard.unlock().await.expect("released");
-    let all = client.lock_all_timeout(["b", "a", "c"], SOON).await.expect("answered").expect("all are free");
+    let all = client
+        .lock_all_timeout(["b", "a", "c"], SOON)
+        .await
+        .expect("answered")
+        .expect("all are free");
     all.unlock().await.expect("released");
 }
 
@@ -143,21 +156,31 @@ pub(crate) async fn a_dropped_lock_all_leaves_nothing(t: &Case) {
     let guard = other.mutex("b").lock().await.expect("granted");
     for round in 0..20 {
         let names = if round % 2 == 0 { ["a", "b", "c"] } else { ["x", "y", "z"] };
-        let asking = tokio::time::timeout(Duration::from_micros(fastrand::u64(..5000)), client.lock_all(names)).await;
+        let asking = tokio::time::timeout(
+            Duration::from_micros(fastrand::u64(..5000)),
+            client.lock_all(names),
+        )
+        .await;
         // If it was quick enough, it is released by the drop.
         drop(asking);
     }
     eventually(SOON, "nothing of it is left", async || t.keys().await == [guard.key()]).await;
     assert!(guard.is_valid());
     guard.unlock().await.expect("released");
-    let all = client.try_lock_all(["a", "b", "c", "x", "y", "z"]).await.expect("answered").expect("all are free");
+    let all = client
+        .try_lock_all(["a", "b", "c", "x", "y", "z"])
+        .await
+        .expect("answered")
+        .expect("all are free");
     all.unlock().await.expect("released");
 }
 
-/// Nobody knows what became of the first request. What it may have written is deleted, and all is taken in the end.
+/// Nobody knows what became of the first request. What it may have written is deleted, and all is
+/// taken in the end.
 pub(crate) async fn lock_all_outlasts_a_store_that_does_not_answer(t: &Case) {
     let link = t.link().await;
-    let client = t.connect(t.builder_for(&link.url()).request_timeout(Duration::from_millis(300))).await;
+    let client =
+        t.connect(t.builder_for(&link.url()).request_timeout(Duration::from_millis(300))).await;
     link.set_reachable(false);
     let start = Instant::now();
     let error = within(SOON, "a try does not wait", client.try_lock_all(["a", "b", "c"])).await;
@@ -210,7 +233,8 @@ pub(crate) async fn the_loss_of_one_of_all_is_told(t: &Case) {
     assert!(poll(SOON, async || t.keys().await.is_empty()).await);
 }
 
-/// What was taken already is lost while the next one is awaited: nobody is granted a set with a hole in it.
+/// What was taken already is lost while the next one is awaited: nobody is granted a set with a
+/// hole in it.
 pub(crate) async fn a_lock_lost_while_others_are_awaited_ends_the_wait(t: &Case) {
     let [client, other] = t.clients().await;
     let guard = other.mutex("b").lock().await.expect("granted");
@@ -218,9 +242,13 @@ pub(crate) async fn a_lock_lost_while_others_are_awaited_ends_the_wait(t: &Case)
     let asking = tokio::spawn(async move { asker.lock_all(["a", "b"]).await });
     t.queue_of(3).await;
     let keys = t.keys().await;
-    let first = keys.iter().find(|key| key.starts_with(&format!("{}/a/", t.namespace))).expect("it holds the first");
+    let first = keys
+        .iter()
+        .find(|key| key.starts_with(&format!("{}/a/", t.namespace)))
+        .expect("it holds the first");
     t.store.delete_key(first).await;
-    let error = within(SOON, "it is told", asking).await.expect("no panic").expect_err("it lost one");
+    let error =
+        within(SOON, "it is told", asking).await.expect("no panic").expect_err("it lost one");
     assert!(matches!(&error, Error::Evicted { name } if name == "a"), "{error:?}");
     assert!(error.is_retryable());
     eventually(SOON, "nothing of it is left", async || t.keys().await == [guard.key()]).await;

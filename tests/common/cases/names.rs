@@ -12,12 +12,15 @@ use crate::common::case::{Case, SOON, eventually, within};
 pub(crate) async fn names_that_begin_alike_are_independent(t: &Case) {
     let clients = t.clients::<2>().await;
     let mut names = ["a", "ab", "a/b", "a/", "a/b/c", "A"];
-    // The other way round, too: only who comes later could take another's key for one that is ahead.
+    // The other way round, too: only who comes later could take another's key for one that is
+    // ahead.
     for _ in 0..2 {
         let mut guards = Vec::new();
         for (place, name) in names.into_iter().enumerate() {
             let lock = clients[place % 2].mutex(name);
-            guards.push(within(SOON, &format!("{name:?} is free"), lock.lock()).await.expect("granted"));
+            guards.push(
+                within(SOON, &format!("{name:?} is free"), lock.lock()).await.expect("granted"),
+            );
         }
         assert!(guards.iter().all(|guard| guard.is_valid()));
         for guard in guards {
@@ -67,9 +70,16 @@ pub(crate) async fn odd_names_work_and_are_independent(t: &Case) {
         guards.push(guard);
     }
     let keys: HashSet<_> = guards.iter().map(|guard| guard.key().to_owned()).collect();
-    assert_eq!(keys, t.keys().await.into_iter().collect(), "the store has other keys than the guards");
+    assert_eq!(
+        keys,
+        t.keys().await.into_iter().collect(),
+        "the store has other keys than the guards"
+    );
     for name in names {
-        assert!(client.mutex(name).try_lock().await.expect("an answer").is_none(), "{name:?} is granted twice");
+        assert!(
+            client.mutex(name).try_lock().await.expect("an answer").is_none(),
+            "{name:?} is granted twice"
+        );
     }
     for guard in guards {
         guard.unlock().await.expect("released");
@@ -81,7 +91,9 @@ pub(crate) async fn bad_names_are_refused_before_anything_is_sent(t: &Case) {
     let link = t.link().await;
     let client = t.connect(t.builder_for(&link.url())).await;
     link.set_reachable(false);
-    for name in ["", &"x".repeat(256), &"/".repeat(86), &"\u{ffff}".repeat(29), &"x".repeat(1 << 16)] {
+    for name in
+        ["", &"x".repeat(256), &"/".repeat(86), &"\u{ffff}".repeat(29), &"x".repeat(1 << 16)]
+    {
         let mutex = client.mutex(name);
         let start = Instant::now();
         let outcomes = [
@@ -103,19 +115,31 @@ pub(crate) async fn bad_names_are_refused_before_anything_is_sent(t: &Case) {
 /// As above: there is no answer, but an error that only this machine can have given.
 pub(crate) async fn bad_options_are_refused_before_anything_is_sent(t: &Case) {
     async fn refused(builder: Builder) -> Error {
-        within(Duration::from_secs(1), "it is refused", builder.connect()).await.expect_err("it is refused")
+        within(Duration::from_secs(1), "it is refused", builder.connect())
+            .await
+            .expect_err("it is refused")
     }
     let link = t.link().await;
     link.set_reachable(false);
     let builder = || Client::builder(&link.url());
     let long = format!("/{}", "n".repeat(255));
-    for namespace in ["", "/", "a", "a/b", "/a/", "//a", "/a//b", "/.", "/a/..", "/a b", "/a\0", "/ä", &long] {
+    for namespace in
+        ["", "/", "a", "a/b", "/a/", "//a", "/a//b", "/.", "/a/..", "/a b", "/a\0", "/ä", &long]
+    {
         let error = refused(builder().namespace(namespace)).await;
-        assert!(matches!(error, Error::InvalidConfig { option: "namespace", .. }), "{namespace:?}: {error:?}");
+        assert!(
+            matches!(error, Error::InvalidConfig { option: "namespace", .. }),
+            "{namespace:?}: {error:?}"
+        );
     }
-    for ttl in [Duration::ZERO, Duration::from_millis(99), Duration::from_secs(86_401), Duration::MAX] {
+    for ttl in
+        [Duration::ZERO, Duration::from_millis(99), Duration::from_secs(86_401), Duration::MAX]
+    {
         let error = refused(builder().session_ttl(ttl)).await;
-        assert!(matches!(error, Error::InvalidConfig { option: "session_ttl", .. }), "{ttl:?}: {error:?}");
+        assert!(
+            matches!(error, Error::InvalidConfig { option: "session_ttl", .. }),
+            "{ttl:?}: {error:?}"
+        );
     }
     let error = refused(builder().owner("o".repeat(1025))).await;
     assert!(matches!(error, Error::InvalidConfig { option: "owner", .. }), "{error:?}");
@@ -144,7 +168,10 @@ pub(crate) async fn guards_tell_their_name_and_their_key(t: &Case) {
     assert_eq!(t.keys().await, [guard.key()]);
     assert!(guard.key().starts_with(&format!("{}/report%2F7/", t.namespace)), "{}", guard.key());
     let shown = format!("{guard:?}");
-    assert!(shown.contains(guard.key()) && shown.contains(&guard.fencing_token().to_string()), "{shown}");
+    assert!(
+        shown.contains(guard.key()) && shown.contains(&guard.fencing_token().to_string()),
+        "{shown}"
+    );
     guard.unlock().await.expect("released");
     eventually(Duration::from_secs(2), "the key is gone", async || t.keys().await.is_empty()).await;
 }

@@ -47,8 +47,10 @@ pub(crate) async fn a_join_whose_reply_is_late_leaves_one_key(t: &Case) {
     proxies.set(&Mode::BlackholeToClient);
     let waiter = t.enqueue(&client, "join").await;
     // More than two request timeouts: it has asked again.
-    throughout(Duration::from_millis(1200), "it asks again without another key", async || t.keys().await.len() == 2)
-        .await;
+    throughout(Duration::from_millis(1200), "it asks again without another key", async || {
+        t.keys().await.len() == 2
+    })
+    .await;
     proxies.set(&Mode::Pass);
     ahead.unlock().await.expect("released");
     let guard = waiter.granted().await;
@@ -82,14 +84,17 @@ pub(crate) async fn a_join_that_lands_after_a_downgrade_is_taken_back(t: &Case) 
     let marker = client.mutex("marker").lock().await.expect("granted");
     for round in 0..3 {
         // Whichever server the first attempt goes to does not hear of it yet.
-        let silent = proxies.all.iter().find(|proxy| proxy.connections() > 0).expect("it is connected");
+        let silent =
+            proxies.all.iter().find(|proxy| proxy.connections() > 0).expect("it is connected");
         silent.set(Mode::BlackholeToServer);
         let lock = client.rw_lock(format!("downgraded-{round}"));
         let writer = within(SOON, "another attempt is heard", lock.write()).await.expect("granted");
         let reader = writer.downgrade().await.expect("it is held");
         silent.set(Mode::Pass);
-        let one = async || t.keys().await == [marker.key(), reader.key()] || t.keys().await.len() == 2;
-        throughout(Duration::from_millis(500), "it may land", async || !t.keys().await.is_empty()).await;
+        let one =
+            async || t.keys().await == [marker.key(), reader.key()] || t.keys().await.len() == 2;
+        throughout(Duration::from_millis(500), "it may land", async || !t.keys().await.is_empty())
+            .await;
         eventually(Duration::from_secs(20), "the reader's key is the only one", one).await;
         let second = within(SOON, "readers share", lock.read()).await.expect("granted");
         for reader in [reader, second] {
@@ -133,8 +138,9 @@ async fn cut_one_way(t: &Case, mode: Mode) {
         let reason = guard.lost().await;
         (Instant::now(), reason, guard.is_valid())
     });
-    // A server that still hears keepalives keeps the lock until the client gives up. zookeeper-client goes on asking for its session until 1.4 TTL have passed without an
-    // answer, also when it has been dropped, and each time the server counts anew.
+    // A server that still hears keepalives keeps the lock until the client gives up.
+    // zookeeper-client goes on asking for its session until 1.4 TTL have passed without an answer,
+    // also when it has been dropped, and each time the server counts anew.
     let successor = waiter.result(ttl * 3 + t.store.grace()).await.expect("granted");
     let granted = Instant::now();
     assert!(told.is_finished(), "the successor is there and the holder was told nothing");
@@ -154,7 +160,8 @@ pub(crate) async fn a_holder_that_hears_nothing_knows_before_its_successor(t: &C
     cut_one_way(t, Mode::BlackholeToClient).await;
 }
 
-/// A process that was stopped for longer than its TTL looks at its guard before it does anything else.
+/// A process that was stopped for longer than its TTL looks at its guard before it does anything
+/// else.
 pub(crate) async fn a_holder_that_was_stopped_knows_when_it_wakes(t: &Case) {
     let ttl = t.store.min_ttl();
     let mut process = t.store.lock_elsewhere(Job::new(t, "stopped", ttl)).await;
@@ -170,7 +177,8 @@ pub(crate) async fn a_holder_that_was_stopped_knows_when_it_wakes(t: &Case) {
     successor.unlock().await.expect("released");
 }
 
-/// A process that drops its guard, its client and its runtime and exits at once: the release may still go out, else the session's end does it.
+/// A process that drops its guard, its client and its runtime and exits at once: the release may
+/// still go out, else the session's end does it.
 pub(crate) async fn a_process_that_exits_gives_its_lock_back(t: &Case) {
     let ttl = t.store.min_ttl();
     let mut process = t.store.lock_elsewhere(Job::new(t, "exit", ttl)).await;
@@ -184,7 +192,8 @@ pub(crate) async fn a_process_that_exits_gives_its_lock_back(t: &Case) {
     guard.unlock().await.expect("released");
 }
 
-/// Two clients at a lock, each on a network that comes and goes: each holds it or knows that it does not.
+/// Two clients at a lock, each on a network that comes and goes: each holds it or knows that it
+/// does not.
 pub(crate) async fn flapping_networks_never_make_two_holders(t: &Case) {
     let guards: Arc<[Mutex<Option<LockGuard>>; 2]> = Arc::default();
     let grants = Arc::new(AtomicU32::new(0));
@@ -243,7 +252,10 @@ pub(crate) async fn flapping_networks_never_make_two_holders(t: &Case) {
     assert!(grants.load(SeqCst) >= 4, "{grants:?} grants: too few to tell");
     t.heal();
     // Sessions that were lost end by themselves.
-    eventually(t.store.min_ttl() + t.store.grace(), "nothing is left", async || t.keys().await.is_empty()).await;
+    eventually(t.store.min_ttl() + t.store.grace(), "nothing is left", async || {
+        t.keys().await.is_empty()
+    })
+    .await;
 }
 
 pub(crate) async fn locks_and_waiters_outlive_their_connections(t: &Case) {
@@ -320,7 +332,8 @@ pub(crate) async fn a_holder_whose_event_was_lost_is_told_by_the_recheck(t: &Cas
     let client = t.connect(t.builder_for(&proxies.url()).recheck_interval(recheck)).await;
     let guard = client.mutex("held").lock().await.expect("granted");
     let bystander = client.mutex("bystander").lock().await.expect("granted");
-    // Its watch, which begins late, is there once the server has had nothing more to say for a while.
+    // Its watch, which begins late, is there once the server has had nothing more to say for a
+    // while.
     let (mut said, mut since) = (proxies.packets(), Instant::now());
     eventually(SOON, "its key is watched", async || {
         if said != proxies.packets() {
@@ -342,7 +355,8 @@ pub(crate) async fn a_holder_whose_event_was_lost_is_told_by_the_recheck(t: &Cas
     bystander.unlock().await.expect("released");
 }
 
-/// The store counts from when it heard the request, so that the time an answer takes is no time to hold the lock.
+/// The store counts from when it heard the request, so that the time an answer takes is no time to
+/// hold the lock.
 pub(crate) async fn late_answers_count_from_their_requests(t: &Case) {
     let proxies = t.proxies().await;
     let client = t.connect(t.builder_for(&proxies.url()).session_ttl(t.store.min_ttl() * 3)).await;
@@ -365,7 +379,10 @@ pub(crate) async fn late_answers_count_from_their_requests(t: &Case) {
     for _ in 0..2 {
         let left = renewed().await;
         // There and back it is twice the delay; the rest is for a busy machine.
-        assert!(left < at_once - delay, "{left:?} left after a late answer, {at_once:?} after a quick one");
+        assert!(
+            left < at_once - delay,
+            "{left:?} left after a late answer, {at_once:?} after a quick one"
+        );
     }
     proxies.set(&Mode::Pass);
     guard.unlock().await.expect("released");
@@ -385,14 +402,22 @@ pub(crate) async fn a_slow_network_loses_nothing(t: &Case) {
         guard.is_valid()
     })
     .await;
-    println!("with round trips of {round_trip:?} and more {least:?} of {ttl:?} were left at the worst moment");
+    println!(
+        "with round trips of {round_trip:?} and more {least:?} of {ttl:?} were left \
+         at the worst moment"
+    );
     // Counted from the sending, no proof is as good as new once its answer is there.
-    assert!(guard.remaining() < ttl.mul_f64(0.9) - round_trip / 4, "{:?} of {ttl:?}", guard.remaining());
+    assert!(
+        guard.remaining() < ttl.mul_f64(0.9) - round_trip / 4,
+        "{:?} of {ttl:?}",
+        guard.remaining()
+    );
     within(SOON, "the release is slow but sure", guard.unlock()).await.expect("released");
     proxies.set(&Mode::Pass);
 }
 
-/// One server of several is dead, or silent from the start: each client gets its lock all the same, and soon.
+/// One server of several is dead, or silent from the start: each client gets its lock all the same,
+/// and soon.
 async fn one_bad_endpoint(t: &Case, mode: Mode, limit: Duration) {
     let proxies = t.proxies().await;
     for bad in 0..proxies.all.len() {
@@ -401,8 +426,10 @@ async fn one_bad_endpoint(t: &Case, mode: Mode, limit: Duration) {
         for _ in 0..3 {
             let start = Instant::now();
             let builder = t.builder_for(&proxies.url()).request_timeout(Duration::from_millis(500));
-            let client = within(SOON, "it connects", builder.connect()).await.expect("the others are there");
-            let guard = within(SOON, "it locks", client.mutex("others").lock()).await.expect("granted");
+            let client =
+                within(SOON, "it connects", builder.connect()).await.expect("the others are there");
+            let guard =
+                within(SOON, "it locks", client.mutex("others").lock()).await.expect("granted");
             guard.unlock().await.expect("released");
             client.close().await.expect("closed");
             let took = start.elapsed();
@@ -439,7 +466,11 @@ pub(crate) async fn refused_endpoints_are_unavailable_at_once(t: &Case) {
     let start = Instant::now();
     let error = t.builder_for(&proxies.url()).connect().await.expect_err("nobody is there");
     assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
-    assert!(start.elapsed() < Duration::from_secs(2), "each was to be tried once: {:?}", start.elapsed());
+    assert!(
+        start.elapsed() < Duration::from_secs(2),
+        "each was to be tried once: {:?}",
+        start.elapsed()
+    );
     let told = std::error::Error::source(&error).expect("a reason").to_string();
     assert!(told.contains("127.0.0.1"), "it names an endpoint: {told}");
     proxies.set(&Mode::Pass);

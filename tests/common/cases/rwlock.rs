@@ -60,7 +60,8 @@ pub(crate) async fn readers_share_and_writers_do_not(t: &Case) {
     let writer = writer.granted().await;
     let another = self::writer(t, &one).await;
     let reader = reader(t, &one).await;
-    throughout(Duration::from_millis(200), "they wait", async || another.waits() && reader.waits()).await;
+    throughout(Duration::from_millis(200), "they wait", async || another.waits() && reader.waits())
+        .await;
     writer.unlock().await.expect("released");
     another.granted().await.unlock().await.expect("released");
     reader.granted().await.unlock().await.expect("released");
@@ -101,7 +102,10 @@ pub(crate) async fn readers_do_not_pass_a_waiting_writer(t: &Case) {
     throughout(Duration::from_millis(200), "the readers wait behind the writer", waits).await;
     first.unlock().await.expect("released");
     let writer = writer.granted().await;
-    throughout(Duration::from_millis(200), "the writer is alone", async || behind.iter().all(Waiter::waits)).await;
+    throughout(Duration::from_millis(200), "the writer is alone", async || {
+        behind.iter().all(Waiter::waits)
+    })
+    .await;
     writer.unlock().await.expect("released");
     for reader in behind {
         reader.granted().await.unlock().await.expect("released");
@@ -131,7 +135,8 @@ pub(crate) async fn a_hundred_readers_enter_after_one_release(t: &Case) {
     t.queue_of(101).await;
     guard.unlock().await.expect("released");
     let inside = within(SOON, "all readers are in", readers.join_all()).await;
-    let inside: Vec<ReadGuard> = inside.into_iter().map(|reader| reader.expect("granted")).collect();
+    let inside: Vec<ReadGuard> =
+        inside.into_iter().map(|reader| reader.expect("granted")).collect();
     assert_eq!(inside.len(), 100);
     assert!(inside.iter().all(|reader| reader.is_valid()));
     for reader in inside {
@@ -164,8 +169,12 @@ pub(crate) async fn a_writer_watches_one_reader_at_a_time(t: &Case) {
     let before = t.cost(&sessions).await;
     nearest.unlock().await.expect("released");
     settled(t, &sessions).await;
-    // What a server has sent and received is not counted at one instant: a ping in between hides an event for a moment.
-    eventually(SOON, "the next one is told", async || (t.cost(&sessions).await - before).events >= 1).await;
+    // What a server has sent and received is not counted at one instant: a ping in between hides an
+    // event for a moment.
+    eventually(SOON, "the next one is told", async || {
+        (t.cost(&sessions).await - before).events >= 1
+    })
+    .await;
     let spent = t.cost(&sessions).await - before;
     assert!((1..=2).contains(&spent.events), "{spent:?}: one was told");
     assert!(writer.waits());
@@ -193,7 +202,10 @@ pub(crate) async fn a_downgrade_lets_readers_in_and_no_writer(t: &Case) {
     for reader in inside {
         reader.unlock().await.expect("released");
     }
-    throughout(Duration::from_millis(200), "one reader is left", async || writers.iter().all(Waiter::waits)).await;
+    throughout(Duration::from_millis(200), "one reader is left", async || {
+        writers.iter().all(Waiter::waits)
+    })
+    .await;
     guard.unlock().await.expect("released");
     for writer in writers {
         let writer = writer.granted().await;
@@ -230,7 +242,8 @@ pub(crate) async fn no_write_falls_between_write_and_read(t: &Case) {
 
 pub(crate) async fn a_downgraded_guard_is_a_guard(t: &Case) {
     let [one, two] = t.clients().await;
-    let guard = one.rw_lock("rw").write().await.expect("granted").downgrade().await.expect("not lost");
+    let guard =
+        one.rw_lock("rw").write().await.expect("granted").downgrade().await.expect("not lost");
     assert_eq!(t.keys().await, [guard.key()]);
     let writer = writer(t, &two).await;
     t.store.delete_key(guard.key()).await;
@@ -280,7 +293,8 @@ pub(crate) async fn tries_on_a_busy_lock_leave_nothing(t: &Case) {
     assert!(lock.try_read().await.expect("an answer").is_none());
     assert!(lock.read_timeout(Duration::from_millis(100)).await.expect("an answer").is_none());
     assert!(lock.read_timeout(Duration::ZERO).await.expect("an answer").is_none());
-    eventually(SOON, "only the writer's key is there", async || t.keys().await == [guard.key()]).await;
+    eventually(SOON, "only the writer's key is there", async || t.keys().await == [guard.key()])
+        .await;
     guard.unlock().await.expect("released");
 }
 
@@ -325,7 +339,8 @@ pub(crate) async fn dropped_readers_and_writers_leave_nothing(t: &Case) {
         });
     }
     within(SOON, "all are dropped", droppers.join_all()).await;
-    eventually(SOON, "only the reader's key is there", async || t.keys().await == [guard.key()]).await;
+    eventually(SOON, "only the reader's key is there", async || t.keys().await == [guard.key()])
+        .await;
     assert!(guard.is_valid());
     guard.unlock().await.expect("released");
 }
@@ -334,7 +349,8 @@ pub(crate) async fn primitives_of_one_name_are_independent(t: &Case) {
     let client = t.client().await;
     let mutex = within(SOON, "it is free", client.mutex("same").lock()).await.expect("granted");
     let writer = within(SOON, "it is free", client.rw_lock("same").write()).await.expect("granted");
-    let permit = within(SOON, "it is free", client.semaphore("same", 1).acquire()).await.expect("granted");
+    let permit =
+        within(SOON, "it is free", client.semaphore("same", 1).acquire()).await.expect("granted");
     let guards: [&LockGuard; 3] = [&mutex, &writer, &permit];
     assert!(guards.iter().all(|guard| guard.is_valid() && guard.name() == "same"));
     mutex.unlock().await.expect("released");

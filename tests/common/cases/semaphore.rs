@@ -79,7 +79,10 @@ pub(crate) async fn who_wants_many_is_not_passed(t: &Case) {
     let held = [acquired(&one, 1, 3).await, acquired(&two, 1, 3).await];
     let many = waiter(t, &two, 3, 3).await;
     let few = waiter(t, &one, 1, 3).await;
-    assert!(one.semaphore("permits", 3).try_acquire().await.expect("an answer").is_none(), "somebody waits for it");
+    assert!(
+        one.semaphore("permits", 3).try_acquire().await.expect("an answer").is_none(),
+        "somebody waits for it"
+    );
     let waits = async || many.waits() && few.waits();
     throughout(Duration::from_millis(200), "one is not enough", waits).await;
     for permit in held {
@@ -96,11 +99,17 @@ pub(crate) async fn another_number_of_permits_is_refused(t: &Case) {
     let held = acquired(&one, 1, 3).await;
     for named in [2, 4] {
         let semaphore = two.semaphore("permits", named);
-        let results =
-            [semaphore.acquire().await.map(Some), semaphore.try_acquire().await, semaphore.acquire_timeout(SOON).await];
+        let results = [
+            semaphore.acquire().await.map(Some),
+            semaphore.try_acquire().await,
+            semaphore.acquire_timeout(SOON).await,
+        ];
         for result in results {
             let error = result.expect_err("it is another number");
-            assert!(matches!(error, Error::PermitsDisagree { agreed: 3, named: n, .. } if n == named), "{error:?}");
+            assert!(
+                matches!(error, Error::PermitsDisagree { agreed: 3, named: n, .. } if n == named),
+                "{error:?}"
+            );
             assert!(!error.is_retryable());
         }
     }
@@ -131,7 +140,10 @@ pub(crate) async fn set_permits_changes_it_for_all(t: &Case) {
     let waiter = waiter(t, &new, 1, 1).await;
     assert!(held.iter().all(|permit| permit.is_valid()));
     held.remove(0).release().await.expect("released");
-    throughout(Duration::from_millis(200), "three are out, and there are two", async || waiter.waits()).await;
+    throughout(Duration::from_millis(200), "three are out, and there are two", async || {
+        waiter.waits()
+    })
+    .await;
     for permit in held {
         permit.release().await.expect("released");
     }
@@ -153,7 +165,11 @@ pub(crate) async fn nobody_is_let_in_by_a_larger_number(t: &Case) {
     let third = acquired(&two, 1, 5).await;
     // One of those who are in counts on three.
     let fourth = two.semaphore("permits", 5).try_acquire().await.expect("an answer");
-    let out = [&more, &less, &third].into_iter().chain(&fourth).filter(|permit| permit.is_valid()).count();
+    let out = [&more, &less, &third]
+        .into_iter()
+        .chain(&fourth)
+        .filter(|permit| permit.is_valid())
+        .count();
     assert!(out <= 3, "{out} permits are out, and one was let in as one of 3");
     let waiter = waiter(t, &one, 2, 5).await;
     throughout(Duration::from_millis(200), "there are three", async || waiter.waits()).await;
@@ -190,13 +206,19 @@ pub(crate) async fn a_note_that_comes_late_changes_nothing(t: &Case) {
     let hand = operator.mutex("hand").lock().await.expect("granted");
     hand.put(note(t, "limit=1+9"), "").await.expect("written");
     acquired(&one, 4, 2).await.release().await.expect("released");
-    eventually(SOON, "all are gone", async || t.keys().await.iter().all(|key| key.contains("limit="))).await;
+    eventually(SOON, "all are gone", async || {
+        t.keys().await.iter().all(|key| key.contains("limit="))
+    })
+    .await;
     t.store.erase(&note(t, "limit=4+3+2+@3")).await;
     let error = one.semaphore("permits", 2).acquire().await.expect_err("it is another number");
     assert!(matches!(error, Error::PermitsDisagree { agreed: 1, .. }), "{error:?}");
     acquired(&one, 1, 9).await.release().await.expect("released");
     hand.unlock().await.expect("released");
-    eventually(SOON, "all are gone", async || t.keys().await.iter().all(|key| key.contains("limit="))).await;
+    eventually(SOON, "all are gone", async || {
+        t.keys().await.iter().all(|key| key.contains("limit="))
+    })
+    .await;
     t.store.erase(&note(t, "limit=1+9")).await;
 }
 
@@ -210,9 +232,12 @@ pub(crate) async fn tries_without_permits_leave_nothing(t: &Case) {
     let held = acquired(&one, 2, 2).await;
     let semaphore = two.semaphore("permits", 2);
     assert!(semaphore.try_acquire().await.expect("an answer").is_none());
-    assert!(semaphore.acquire_timeout(Duration::from_millis(100)).await.expect("an answer").is_none());
+    assert!(
+        semaphore.acquire_timeout(Duration::from_millis(100)).await.expect("an answer").is_none()
+    );
     assert!(semaphore.acquire_timeout(Duration::ZERO).await.expect("an answer").is_none());
-    eventually(SOON, "only the holder's key is there", async || t.keys().await == [held.key()]).await;
+    eventually(SOON, "only the holder's key is there", async || t.keys().await == [held.key()])
+        .await;
     held.release().await.expect("released");
 }
 
@@ -226,7 +251,8 @@ pub(crate) async fn tries_at_once_get_what_there_is(t: &Case) {
             tries.spawn(async move { semaphore.try_acquire().await });
         }
         let permits = within(SOON, "all are answered", tries.join_all()).await;
-        let permits: Vec<_> = permits.into_iter().filter_map(|permit| permit.expect("an answer")).collect();
+        let permits: Vec<_> =
+            permits.into_iter().filter_map(|permit| permit.expect("an answer")).collect();
         assert_eq!(permits.len(), 4, "there were four");
         for permit in permits {
             permit.release().await.expect("released");
@@ -308,11 +334,15 @@ pub(crate) async fn dropped_acquisitions_leave_nothing(t: &Case) {
         let semaphore = [&one, &two][dropper % 2].semaphore("permits", 2);
         droppers.spawn(async move {
             let patience = Duration::from_micros(fastrand::u64(..8000));
-            drop(tokio::time::timeout(patience, semaphore.acquire_many(1 + dropper as u32 % 2)).await);
+            drop(
+                tokio::time::timeout(patience, semaphore.acquire_many(1 + dropper as u32 % 2))
+                    .await,
+            );
         });
     }
     within(SOON, "all are dropped", droppers.join_all()).await;
-    eventually(SOON, "only the holder's key is there", async || t.keys().await == [held.key()]).await;
+    eventually(SOON, "only the holder's key is there", async || t.keys().await == [held.key()])
+        .await;
     let other = acquired(&two, 1, 2).await;
     assert!(held.is_valid() && other.fencing_token() > held.fencing_token());
     for permit in [held, other] {

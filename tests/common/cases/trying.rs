@@ -73,34 +73,46 @@ pub(crate) async fn try_locks_at_once_grant_one_at_most(t: &Case) {
             tries.spawn(async move { mutex.try_lock().await.expect("an answer") });
         }
         // All guards are kept until all have tried.
-        let guards: Vec<_> = within(SOON, "all are answered", tries.join_all()).await.into_iter().flatten().collect();
+        let guards: Vec<_> = within(SOON, "all are answered", tries.join_all())
+            .await
+            .into_iter()
+            .flatten()
+            .collect();
         assert!(guards.len() <= 1, "{guards:?}");
         for guard in guards {
             guard.unlock().await.expect("released");
         }
         // Those who lost left nothing that would stand in the way.
-        let lock = within(SOON, "the lock is free", clients[0].mutex("raced").lock()).await.expect("granted");
+        let lock = within(SOON, "the lock is free", clients[0].mutex("raced").lock())
+            .await
+            .expect("granted");
         lock.unlock().await.expect("released");
     }
 }
 
-/// No time, or next to none, for a lock that is free, one that is held and one that all want: who is told that he does not have it leaves nothing.
+/// No time, or next to none, for a lock that is free, one that is held and one that all want: who
+/// is told that he does not have it leaves nothing.
 pub(crate) async fn hasty_tries_are_granted_or_gone(t: &Case) {
     const TRIES: usize = 40;
     let clients = t.clients::<4>().await;
     let held = clients[0].mutex("held").lock().await.expect("granted");
-    let (granted, gave_up, holders) = (Arc::default(), Arc::default(), Arc::<AtomicUsize>::default());
+    let (granted, gave_up, holders) =
+        (Arc::default(), Arc::default(), Arc::<AtomicUsize>::default());
     let mut tries = JoinSet::new();
     for place in 0..12 {
         let client = clients[place % 4].clone();
-        let (granted, gave_up) = (Arc::<AtomicUsize>::clone(&granted), Arc::<AtomicUsize>::clone(&gave_up));
+        let (granted, gave_up) =
+            (Arc::<AtomicUsize>::clone(&granted), Arc::<AtomicUsize>::clone(&gave_up));
         let holders = Arc::clone(&holders);
         tries.spawn(async move {
-            let [own, contended, held] = [format!("own-{place}"), "contended".into(), "held".into()];
+            let [own, contended, held] =
+                [format!("own-{place}"), "contended".into(), "held".into()];
             for round in 0..TRIES {
                 for name in [&own, &contended, &held] {
                     let timeout = Duration::from_millis(round as u64 % 2);
-                    let Some(guard) = client.mutex(name).lock_timeout(timeout).await.expect("no error") else {
+                    let Some(guard) =
+                        client.mutex(name).lock_timeout(timeout).await.expect("no error")
+                    else {
                         gave_up.fetch_add(1, SeqCst);
                         continue;
                     };
@@ -136,7 +148,10 @@ pub(crate) async fn lock_timeout_gives_up_in_time(t: &Case) {
         let took = start.elapsed();
         assert!(outcome.is_none());
         assert!(took >= timeout, "given up after {took:?} of {timeout:?}");
-        assert!(took < timeout + Duration::from_millis(600), "given up after {took:?} of {timeout:?}");
+        assert!(
+            took < timeout + Duration::from_millis(600),
+            "given up after {took:?} of {timeout:?}"
+        );
         t.queue_of(1).await;
     }
     assert!(guard.is_valid());
@@ -163,7 +178,9 @@ pub(crate) async fn lock_timeout_takes_a_lock_that_comes_free(t: &Case) {
     assert!(guard.expect("in time").is_valid());
     // No time is too long for the clock, and a free lock is taken at once.
     t.queue_of(0).await;
-    let guard = within(SOON, "it is free", waiter.mutex("held").lock_timeout(Duration::MAX)).await.expect("no error");
+    let guard = within(SOON, "it is free", waiter.mutex("held").lock_timeout(Duration::MAX))
+        .await
+        .expect("no error");
     guard.expect("it is free").unlock().await.expect("released");
 }
 
@@ -178,7 +195,12 @@ pub(crate) async fn waiters_that_timed_out_are_passed_over(t: &Case) {
     t.queue_of(2).await;
     // And his key is there: were it deleted, he would know by then.
     let held = async || waiter.waits() && guard.is_valid();
-    throughout(Duration::from_millis(300), "the one ahead gave up, but the holder did not let go", held).await;
+    throughout(
+        Duration::from_millis(300),
+        "the one ahead gave up, but the holder did not let go",
+        held,
+    )
+    .await;
     guard.unlock().await.expect("released");
     waiter.served().await;
 }

@@ -35,7 +35,8 @@ async fn futures(client: &Client, number: usize) -> Vec<Left> {
     let name = |what: &str| format!("{what}-{number}");
     let [one, two, three] = [client.clone(), client.clone(), client.clone()];
     let (mutex, rw) = (client.mutex(name("lock")), client.rw_lock(name("rw")));
-    let (semaphore, election) = (client.semaphore(name("permits"), 2), client.election(name("election")));
+    let (semaphore, election) =
+        (client.semaphore(name("permits"), 2), client.election(name("election")));
     let guard = client.mutex(name("guard")).lock().await.expect("granted");
     let written = client.mutex(name("written")).lock().await.expect("granted");
     let leader = client.election(name("leader")).campaign("old").await.expect("granted");
@@ -45,9 +46,12 @@ async fn futures(client: &Client, number: usize) -> Vec<Left> {
     let all = [name("all-1"), name("all-2")];
     let all_tried = [name("try-1"), name("try-2")];
     macro_rules! left {
-        ($($future:expr),* $(,)?) => { vec![$(Box::pin(async move { drop($future.await) }) as Left),*] };
+        ($($future:expr),* $(,)?) => {
+            vec![$(Box::pin(async move { drop($future.await) }) as Left),*]
+        };
     }
-    let (m1, m2, m3, m4, m5) = (mutex.clone(), mutex.clone(), mutex.clone(), mutex.clone(), mutex.clone());
+    let (m1, m2, m3, m4, m5) =
+        (mutex.clone(), mutex.clone(), mutex.clone(), mutex.clone(), mutex.clone());
     let (r1, r2, r3) = (rw.clone(), rw.clone(), rw.clone());
     let (s1, s2) = (semaphore.clone(), semaphore.clone());
     let (e1, e2) = (election.clone(), election.clone());
@@ -76,7 +80,8 @@ async fn futures(client: &Client, number: usize) -> Vec<Left> {
     ]
 }
 
-/// Whatever a caller leaves where it is, after however many polls, all else goes on: of its client and of others.
+/// Whatever a caller leaves where it is, after however many polls, all else goes on: of its client
+/// and of others.
 pub(crate) async fn what_is_left_unpolled_harms_nobody(t: &Case) {
     const POLLS: usize = 20;
     let [client, other] = t.clients().await;
@@ -90,11 +95,15 @@ pub(crate) async fn what_is_left_unpolled_harms_nobody(t: &Case) {
         left.extend(futures);
         for client in [&client, &other] {
             let free = format!("free-{polls}");
-            let guard = within(SOON, "a lock is had", client.mutex(&free).lock()).await.expect("granted");
+            let guard =
+                within(SOON, "a lock is had", client.mutex(&free).lock()).await.expect("granted");
             within(SOON, "it is let go", guard.unlock()).await.expect("released");
-            let guard = within(SOON, "a try ends", client.mutex(&free).try_lock()).await.expect("answered");
+            let guard =
+                within(SOON, "a try ends", client.mutex(&free).try_lock()).await.expect("answered");
             drop(guard.expect("it is free"));
-            let reader = within(SOON, "a reader comes in", client.rw_lock(&free).read()).await.expect("granted");
+            let reader = within(SOON, "a reader comes in", client.rw_lock(&free).read())
+                .await
+                .expect("granted");
             drop(reader);
             within(SOON, "a queue is told", client.mutex("held").queue()).await.expect("answered");
         }
@@ -204,7 +213,8 @@ pub(crate) async fn tries_end_in_time_without_a_store(t: &Case) {
         assert!(matches!(error, Error::Unavailable { .. }), "{what}: {error:?}");
         assert!(start.elapsed() < LIMIT * 2 + SLACK, "{what}: {:?}", start.elapsed());
     };
-    let (mutex, rw, semaphore) = (client.mutex("m"), client.rw_lock("rw"), client.semaphore("s", 2));
+    let (mutex, rw, semaphore) =
+        (client.mutex("m"), client.rw_lock("rw"), client.semaphore("s", 2));
     let election = client.election("e");
     tokio::join!(
         async { ended("try_lock", mutex.try_lock().await.expect_err("no answer")) },
@@ -212,7 +222,9 @@ pub(crate) async fn tries_end_in_time_without_a_store(t: &Case) {
         async { ended("try_write", rw.try_write().await.expect_err("no answer")) },
         async { ended("try_acquire", semaphore.try_acquire().await.expect_err("no answer")) },
         async { ended("try_campaign", election.try_campaign("x").await.expect_err("no answer")) },
-        async { ended("try_lock_all", client.try_lock_all(["x", "y"]).await.expect_err("no answer")) },
+        async {
+            ended("try_lock_all", client.try_lock_all(["x", "y"]).await.expect_err("no answer"))
+        },
     );
     link.set_reachable(true);
     drop(guard);
@@ -233,7 +245,8 @@ pub(crate) async fn a_try_does_not_wait_for_a_crowd(t: &Case) {
         yield_now().await;
     }
     let start = Instant::now();
-    let error = within(SOON, "the try ends", client.mutex("free").try_lock()).await.expect_err("no answer");
+    let error =
+        within(SOON, "the try ends", client.mutex("free").try_lock()).await.expect_err("no answer");
     assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
     assert!(start.elapsed() < LIMIT * 2 + SLACK, "{:?}", start.elapsed());
     drop(crowd);

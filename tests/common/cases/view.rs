@@ -50,7 +50,9 @@ pub(crate) async fn the_holder_is_told_with_owner_and_token(t: &Case) {
             assert_eq!((holder.token(), holder.key()), (guard.fencing_token(), guard.key()));
             assert_eq!(holder.is_own(), std::ptr::eq(looks, client));
             // The store may run on another machine; hardly in another century.
-            let age = SystemTime::now().duration_since(holder.since().expect("known")).unwrap_or_default();
+            let age = SystemTime::now()
+                .duration_since(holder.since().expect("known"))
+                .unwrap_or_default();
             assert!(age < Duration::from_secs(3600), "{age:?}");
         }
         guard.unlock().await.expect("released");
@@ -68,7 +70,10 @@ pub(crate) async fn the_queue_is_told_in_order(t: &Case) {
     let queue = clients[1].mutex("m").queue().await.expect("asked");
     assert_eq!(owners(&queue), ["a", "b", "c", "b", "a"]);
     assert_eq!(queue.iter().map(QueueEntry::position).collect::<Vec<_>>(), [0, 1, 2, 3, 4]);
-    assert_eq!(queue.iter().map(QueueEntry::is_own).collect::<Vec<_>>(), [false, true, false, true, false]);
+    assert_eq!(
+        queue.iter().map(QueueEntry::is_own).collect::<Vec<_>>(),
+        [false, true, false, true, false]
+    );
     assert!(queue.is_sorted_by(|a, b| a.token() < b.token()), "{queue:?}");
     assert_eq!(queue[0].key(), guard.key());
     guard.unlock().await.expect("released");
@@ -89,7 +94,9 @@ pub(crate) async fn a_waiter_sees_itself_move_up(t: &Case) {
     let between = t.enqueue(&one, "m").await;
     shows(&mut queue, &["one", "one"]).await;
     let waiter = t.enqueue(&two, "m").await;
-    let position = |entries: &[QueueEntry]| entries.iter().find(|entry| entry.is_own()).map(QueueEntry::position);
+    let position = |entries: &[QueueEntry]| {
+        entries.iter().find(|entry| entry.is_own()).map(QueueEntry::position)
+    };
     assert_eq!(position(&shows(&mut queue, &["one", "one", "two"]).await), Some(2));
     between.cancel();
     assert_eq!(position(&shows(&mut queue, &["one", "two"]).await), Some(1));
@@ -212,14 +219,18 @@ pub(crate) async fn requests_go_with_what_they_ask_for(t: &Case) {
         tokio::select! {
             biased;
             () = tokio::time::sleep(Duration::from_micros(micros)) => {}
-            () = async { let _ = two.mutex("m").request_release("hasty").await; pending().await } => {}
+            () = async {
+                let _ = two.mutex("m").request_release("hasty").await;
+                pending().await
+            } => {}
         }
     }
     guard.unlock().await.expect("released");
     eventually(SOON, "nothing is left", async || t.keys().await.is_empty()).await;
 }
 
-/// The contenders of a client that pass the lock on among themselves are one entry, and a request is for whoever of them has it.
+/// The contenders of a client that pass the lock on among themselves are one entry, and a request
+/// is for whoever of them has it.
 pub(crate) async fn a_shared_key_is_one_entry(t: &Case) {
     let sharing = t.connect(t.builder().owner("sharing").local_handover(5)).await;
     let other = t.connect(t.builder().owner("other").local_handover(5)).await;

@@ -43,8 +43,10 @@ pub(crate) fn violations(log: &Log, names: &[String]) -> Vec<String> {
     for hold in holds {
         if let Some(before) = last.filter(|before| hold.from < before.to) {
             let overlap = before.to.min(hold.to).saturating_sub(hold.from) / 1_000;
-            found
-                .push(format!("{} was granted while {} held ({overlap} us)", names[hold.worker], names[before.worker]));
+            found.push(format!(
+                "{} was granted while {} held ({overlap} us)",
+                names[hold.worker], names[before.worker]
+            ));
         }
         last = last.filter(|before| before.to > hold.to).or(Some(hold));
     }
@@ -53,7 +55,8 @@ pub(crate) fn violations(log: &Log, names: &[String]) -> Vec<String> {
 
 /// How many grants each worker had when the first was done.
 pub(crate) fn shares(log: &Log, workers: usize) -> Vec<usize> {
-    let first_done = log.iter().filter(|(_, line)| line.word == "done").map(|(_, line)| line.at).min();
+    let first_done =
+        log.iter().filter(|(_, line)| line.word == "done").map(|(_, line)| line.at).min();
     let mut shares = vec![0; workers];
     for hold in holds(log) {
         if first_done.is_none_or(|done| hold.from <= done) {
@@ -77,19 +80,43 @@ mod tests {
 
     #[test]
     fn one_after_the_other_is_well() {
-        let turns =
-            [(0, "grant 1 k"), (0, "release 2"), (1, "grant 3 k"), (1, "killed 4"), (0, "grant 5"), (0, "release 6")];
+        let turns = [
+            (0, "grant 1 k"),
+            (0, "release 2"),
+            (1, "grant 3 k"),
+            (1, "killed 4"),
+            (0, "grant 5"),
+            (0, "release 6"),
+        ];
         assert_eq!(violations_in(&turns), 0);
     }
 
     #[test]
     fn overlaps_are_found_whatever_the_order_of_lines() {
-        assert_eq!(violations_in(&[(1, "grant 3 k"), (1, "release 5"), (0, "grant 1 k"), (0, "release 4")]), 1);
+        assert_eq!(
+            violations_in(&[
+                (1, "grant 3 k"),
+                (1, "release 5"),
+                (0, "grant 1 k"),
+                (0, "release 4")
+            ]),
+            1
+        );
         // Two beside one that holds for long.
-        let two =
-            [(0, "grant 1 k"), (1, "grant 2 k"), (1, "release 3"), (2, "grant 4"), (2, "release 5"), (0, "release 9")];
+        let two = [
+            (0, "grant 1 k"),
+            (1, "grant 2 k"),
+            (1, "release 3"),
+            (2, "grant 4"),
+            (2, "release 5"),
+            (0, "release 9"),
+        ];
         assert_eq!(violations_in(&two), 2);
-        assert_eq!(violations_in(&[(0, "grant 1 k"), (1, "grant 9 k"), (1, "release 10")]), 1, "not released");
+        assert_eq!(
+            violations_in(&[(0, "grant 1 k"), (1, "grant 9 k"), (1, "release 10")]),
+            1,
+            "not released"
+        );
     }
 
     #[test]
@@ -99,8 +126,14 @@ mod tests {
 
     #[test]
     fn shares_count_until_the_first_is_done() {
-        let lines =
-            [(0, "grant 1 k"), (0, "release 2"), (1, "grant 3 k"), (1, "release 4"), (1, "done 5"), (0, "grant 6 k")];
+        let lines = [
+            (0, "grant 1 k"),
+            (0, "release 2"),
+            (1, "grant 3 k"),
+            (1, "release 4"),
+            (1, "done 5"),
+            (0, "grant 6 k"),
+        ];
         assert_eq!(shares(&log(&lines), 2), [1, 1]);
     }
 }

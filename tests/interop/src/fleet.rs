@@ -62,7 +62,14 @@ impl Kind {
             Self::Distlock | Self::ZooKeeperClient => &[],
             Self::Go => &["/interop/go"],
             Self::Etcdctl => &["python3", "etcdctl_lock.py"],
-            Self::Curator => &["java", "-Xmx128m", "-XX:+UseSerialGC", "-cp", "/interop:/interop/jars/*", "Curator"],
+            Self::Curator => &[
+                "java",
+                "-Xmx128m",
+                "-XX:+UseSerialGC",
+                "-cp",
+                "/interop:/interop/jars/*",
+                "Curator",
+            ],
             Self::Kazoo | Self::KazooAlone | Self::KazooAsCurator => &["python3", "kazoo_lock.py"],
         }
     }
@@ -92,7 +99,13 @@ pub(crate) struct Stage<'a> {
 
 impl<'a> Stage<'a> {
     /// `queue`: the name as it is in the store, escaped.
-    pub(crate) fn new(store: &'a Store, container: &'a str, url: &'a str, namespace: String, queue: &str) -> Self {
+    pub(crate) fn new(
+        store: &'a Store,
+        container: &'a str,
+        url: &'a str,
+        namespace: String,
+        queue: &str,
+    ) -> Self {
         let path = format!("{namespace}/{queue}");
         Self { store, namespace, path, container, url, log: Arc::default(), names: Vec::new() }
     }
@@ -114,8 +127,10 @@ impl<'a> Stage<'a> {
         if let Some(layout) = kind.layout() {
             command.arg(layout);
         }
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true).spawn()?;
-        let (stdin, stdout) = (child.stdin.take().ok_or("no stdin")?, child.stdout.take().ok_or("no stdout")?);
+        let mut child =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true).spawn()?;
+        let (stdin, stdout) =
+            (child.stdin.take().ok_or("no stdin")?, child.stdout.take().ok_or("no stdout")?);
         let (sender, lines) = mpsc::unbounded_channel();
         let log = Arc::clone(&self.log);
         tokio::spawn(async move {
@@ -129,9 +144,18 @@ impl<'a> Stage<'a> {
                 let _ = sender.send(line); // nobody listens to a worker that was dropped
             }
         });
-        let (name, container) = (self.names[number].clone(), kind.is_foreign().then(|| self.container.to_owned()));
-        let mut worker =
-            Worker { number, name, pid: 0, container, child, stdin: Some(stdin), lines, log: Arc::clone(&self.log) };
+        let (name, container) =
+            (self.names[number].clone(), kind.is_foreign().then(|| self.container.to_owned()));
+        let mut worker = Worker {
+            number,
+            name,
+            pid: 0,
+            container,
+            child,
+            stdin: Some(stdin),
+            lines,
+            log: Arc::clone(&self.log),
+        };
         worker.pid = worker.until("ready").await?.rest.parse()?;
         Ok(worker)
     }
@@ -192,7 +216,8 @@ impl Worker {
             return Ok(kill_process(Pid::from_raw(self.pid).ok_or("no process")?, signal)?);
         };
         let kill = format!("kill -{name} -- -{}", self.pid);
-        let done = Command::new("docker").args(["exec", container, "bash", "-c", &kill]).status().await?;
+        let done =
+            Command::new("docker").args(["exec", container, "bash", "-c", &kill]).status().await?;
         if done.success() { Ok(()) } else { Err(format!("{}: {kill} failed", self.name).into()) }
     }
 

@@ -19,9 +19,14 @@ async fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let outcome = match words[..] {
-        ["worker", client, url, path, ttl, value] => worker::run(client, url, path, ttl, value).await.map(|()| 0),
+        ["worker", client, url, path, ttl, value] => {
+            worker::run(client, url, path, ttl, value).await.map(|()| 0)
+        }
         ["run", container, url, only] => scenarios::run_all(container, url, only).await,
-        _ => Err("usage: interop run CONTAINER URL [PART-OF-A-SCENARIO'S-NAME]; see docker/interop -h".into()),
+        _ => Err(
+            "usage: interop run CONTAINER URL [PART-OF-A-SCENARIO'S-NAME]; see docker/interop -h"
+                .into(),
+        ),
     };
     match outcome {
         Ok(status) => ExitCode::from(status),

@@ -1,6 +1,7 @@
-//! Curator's `Revoker` asks for a lock by writing to a node, which need not be the holder's: the one
-//! behind that node sees the write, and then perhaps that the node is gone. None of that says that
-//! the holder has left. The one behind is stopped meanwhile, so that it sees all of it at once.
+//! Curator's `Revoker` asks for a lock by writing to a node, which need not be the holder's: the
+//! one behind that node sees the write, and then perhaps that the node is gone. None of that says
+//! that the holder has left. The one behind is stopped meanwhile, so that it sees all of it at
+//! once.
 
 use tokio::time::sleep;
 
@@ -57,7 +58,8 @@ impl Cast {
     }
 
     async fn end(self, stage: &Stage<'_>, middle: Option<Worker>) -> Result<()> {
-        finish(stage, [self.holder, self.behind, self.revoker].into_iter().chain(middle).collect()).await
+        finish(stage, [self.holder, self.behind, self.revoker].into_iter().chain(middle).collect())
+            .await
     }
 }
 

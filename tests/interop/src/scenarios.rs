@@ -61,10 +61,13 @@ enum Scenario {
 
 impl fmt::Display for Scenario {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let list = |kinds: &[Kind]| kinds.iter().map(|kind| kind.name()).collect::<Vec<_>>().join(" + ");
+        let list =
+            |kinds: &[Kind]| kinds.iter().map(|kind| kind.name()).collect::<Vec<_>>().join(" + ");
         match self {
             Self::Turns(kinds) => write!(f, "turns, {}", list(kinds)),
-            Self::HolderKilled { dead, next } => write!(f, "holder killed, {} before {}", dead.name(), next.name()),
+            Self::HolderKilled { dead, next } => {
+                write!(f, "holder killed, {} before {}", dead.name(), next.name())
+            }
             Self::WaiterKilled { dead, others } => {
                 write!(f, "waiter killed, {} between {}", dead.name(), others.name())
             }
@@ -74,7 +77,9 @@ impl fmt::Display for Scenario {
             Self::RevokedLeaves => write!(f, "revoked, curator leaves"),
             Self::RevokedCloses => write!(f, "revoked, distlock leaves"),
             Self::Campaigns(kinds) => write!(f, "campaigns, {}", list(kinds)),
-            Self::LeaderKilled { dead, next } => write!(f, "leader killed, {} before {}", dead.name(), next.name()),
+            Self::LeaderKilled { dead, next } => {
+                write!(f, "leader killed, {} before {}", dead.name(), next.name())
+            }
             Self::Observers => write!(f, "observers, distlock + go + etcdctl"),
         }
     }
@@ -82,7 +87,11 @@ impl fmt::Display for Scenario {
 
 impl Scenario {
     fn all(etcd: bool) -> Vec<Self> {
-        let theirs = if etcd { vec![Go, Etcdctl] } else { vec![Curator, Kazoo, KazooAsCurator, ZooKeeperClient] };
+        let theirs = if etcd {
+            vec![Go, Etcdctl]
+        } else {
+            vec![Curator, Kazoo, KazooAsCurator, ZooKeeperClient]
+        };
         let mut all = Vec::new();
         for kind in theirs.iter().copied() {
             all.extend([
@@ -107,7 +116,12 @@ impl Scenario {
             all.push(Self::LeaderKilled { dead: Go, next: Distlock });
             all.push(Self::Observers);
         } else {
-            all.extend([Self::OneWay, Self::RevokedStays, Self::RevokedLeaves, Self::RevokedCloses]);
+            all.extend([
+                Self::OneWay,
+                Self::RevokedStays,
+                Self::RevokedLeaves,
+                Self::RevokedCloses,
+            ]);
         }
         all
     }
@@ -131,7 +145,9 @@ impl Scenario {
 
     fn queue(&self) -> String {
         match self {
-            Self::Campaigns(_) | Self::LeaderKilled { .. } | Self::Observers => format!("{NAME}!election"),
+            Self::Campaigns(_) | Self::LeaderKilled { .. } | Self::Observers => {
+                format!("{NAME}!election")
+            }
             _ => NAME.to_owned(),
         }
     }
@@ -180,7 +196,11 @@ async fn verdict(stage: &Stage<'_>, outcome: Result<String>) -> Result<String> {
     });
     if !violations.is_empty() {
         let shown = violations.iter().take(3).map(String::as_str).collect::<Vec<_>>().join("; ");
-        wrong.push(format!("{} violations in {} grants: {shown}", violations.len(), check::holds(&log).len()));
+        wrong.push(format!(
+            "{} violations in {} grants: {shown}",
+            violations.len(),
+            check::holds(&log).len()
+        ));
     }
     // After a failure, workers were cut off and leave keys behind.
     let left = stage.store.clear(&stage.namespace).await;
@@ -210,9 +230,18 @@ async fn turns(stage: &mut Stage<'_>, kinds: &[Kind]) -> Result<String> {
     let log = stage.log();
     let (grants, shares) = (check::holds(&log).len(), check::shares(&log, stage.names().len()));
     let most = shares.iter().max().copied().unwrap_or_default();
-    let told = stage.names().iter().zip(&shares).map(|(name, share)| format!("{name} {share}")).collect::<Vec<_>>();
+    let told = stage
+        .names()
+        .iter()
+        .zip(&shares)
+        .map(|(name, share)| format!("{name} {share}"))
+        .collect::<Vec<_>>();
     let told = format!("{grants} grants; when the first was done: {}", told.join(", "));
-    if shares.iter().any(|share| share * 5 < most) { Err(format!("unfair: {told}").into()) } else { Ok(told) }
+    if shares.iter().any(|share| share * 5 < most) {
+        Err(format!("unfair: {told}").into())
+    } else {
+        Ok(told)
+    }
 }
 
 /// The next one is granted when the store has ended the dead one's session, and not before.
@@ -227,7 +256,8 @@ async fn holder_killed(stage: &mut Stage<'_>, dead: Kind, next: Kind) -> Result<
     let waited = Duration::from_nanos(grant.at.saturating_sub(killed));
     waiter.tell_until("unlock", "done").await?;
     finish(stage, vec![waiter]).await?;
-    let told = format!("granted {:.1} s after the kill, TTL {} s", waited.as_secs_f32(), SHORT.as_secs());
+    let told =
+        format!("granted {:.1} s after the kill, TTL {} s", waited.as_secs_f32(), SHORT.as_secs());
     // Keepalives go out each third of the TTL or more often.
     if waited < SHORT / 2 || waited > SHORT + GRACE { Err(told.into()) } else { Ok(told) }
 }
@@ -348,6 +378,7 @@ pub(crate) async fn finish(stage: &Stage<'_>, workers: Vec<Worker>) -> Result<()
 /// These workers, by number, were granted in this order.
 fn in_order(stage: &Stage<'_>, expected: &[usize]) -> Result<String> {
     let granted: Vec<usize> = check::holds(&stage.log()).iter().map(|hold| hold.worker).collect();
-    let order = granted.iter().map(|worker| stage.names()[*worker].as_str()).collect::<Vec<_>>().join(", ");
+    let order =
+        granted.iter().map(|worker| stage.names()[*worker].as_str()).collect::<Vec<_>>().join(", ");
     if granted == expected { Ok(order) } else { Err(format!("out of order: {order}").into()) }
 }

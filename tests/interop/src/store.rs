@@ -23,7 +23,8 @@ impl Store {
                 Ok(Self::Etcd(Box::new(etcd_client::Client::connect(servers, None).await?)))
             }
             Some(("zk", servers)) => {
-                let connector = zk::Client::connector().with_session_timeout(Duration::from_secs(20));
+                let connector =
+                    zk::Client::connector().with_session_timeout(Duration::from_secs(20));
                 Ok(Self::ZooKeeper(connector.connect(servers).await?))
             }
             _ => Err(format!("no such store: {url}").into()),
@@ -98,11 +99,17 @@ impl Store {
         match self {
             Self::Etcd(client) => {
                 let options = etcd_client::DeleteOptions::new().with_prefix().with_prev_key();
-                let mut answer = client.kv_client().delete(format!("{namespace}/"), Some(options)).await?;
-                Ok(answer.take_prev_kvs().iter().map(|kv| String::from_utf8_lossy(kv.key()).into_owned()).collect())
+                let mut answer =
+                    client.kv_client().delete(format!("{namespace}/"), Some(options)).await?;
+                Ok(answer
+                    .take_prev_kvs()
+                    .iter()
+                    .map(|kv| String::from_utf8_lossy(kv.key()).into_owned())
+                    .collect())
             }
             Self::ZooKeeper(client) => {
-                let (mut todo, mut found, mut left) = (vec![namespace.to_owned()], Vec::new(), Vec::new());
+                let (mut todo, mut found, mut left) =
+                    (vec![namespace.to_owned()], Vec::new(), Vec::new());
                 while let Some(node) = todo.pop() {
                     let children = client.list_children(&node).await.or_else(missing)?;
                     let is_empty = children.is_empty();

@@ -64,9 +64,11 @@ impl<'a> Worker<'a> {
             Self::Election(election, value) => Held::Leadership(election.campaign(value).await?),
             Self::Crate { client, dir } => {
                 let acls = zk::Acls::anyone_all();
-                let options =
-                    zk::LockOptions::new(acls).with_ancestor_options(zk::CreateMode::Container.with_acls(acls));
-                Held::Crate(client.lock(zk::LockPrefix::new_curator(dir, "lock-")?, b"", options?).await?)
+                let options = zk::LockOptions::new(acls)
+                    .with_ancestor_options(zk::CreateMode::Container.with_acls(acls));
+                Held::Crate(
+                    client.lock(zk::LockPrefix::new_curator(dir, "lock-")?, b"", options?).await?,
+                )
             }
         };
         say("grant", &held.key());
@@ -153,7 +155,8 @@ async fn work(client: &str, url: &str, path: &str, ttl: Duration, value: &str) -
         return Worker::Crate { client: &client, dir: path.to_owned() }.obey(commands()).await;
     }
     let (namespace, queue) = path.rsplit_once('/').ok_or("a path has a slash")?;
-    let name = percent_encoding::percent_decode_str(queue.trim_end_matches(ELECTION)).decode_utf8()?;
+    let name =
+        percent_encoding::percent_decode_str(queue.trim_end_matches(ELECTION)).decode_utf8()?;
     let client = Client::builder(url).namespace(namespace).session_ttl(ttl).connect().await?;
     let worker = if queue.ends_with(ELECTION) {
         Worker::Election(client.election(&name), value.to_owned())

@@ -38,10 +38,12 @@ impl Run {
         Duration::from_millis(self.ttl_ms)
     }
 
-    /// Within this time after the last fault has healed everybody who waits is granted, and whatever dead clients left is gone.
+    /// Within this time after the last fault has healed everybody who waits is granted, and
+    /// whatever dead clients left is gone.
     ///
-    /// A session that a fault has orphaned lives for a TTL more, counted anew where a leader changed; a waiter that was told nothing looks again after 1.25 recheck
-    /// intervals, which is the TTL here; the rest is for servers and a busy machine.
+    /// A session that a fault has orphaned lives for a TTL more, counted anew where a leader
+    /// changed; a waiter that was told nothing looks again after 1.25 recheck intervals, which is
+    /// the TTL here; the rest is for servers and a busy machine.
     pub(crate) fn bound(&self) -> Duration {
         self.ttl() * 3 + Duration::from_secs(4)
     }
@@ -170,5 +172,9 @@ where
     T::Err: Into<Box<dyn std::error::Error + Send + Sync + 'static>>,
 {
     let value = parser.value()?.parse()?;
-    if range.contains(&value) { Ok(value) } else { Err(format!("{value:?} is not within {range:?}").into()) }
+    if range.contains(&value) {
+        Ok(value)
+    } else {
+        Err(format!("{value:?} is not within {range:?}").into())
+    }
 }

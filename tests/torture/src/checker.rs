@@ -1,7 +1,8 @@
 //! The checker: reads a history and tells where an invariant was violated.
 //!
-//! Every judgement is on the safe side of what the processes saw: a window of validity begins when the call has returned and ends at the latest moment that the
-//! guard itself has named, so that what is called a violation was one.
+//! Every judgement is on the safe side of what the processes saw: a window of validity begins when
+//! the call has returned and ends at the latest moment that the guard itself has named, so that
+//! what is called a violation was one.
 
 mod guarded;
 mod registers;
@@ -53,7 +54,8 @@ struct Grant {
     released: Option<u64>,
     lost: u64,
     /// When the operator deleted its key: since when that may have been done, and when its holder
-    /// could be told at the latest: at once, or when the faults of its worker and of the servers end.
+    /// could be told at the latest: at once, or when the faults of its worker and of the servers
+    /// end.
     deleted: Vec<(u64, u64)>,
 }
 
@@ -103,11 +105,13 @@ struct Fault {
 impl History {
     /// When one who is to be told of something done then can be told at the latest.
     fn told_by(&self, worker: &str, done: u64) -> u64 {
-        let strikes =
-            |fault: &&Fault| fault.target == worker || SERVERS.iter().any(|name| fault.target.starts_with(name));
+        let strikes = |fault: &&Fault| {
+            fault.target == worker || SERVERS.iter().any(|name| fault.target.starts_with(name))
+        };
         let mut faults: Vec<_> = self.faults.values().filter(strikes).collect();
         faults.sort_by_key(|fault| fault.from);
-        let last = |end: u64, fault: &Fault| match fault.from <= end.saturating_add(windows::NOTICE) {
+        let last = |end: u64, fault: &Fault| match fault.from <= end.saturating_add(windows::NOTICE)
+        {
             true => end.max(fault.to),
             false => end,
         };
@@ -160,7 +164,8 @@ fn digest(records: &[Record], report: &mut Report) -> History {
                 }
             }
             Event::Granted { call, lock, token, key, until, mode } => {
-                let called = calls.get(&(by.clone(), call)).map_or(at, |index| history.calls[*index].at);
+                let called =
+                    calls.get(&(by.clone(), call)).map_or(at, |index| history.calls[*index].at);
                 guards.insert((by.clone(), lock.clone(), token), history.grants.len());
                 history.grants.push(Grant {
                     by,
@@ -191,7 +196,10 @@ fn digest(records: &[Record], report: &mut Report) -> History {
                 }
             }
             Event::Revived { lock, token } => {
-                report.violated(Invariant::Overlap, format!("{at} {by}: {lock} {token} came back to life"));
+                report.violated(
+                    Invariant::Overlap,
+                    format!("{at} {by}: {lock} {token} came back to life"),
+                );
             }
             Event::Lost { lock, token, .. } => {
                 report.losses += 1;
@@ -206,31 +214,41 @@ fn digest(records: &[Record], report: &mut Report) -> History {
                 }
             }
             Event::Released { lock, token, outcome } => {
-                let grant = guards.get(&(by.clone(), lock.clone(), token)).map(|index| &mut history.grants[*index]);
+                let grant = guards
+                    .get(&(by.clone(), lock.clone(), token))
+                    .map(|index| &mut history.grants[*index]);
                 let lost = grant.is_some_and(|grant| {
                     grant.released = Some(at);
                     grant.lost != NEVER
                 });
                 match outcome {
                     Outcome::Done if lost => {
-                        let what = format!("{at} {by}: {lock} {token} was unlocked with Ok after it was lost");
+                        let what = format!(
+                            "{at} {by}: {lock} {token} was unlocked with Ok after it was lost"
+                        );
                         report.violated(Invariant::Call, what);
                     }
-                    Outcome::Failed(error) => report.violated(Invariant::Call, format!("{at} {by}: {error}")),
+                    Outcome::Failed(error) => {
+                        report.violated(Invariant::Call, format!("{at} {by}: {error}"))
+                    }
                     _ => {}
                 }
             }
             Event::Blocking { micros } => {
                 history.lives.entry(by).or_default().pauses.push((at, at + micros));
             }
-            Event::Panicked { message } => report.violated(Invariant::Call, format!("{at} {by}: {message}")),
+            Event::Panicked { message } => {
+                report.violated(Invariant::Call, format!("{at} {by}: {message}"))
+            }
             Event::Exited { worker, clean, .. } => {
                 history.lives.entry(worker.clone()).or_default().ended = Some(at);
                 if !clean {
                     report.violated(Invariant::Call, format!("{at} {worker} did not end well"));
                 }
             }
-            Event::Stopped { worker } => history.lives.entry(worker).or_default().pauses.push((at, NEVER)),
+            Event::Stopped { worker } => {
+                history.lives.entry(worker).or_default().pauses.push((at, NEVER))
+            }
             Event::Continued { worker } => {
                 if let Some(pause) = history.lives.entry(worker).or_default().pauses.last_mut() {
                     pause.1 = at;
@@ -268,7 +286,8 @@ fn digest(records: &[Record], report: &mut Report) -> History {
     let mut grants = std::mem::take(&mut history.grants);
     for grant in &mut grants {
         let deleted = history.deleted.get(&place(&grant.key)).into_iter().flatten();
-        grant.deleted = deleted.map(|(since, done)| (*since, history.told_by(&grant.by, *done))).collect();
+        grant.deleted =
+            deleted.map(|(since, done)| (*since, history.told_by(&grant.by, *done))).collect();
     }
     history.grants = grants;
     history
@@ -278,7 +297,9 @@ fn digest(records: &[Record], report: &mut Report) -> History {
 fn place(key: &str) -> String {
     let (dir, name) = key.rsplit_once('/').unwrap_or(("", key));
     match name.rsplit_once("-lock-") {
-        Some((head, number)) => format!("{dir}/{}-lock-{number}", head.split('-').next().unwrap_or_default()),
+        Some((head, number)) => {
+            format!("{dir}/{}-lock-{number}", head.split('-').next().unwrap_or_default())
+        }
         None => format!("{dir}/{}", name.split('.').next().unwrap_or_default()),
     }
 }
@@ -290,16 +311,23 @@ fn check_order(history: &History, report: &mut Report) {
     grants.sort_by_key(|grant| grant.at);
     // Curator's old names come again once the directory was removed.
     let unique = |grant: &Grant| !grant.key.contains("/lock-");
-    for (index, late) in grants.iter().enumerate().filter(|(_, late)| !late.came_late() && unique(late)) {
+    for (index, late) in
+        grants.iter().enumerate().filter(|(_, late)| !late.came_late() && unique(late))
+    {
         let seen = |created| history.keys.get(&(late.key.clone(), created));
         let Some(seen) = seen(late.token).or_else(|| seen(0)) else { continue };
         let between = grants[..index].iter().rev().take_while(|early| early.at > *seen);
-        for early in between.filter(|early| early.lock == late.lock && early.called > *seen && early.at < late.at) {
+        for early in between
+            .filter(|early| early.lock == late.lock && early.called > *seen && early.at < late.at)
+        {
             // Of those who go in together, one may return before the other.
             if early.mode != Mode::Exclusive && late.mode != Mode::Exclusive {
                 continue;
             }
-            let what = format!("{} {} passed {} in the queue of {}", early.at, early.token, late.token, late.lock);
+            let what = format!(
+                "{} {} passed {} in the queue of {}",
+                early.at, early.token, late.token, late.lock
+            );
             report.violated(Invariant::Order, what);
         }
     }
@@ -318,10 +346,15 @@ fn check_waiting(history: &History, bound: u64, report: &mut Report) {
     for ((by, wish), (asked, granted)) in wishes {
         let ended = history.lives.get(by).and_then(|life| life.ended).unwrap_or(NEVER);
         let over = granted.unwrap_or(ended);
-        for healed in history.heals.iter().copied().filter(|healed| asked < *healed && over > *healed) {
-            // A process that ended sooner was killed by the next fault, or else the end itself is told.
+        for healed in
+            history.heals.iter().copied().filter(|healed| asked < *healed && over > *healed)
+        {
+            // A process that ended sooner was killed by the next fault, or else the end itself is
+            // told.
             if over > healed + bound {
-                let what = format!("{by} wish {wish}, asked at {asked}, not granted {bound} us after {healed}");
+                let what = format!(
+                    "{by} wish {wish}, asked at {asked}, not granted {bound} us after {healed}"
+                );
                 report.violated(Invariant::Unserved, what);
             } else if granted.is_some() {
                 latencies.push((over - healed).cast_signed());
@@ -333,17 +366,27 @@ fn check_waiting(history: &History, bound: u64, report: &mut Report) {
 
 /// I5: the time that calls took, less what the process could not run.
 fn check_calls(history: &History, report: &mut Report) {
-    let calls = history.calls.iter().map(|call| (&call.by, call.at, call.limit, call.returned.as_ref().map(|it| it.0)));
-    let releases = history.grants.iter().map(|grant| (&grant.by, grant.releasing, grant.release_limit, grant.released));
+    let calls = history
+        .calls
+        .iter()
+        .map(|call| (&call.by, call.at, call.limit, call.returned.as_ref().map(|it| it.0)));
+    let releases = history
+        .grants
+        .iter()
+        .map(|grant| (&grant.by, grant.releasing, grant.release_limit, grant.released));
     for (by, at, limit, returned) in calls.chain(releases) {
         let Some(limit) = limit else { continue };
         let life = history.lives.get(by);
         let until = returned.or(life.and_then(|life| life.ended)).unwrap_or(NEVER);
         let pauses = life.map(|life| life.pauses.as_slice()).unwrap_or_default();
-        let paused: u64 = pauses.iter().map(|(from, to)| until.min(*to).saturating_sub(at.max(*from))).sum();
+        let paused: u64 =
+            pauses.iter().map(|(from, to)| until.min(*to).saturating_sub(at.max(*from))).sum();
         let took = (until - at).saturating_sub(paused);
         if took > limit + SLACK {
-            report.violated(Invariant::Call, format!("{at} {by}: a call of at most {limit} us took {took} us"));
+            report.violated(
+                Invariant::Call,
+                format!("{at} {by}: a call of at most {limit} us took {took} us"),
+            );
         }
     }
 }

@@ -42,18 +42,27 @@ pub(crate) struct Cluster {
 impl Cluster {
     pub(crate) async fn connect(backend: Backend) -> Result<Self> {
         let (variable, default) = match backend {
-            Backend::Etcd => ("DISTLOCK_ETCD_URL", "etcd://127.0.0.1:23791,127.0.0.1:23792,127.0.0.1:23793"),
-            Backend::ZooKeeper => ("DISTLOCK_ZK_URL", "zk://127.0.0.1:21811,127.0.0.1:21812,127.0.0.1:21813"),
+            Backend::Etcd => {
+                ("DISTLOCK_ETCD_URL", "etcd://127.0.0.1:23791,127.0.0.1:23792,127.0.0.1:23793")
+            }
+            Backend::ZooKeeper => {
+                ("DISTLOCK_ZK_URL", "zk://127.0.0.1:21811,127.0.0.1:21812,127.0.0.1:21813")
+            }
         };
         let url = std::env::var(variable).unwrap_or_else(|_| default.to_owned());
         let hosts = url.split_once("://").ok_or("no URL")?.1;
         let mut servers = Vec::new();
         for host in hosts.split(',') {
-            servers.push(lookup_host(host).await?.next().ok_or_else(|| format!("{host} has no address"))?);
+            servers.push(
+                lookup_host(host).await?.next().ok_or_else(|| format!("{host} has no address"))?,
+            );
         }
         let cluster = Self { backend, servers, session: Mutex::new(None) };
         for server in 0..cluster.servers.len() {
-            cluster.recovered(server).await.map_err(|error| format!("{error}; start the servers with docker/up"))?;
+            cluster
+                .recovered(server)
+                .await
+                .map_err(|error| format!("{error}; start the servers with docker/up"))?;
         }
         Ok(cluster)
     }
@@ -76,13 +85,17 @@ impl Cluster {
     }
 
     async fn docker(&self, arguments: &[&str], server: usize) -> Result<()> {
-        let project = std::env::var("COMPOSE_PROJECT_NAME").unwrap_or_else(|_| "distlock".to_owned());
+        let project =
+            std::env::var("COMPOSE_PROJECT_NAME").unwrap_or_else(|_| "distlock".to_owned());
         let container = format!("{project}-{}", self.service(server));
         let mut attempts = 0;
         loop {
             match run(Command::new("docker").args(arguments).arg(&container)).await {
-                // A busy engine fails now and then, `unable to freeze`, and may have done it all the same.
-                Err(error) if attempts > 0 && error.to_string().contains("is already") => return Ok(()),
+                // A busy engine fails now and then, `unable to freeze`, and may have done it all
+                // the same.
+                Err(error) if attempts > 0 && error.to_string().contains("is already") => {
+                    return Ok(());
+                }
                 Err(_) if attempts < 5 => sleep(Duration::from_millis(200)).await,
                 outcome => return outcome,
             }
@@ -154,7 +167,9 @@ impl Cluster {
         let start = Instant::now();
         while !self.serves(server).await {
             if start.elapsed() > RECOVERY {
-                return Err(format!("{} does not serve within {RECOVERY:?}", self.service(server)).into());
+                return Err(
+                    format!("{} does not serve within {RECOVERY:?}", self.service(server)).into()
+                );
             }
             sleep(Duration::from_millis(50)).await;
         }
@@ -173,7 +188,8 @@ impl Cluster {
     }
 
     pub(crate) async fn etcd(&self, servers: &[usize]) -> Result<Etcd> {
-        let addresses: Vec<_> = servers.iter().map(|server| format!("http://{}", self.servers[*server])).collect();
+        let addresses: Vec<_> =
+            servers.iter().map(|server| format!("http://{}", self.servers[*server])).collect();
         Ok(timeout(PATIENCE, Etcd::connect(addresses, None)).await??)
     }
 
@@ -188,7 +204,8 @@ impl Cluster {
         Ok(session.insert(client).clone())
     }
 
-    /// The keys of the namespace. One that is missing may be there all the same, on another server; one that is listed was there.
+    /// The keys of the namespace. One that is missing may be there all the same, on another server;
+    /// one that is listed was there.
     pub(crate) async fn keys(&self, namespace: &str) -> Result<Vec<String>> {
         Ok(self.places(namespace).await?.into_iter().map(|(key, _)| key).collect())
     }
@@ -199,9 +216,13 @@ impl Cluster {
             Backend::Etcd => {
                 let mut client = self.etcd(&[0, 1, 2]).await?;
                 let options = GetOptions::new().with_prefix().with_keys_only();
-                let answer = timeout(PATIENCE, client.get(format!("{namespace}/"), Some(options))).await??;
+                let answer =
+                    timeout(PATIENCE, client.get(format!("{namespace}/"), Some(options))).await??;
                 let place = |kv: &KeyValue| {
-                    (String::from_utf8_lossy(kv.key()).into_owned(), kv.create_revision().unsigned_abs())
+                    (
+                        String::from_utf8_lossy(kv.key()).into_owned(),
+                        kv.create_revision().unsigned_abs(),
+                    )
                 };
                 Ok(answer.kvs().iter().map(place).collect())
             }
@@ -212,7 +233,11 @@ impl Cluster {
                 for lock in absent_is_empty(locks)? {
                     let directory = format!("{namespace}/{lock}");
                     let children = timeout(PATIENCE, client.list_children(&directory)).await?;
-                    keys.extend(absent_is_empty(children)?.iter().map(|child| (format!("{directory}/{child}"), 0)));
+                    keys.extend(
+                        absent_is_empty(children)?
+                            .iter()
+                            .map(|child| (format!("{directory}/{child}"), 0)),
+                    );
                 }
                 Ok(keys)
             }
@@ -226,12 +251,15 @@ impl Cluster {
             Backend::Etcd => {
                 let mut client = self.etcd(&[0, 1, 2]).await?;
                 let leases = timeout(PATIENCE, client.leases()).await??;
-                sessions.extend(leases.leases().iter().map(|lease| format!("lease {:x}", lease.id())));
+                sessions
+                    .extend(leases.leases().iter().map(|lease| format!("lease {:x}", lease.id())));
                 for server in &self.servers {
                     let metrics = ask(*server, b"GET /metrics HTTP/1.0\r\n\r\n").await?;
-                    let gauge =
-                        metrics.lines().find_map(|line| line.strip_prefix("etcd_debugging_mvcc_watcher_total "));
-                    watches += gauge.ok_or("no gauge of the watches")?.trim().parse::<f64>()? as u64;
+                    let gauge = metrics
+                        .lines()
+                        .find_map(|line| line.strip_prefix("etcd_debugging_mvcc_watcher_total "));
+                    watches +=
+                        gauge.ok_or("no gauge of the watches")?.trim().parse::<f64>()? as u64;
                 }
             }
             Backend::ZooKeeper => {
@@ -240,11 +268,13 @@ impl Cluster {
                     // Every server lists all sessions that it knows of; the leader knows them all.
                     let dump = four_letters(*server, "dump").await?;
                     let listed = dump.split("ephemeral nodes dump").next().unwrap_or_default();
-                    let ids = listed.split_whitespace().map(|word| word.trim_end_matches([',', ':']));
+                    let ids =
+                        listed.split_whitespace().map(|word| word.trim_end_matches([',', ':']));
                     let ids = ids.filter(|id| id.starts_with("0x") && *id != format!("0x{own:x}"));
                     sessions.extend(ids.map(|id| format!("session {id}")));
                     let counted = four_letters(*server, "wchs").await?;
-                    let total = counted.lines().find_map(|line| line.strip_prefix("Total watches:"));
+                    let total =
+                        counted.lines().find_map(|line| line.strip_prefix("Total watches:"));
                     watches += total.ok_or("no count of the watches")?.trim().parse::<u64>()?;
                 }
             }

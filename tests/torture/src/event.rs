@@ -12,7 +12,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{args::Run, primitive::Mode};
 
-/// Microseconds on a clock that all processes of the machine share: the one that distlock keeps its deadlines on.
+/// Microseconds on a clock that all processes of the machine share: the one that distlock keeps its
+/// deadlines on.
 pub(crate) fn now() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     time.tv_sec.unsigned_abs() * 1_000_000 + time.tv_nsec.unsigned_abs() / 1000
@@ -62,7 +63,8 @@ pub(crate) enum Event {
     },
 
     // Told by the workers.
-    /// A call, mostly for a lock. A task repeats it with the same `wish` until it is granted, if it means to wait.
+    /// A call, mostly for a lock. A task repeats it with the same `wish` until it is granted, if it
+    /// means to wait.
     Called {
         call: u64,
         wish: u64,
@@ -151,7 +153,8 @@ pub(crate) enum Event {
         accepted: bool,
     },
 
-    /// The store's register of the guarded writes, as somebody saw it who was granted the lock with this token (0: nobody).
+    /// The store's register of the guarded writes, as somebody saw it who was granted the lock with
+    /// this token (0: nobody).
     Saw {
         lock: String,
         token: u64,
@@ -228,7 +231,10 @@ pub(crate) struct Journal {
 
 impl Journal {
     pub(crate) fn open(folder: &Path, by: &str) -> io::Result<Self> {
-        let file = OpenOptions::new().create(true).append(true).open(folder.join(format!("{by}.jsonl")))?;
+        let file = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(folder.join(format!("{by}.jsonl")))?;
         Ok(Self { by: by.to_owned(), file: Arc::new(Mutex::new(file)) })
     }
 
@@ -236,7 +242,8 @@ impl Journal {
         self.tell_at(now(), event);
     }
 
-    /// One write for each record, and no buffer: what is told stays told, whatever becomes of the process.
+    /// One write for each record, and no buffer: what is told stays told, whatever becomes of the
+    /// process.
     pub(crate) fn tell_at(&self, at: u64, event: Event) {
         let record = Record { at, by: self.by.clone(), event };
         let mut line = serde_json::to_vec(&record).expect("records can be written as JSON");

@@ -73,14 +73,34 @@ impl Kind {
         (Self::Server(Deed::Pause, Role::Follower), "pause-follower", "a follower is frozen"),
         (Self::Server(Deed::Kill, Role::Leader), "kill-leader", "the leader is killed"),
         (Self::Server(Deed::Kill, Role::Follower), "kill-follower", "a follower is killed"),
-        (Self::Server(Deed::Stop, Role::Leader), "stop-leader", "the leader is stopped in good order"),
-        (Self::Server(Deed::Stop, Role::Follower), "stop-follower", "a follower is stopped in good order"),
-        (Self::Server(Deed::Cut, Role::Leader), "cut-leader", "the leader is cut off from the other servers"),
-        (Self::Server(Deed::Cut, Role::Follower), "cut-follower", "a follower is cut off from the other servers"),
+        (
+            Self::Server(Deed::Stop, Role::Leader),
+            "stop-leader",
+            "the leader is stopped in good order",
+        ),
+        (
+            Self::Server(Deed::Stop, Role::Follower),
+            "stop-follower",
+            "a follower is stopped in good order",
+        ),
+        (
+            Self::Server(Deed::Cut, Role::Leader),
+            "cut-leader",
+            "the leader is cut off from the other servers",
+        ),
+        (
+            Self::Server(Deed::Cut, Role::Follower),
+            "cut-follower",
+            "a follower is cut off from the other servers",
+        ),
         (Self::PauseQuorum, "pause-quorum", "two of three servers are frozen"),
         (Self::Servers(Deed::Loss), "loss", "three in ten packets to the servers are lost"),
         (Self::Servers(Deed::Slow), "slow", "the servers' links carry 200 kbit/s"),
-        (Self::Operator, "operator", "somebody writes to keys of the queues, deletes and adds some"),
+        (
+            Self::Operator,
+            "operator",
+            "somebody writes to keys of the queues, deletes and adds some",
+        ),
         (Self::Strangers, "strangers", "waiters of other libraries' kinds stand in the queues"),
     ];
 
@@ -94,7 +114,8 @@ impl Kind {
         matches!(self, Self::Operator | Self::Strangers)
     }
 
-    /// How long it lasts: around the TTL, so that sessions now and then survive and now and then do not.
+    /// How long it lasts: around the TTL, so that sessions now and then survive and now and then do
+    /// not.
     pub(crate) fn duration(self, ttl: Duration) -> Duration {
         match self {
             Self::Swallow | Self::Drop => ttl.mul_f64(0.5),
@@ -105,14 +126,22 @@ impl Kind {
         }
     }
 
-    /// Those of a list with commas in between: whole names, what stands before the hyphen for several, `all` or `none`; with a hyphen in front, without those.
+    /// Those of a list with commas in between: whole names, what stands before the hyphen for
+    /// several, `all` or `none`; with a hyphen in front, without those.
     pub(crate) fn parse(list: &str) -> Result<Vec<Self>, String> {
         let mut kinds = Vec::new();
-        for word in list.split(',').map(str::trim).filter(|word| !word.is_empty() && *word != "none") {
+        for word in
+            list.split(',').map(str::trim).filter(|word| !word.is_empty() && *word != "none")
+        {
             let (without, word) = word.strip_prefix('-').map_or((false, word), |word| (true, word));
-            let meant =
-                |name: &str| word == "all" || name == word || name.split_once('-').is_some_and(|it| it.0 == word);
-            let named: Vec<_> = Self::ALL.iter().filter(|(_, name, _)| meant(name)).map(|(kind, ..)| *kind).collect();
+            let meant = |name: &str| {
+                word == "all" || name == word || name.split_once('-').is_some_and(|it| it.0 == word)
+            };
+            let named: Vec<_> = Self::ALL
+                .iter()
+                .filter(|(_, name, _)| meant(name))
+                .map(|(kind, ..)| *kind)
+                .collect();
             if without {
                 kinds.retain(|kind| !named.contains(kind));
             } else {
@@ -129,7 +158,8 @@ impl Kind {
 
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = Self::ALL.iter().find(|(kind, ..)| kind == self).map_or("?", |(_, name, _)| name);
+        let name =
+            Self::ALL.iter().find(|(kind, ..)| kind == self).map_or("?", |(_, name, _)| name);
         f.write_str(name)
     }
 }
@@ -152,13 +182,20 @@ mod tests {
         assert_eq!(Kind::parse("none"), Ok(Vec::new()));
         assert_eq!(Kind::parse("all").map(|kinds| kinds.len()), Ok(Kind::ALL.len()));
         assert_eq!(Kind::parse("delay, sigkill"), Ok(vec![Kind::Delay, Kind::Sigkill]));
-        let paused = [Kind::Server(Deed::Pause, Role::Leader), Kind::Server(Deed::Pause, Role::Follower)];
+        let paused =
+            [Kind::Server(Deed::Pause, Role::Leader), Kind::Server(Deed::Pause, Role::Follower)];
         assert_eq!(Kind::parse("pause"), Ok([&paused[..], &[Kind::PauseQuorum]].concat()));
         assert_eq!(Kind::parse("pause,-pause-quorum"), Ok(paused.to_vec()));
         let stopped = vec![Kind::Sigstop, Kind::SigstopIdle, Kind::SigstopBeforeLock];
         assert_eq!(Kind::parse("sigstop"), Ok(stopped));
-        assert_eq!(Kind::parse("loss,slow"), Ok([Deed::Loss, Deed::Slow].map(Kind::Servers).to_vec()));
+        assert_eq!(
+            Kind::parse("loss,slow"),
+            Ok([Deed::Loss, Deed::Slow].map(Kind::Servers).to_vec())
+        );
         assert_eq!(Kind::parse("to"), Ok(vec![Kind::ToServer, Kind::ToClient]));
-        assert!(Kind::parse("delay,fire").is_err_and(|error| error.contains("fire") && error.contains("blackhole")));
+        assert!(
+            Kind::parse("delay,fire")
+                .is_err_and(|error| error.contains("fire") && error.contains("blackhole"))
+        );
     }
 }

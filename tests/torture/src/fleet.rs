@@ -115,7 +115,9 @@ impl Place {
 
     fn check_lives(&mut self) -> io::Result<()> {
         match self.running.child.try_wait()? {
-            Some(status) => Err(io::Error::other(format!("{} has ended by itself: {status}", self.name()))),
+            Some(status) => {
+                Err(io::Error::other(format!("{} has ended by itself: {status}", self.name())))
+            }
             None => Ok(()),
         }
     }
@@ -152,7 +154,11 @@ impl Place {
             return Err(io::Error::other(format!("{} has ended by itself", self.name())));
         }
         self.running.child.kill().await?;
-        self.brief.journal.tell(Event::Exited { worker: self.name().to_owned(), killed: true, clean: true });
+        self.brief.journal.tell(Event::Exited {
+            worker: self.name().to_owned(),
+            killed: true,
+            clean: true,
+        });
         Ok(())
     }
 
@@ -187,7 +193,11 @@ impl Running {
             .arg("--worker")
             .arg(&brief.folder)
             .args([&name, &number.to_string(), url, &brief.namespace])
-            .args([&brief.ttl.as_millis().to_string(), &brief.register, &fastrand::u64(..).to_string()])
+            .args([
+                &brief.ttl.as_millis().to_string(),
+                &brief.register,
+                &fastrand::u64(..).to_string(),
+            ])
             .args([brief.handover.to_string(), brief.primitive.to_string()])
             .env("RUST_BACKTRACE", "1")
             .stdin(Stdio::piped())
@@ -196,7 +206,9 @@ impl Running {
             .kill_on_drop(true)
             .spawn()?;
         let (orders, output) = (child.stdin.take(), child.stdout.take());
-        let (Some(orders), Some(output)) = (orders, output) else { return Err(io::Error::other("no pipes")) };
+        let (Some(orders), Some(output)) = (orders, output) else {
+            return Err(io::Error::other("no pipes"));
+        };
         let said = Arc::<Said>::default();
         let counts = Arc::clone(&said);
         tokio::spawn(async move {

@@ -41,7 +41,11 @@ pub(crate) struct Ledger {
 
 impl Ledger {
     /// Makes the registers, and tells how they begin.
-    pub(crate) async fn open(cluster: Arc<Cluster>, namespace: &str, journal: &Journal) -> Result<Self> {
+    pub(crate) async fn open(
+        cluster: Arc<Cluster>,
+        namespace: &str,
+        journal: &Journal,
+    ) -> Result<Self> {
         let ledger = Self { cluster, namespace: namespace.to_owned() };
         match ledger.cluster.backend {
             Backend::Etcd => {
@@ -69,7 +73,9 @@ impl Ledger {
         for lock in locks() {
             let path = path(&self.namespace, &lock);
             match self.cluster.backend {
-                Backend::Etcd => drop(self.cluster.etcd(&[0, 1, 2]).await?.delete(path, None).await?),
+                Backend::Etcd => {
+                    drop(self.cluster.etcd(&[0, 1, 2]).await?.delete(path, None).await?)
+                }
                 Backend::ZooKeeper => self.cluster.zookeeper().await?.delete(&path, None).await?,
             }
         }
@@ -99,7 +105,8 @@ impl Ledger {
             }
             Backend::ZooKeeper => {
                 let client = self.cluster.zookeeper().await?;
-                // A server that is cut off can read but not write: having written, it is up to date.
+                // A server that is cut off can read but not write: having written, it is up to
+                // date.
                 timeout(PATIENCE, client.set_data(&folder(&self.namespace), b"", None)).await??;
                 let (data, stat) = timeout(PATIENCE, client.get_data(&path)).await??;
                 (data, u64::from(stat.version.unsigned_abs()) + 1)

@@ -1,6 +1,8 @@
-//! Torture: processes that contend for locks while faults strike them and the servers, and a checker of what they saw.
+//! Torture: processes that contend for locks while faults strike them and the servers, and a
+//! checker of what they saw.
 
-#![allow(clippy::expect_used, clippy::panic)] // a worker that cannot go on says so by panicking, which the checker reports
+// a worker that cannot go on says so by panicking, which the checker reports
+#![allow(clippy::expect_used, clippy::panic)]
 
 mod args;
 mod checker;

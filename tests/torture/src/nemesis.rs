@@ -1,4 +1,5 @@
-//! Strikes the workers and the servers, and now and then lets them recover to see that everybody is served.
+//! Strikes the workers and the servers, and now and then lets them recover to see that everybody is
+//! served.
 
 use std::{
     sync::{
@@ -67,8 +68,10 @@ impl Deck {
 impl Nemesis {
     /// Strikes until `end`.
     pub(crate) async fn rage(self: &Arc<Self>, kinds: &[Kind], end: Instant) -> Result<()> {
-        let (of_servers, others): (Vec<Kind>, Vec<Kind>) = kinds.iter().partition(|kind| kind.is_of_servers());
-        let (of_queues, of_workers): (Vec<Kind>, Vec<Kind>) = others.iter().partition(|kind| kind.is_of_queues());
+        let (of_servers, others): (Vec<Kind>, Vec<Kind>) =
+            kinds.iter().partition(|kind| kind.is_of_servers());
+        let (of_queues, of_workers): (Vec<Kind>, Vec<Kind>) =
+            others.iter().partition(|kind| kind.is_of_queues());
         let mut tasks = JoinSet::new();
         for lane in 0..self.lanes.len() {
             let (nemesis, kinds) = (Arc::clone(self), of_workers.clone());
@@ -89,7 +92,8 @@ impl Nemesis {
         let Some(mut kind) = deck.draw() else { return Ok(()) };
         while pause(self.ttl.mul_f64(0.25 + fastrand::f64()), end).await {
             let _fault = self.peace.read().await;
-            let target = self.lanes[lane].place.lock().await.as_ref().map(|place| place.name().to_owned());
+            let target =
+                self.lanes[lane].place.lock().await.as_ref().map(|place| place.name().to_owned());
             let number = self.began(kind, &target.unwrap_or_default());
             self.strike(lane, kind).await?;
             self.journal.tell(Event::FaultEnded { fault: number });
@@ -110,7 +114,9 @@ impl Nemesis {
                 place.go_on()?;
             }
             Kind::SigstopIdle => place.stop_itself(Order::StopIdle, time, self.ttl * 2).await?,
-            Kind::SigstopBeforeLock => place.stop_itself(Order::StopBeforeLock, time, self.ttl * 2).await?,
+            Kind::SigstopBeforeLock => {
+                place.stop_itself(Order::StopBeforeLock, time, self.ttl * 2).await?
+            }
             Kind::Sigkill => {
                 place.kill().await?;
                 sleep(time / 4).await;
@@ -205,8 +211,19 @@ impl Nemesis {
             let number = self.began(kind, "the queues");
             let over = Instant::now() + kind.duration(self.ttl);
             match kind {
-                Kind::Operator => operator::meddle(&self.cluster, &self.journal, &self.namespace, over).await,
-                _ => strangers::mingle(&self.cluster, &self.strangers, &self.namespace, self.ttl, over).await,
+                Kind::Operator => {
+                    operator::meddle(&self.cluster, &self.journal, &self.namespace, over).await
+                }
+                _ => {
+                    strangers::mingle(
+                        &self.cluster,
+                        &self.strangers,
+                        &self.namespace,
+                        self.ttl,
+                        over,
+                    )
+                    .await
+                }
             }
             self.journal.tell(Event::FaultEnded { fault: number });
         }
@@ -215,11 +232,16 @@ impl Nemesis {
 
     fn began(&self, kind: Kind, target: &str) -> u64 {
         let fault = self.faults.fetch_add(1, SeqCst);
-        self.journal.tell(Event::FaultBegan { fault, kind: kind.to_string(), target: target.to_owned() });
+        self.journal.tell(Event::FaultBegan {
+            fault,
+            kind: kind.to_string(),
+            target: target.to_owned(),
+        });
         fault
     }
 
-    /// Waits until no fault is left and all servers serve. Then whoever waits is to be granted in time; with `resume` the faults go on after that.
+    /// Waits until no fault is left and all servers serve. Then whoever waits is to be granted in
+    /// time; with `resume` the faults go on after that.
     pub(crate) async fn recover(&self, resume: bool) -> Result<()> {
         let peace = self.peace.write().await;
         for server in 0..self.cluster.servers.len() {

@@ -22,7 +22,14 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const NOTE: &[u8] = b"a note of the operator's";
 
 /// Names that are no waiters', or only look like it.
-const ODD: [&str; 6] = ["junk", "lock-", "lock-12", "x-lock-00000000zz", "_c_-lock-0000000001", "f00d-lock-0000000000"];
+const ODD: [&str; 6] = [
+    "junk",
+    "lock-",
+    "lock-12",
+    "x-lock-00000000zz",
+    "_c_-lock-0000000001",
+    "f00d-lock-0000000000",
+];
 
 /// Meddles with the queues until then, at random.
 pub(crate) async fn meddle(cluster: &Cluster, journal: &Journal, namespace: &str, over: Instant) {
@@ -57,8 +64,12 @@ impl Operator<'_> {
         }
         let dir = key.rsplit_once('/').ok_or("no directory")?.0.to_owned();
         match self.cluster.backend {
-            Backend::Etcd => self.act_on_etcd(self.cluster.etcd(&[0, 1, 2]).await?, key, &dir).await,
-            Backend::ZooKeeper => self.act_on_zookeeper(&self.cluster.zookeeper().await?, &key, &dir).await,
+            Backend::Etcd => {
+                self.act_on_etcd(self.cluster.etcd(&[0, 1, 2]).await?, key, &dir).await
+            }
+            Backend::ZooKeeper => {
+                self.act_on_zookeeper(&self.cluster.zookeeper().await?, &key, &dir).await
+            }
         }
     }
 
@@ -141,7 +152,9 @@ fn odd() -> &'static str {
 /// notice, and what is his own.
 fn is_ours(key: &str) -> bool {
     let name = key.rsplit_once('/').map_or(key, |(_, name)| name);
-    let is_tag = |tag: &str| !tag.is_empty() && tag.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
+    let is_tag = |tag: &str| {
+        !tag.is_empty() && tag.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-')
+    };
     name.starts_with('~')
         || !ODD.contains(&name)
             && name.rsplit_once("-lock-").is_some_and(|(head, number)| {
@@ -158,7 +171,13 @@ mod tests {
         assert!(is_ours("/ns/red/~694d9b-0f0e8a5e-8b8d-4a9e-9a3a-5d6c1b1f7a10.r"));
         assert!(is_ours("/ns/red/1f-lock-0000000007"));
         assert!(is_ours("/ns/red!rw/1f-r@7-lock-0000000007"));
-        for strange in ["694d9b", "_c_0f0e8a5e-lock-0000000001", "lock-0000000001", "0f0e__lock__0000000001", "tail"] {
+        for strange in [
+            "694d9b",
+            "_c_0f0e8a5e-lock-0000000001",
+            "lock-0000000001",
+            "0f0e__lock__0000000001",
+            "tail",
+        ] {
             assert!(!is_ours(&format!("/ns/red/{strange}")), "{strange}");
         }
         assert!(ODD.iter().all(|odd| !is_ours(&format!("/ns/red/{odd}"))));

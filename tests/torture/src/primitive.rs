@@ -119,26 +119,35 @@ impl Want {
         }
     }
 
-    pub(crate) async fn get(&self, client: &Client, manner: Manner, patience: Duration) -> Result<Option<Held>> {
+    pub(crate) async fn get(
+        &self,
+        client: &Client,
+        manner: Manner,
+        patience: Duration,
+    ) -> Result<Option<Held>> {
         match self {
             Self::Mutex(name) => {
                 let mutex = client.mutex(name);
-                let (wait, look, limit) = (mutex.lock(), mutex.try_lock(), mutex.lock_timeout(patience));
+                let (wait, look, limit) =
+                    (mutex.lock(), mutex.try_lock(), mutex.lock_timeout(patience));
                 Ok(by(manner, patience, wait, look, limit).await?.map(Held::Mutex))
             }
             Self::Read(name) => {
                 let lock = client.rw_lock(name);
-                let (wait, look, limit) = (lock.read(), lock.try_read(), lock.read_timeout(patience));
+                let (wait, look, limit) =
+                    (lock.read(), lock.try_read(), lock.read_timeout(patience));
                 Ok(by(manner, patience, wait, look, limit).await?.map(Held::Read))
             }
             Self::Write(name) => {
                 let lock = client.rw_lock(name);
-                let (wait, look, limit) = (lock.write(), lock.try_write(), lock.write_timeout(patience));
+                let (wait, look, limit) =
+                    (lock.write(), lock.try_write(), lock.write_timeout(patience));
                 Ok(by(manner, patience, wait, look, limit).await?.map(Held::Write))
             }
             Self::Permits(name, permits) => {
                 let semaphore = client.semaphore(name, PERMITS);
-                let (wait, look) = (semaphore.acquire_many(*permits), semaphore.try_acquire_many(*permits));
+                let (wait, look) =
+                    (semaphore.acquire_many(*permits), semaphore.try_acquire_many(*permits));
                 let limit = semaphore.acquire_many_timeout(*permits, patience);
                 Ok(by(manner, patience, wait, look, limit).await?.map(Held::Permit))
             }
@@ -222,7 +231,8 @@ impl Held {
             Self::Permit(_) => SEMAPHORE,
             Self::Lead(_) => ELECTION,
         };
-        let part = |guard: &LockGuard| (format!("{}{end}", guard.name()), guard.fencing_token().as_u64());
+        let part =
+            |guard: &LockGuard| (format!("{}{end}", guard.name()), guard.fencing_token().as_u64());
         self.guards().iter().map(part).collect()
     }
 

@@ -1,7 +1,9 @@
-//! The resource that the locks protect: for each lock a register that takes any write, and a fenced one beside it.
+//! The resource that the locks protect: for each lock a register that takes any write, and a fenced
+//! one beside it.
 //!
-//! A write says which value its writer had read, so that each is one more link in a chain. An acknowledged write that the last value does not
-//! lead back to was lost: somebody else had read before it and wrote after it.
+//! A write says which value its writer had read, so that each is one more link in a chain. An
+//! acknowledged write that the last value does not lead back to was lost: somebody else had read
+//! before it and wrote after it.
 
 use std::{
     collections::HashMap,
@@ -75,7 +77,8 @@ impl Registers {
         let mut lines = BufReader::new(reader).lines();
         while let Ok(Some(line)) = lines.next_line().await {
             let Ok(request) = serde_json::from_str::<Request>(&line) else { return };
-            let mut reply = serde_json::to_vec(&self.answer(request)).expect("replies can be written as JSON");
+            let mut reply =
+                serde_json::to_vec(&self.answer(request)).expect("replies can be written as JSON");
             reply.push(b'\n');
             if writer.write_all(&reply).await.is_err() {
                 return;
@@ -134,7 +137,8 @@ impl Resource {
 
     /// The value; `None` if the token is refused.
     pub(crate) async fn read(&mut self, lock: &str, token: Option<u64>) -> io::Result<Option<u64>> {
-        let reply = self.ask(&Request { lock: lock.to_owned(), token, write: None, see: false }).await?;
+        let reply =
+            self.ask(&Request { lock: lock.to_owned(), token, write: None, see: false }).await?;
         Ok(reply.accepted.then_some(reply.value))
     }
 
@@ -145,9 +149,16 @@ impl Resource {
     }
 
     /// Whether the write was accepted.
-    pub(crate) async fn write(&mut self, lock: &str, token: Option<u64>, value: u64, after: u64) -> io::Result<bool> {
-        let reply =
-            self.ask(&Request { lock: lock.to_owned(), token, write: Some((value, after)), see: false }).await?;
+    pub(crate) async fn write(
+        &mut self,
+        lock: &str,
+        token: Option<u64>,
+        value: u64,
+        after: u64,
+    ) -> io::Result<bool> {
+        let reply = self
+            .ask(&Request { lock: lock.to_owned(), token, write: Some((value, after)), see: false })
+            .await?;
         Ok(reply.accepted)
     }
 }

@@ -16,7 +16,8 @@ const TOLD: usize = 5;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Invariant {
-    /// I1: the fenced register takes writes in the order of their tokens, and none that it acknowledged is lost.
+    /// I1: the fenced register takes writes in the order of their tokens, and none that it
+    /// acknowledged is lost.
     FencedWrites,
     /// I2: no two guards of a lock are valid at once that may not be, and an invalid one stays so.
     Overlap,
@@ -30,7 +31,8 @@ pub(crate) enum Invariant {
     Token,
     /// I7: first come, first served, among those that stayed.
     Order,
-    /// I8: the store takes a guarded write only while the guard's key is there: none after its successor was granted, none that it refused.
+    /// I8: the store takes a guarded write only while the guard's key is there: none after its
+    /// successor was granted, none that it refused.
     GuardedWrites,
     /// The run itself has failed, so that nothing can be said.
     Run,
@@ -87,7 +89,9 @@ impl Spread {
     /// Of microseconds, in milliseconds.
     pub(crate) fn of(mut values: Vec<i64>) -> Option<Self> {
         values.sort_unstable();
-        let at = |share: f64| values[((values.len() - 1) as f64 * share).round() as usize] as f64 / 1000.0;
+        let at = |share: f64| {
+            values[((values.len() - 1) as f64 * share).round() as usize] as f64 / 1000.0
+        };
         let count = values.len();
         (count > 0).then(|| Self { count, min: at(0.0), p50: at(0.5), p99: at(0.99), max: at(1.0) })
     }

@@ -1,4 +1,5 @@
-//! Looks at the guards from a thread of its own, however busy or blocked the rest of the process is.
+//! Looks at the guards from a thread of its own, however busy or blocked the rest of the process
+//! is.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
@@ -12,7 +13,8 @@ use crate::{
 
 const INTERVAL: Duration = Duration::from_millis(5);
 
-/// Deadlines that differ by less are the same: they are told to the microsecond, by a clock that goes on between two readings.
+/// Deadlines that differ by less are the same: they are told to the microsecond, by a clock that
+/// goes on between two readings.
 const SAME: u64 = 2000;
 
 #[derive(Clone, Debug)]

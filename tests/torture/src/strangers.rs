@@ -9,7 +9,9 @@ use std::{
     time::Duration,
 };
 
-use etcd_client::{Client as Etcd, Compare, CompareOp, GetOptions, PutOptions, SortOrder, SortTarget, Txn, TxnOp};
+use etcd_client::{
+    Client as Etcd, Compare, CompareOp, GetOptions, PutOptions, SortOrder, SortTarget, Txn, TxnOp,
+};
 use tokio::{
     task::JoinSet,
     time::{Instant, sleep, timeout},
@@ -34,7 +36,13 @@ const LOOK: Duration = Duration::from_millis(100);
 static CALLS: AtomicU64 = AtomicU64::new(0);
 
 /// They come and go until then.
-pub(crate) async fn mingle(cluster: &Cluster, journal: &Journal, namespace: &str, ttl: Duration, over: Instant) {
+pub(crate) async fn mingle(
+    cluster: &Cluster,
+    journal: &Journal,
+    namespace: &str,
+    ttl: Duration,
+    over: Instant,
+) {
     // What fails, fails: there are faults. What is left of them ends with their sessions.
     let _ = match cluster.backend {
         Backend::Etcd => mingle_on_etcd(cluster, journal, namespace, ttl, over).await,
@@ -51,7 +59,8 @@ async fn mingle_on_etcd(
 ) -> Result<()> {
     let mut crowd = JoinSet::new();
     for _ in 0..CROWD {
-        let (client, journal, namespace) = (cluster.etcd(&[0, 1, 2]).await?, journal.clone(), namespace.to_owned());
+        let (client, journal, namespace) =
+            (cluster.etcd(&[0, 1, 2]).await?, journal.clone(), namespace.to_owned());
         crowd.spawn(async move {
             while Instant::now() < over {
                 let _ = go(client.clone(), &journal, &namespace, ttl, over).await;
@@ -97,8 +106,15 @@ struct Visit<'a> {
 
 impl<'a> Visit<'a> {
     fn begin(journal: &'a Journal, over: Instant) -> Self {
-        let (call, lock) = (CALLS.fetch_add(1, SeqCst), fastrand::choice(strange_locks()).unwrap_or_default());
-        let called = Event::Called { call, wish: call, lock: lock.clone(), manner: Manner::Foreign, limit: None };
+        let (call, lock) =
+            (CALLS.fetch_add(1, SeqCst), fastrand::choice(strange_locks()).unwrap_or_default());
+        let called = Event::Called {
+            call,
+            wish: call,
+            lock: lock.clone(),
+            manner: Manner::Foreign,
+            limit: None,
+        };
         journal.tell(called);
         let patience = if fastrand::bool() { 50 } else { 3000 };
         let gives_up = over.min(Instant::now() + Duration::from_millis(fastrand::u64(..patience)));
@@ -120,12 +136,22 @@ impl<'a> Visit<'a> {
 
 /// How long a stranger needs the lock.
 fn work() -> Duration {
-    Duration::from_millis(if fastrand::u8(..4) == 0 { fastrand::u64(..600) } else { fastrand::u64(..40) })
+    Duration::from_millis(if fastrand::u8(..4) == 0 {
+        fastrand::u64(..600)
+    } else {
+        fastrand::u64(..40)
+    })
 }
 
 /// As Go's `concurrency.Mutex` has it: a key that is named for its lease, and it waits until no key
 /// of the prefix is older.
-async fn go(mut client: Etcd, journal: &Journal, namespace: &str, ttl: Duration, over: Instant) -> Result<()> {
+async fn go(
+    mut client: Etcd,
+    journal: &Journal,
+    namespace: &str,
+    ttl: Duration,
+    over: Instant,
+) -> Result<()> {
     let seconds = i64::try_from(ttl.as_secs() * 2)?;
     let lease = timeout(PATIENCE, client.lease_grant(seconds, None)).await??.id();
     let outcome = as_go(&mut client, lease, Visit::begin(journal, over), namespace).await;
@@ -169,7 +195,12 @@ async fn as_go(client: &mut Etcd, lease: i64, visit: Visit<'_>, namespace: &str)
 
 /// As Curator's `InterProcessMutex`, its forerunners and kazoo's `Lock` have it: a sequential node,
 /// and it waits until the one before it is gone.
-async fn curator(client: &ZooKeeper, journal: &Journal, namespace: &str, over: Instant) -> Result<()> {
+async fn curator(
+    client: &ZooKeeper,
+    journal: &Journal,
+    namespace: &str,
+    over: Instant,
+) -> Result<()> {
     let visit = Visit::begin(journal, over);
     let dir = format!("{namespace}/{}", visit.lock);
     let id = fastrand::u128(..);
@@ -179,7 +210,8 @@ async fn curator(client: &ZooKeeper, journal: &Journal, namespace: &str, over: I
         _ => format!("{dir}/{id:032x}__lock__"),
     };
     let options = CreateMode::EphemeralSequential.with_acls(Acls::anyone_all());
-    let (stat, sequence) = timeout(PATIENCE, client.create(&prefix, b"a stranger's", &options)).await??;
+    let (stat, sequence) =
+        timeout(PATIENCE, client.create(&prefix, b"a stranger's", &options)).await??;
     let key = format!("{prefix}{sequence}");
     let outcome = as_curator(client, &visit, &dir, &key).await;
     if let Ok(Some((at, until))) = outcome {
@@ -203,12 +235,18 @@ async fn curator(client: &ZooKeeper, journal: &Journal, namespace: &str, over: I
 }
 
 /// Waits for its turn, and gives when it had it.
-async fn as_curator(client: &ZooKeeper, visit: &Visit<'_>, dir: &str, key: &str) -> Result<Option<(u64, u64)>> {
+async fn as_curator(
+    client: &ZooKeeper,
+    visit: &Visit<'_>,
+    dir: &str,
+    key: &str,
+) -> Result<Option<(u64, u64)>> {
     let own = number(key).ok_or("no number")?;
     while visit.waits() {
         // An older state has nobody less ahead of it.
         let children = timeout(PATIENCE, client.list_children(dir)).await??;
-        let ahead = children.into_iter().filter(|child| number(child).is_some_and(|number| number < own));
+        let ahead =
+            children.into_iter().filter(|child| number(child).is_some_and(|number| number < own));
         let Some(ahead) = ahead.max_by_key(|child| number(child)) else {
             let at = now();
             sleep(work()).await;
@@ -235,7 +273,8 @@ async fn leave(client: &ZooKeeper, key: &str) -> std::result::Result<(), ZkError
         }
         1 => {
             // In one flight.
-            let (written, deleted) = (client.set_data(key, b"__REVOKE__", None), client.delete(key, None));
+            let (written, deleted) =
+                (client.set_data(key, b"__REVOKE__", None), client.delete(key, None));
             let _ = written.await;
             deleted.await
         }
@@ -264,9 +303,12 @@ mod tests {
     fn waiters_of_each_kind_have_a_number() {
         let uuid = hyphenated(0x0f0e_8a5e_8b8d_4a9e_9a3a_5d6c_1b1f_7a10);
         assert_eq!(uuid, "0f0e8a5e-8b8d-4a9e-9a3a-5d6c1b1f7a10");
-        for waiter in
-            [format!("_c_{uuid}-lock-"), "lock-".to_owned(), "0f0e__lock__".to_owned(), "1f-r@7-lock-".to_owned()]
-        {
+        for waiter in [
+            format!("_c_{uuid}-lock-"),
+            "lock-".to_owned(),
+            "0f0e__lock__".to_owned(),
+            "1f-r@7-lock-".to_owned(),
+        ] {
             assert_eq!(number(&format!("/ns/red/{waiter}0000000012")), Some(12), "{waiter}");
         }
         for junk in ["junk", "lock-12", "x-lock-00000000zz", "lock-+000000012"] {

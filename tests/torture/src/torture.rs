@@ -1,4 +1,5 @@
-//! A run: starts the workers, lets the nemesis loose, sees what is left, and has the history checked.
+//! A run: starts the workers, lets the nemesis loose, sees what is left, and has the history
+//! checked.
 
 use std::{
     collections::HashSet,
@@ -35,8 +36,8 @@ pub(crate) fn torture(run: &Run) -> Result<Report> {
     fastrand::seed(run.seed);
     let number = fastrand::u32(..) ^ std::process::id();
     let target = std::env::var("CARGO_TARGET_DIR").unwrap_or_else(|_| "target".to_owned());
-    let folder =
-        PathBuf::from(target).join(format!("torture/{:?}-{}-{number:08x}", run.backend, run.seed).to_lowercase());
+    let folder = PathBuf::from(target)
+        .join(format!("torture/{:?}-{}-{number:08x}", run.backend, run.seed).to_lowercase());
     std::fs::create_dir_all(&folder)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let done = runtime.block_on(conduct(&mut run, &folder, &format!("/torture-{number:08x}")));
@@ -93,7 +94,12 @@ async fn conduct(run: &mut Run, folder: &Path, namespace: &str) -> Result<()> {
     });
     let looking = tokio::spawn(look(Arc::clone(&cluster), journal.clone(), namespace.to_owned()));
     let telling = tokio::spawn(tell(Arc::clone(&nemesis), run.clone()));
-    nemesis.rage(&Kind::parse(&run.faults.join(","))?, Instant::now() + Duration::from_secs(run.seconds)).await?;
+    nemesis
+        .rage(
+            &Kind::parse(&run.faults.join(","))?,
+            Instant::now() + Duration::from_secs(run.seconds),
+        )
+        .await?;
     eprintln!("all faults are over; waiting until everybody is served");
     nemesis.recover(false).await?;
     let mut finishing = tokio::task::JoinSet::new();
@@ -149,13 +155,19 @@ async fn tell(nemesis: Arc<Nemesis>, run: Run) {
 }
 
 /// What is in the store that was not there before, a while after the last client has gone.
-async fn left(cluster: &Cluster, namespace: &str, before: &HashSet<String>, patience: Duration) -> Result<Vec<String>> {
+async fn left(
+    cluster: &Cluster,
+    namespace: &str,
+    before: &HashSet<String>,
+    patience: Duration,
+) -> Result<Vec<String>> {
     let start = Instant::now();
     loop {
         let mut what = cluster.keys(namespace).await?;
         let (sessions, watches) = cluster.upkeep().await?;
         what.extend(sessions.difference(before).cloned());
-        // A watch needs a session on ZooKeeper and a connection on etcd: that of others may come and go meanwhile, ours all go.
+        // A watch needs a session on ZooKeeper and a connection on etcd: that of others may come
+        // and go meanwhile, ours all go.
         if watches > 0 {
             what.push(format!("{watches} watches"));
         }

@@ -113,14 +113,17 @@ struct Worker {
 
 /// Runs a worker by its coordinator's arguments.
 pub(crate) fn run(arguments: &[String]) {
-    let [folder, name, number, url, namespace, ttl, register, seed, handover, primitive] = arguments else {
+    let [folder, name, number, url, namespace, ttl, register, seed, handover, primitive] =
+        arguments
+    else {
         panic!("{arguments:?}")
     };
     let journal = Journal::open(Path::new(folder), name).expect("the history can be written");
     tell_panics(&journal);
     fastrand::seed(seed.parse().expect("a number"));
     let ttl = Duration::from_millis(ttl.parse().expect("a number"));
-    let (number, register) = (number.parse().expect("a number"), register.parse().expect("an address"));
+    let (number, register) =
+        (number.parse().expect("a number"), register.parse().expect("an address"));
 
     let (orders, mut inbox) = mpsc::unbounded_channel();
     std::thread::spawn(move || {
@@ -132,10 +135,14 @@ pub(crate) fn run(arguments: &[String]) {
     });
 
     // One thread, so that blocking it blocks all.
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         let builder = Client::builder(url).namespace(namespace).session_ttl(ttl).owner(name);
-        let builder = builder.recheck_interval(ttl).request_timeout(REQUEST_TIMEOUT).connect_timeout(CONNECT_TIMEOUT);
+        let builder = builder
+            .recheck_interval(ttl)
+            .request_timeout(REQUEST_TIMEOUT)
+            .connect_timeout(CONNECT_TIMEOUT);
         let builder = match handover.parse().expect("a number") {
             0 => builder,
             max => builder.local_handover(max),
@@ -179,8 +186,12 @@ pub(crate) fn run(arguments: &[String]) {
                 }
                 Order::Resume => worker.calm.store(false, SeqCst),
                 Order::Block(millis) => worker.block(Duration::from_millis(millis)),
-                Order::StopIdle(millis) => drop(tokio::spawn(Arc::clone(&worker).stop_idle(millis))),
-                Order::StopBeforeLock(millis) => drop(tokio::spawn(Arc::clone(&worker).stop_before_lock(millis))),
+                Order::StopIdle(millis) => {
+                    drop(tokio::spawn(Arc::clone(&worker).stop_idle(millis)))
+                }
+                Order::StopBeforeLock(millis) => {
+                    drop(tokio::spawn(Arc::clone(&worker).stop_before_lock(millis)))
+                }
                 Order::Finish => break,
             }
         }
@@ -211,7 +222,9 @@ impl Worker {
         let mut served = 0;
         while !*finish.borrow_and_update() {
             let calms = self.calms.load(SeqCst);
-            if std::mem::replace(&mut served, calms) < calms && self.unserved.fetch_sub(1, SeqCst) == 1 {
+            if std::mem::replace(&mut served, calms) < calms
+                && self.unserved.fetch_sub(1, SeqCst) == 1
+            {
                 println!("{SERVED}");
             }
             let busy = self.busy.read().await;
@@ -250,7 +263,13 @@ impl Worker {
             Manner::LockTimeout => Some(patience),
             _ => None,
         };
-        self.journal.tell(Event::Called { call, wish, lock: want.lock(), manner, limit: limit.map(micros) });
+        self.journal.tell(Event::Called {
+            call,
+            wish,
+            lock: want.lock(),
+            manner,
+            limit: limit.map(micros),
+        });
         let answer = want.get(&self.client, manner, patience).await;
         let returned = now();
         let outcome = match &answer {
@@ -261,7 +280,8 @@ impl Worker {
                     let remaining = micros(guard.remaining());
                     let until = if remaining > 0 { before + remaining } else { 0 };
                     let (key, mode) = (guard.key().to_owned(), held.mode());
-                    self.journal.tell_at(returned, Event::Granted { call, lock, token, key, until, mode });
+                    self.journal
+                        .tell_at(returned, Event::Granted { call, lock, token, key, until, mode });
                 }
                 Outcome::Done
             }
@@ -310,7 +330,8 @@ impl Worker {
 fn stop_here() {
     println!("{STOPPING}");
     let own = rustix::process::getpid();
-    rustix::process::kill_process(own, rustix::process::Signal::STOP).expect("a process may stop itself");
+    rustix::process::kill_process(own, rustix::process::Signal::STOP)
+        .expect("a process may stop itself");
     println!("{WENT_ON}");
 }
 

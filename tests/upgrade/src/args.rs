@@ -46,7 +46,9 @@ pub(crate) fn parse() -> Result<Command, lexopt::Error> {
         }
     }
     if let Some(namespace) = worker {
-        let (Some(url), Some(primitive)) = (urls.pop(), primitives.pop()) else { return Err("no URL".into()) };
+        let (Some(url), Some(primitive)) = (urls.pop(), primitives.pop()) else {
+            return Err("no URL".into());
+        };
         return Ok(Command::Worker(Task { url, namespace, primitive }));
     }
     Ok(Command::Rollouts(Plan { old, new, grants, primitives, urls }))

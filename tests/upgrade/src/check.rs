@@ -77,16 +77,22 @@ fn holds(history: &History, verdict: &mut Verdict) -> Vec<Hold> {
             Told::Grant { task, at, token, room } => {
                 let hold = Hold { worker, from: *at, to: *at, token: *token, room: *room };
                 if open.insert((worker, *task), hold).is_some() {
-                    verdict.violations.push(format!("worker {worker} was granted twice what task {task} holds"));
+                    verdict
+                        .violations
+                        .push(format!("worker {worker} was granted twice what task {task} holds"));
                 }
             }
             Told::Release { task, at, valid } => match open.remove(&(worker, *task)) {
                 Some(hold) if *valid => holds.push(Hold { to: *at, ..hold }),
                 Some(hold) => {
-                    verdict.violations.push(format!("worker {worker} lost the hold with token {}", hold.token));
+                    verdict
+                        .violations
+                        .push(format!("worker {worker} lost the hold with token {}", hold.token));
                     holds.push(hold);
                 }
-                None => verdict.violations.push(format!("worker {worker} released what task {task} did not hold")),
+                None => verdict
+                    .violations
+                    .push(format!("worker {worker} released what task {task} did not hold")),
             },
             Told::GaveUp => verdict.gave_up += 1,
             Told::Error(error) => verdict.violations.push(format!("worker {worker}: {error}")),
@@ -95,7 +101,9 @@ fn holds(history: &History, verdict: &mut Verdict) -> Vec<Hold> {
     for ((worker, _), hold) in open {
         let killed = history.workers.get(worker).and_then(|origin| origin.killed);
         if killed.is_none() {
-            verdict.violations.push(format!("worker {worker} never released the hold with token {}", hold.token));
+            verdict
+                .violations
+                .push(format!("worker {worker} never released the hold with token {}", hold.token));
         }
         holds.push(Hold { to: killed.unwrap_or(hold.from).max(hold.from), ..hold });
     }
@@ -147,7 +155,12 @@ fn shares(holds: &[Hold], history: &History, verdict: &mut Verdict) {
             // Not one grant at all is not fair either.
             if got < total * fair * FAIR || total == 0.0 {
                 let Stage { old, new, .. } = stage;
-                violation(verdict, &format!("with {old} old and {new} new workers the {build} got {got} of {total}"));
+                violation(
+                    verdict,
+                    &format!(
+                        "with {old} old and {new} new workers the {build} got {got} of {total}"
+                    ),
+                );
             }
         }
         all += total;
@@ -200,10 +213,14 @@ mod tests {
 
     #[test]
     fn a_hold_within_another_is_seen_beside_a_third() {
-        let long = vec![(0, grant(1, 5, 2)), (1, grant(2, 6, 1)), (1, release(3)), (2, grant(4, 7, 1))];
+        let long =
+            vec![(0, grant(1, 5, 2)), (1, grant(2, 6, 1)), (1, release(3)), (2, grant(4, 7, 1))];
         let told = [long, vec![(2, release(5)), (0, release(9))]].concat();
         assert!(violations(told.clone(), 3).is_empty());
-        assert_eq!(violations(told, 2).iter().filter(|text| text.contains("held at once")).count(), 2);
+        assert_eq!(
+            violations(told, 2).iter().filter(|text| text.contains("held at once")).count(),
+            2
+        );
     }
 
     #[test]
@@ -214,7 +231,8 @@ mod tests {
 
     #[test]
     fn readers_need_no_order_but_towards_writers() {
-        let readers = vec![(0, grant(1, 6, 1)), (1, grant(2, 5, 1)), (0, release(3)), (1, release(4))];
+        let readers =
+            vec![(0, grant(1, 6, 1)), (1, grant(2, 5, 1)), (0, release(3)), (1, release(4))];
         assert!(violations(readers.clone(), 9).is_empty());
         let low = [readers, vec![(0, grant(5, 4, 9)), (0, release(6))]].concat();
         assert_eq!(violations(low, 9)[0], "the token 4 came after 6");
@@ -225,7 +243,13 @@ mod tests {
         let lost = Told::Release { task: 0, at: 2, valid: false };
         let told = vec![(0, grant(1, 5, 1)), (0, lost), (1, grant(3, 6, 1))];
         let seen = violations(told, 1);
-        assert_eq!(seen, ["worker 0 lost the hold with token 5", "worker 1 never released the hold with token 6"]);
+        assert_eq!(
+            seen,
+            [
+                "worker 0 lost the hold with token 5",
+                "worker 1 never released the hold with token 6"
+            ]
+        );
     }
 
     #[test]
@@ -239,7 +263,8 @@ mod tests {
 
     #[test]
     fn a_build_that_starves_is_seen() {
-        let turns = (0..5).flat_map(|turn| [(0, grant(2 * turn + 1, turn + 1, 1)), (0, release(2 * turn + 2))]);
+        let turns = (0..5)
+            .flat_map(|turn| [(0, grant(2 * turn + 1, turn + 1, 1)), (0, release(2 * turn + 2))]);
         let seen = violations(turns.collect(), 1);
         assert_eq!(seen, ["with 1 old and 1 new workers the new got 0 of 5"]);
         assert_eq!(violations(Vec::new(), 1).len(), 2);

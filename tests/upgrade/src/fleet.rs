@@ -55,7 +55,8 @@ impl<'a> Fleet<'a> {
         let sender = self.sender.clone();
         let reader = tokio::spawn(async move {
             while let Some(line) = lines.next_line().await? {
-                let told = Told::parse(&line).ok_or_else(|| format!("worker {number} said {line:?}"))?;
+                let told =
+                    Told::parse(&line).ok_or_else(|| format!("worker {number} said {line:?}"))?;
                 sender.send((number, told))?;
             }
             Ok(())
@@ -91,7 +92,8 @@ impl<'a> Fleet<'a> {
 
     /// Lets them be for so many grants.
     pub(crate) async fn stay(&mut self, grants: usize) -> Result<()> {
-        let new = self.workers.iter().filter(|worker| self.history.workers[worker.number].new).count();
+        let new =
+            self.workers.iter().filter(|worker| self.history.workers[worker.number].new).count();
         let begin = now();
         for _ in 0..grants {
             self.grant().await?;
@@ -107,7 +109,11 @@ impl<'a> Fleet<'a> {
         let ended = timeout(PATIENCE, worker.child.wait()).await;
         let status = ended.map_err(|_| format!("worker {} does not finish", worker.number))??;
         worker.reader.await??;
-        if status.success() { Ok(()) } else { Err(format!("worker {}: {status}", worker.number).into()) }
+        if status.success() {
+            Ok(())
+        } else {
+            Err(format!("worker {}: {status}", worker.number).into())
+        }
     }
 
     /// Kills the oldest one, once it has been granted something.

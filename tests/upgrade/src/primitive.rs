@@ -70,7 +70,8 @@ pub(crate) enum Held {
 }
 
 impl Lock {
-    /// How much room to ask for: writers seldomer than readers, more than one permit as often as one.
+    /// How much room to ask for: writers seldomer than readers, more than one permit as often as
+    /// one.
     pub(crate) fn draw(&self) -> u32 {
         match self {
             Self::Mutex(_) => 1,
@@ -87,16 +88,24 @@ impl Lock {
             (Self::Mutex(mutex), Timeout(time)) => mutex.lock_timeout(time).await?.map(Held::Mutex),
             (Self::Mutex(mutex), Try) => mutex.try_lock().await?.map(Held::Mutex),
             (Self::RwLock(lock), Wait) if room == READERS => Some(Held::Write(lock.write().await?)),
-            (Self::RwLock(lock), Timeout(time)) if room == READERS => lock.write_timeout(time).await?.map(Held::Write),
-            (Self::RwLock(lock), Try) if room == READERS => lock.try_write().await?.map(Held::Write),
+            (Self::RwLock(lock), Timeout(time)) if room == READERS => {
+                lock.write_timeout(time).await?.map(Held::Write)
+            }
+            (Self::RwLock(lock), Try) if room == READERS => {
+                lock.try_write().await?.map(Held::Write)
+            }
             (Self::RwLock(lock), Wait) => Some(Held::Read(lock.read().await?)),
             (Self::RwLock(lock), Timeout(time)) => lock.read_timeout(time).await?.map(Held::Read),
             (Self::RwLock(lock), Try) => lock.try_read().await?.map(Held::Read),
-            (Self::Semaphore(permits), Wait) => Some(Held::Permit(permits.acquire_many(room).await?)),
+            (Self::Semaphore(permits), Wait) => {
+                Some(Held::Permit(permits.acquire_many(room).await?))
+            }
             (Self::Semaphore(permits), Timeout(time)) => {
                 permits.acquire_many_timeout(room, time).await?.map(Held::Permit)
             }
-            (Self::Semaphore(permits), Try) => permits.try_acquire_many(room).await?.map(Held::Permit),
+            (Self::Semaphore(permits), Try) => {
+                permits.try_acquire_many(room).await?.map(Held::Permit)
+            }
         })
     }
 }

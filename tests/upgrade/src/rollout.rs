@@ -18,7 +18,8 @@ const KILLED: usize = 1;
 const SHOWN: usize = 10;
 
 const HEAD: &str = "\
-| store | primitive | order | grants | old | new | new's share of the mixed (fair) | gave up | s | violations |
+| store | primitive | order | grants | old | new | new's share of the mixed (fair) \
+| gave up | s | violations |
 |---|---|---|---:|---:|---:|---:|---:|---:|---:|";
 
 /// All rollouts, in both orders, on the stores side by side. Prints a table; whether all is well.
@@ -41,9 +42,11 @@ async fn on(plan: Plan, url: String) -> Result<bool> {
         for upgrade in [true, false] {
             let namespace = format!("/distlock-upgrade-{:016x}", fastrand::u64(..));
             let task = Task { url: url.clone(), namespace, primitive: *primitive };
-            let (start, order) = (Instant::now(), if upgrade { "old to new" } else { "new to old" });
+            let (start, order) =
+                (Instant::now(), if upgrade { "old to new" } else { "new to old" });
             let name = format!("{} | {} | {order}", store::name(&url), primitive.name());
-            let verdict = rollout(&plan, &task, upgrade).await.map_err(|error| format!("{name}: {error}"))?;
+            let verdict =
+                rollout(&plan, &task, upgrade).await.map_err(|error| format!("{name}: {error}"))?;
             let Verdict { old, new, share, fair, gave_up, violations } = verdict;
             println!(
                 "| {name} | {} | {old} | {new} | {share:.2} ({fair:.2}) | {gave_up} | {} | {} |",

@@ -21,8 +21,11 @@ pub(crate) async fn emptied(url: &str, namespace: &str) -> Result<()> {
     let hosts = url.split_once("://").ok_or("no URL")?.1;
     let deadline = Instant::now() + TTL + PATIENCE;
     loop {
-        let left =
-            if name(url) == "etcd" { etcd(hosts, namespace).await? } else { zookeeper(hosts, namespace).await? };
+        let left = if name(url) == "etcd" {
+            etcd(hosts, namespace).await?
+        } else {
+            zookeeper(hosts, namespace).await?
+        };
         if left.is_empty() {
             return Ok(());
         } else if Instant::now() > deadline {
@@ -33,7 +36,8 @@ pub(crate) async fn emptied(url: &str, namespace: &str) -> Result<()> {
 }
 
 async fn etcd(hosts: &str, namespace: &str) -> Result<Vec<String>> {
-    let mut client = etcd_client::Client::connect(hosts.split(',').collect::<Vec<_>>(), None).await?;
+    let mut client =
+        etcd_client::Client::connect(hosts.split(',').collect::<Vec<_>>(), None).await?;
     let options = GetOptions::new().with_prefix().with_keys_only();
     let found = client.get(namespace, Some(options)).await?;
     Ok(found.kvs().iter().map(|pair| String::from_utf8_lossy(pair.key()).into_owned()).collect())
@@ -44,7 +48,9 @@ async fn zookeeper(hosts: &str, namespace: &str) -> Result<Vec<String>> {
     let (mut left, mut paths) = (Vec::new(), vec![namespace.to_owned()]);
     while let Some(path) = paths.pop() {
         match client.list_children(&path).await {
-            Ok(children) => paths.extend(children.into_iter().map(|child| format!("{path}/{child}"))),
+            Ok(children) => {
+                paths.extend(children.into_iter().map(|child| format!("{path}/{child}")))
+            }
             Err(zookeeper_client::Error::NoNode) => continue,
             Err(error) => return Err(error.into()),
         }

@@ -58,9 +58,11 @@ impl Told {
                 token: token.parse().ok()?,
                 room: room.parse().ok()?,
             }),
-            ["release", task, at, valid] => {
-                Some(Self::Release { task: task.parse().ok()?, at: at.parse().ok()?, valid: valid.parse().ok()? })
-            }
+            ["release", task, at, valid] => Some(Self::Release {
+                task: task.parse().ok()?,
+                at: at.parse().ok()?,
+                valid: valid.parse().ok()?,
+            }),
             ["gave", "up"] => Some(Self::GaveUp),
             _ => None,
         }

@@ -16,8 +16,9 @@ const ATTEMPTS: usize = 8;
 const PURPOSE: char = '!';
 
 impl ZooKeeperStore {
-    /// Writes in one transaction, if the guard is there. A transaction fails as a whole if a node that it writes or deletes is missing, or one that it creates is
-    /// not. Mostly all of them are there; if not, it is looked up which.
+    /// Writes in one transaction, if the guard is there. A transaction fails as a whole if a node
+    /// that it writes or deletes is missing, or one that it creates is not. Mostly all of them are
+    /// there; if not, it is looked up which.
     pub(super) async fn write(
         &self,
         client: &zk::Client,
@@ -30,7 +31,11 @@ impl ZooKeeperStore {
                 self.make(client, dir).await?;
             }
             // None of the attempts before this one has written anything, and nor has a look.
-            let there = if attempt == 0 { Ok(vec![true; writes.len()]) } else { self.there(client, writes).await };
+            let there = if attempt == 0 {
+                Ok(vec![true; writes.len()])
+            } else {
+                self.there(client, writes).await
+            };
             let there = there.map_err(|error| match error {
                 StoreError::Unknown(source) => StoreError::Unavailable(source),
                 error => error,
@@ -66,7 +71,9 @@ impl ZooKeeperStore {
             let (_, committed) = self.send(|| writer.commit());
             match self.reply(self.request_timeout, committed).await? {
                 Ok(_) => return Ok(true),
-                Err(MultiWriteError::OperationFailed { index: 0, source: zk::Error::NoNode }) if guard.is_some() => {
+                Err(MultiWriteError::OperationFailed { index: 0, source: zk::Error::NoNode })
+                    if guard.is_some() =>
+                {
                     return Ok(false);
                 }
                 Err(MultiWriteError::OperationFailed { index, source: zk::Error::NoNode }) => {
@@ -79,7 +86,8 @@ impl ZooKeeperStore {
         Err(StoreError::Unavailable("what is to be written comes and goes".into()))
     }
 
-    /// Which nodes are there. As of now: nothing would show that one which is to be deleted is there after all.
+    /// Which nodes are there. As of now: nothing would show that one which is to be deleted is
+    /// there after all.
     async fn there(&self, client: &zk::Client, writes: &[Write]) -> Result<Vec<bool>, StoreError> {
         let deletes = writes.iter().any(|write| matches!(write, Write::Delete { .. }));
         let sync = deletes.then(|| client.sync("/"));
@@ -95,7 +103,8 @@ impl ZooKeeperStore {
                 None => Ok(()),
             }
         };
-        let (synced, stats) = self.reply(self.request_timeout, async { tokio::join!(sync, join_all(stats)) }).await?;
+        let (synced, stats) =
+            self.reply(self.request_timeout, async { tokio::join!(sync, join_all(stats)) }).await?;
         synced.map_err(|error| self.failed("sync", error))?;
         let stats = stats.into_iter().map(|stat| stat.map(|stat| stat.is_some()));
         stats.collect::<Result<_, _>>().map_err(|error| self.failed("get", error))
@@ -103,8 +112,13 @@ impl ZooKeeperStore {
 
     /// Creates a directory and those above it: a queue's as joining it would, and others for good.
     async fn make(&self, client: &zk::Client, dir: &str) -> Result<(), StoreError> {
-        let mode = if node::split(dir).1.contains(PURPOSE) { CreateMode::Container } else { CreateMode::Persistent };
-        let made = self.reply(self.request_timeout, client.mkdir(dir, &mode.with_acls(self.acls))).await?;
+        let mode = if node::split(dir).1.contains(PURPOSE) {
+            CreateMode::Container
+        } else {
+            CreateMode::Persistent
+        };
+        let made =
+            self.reply(self.request_timeout, client.mkdir(dir, &mode.with_acls(self.acls))).await?;
         made.map_err(|error| self.failed("mkdir", error))
     }
 }

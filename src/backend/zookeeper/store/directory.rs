@@ -22,9 +22,14 @@ pub(super) fn named(key: impl Into<Arc<str>>) -> Entry {
 
 impl ZooKeeperStore {
     /// Where a node stands, by the list of its queue.
-    pub(super) async fn stands(&self, client: &zk::Client, key: &str) -> Result<Standing, StoreError> {
-        // Any server may answer. It knows of the own node (a session never goes back to an older state), so also of all that joined before it;
-        // some of those may be gone already, which the next look will show.
+    pub(super) async fn stands(
+        &self,
+        client: &zk::Client,
+        key: &str,
+    ) -> Result<Standing, StoreError> {
+        // Any server may answer. It knows of the own node (a session never goes back to an older
+        // state), so also of all that joined before it; some of those may be gone already, which
+        // the next look will show.
         match self.reply(self.request_timeout, client.list_children(node::split(key).0)).await? {
             Ok(children) => self.place(client, key, &children).await,
             Err(zk::Error::NoNode) => Ok(Standing::Evicted),
@@ -50,11 +55,16 @@ impl ZooKeeperStore {
                     let ahead = format!("{dir}/{child}");
                     let checked = matches!(waiters, Cow::Owned(_));
                     if checked || !self.is_nobodys(client, &ahead).await? {
-                        return Ok(Standing::Behind(Ahead { entry: named(ahead), first, seen: true }));
+                        return Ok(Standing::Behind(Ahead {
+                            entry: named(ahead),
+                            first,
+                            seen: true,
+                        }));
                     }
                 }
             }
-            waiters = Cow::Owned(self.without_junk(client, dir, children.to_vec(), |_| true).await?);
+            waiters =
+                Cow::Owned(self.without_junk(client, dir, children.to_vec(), |_| true).await?);
         }
     }
 
@@ -74,13 +84,18 @@ impl ZooKeeperStore {
         mut children: Vec<String>,
         is_doubtful: impl Fn(&str) -> bool,
     ) -> Result<Vec<String>, StoreError> {
-        let doubtful = children.iter().filter(|child| node::sequence(child).is_some() && is_doubtful(child));
+        let doubtful =
+            children.iter().filter(|child| node::sequence(child).is_some() && is_doubtful(child));
         // In one flight.
-        let replies: Vec<_> =
-            doubtful.map(|child| (child.clone(), client.check_stat(&format!("{dir}/{child}")))).collect();
+        let replies: Vec<_> = doubtful
+            .map(|child| (child.clone(), client.check_stat(&format!("{dir}/{child}"))))
+            .collect();
         let mut junk = HashSet::new();
         for (child, reply) in replies {
-            let stat = self.reply(self.request_timeout, reply).await?.map_err(|error| self.failed("get", error))?;
+            let stat = self
+                .reply(self.request_timeout, reply)
+                .await?
+                .map_err(|error| self.failed("get", error))?;
             if stat.is_some_and(|stat| node::is_nobodys(&stat)) {
                 junk.insert(child);
             }
@@ -89,21 +104,30 @@ impl ZooKeeperStore {
         Ok(children)
     }
 
-    /// The same by the nodes' own transaction ids: one more request for each child, and never wrong.
-    async fn place_by_age(&self, client: &zk::Client, own: &str, children: &[String]) -> Result<Standing, StoreError> {
+    /// The same by the nodes' own transaction ids: one more request for each child, and never
+    /// wrong.
+    async fn place_by_age(
+        &self,
+        client: &zk::Client,
+        own: &str,
+        children: &[String],
+    ) -> Result<Standing, StoreError> {
         let (dir, _) = node::split(own);
         let waiters = children.iter().filter(|child| node::sequence(child).is_some());
         let keys: Vec<_> = waiters.map(|child| Arc::from(format!("{dir}/{child}"))).collect();
         let mut nodes = self.read(client, keys).await?;
         nodes.retain(|(_, _, stat)| !node::is_nobodys(stat));
-        let Some(age) = nodes.iter().find(|(key, ..)| **key == *own).map(|(_, _, stat)| stat.czxid) else {
+        let Some(age) = nodes.iter().find(|(key, ..)| **key == *own).map(|(_, _, stat)| stat.czxid)
+        else {
             return Ok(Standing::Evicted);
         };
         let older = || nodes.iter().filter(|(_, _, stat)| stat.czxid < age);
         Ok(match older().max_by_key(|(_, _, stat)| stat.czxid) {
-            Some((key, ..)) => {
-                Standing::Behind(Ahead { entry: named(Arc::clone(key)), first: older().nth(1).is_none(), seen: true })
-            }
+            Some((key, ..)) => Standing::Behind(Ahead {
+                entry: named(Arc::clone(key)),
+                first: older().nth(1).is_none(),
+                seen: true,
+            }),
             None => Standing::First,
         })
     }
@@ -127,7 +151,11 @@ impl ZooKeeperStore {
     }
 
     /// Whether somebody is in a queue. Writes nothing.
-    pub(super) async fn is_occupied(&self, client: &zk::Client, queue: &Queue) -> Result<bool, StoreError> {
+    pub(super) async fn is_occupied(
+        &self,
+        client: &zk::Client,
+        queue: &Queue,
+    ) -> Result<bool, StoreError> {
         let dir = queue.dir();
         let children = match self.reply(self.request_timeout, client.get_children(dir)).await? {
             Ok((children, stat)) => {
@@ -141,9 +169,13 @@ impl ZooKeeperStore {
         // a server that lags behind, or junk: one waiter that is there now is enough.
         let Some(first) = node::lowest(&children) else { return Ok(false) };
         let (sync, there) = (client.sync("/"), client.check_stat(&format!("{dir}/{first}")));
-        let (synced, there) = self.reply(self.request_timeout, async { tokio::join!(sync, there) }).await?;
+        let (synced, there) =
+            self.reply(self.request_timeout, async { tokio::join!(sync, there) }).await?;
         synced.map_err(|error| self.failed("sync", error))?;
-        if there.map_err(|error| self.failed("get", error))?.is_some_and(|stat| !node::is_nobodys(&stat)) {
+        if there
+            .map_err(|error| self.failed("get", error))?
+            .is_some_and(|stat| !node::is_nobodys(&stat))
+        {
             return Ok(true);
         }
         let children = self.list_now(client, dir).await?;
@@ -152,7 +184,11 @@ impl ZooKeeperStore {
     }
 
     /// The children of a directory as of now; none without a directory.
-    pub(super) async fn list_now(&self, client: &zk::Client, dir: &str) -> Result<Vec<String>, StoreError> {
+    pub(super) async fn list_now(
+        &self,
+        client: &zk::Client,
+        dir: &str,
+    ) -> Result<Vec<String>, StoreError> {
         Ok(self.children_now(client, dir).await?.0)
     }
 
@@ -165,7 +201,8 @@ impl ZooKeeperStore {
         dir: &str,
     ) -> Result<(Vec<String>, Option<i64>), StoreError> {
         let (sync, list) = (client.sync("/"), client.get_children(dir));
-        let (synced, listed) = self.reply(self.request_timeout, async { tokio::join!(sync, list) }).await?;
+        let (synced, listed) =
+            self.reply(self.request_timeout, async { tokio::join!(sync, list) }).await?;
         synced.map_err(|error| self.failed("sync", error))?;
         match listed {
             Ok((children, stat)) => Ok((children, Some(stat.czxid))),
@@ -180,7 +217,12 @@ impl ZooKeeperStore {
     ///
     /// A name is written by the transaction that deletes that holder's node, or passed on by
     /// somebody who has read or written it: it is true for ever, as no name comes again (`Tags`).
-    pub(super) async fn look(&self, client: &zk::Client, own: &Entry, ahead: &Entry) -> Result<Present, StoreError> {
+    pub(super) async fn look(
+        &self,
+        client: &zk::Client,
+        own: &Entry,
+        ahead: &Entry,
+    ) -> Result<Present, StoreError> {
         let mut both = client.new_multi_reader();
         let (dir, name) = node::split(&ahead.key);
         let added = both
@@ -198,7 +240,9 @@ impl ZooKeeperStore {
             MultiReadResult::Error { err } => Err(self.failed("get", err)),
             other => Err(StoreError::Unknown(format!("{other:?} for a node").into())),
         });
-        let (Some(ahead), Some(own_node), Some(directory)) = (found.next(), found.next(), found.next()) else {
+        let (Some(ahead), Some(own_node), Some(directory)) =
+            (found.next(), found.next(), found.next())
+        else {
             return Err(StoreError::Unknown("an answer that is too short".into()));
         };
         // An operator may let nobody read the directory: then it says nothing.
@@ -213,7 +257,8 @@ impl ZooKeeperStore {
         if let Some(mark) = str::from_utf8(&mark).ok().filter(|mark| node::is_marked(mark)) {
             self.tags.mark(dir, mark);
         }
-        let is_own = |stat: &zk::Stat| revision(stat) == own.revision || planted(Bug::SequenceAsToken);
+        let is_own =
+            |stat: &zk::Stat| revision(stat) == own.revision || planted(Bug::SequenceAsToken);
         Ok(Present { own: own_node?.is_some_and(|(_, stat)| is_own(&stat)), ahead: fate })
     }
 }

@@ -20,7 +20,8 @@ use crate::{
     rig::{Bug, planted},
 };
 
-/// How often to try to create a node whose directory comes and goes: it is a container, which the server removes when it is empty.
+/// How often to try to create a node whose directory comes and goes: it is a container, which the
+/// server removes when it is empty.
 const ATTEMPTS: usize = 8;
 
 /// How to create a node.
@@ -93,21 +94,24 @@ impl ZooKeeperStore {
                 _ => Tag::Ticket(ticket),
             };
             self.doubtful().insert(ticket);
-            let refusal = match self.create(&client, dir, &tag.prefix(dir, queue.label()), &data, way).await? {
-                Ok(created) => match self.settle(&client, ticket, created, join).await {
-                    Ok(joined) => {
-                        self.doubtful().remove(&ticket);
-                        match joined {
-                            Some(joined) => return Ok(joined),
-                            None => continue,
+            let refusal =
+                match self.create(&client, dir, &tag.prefix(dir, queue.label()), &data, way).await?
+                {
+                    Ok(created) => match self.settle(&client, ticket, created, join).await {
+                        Ok(joined) => {
+                            self.doubtful().remove(&ticket);
+                            match joined {
+                                Some(joined) => return Ok(joined),
+                                None => continue,
+                            }
                         }
-                    }
-                    Err(error @ StoreError::SessionGone(_)) => return Err(error),
-                    // The node is there: the next attempt finds it, or the withdrawal of the ticket.
-                    Err(error) => return Err(StoreError::Unknown(error.into_source())),
-                },
-                Err(refusal) => refusal,
-            };
+                        Err(error @ StoreError::SessionGone(_)) => return Err(error),
+                        // The node is there: the next attempt finds it, or the withdrawal of the
+                        // ticket.
+                        Err(error) => return Err(StoreError::Unknown(error.into_source())),
+                    },
+                    Err(refusal) => refusal,
+                };
             // Nothing was created: whatever comes of the next step, there is nothing to look for.
             if !planted(Bug::RefusalsInDoubt) {
                 self.doubtful().remove(&ticket);
@@ -118,7 +122,9 @@ impl ZooKeeperStore {
                 (_, zk::Error::NoNode) => {
                     let (namespace, _) = node::split(dir);
                     let directory = CreateMode::Container.with_acls(self.acls);
-                    let made = self.reply(self.request_timeout, client.mkdir(namespace, &directory)).await?;
+                    let made = self
+                        .reply(self.request_timeout, client.mkdir(namespace, &directory))
+                        .await?;
                     made.map_err(|error| self.failed("mkdir", error))?;
                 }
                 // Somebody else has made the directory.
@@ -135,8 +141,9 @@ impl ZooKeeperStore {
 
     /// Creates a node. An error leaves it open whether it did; a refusal does not.
     ///
-    /// A listing after it would be a second request, which grows with the queue and, as the crate leaves `TCP_NODELAY` off, mostly waits for the reply to the first. A read
-    /// can't be part of a transaction, but a write to the directory can, and its result has the number of children.
+    /// A listing after it would be a second request, which grows with the queue and, as the crate
+    /// leaves `TCP_NODELAY` off, mostly waits for the reply to the first. A read can't be part of a
+    /// transaction, but a write to the directory can, and its result has the number of children.
     async fn create(
         &self,
         client: &zk::Client,
@@ -163,17 +170,20 @@ impl ZooKeeperStore {
                 // What stands there is passed on, as far as it is known: see `leave.rs`.
                 let mark = self.tags.marked(dir);
                 let mark = mark.as_deref().unwrap_or_default().as_bytes();
-                both.add_create(prefix, data, &node).and_then(|()| both.add_set_data(dir, mark, None))
+                both.add_create(prefix, data, &node)
+                    .and_then(|()| both.add_set_data(dir, mark, None))
             }
-            Way::WithDirectory => {
-                both.add_create(dir, &[], &directory).and_then(|()| both.add_create(prefix, data, &node))
-            }
+            Way::WithDirectory => both
+                .add_create(dir, &[], &directory)
+                .and_then(|()| both.add_create(prefix, data, &node)),
         };
         added.map_err(|error| self.failed("create", error))?;
         let (at, committed) = self.send(|| both.commit());
         let results = match self.reply(self.request_timeout, committed).await? {
             Ok(results) => results,
-            Err(MultiWriteError::OperationFailed { index, source }) => return self.refused(index, source),
+            Err(MultiWriteError::OperationFailed { index, source }) => {
+                return self.refused(index, source);
+            }
             Err(MultiWriteError::RequestFailed { source }) => return self.refused(0, source),
         };
         let (mut created, mut directory) = (None, Directory::Made);
@@ -192,7 +202,11 @@ impl ZooKeeperStore {
     }
 
     /// Only what certainly was not applied is a refusal.
-    fn refused<T>(&self, operation: usize, error: zk::Error) -> Result<Result<T, Refusal>, StoreError> {
+    fn refused<T>(
+        &self,
+        operation: usize,
+        error: zk::Error,
+    ) -> Result<Result<T, Refusal>, StoreError> {
         match self.failed("create", error.clone()) {
             unknown @ (StoreError::Unknown(_) | StoreError::SessionGone(_)) => Err(unknown),
             _ => Ok(Err((operation, error))),
@@ -208,7 +222,8 @@ impl ZooKeeperStore {
         join: Join,
     ) -> Result<Option<Joined>, StoreError> {
         let key = Arc::clone(&created.key);
-        // Servers have left that out of a transaction's results (https://issues.apache.org/jira/browse/ZOOKEEPER-4026, -4667).
+        // Servers have left that out of a transaction's results
+        // (https://issues.apache.org/jira/browse/ZOOKEEPER-4026, -4667).
         if created.stat.czxid <= 0 {
             let read = self.reply(self.request_timeout, client.get_data(&key)).await?;
             created.stat = read.map_err(|error| self.failed("get", error))?.1;
@@ -245,15 +260,28 @@ impl ZooKeeperStore {
             _ => revision(&created.stat),
         };
         let entry = Entry { key, revision, token: revision, crowded: !alone };
-        Ok(Some(Joined::Queued { entry, standing, at: created.at, alive: Some(granted(self.ttl)), alone }))
+        Ok(Some(Joined::Queued {
+            entry,
+            standing,
+            at: created.at,
+            alive: Some(granted(self.ttl)),
+            alone,
+        }))
     }
 
     /// Finds the node of an earlier attempt to join.
-    async fn rejoin(&self, client: &zk::Client, queue: &Queue, ticket: Ticket) -> Result<Option<Joined>, StoreError> {
+    async fn rejoin(
+        &self,
+        client: &zk::Client,
+        queue: &Queue,
+        ticket: Ticket,
+    ) -> Result<Option<Joined>, StoreError> {
         let Some(key) = self.find(client, queue.dir(), ticket).await? else { return Ok(None) };
         // When the node was created is not known. It was there when it was read.
-        let (at, (read, list)) = self.send(|| (client.get_data(&key), client.get_children(queue.dir())));
-        let (read, listed) = self.reply(self.request_timeout, async { tokio::join!(read, list) }).await?;
+        let (at, (read, list)) =
+            self.send(|| (client.get_data(&key), client.get_children(queue.dir())));
+        let (read, listed) =
+            self.reply(self.request_timeout, async { tokio::join!(read, list) }).await?;
         let ((_, stat), (children, directory)) = match (read, listed) {
             (Ok(read), Ok(listed)) => (read, listed),
             (Err(zk::Error::NoNode), _) | (_, Err(zk::Error::NoNode)) => return Ok(None),
@@ -275,7 +303,8 @@ impl ZooKeeperStore {
         };
         match standing.await {
             Ok(standing) => {
-                let entry = Entry { key, revision: revision(&stat), token: revision(&stat), crowded: true };
+                let entry =
+                    Entry { key, revision: revision(&stat), token: revision(&stat), crowded: true };
                 Ok(Some(Joined::Queued { entry, standing, at, alive: None, alone: false }))
             }
             Err(error) => {
@@ -289,17 +318,22 @@ impl ZooKeeperStore {
 impl Created {
     /// Whether it was the only child of its directory just after it was created.
     ///
-    /// The members of a transaction are applied in their order, one transaction after the other, and each result is taken then (`DataTree.processTxn`). The create puts the child into the directory and sets its pzxid;
-    /// the write takes the directory's stat, with the number of children that it has by then:
-    /// <https://github.com/apache/zookeeper/blob/release-3.9.3/zookeeper-server/src/main/java/org/apache/zookeeper/server/DataTree.java#L475>. By the pzxid and the mzxid
-    /// it is seen that this server has done so.
+    /// The members of a transaction are applied in their order, one transaction after the other,
+    /// and each result is taken then (`DataTree.processTxn`). The create puts the child into the
+    /// directory and sets its pzxid; the write takes the directory's stat, with the number of
+    /// children that it has by then ([ZooKeeper 3.9.3][tree], `DataTree.java`, line 475).
+    /// By the pzxid and the mzxid it is seen that this server has done so.
+    ///
+    /// [tree]: https://github.com/apache/zookeeper/tree/release-3.9.3/zookeeper-server
     fn is_alone(&self) -> bool {
         self.children() == Some(1)
     }
 
     fn children(&self) -> Option<i32> {
         match &self.directory {
-            Directory::Counted(stat) if stat.pzxid == self.stat.czxid && stat.mzxid == self.stat.czxid => {
+            Directory::Counted(stat)
+                if stat.pzxid == self.stat.czxid && stat.mzxid == self.stat.czxid =>
+            {
                 Some(stat.num_children)
             }
             Directory::Counted(_) | Directory::Unknown => None,
@@ -309,19 +343,23 @@ impl Created {
 
     /// Where it stands, as far as the number of children tells. `None`: the list has to.
     ///
-    /// Who is the only child is the first, and nobody can join ahead of him. Else the one just ahead is the one of the number before, *if* it is found there when it is looked at: so
-    /// it was there when this one was created, and no number lies between. If it is not (it has left, or that number's node is another client's, with a name of another kind, or
-    /// no waiter's at all), whoever looks is told so and takes the list.
+    /// Who is the only child is the first, and nobody can join ahead of him. Else the one just
+    /// ahead is the one of the number before, *if* it is found there when it is looked at: so it
+    /// was there when this one was created, and no number lies between. If it is not (it has left,
+    /// or that number's node is another client's, with a name of another kind, or no waiter's at
+    /// all), whoever looks is told so and takes the list.
     fn by_count(&self, directory: i64, join: Join) -> Option<Standing> {
         let children = self.children()?;
         if children == 1 {
             return Some(Standing::First);
         }
-        // Who would not wait does not look: then there may be nothing but junk. Nor does a herd that is to be caught.
+        // Who would not wait does not look: then there may be nothing but junk. Nor does a herd
+        // that is to be caught.
         if join == Join::IfFree || planted(Bug::Herd) {
             return None;
         }
-        // Of two children one is this: if that one is found, then it is the other, and had nobody ahead.
+        // Of two children one is this: if that one is found, then it is the other, and had nobody
+        // ahead.
         let first = children == 2;
         node::just_ahead(&self.key, directory)
             .map(|key| Standing::Behind(Ahead { entry: named(key), first, seen: false }))
@@ -333,14 +371,21 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::backend::zookeeper::script::{Answer, CREATE_CONTAINER, MULTI, NO_AUTH, NO_NODE, Server};
+    use crate::backend::zookeeper::script::{
+        Answer, CREATE_CONTAINER, MULTI, NO_AUTH, NO_NODE, Server,
+    };
 
     /// Joins on a server that answers so; tells the error, and whether the ticket is kept as one to
     /// look for.
     async fn join(script: impl Fn(i32) -> Answer + Send + Sync + 'static) -> (StoreError, bool) {
         let server = Server::start(script).await;
         let client = server.backend().connect(Duration::from_secs(10)).await.unwrap();
-        let store = ZooKeeperStore::new(client, zk::Acls::anyone_all(), Arc::default(), Duration::from_secs(2));
+        let store = ZooKeeperStore::new(
+            client,
+            zk::Acls::anyone_all(),
+            Arc::default(),
+            Duration::from_secs(2),
+        );
         let (queue, ticket) = (Queue::new("/ns", "a").unwrap(), Ticket::random());
         let error = store.join(&queue, ticket, b"", Join::Always).await.unwrap_err();
         let doubtful = store.doubtful().contains(&ticket);

@@ -16,7 +16,12 @@ impl ZooKeeperStore {
     /// Deletes a ticket's node.
     ///
     /// By its name, and as often as it takes: that was never another's and will not be (`Tags`).
-    pub(super) async fn leave(&self, queue: &Queue, ticket: Ticket, leave: Leave<'_>) -> Result<Withdrawn, StoreError> {
+    pub(super) async fn leave(
+        &self,
+        queue: &Queue,
+        ticket: Ticket,
+        leave: Leave<'_>,
+    ) -> Result<Withdrawn, StoreError> {
         let client = self.client()?;
         let key = match leave.entry {
             Some(entry) => Some(Arc::clone(&entry.key)),
@@ -30,12 +35,16 @@ impl ZooKeeperStore {
             }
             None => Withdrawn { existed: false, heir: false, at: self.send(|| ()).0 },
         };
-        if let Some(entry) = leave.entry.filter(|_| !withdrawn.existed && self.doubtful().contains(&ticket)) {
+        if let Some(entry) =
+            leave.entry.filter(|_| !withdrawn.existed && self.doubtful().contains(&ticket))
+        {
             // Under the name that another label gave it: see `exchange`.
             let (dir, name) = node::split(&entry.key);
             let children = self.list_now(&client, dir).await?;
             let place = node::place_of(name);
-            if let Some(child) = children.iter().find(|child| place.is_some() && node::place_of(child) == place) {
+            if let Some(child) =
+                children.iter().find(|child| place.is_some() && node::place_of(child) == place)
+            {
                 let key = format!("{dir}/{child}");
                 withdrawn = self.delete(&client, &key, leave).await?;
                 self.identity.gone(&key);
@@ -43,7 +52,11 @@ impl ZooKeeperStore {
         }
         if !withdrawn.existed && planted(Bug::ReleaseByName) {
             let children = self.list_now(&client, queue.dir()).await?;
-            let first = children.iter().min_by_key(|child| node::sequence(child)).cloned().unwrap_or_default();
+            let first = children
+                .iter()
+                .min_by_key(|child| node::sequence(child))
+                .cloned()
+                .unwrap_or_default();
             let _ = client.delete(&format!("{}/{first}", queue.dir()), None).await;
         }
         self.doubtful().remove(&ticket);
@@ -66,14 +79,18 @@ impl ZooKeeperStore {
     ) -> Result<Withdrawn, StoreError> {
         let mut heir = leave.heir;
         let crowded = leave.entry.is_some_and(|entry| entry.crowded);
-        let mut mark = crowded && node::is_marked(key) && (leave.held || planted(Bug::WaitersLeaveMarks));
+        let mut mark =
+            crowded && node::is_marked(key) && (leave.held || planted(Bug::WaitersLeaveMarks));
         loop {
-            let (at, outcome) = self.delete_once(client, key, heir.map(|heir| &*heir.key), mark).await?;
+            let (at, outcome) =
+                self.delete_once(client, key, heir.map(|heir| &*heir.key), mark).await?;
             match outcome {
                 Ok(()) => return Ok(Withdrawn { existed: true, heir: heir.is_some(), at }),
                 // The heir is gone, and the node is still there.
                 Err((1, zk::Error::NoNode)) if heir.is_some() => heir = None,
-                Err((_, zk::Error::NoNode)) => return Ok(Withdrawn { existed: false, heir: false, at }),
+                Err((_, zk::Error::NoNode)) => {
+                    return Ok(Withdrawn { existed: false, heir: false, at });
+                }
                 // An operator lets nobody write to the directory.
                 Err((0, zk::Error::NoAuth)) if mark && heir.is_none() => mark = false,
                 Err((_, error)) => return Err(self.failed("delete", error)),
@@ -91,15 +108,21 @@ impl ZooKeeperStore {
     ) -> Result<(Moment, Result<(), (usize, zk::Error)>), StoreError> {
         if heir.is_none() && !mark {
             let (at, deleted) = self.send(|| client.delete(key, None));
-            return Ok((at, self.reply(self.request_timeout, deleted).await?.map_err(|error| (0, error))));
+            return Ok((
+                at,
+                self.reply(self.request_timeout, deleted).await?.map_err(|error| (0, error)),
+            ));
         }
         let mut both = client.new_multi_writer();
         let (dir, name) = node::split(key);
         let added = match heir {
-            Some(heir) => both.add_delete(key, None).and_then(|()| both.add_check_version(heir, -1)),
+            Some(heir) => {
+                both.add_delete(key, None).and_then(|()| both.add_check_version(heir, -1))
+            }
             None => {
                 self.tags.mark(dir, name);
-                both.add_set_data(dir, name.as_bytes(), None).and_then(|()| both.add_delete(key, None))
+                both.add_set_data(dir, name.as_bytes(), None)
+                    .and_then(|()| both.add_delete(key, None))
             }
         };
         added.map_err(|error| self.failed("delete", error))?;

@@ -31,23 +31,37 @@ type Children = (Vec<String>, Option<i64>, Option<Watch>);
 const JUNK: usize = 1024;
 
 impl ZooKeeperStore {
-    /// Any server may answer, unless it is to be fresh: it knows of all that this session was told, so of its own nodes.
-    pub(super) async fn listing(&self, client: &zk::Client, dir: &str, ask: Ask) -> Result<Listing, StoreError> {
+    /// Any server may answer, unless it is to be fresh: it knows of all that this session was told,
+    /// so of its own nodes.
+    pub(super) async fn listing(
+        &self,
+        client: &zk::Client,
+        dir: &str,
+        ask: Ask,
+    ) -> Result<Listing, StoreError> {
         for _ in 0..ATTEMPTS {
-            let Some((children, directory, watch)) = self.children(client, dir, ask).await? else { continue };
+            let Some((children, directory, watch)) = self.children(client, dir, ask).await? else {
+                continue;
+            };
             let (mut waiters, notes): (Vec<_>, Vec<_>) =
                 children.into_iter().partition(|child| node::sequence(child).is_some());
             if !ask.values {
-                let is_doubtful = |child: &str| node::is_doubtful(child, directory) || self.is_junk(dir, child);
+                let is_doubtful =
+                    |child: &str| node::is_doubtful(child, directory) || self.is_junk(dir, child);
                 waiters = self.without_junk(client, dir, waiters, is_doubtful).await?;
             }
-            let clear = waiters.iter().all(|child| node::sequence(child).is_some_and(|n| (0..i32::MAX).contains(&n)));
+            let clear = waiters
+                .iter()
+                .all(|child| node::sequence(child).is_some_and(|n| (0..i32::MAX).contains(&n)));
             let mut nodes = HashMap::new();
             if ask.values || !clear {
-                let keys = waiters.iter().map(|child| Arc::from(format!("{dir}/{child}"))).collect();
+                let keys =
+                    waiters.iter().map(|child| Arc::from(format!("{dir}/{child}"))).collect();
                 let read = self.read(client, keys).await?;
                 nodes = read.into_iter().map(|(key, data, stat)| (key, (data, stat))).collect();
-                if nodes.len() < waiters.len() && self.any_renamed(client, dir, &waiters, &nodes).await? {
+                if nodes.len() < waiters.len()
+                    && self.any_renamed(client, dir, &waiters, &nodes).await?
+                {
                     continue;
                 }
                 nodes.retain(|_, (_, stat)| !node::is_nobodys(stat));
@@ -61,8 +75,10 @@ impl ZooKeeperStore {
                 }
             }
             if clear {
-                // Of equal numbers one is nobody's whom the server numbered: as in `node::place`, it goes first.
-                members.sort_by_key(|(member, child)| (node::sequence(child), member.label.is_some()));
+                // Of equal numbers one is nobody's whom the server numbered: as in `node::place`,
+                // it goes first.
+                members
+                    .sort_by_key(|(member, child)| (node::sequence(child), member.label.is_some()));
             } else {
                 // What took the place of another stands by that one's age.
                 members.sort_by_key(|(member, _)| member.entry.token);
@@ -94,7 +110,12 @@ impl ZooKeeperStore {
 
     /// The children of a directory and its czxid, none without one; `None` if it came meanwhile.
     /// The watch, if asked for, begins with the answer.
-    async fn children(&self, client: &zk::Client, dir: &str, ask: Ask) -> Result<Option<Children>, StoreError> {
+    async fn children(
+        &self,
+        client: &zk::Client,
+        dir: &str,
+        ask: Ask,
+    ) -> Result<Option<Children>, StoreError> {
         if !ask.watch {
             let (children, directory) = match ask.fresh {
                 true => self.children_now(client, dir).await?,
@@ -107,14 +128,16 @@ impl ZooKeeperStore {
             return Ok(Some((children, directory, None)));
         }
         // In one flight, in this order: see `children_now`.
-        let (sync, list) = (ask.fresh.then(|| client.sync("/")), client.get_and_watch_children(dir));
+        let (sync, list) =
+            (ask.fresh.then(|| client.sync("/")), client.get_and_watch_children(dir));
         let sync = async {
             match sync {
                 Some(sync) => sync.await,
                 None => Ok(()),
             }
         };
-        let (synced, listed) = self.reply(self.request_timeout, async { tokio::join!(sync, list) }).await?;
+        let (synced, listed) =
+            self.reply(self.request_timeout, async { tokio::join!(sync, list) }).await?;
         synced.map_err(|error| self.failed("sync", error))?;
         match listed {
             Ok((children, stat, watcher)) => {
@@ -130,7 +153,8 @@ impl ZooKeeperStore {
         }
     }
 
-    /// Whether one of the waiters that could not be read stands there under another name: it must not be missing from the list.
+    /// Whether one of the waiters that could not be read stands there under another name: it must
+    /// not be missing from the list.
     async fn any_renamed(
         &self,
         client: &zk::Client,
@@ -145,7 +169,10 @@ impl ZooKeeperStore {
         };
         let gone = waiters.iter().filter(|child| !nodes.contains_key(&*format!("{dir}/{child}")));
         let gone: Vec<_> = gone.filter_map(|child| node::place_of(child)).collect();
-        Ok(children.iter().filter_map(|child| node::place_of(child)).any(|place| gone.contains(&place)))
+        Ok(children
+            .iter()
+            .filter_map(|child| node::place_of(child))
+            .any(|place| gone.contains(&place)))
     }
 
     fn member(&self, child: &str, key: Arc<str>, node: Option<Node>, ask: Ask) -> Member {
@@ -159,9 +186,9 @@ impl ZooKeeperStore {
             ask.values.then(|| Detail {
                 value: if label.is_some() { node::value(data) } else { data },
                 version: u64::try_from(stat.mzxid).unwrap_or(0),
-                since: u64::try_from(stat.ctime)
-                    .ok()
-                    .and_then(|ctime| SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(ctime))),
+                since: u64::try_from(stat.ctime).ok().and_then(|ctime| {
+                    SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(ctime))
+                }),
                 own: self.identity.owns(&stat),
             })
         });

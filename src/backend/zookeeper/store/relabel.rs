@@ -35,7 +35,8 @@ impl ZooKeeperStore {
 
     /// Puts a node with another label into the place of an own one: it has the same tag and number.
     ///
-    /// Whoever withdraws the ticket may not have heard of it, because the reply was lost or nobody waited for it: then `leave` finds the node by its place.
+    /// Whoever withdraws the ticket may not have heard of it, because the reply was lost or nobody
+    /// waited for it: then `leave` finds the node by its place.
     pub(super) async fn exchange(
         &self,
         label: &str,
@@ -64,7 +65,8 @@ impl ZooKeeperStore {
         Ok(new)
     }
 
-    /// The new node's stat; `None` if neither is there. The create comes first: a server that showed half of it would show both nodes, not none.
+    /// The new node's stat; `None` if neither is there. The create comes first: a server that
+    /// showed half of it would show both nodes, not none.
     async fn exchange_once(
         &self,
         client: &zk::Client,
@@ -79,7 +81,9 @@ impl ZooKeeperStore {
         let (_, committed) = self.send(|| both.commit());
         let results = match self.reply(self.request_timeout, committed).await? {
             Ok(results) => results,
-            Err(MultiWriteError::OperationFailed { source: zk::Error::NoNode, .. }) => return Ok(None),
+            Err(MultiWriteError::OperationFailed { source: zk::Error::NoNode, .. }) => {
+                return Ok(None);
+            }
             // An earlier attempt's, whose reply was lost.
             Err(MultiWriteError::OperationFailed { index: 0, source: zk::Error::NodeExists }) => {
                 return match self.reply(self.request_timeout, client.check_stat(new)).await? {
@@ -104,7 +108,9 @@ impl ZooKeeperStore {
             _ => match self.reply(self.request_timeout, client.get_data(new)).await? {
                 Ok((_, stat)) => stat,
                 Err(zk::Error::NoNode) => return Ok(None),
-                Err(error) => return Err(StoreError::Unknown(self.failed("get", error).into_source())),
+                Err(error) => {
+                    return Err(StoreError::Unknown(self.failed("get", error).into_source()));
+                }
             },
         };
         if !self.identity.owns(&stat) {

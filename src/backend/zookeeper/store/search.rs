@@ -11,7 +11,8 @@ use crate::{
     name::Ticket,
 };
 
-/// What a search has found, for all who wait for one: a lost connection leaves thousands in doubt at once.
+/// What a search has found, for all who wait for one: a lost connection leaves thousands in doubt
+/// at once.
 #[derive(Debug, Default)]
 pub(super) struct Search {
     at: Option<Moment>,
@@ -40,20 +41,24 @@ impl ZooKeeperStore {
             *search = self.search(client).await?;
         }
         let ticket = ticket.to_string();
-        let mut found = search.found.iter().filter(|(of, key)| **of == *ticket && node::split(key).0 == dir);
+        let mut found =
+            search.found.iter().filter(|(of, key)| **of == *ticket && node::split(key).0 == dir);
         Ok(found.next().map(|(_, key)| Arc::clone(key)))
     }
 
     async fn search(&self, client: &zk::Client) -> Result<Search, StoreError> {
         // As of now: see `list_now`.
         let (at, (sync, list)) = self.send(|| (client.sync("/"), client.list_ephemerals("/")));
-        let (synced, listed) = self.reply(self.request_timeout, async { tokio::join!(sync, list) }).await?;
+        let (synced, listed) =
+            self.reply(self.request_timeout, async { tokio::join!(sync, list) }).await?;
         synced.map_err(|error| self.failed("sync", error))?;
         let keys = listed.map_err(|error| self.failed("list", error))?;
-        let unclaimed = keys.into_iter().filter(|key| node::sequence(key).is_some() && !self.identity.has(key));
+        let unclaimed =
+            keys.into_iter().filter(|key| node::sequence(key).is_some() && !self.identity.has(key));
         let nodes = self.read(client, unclaimed.map(Arc::from).collect()).await?;
         let own = nodes.into_iter().filter(|(.., stat)| self.identity.owns(stat));
-        let found = own.filter_map(|(key, data, _)| Some((node::ticket_in(&data)?.into(), key))).collect();
+        let found =
+            own.filter_map(|(key, data, _)| Some((node::ticket_in(&data)?.into(), key))).collect();
         Ok(Search { at: Some(at), found })
     }
 }

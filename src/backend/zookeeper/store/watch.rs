@@ -20,7 +20,9 @@ pub(super) fn watch(watcher: OneshotWatcher) -> Watch {
         match event(watcher).await? {
             EventType::NodeDeleted => Ok(Event::Deleted),
             EventType::NodeDataChanged => Ok(Event::Touched),
-            event => Err(StoreError::Unknown(format!("an event of another kind: {event:?}").into())),
+            event => {
+                Err(StoreError::Unknown(format!("an event of another kind: {event:?}").into()))
+            }
         }
     })
 }

@@ -51,23 +51,34 @@ pub(super) fn check(records: &[Record], history: &History, report: &mut Report) 
         looks.sort_unstable();
         check_order(lock, looks, report);
         let (first, last) = (looks[0].0, looks[looks.len() - 1].0);
-        check_number(lock, last - first, writes.values().filter(|write| write.lock == *lock), report);
+        check_number(
+            lock,
+            last - first,
+            writes.values().filter(|write| write.lock == *lock),
+            report,
+        );
     }
 }
 
 /// A write that was sent after a later holder had been granted the lock was sent in vain.
 fn check_sent(write: &Write<'_>, history: &History, report: &mut Report) {
-    let later = history
-        .grants
-        .iter()
-        .find(|grant| grant.lock == write.lock && grant.token > write.token && grant.until > 0 && grant.at < write.at);
+    let later = history.grants.iter().find(|grant| {
+        grant.lock == write.lock
+            && grant.token > write.token
+            && grant.until > 0
+            && grant.at < write.at
+    });
     if let Some(later) = later {
-        let what = format!("{} {} {} wrote after {} was granted", write.at, write.lock, write.token, later.token);
+        let what = format!(
+            "{} {} {} wrote after {} was granted",
+            write.at, write.lock, write.token, later.token
+        );
         report.violated(Invariant::GuardedWrites, what);
     }
 }
 
-/// What is written after somebody has looked who was granted the lock, or has written, is written by him or by a later one.
+/// What is written after somebody has looked who was granted the lock, or has written, is written
+/// by him or by a later one.
 fn check_order(lock: &str, looks: &[Look], report: &mut Report) {
     let (mut floor, mut next, mut at) = (0, 0, 0);
     for (version, token, writer) in looks.iter().copied() {
@@ -75,7 +86,10 @@ fn check_order(lock: &str, looks: &[Look], report: &mut Report) {
             (floor, at) = (next, version);
         }
         if writer < floor {
-            let what = format!("{lock}: write {version} is of {writer}, and {floor} had been granted the lock before");
+            let what = format!(
+                "{lock}: write {version} is of {writer}, \
+                 and {floor} had been granted the lock before"
+            );
             report.violated(Invariant::GuardedWrites, what);
         }
         next = next.max(token).max(writer);
@@ -83,14 +97,21 @@ fn check_order(lock: &str, looks: &[Look], report: &mut Report) {
 }
 
 /// All that was acknowledged was written, and nothing that was refused.
-fn check_number<'a>(lock: &str, written: u64, writes: impl Iterator<Item = &'a Write<'a>>, report: &mut Report) {
+fn check_number<'a>(
+    lock: &str,
+    written: u64,
+    writes: impl Iterator<Item = &'a Write<'a>>,
+    report: &mut Report,
+) {
     let (mut least, mut most) = (0, 0);
     for write in writes {
         least += u64::from(write.outcome == Some(&Outcome::Done));
         most += u64::from(!matches!(write.outcome, Some(Outcome::Refused(_) | Outcome::Failed(_))));
     }
     if !(least..=most).contains(&written) {
-        let what = format!("{lock}: {written} writes, {least} were acknowledged and at most {most} not refused");
+        let what = format!(
+            "{lock}: {written} writes, {least} were acknowledged and at most {most} not refused"
+        );
         report.violated(Invariant::GuardedWrites, what);
     }
 }

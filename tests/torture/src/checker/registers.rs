@@ -21,13 +21,18 @@ pub(super) fn check(records: &[Record], report: &mut Report) {
     for record in records {
         let (lock, token, accepted, write) = match &record.event {
             Event::Read { lock, token, accepted, .. } => (lock, *token, *accepted, None),
-            Event::Wrote { lock, token, accepted, value, after } => (lock, *token, *accepted, Some((*value, *after))),
+            Event::Wrote { lock, token, accepted, value, after } => {
+                (lock, *token, *accepted, Some((*value, *after)))
+            }
             _ => continue,
         };
         let register = registers.entry((lock, token.is_some())).or_default();
         let due = token.is_none_or(|token| token >= register.highest);
         if due != accepted {
-            let what = format!("{} {lock}: token {token:?} after {}: {accepted}", record.at, register.highest);
+            let what = format!(
+                "{} {lock}: token {token:?} after {}: {accepted}",
+                record.at, register.highest
+            );
             report.violated(Invariant::FencedWrites, what);
         }
         if !accepted {
@@ -51,7 +56,10 @@ pub(super) fn check(records: &[Record], report: &mut Report) {
         if fenced {
             report.lost_acknowledged_writes.fenced += lost;
             if lost > 0 {
-                report.violated(Invariant::FencedWrites, format!("{lost} acknowledged writes of {lock} are lost"));
+                report.violated(
+                    Invariant::FencedWrites,
+                    format!("{lost} acknowledged writes of {lock} are lost"),
+                );
             }
         } else {
             report.lost_acknowledged_writes.unfenced += lost;

@@ -32,7 +32,18 @@ fn called(at: u64, by: &str, call: u64, manner: Manner, limit: Option<u64>) -> R
 fn granted(at: u64, by: &str, call: u64, token: u64, until: u64) -> Vec<Record> {
     let key = format!("/red/{token}");
     vec![
-        record(at, by, Event::Granted { call, lock: "red".to_owned(), token, key, until, mode: Mode::Exclusive }),
+        record(
+            at,
+            by,
+            Event::Granted {
+                call,
+                lock: "red".to_owned(),
+                token,
+                key,
+                until,
+                mode: Mode::Exclusive,
+            },
+        ),
         record(at, by, Event::Returned { call, outcome: Outcome::Done }),
     ]
 }
@@ -40,7 +51,11 @@ fn granted(at: u64, by: &str, call: u64, token: u64, until: u64) -> Vec<Record> 
 fn releasing(at: u64, by: &str, token: u64) -> Vec<Record> {
     vec![
         record(at, by, Event::Releasing { lock: "red".to_owned(), token, limit: Some(SECOND) }),
-        record(at + 10, by, Event::Released { lock: "red".to_owned(), token, outcome: Outcome::Done }),
+        record(
+            at + 10,
+            by,
+            Event::Released { lock: "red".to_owned(), token, outcome: Outcome::Done },
+        ),
     ]
 }
 
@@ -102,7 +117,10 @@ fn lost_writes_are_counted_and_told_where_they_were_fenced() {
     records.extend([wrote(800, None, 3, 1, true), wrote(900, Some(7), 3, 1, true)]);
     records.sort_by_key(|record| record.at);
     let report = check(&run(), &records);
-    assert_eq!((report.lost_acknowledged_writes.unfenced, report.lost_acknowledged_writes.fenced), (1, 1));
+    assert_eq!(
+        (report.lost_acknowledged_writes.unfenced, report.lost_acknowledged_writes.fenced),
+        (1, 1)
+    );
     assert_eq!(report.violations.into_keys().collect::<Vec<_>>(), [Invariant::FencedWrites]);
     assert_eq!(violated([wrote(800, None, 3, 1, true)]), []);
 }
@@ -121,7 +139,11 @@ fn guards_that_are_valid_at_once_are_told() {
     after.push(record(820, "c", extended));
     assert_eq!(violated(after.clone()), [Invariant::Overlap]);
     // Whoever was told, was killed or let go does not count on.
-    after.push(record(890, "c", Event::Lost { lock: "red".to_owned(), token: 7, reason: String::new() }));
+    after.push(record(
+        890,
+        "c",
+        Event::Lost { lock: "red".to_owned(), token: 7, reason: String::new() },
+    ));
     assert_eq!(violated(after), []);
     // A guard that was never valid was held by nobody.
     assert_eq!(violated(granted(650, "c", 1, 7, 0)), []);
@@ -129,13 +151,21 @@ fn guards_that_are_valid_at_once_are_told() {
 
 #[test]
 fn a_holder_whose_key_the_operator_deleted_has_a_moment_to_learn_of_it() {
-    let deleted = |since, at, key: &str| record(at, "coordinator", Event::KeyDeleted { key: key.to_owned(), since });
+    let deleted = |since, at, key: &str| {
+        record(at, "coordinator", Event::KeyDeleted { key: key.to_owned(), since })
+    };
     let mut beside = granted(SECOND, "c", 1, 7, 3 * SECOND);
     beside.extend(granted(SECOND + 200_000, "d", 1, 8, SECOND + 300_000));
     assert_eq!(violated(beside.clone()), [Invariant::Overlap]);
-    assert_eq!(violated([vec![deleted(SECOND + 100, SECOND + 200, "/red/7")], beside.clone()].concat()), []);
+    assert_eq!(
+        violated([vec![deleted(SECOND + 100, SECOND + 200, "/red/7")], beside.clone()].concat()),
+        []
+    );
     // By another label.
-    assert_eq!(violated([vec![deleted(SECOND + 100, SECOND + 200, "/red/7.r")], beside.clone()].concat()), []);
+    assert_eq!(
+        violated([vec![deleted(SECOND + 100, SECOND + 200, "/red/7.r")], beside.clone()].concat()),
+        []
+    );
     // Another key, or after the fact.
     let other = deleted(SECOND + 100, SECOND + 200, "/red/77");
     assert_eq!(violated([vec![other], beside.clone()].concat()), [Invariant::Overlap]);
@@ -170,7 +200,10 @@ fn a_stranger_counts_as_a_holder() {
     let called = called(800, "strangers", 1, Manner::Foreign, None);
     let holds = granted(900, "strangers", 1, 7, 950);
     assert_eq!(violated([vec![called.clone()], holds.clone()].concat()), []);
-    assert_eq!(violated([vec![called], holds, granted(920, "c", 1, 8, 3000)].concat()), [Invariant::Overlap]);
+    assert_eq!(
+        violated([vec![called], holds, granted(920, "c", 1, 8, 3000)].concat()),
+        [Invariant::Overlap]
+    );
 }
 
 #[test]
@@ -186,7 +219,11 @@ fn how_long_before_its_successor_a_holder_knew_is_measured() {
     records.extend(granted(4850, "d", 1, 8, 5000));
     records.extend(releasing(4900, "d", 8));
     // It was stopped, and its runtime told it only afterwards.
-    records.push(record(4860, "c", Event::Lost { lock: "red".to_owned(), token: 7, reason: String::new() }));
+    records.push(record(
+        4860,
+        "c",
+        Event::Lost { lock: "red".to_owned(), token: 7, reason: String::new() },
+    ));
     records.sort_by_key(|record| record.at);
     let report = check(&run(), &records);
     assert_eq!(report.loss_notice_lead_ms.map(|lead| (lead.count, lead.min)), Some((1, 4.0)));
@@ -200,9 +237,12 @@ fn tokens_that_do_not_rise_are_told() {
 
 #[test]
 fn waiters_that_are_passed_are_told() {
-    let key_seen = |at, created| record(at, "coordinator", Event::KeySeen { key: "/red/9".to_owned(), created });
+    let key_seen = |at, created| {
+        record(at, "coordinator", Event::KeySeen { key: "/red/9".to_owned(), created })
+    };
     let seen = |at| key_seen(at, 9);
-    let mut records = vec![called(800, "c", 1, Manner::Lock, None), called(850, "d", 1, Manner::Lock, None)];
+    let mut records =
+        vec![called(800, "c", 1, Manner::Lock, None), called(850, "d", 1, Manner::Lock, None)];
     records.extend(granted(900, "d", 1, 8, 950));
     records.extend(granted(1000, "c", 1, 9, 1050));
     assert_eq!(violated(records.clone()), []);
@@ -227,13 +267,17 @@ fn waiters_that_nobody_serves_are_told() {
     let late = granted(801 + bound, "c", 1, 7, 900 + bound);
     assert_eq!(violated([vec![waits(), healed()], late].concat()), [Invariant::Unserved]);
     // It was refused once, and asks for the same again.
-    let refused = record(790, "c", Event::Returned { call: 1, outcome: Outcome::Refused(String::new()) });
+    let refused =
+        record(790, "c", Event::Returned { call: 1, outcome: Outcome::Refused(String::new()) });
     let mut again = called(795, "c", 2, Manner::Lock, None);
     if let Event::Called { wish, .. } = &mut again.event {
         *wish = 1;
     }
     let served = granted(900, "c", 2, 7, 950);
-    assert_eq!(violated([vec![waits(), healed(), refused.clone(), again.clone()], served].concat()), []);
+    assert_eq!(
+        violated([vec![waits(), healed(), refused.clone(), again.clone()], served].concat()),
+        []
+    );
     assert_eq!(violated([waits(), healed(), refused, again]), [Invariant::Unserved]);
 }
 
@@ -262,17 +306,28 @@ fn calls_that_return_late_or_never_are_told() {
     assert_eq!(violated([call(), blocking, returned(4 * SECOND)]), []);
     let exited = |killed, clean| Event::Exited { worker: "c".to_owned(), killed, clean };
     assert_eq!(violated([call(), record(2 * SECOND, "coordinator", exited(true, true))]), []);
-    assert_eq!(violated([record(2 * SECOND, "coordinator", exited(false, false))]), [Invariant::Call]);
+    assert_eq!(
+        violated([record(2 * SECOND, "coordinator", exited(false, false))]),
+        [Invariant::Call]
+    );
 }
 
 #[test]
 fn releases_that_lie_or_linger_are_told() {
     let mut records = granted(SECOND, "c", 1, 7, 2 * SECOND);
-    records.push(record(SECOND + 5, "c", Event::Lost { lock: "red".to_owned(), token: 7, reason: String::new() }));
+    records.push(record(
+        SECOND + 5,
+        "c",
+        Event::Lost { lock: "red".to_owned(), token: 7, reason: String::new() },
+    ));
     records.extend(releasing(SECOND + 10, "c", 7));
     assert_eq!(violated(records), [Invariant::Call]);
     let mut records = granted(SECOND, "c", 1, 7, 2 * SECOND);
-    records.push(record(SECOND, "c", Event::Releasing { lock: "red".to_owned(), token: 7, limit: Some(SECOND) }));
+    records.push(record(
+        SECOND,
+        "c",
+        Event::Releasing { lock: "red".to_owned(), token: 7, limit: Some(SECOND) },
+    ));
     assert_eq!(violated(records), [Invariant::Call]);
 }
 

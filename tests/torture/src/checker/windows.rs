@@ -1,4 +1,5 @@
-//! I2 and I6: who held a lock at the same time, and the order of the tokens; and how long before its successor each loser knew.
+//! I2 and I6: who held a lock at the same time, and the order of the tokens; and how long before
+//! its successor each loser knew.
 
 use std::collections::{HashMap, HashSet};
 
@@ -28,7 +29,9 @@ pub(super) fn check(history: &History, report: &mut Report) {
     }
     for grants in locks.values_mut() {
         grants.sort_by_key(|grant| grant.at);
-        let ended = |grant: &Grant| history.lives.get(&grant.by).and_then(|life| life.ended).unwrap_or(NEVER);
+        let ended = |grant: &Grant| {
+            history.lives.get(&grant.by).and_then(|life| life.ended).unwrap_or(NEVER)
+        };
         check_together(grants, ended, report);
         check_tokens(grants, report);
         let alone = |grant: &Grant| grant.mode == Mode::Exclusive && grant.downgraded == NEVER;
@@ -45,7 +48,12 @@ fn check_together(grants: &[&Grant], ended: impl Fn(&Grant) -> u64, report: &mut
     let mut windows = Vec::new();
     for grant in grants.iter().copied() {
         let end = grant.until.min(grant.releasing).min(grant.lost).min(ended(grant));
-        windows.push(Window { grant, mode: grant.mode, from: grant.at, to: end.min(grant.downgraded) });
+        windows.push(Window {
+            grant,
+            mode: grant.mode,
+            from: grant.at,
+            to: end.min(grant.downgraded),
+        });
         if grant.downgraded < end {
             windows.push(Window { grant, mode: Mode::Shared, from: grant.downgraded, to: end });
         }
@@ -54,14 +62,20 @@ fn check_together(grants: &[&Grant], ended: impl Fn(&Grant) -> u64, report: &mut
     let mut open: Vec<Window<'_>> = Vec::new();
     for window in windows {
         open.retain(|other| other.to > window.from);
-        if let Some(other) = open.iter().find(|other| !agree(other.mode, window.mode) && !excused(other, &window)) {
+        if let Some(other) =
+            open.iter().find(|other| !agree(other.mode, window.mode) && !excused(other, &window))
+        {
             report.violated(Invariant::Overlap, told(window.from, window.grant, other.grant));
         } else if let Mode::Permits { taken, of } = window.mode {
-            let sum =
-                open.iter().filter(|other| !excused(other, &window)).map(|other| permits(other.mode)).sum::<u32>();
+            let sum = open
+                .iter()
+                .filter(|other| !excused(other, &window))
+                .map(|other| permits(other.mode))
+                .sum::<u32>();
             let sum = sum + taken;
             if sum > of {
-                let what = format!("{sum} permits of {of} at {} {}", window.from, window.grant.lock);
+                let what =
+                    format!("{sum} permits of {of} at {} {}", window.from, window.grant.lock);
                 report.violated(Invariant::Overlap, what);
             }
         }
@@ -88,7 +102,8 @@ fn permits(mode: Mode) -> u32 {
     if let Mode::Permits { taken, .. } = mode { taken } else { 0 }
 }
 
-/// Where one of two is alone, the later one's token is the greater. Those who may be there together join in another order than that in which they return.
+/// Where one of two is alone, the later one's token is the greater. Those who may be there together
+/// join in another order than that in which they return.
 fn check_tokens(grants: &[&Grant], report: &mut Report) {
     let (mut seen, mut greatest, mut alone) = (HashSet::new(), None::<&Grant>, None::<&Grant>);
     for grant in grants.iter().copied().filter(|grant| !grant.came_late()) {
@@ -98,7 +113,8 @@ fn check_tokens(grants: &[&Grant], report: &mut Report) {
         } else if !seen.insert(grant.token) {
             report.violated(Invariant::Token, told(grant.at, grant, grant));
         }
-        let greater = |before: Option<&Grant>| before.is_none_or(|before| before.token < grant.token);
+        let greater =
+            |before: Option<&Grant>| before.is_none_or(|before| before.token < grant.token);
         if greater(greatest) {
             greatest = Some(grant);
         }
@@ -109,5 +125,8 @@ fn check_tokens(grants: &[&Grant], report: &mut Report) {
 }
 
 fn told(at: u64, grant: &Grant, other: &Grant) -> String {
-    format!("{at} {} {} by {} beside {} by {}", grant.lock, grant.token, grant.by, other.token, other.by)
+    format!(
+        "{at} {} {} by {} beside {} by {}",
+        grant.lock, grant.token, grant.by, other.token, other.by
+    )
 }

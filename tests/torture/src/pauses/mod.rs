@@ -31,7 +31,8 @@ pub(crate) use sleeper::run as sleep_and_lock;
 
 const PROCESSES: usize = 16;
 
-const TTLS: [Duration; 3] = [Duration::from_secs(2), Duration::from_secs(4), Duration::from_secs(6)];
+const TTLS: [Duration; 3] =
+    [Duration::from_secs(2), Duration::from_secs(4), Duration::from_secs(6)];
 
 /// The servers' tick in docker/compose.yml: sessions end at whole ticks.
 const TICK: Duration = Duration::from_secs(1);
@@ -71,7 +72,8 @@ impl Tally {
 
 /// What it came to, as a table, and whether all is well.
 pub(crate) fn pauses(number: usize) -> Result<(String, bool)> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let done = runtime.block_on(conduct(number));
     runtime.shutdown_background();
     done
@@ -86,7 +88,8 @@ async fn conduct(number: usize) -> Result<(String, bool)> {
     let namespace = format!("/pauses-{:08x}", fastrand::u32(..));
     let other = distlock::Client::builder(&cluster.url()).namespace(&namespace).connect().await?;
     let rounds = number.div_ceil(PROCESSES * TTLS.len());
-    let mut table = vec!["T, downlink     pauses grants by same connection overlaps longest/ms".to_owned()];
+    let mut table =
+        vec!["T, downlink     pauses grants by same connection overlaps longest/ms".to_owned()];
     let mut all = Tally::default();
     for ttl in TTLS {
         let mut lanes = JoinSet::new();
@@ -116,7 +119,11 @@ async fn conduct(number: usize) -> Result<(String, bool)> {
     table.push(all.row("all"));
     other.close().await?;
     if all.grants * 2 < all.pauses {
-        return Err(format!("{} of {} pauses ended with a grant, too few to tell", all.grants, all.pauses).into());
+        return Err(format!(
+            "{} of {} pauses ended with a grant, too few to tell",
+            all.grants, all.pauses
+        )
+        .into());
     }
     Ok((table.join("\n"), all.overlaps == 0))
 }
@@ -178,7 +185,8 @@ impl Lane {
             self.proxies.set(&Mode::Pass);
             // By the servers' own word, or by what somebody else was granted.
             let limit = self.ttl * 3 + TICK * 5;
-            let (deleted, granted) = (timeout(limit, deleted).await???, timeout(limit, second).await???);
+            let (deleted, granted) =
+                (timeout(limit, deleted).await???, timeout(limit, second).await???);
             let over = deleted.min(granted);
             tally.longest = valid.saturating_sub(over);
             tally.overlaps = usize::from(valid > over);
@@ -213,7 +221,9 @@ impl Sleeper {
             .kill_on_drop(true)
             .spawn()?;
         let (orders, output) = (child.stdin.take(), child.stdout.take());
-        let (Some(orders), Some(output)) = (orders, output) else { return Err(io::Error::other("no pipes")) };
+        let (Some(orders), Some(output)) = (orders, output) else {
+            return Err(io::Error::other("no pipes"));
+        };
         Ok(Self { child, orders, output: BufReader::new(output).lines() })
     }
 

@@ -25,9 +25,11 @@ pub(crate) fn run(arguments: &[String]) {
         }
         std::process::exit(0);
     });
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
-        let client = Client::builder(url).namespace(namespace).session_ttl(ttl).recheck_interval(ttl);
+        let client =
+            Client::builder(url).namespace(namespace).session_ttl(ttl).recheck_interval(ttl);
         let client = client.connect().await.expect("the client connects");
         while let Some(name) = rounds.recv().await {
             round(&client, &name, ttl).await;

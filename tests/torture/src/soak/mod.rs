@@ -1,4 +1,5 @@
-//! A soak: one process does all that a program does with locks, for long, while its network fails now and then; nothing of what it uses may grow.
+//! A soak: one process does all that a program does with locks, for long, while its network fails
+//! now and then; nothing of what it uses may grow.
 
 mod plot;
 mod verdict;
@@ -80,7 +81,8 @@ async fn conduct(soak: &Soak) -> Result<Report> {
     let (locks, faults) = (subject.told.locks.load(Relaxed), faults.load(Relaxed));
     subject.process.kill().await?;
 
-    let judged = series.iter().zip(MEASURES).map(|(samples, measure)| judge(samples, measure.tolerance));
+    let judged =
+        series.iter().zip(MEASURES).map(|(samples, measure)| judge(samples, measure.tolerance));
     let verdicts: Vec<_> = judged.collect();
     let path = |extension| soak.out.join(format!("{:?}.{extension}", soak.backend).to_lowercase());
     let (drawn, table): (PathBuf, PathBuf) = (path("svg"), path("csv"));
@@ -100,7 +102,8 @@ async fn conduct(soak: &Soak) -> Result<Report> {
     })
 }
 
-/// Every minute something is wrong with the network: all connections end, or nothing passes for so long that the sessions are lost.
+/// Every minute something is wrong with the network: all connections end, or nothing passes for so
+/// long that the sessions are lost.
 async fn trouble(proxies: &Proxies, faults: &AtomicU64) {
     loop {
         sleep(CALM).await;
@@ -147,7 +150,12 @@ impl Subject {
     }
 
     /// A series of samples for each measure.
-    async fn observe(&mut self, cluster: &Cluster, pause: Duration, end: Instant) -> Result<Vec<Vec<f64>>> {
+    async fn observe(
+        &mut self,
+        cluster: &Cluster,
+        pause: Duration,
+        end: Instant,
+    ) -> Result<Vec<Vec<f64>>> {
         let mut series = vec![Vec::new(); MEASURES.len()];
         let mut ticks = interval(pause);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -183,8 +191,14 @@ impl Subject {
         let id = self.process.id().ok_or("the soaked process has ended")?;
         let status = std::fs::read_to_string(format!("/proc/{id}/status"))?;
         let field = |name: &str| -> Result<f64> {
-            let line = status.lines().find_map(|line| line.strip_prefix(name)).ok_or("no such field")?;
-            Ok(line.trim_start_matches(':').split_whitespace().next().ok_or("no number")?.parse()?)
+            let line =
+                status.lines().find_map(|line| line.strip_prefix(name)).ok_or("no such field")?;
+            Ok(line
+                .trim_start_matches(':')
+                .split_whitespace()
+                .next()
+                .ok_or("no number")?
+                .parse()?)
         };
         let files = std::fs::read_dir(format!("/proc/{id}/fd"))?.count();
         Ok([field("VmRSS")?, field("Threads")?, files as f64, self.told.tasks.load(Relaxed) as f64])

@@ -24,7 +24,9 @@ pub(super) fn draw(
         let (measure, samples, verdict) = (MEASURES[index], &series[index], verdicts[index]);
         let said = match verdict {
             Some(verdict) if verdict.flat => format!("flat ({:+.1})", verdict.growth),
-            Some(verdict) => format!("GROWS by {:.1}, more than {}", verdict.growth, verdict.tolerance),
+            Some(verdict) => {
+                format!("GROWS by {:.1}, more than {}", verdict.growth, verdict.tolerance)
+            }
             None => "too short to tell".to_owned(),
         };
         let highest = samples.iter().copied().fold(1.0, f64::max);
@@ -36,9 +38,11 @@ pub(super) fn draw(
             .y_label_area_size(70)
             .build_cartesian_2d(0.0..minutes, 0.0..highest * 1.15)
             .map_err(told)?;
-        let mesh = chart.configure_mesh().disable_x_mesh().light_line_style(WHITE).y_labels(5).draw();
+        let mesh =
+            chart.configure_mesh().disable_x_mesh().light_line_style(WHITE).y_labels(5).draw();
         mesh.map_err(told)?;
-        let points = samples.iter().enumerate().map(|(n, value)| (n as f64 * interval / 60.0, *value));
+        let points =
+            samples.iter().enumerate().map(|(n, value)| (n as f64 * interval / 60.0, *value));
         chart.draw_series(LineSeries::new(points, &BLUE)).map_err(told)?;
     }
     area.present().map_err(told)

@@ -16,8 +16,10 @@ pub(crate) struct Measure {
     pub(crate) tolerance: f64,
 }
 
-/// A leak of one thing for each lost session, the rarest event of a soak, is 24 of them in half an hour; all tolerances are below what that comes to. Memory is taken in
-/// kilobytes: the allocator's arenas go on filling for a while, and a leak of 100 bytes for each of the 60,000 locks of half an hour is 6,000 of them.
+/// A leak of one thing for each lost session, the rarest event of a soak, is 24 of them in half an
+/// hour; all tolerances are below what that comes to. Memory is taken in kilobytes: the allocator's
+/// arenas go on filling for a while, and a leak of 100 bytes for each of the 60,000 locks of half
+/// an hour is 6,000 of them.
 pub(crate) const MEASURES: [Measure; 7] = [
     Measure { name: "memory", unit: "kB", tolerance: 3000.0 },
     Measure { name: "threads", unit: "", tolerance: 1.0 },
@@ -33,7 +35,8 @@ pub(crate) struct Verdict {
     /// The first and the last median.
     pub(crate) first: f64,
     pub(crate) last: f64,
-    /// How much it grew from the one to the other, by the median slope (Theil-Sen): what a single burst does to a mean does not count.
+    /// How much it grew from the one to the other, by the median slope (Theil-Sen): what a single
+    /// burst does to a mean does not count.
     pub(crate) growth: f64,
     pub(crate) tolerance: f64,
     pub(crate) flat: bool,
@@ -45,10 +48,12 @@ pub(crate) fn judge(samples: &[f64], tolerance: f64) -> Option<Verdict> {
     if rest.len() < 2 * MEDIANS {
         return None;
     }
-    let medians: Vec<f64> =
-        (0..MEDIANS).map(|n| median(&rest[n * rest.len() / MEDIANS..(n + 1) * rest.len() / MEDIANS])).collect();
+    let medians: Vec<f64> = (0..MEDIANS)
+        .map(|n| median(&rest[n * rest.len() / MEDIANS..(n + 1) * rest.len() / MEDIANS]))
+        .collect();
     let pairs = (0..MEDIANS).flat_map(|from| (from + 1..MEDIANS).map(move |to| (from, to)));
-    let slopes: Vec<f64> = pairs.map(|(from, to)| (medians[to] - medians[from]) / (to - from) as f64).collect();
+    let slopes: Vec<f64> =
+        pairs.map(|(from, to)| (medians[to] - medians[from]) / (to - from) as f64).collect();
     let growth = median(&slopes) * (MEDIANS - 1) as f64;
     let (first, last) = (medians[0], medians[MEDIANS - 1]);
     Some(Verdict { first, last, growth, tolerance, flat: growth <= tolerance })

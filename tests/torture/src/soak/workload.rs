@@ -31,7 +31,8 @@ pub(crate) fn run(arguments: &[String]) {
         std::process::exit(0);
     });
     let builder = Client::builder(url).namespace(namespace).session_ttl(TTL).recheck_interval(TTL);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         let (one, two) = (connect(&builder).await, connect(&builder).await);
         let locks = Arc::new(AtomicU64::new(0));

@@ -23,7 +23,8 @@ struct Watched {
 }
 
 impl Worker {
-    /// What the lock is for: reads the registers, takes its time, writes them. It trusts the lock blindly, as many a program does.
+    /// What the lock is for: reads the registers, takes its time, writes them. It trusts the lock
+    /// blindly, as many a program does.
     pub(super) async fn hold(&self, held: Held, call: u64, resource: &mut Resource) {
         let mut watched = self.watch(held);
         match watched.held.mode() {
@@ -63,7 +64,8 @@ impl Worker {
             if guarded {
                 resource.see(lock, *token).await.expect("the registers answer");
             }
-            let plain = resource.read(lock, None).await.expect("the registers answer").unwrap_or_default();
+            let plain =
+                resource.read(lock, None).await.expect("the registers answer").unwrap_or_default();
             let fenced = resource.read(lock, Some(*token)).await.expect("the registers answer");
             read.push((part.clone(), plain, fenced));
         }
@@ -76,7 +78,10 @@ impl Worker {
         for ((lock, token), plain, fenced) in read {
             resource.write(&lock, None, value, plain).await.expect("the registers answer");
             if let Some(fenced) = fenced {
-                resource.write(&lock, Some(token), value, fenced).await.expect("the registers answer");
+                resource
+                    .write(&lock, Some(token), value, fenced)
+                    .await
+                    .expect("the registers answer");
             }
             if guarded {
                 resource.see(&lock, token).await.expect("the registers answer");
@@ -90,7 +95,8 @@ impl Worker {
     /// Writes under each of the guards.
     async fn put(&self, held: &Held, value: u64) {
         for (guard, part) in held.guards().iter().zip(held.parts()) {
-            let write = guard.put(ledger::path(&self.namespace, &part.0), ledger::text(part.1, value));
+            let write =
+                guard.put(ledger::path(&self.namespace, &part.0), ledger::text(part.1, value));
             self.call(Manner::Put, Some((part, value)), write).await;
         }
     }
@@ -104,14 +110,22 @@ impl Worker {
     ) {
         let call = self.calls.fetch_add(1, SeqCst);
         let limit = Some(micros(REQUEST_TIMEOUT * 3));
-        self.journal.tell(Event::Called { call, wish: u64::MAX, lock: String::new(), manner, limit });
+        self.journal.tell(Event::Called {
+            call,
+            wish: u64::MAX,
+            lock: String::new(),
+            manner,
+            limit,
+        });
         if let Some(((lock, token), value)) = writes {
             self.journal.tell(Event::Writing { call, lock, token, value });
         }
         let outcome = match what.await {
             Ok(()) => Outcome::Done,
             Err(Error::WriteUnconfirmed { .. }) => Outcome::Nothing,
-            Err(error) if error.is_retryable() || matches!(error, Error::Lost { .. }) => Outcome::Refused(told(&error)),
+            Err(error) if error.is_retryable() || matches!(error, Error::Lost { .. }) => {
+                Outcome::Refused(told(&error))
+            }
             Err(error) => Outcome::Failed(told(&error)),
         };
         self.journal.tell(Event::Returned { call, outcome });
@@ -122,13 +136,18 @@ impl Worker {
             self.journal.tell(Event::Downgrading { lock, token });
         }
         let (asked, parts) = (now(), watched.held.parts());
-        let Held::Write(writer) = self.unwatch(watched).await else { unreachable!("it is a writer") };
+        let Held::Write(writer) = self.unwatch(watched).await else {
+            unreachable!("it is a writer")
+        };
         match writer.downgrade().await {
             Ok(reader) => Some(Held::Read(reader)),
             Err(error) => {
                 for (lock, token) in parts {
                     // Nobody knows since when.
-                    self.journal.tell_at(asked, Event::Releasing { lock: lock.clone(), token, limit: None });
+                    self.journal.tell_at(
+                        asked,
+                        Event::Releasing { lock: lock.clone(), token, limit: None },
+                    );
                     let outcome = match &error {
                         Error::Lost { .. } => Outcome::Refused(told(&error)),
                         _ => Outcome::Failed(told(&error)),
@@ -150,7 +169,9 @@ impl Worker {
         let outcome = if waits {
             match held.release().await {
                 Ok(()) => Outcome::Done,
-                Err(error @ (Error::Lost { .. } | Error::ReleaseUnconfirmed { .. })) => Outcome::Refused(told(&error)),
+                Err(error @ (Error::Lost { .. } | Error::ReleaseUnconfirmed { .. })) => {
+                    Outcome::Refused(told(&error))
+                }
                 Err(error) => Outcome::Failed(told(&error)),
             }
         } else {
@@ -190,8 +211,8 @@ impl Worker {
         }
     }
 
-    /// How long the lock is needed: mostly shortly, now and then for a part of a TTL, and sometimes for so long that whoever loses the lock and goes on writes
-    /// after the next one has begun.
+    /// How long the lock is needed: mostly shortly, now and then for a part of a TTL, and sometimes
+    /// for so long that whoever loses the lock and goes on writes after the next one has begun.
     fn work(&self) -> Duration {
         let share = match fastrand::u8(..8) {
             _ if self.calm.load(SeqCst) => 0.0,

@@ -24,10 +24,15 @@ fn readers_beside_a_writer_are_told() {
     assert_eq!(violated([readers.clone(), write(920, 9, 990)].concat()), [Invariant::Overlap]);
     assert_eq!(violated([write(790, 6, 805), readers.clone()].concat()), [Invariant::Overlap]);
     assert_eq!(violated([write(790, 6, 900), write(800, 7, 900)].concat()), [Invariant::Overlap]);
-    // A writer that has become a reader has others beside it, but no writer, and it had none before.
-    let downgrading = |at| vec![record(at, "d", Event::Downgrading { lock: "rw".to_owned(), token: 6 })];
+    // A writer that has become a reader has others beside it, but no writer, and it had none
+    // before.
+    let downgrading =
+        |at| vec![record(at, "d", Event::Downgrading { lock: "rw".to_owned(), token: 6 })];
     assert_eq!(violated([write(790, 6, 900), downgrading(795), readers.clone()].concat()), []);
-    assert_eq!(violated([write(790, 6, 900), downgrading(805), readers].concat()), [Invariant::Overlap]);
+    assert_eq!(
+        violated([write(790, 6, 900), downgrading(805), readers].concat()),
+        [Invariant::Overlap]
+    );
     let written = [write(790, 6, 900), downgrading(795), write(850, 7, 950)].concat();
     assert_eq!(violated(written), [Invariant::Overlap]);
 }
@@ -38,14 +43,26 @@ fn permits_above_the_limit_are_told() {
     let three = [permit(TWO_PERMITS, 800, 7, 900), permit(PERMIT, 810, 8, 950)].concat();
     assert_eq!(violated(three.clone()), []);
     assert_eq!(violated([three.clone(), permit(TWO_PERMITS, 901, 9, 990)].concat()), []);
-    assert_eq!(violated([three.clone(), permit(PERMIT, 850, 9, 990)].concat()), [Invariant::Overlap]);
-    assert_eq!(violated([three.clone(), permit(Mode::Exclusive, 940, 9, 990)].concat()), [Invariant::Overlap]);
+    assert_eq!(
+        violated([three.clone(), permit(PERMIT, 850, 9, 990)].concat()),
+        [Invariant::Overlap]
+    );
+    assert_eq!(
+        violated([three.clone(), permit(Mode::Exclusive, 940, 9, 990)].concat()),
+        [Invariant::Overlap]
+    );
     // The operator deleted the key of the one that had two, which is to learn of it.
     let deleted = Event::KeyDeleted { key: "/red/7".to_owned(), since: 820 };
     let deleted = vec![record(830, "coordinator", deleted)];
-    assert_eq!(violated([three.clone(), deleted.clone(), permit(PERMIT, 850, 9, 990)].concat()), []);
+    assert_eq!(
+        violated([three.clone(), deleted.clone(), permit(PERMIT, 850, 9, 990)].concat()),
+        []
+    );
     let again = permit(TWO_PERMITS, 860, 10, 990);
-    assert_eq!(violated([three.clone(), deleted, permit(PERMIT, 850, 9, 990), again].concat()), [Invariant::Overlap]);
+    assert_eq!(
+        violated([three.clone(), deleted, permit(PERMIT, 850, 9, 990), again].concat()),
+        [Invariant::Overlap]
+    );
     assert_eq!(
         violated([three, permit(TWO_PERMITS, 902, 9, 990), permit(PERMIT, 920, 10, 990)].concat()),
         [Invariant::Overlap]
@@ -56,7 +73,10 @@ fn permits_above_the_limit_are_told() {
 fn two_leaders_are_told() {
     let lead = |at, by, token, until| window(Mode::Exclusive, "red!election", at, by, token, until);
     assert_eq!(violated([lead(800, "c", 7, 850), lead(860, "d", 8, 900)].concat()), []);
-    assert_eq!(violated([lead(800, "c", 7, 850), lead(840, "d", 8, 900)].concat()), [Invariant::Overlap]);
+    assert_eq!(
+        violated([lead(800, "c", 7, 850), lead(840, "d", 8, 900)].concat()),
+        [Invariant::Overlap]
+    );
 }
 
 #[test]
@@ -76,11 +96,18 @@ fn tokens_rise_where_one_is_alone() {
     // Readers return in another order than that in which they joined.
     assert_eq!(violated([window(Mode::Shared, 800, 8), window(Mode::Shared, 810, 7)].concat()), []);
     assert_eq!(violated([window(PERMIT, 800, 8), window(PERMIT, 810, 7)].concat()), []);
-    assert_eq!(violated([window(PERMIT, 800, 8), window(PERMIT, 810, 8)].concat()), [Invariant::Token]);
-    let (readers, writer) = ([window(Mode::Shared, 800, 8), window(Mode::Shared, 810, 7)].concat(), Mode::Exclusive);
+    assert_eq!(
+        violated([window(PERMIT, 800, 8), window(PERMIT, 810, 8)].concat()),
+        [Invariant::Token]
+    );
+    let (readers, writer) =
+        ([window(Mode::Shared, 800, 8), window(Mode::Shared, 810, 7)].concat(), Mode::Exclusive);
     assert_eq!(violated([readers.clone(), window(writer, 820, 9)].concat()), []);
     assert_eq!(violated([readers, window(writer, 820, 6)].concat()), [Invariant::Token]);
-    assert_eq!(violated([window(writer, 800, 8), window(Mode::Shared, 810, 7)].concat()), [Invariant::Token]);
+    assert_eq!(
+        violated([window(writer, 800, 8), window(Mode::Shared, 810, 7)].concat()),
+        [Invariant::Token]
+    );
 }
 
 #[test]
@@ -100,20 +127,26 @@ fn readers_that_pass_a_writer_are_told() {
 }
 
 fn guarded(at: u64, by: &str, call: u64, token: u64, outcome: Option<Outcome>) -> Vec<Record> {
-    let writing = record(at, by, Event::Writing { call, lock: "red".to_owned(), token, value: call });
+    let writing =
+        record(at, by, Event::Writing { call, lock: "red".to_owned(), token, value: call });
     let returned = outcome.map(|outcome| record(at + 10, by, Event::Returned { call, outcome }));
     std::iter::once(writing).chain(returned).collect()
 }
 
 fn saw(at: u64, token: u64, writer: u64, version: u64) -> Vec<Record> {
-    vec![record(at, "registers", Event::Saw { lock: "red".to_owned(), token, writer, value: 1, version })]
+    vec![record(
+        at,
+        "registers",
+        Event::Saw { lock: "red".to_owned(), token, writer, value: 1, version },
+    )]
 }
 
 #[test]
 fn guarded_writes_that_land_late_are_told() {
     let refused = || Some(Outcome::Refused(String::new()));
     let begun = saw(1, 0, 0, 1);
-    let two = [begun.clone(), guarded(300, "a", 10, 5, Some(Outcome::Done)), saw(610, 6, 5, 2)].concat();
+    let two =
+        [begun.clone(), guarded(300, "a", 10, 5, Some(Outcome::Done)), saw(610, 6, 5, 2)].concat();
     let two = [two, guarded(650, "b", 10, 6, Some(Outcome::Done)), saw(900, 0, 6, 3)].concat();
     assert_eq!(violated(two.clone()), []);
     // It was sent when the next one had been granted the lock.
@@ -126,7 +159,10 @@ fn guarded_writes_that_land_late_are_told() {
     // Nobody knows when it arrived, but it is there after the next one has looked, or has written.
     let stalled = || guarded(550, "a", 11, 5, None);
     assert_eq!(violated([two.clone(), stalled()].concat()), []);
-    assert_eq!(violated([two.clone(), stalled(), saw(950, 0, 5, 4)].concat()), [Invariant::GuardedWrites]);
+    assert_eq!(
+        violated([two.clone(), stalled(), saw(950, 0, 5, 4)].concat()),
+        [Invariant::GuardedWrites]
+    );
     let looked = [begun.clone(), saw(610, 6, 0, 1), stalled(), saw(620, 0, 5, 2)].concat();
     assert_eq!(violated(looked), [Invariant::GuardedWrites]);
     let before = [begun.clone(), saw(610, 6, 5, 2), stalled(), saw(620, 0, 5, 2)].concat();
@@ -135,7 +171,9 @@ fn guarded_writes_that_land_late_are_told() {
 
 #[test]
 fn guarded_writes_that_do_not_do_as_they_say_are_told() {
-    let written = |outcome, version| [saw(1, 0, 0, 1), guarded(300, "a", 10, 5, outcome), saw(900, 0, 5, version)];
+    let written = |outcome, version| {
+        [saw(1, 0, 0, 1), guarded(300, "a", 10, 5, outcome), saw(900, 0, 5, version)]
+    };
     let of = |outcome, version| violated(written(outcome, version).concat());
     assert_eq!(of(Some(Outcome::Done), 2), []);
     assert_eq!(of(Some(Outcome::Done), 1), [Invariant::GuardedWrites]);
