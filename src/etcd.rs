@@ -6,7 +6,7 @@
 
 use etcd_client::{Compare, CompareOp};
 
-use crate::guard::LockGuard;
+use crate::primitives::guard::LockGuard;
 
 /// The condition that this guard's key is there: with it, a transaction takes effect only while the
 /// lock is held, whatever this process knows of it. `None` for a guard of another store.

@@ -23,7 +23,7 @@
 //! and `:` is percent-escaped, `/` too, so that the lock `a/b` is `/distlock/a%2Fb`. What belongs
 //! to no session, whatever it is called, has no place in a queue: nothing would ever take it away.
 
-use crate::guard::LockGuard;
+use crate::primitives::guard::LockGuard;
 
 /// The path and version for
 /// [`MultiWriter::add_check_version`](zookeeper_client::MultiWriter::add_check_version): with that

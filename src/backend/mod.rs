@@ -10,14 +10,22 @@ use std::{
 use async_trait::async_trait;
 
 use crate::{
-    error::StoreError,
-    guard::LostReason,
-    name::{Queue, Ticket},
+    backend::{
+        error::StoreError,
+        name::{Queue, Ticket},
+    },
+    lost::LostReason,
 };
 
+pub(crate) mod error;
 #[cfg(feature = "etcd")]
 pub(crate) mod etcd;
 pub mod memory;
+pub(crate) mod name;
+pub(crate) mod remote;
+pub(crate) mod secret;
+pub(crate) mod signature;
+pub(crate) mod tls;
 #[cfg(feature = "zookeeper")]
 pub(crate) mod zookeeper;
 

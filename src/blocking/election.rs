@@ -5,7 +5,7 @@ use std::{fmt, ops::Deref, time::Duration};
 use super::{LockGuard, wait, wait_at_most};
 use crate::{
     Leader, Result,
-    election::{self, Turn},
+    primitives::election::{self, Turn},
 };
 
 /// A named election: [`distlock::Election`](crate::Election) for threads. Made by

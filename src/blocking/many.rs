@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{LockGuard, wait, wait_at_most};
-use crate::{Lost, LostReason, Result, many::first_lost};
+use crate::{Lost, LostReason, Result, primitives::multi_lock::first_lost};
 
 /// Several locks that were taken together: [`distlock::AllGuard`](crate::AllGuard) for threads.
 /// Made by [`Client::lock_all`](super::Client::lock_all).

@@ -11,19 +11,18 @@ use async_trait::async_trait;
 use tokio::time::timeout;
 
 use super::*;
-use crate::{builder::Settings, claim::Release, client::Client};
-use tokio::sync::watch;
-
 use crate::{
     backend::{
         Ask, Backend, Entry, Fate, Joined, Leave, Listing, Moment, Rewritten, Store, Watch,
         Withdrawn, Write,
+        name::{Queue, Ticket},
     },
-    error::StoreError,
-    name::{Queue, Ticket},
-    runtime,
-    session::Shared,
+    client::{Client, builder::Settings},
+    queue::attempt::Release,
 };
+use tokio::sync::watch;
+
+use crate::{backend::error::StoreError, runtime, session::Shared};
 
 /// What the first call does; later ones answer at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -370,7 +369,7 @@ async fn play(first: [First; 4], wait: Option<Wait>, held: bool, patience: Optio
     if held {
         script.add("holder");
     }
-    let claim = session.claim(&Queue::new("/ns", "name").unwrap()).unwrap();
+    let claim = Claim::in_session(&session, &Queue::new("/ns", "name").unwrap()).unwrap();
     let wait = wait.unwrap_or_else(|| Wait::Until(Instant::now() + Duration::from_millis(25)));
     let caller = acquire(claim, wait);
     let release = async {
@@ -479,7 +478,7 @@ async fn wait_behind(
     for key in ahead {
         script.add(key);
     }
-    let claim = session.claim(&Queue::new("/ns", "name").unwrap()).unwrap();
+    let claim = Claim::in_session(&session, &Queue::new("/ns", "name").unwrap()).unwrap();
     let caller = tokio::spawn(acquire(claim, Wait::Forever));
     while script.keys().len() == ahead.len() {
         sleep(Duration::from_millis(1)).await;
@@ -520,7 +519,7 @@ async fn a_lost_session_ends_the_wait() {
 
 async fn held(script: &Arc<Script>) -> (Arc<Session>, Hold) {
     let session = session(script).await;
-    let claim = session.claim(&Queue::new("/ns", "name").unwrap()).unwrap();
+    let claim = Claim::in_session(&session, &Queue::new("/ns", "name").unwrap()).unwrap();
     let hold = acquire(claim, Wait::Forever).await.unwrap().expect("nobody is ahead");
     (session, hold)
 }
@@ -631,7 +630,7 @@ async fn join_several(first: First, withdraw: First, patience: Duration, held: b
         script.add("holder");
     }
     let queues = ["a", "b", "c"].map(|name| Queue::new("/ns", name).unwrap());
-    let claims = queues.iter().map(|queue| session.claim(queue).unwrap()).collect();
+    let claims = queues.iter().map(|queue| Claim::in_session(&session, queue).unwrap()).collect();
     let joining = Carried::whole(session.shared().runtime, Claim::join_all(claims));
     match timeout(patience, joining).await {
         Ok(Ok(Some(entered))) => {

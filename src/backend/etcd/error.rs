@@ -4,7 +4,7 @@ use std::fmt;
 
 use etcd_client::Error;
 
-use crate::{error::StoreError, guard::LostReason};
+use crate::{backend::error::StoreError, lost::LostReason};
 
 /// An error and the endpoint that it came from.
 #[derive(Debug)]

@@ -12,9 +12,11 @@ use super::{
     watcher::Below,
 };
 use crate::{
-    backend::{Ask, Detail, Entry, Joined, Listing, Member, Rewritten},
-    error::StoreError,
-    name::{Queue, Ticket},
+    backend::{
+        Ask, Detail, Entry, Joined, Listing, Member, Rewritten,
+        error::StoreError,
+        name::{Queue, Ticket},
+    },
     rig::{Bug, planted},
 };
 

@@ -19,7 +19,7 @@ use etcd_client::{Client, LeaseGrantOptions};
 
 use self::{pool::Pool, store::EtcdStore};
 use super::{Backend, Store};
-use crate::{builder::Remote, error::StoreError};
+use crate::backend::{error::StoreError, remote::Remote};
 
 /// The backend of `etcd://`.
 #[derive(Debug)]

@@ -9,7 +9,7 @@ use etcd_client::{Certificate, Client, ConnectOptions, Error, Identity, TlsOptio
 use tokio::{sync::watch, time::timeout};
 
 use super::error::{Cause, EndpointError};
-use crate::{builder::Remote, error::StoreError, secret::Secret};
+use crate::backend::{error::StoreError, remote::Remote, secret::Secret};
 
 /// Below 5 s etcd takes a client's pings for an attack and hangs up
 /// (`DefaultGRPCKeepAliveMinTime`).

@@ -29,8 +29,10 @@ use etcd_client::{
 };
 
 use crate::{
-    backend::{Entry, Write},
-    name::{Queue, Ticket},
+    backend::{
+        Entry, Write,
+        name::{Queue, Ticket},
+    },
     rig::{Bug, planted},
 };
 

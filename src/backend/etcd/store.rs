@@ -26,10 +26,10 @@ use crate::{
     backend::{
         Ahead, Ask, Entry, Fate, Join, Joined, Leave, Listing, Moment, Present, Rewritten,
         Standing, Store, Watch, Withdrawn, Write,
+        error::StoreError,
+        name::{Queue, Ticket},
     },
-    error::StoreError,
-    guard::LostReason,
-    name::{Queue, Ticket},
+    lost::LostReason,
     rig::{Bug, planted},
 };
 

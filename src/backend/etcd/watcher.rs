@@ -21,8 +21,7 @@ use tokio::{
 
 use super::{error::Cause, pool::Pool, queue};
 use crate::{
-    backend::{self, Entry, Event},
-    error::StoreError,
+    backend::{self, Entry, Event, error::StoreError},
     rig::{Bug, planted},
 };
 

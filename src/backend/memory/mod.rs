@@ -17,7 +17,7 @@ use std::{
 use tokio::sync::watch;
 
 use super::{Ahead, Entry, Standing};
-use crate::{clock, name::Queue};
+use crate::{backend::name::Queue, runtime::clock};
 
 pub(crate) use store::Memory;
 

@@ -17,11 +17,11 @@ use crate::{
     backend::{
         Ask, Backend, Detail, Entry, Event, Fate, Join, Joined, Leave, Listing, Member, Moment,
         Present, Rewritten, Standing, Store, Watch, Withdrawn, Write,
+        error::StoreError,
+        name::{Queue, Ticket},
+        remote::Remote,
     },
-    builder::Remote,
-    error::StoreError,
-    guard::LostReason,
-    name::{Queue, Ticket},
+    lost::LostReason,
     rig::{Bug, planted},
     runtime::yield_now,
 };

@@ -38,10 +38,9 @@ use zookeeper_client as zk;
 use self::{store::ZooKeeperStore, tags::Tags};
 use super::{Backend, Store};
 use crate::{
-    builder::Remote,
-    error::{Error, StoreError},
+    backend::{error::StoreError, remote::Remote, secret::Secret},
+    error::Error,
     rig::{Bug, planted},
-    secret::Secret,
 };
 
 /// How often a server hangs up on the same request before that is taken for its answer.

@@ -5,7 +5,7 @@ use std::fmt::{self, Write};
 use zookeeper_client as zk;
 
 use crate::{
-    name::Ticket,
+    backend::name::Ticket,
     rig::{Bug, planted},
 };
 

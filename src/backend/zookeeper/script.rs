@@ -17,7 +17,7 @@ use tokio::{
 };
 
 use super::ZooKeeper;
-use crate::builder::Remote;
+use crate::backend::remote::Remote;
 
 /// Kinds of requests (`ZooDefs.OpCode`).
 pub(super) const EXISTS: i32 = 3;

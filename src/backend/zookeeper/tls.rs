@@ -7,7 +7,10 @@ use rustls::{
 };
 use zookeeper_client::TlsOptions;
 
-use crate::{error::Error, secret::Secret, tls::Tls};
+use crate::{
+    backend::{secret::Secret, tls::Tls},
+    error::Error,
+};
 
 pub(super) fn options(tls: &Tls, endpoints: &[String]) -> Result<Secret<TlsOptions>, Error> {
     let invalid = |reason: String| Error::InvalidConfig { option: "tls", reason };

@@ -4,10 +4,7 @@ use futures_util::future::join_all;
 use zookeeper_client::{self as zk, CreateMode, MultiWriteError};
 
 use super::ZooKeeperStore;
-use crate::{
-    backend::{Write, zookeeper::node},
-    error::StoreError,
-};
+use crate::backend::{Write, error::StoreError, zookeeper::node};
 
 /// How often to look again at what others create and delete meanwhile.
 const ATTEMPTS: usize = 8;

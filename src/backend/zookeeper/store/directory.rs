@@ -8,10 +8,10 @@ use super::ZooKeeperStore;
 use crate::{
     backend::{
         Ahead, Entry, Fate, Present, Standing,
+        error::StoreError,
+        name::Queue,
         zookeeper::node::{self, Place},
     },
-    error::StoreError,
-    name::Queue,
     rig::{Bug, planted},
 };
 

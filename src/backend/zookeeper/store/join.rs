@@ -12,11 +12,11 @@ use super::{
 use crate::{
     backend::{
         Ahead, Entry, Join, Joined, Leave, Moment, Standing,
+        error::StoreError,
+        name::{Queue, Ticket},
         zookeeper::node::{self, Tag},
     },
-    error::StoreError,
-    guard::LostReason,
-    name::{Queue, Ticket},
+    lost::LostReason,
     rig::{Bug, planted},
 };
 

@@ -6,9 +6,12 @@ use zookeeper_client::{self as zk, MultiWriteError};
 
 use super::ZooKeeperStore;
 use crate::{
-    backend::{Leave, Moment, Withdrawn, zookeeper::node},
-    error::StoreError,
-    name::{Queue, Ticket},
+    backend::{
+        Leave, Moment, Withdrawn,
+        error::StoreError,
+        name::{Queue, Ticket},
+        zookeeper::node,
+    },
     rig::{Bug, planted},
 };
 

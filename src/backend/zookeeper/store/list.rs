@@ -13,10 +13,7 @@ use super::{
     directory::{named, revision},
     lock, watch,
 };
-use crate::{
-    backend::{Ask, Detail, Listing, Member, Watch, zookeeper::node},
-    error::StoreError,
-};
+use crate::backend::{Ask, Detail, Listing, Member, Watch, error::StoreError, zookeeper::node};
 
 /// How often to list a queue whose directory comes and goes, or whose nodes change their names.
 const ATTEMPTS: usize = 8;

@@ -4,10 +4,8 @@ use zookeeper_client::{self as zk, CreateMode, MultiWriteError, MultiWriteResult
 
 use super::{ZooKeeperStore, directory::revision};
 use crate::{
-    backend::{Entry, Rewritten, zookeeper::node},
-    error::StoreError,
-    guard::LostReason,
-    name::Ticket,
+    backend::{Entry, Rewritten, error::StoreError, name::Ticket, zookeeper::node},
+    lost::LostReason,
 };
 
 impl ZooKeeperStore {

@@ -5,11 +5,7 @@ use std::sync::Arc;
 use zookeeper_client as zk;
 
 use super::ZooKeeperStore;
-use crate::{
-    backend::{Moment, zookeeper::node},
-    error::StoreError,
-    name::Ticket,
-};
+use crate::backend::{Moment, error::StoreError, name::Ticket, zookeeper::node};
 
 /// What a search has found, for all who wait for one: a lost connection leaves thousands in doubt
 /// at once.

@@ -1,0 +1,343 @@
+//! The options of a client, checked before anything is sent.
+
+use std::{sync::Arc, time::Duration};
+
+use crate::{
+    backend::{
+        Backend, memory,
+        name::check_namespace,
+        remote::{Credentials, Remote},
+        secret::Secret,
+        tls::Tls,
+    },
+    client::{
+        Client,
+        url::{Given, Scheme},
+    },
+    error::{Error, Result},
+};
+
+/// The longest owner text, in bytes: it is stored with every key.
+const MAX_OWNER: usize = 1024;
+const MIN_TTL: Duration = Duration::from_millis(100);
+const MAX_TTL: Duration = Duration::from_secs(24 * 60 * 60);
+const MAX_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
+/// A token has sixteen bits to tell apart the grants of one entry.
+const MAX_HANDOVERS: u32 = u16::MAX as u32;
+
+/// Describes a [`Client`]; made by [`Client::builder`].
+///
+/// ```
+/// # use std::time::Duration;
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+/// let client = distlock::Client::builder("memory://docs-builder")
+///     .namespace("/app/locks")
+///     .session_ttl(Duration::from_secs(15))
+///     .owner("worker-7")
+///     .connect()
+///     .await?;
+/// assert_eq!(client.session_ttl(), Duration::from_secs(15));
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "nothing happens before `connect`"]
+pub struct Builder {
+    url: Given,
+    namespace: String,
+    ttl: Duration,
+    owner: Option<String>,
+    connect_timeout: Duration,
+    request_timeout: Option<Duration>,
+    recheck_interval: Option<Duration>,
+    local_handover: Option<u32>,
+    credentials: Option<Credentials>,
+    tls: Option<Tls>,
+}
+
+/// What a client needs, checked.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    pub(crate) backend: Arc<dyn Backend>,
+    pub(crate) namespace: String,
+    pub(crate) ttl: Duration,
+    pub(crate) owner: String,
+    pub(crate) connect_timeout: Duration,
+    pub(crate) request_timeout: Duration,
+    pub(crate) recheck_interval: Duration,
+    pub(crate) local_handover: Option<u32>,
+}
+
+impl Builder {
+    pub(crate) fn new(url: &str) -> Self {
+        Self {
+            url: Given::new(url),
+            namespace: "/distlock".to_owned(),
+            ttl: Duration::from_secs(10),
+            owner: None,
+            connect_timeout: Duration::from_secs(5),
+            request_timeout: None,
+            recheck_interval: None,
+            local_handover: None,
+            credentials: None,
+            tls: None,
+        }
+    }
+
+    /// Where in the store the locks lie: an absolute path of printable ASCII, up to 255 bytes.
+    /// Default `/distlock`. Clients exclude each other only within one namespace.
+    pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
+        self.namespace = namespace.into();
+        self
+    }
+
+    /// How long the store keeps the locks of a client it hears nothing of: 100 ms to a day, default
+    /// 10 s. What the server grants may differ: [`Client::session_ttl`] tells. Short, and a crashed
+    /// holder's lock is soon free; long, and holders ride out slow networks and restarting servers.
+    ///
+    /// All servers of a ZooKeeper ensemble have to allow it (`minSessionTimeout`,
+    /// `maxSessionTimeout`; by default 2 and 20 ticks). When a session moves to one that allows
+    /// less, the client is not told, and that server gives its locks away while their holders still
+    /// count on the longer time.
+    pub fn session_ttl(mut self, ttl: Duration) -> Self {
+        self.ttl = ttl;
+        self
+    }
+
+    /// A text that operators find in each key: up to 1,024 bytes, default host name and process id.
+    pub fn owner(mut self, owner: impl Into<String>) -> Self {
+        self.owner = Some(owner.into());
+        self
+    }
+
+    /// How long to try for a session, at connecting and when a lost one is replaced. Default 5 s.
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.connect_timeout = timeout;
+        self
+    }
+
+    /// How long to wait for a server's answer before another server is asked. Default half the
+    /// session's TTL, at least 1 s and at most 3 s.
+    pub fn request_timeout(mut self, timeout: Duration) -> Self {
+        self.request_timeout = Some(timeout);
+        self
+    }
+
+    /// How often a waiter looks again though it was told nothing, and a session asks for the keys
+    /// of all locks that it holds: servers do lose watch events now and then. Default 20 s or the
+    /// session's TTL, whichever is longer; up to a quarter is added at random.
+    pub fn recheck_interval(mut self, interval: Duration) -> Self {
+        self.recheck_interval = Some(interval);
+        self
+    }
+
+    /// Lets the contenders of one lock within this client (all its clones) share one key in the
+    /// store and pass the lock among themselves: a hand-over then takes no request and about a
+    /// microsecond. Off by default: each waiter has a key of its own.
+    ///
+    /// # Fairness
+    ///
+    /// Within the client, first come first served. Towards other clients, the lock is passed on at
+    /// most `max` times (1 to 65,535) while another one waits; then it is let go, and this client's
+    /// next waiter joins the end of the store's queue. So another client waits for at most `max` +
+    /// 1 holders of each client ahead of it instead of one. After `max` times the store is asked
+    /// once whether anybody else waits; if nobody does, counting starts anew. When nobody of this
+    /// client waits, the lock is let go at once.
+    ///
+    /// The place in the store's queue belongs to the client: when the caller that joined gives up,
+    /// by a timeout or because it is dropped, the next one takes that place over. A caller of
+    /// [`try_lock`](crate::Mutex::try_lock) gets `None` if anybody of this client has the lock or
+    /// wants it.
+    ///
+    /// # Tokens
+    ///
+    /// Every grant has a [`FencingToken`](crate::FencingToken) of its own, which rises as ever. But
+    /// it is made differently: the create revision of the shared key times 65,536, plus the number
+    /// of the grant. **Tokens with and without local hand-over do not compare: all clients of a
+    /// lock must have it on, or none** (`max` may differ). A client without it has tokens that are
+    /// too low, so that the resource refuses them: a mix-up fails closed. For the same reason,
+    /// tokens that a resource has stored must be reset before hand-over is turned off again. After
+    /// 65,536 grants a key has no numbers left and is let go. A create revision of more than 48
+    /// bits, which on ZooKeeper takes 65,536 elections, leaves no room for numbers: then locking
+    /// fails with [`Error::Backend`].
+    ///
+    /// # Losing the lock
+    ///
+    /// Each guard is told as ever, and a lock that is known to be lost is not passed on (as a
+    /// holder does, the client learns within a second that somebody deleted the key). Those who
+    /// wait within the client lose nothing with it: the next one takes the lock from the store
+    /// again, with a new session if need be, even if the guard of the lost lock is still there.
+    /// Errors of the store befall the one caller who stands in its queue; the next one then tries
+    /// for itself.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let builder = distlock::Client::builder("memory://docs-handover").local_handover(100);
+    /// let client = builder.connect().await?;
+    /// let guard = client.mutex("a").lock().await?;
+    /// let key = guard.key().to_owned();
+    ///
+    /// let mutex = client.mutex("a");
+    /// let next = tokio::spawn(async move { mutex.lock().await });
+    /// tokio::task::yield_now().await; // it waits now
+    /// let token = guard.fencing_token();
+    /// guard.unlock().await?;
+    ///
+    /// let next = next.await.expect("no panic")?;
+    /// assert_eq!(next.key(), key);
+    /// assert!(next.fencing_token() > token);
+    /// next.unlock().await
+    /// # }
+    /// ```
+    pub fn local_handover(mut self, max: u32) -> Self {
+        self.local_handover = Some(max);
+        self
+    }
+
+    /// User and password: etcd's authentication, ZooKeeper's `digest` scheme. On ZooKeeper every
+    /// node is then created for this user alone (`creator_all`).
+    pub fn credentials(mut self, user: impl Into<String>, password: impl Into<String>) -> Self {
+        self.credentials =
+            Some(Credentials { user: user.into(), password: Secret::new(password.into()) });
+        self
+    }
+
+    /// Connects by TLS.
+    pub fn tls(mut self, tls: Tls) -> Self {
+        self.tls = Some(tls);
+        self
+    }
+
+    /// Connects and opens a session, so that a client is known to work once it is there.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidUrl`], [`Error::InvalidConfig`] and [`Error::FeatureDisabled`] before
+    /// anything is sent. [`Error::Unavailable`] if no server gives a session within the
+    /// [`connect_timeout`](Self::connect_timeout), each having been tried once. [`Error::Denied`]
+    /// if they refuse the credentials or the certificate.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe. A session whose opening was under way ends with its TTL.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// let builder = distlock::Client::builder("memory://docs").namespace("locks");
+    /// let error = builder.connect().await.unwrap_err();
+    /// assert!(matches!(error, distlock::Error::InvalidConfig { option: "namespace", .. }));
+    /// # }
+    /// ```
+    pub async fn connect(self) -> Result<Client> {
+        Client::open(self.check()?).await
+    }
+
+    /// The same as [`connect`](Self::connect), for threads: blocks this one.
+    ///
+    /// # Errors
+    ///
+    /// As [`connect`](Self::connect).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> distlock::Result<()> {
+    /// let builder = distlock::blocking::Client::builder("memory://docs-connect-blocking");
+    /// let client = builder.owner("worker-7").connect_blocking()?;
+    /// # client.close() }
+    /// ```
+    #[cfg(feature = "blocking")]
+    pub fn connect_blocking(self) -> Result<crate::blocking::Client> {
+        crate::blocking::wait(self.connect()).map(Into::into)
+    }
+
+    fn check(self) -> Result<Settings> {
+        let invalid =
+            |option, reason: &str| Err(Error::InvalidConfig { option, reason: reason.into() });
+        let url = self.url.parse()?;
+        check_namespace(&self.namespace)?;
+        if !(MIN_TTL..=MAX_TTL).contains(&self.ttl) {
+            return invalid("session_ttl", "must be between 100 ms and 24 h");
+        }
+        let owner = self.owner.unwrap_or_else(default_owner);
+        if owner.len() > MAX_OWNER {
+            return invalid("owner", "at most 1,024 bytes: it is stored with every key");
+        }
+        let request_timeout = self
+            .request_timeout
+            .unwrap_or((self.ttl / 2).clamp(Duration::from_secs(1), Duration::from_secs(3)));
+        let recheck_interval =
+            self.recheck_interval.unwrap_or(self.ttl.max(Duration::from_secs(20)));
+        for (option, value) in [
+            ("connect_timeout", self.connect_timeout),
+            ("request_timeout", request_timeout),
+            ("recheck_interval", recheck_interval),
+        ] {
+            if !(Duration::from_millis(1)..=MAX_TIMEOUT).contains(&value) {
+                return invalid(option, "must be between 1 ms and 24 h");
+            }
+        }
+        if self.local_handover.is_some_and(|max| !(1..=MAX_HANDOVERS).contains(&max)) {
+            return invalid("local_handover", "must be between 1 and 65,535");
+        }
+        if self.credentials.as_ref().is_some_and(|credentials| credentials.user.is_empty()) {
+            return invalid("credentials", "the user must not be empty");
+        }
+        if self.credentials.as_ref().is_some_and(|credentials| credentials.user.contains(':')) {
+            return invalid("credentials", "the user must not contain `:`");
+        }
+        if let Some(tls) = &self.tls {
+            tls.check()?;
+        }
+        let remote = Remote {
+            endpoints: url.endpoints,
+            connect_timeout: self.connect_timeout,
+            request_timeout,
+            credentials: self.credentials,
+            tls: self.tls,
+        };
+        Ok(Settings {
+            backend: backend(url.scheme, remote)?,
+            namespace: self.namespace,
+            ttl: self.ttl,
+            owner,
+            connect_timeout: self.connect_timeout,
+            request_timeout,
+            recheck_interval,
+            local_handover: self.local_handover,
+        })
+    }
+}
+
+fn backend(scheme: Scheme, remote: Remote) -> Result<Arc<dyn Backend>> {
+    match scheme {
+        Scheme::Memory if remote.credentials.is_some() || remote.tls.is_some() => {
+            let reason = "memory:// has neither users nor a network: leave it out".into();
+            Err(Error::InvalidConfig {
+                option: if remote.tls.is_some() { "tls" } else { "credentials" },
+                reason,
+            })
+        }
+        Scheme::Memory => Ok(Arc::new(memory::Memory::new(&remote))),
+        #[cfg(feature = "etcd")]
+        Scheme::Etcd => Ok(Arc::new(crate::backend::etcd::Etcd::new(remote))),
+        #[cfg(not(feature = "etcd"))]
+        Scheme::Etcd => Err(Error::FeatureDisabled { scheme: "etcd", feature: "etcd" }),
+        #[cfg(feature = "zookeeper")]
+        Scheme::ZooKeeper => Ok(Arc::new(crate::backend::zookeeper::ZooKeeper::new(remote)?)),
+        #[cfg(not(feature = "zookeeper"))]
+        Scheme::ZooKeeper => Err(Error::FeatureDisabled { scheme: "zk", feature: "zookeeper" }),
+    }
+}
+
+/// Host name and process id.
+fn default_owner() -> String {
+    #[cfg(target_os = "linux")]
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    #[cfg(not(target_os = "linux"))]
+    let host = std::env::var("HOSTNAME")
+        .or_else(|_| std::env::var("COMPUTERNAME"))
+        .unwrap_or_else(|_| "host".into());
+    format!("{host}:{}", std::process::id())
+}

@@ -1,0 +1,216 @@
+//! Fencing tokens, and what the protected resource does with them.
+
+use std::{
+    fmt,
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+/// A number that rises from one holder of a lock to the next, whatever happened between: the
+/// protected resource stores the highest it has seen and refuses a lower one, so that a holder that
+/// was paused and wakes up after its lease is gone can do no harm.
+///
+/// That is for holders one at a time. Readers, and those who have permits, hold side by side: their
+/// tokens differ, but one with a lower token is no less valid, so a
+/// [`FencingGate`] would refuse what is right.
+///
+/// etcd: the create revision of the holder's key. ZooKeeper: the `czxid` of its node. With
+/// [`local_handover`](crate::Builder::local_handover) that times 65,536, plus the number of the
+/// grant: tokens with and without it do not compare, so either all clients of a lock have it on, or
+/// none. Tokens of different locks or of different clusters do not compare, and a cluster restored
+/// from a backup may repeat tokens (etcd: restore with [`--bump-revision
+/// --mark-compacted`](https://etcd.io/docs/v3.6/op-guide/recovery/)).
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+/// # let client = distlock::Client::connect("memory://docs-token").await?;
+/// let first = client.mutex("a").lock().await?.fencing_token();
+/// let second = client.mutex("a").lock().await?.fencing_token();
+/// assert!(second > first);
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FencingToken(u64);
+
+impl FencingToken {
+    pub(crate) fn new(token: u64) -> Self {
+        Self(token)
+    }
+
+    /// The token as a number, to store it beside the data it protects.
+    #[must_use]
+    pub fn as_u64(self) -> u64 {
+        self.0
+    }
+}
+
+impl From<FencingToken> for u64 {
+    fn from(token: FencingToken) -> Self {
+        token.0
+    }
+}
+
+impl fmt::Display for FencingToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Refuses those who come with a [`FencingToken`](crate::FencingToken) lower than the highest that
+/// was seen: one for each lock, at the resource that the lock protects.
+///
+/// A holder that was paused and wakes up after its lease is gone still believes in its lock for as
+/// long as it does not look. Only the resource can refuse its writes, and this is how: whoever was
+/// granted the lock later has a higher token.
+///
+/// This one lives in the memory of one process, such as a server that all holders send their writes
+/// to. It forgets when that process ends: go on with [`starting_at`](Self::starting_at) what was
+/// stored. To look and to write must be one step, or a newer holder may come in between: hold a
+/// lock of the process's own around both, or put the token into the transaction that writes, as
+/// below.
+///
+/// # In a database
+///
+/// Where the data are in a table, the table is the gate: a column for the token, and one statement
+/// that looks and writes. No rows changed: refused.
+///
+/// ```sql
+/// UPDATE accounts SET balance = $balance, fencing_token = $token
+///  WHERE id = $id AND fencing_token <= $token;
+/// ```
+///
+/// For writes to several tables, a table of gates. Run this first, **in the same transaction as the
+/// writes**, and roll back if no row changed: the row stays locked until the transaction ends, so
+/// that no newer holder gets in between the look and the writes. In a transaction of its own it
+/// would say no more than that nobody newer had come *yet*.
+///
+/// ```sql
+/// CREATE TABLE gates (lock TEXT PRIMARY KEY, token BIGINT NOT NULL);
+///
+/// INSERT INTO gates (lock, token) VALUES ($lock, $token)
+///     ON CONFLICT (lock) DO UPDATE SET token = excluded.token
+///     WHERE gates.token <= excluded.token;
+/// ```
+///
+/// It is for holders one at a time: readers and permits have tokens that are valid in any order.
+///
+/// Both are understood by PostgreSQL (9.5 and later) and SQLite (3.24 and later). Where the data
+/// are in etcd or ZooKeeper itself, [`LockGuard::put`](crate::LockGuard::put) needs no token.
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+/// # let client = distlock::Client::connect("memory://docs-gate").await?;
+/// let gate = distlock::FencingGate::new();
+/// let old = client.mutex("a").lock().await?.fencing_token();
+/// let new = client.mutex("a").lock().await?.fencing_token();
+///
+/// assert!(gate.admit(old).is_ok());
+/// assert!(gate.admit(new).is_ok());
+/// let stale = gate.admit(old).unwrap_err();
+/// assert_eq!((stale.token, stale.highest), (old.as_u64(), new.as_u64()));
+/// # Ok(()) }
+/// ```
+#[derive(Debug, Default)]
+pub struct FencingGate {
+    /// Zero: none yet.
+    highest: AtomicU64,
+}
+
+/// The error of [`FencingGate::admit`]: somebody with a higher token was there before. Do not
+/// write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the fencing token {token} is stale: {highest} was seen")]
+#[non_exhaustive]
+pub struct StaleToken {
+    /// The one that was refused.
+    pub token: u64,
+    /// The highest that was seen.
+    pub highest: u64,
+}
+
+impl FencingGate {
+    /// One that has seen nobody yet.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self::starting_at(0)
+    }
+
+    /// One that goes on where another one ended: with the [`highest`](Self::highest) token, which
+    /// was stored beside the data.
+    ///
+    /// ```
+    /// let gate = distlock::FencingGate::starting_at(41);
+    /// assert!(gate.admit(40_u64).is_err());
+    /// assert!(gate.admit(41_u64).is_ok());
+    /// ```
+    #[must_use]
+    pub const fn starting_at(token: u64) -> Self {
+        Self { highest: AtomicU64::new(token) }
+    }
+
+    /// Lets in whoever has the highest token so far, or the same one again. One atomic operation,
+    /// without a lock.
+    ///
+    /// # Errors
+    ///
+    /// [`StaleToken`] if a higher one was seen.
+    ///
+    /// ```
+    /// let gate = distlock::FencingGate::new();
+    /// assert!(gate.admit(7_u64).is_ok());
+    /// assert!(gate.admit(7_u64).is_ok());
+    /// assert!(gate.admit(6_u64).is_err());
+    /// ```
+    pub fn admit(&self, token: impl Into<u64>) -> Result<(), StaleToken> {
+        let token = token.into();
+        // What the caller does after this is not to be seen before it.
+        let highest = self.highest.fetch_max(token, Ordering::AcqRel);
+        if highest > token { Err(StaleToken { token, highest }) } else { Ok(()) }
+    }
+
+    /// The highest token that was seen; `None` before the first one.
+    ///
+    /// ```
+    /// let gate = distlock::FencingGate::new();
+    /// assert_eq!(gate.highest(), None);
+    /// assert!(gate.admit(7_u64).is_ok());
+    /// assert_eq!(gate.highest(), Some(7));
+    /// ```
+    #[must_use]
+    pub fn highest(&self) -> Option<u64> {
+        // No store gives zero as a token.
+        Some(self.highest.load(Ordering::Acquire)).filter(|highest| *highest > 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::Barrier, thread};
+
+    use super::*;
+
+    #[test]
+    fn a_gate_is_shared_by_threads() {
+        let (gate, start) = (FencingGate::new(), Barrier::new(8));
+        let mut admitted = thread::scope(|scope| {
+            let compete = |first: u64| {
+                let (gate, start) = (&gate, &start);
+                scope.spawn(move || {
+                    start.wait();
+                    (first..8_000)
+                        .step_by(8)
+                        .filter(|token| gate.admit(*token).is_ok())
+                        .collect::<Vec<_>>()
+                })
+            };
+            let threads: Vec<_> = (1..=8).map(compete).collect();
+            threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
+        });
+        admitted.sort_unstable();
+        assert_eq!(gate.highest(), admitted.last().copied());
+        assert_eq!(gate.highest(), Some(7_999));
+        let stale = gate.admit(1_u64).unwrap_err();
+        assert_eq!(stale.to_string(), "the fencing token 1 is stale: 7999 was seen");
+    }
+}

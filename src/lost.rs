@@ -1,0 +1,39 @@
+//! Why a lock is not held any more.
+
+use std::fmt;
+
+/// Why a lock is not held any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum LostReason {
+    /// No server confirmed the session in time. The store may or may not have given the lock to
+    /// another: it is not known, so it counts as lost.
+    DeadlinePassed,
+    /// The server says that the lease or session is over.
+    SessionExpired,
+    /// Somebody deleted this holder's key, or on etcd wrote over it without its lease.
+    KeyDeleted,
+    /// [`Client::close`](crate::Client::close) was called.
+    ClientClosed,
+}
+
+impl fmt::Display for LostReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::DeadlinePassed => "no server confirmed the session in time",
+            Self::SessionExpired => "the server says that the session is over",
+            Self::KeyDeleted => "somebody deleted its key",
+            Self::ClientClosed => "the client was closed",
+        })
+    }
+}
+
+/// The error of [`LockGuard::run`](crate::LockGuard::run): the lock was lost before the future was done, and the future
+/// was dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the lock was lost: {reason}")]
+#[non_exhaustive]
+pub struct Lost {
+    /// Why.
+    pub reason: LostReason,
+}

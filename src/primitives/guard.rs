@@ -1,0 +1,364 @@
+//! A lock that is held: how long it is valid, how its loss is told, how it is let go.
+
+use std::{
+    fmt,
+    future::{Future, poll_fn},
+    pin::pin,
+    sync::Arc,
+    task::Poll,
+    time::Duration,
+};
+
+use crate::{
+    backend::{Entry, error::StoreError, name::Queue, signature},
+    error::{Error, Result},
+    fencing::FencingToken,
+    lost::{Lost, LostReason},
+    queue::{
+        Hold,
+        attempt::Release,
+        handover::{Grant, Passing},
+    },
+    rig::{Bug, planted},
+    runtime::{self, carried::Carried},
+    session::{Session, own_keys::Place},
+};
+
+/// A lock that is held.
+///
+/// Between the return of `lock()` and the local deadline no other guard of this lock is valid
+/// anywhere. The deadline moves on with every keepalive that the store confirms, counted from the
+/// time it was sent, and passes before the store can give the lock away. What is checked once can
+/// be too late the moment after: work that must never overlap carries the
+/// [`fencing_token`](Self::fencing_token) to the resource it changes.
+///
+/// Dropping the guard releases the lock in the background, from any thread, within a runtime or
+/// without one. A process that exits at once after that may leave the key to the session's TTL; to
+/// be sure, await [`unlock`](Self::unlock) or [`Client::close`](crate::Client::close).
+#[must_use = "the lock is released as soon as the guard is dropped"]
+#[clippy::has_significant_drop]
+pub struct LockGuard {
+    held: Held,
+}
+
+enum Held {
+    Own(Hold),
+    /// With others of its client.
+    Shared(Grant),
+}
+
+impl Held {
+    fn session(&self) -> &Session {
+        match self {
+            Self::Own(hold) => hold.claim.session(),
+            Self::Shared(grant) => grant.tenure().session(),
+        }
+    }
+
+    fn place(&self) -> &Place {
+        match self {
+            Self::Own(hold) => hold.place(),
+            Self::Shared(grant) => grant.tenure().place(),
+        }
+    }
+
+    fn queue(&self) -> &Queue {
+        match self {
+            Self::Own(hold) => hold.claim.queue(),
+            Self::Shared(grant) => grant.tenure().queue(),
+        }
+    }
+}
+
+impl LockGuard {
+    pub(crate) fn new(hold: Hold) -> Self {
+        Self { held: Held::Own(hold) }
+    }
+
+    pub(crate) fn shared(grant: Grant) -> Self {
+        Self { held: Held::Shared(grant) }
+    }
+
+    /// What it holds, if it alone does.
+    pub(crate) fn hold(&self) -> Option<&Hold> {
+        match &self.held {
+            Held::Own(hold) => Some(hold),
+            Held::Shared(_) => None,
+        }
+    }
+
+    pub(crate) fn session(&self) -> &Session {
+        self.held.session()
+    }
+
+    pub(crate) fn queue(&self) -> &Queue {
+        self.held.queue()
+    }
+
+    pub(crate) fn entry(&self) -> &Entry {
+        &self.held.place().entry
+    }
+
+    /// This grant's fencing token.
+    #[must_use]
+    pub fn fencing_token(&self) -> FencingToken {
+        FencingToken::new(match &self.held {
+            Held::Own(hold) => hold.place().entry.token,
+            Held::Shared(grant) => grant.token(),
+        })
+    }
+
+    /// The lock's name, as it was given to [`Client::mutex`](crate::Client::mutex).
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.held.queue().name()
+    }
+
+    /// The holder's key in the store, as the store's own tools show it. On etcd a transaction that
+    /// compares this key's create revision with the token writes only while the lock is held. With
+    /// [`local_handover`](crate::Builder::local_handover) the create revision is the token divided
+    /// by 65,536, and compares equal while any guard of this client's holds the lock: only the
+    /// token tells them apart. After a [`downgrade`](crate::WriteGuard::downgrade) it is another
+    /// key, in the old one's place, with a create revision of its own and the old token:
+    /// `etcd::compare` knows the difference.
+    #[must_use]
+    pub fn key(&self) -> &str {
+        &self.held.place().entry.key
+    }
+
+    /// Whether the lock is held at this instant, as far as is known: looks at the clock itself
+    /// (`CLOCK_BOOTTIME` on Linux, which counts suspend), never at a flag that a timer would have
+    /// had to set. Once false, it stays false.
+    #[must_use]
+    pub fn is_valid(&self) -> bool {
+        !self.remaining().is_zero()
+    }
+
+    /// How long the lock is certain to stay held if nothing more is heard of the store; zero when
+    /// it is lost. It jumps up with every keepalive.
+    #[must_use]
+    pub fn remaining(&self) -> Duration {
+        if self.held.place().lost_reason().is_some() {
+            return Duration::ZERO;
+        }
+        self.held.session().life().remaining()
+    }
+
+    pub(crate) fn place(&self) -> &Place {
+        self.held.place()
+    }
+
+    pub(crate) fn namespace(&self) -> &str {
+        self.held.queue().namespace()
+    }
+
+    /// Its key, if it is in this store.
+    #[cfg(any(feature = "etcd", feature = "zookeeper"))]
+    pub(crate) fn entry_in(&self, backend: &str) -> Option<&Entry> {
+        (self.session().shared().backend.name() == backend).then_some(&self.place().entry)
+    }
+
+    pub(crate) fn lost_reason(&self) -> Option<LostReason> {
+        self.held.place().lost_reason().or_else(|| self.held.session().life().lost_reason())
+    }
+
+    /// Resolves when the lock is lost, at the first cause and at the local deadline at the latest;
+    /// never before.
+    ///
+    /// The end of the session is told before the store can grant the lock to anybody else. That
+    /// somebody deleted the key by hand, or on etcd wrote over it without its lease, is told within
+    /// 0.4 s of the grant or as soon as the store's event arrives, whichever is later; should the
+    /// event be lost, after the [`recheck_interval`](crate::Builder::recheck_interval). The next
+    /// waiter may be granted before that.
+    ///
+    /// It needs nothing of the caller's runtime. After a suspend of the machine it may take up to a
+    /// second of running time to be told; [`is_valid`](Self::is_valid) knows at once.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe: call it as often as you like, also from several tasks.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use distlock::{Client, LostReason, memory::Space};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = Client::connect("memory://docs-lost").await?;
+    /// let guard = client.mutex("a").lock().await?;
+    /// Space::named("docs-lost").delete(guard.key());
+    /// assert_eq!(guard.lost().await, LostReason::KeyDeleted);
+    /// assert!(!guard.is_valid());
+    /// # Ok(()) }
+    /// ```
+    pub async fn lost(&self) -> LostReason {
+        tokio::select! {
+            biased;
+            reason = self.held.session().life().lost() => reason,
+            reason = self.held.place().lost() => reason,
+        }
+    }
+
+    /// Drives `future` while the lock is held, and drops it at the moment of loss.
+    ///
+    /// The clock is looked at before each poll: a future that wakes up after a suspend does not get
+    /// to run on a lock that is gone. A future that blocks its thread cannot be stopped.
+    ///
+    /// # Errors
+    ///
+    /// [`Lost`] if the lock was lost first. The future has been dropped: what it had sent may still
+    /// take effect.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping it drops `future`. The lock stays held.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let client = distlock::Client::connect("memory://docs-run").await?;
+    /// let guard = client.mutex("a").lock().await?;
+    /// let answer = guard.run(async { 6 * 7 }).await?;
+    /// assert_eq!(answer, 42);
+    /// guard.unlock().await?;
+    /// # Ok(()) }
+    /// ```
+    pub async fn run<T>(&self, future: impl Future<Output = T>) -> Result<T, Lost> {
+        run(self.lost(), || self.lost_reason(), future).await
+    }
+
+    /// Puts a key with another label into the place of this guard's.
+    pub(crate) async fn relabel(self, label: &'static str) -> Result<Self> {
+        if let Some(reason) = self.lost_reason() {
+            return Err(Error::Lost { name: self.name().to_owned(), reason });
+        }
+        let Held::Own(hold) = self.held else { return Ok(self) };
+        let session = Arc::clone(hold.claim.session());
+        let (runtime, name) = (session.shared().runtime, hold.claim.queue().name().to_owned());
+        let value = signature::write(&session.shared().owner);
+        let relabelling =
+            Carried::whole(runtime, async move { hold.claim.relabel(label, &value).await });
+        let claim = runtime::within(runtime, relabelling).await.map_err(|error| match error {
+            StoreError::SessionGone(reason) => {
+                session.life().lose(reason);
+                Error::Lost {
+                    name: name.clone(),
+                    reason: session.life().lost_reason().unwrap_or(reason),
+                }
+            }
+            error => error.into_public(session.shared().backend.name()),
+        })?;
+        let place = claim.place().map(Arc::clone).ok_or(Error::Closed)?;
+        let guard = Self::new(Hold::new(claim, place));
+        match guard.lost_reason() {
+            Some(reason) => Err(Error::Lost { name, reason }),
+            None => Ok(guard),
+        }
+    }
+
+    /// Releases the lock. `Ok` only when its key is known to be gone and the lock was held until
+    /// then.
+    ///
+    /// Only this guard's own key is deleted, so that a late or repeated attempt never touches a
+    /// successor. With [`local_handover`](crate::Builder::local_handover) `Ok` may mean instead
+    /// that the lock was held until it was passed on to another caller of this client.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Lost`] if the lock had been lost before: somebody else may have held it meanwhile.
+    /// [`Error::ReleaseUnconfirmed`] if the store has not confirmed within twice the
+    /// [`request_timeout`](crate::Builder::request_timeout), [`Error::Denied`] as soon as it
+    /// refuses to delete the key: the release goes on in the background until it is confirmed or
+    /// the session is over.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future is like dropping the guard: the release goes on in the background.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// # let client = distlock::Client::connect("memory://docs-unlock").await?;
+    /// let guard = client.mutex("a").lock().await?;
+    /// guard.unlock().await?;
+    /// # Ok(()) }
+    /// ```
+    pub async fn unlock(mut self) -> Result<()> {
+        let not_passed = match &mut self.held {
+            Held::Own(_) => None,
+            Held::Shared(grant) => match grant.pass_on().await {
+                Passing::Passed => return Ok(()),
+                Passing::LetGo(hold) => Some(hold),
+                Passing::Over | Passing::Undecided => None,
+            },
+        };
+        let lost = self.lost_reason();
+        let name = self.name().to_owned();
+        let hold = match self.held {
+            Held::Own(hold) => Some(hold),
+            Held::Shared(_) => not_passed,
+        };
+        let Some(hold) = hold else {
+            // Another has seen to the release, as he does only when a lock is lost.
+            return Err(Error::Lost { name, reason: lost.unwrap_or(LostReason::DeadlinePassed) });
+        };
+        let shared = hold.claim.session().shared();
+        let (runtime, patience) = (shared.runtime, shared.request_timeout * 2);
+        let backend = shared.backend.name();
+        runtime::within(runtime, async move {
+            let outcome = hold.claim.release_within(patience).await;
+            match (lost, outcome) {
+                (Some(reason), _) | (None, Release::SessionOver(reason)) => {
+                    Err(Error::Lost { name, reason })
+                }
+                (None, Release::Absent) => {
+                    Err(Error::Lost { name, reason: LostReason::KeyDeleted })
+                }
+                (None, Release::Released) => Ok(()),
+                (None, Release::Refused(refusal)) => {
+                    Err(Error::Denied { backend, source: refusal.to_string().into() })
+                }
+                (None, Release::Trying(_)) if planted(Bug::UnlockGuesses) => Ok(()),
+                (None, Release::Trying(error)) => {
+                    let source = error
+                        .map_or_else(|| "no answer yet".into(), |error| error.to_string().into());
+                    Err(Error::ReleaseUnconfirmed { name, source })
+                }
+            }
+        })
+        .await
+    }
+}
+
+/// Drives `future` until the lock is lost, as the one tells in time and the other looks up.
+pub(crate) async fn run<T>(
+    lost: impl Future<Output = LostReason>,
+    look: impl Fn() -> Option<LostReason>,
+    future: impl Future<Output = T>,
+) -> Result<T, Lost> {
+    let mut future = pin!(future);
+    let mut lost = pin!(lost);
+    poll_fn(|context| {
+        if let Poll::Ready(reason) = lost.as_mut().poll(context) {
+            return Poll::Ready(Err(Lost { reason }));
+        }
+        if let Some(reason) = look().filter(|_| !planted(Bug::RunWithoutALook)) {
+            return Poll::Ready(Err(Lost { reason }));
+        }
+        future.as_mut().poll(context).map(Ok)
+    })
+    .await
+}
+
+impl fmt::Debug for LockGuard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LockGuard")
+            .field("name", &self.name())
+            .field("key", &self.key())
+            .field("fencing_token", &self.fencing_token().as_u64())
+            .field("remaining", &self.remaining())
+            .finish()
+    }
+}

@@ -1,0 +1,334 @@
+//! Writes that the store applies only while the lock is held.
+
+use std::{collections::HashSet, time::Duration};
+
+use tokio::time::{Instant, sleep};
+
+use crate::{
+    backend::{self, error::StoreError},
+    error::{Error, Result},
+    lost::LostReason,
+    primitives::guard::LockGuard,
+    rig::{Bug, planted},
+    runtime::{self, backoff},
+};
+
+/// How many writes fit into one transaction: etcd takes 128 operations by default, and ZooKeeper's
+/// may need several for one write.
+const MAX_WRITES: usize = 64;
+/// The longest key, in bytes.
+const MAX_KEY: usize = 1024;
+/// The most that keys and values take together, in bytes: ZooKeeper hangs up on requests of 1 MiB
+/// (`jute.maxbuffer`), and the rest is for what it needs around them.
+const MAX_BYTES: usize = 1_000_000;
+
+/// A write to the store's own data, for [`LockGuard::write`].
+///
+/// # Examples
+///
+/// ```
+/// # use distlock::Write;
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+/// # let client = distlock::Client::connect("memory://docs-write-type").await?;
+/// # let guard = client.mutex("a").lock().await?;
+/// guard.write(&[Write::put("/app/new", "value"), Write::delete("/app/old")]).await?;
+/// # guard.unlock().await }
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Write(backend::Write);
+
+impl Write {
+    /// Creates the key, or writes over it. It belongs to no session: it stays when the lock is let
+    /// go.
+    #[must_use]
+    pub fn put(key: impl Into<String>, value: impl Into<Vec<u8>>) -> Self {
+        Self(backend::Write::Put { key: key.into(), value: value.into() })
+    }
+
+    /// Deletes the key. If there is none, that is fine.
+    #[must_use]
+    pub fn delete(key: impl Into<String>) -> Self {
+        Self(backend::Write::Delete { key: key.into() })
+    }
+
+    /// The key that it writes to.
+    #[must_use]
+    pub fn key(&self) -> &str {
+        match &self.0 {
+            backend::Write::Put { key, .. } | backend::Write::Delete { key } => key,
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        self.key().len()
+            + match &self.0 {
+                backend::Write::Put { value, .. } => value.len(),
+                backend::Write::Delete { .. } => 0,
+            }
+    }
+}
+
+impl LockGuard {
+    /// Writes a value into the store, if the lock is held at that moment: [`write`](Self::write)
+    /// with one [`Write::put`].
+    ///
+    /// # Errors
+    ///
+    /// As [`write`](Self::write).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`write`](Self::write).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use distlock::{Client, Error, memory::Space};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = Client::connect("memory://docs-put").await?;
+    /// let guard = client.mutex("leader").lock().await?;
+    /// guard.put("/app/leader", "worker-7").await?;
+    ///
+    /// let space = Space::named("docs-put");
+    /// space.delete(guard.key());
+    /// let error = guard.put("/app/leader", "worker-8").await.unwrap_err();
+    /// assert!(matches!(error, Error::Lost { .. }));
+    /// assert_eq!(space.get("/app/leader").as_deref(), Some(&b"worker-7"[..]));
+    /// # Ok(()) }
+    /// ```
+    pub async fn put(&self, key: impl Into<String>, value: impl Into<Vec<u8>>) -> Result<()> {
+        self.write(&[Write::put(key, value)]).await
+    }
+
+    /// Deletes a key from the store, if the lock is held at that moment: [`write`](Self::write)
+    /// with one [`Write::delete`]. That there is no such key is fine.
+    ///
+    /// # Errors
+    ///
+    /// As [`write`](Self::write).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`write`](Self::write).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// # let client = distlock::Client::connect("memory://docs-delete").await?;
+    /// let guard = client.mutex("leader").lock().await?;
+    /// guard.delete("/app/leader").await?;
+    /// # guard.unlock().await }
+    /// ```
+    pub async fn delete(&self, key: impl Into<String>) -> Result<()> {
+        self.write(&[Write::delete(key)]).await
+    }
+
+    /// Writes to the store's own data in one transaction: all of it, and only if this guard's key
+    /// is there at that moment.
+    ///
+    /// It is the store that looks (a comparison in etcd's transaction, a check in ZooKeeper's), not
+    /// this process's clock. So a holder that was paused and writes before it looks at its guard
+    /// does no harm: whatever it sends is refused once its key is gone, which it is before the next
+    /// holder is granted. It needs no fencing token. That is true of data in the same cluster; for
+    /// others, see [`FencingGate`](crate::FencingGate).
+    ///
+    /// Keys are the store's own, and whoever reads them uses the store's own client. They look like
+    /// `/app/state`: absolute paths of up to 1,024 bytes, with no empty part, `.` or `..`, and no
+    /// control characters, outside of the client's namespace and of `/zookeeper`. There may be 1 to
+    /// 64 writes of different keys, of at most 1,000,000 bytes with their keys. On ZooKeeper, a put
+    /// creates the nodes above its own that are missing, and a node with others below it cannot be
+    /// deleted.
+    ///
+    /// A [`ReadGuard`](crate::ReadGuard) can write as well, beside other readers. With
+    /// [`local_handover`](crate::Builder::local_handover) all guards of one client's have the same
+    /// key: a write that was still under way when its guard was dropped may be applied under the
+    /// next one. There, only the token tells them apart.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidWrite`] before anything is sent. [`Error::Lost`] if the lock was lost, as
+    /// this process knows or the store says: nothing was written. [`Error::WriteUnconfirmed`] if
+    /// the store's answer was lost: it may or may not have been written, or may be yet, while the
+    /// lock is held; it is not sent again. Look at the data, or write the same again.
+    /// [`Error::Unavailable`] if no server took it within about twice the
+    /// [`request_timeout`](crate::Builder::request_timeout): nothing was written, and the lock may
+    /// still be held. [`Error::Denied`] and [`Error::Backend`]: nothing was written.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, it may or may not have been written, or may be yet, while the lock
+    /// is held. Dropped before its first poll, it has sent nothing.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use distlock::{Write, memory::Space};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-write").await?;
+    /// let guard = client.mutex("accounts").lock().await?;
+    /// let (alice, bob) = (Write::put("/accounts/alice", "70"), Write::put("/accounts/bob", "30"));
+    /// guard.write(&[alice, bob]).await?;
+    ///
+    /// let space = Space::named("docs-write");
+    /// assert_eq!(space.get("/accounts/bob").as_deref(), Some(&b"30"[..]));
+    /// # guard.unlock().await }
+    /// ```
+    pub async fn write(&self, writes: &[Write]) -> Result<()> {
+        check(self.namespace(), writes)?;
+        let writes: Vec<_> = writes.iter().map(|write| write.0.clone()).collect();
+        let shared = self.session().shared();
+        runtime::within(shared.runtime, self.commit(&writes, shared.request_timeout * 2)).await
+    }
+
+    async fn commit(&self, writes: &[backend::Write], patience: Duration) -> Result<()> {
+        let (session, place) = (self.session(), self.place());
+        let give_up = Instant::now() + patience;
+        let lost = |reason| Err(Error::Lost { name: self.name().to_owned(), reason });
+        let unconfirmed =
+            |source| Err(Error::WriteUnconfirmed { name: self.name().to_owned(), source });
+        let mut attempt = 0;
+        loop {
+            if let Some(reason) = self.lost_reason() {
+                return lost(reason);
+            }
+            let guard = Some(&place.entry).filter(|_| !planted(Bug::WritesUnguarded));
+            let error = match session.store().commit(guard, writes).await {
+                Ok(true) => return Ok(()),
+                Ok(false) => {
+                    place.lose(LostReason::KeyDeleted);
+                    // Perhaps with its session.
+                    return lost(self.lost_reason().unwrap_or(LostReason::KeyDeleted));
+                }
+                Err(error) => error,
+            };
+            match error {
+                StoreError::Unavailable(_) => {}
+                // The session may have ended between the request and the answer.
+                StoreError::SessionGone(reason) => {
+                    session.life().lose(reason);
+                    return unconfirmed(reason.to_string().into());
+                }
+                StoreError::Unknown(source) => return unconfirmed(source),
+                error => return Err(error.into_public(session.shared().backend.name())),
+            }
+            let pause = backoff(attempt);
+            if Instant::now() + pause >= give_up {
+                return Err(error.into_public(session.shared().backend.name()));
+            }
+            sleep(pause).await;
+            attempt += 1;
+        }
+    }
+}
+
+/// What all stores take.
+fn check(namespace: &str, writes: &[Write]) -> Result<()> {
+    let invalid = |key: &str, reason: &str| {
+        Err(Error::InvalidWrite { key: key.chars().take(80).collect(), reason: reason.to_owned() })
+    };
+    let mut keys = HashSet::new();
+    let Some(first) = writes.first() else {
+        return invalid("", "there is nothing to write: pass at least one");
+    };
+    if writes.len() > MAX_WRITES {
+        return invalid(first.key(), "at most 64 writes fit into one transaction");
+    }
+    for write in writes {
+        let key = write.key();
+        if key.len() > MAX_KEY {
+            return invalid(key, "a key has at most 1,024 bytes");
+        }
+        let Some(path) = key.strip_prefix('/') else {
+            return invalid(key, "a key starts with `/`, as in `/app/state`");
+        };
+        if path.split('/').any(|part| matches!(part, "" | "." | "..")) {
+            return invalid(
+                key,
+                "a key is `/`-separated parts, none of them empty, `.` or `..`, as in `/app/state`",
+            );
+        }
+        // ZooKeeper's rules.
+        if key.chars().any(|c| {
+            c.is_control() || matches!(c, '\u{e000}'..='\u{f8ff}' | '\u{fff0}'..='\u{ffff}')
+        }) {
+            return invalid(
+                key,
+                "a key has no control characters, nor such as are for private use",
+            );
+        }
+        if path.split('/').next() == Some("zookeeper") {
+            return invalid(key, "`/zookeeper` belongs to ZooKeeper itself; choose another");
+        }
+        let inside = key
+            .strip_prefix(namespace)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+        if inside {
+            return invalid(
+                key,
+                "this client's locks live there; choose a key outside of its namespace",
+            );
+        }
+        if !keys.insert(key) {
+            return invalid(key, "a key is written once in a transaction");
+        }
+        if write.bytes() > MAX_BYTES {
+            return invalid(key, "a key and its value have at most 1,000,000 bytes");
+        }
+    }
+    if writes.iter().map(Write::bytes).sum::<usize>() > MAX_BYTES {
+        return invalid(
+            first.key(),
+            "all keys and values of a transaction have at most 1,000,000 bytes together",
+        );
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn writes_are_checked() {
+        let all =
+            |n: usize| (0..n).map(|n| Write::put(format!("/data/{n}"), "x")).collect::<Vec<_>>();
+        for good in [
+            vec![Write::put("/a", "")],
+            vec![Write::delete("/a/b c/é")],
+            vec![Write::put("/nsx", "beside the namespace"), Write::delete("/n")],
+            vec![Write::put(format!("/{}", "x".repeat(1023)), vec![0; MAX_BYTES - 1024])],
+            all(64),
+        ] {
+            check("/ns", &good).unwrap();
+        }
+        let put = |key: &str| vec![Write::put(key, "value")];
+        for bad in [
+            vec![],
+            all(65),
+            put(""),
+            put("/"),
+            put("a"),
+            put("/a/"),
+            put("//a"),
+            put("/a//b"),
+            put("/a/./b"),
+            put("/.."),
+            put("/a\0"),
+            put("/a\u{ffff}"),
+            put("/zookeeper/quota"),
+            put("/ns"),
+            put("/ns/a"),
+            put(&format!("/{}", "x".repeat(1024))),
+            vec![Write::put("/a", vec![0; MAX_BYTES])],
+            vec![
+                Write::put("/a", vec![0; MAX_BYTES / 2]),
+                Write::put("/b", vec![0; MAX_BYTES / 2]),
+            ],
+            vec![Write::put("/a", "1"), Write::delete("/a")],
+        ] {
+            let error = check("/ns", &bad).unwrap_err();
+            assert!(matches!(error, Error::InvalidWrite { .. }), "{error:?}");
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! Several locks, all or none.
+
+use std::{pin::pin, sync::Arc, time::Duration};
+
+use futures_util::future::{join_all, select_all};
+use tokio::time::timeout;
+
+use crate::{
+    backend::{error::StoreError, name::Queue},
+    error::{Error, Result},
+    lost::{Lost, LostReason},
+    primitives::{
+        guard::{self, LockGuard},
+        mutex::Mutex,
+    },
+    queue::{self, COURTESY, Failure, Wait, attempt::Claim, handover::Handover},
+    rig::{Bug, planted},
+    runtime::{self, carried::Carried},
+    session::Sessions,
+};
+
+/// How many queues are joined in one request: etcd takes 128 operations by default, and each queue
+/// may need several.
+const AT_ONCE: usize = 32;
+
+/// Several locks that were taken together. Made by [`Client::lock_all`](crate::Client::lock_all).
+///
+/// Dropping it releases all of them in the background, as dropping a [`LockGuard`] does.
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+/// let client = distlock::Client::connect("memory://docs-all-guard").await?;
+/// let all = client.lock_all(["bob", "alice"]).await?;
+/// let names: Vec<_> = all.guards().iter().map(|guard| guard.name()).collect();
+/// assert_eq!(names, ["alice", "bob"]);
+/// assert!(all.is_valid());
+/// all.unlock().await
+/// # }
+/// ```
+#[derive(Debug)]
+#[must_use = "the locks are released as soon as the guard is dropped"]
+#[clippy::has_significant_drop]
+pub struct AllGuard {
+    pub(crate) guards: Vec<LockGuard>,
+}
+
+/// Several locks that are about to be taken.
+pub(crate) struct MultiLock {
+    sessions: Sessions,
+    handover: Option<Arc<Handover>>,
+    /// In the order in which everybody takes them.
+    queues: Vec<Queue>,
+}
+
+impl MultiLock {
+    pub(crate) fn new<I>(
+        sessions: Sessions,
+        handover: Option<Arc<Handover>>,
+        names: I,
+    ) -> Result<Self>
+    where
+        I: IntoIterator<Item: AsRef<str>>,
+    {
+        let queues = names.into_iter().map(|name| Queue::new(sessions.namespace(), name.as_ref()));
+        let mut queues = queues.collect::<Result<Vec<_>>>()?;
+        if !planted(Bug::LocksInCallersOrder) {
+            queues.sort_unstable_by(|one, other| one.dir().cmp(other.dir()));
+        }
+        let invalid = |name: &str, reason: &str| Error::InvalidName {
+            name: name.to_owned(),
+            reason: reason.to_owned(),
+        };
+        if queues.is_empty() {
+            return Err(invalid("", "there is nothing to lock: pass at least one name"));
+        }
+        if let Some(twice) = queues.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Err(invalid(twice[0].name(), "it is there twice: pass each name once"));
+        }
+        Ok(Self { sessions, handover, queues })
+    }
+
+    pub(crate) async fn take(&self, wait: Wait) -> Result<Option<AllGuard>> {
+        let taking = pin!(wait.bounds(&self.sessions, async {
+            match self.at_once(wait).await? {
+                Some(guards) => Ok(Some(AllGuard { guards })),
+                None if wait.has_passed() => Ok(None),
+                None => self.one_by_one(wait).await,
+            }
+        }));
+        runtime::within(self.sessions.runtime(), taking).await
+    }
+
+    /// In one request, if all are free; `None` if they are not, or that can't be told so.
+    async fn at_once(&self, wait: Wait) -> Result<Option<Vec<LockGuard>>> {
+        if self.handover.is_some() || !(2..=AT_ONCE).contains(&self.queues.len()) {
+            return Ok(None);
+        }
+        let claims = async {
+            let first = Claim::new(&self.sessions, &self.queues[0]).await?;
+            // All of one session.
+            let rest = self.queues[1..]
+                .iter()
+                .map(|queue| Claim::in_session(first.session(), queue))
+                .collect::<Option<Vec<_>>>();
+            Ok(rest.map(|rest| std::iter::once(first).chain(rest).collect::<Vec<_>>()))
+        };
+        let claims = tokio::select! {
+            biased;
+            claims = claims => claims?,
+            () = wait.is_over() => return Ok(None),
+        };
+        let Some(claims) = claims else { return Ok(None) };
+        // If this future is dropped, the write still ends, and then the claims with it.
+        let joining = Carried::whole(self.sessions.runtime(), Claim::join_all(claims));
+        let joined = tokio::select! {
+            biased;
+            joined = joining => joined,
+            () = wait.is_over() => return Ok(None),
+        };
+        let entered = match joined {
+            Ok(Some(entered)) => entered,
+            // One by one there are more attempts, and new sessions.
+            Ok(None) | Err(StoreError::Unavailable(_) | StoreError::SessionGone(_)) => {
+                return Ok(None);
+            }
+            // Behind keys of one's own that are about to be deleted, unless one does not want to
+            // wait.
+            Err(StoreError::Unknown(_)) if !matches!(wait, Wait::No) => return Ok(None),
+            Err(error) => return Err(error.into_public(self.sessions.backend_name())),
+        };
+        let mut guards = Vec::with_capacity(entered.len());
+        for entered in entered {
+            match queue::hold(entered, wait).await {
+                Ok(Some(hold)) => guards.push(LockGuard::new(hold)),
+                Ok(None) => return Ok(None),
+                Err(Failure::StaleSession(error) | Failure::Final(error)) => return Err(error),
+            }
+        }
+        Ok(Some(guards))
+    }
+
+    async fn one_by_one(&self, wait: Wait) -> Result<Option<AllGuard>> {
+        let mut all = AllGuard { guards: Vec::with_capacity(self.queues.len()) };
+        for queue in &self.queues {
+            let (sessions, handover) = (self.sessions.clone(), self.handover.clone());
+            let mutex = Mutex::new(sessions, handover, queue.name().to_owned());
+            let taken = tokio::select! {
+                biased;
+                (lost, reason) = all.first_lost() => return Err(forgone(lost, reason)),
+                taken = mutex.acquire(wait) => taken?,
+            };
+            match taken {
+                Some(guard) => all.guards.push(guard),
+                None => {
+                    // It goes on in any case.
+                    let _ = timeout(COURTESY, all.unlock()).await;
+                    return Ok(None);
+                }
+            }
+        }
+        Ok(Some(all))
+    }
+}
+
+/// The error of one who lost a lock while he waited for another one: he has nothing to tell of it,
+/// as nobody has worked under it.
+fn forgone(lost: &LockGuard, reason: LostReason) -> Error {
+    match reason {
+        LostReason::KeyDeleted => Error::Evicted { name: lost.name().to_owned() },
+        reason => lost.session().lost_error(reason),
+    }
+}
+
+/// The first of the guards that is lost, and why.
+pub(crate) async fn first_lost<'a>(
+    guards: impl IntoIterator<Item = &'a LockGuard>,
+) -> (&'a LockGuard, LostReason) {
+    let each: Vec<_> = guards
+        .into_iter()
+        .map(|guard| Box::pin(async move { (guard, guard.lost().await) }))
+        .collect();
+    if each.is_empty() {
+        return std::future::pending().await;
+    }
+    select_all(each).await.0
+}
+
+impl AllGuard {
+    /// The guards, in the order in which they were taken.
+    ///
+    /// Each has its own fencing token, and can [`write`](LockGuard::write) for as long as it is
+    /// held itself.
+    pub fn guards(&self) -> &[LockGuard] {
+        &self.guards
+    }
+
+    /// The guard of the lock of this name.
+    #[must_use]
+    pub fn get(&self, name: impl AsRef<str>) -> Option<&LockGuard> {
+        self.guards.iter().find(|guard| guard.name() == name.as_ref())
+    }
+
+    /// Whether all locks are held at this instant, as [`LockGuard::is_valid`] has it. Once false,
+    /// it stays false.
+    #[must_use]
+    pub fn is_valid(&self) -> bool {
+        !self.remaining().is_zero()
+    }
+
+    /// How long all of them are certain to stay held if nothing more is heard of the store; zero
+    /// when one is lost.
+    #[must_use]
+    pub fn remaining(&self) -> Duration {
+        self.guards.iter().map(LockGuard::remaining).min().unwrap_or_default()
+    }
+
+    /// Resolves when any of the locks is lost, as [`LockGuard::lost`] does: with the name of that
+    /// lock and why.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe: call it as often as you like, also from several tasks.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use distlock::{Client, LostReason, memory::Space};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = Client::connect("memory://docs-all-lost").await?;
+    /// let all = client.lock_all(["alice", "bob"]).await?;
+    /// Space::named("docs-all-lost").delete(all.guards()[1].key());
+    /// assert_eq!(all.lost().await, ("bob", LostReason::KeyDeleted));
+    /// assert!(!all.is_valid());
+    /// # Ok(()) }
+    /// ```
+    pub async fn lost(&self) -> (&str, LostReason) {
+        let (lost, reason) = self.first_lost().await;
+        (lost.name(), reason)
+    }
+
+    async fn first_lost(&self) -> (&LockGuard, LostReason) {
+        first_lost(&self.guards).await
+    }
+
+    /// Drives `future` while all of the locks are held, and drops it at the moment when one is
+    /// lost: [`LockGuard::run`].
+    ///
+    /// # Errors
+    ///
+    /// [`Lost`] if a lock was lost first. The future has been dropped: what it had sent may still
+    /// take effect.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping it drops `future`. The locks stay held.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let client = distlock::Client::connect("memory://docs-all-run").await?;
+    /// let all = client.lock_all(["alice", "bob"]).await?;
+    /// let answer = all.run(async { 6 * 7 }).await?;
+    /// assert_eq!(answer, 42);
+    /// all.unlock().await?;
+    /// # Ok(()) }
+    /// ```
+    pub async fn run<T>(&self, future: impl Future<Output = T>) -> Result<T, Lost> {
+        let lost = async { self.lost().await.1 };
+        guard::run(lost, || self.guards.iter().find_map(LockGuard::lost_reason), future).await
+    }
+
+    /// Releases all of the locks, at once. `Ok` only when all of their keys are known to be gone
+    /// and each was held until then.
+    ///
+    /// # Errors
+    ///
+    /// As [`LockGuard::unlock`], for each of them; the first error, once all were tried.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future is like dropping the guard: the releases go on in the background.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// # let client = distlock::Client::connect("memory://docs-all-unlock").await?;
+    /// let all = client.lock_all(["alice", "bob"]).await?;
+    /// all.unlock().await?;
+    /// # Ok(()) }
+    /// ```
+    pub async fn unlock(self) -> Result<()> {
+        join_all(self.guards.into_iter().map(LockGuard::unlock)).await.into_iter().collect()
+    }
+}

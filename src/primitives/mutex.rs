@@ -1,0 +1,280 @@
+//! A named lock.
+
+use std::{pin::pin, sync::Arc, time::Duration};
+
+use crate::{
+    backend::name::Queue,
+    error::{Error, Result},
+    primitives::{
+        guard::LockGuard,
+        queue_entry::{QueueEntry, QueueWatch, Viewer},
+        release_request,
+    },
+    queue::{Wait, acquire::take, handover::Handover, view},
+    runtime,
+    session::Sessions,
+};
+
+/// A named lock: the right to stand in its queue. Made by [`Client::mutex`]; cheap to make, to
+/// clone and to throw away.
+///
+/// A `Mutex` holds nothing by itself, so two of the same name exclude each other wherever they are:
+/// in one task, in one process or on two machines. Locking twice in one task waits for oneself:
+/// there is no reentrancy.
+#[derive(Clone, Debug)]
+pub struct Mutex {
+    sessions: Sessions,
+    handover: Option<Arc<Handover>>,
+    name: String,
+}
+
+impl Mutex {
+    pub(crate) fn new(sessions: Sessions, handover: Option<Arc<Handover>>, name: String) -> Self {
+        Self { sessions, handover, name }
+    }
+
+    /// The name as it was given.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Waits for its turn, first come first served, however long that takes.
+    ///
+    /// An uncontended lock costs one round trip. A waiter behind another process watches the one
+    /// key ahead of its own, one behind a caller of this client needs no watch; it sends nothing
+    /// while it waits, except for a look every
+    /// [`recheck_interval`](crate::Builder::recheck_interval).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidName`] at once. [`Error::SessionLost`] if the session ends while waiting,
+    /// because its server says so or because none has answered for a TTL: the place in the queue is
+    /// lost, lock again. [`Error::Evicted`] if somebody deletes the waiter's key.
+    /// [`Error::Unavailable`] if a new session was needed and could not be opened within the
+    /// [`connect_timeout`](crate::Builder::connect_timeout). [`Error::Denied`], [`Error::Backend`]
+    /// and [`Error::Closed`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future gives up the place in the queue. What it wrote is deleted by the session
+    /// in the background, so nothing stays behind in the store and the next waiter moves up.
+    /// Dropped before its first poll, it has sent nothing.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-lock").await?;
+    /// let guard = client.mutex("nightly-report").lock().await?;
+    /// assert!(guard.is_valid());
+    /// guard.unlock().await?;
+    /// # Ok(()) }
+    /// ```
+    pub async fn lock(&self) -> Result<LockGuard> {
+        // Waiting for ever ends with a guard or an error.
+        self.acquire(Wait::Forever).await?.ok_or(Error::Closed)
+    }
+
+    /// Takes the lock if nobody holds it or waits for it; `None` if somebody does.
+    ///
+    /// It leaves nothing behind. A busy lock costs one request on etcd and three on ZooKeeper (a
+    /// look, and another one at the newest state, lest a server that lags behind take a lock for
+    /// busy that was just released). None of them writes, unless another client joins in the same
+    /// instant.
+    ///
+    /// # Errors
+    ///
+    /// As [`lock`](Self::lock); [`Error::Unavailable`] if the store does not answer within about
+    /// twice the [`request_timeout`](crate::Builder::request_timeout).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`lock`](Self::lock).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-try-lock").await?;
+    /// let mutex = client.mutex("leader");
+    /// let guard = mutex.try_lock().await?.expect("nobody else is here");
+    /// assert!(mutex.try_lock().await?.is_none());
+    /// # guard.unlock().await }
+    /// ```
+    pub async fn try_lock(&self) -> Result<Option<LockGuard>> {
+        self.acquire(Wait::No).await
+    }
+
+    /// Waits for its turn, but no longer than `timeout`; `None` when the time is up.
+    ///
+    /// The timeout covers all of it, also the opening of a new session. A timeout of zero is a
+    /// [`try_lock`](Self::try_lock).
+    ///
+    /// # Errors
+    ///
+    /// As [`lock`](Self::lock).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`lock`](Self::lock). When the time is up the key is deleted just as if the future had
+    /// been dropped; the call waits at most 100 ms for that. With
+    /// [`local_handover`](crate::Builder::local_handover) it does not wait for it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::{pin::pin, sync::Arc, time::Duration};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-lock-timeout").await?;
+    /// let mutex = client.mutex("table-7");
+    /// let guard = mutex.lock().await?;
+    /// assert!(mutex.lock_timeout(Duration::from_millis(20)).await?.is_none());
+    /// # guard.unlock().await }
+    /// ```
+    pub async fn lock_timeout(&self, timeout: Duration) -> Result<Option<LockGuard>> {
+        self.acquire(Wait::at_most(timeout)).await
+    }
+
+    /// Who holds the lock and who waits for it, in that order, as of now. Waiters of other
+    /// libraries are among them, if they stand in the same queue.
+    ///
+    /// It asks the store for its newest state: one request on etcd, and one for each key, besides a
+    /// few, on ZooKeeper. With [`local_handover`](crate::Builder::local_handover) the contenders of
+    /// one client are one entry.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidName`] at once. [`Error::Unavailable`] if the store does not answer within
+    /// about twice the [`request_timeout`](crate::Builder::request_timeout), or if a new session
+    /// was needed and could not be opened. [`Error::Denied`], [`Error::Backend`],
+    /// [`Error::SessionLost`] and [`Error::Closed`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe: it only looks.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let builder = distlock::Client::builder("memory://docs-queue").owner("worker-7");
+    /// let client = builder.connect().await?;
+    /// let mutex = client.mutex("report");
+    /// assert!(mutex.queue().await?.is_empty());
+    /// let guard = mutex.lock().await?;
+    /// for entry in mutex.queue().await? {
+    ///     println!("{}. {} since {:?}", entry.position(), entry.owner(), entry.since());
+    /// }
+    /// let holder = mutex.holder().await?.expect("it is held");
+    /// assert_eq!((holder.owner(), holder.token()), ("worker-7", guard.fencing_token()));
+    /// # guard.unlock().await }
+    /// ```
+    pub async fn queue(&self) -> Result<Vec<QueueEntry>> {
+        let members = view::look_now(&self.sessions, &self.line()?).await?;
+        Ok(self.viewer().entries(members))
+    }
+
+    /// Who holds the lock; `None` if nobody does. The first one of the [`queue`](Self::queue).
+    ///
+    /// # Errors
+    ///
+    /// As [`queue`](Self::queue).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`queue`](Self::queue).
+    pub async fn holder(&self) -> Result<Option<QueueEntry>> {
+        Ok(self.queue().await?.into_iter().next())
+    }
+
+    /// The [`queue`](Self::queue) as it is now, and again whenever it has changed: for a waiter
+    /// that shows how far it has come.
+    ///
+    /// It gets over lost connections and sessions. Each change costs a look, so many watchers of a
+    /// long queue are dear.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidName`]. Later ones are none of the reader's business: the stream goes on
+    /// until the store answers again.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::pin::pin;
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-watch-queue").await?;
+    /// let mutex = client.mutex("report");
+    /// let (mut queue, mut locking) = (mutex.watch_queue()?, pin!(mutex.lock()));
+    /// let guard = loop {
+    ///     tokio::select! {
+    ///         guard = &mut locking => break guard?,
+    ///         Some(entries) = queue.next() => {
+    ///             if let Some(own) = entries.iter().find(|entry| entry.is_own()) {
+    ///                 println!("{} ahead", own.position());
+    ///             }
+    ///         }
+    ///     }
+    /// };
+    /// # guard.unlock().await }
+    /// ```
+    pub fn watch_queue(&self) -> Result<QueueWatch> {
+        Ok(QueueWatch::new(self.viewer(), &self.line()?))
+    }
+
+    /// Asks whoever holds the lock to let go, and why (in at most 1,000 bytes); `false` if nobody
+    /// holds it. Nothing is taken by force: a holder hears it that awaits
+    /// [`LockGuard::release_requested`], and does as it likes.
+    ///
+    /// The request is a key of this client's, which stands until that holder's key is gone, the
+    /// session ends, or ten minutes are over; so long it keeps the client's session open, even if
+    /// the client is dropped. The next holder does not hear it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidConfig`] at once if the reason is too long; else as [`queue`](Self::queue).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future withdraws the request.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-request-release").await?;
+    /// let mutex = client.mutex("batch");
+    /// assert!(!mutex.request_release("nobody is there").await?);
+    ///
+    /// let guard = mutex.lock().await?;
+    /// assert!(mutex.request_release("a deployment is due").await?);
+    /// assert_eq!(guard.release_requested().await.reason(), "a deployment is due");
+    /// guard.unlock().await
+    /// # }
+    /// ```
+    pub async fn request_release(&self, reason: impl AsRef<str>) -> Result<bool> {
+        release_request::ask(&self.sessions, &self.line()?, reason.as_ref()).await
+    }
+
+    fn line(&self) -> Result<Queue> {
+        Queue::new(self.sessions.namespace(), &self.name)
+    }
+
+    fn viewer(&self) -> Viewer {
+        Viewer::new(self.sessions.clone(), self.handover.is_some())
+    }
+
+    pub(crate) async fn acquire(&self, wait: Wait) -> Result<Option<LockGuard>> {
+        if let Some(handover) = &self.handover {
+            return Ok(handover
+                .acquire(&self.sessions, &self.name, wait)
+                .await?
+                .map(LockGuard::shared));
+        }
+        let queue = self.line()?;
+        // Pinned here: handed over by value it would have its room in this future twice.
+        let taking = pin!(wait.bounds(&self.sessions, take(&self.sessions, &queue, wait)));
+        Ok(runtime::within(self.sessions.runtime(), taking).await?.map(LockGuard::new))
+    }
+}

@@ -1,0 +1,203 @@
+//! Asking a holder to let go.
+//!
+//! A request is a key in a side queue of the lock's. It names the holder's key and its number,
+//! which comes to no other holder, so that nobody else takes it for his own.
+
+use std::{future::pending, sync::Arc, time::Duration};
+
+use tokio::time::sleep;
+
+use crate::{
+    backend::{Entry, Event, Join, Member, name::Queue},
+    error::{Error, Result},
+    primitives::guard::LockGuard,
+    queue::{
+        self, COURTESY, Failure, Wait,
+        attempt::Claim,
+        view::{self, View},
+    },
+    runtime::{self, backoff},
+    session::{Session, Sessions, Visit},
+};
+
+/// The longest reason, in bytes.
+const MAX_REASON: usize = 1_000;
+
+/// How long a request stands: a holder that has not heard it by then is not listening.
+const LONGEST: Duration = Duration::from_secs(600);
+
+/// How often to try with another session when the server does not know the last one any more.
+const STALE_SESSIONS: u32 = 3;
+
+/// Where the requests for a lock are.
+fn side(lock: &Queue) -> Queue {
+    lock.of("requests")
+}
+
+/// What another client asks of a holder: to let go. It got it by [`LockGuard::release_requested`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReleaseRequest {
+    owner: String,
+    reason: String,
+}
+
+impl ReleaseRequest {
+    /// Why, in the words of the one who asks.
+    #[must_use]
+    pub fn reason(&self) -> &str {
+        &self.reason
+    }
+
+    /// The [`owner`](crate::Builder::owner) of the client that asks.
+    #[must_use]
+    pub fn owner(&self) -> &str {
+        &self.owner
+    }
+
+    fn write(&self, holder: &Entry) -> Arc<[u8]> {
+        let owner = self.owner.replace('\n', " ");
+        format!("{}\n{}\n{owner}\n{}", holder.key, holder.token, self.reason).into_bytes().into()
+    }
+
+    /// The request, if it is meant for this holder.
+    fn read(member: Member, holder: &Entry) -> Option<Self> {
+        let value = member.detail?.value;
+        let text = String::from_utf8_lossy(&value);
+        let mut lines = text.splitn(4, '\n');
+        let (key, token) = (lines.next()?, lines.next()?.parse::<u64>().ok()?);
+        // Not every store tells others' numbers; where it does not, no key comes again.
+        let meant = key == &*holder.key && (token == 0 || token == holder.token);
+        let (owner, reason) = (lines.next()?.to_owned(), lines.next()?.to_owned());
+        meant.then_some(Self { owner, reason })
+    }
+}
+
+/// Asks the lock's holder to let go; `false`: there is none.
+pub(crate) async fn ask(sessions: &Sessions, lock: &Queue, reason: &str) -> Result<bool> {
+    if reason.len() > MAX_REASON {
+        return Err(Error::InvalidConfig {
+            option: "reason",
+            reason: "at most 1,000 bytes".into(),
+        });
+    }
+    runtime::within(sessions.runtime(), async {
+        let Some(holder) = view::look(sessions, lock, false).await?.members.into_iter().next()
+        else {
+            return Ok(false);
+        };
+        let claim = post(sessions, &side(lock), &holder.entry, reason).await?;
+        sessions.runtime().spawn(stand(claim, holder.entry));
+        Ok(true)
+    })
+    .await
+}
+
+async fn post(sessions: &Sessions, side: &Queue, holder: &Entry, reason: &str) -> Result<Claim> {
+    let mut stale_sessions = 0;
+    loop {
+        let mut claim = Claim::new(sessions, side).await?;
+        let owner = claim.session().shared().owner.clone();
+        claim.set_value(Some(ReleaseRequest { owner, reason: reason.to_owned() }.write(holder)));
+        match queue::join(claim, Wait::No, Join::Always).await {
+            Ok(Some(entered)) => return Ok(entered.claim),
+            // Whoever is there is no hindrance.
+            Ok(None) => return Err(Error::Closed),
+            Err(Failure::StaleSession(_)) if stale_sessions < STALE_SESSIONS => stale_sessions += 1,
+            Err(Failure::StaleSession(error) | Failure::Final(error)) => return Err(error),
+        }
+    }
+}
+
+/// Keeps a request until it has no purpose any more.
+async fn stand(claim: Claim, holder: Entry) {
+    let session = Arc::clone(claim.session());
+    tokio::select! {
+        _ = session.life().lost() => {}
+        () = gone(&session, &holder) => {}
+        () = sleep(LONGEST) => {}
+    }
+    claim.release_within(COURTESY).await;
+}
+
+/// Returns when the key is gone.
+async fn gone(session: &Session, entry: &Entry) {
+    let mut failures = 0;
+    loop {
+        let event = match session.store().watch(entry, false).await {
+            Ok(None) => return,
+            Ok(Some(watch)) => tokio::select! {
+                event = watch => event,
+                // Servers do lose watch events, see `queue.rs`.
+                () = sleep(session.recheck()) => { failures = 0; continue }
+            },
+            Err(error) => Err(error),
+        };
+        match event {
+            Ok(Event::Deleted) => return,
+            // It was only written to, and is watched anew at once.
+            Ok(Event::Touched) => continue,
+            Err(_) => {}
+        }
+        sleep(backoff(failures)).await;
+        failures += 1;
+    }
+}
+
+impl LockGuard {
+    /// Resolves when another client asks for the lock by
+    /// [`Mutex::request_release`](crate::Mutex::request_release), be it that it has asked already.
+    /// Whether to let go is the holder's to decide: nobody takes it by force.
+    ///
+    /// Requests that were meant for an earlier holder are not told. If the lock is lost it never
+    /// resolves: race it with the work, or with [`lost`](Self::lost). As long as it is polled the
+    /// session watches one directory; uncalled it costs nothing. With
+    /// [`local_handover`](crate::Builder::local_handover) a request is meant for whoever of this
+    /// client holds the lock.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe. As long as the request stands, which is as long as this lock is held, but no more than
+    /// ten minutes, the next call tells it again.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// # let client = distlock::Client::connect("memory://docs-release-requested").await?;
+    /// let guard = client.mutex("batch").lock().await?;
+    /// # assert!(client.mutex("batch").request_release("deployment").await?);
+    /// tokio::select! {
+    ///     request = guard.release_requested() => {
+    ///         println!("{} asks: {}", request.owner(), request.reason());
+    ///     }
+    ///     reason = guard.lost() => println!("lost: {reason}"),
+    /// }
+    /// guard.unlock().await
+    /// # }
+    /// ```
+    pub async fn release_requested(&self) -> ReleaseRequest {
+        let (session, side) = (self.session(), side(self.queue()));
+        let watching = async {
+            let visit = Visit::new(session, &side);
+            let mut view = View::new(side.clone(), false);
+            while let Ok(members) = view.next(session, visit.is_some()).await {
+                if let Some(request) = members
+                    .into_iter()
+                    .find_map(|member| ReleaseRequest::read(member, self.entry()))
+                {
+                    return request;
+                }
+            }
+            pending().await
+        };
+        // The store's session goes on for a while when only this lock is lost.
+        runtime::within(session.shared().runtime, async {
+            tokio::select! {
+                biased;
+                _ = self.lost() => pending().await,
+                request = watching => request,
+            }
+        })
+        .await
+    }
+}

@@ -1,0 +1,271 @@
+//! A named read-write lock.
+
+use std::{ops::Deref, time::Duration};
+
+use crate::{
+    backend::{Member, name::Queue},
+    error::{Error, Result},
+    primitives::guard::LockGuard,
+    queue::{
+        Wait,
+        acquire::Taking,
+        line::{Rule, Verdict},
+    },
+    rig::{Bug, planted},
+    runtime,
+    session::Sessions,
+};
+
+/// What a reader's key says of itself, and a writer's.
+const READER: &str = "r";
+const WRITER: &str = "w";
+
+/// A named read-write lock: many readers together, or one writer alone. Made by
+/// [`Client::rw_lock`]; cheap to make, to clone and to throw away.
+///
+/// First come, first served, whoever comes: a reader waits for the nearest writer ahead, a writer
+/// for the nearest one ahead, so that neither starves the other. Each waiter watches that one key.
+/// A reader or writer whose session ends in the queue gets an error and is never let in; those
+/// behind it move up.
+///
+/// It has nothing to do with a [`Mutex`](crate::Mutex) of the same name. There is no reentrancy,
+/// and no upgrade from reading to writing: two that tried would wait for each other.
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+/// let client = distlock::Client::connect("memory://docs-rw-lock").await?;
+/// let config = client.rw_lock("config");
+/// let (one, two) = (config.read().await?, config.read().await?);
+/// assert!(config.try_write().await?.is_none());
+/// one.unlock().await?;
+/// two.unlock().await?;
+///
+/// let writer = config.write().await?;
+/// // What was written is read by the one who wrote it, before any other writer comes.
+/// let reader = writer.downgrade().await?;
+/// assert!(config.try_read().await?.is_some());
+/// reader.unlock().await
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct RwLock {
+    sessions: Sessions,
+    name: String,
+}
+
+/// The right to read. It is a [`LockGuard`] that others may have beside it.
+#[derive(Debug)]
+#[must_use = "the lock is released as soon as the guard is dropped"]
+pub struct ReadGuard {
+    pub(crate) guard: LockGuard,
+}
+
+/// The right to write, alone. It is a [`LockGuard`].
+#[derive(Debug)]
+#[must_use = "the lock is released as soon as the guard is dropped"]
+pub struct WriteGuard {
+    pub(crate) guard: LockGuard,
+}
+
+impl RwLock {
+    pub(crate) fn new(sessions: Sessions, name: String) -> Self {
+        Self { sessions, name }
+    }
+
+    /// The name as it was given.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Waits until no writer is ahead, then reads beside other readers.
+    ///
+    /// Where nobody else is, that is one round trip; behind readers it takes a look at the queue as
+    /// well.
+    ///
+    /// # Errors
+    ///
+    /// As [`Mutex::lock`](crate::Mutex::lock).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Mutex::lock`](crate::Mutex::lock): nothing stays behind.
+    pub async fn read(&self) -> Result<ReadGuard> {
+        self.acquire(READER, Wait::Forever).await?.map(ReadGuard::new).ok_or(Error::Closed)
+    }
+
+    /// Reads if no writer holds the lock or waits for it; `None` if one does. Then it has looked,
+    /// and written nothing, unless a writer came in the same instant.
+    ///
+    /// # Errors
+    ///
+    /// As [`Mutex::try_lock`](crate::Mutex::try_lock).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`read`](Self::read).
+    pub async fn try_read(&self) -> Result<Option<ReadGuard>> {
+        Ok(self.acquire(READER, Wait::No).await?.map(ReadGuard::new))
+    }
+
+    /// The same as [`read`](Self::read), but for no longer than this; `None` when the time is up.
+    ///
+    /// # Errors
+    ///
+    /// As [`read`](Self::read).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`read`](Self::read).
+    pub async fn read_timeout(&self, timeout: Duration) -> Result<Option<ReadGuard>> {
+        Ok(self.acquire(READER, Wait::at_most(timeout)).await?.map(ReadGuard::new))
+    }
+
+    /// Waits until nobody is ahead, then writes alone.
+    ///
+    /// # Errors
+    ///
+    /// As [`Mutex::lock`](crate::Mutex::lock).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`read`](Self::read).
+    pub async fn write(&self) -> Result<WriteGuard> {
+        self.acquire(WRITER, Wait::Forever).await?.map(WriteGuard::new).ok_or(Error::Closed)
+    }
+
+    /// Writes if nobody holds the lock or waits for it; `None` if somebody does. Then it has
+    /// looked, and written nothing, unless another one came in the same instant.
+    ///
+    /// # Errors
+    ///
+    /// As [`Mutex::try_lock`](crate::Mutex::try_lock).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`read`](Self::read).
+    pub async fn try_write(&self) -> Result<Option<WriteGuard>> {
+        Ok(self.acquire(WRITER, Wait::No).await?.map(WriteGuard::new))
+    }
+
+    /// The same as [`write`](Self::write), but for no longer than this; `None` when the time is up.
+    ///
+    /// # Errors
+    ///
+    /// As [`write`](Self::write).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`read`](Self::read).
+    pub async fn write_timeout(&self, timeout: Duration) -> Result<Option<WriteGuard>> {
+        Ok(self.acquire(WRITER, Wait::at_most(timeout)).await?.map(WriteGuard::new))
+    }
+
+    async fn acquire(&self, label: &'static str, wait: Wait) -> Result<Option<LockGuard>> {
+        let queue = Queue::new(self.sessions.namespace(), &self.name)?.of("rw").labelled(label);
+        let rule = if label == READER { &Reader as &dyn Rule } else { &Writer };
+        let taking = Taking { rule: Some(rule), ..Taking::new(&queue, wait) };
+        let taking = wait.bounds(&self.sessions, taking.from(&self.sessions));
+        let hold = runtime::within(self.sessions.runtime(), taking).await?;
+        Ok(hold.map(LockGuard::new))
+    }
+}
+
+/// Goes in with whoever reads.
+struct Reader;
+
+impl Rule for Reader {
+    fn judge(&self, ahead: &[Member], _: &[Box<str>]) -> Verdict {
+        if planted(Bug::ReadersPassWriters)
+            && ahead.first().is_some_and(|first| first.label.as_deref() == Some(READER))
+        {
+            return Verdict::In;
+        }
+        // Another client's key, which does not say what it is for, may be a writer's.
+        let writer = ahead.iter().rev().find(|member| member.label.as_deref() != Some(READER));
+        writer.map_or(Verdict::In, |writer| Verdict::Behind(writer.entry.clone()))
+    }
+}
+
+/// Goes in alone.
+struct Writer;
+
+impl Rule for Writer {
+    fn judge(&self, ahead: &[Member], _: &[Box<str>]) -> Verdict {
+        ahead.last().map_or(Verdict::In, |nearest| Verdict::Behind(nearest.entry.clone()))
+    }
+}
+
+impl ReadGuard {
+    fn new(guard: LockGuard) -> Self {
+        Self { guard }
+    }
+
+    /// Releases the lock: [`LockGuard::unlock`].
+    ///
+    /// # Errors
+    ///
+    /// As [`LockGuard::unlock`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`LockGuard::unlock`].
+    pub async fn unlock(self) -> Result<()> {
+        self.guard.unlock().await
+    }
+}
+
+impl WriteGuard {
+    fn new(guard: LockGuard) -> Self {
+        Self { guard }
+    }
+
+    /// Releases the lock: [`LockGuard::unlock`].
+    ///
+    /// # Errors
+    ///
+    /// As [`LockGuard::unlock`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`LockGuard::unlock`].
+    pub async fn unlock(self) -> Result<()> {
+        self.guard.unlock().await
+    }
+
+    /// Turns the writer into a reader, in its place: no writer gets in between, and the readers who
+    /// wait behind it, up to the next writer, come in.
+    ///
+    /// One transaction of the store puts a reader's key where the writer's was:
+    /// [`key`](LockGuard::key) is another one then, and the fencing token stays the same. It takes
+    /// as long as the store does; should the lock be lost meanwhile, that is told.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Lost`] if the lock was lost.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future is like dropping the guard.
+    pub async fn downgrade(self) -> Result<ReadGuard> {
+        self.guard.relabel(READER).await.map(ReadGuard::new)
+    }
+}
+
+impl Deref for ReadGuard {
+    type Target = LockGuard;
+
+    fn deref(&self) -> &LockGuard {
+        &self.guard
+    }
+}
+
+impl Deref for WriteGuard {
+    type Target = LockGuard;
+
+    fn deref(&self) -> &LockGuard {
+        &self.guard
+    }
+}

@@ -1,0 +1,195 @@
+//! One of the grants of a lock that a client's contenders share.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::time::timeout;
+
+use super::{Handover, Others};
+use crate::{
+    backend::name::Queue,
+    error::{BoxError, Error, Result},
+    queue::Hold,
+    rig::{Bug, planted},
+    runtime::{self, carried::Carried},
+    session::{Session, own_keys::Place},
+};
+
+/// The part of a token that tells the grants of one entry apart.
+const GRANT_BITS: u32 = u16::BITS;
+
+/// How long to wait for the store's word whether others wait. Meanwhile nobody has the lock;
+/// letting go is right in any case.
+const PATIENCE: Duration = Duration::from_millis(250);
+
+/// What all grants of one entry in the store's queue have in common.
+#[derive(Debug)]
+pub(crate) struct Tenure {
+    session: Arc<Session>,
+    place: Arc<Place>,
+    queue: Queue,
+    /// The token of grant number zero.
+    first_token: u64,
+}
+
+impl Tenure {
+    /// # Errors
+    ///
+    /// If the store counts too far for a token.
+    pub(super) fn new(hold: &Hold) -> Result<Self> {
+        let session = Arc::clone(hold.claim.session());
+        // A lock that is held has one.
+        let place = hold.claim.place().map(Arc::clone).ok_or(Error::Closed)?;
+        let first_token = first_token(place.entry.token).map_err(|source| Error::Backend {
+            backend: session.shared().backend.name(),
+            operation: "a grant with local hand-over",
+            source,
+        })?;
+        Ok(Self { session, place, queue: hold.claim.queue().clone(), first_token })
+    }
+
+    pub(crate) fn session(&self) -> &Session {
+        &self.session
+    }
+
+    pub(crate) fn place(&self) -> &Place {
+        &self.place
+    }
+
+    pub(crate) fn queue(&self) -> &Queue {
+        &self.queue
+    }
+
+    pub(super) fn name(&self) -> &str {
+        self.queue.name()
+    }
+
+    /// Whether the lock is held at this instant. Once false, it stays false.
+    pub(super) fn is_valid(&self) -> bool {
+        let held = self.place.lost_reason().is_none() && !self.session.life().remaining().is_zero();
+        held || planted(Bug::HandsOverTheLost)
+    }
+
+    /// Returns when the lock is lost (true) or released (false).
+    pub(super) async fn lost_before_it_ended(&self) -> bool {
+        tokio::select! {
+            biased;
+            _ = self.session.life().lost() => true,
+            _ = self.place.lost() => true,
+            () = self.place.left() => false,
+        }
+    }
+}
+
+/// All grants of one entry have its create revision, and the next revision may be another client's
+/// entry: there are no numbers between them. So there are made some.
+fn first_token(revision: u64) -> Result<u64, BoxError> {
+    if revision >> (u64::BITS - GRANT_BITS) != 0 {
+        // ZooKeeper: the epoch, which counts elections, is in the upper half.
+        return Err(format!(
+            "revision {revision:#x} needs more than 48 bits: connect without local_handover"
+        )
+        .into());
+    }
+    Ok(revision << GRANT_BITS)
+}
+
+/// The right to the lock, until it is dropped: then the next one gets it.
+#[derive(Debug)]
+pub(crate) struct Grant {
+    handover: Arc<Handover>,
+    tenure: Arc<Tenure>,
+    term: u64,
+    number: u16,
+    armed: bool,
+}
+
+/// What comes of the attempt to pass a lock on.
+pub(crate) enum Passing {
+    /// Somebody has it.
+    Passed,
+    /// It is to be released.
+    LetGo(Hold),
+    /// It was lost, and whoever noticed it has let it go.
+    Over,
+    /// It was passed on often enough, unless nobody else waits: ask the store.
+    Undecided,
+}
+
+impl Grant {
+    pub(super) fn new(
+        handover: Arc<Handover>,
+        tenure: Arc<Tenure>,
+        term: u64,
+        number: u16,
+    ) -> Self {
+        Self { handover, tenure, term, number, armed: true }
+    }
+
+    pub(crate) fn tenure(&self) -> &Tenure {
+        &self.tenure
+    }
+
+    pub(crate) fn token(&self) -> u64 {
+        let number = if planted(Bug::GrantsShareAToken) { 0 } else { self.number };
+        self.tenure.first_token | u64::from(number)
+    }
+
+    pub(super) fn disarm(mut self) {
+        self.armed = false;
+    }
+
+    /// Gives the lock to the next one, or to the caller what he is to release. Done all the same if
+    /// this future is dropped once it was polled.
+    pub(crate) async fn pass_on(&mut self) -> Passing {
+        self.armed = false;
+        let passing = self.handover.pass(&self.tenure, self.term, Others::Unknown);
+        if !matches!(passing, Passing::Undecided) {
+            return passing;
+        }
+        let runtime = self.handover.runtime;
+        let asking = ask(Arc::clone(&self.handover), Arc::clone(&self.tenure), self.term);
+        runtime::within(runtime, Carried::whole(runtime, asking)).await
+    }
+}
+
+impl Drop for Grant {
+    fn drop(&mut self) {
+        if self.armed
+            && matches!(
+                self.handover.pass(&self.tenure, self.term, Others::Unknown),
+                Passing::Undecided
+            )
+        {
+            let asking = ask(Arc::clone(&self.handover), Arc::clone(&self.tenure), self.term);
+            self.handover.runtime.spawn(async move { drop(asking.await) });
+        }
+    }
+}
+
+/// Passes the lock on if nobody else waits for it.
+async fn ask(handover: Arc<Handover>, tenure: Arc<Tenure>, term: u64) -> Passing {
+    let followed = timeout(PATIENCE, tenure.session.store().followed(&tenure.place.entry)).await;
+    let others = if matches!(followed, Ok(Ok(false))) { Others::Absent } else { Others::Wait };
+    handover.pass(&tenure, term, others)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_has_room_for_the_grants_of_an_entry() {
+        assert_eq!(first_token(1).unwrap(), 0x1_0000);
+        assert_eq!(first_token(0xffff_ffff_ffff).unwrap(), 0xffff_ffff_ffff_0000);
+        assert!(first_token(1).unwrap() | u64::from(u16::MAX) < first_token(2).unwrap());
+    }
+
+    /// A ZooKeeper ensemble after its 65,536th election.
+    #[test]
+    fn a_revision_that_does_not_fit_is_refused() {
+        for revision in [0x1_0000_0000_0000, u64::MAX] {
+            let error = first_token(revision).unwrap_err();
+            assert!(error.to_string().contains("48 bits"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! The one who takes a lock from the store for all contenders of a client.
+
+use std::{future::Future, pin::Pin, sync::Arc};
+
+use super::{Grant, Handover, Tenure};
+use crate::{
+    backend::name::Queue,
+    error::Result,
+    queue::{Hold, Wait, acquire},
+    runtime,
+    session::Sessions,
+};
+
+/// A place in the store's queue, or the way there. It outlives the leader who began it: or else a
+/// client whose callers wait less long than the queue takes would join its end again and again and
+/// never get there.
+pub(super) type Taking = Pin<Box<dyn Future<Output = Result<Option<Hold>>> + Send>>;
+
+/// The task to take the lock from the store. If it is dropped undone, the next one gets it.
+pub(super) struct Lead {
+    handover: Arc<Handover>,
+    name: Arc<str>,
+    term: u64,
+    taking: Option<Taking>,
+    armed: bool,
+}
+
+impl Lead {
+    pub(super) fn new(
+        handover: Arc<Handover>,
+        name: Arc<str>,
+        term: u64,
+        taking: Option<Taking>,
+    ) -> Self {
+        Self { handover, name, term, taking, armed: true }
+    }
+
+    pub(super) fn disarm(mut self) -> Option<Taking> {
+        self.armed = false;
+        self.taking.take()
+    }
+
+    pub(super) async fn take(mut self, sessions: &Sessions, wait: Wait) -> Result<Option<Grant>> {
+        let runtime = sessions.runtime();
+        let taken = match wait {
+            Wait::No => {
+                let queue = Queue::new(sessions.namespace(), &self.name)?;
+                runtime::within(
+                    runtime,
+                    wait.bounds(sessions, acquire::take(sessions, &queue, wait)),
+                )
+                .await
+            }
+            Wait::Forever | Wait::Until(_) => {
+                let taking = match &mut self.taking {
+                    Some(taking) => taking,
+                    none => {
+                        let queue = Queue::new(sessions.namespace(), &self.name)?;
+                        let sessions = sessions.clone();
+                        none.insert(Box::pin(async move {
+                            acquire::take(&sessions, &queue, Wait::Forever).await
+                        }))
+                    }
+                };
+                let taken = match wait {
+                    Wait::Until(at) => runtime::within_until(runtime, at, taking).await,
+                    _ => Some(runtime::within(runtime, taking).await),
+                };
+                let Some(taken) = taken else { return Ok(None) };
+                // It is done, and of no use to anybody else.
+                self.taking = None;
+                taken
+            }
+        };
+        let Some(hold) = taken? else { return Ok(None) };
+        let tenure = Tenure::new(&hold)?;
+        self.armed = false;
+        self.handover.granted(&self.name, self.term, hold, tenure).map(Some)
+    }
+}
+
+impl Drop for Lead {
+    fn drop(&mut self) {
+        if self.armed {
+            self.handover.appoint(&self.name, self.term, self.taking.take());
+        }
+    }
+}

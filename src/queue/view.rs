@@ -1,0 +1,281 @@
+//! Looking into a queue: once, or for as long as somebody wants to know.
+
+use std::{
+    future::{pending, poll_fn},
+    sync::{Arc, Mutex as SyncMutex, PoisonError},
+    task::{Context, Poll, ready},
+};
+
+use futures_util::stream::{BoxStream, StreamExt, unfold};
+use tokio::{
+    runtime::Handle,
+    time::{Instant, sleep},
+};
+
+use crate::{
+    backend::{Ask, Entry, Event, Listing, Member, Watch, error::StoreError, name::Queue},
+    error::{Error, Result},
+    lost::LostReason,
+    queue::NO_ROOM,
+    runtime::{self, backoff},
+    session::{Session, Sessions, Visit},
+};
+
+/// How often to try with another session when the server does not know the last one any more.
+const STALE_SESSIONS: u32 = 3;
+
+/// All who stand in a queue, the first one first, as it is now. Gives up after about twice the
+/// request timeout.
+pub(crate) async fn look(sessions: &Sessions, queue: &Queue, values: bool) -> Result<Listing> {
+    let ask = Ask { values, watch: false, fresh: true };
+    let (mut attempt, mut stale_sessions, mut give_up) = (0, 0, None);
+    loop {
+        let session = sessions.any().await?;
+        let shared = session.shared();
+        let give_up = *give_up.get_or_insert_with(|| Instant::now() + shared.request_timeout * 2);
+        let listing = tokio::select! {
+            biased;
+            reason = session.life().lost() => Err(StoreError::SessionGone(reason)),
+            listing = session.store().list(queue, ask) => listing,
+        };
+        match listing {
+            Ok(listing) => return Ok(listing),
+            Err(StoreError::SessionGone(reason)) => {
+                session.life().lose(reason);
+                if reason == LostReason::ClientClosed || stale_sessions == STALE_SESSIONS {
+                    return Err(session.lost_error(reason));
+                }
+                stale_sessions += 1;
+            }
+            Err(error) if error.is_transient() && Instant::now() < give_up => {}
+            Err(error) => return Err(error.into_public(shared.backend.name())),
+        }
+        sleep(backoff(attempt)).await;
+        attempt += 1;
+    }
+}
+
+/// Looks at a queue again and again, in one session at a time.
+pub(crate) struct View {
+    queue: Queue,
+    /// The first one's value may change.
+    values_change: bool,
+    /// What the last look began.
+    list: Option<Watch>,
+    first: Option<(Entry, Watch)>,
+    /// The one that was first, which was written to.
+    touched: Option<Entry>,
+    /// Nothing is known to have happened since the last look.
+    current: bool,
+    seen: Option<Vec<Member>>,
+    /// How often it looked in vain.
+    idle: u32,
+}
+
+/// Why to look.
+#[derive(PartialEq, Eq)]
+enum Reason {
+    News,
+    Recheck,
+}
+
+impl View {
+    pub(crate) fn new(queue: Queue, values_change: bool) -> Self {
+        let (list, first, touched, seen) = (None, None, None, None);
+        Self { queue, values_change, list, first, touched, current: false, seen, idle: 0 }
+    }
+
+    /// Who stands in the queue: at once at first, and then when that has changed. An error: the
+    /// session is over. `watch`: there is room for that.
+    pub(crate) async fn next(
+        &mut self,
+        session: &Session,
+        watch: bool,
+    ) -> Result<Vec<Member>, LostReason> {
+        let changed = tokio::select! {
+            biased;
+            reason = session.life().lost() => Err(reason),
+            changed = self.changed(session, watch) => changed,
+        };
+        if changed.is_err() {
+            // The watches were the session's.
+            (self.list, self.first, self.touched, self.current) = (None, None, None, false);
+        }
+        changed
+    }
+
+    async fn changed(&mut self, session: &Session, watch: bool) -> Result<Vec<Member>, LostReason> {
+        loop {
+            let reason = self.news(session, watch).await;
+            match self.look(session, watch).await {
+                Ok(members) if self.seen.as_ref() == Some(&members) => {}
+                Ok(members) => {
+                    self.idle = 0;
+                    return Ok(self.seen.insert(members).clone());
+                }
+                Err(StoreError::SessionGone(reason)) => {
+                    session.life().lose(reason);
+                    return Err(reason);
+                }
+                Err(_) => self.current = false,
+            }
+            // In vain. Should the store go on like that, do not spin.
+            if reason == Reason::News || !self.current {
+                sleep(backoff(self.idle)).await;
+                self.idle += 1;
+            }
+        }
+    }
+
+    /// Waits until something may have happened since the last look.
+    async fn news(&mut self, session: &Session, watch: bool) -> Reason {
+        if !std::mem::take(&mut self.current) {
+            return Reason::News;
+        }
+        // Servers do lose watch events, see `queue.rs`.
+        let pause = if watch { session.recheck() } else { NO_ROOM.mul_f64(0.5 + fastrand::f64()) };
+        let list = async {
+            match &mut self.list {
+                Some(list) => list.await,
+                None => pending().await,
+            }
+        };
+        let first = async {
+            match &mut self.first {
+                Some((_, first)) => first.await,
+                None => pending().await,
+            }
+        };
+        tokio::select! {
+            _ = list => self.list = None,
+            event = first => {
+                let touched = matches!(event, Ok(Event::Touched));
+                self.touched = self.first.take().map(|(entry, _)| entry).filter(|_| touched);
+            }
+            () = sleep(pause) => return Reason::Recheck,
+        }
+        Reason::News
+    }
+
+    /// A look at the queue. What happens from then on is told by the watches: they were there
+    /// before the values were read.
+    async fn look(&mut self, session: &Session, watch: bool) -> Result<Vec<Member>, StoreError> {
+        let (store, mut attempt) = (session.store(), 0);
+        if let Some(touched) = self.touched.take() {
+            self.first = store.watch(&touched, true).await?.map(|watch| (touched, watch));
+        }
+        loop {
+            let listing = store.list(&self.queue, Ask { values: true, watch, fresh: true }).await?;
+            self.list = listing.watch;
+            let first = listing
+                .members
+                .first()
+                .map(|member| &member.entry)
+                .filter(|_| watch && self.values_change);
+            let watched = self.first.as_ref().map(|(entry, _)| entry);
+            let Some(first) = first.filter(|first| watched != Some(first)) else {
+                self.current = true;
+                return Ok(listing.members);
+            };
+            let first = first.clone();
+            self.first = store.watch(&first, true).await?.map(|watch| (first, watch));
+            if self.first.is_none() {
+                // Gone a moment ago.
+                sleep(backoff(attempt)).await;
+                attempt += 1;
+            }
+        }
+    }
+}
+
+/// Looks at a queue for ever, in whatever session the client has.
+struct Lookout {
+    sessions: Sessions,
+    queue: Queue,
+    visit: Option<Visit<Arc<Session>>>,
+    view: View,
+    failures: u32,
+}
+
+impl Lookout {
+    /// Who stands in the queue, whenever that has changed; `None` when the client is closed.
+    async fn next(&mut self) -> Option<Vec<Member>> {
+        loop {
+            let visit = match self.visit.take() {
+                Some(visit) => Ok(visit),
+                None => self.sessions.visit(&self.queue).await,
+            };
+            match visit {
+                Ok(visit) => {
+                    if let Ok(members) = self.view.next(visit.session(), true).await {
+                        self.visit = Some(visit);
+                        self.failures = 0;
+                        return Some(members);
+                    }
+                }
+                Err(Error::Closed) => return None,
+                Err(_) => {}
+            }
+            sleep(backoff(self.failures)).await;
+            self.failures += 1;
+        }
+    }
+}
+
+/// What somebody makes of a queue that he watches. Polled from any executor, it runs within the
+/// library's runtime.
+pub(crate) struct Feed<T> {
+    runtime: &'static Handle,
+    /// Until it has ended. Never locked: so it can be shared like everything else.
+    items: Option<SyncMutex<BoxStream<'static, T>>>,
+}
+
+impl<T: 'static> Feed<T> {
+    /// `values_change`: the first one's matters. `pick`: what to tell of a change, if anything.
+    pub(crate) fn new(
+        sessions: &Sessions,
+        queue: &Queue,
+        values_change: bool,
+        pick: impl FnMut(Vec<Member>) -> Option<T> + Send + 'static,
+    ) -> Self {
+        let view = View::new(queue.clone(), values_change);
+        let lookout = Lookout {
+            sessions: sessions.clone(),
+            queue: queue.clone(),
+            visit: None,
+            view,
+            failures: 0,
+        };
+        let items = unfold((lookout, pick), |(mut lookout, mut pick)| async move {
+            loop {
+                if let Some(item) = pick(lookout.next().await?) {
+                    return Some((item, (lookout, pick)));
+                }
+            }
+        });
+        Self { runtime: sessions.runtime(), items: Some(SyncMutex::new(items.boxed())) }
+    }
+
+    pub(crate) async fn next(&mut self) -> Option<T> {
+        poll_fn(|context| self.poll_next(context)).await
+    }
+
+    pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<T>> {
+        let Some(items) = &mut self.items else { return Poll::Ready(None) };
+        let _entered = self.runtime.enter();
+        let items = items.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let item = ready!(items.poll_next_unpin(context));
+        if item.is_none() {
+            self.items = None;
+        }
+        Poll::Ready(item)
+    }
+}
+
+/// One look at a queue, from any executor.
+pub(crate) async fn look_now(sessions: &Sessions, queue: &Queue) -> Result<Vec<Member>> {
+    Ok(runtime::within(sessions.runtime(), look(sessions, queue, true)).await?.members)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,280 @@
+//! A view of a store that is like ZooKeeper in what is hard about it: a list is no single look, and
+//! its watch does not tell of what is written into the keys. Whatever happens, and whenever between
+//! two steps of a look, the view shows the end of it, without looking again by itself.
+
+use std::{
+    sync::{
+        Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use tokio::{sync::watch, time::timeout};
+
+use super::*;
+use crate::{
+    backend::{
+        Backend, Detail, Join, Joined, Leave, Listing, Present, Rewritten, Standing, Store,
+        Withdrawn, Write, name::Ticket,
+    },
+    session::Shared,
+};
+
+/// What happens to the first key, or to the view.
+#[derive(Clone, Copy, Debug)]
+enum Effect {
+    Written,
+    Deleted,
+    /// It is deleted, and the next one is written to.
+    Followed,
+    /// The call fails, and the key is written to.
+    Failed,
+}
+
+#[derive(Debug)]
+struct Node {
+    entry: Entry,
+    version: u64,
+}
+
+#[derive(Debug)]
+struct Script {
+    nodes: Mutex<Vec<Node>>,
+    changed: watch::Sender<()>,
+    /// How many steps were taken.
+    steps: AtomicUsize,
+    /// What happens after so many.
+    plot: (usize, Effect),
+}
+
+impl Script {
+    fn new(plot: (usize, Effect)) -> Arc<Self> {
+        let entry = |revision| Entry {
+            key: format!("k{revision}").into(),
+            revision,
+            token: revision,
+            crowded: false,
+        };
+        let nodes = (1..=3).map(|revision| Node { entry: entry(revision), version: 0 }).collect();
+        let (changed, steps) = (watch::Sender::new(()), AtomicUsize::new(0));
+        Arc::new(Self { nodes: Mutex::new(nodes), changed, steps, plot })
+    }
+
+    fn step(&self) -> Result<(), StoreError> {
+        if self.steps.fetch_add(1, Ordering::Relaxed) != self.plot.0 {
+            return Ok(());
+        }
+        self.act();
+        match self.plot.1 {
+            Effect::Failed => Err(StoreError::Unavailable("as planned".into())),
+            _ => Ok(()),
+        }
+    }
+
+    fn act(&self) {
+        let mut nodes = self.nodes.lock().unwrap();
+        if matches!(self.plot.1, Effect::Deleted | Effect::Followed) {
+            nodes.remove(0);
+        }
+        if !matches!(self.plot.1, Effect::Deleted) {
+            nodes[0].version += 1;
+        }
+        drop(nodes);
+        self.changed.send_replace(());
+    }
+
+    fn state(&self) -> Vec<(u64, u64)> {
+        self.nodes.lock().unwrap().iter().map(|node| (node.entry.revision, node.version)).collect()
+    }
+
+    fn version(&self, entry: &Entry) -> Option<u64> {
+        let nodes = self.nodes.lock().unwrap();
+        nodes.iter().find(|node| node.entry == *entry).map(|node| node.version)
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Scripted(Arc<Script>);
+
+#[async_trait]
+impl Backend for Scripted {
+    fn name(&self) -> &'static str {
+        "script"
+    }
+
+    async fn open(&self, _: Duration) -> Result<Arc<dyn Store>, StoreError> {
+        Ok(Arc::new(self.clone()))
+    }
+}
+
+#[async_trait]
+impl Store for Scripted {
+    fn ttl(&self) -> Duration {
+        Duration::from_secs(60)
+    }
+
+    fn needs_keepalive_when_idle(&self) -> bool {
+        true
+    }
+
+    fn watch_budget(&self) -> usize {
+        usize::MAX
+    }
+
+    async fn keep_alive(&self) -> Result<Duration, StoreError> {
+        Ok(self.ttl())
+    }
+
+    async fn list(&self, _: &Queue, ask: Ask) -> Result<Listing, StoreError> {
+        self.0.step()?;
+        let (script, entries) = (Arc::clone(&self.0), || {
+            let nodes = self.0.nodes.lock().unwrap();
+            nodes.iter().map(|node| node.entry.clone()).collect::<Vec<_>>()
+        });
+        let (listed, mut changed) = (entries(), script.changed.subscribe());
+        let members = listed.clone();
+        let watch = ask.watch.then(|| {
+            Box::pin(async move {
+                let differ = |nodes: &[Node]| !nodes.iter().map(|node| &node.entry).eq(&listed);
+                while !differ(&script.nodes.lock().unwrap()) {
+                    changed.changed().await.unwrap();
+                }
+                Ok(Event::Touched)
+            }) as Watch
+        });
+        self.0.step()?;
+        let members = members.into_iter().filter_map(|entry| {
+            let version = self.0.version(&entry)?;
+            let detail = Detail { value: vec![], version, since: None, own: false };
+            Some(Member { entry, label: None, detail: Some(detail) })
+        });
+        let members = members.collect();
+        self.0.step()?;
+        Ok(Listing { members, notes: vec![], watch })
+    }
+
+    async fn watch(&self, entry: &Entry, _: bool) -> Result<Option<Watch>, StoreError> {
+        self.0.step()?;
+        let (script, entry, mut changed) =
+            (Arc::clone(&self.0), entry.clone(), self.0.changed.subscribe());
+        let Some(version) = script.version(&entry) else { return Ok(None) };
+        self.0.step()?;
+        Ok(Some(Box::pin(async move {
+            loop {
+                match script.version(&entry) {
+                    None => return Ok(Event::Deleted),
+                    Some(now) if now != version => return Ok(Event::Touched),
+                    Some(_) => changed.changed().await.unwrap(),
+                }
+            }
+        })))
+    }
+
+    async fn own_keys(&self) -> Result<Vec<Arc<str>>, StoreError> {
+        unreachable!("a view only looks")
+    }
+
+    async fn enqueue(&self, _: &Queue, _: Ticket, _: &[u8], _: Join) -> Result<Joined, StoreError> {
+        unreachable!("a view only looks")
+    }
+
+    async fn standing(&self, _: &Entry) -> Result<Standing, StoreError> {
+        unreachable!("a view only looks")
+    }
+
+    async fn present(&self, _: &Entry, _: &Entry) -> Result<Present, StoreError> {
+        unreachable!("a view only looks")
+    }
+
+    async fn withdraw(&self, _: &Queue, _: Ticket, _: Leave<'_>) -> Result<Withdrawn, StoreError> {
+        unreachable!("a view only looks")
+    }
+
+    async fn rewrite(
+        &self,
+        _: Ticket,
+        _: &Entry,
+        _: &[u8],
+        _: Option<u64>,
+    ) -> Result<Rewritten, StoreError> {
+        unreachable!("a view only looks")
+    }
+
+    async fn relabel(
+        &self,
+        _: &Queue,
+        _: &Queue,
+        _: Ticket,
+        _: &Entry,
+        _: &[u8],
+    ) -> Result<Option<Entry>, StoreError> {
+        unreachable!("a view only looks")
+    }
+
+    async fn commit(&self, _: Option<&Entry>, _: &[Write]) -> Result<bool, StoreError> {
+        unreachable!("a view only looks")
+    }
+
+    async fn ended(&self) -> LostReason {
+        pending().await
+    }
+
+    async fn close(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+}
+
+/// Runs a plot, and then lets the same happen once more when all is quiet.
+async fn play(plot: (usize, Effect)) {
+    let script = Script::new(plot);
+    let shared = Shared {
+        backend: Arc::new(Scripted(Arc::clone(&script))),
+        runtime: runtime::handle().unwrap(),
+        ttl: Duration::from_secs(60),
+        owner: String::new(),
+        request_timeout: Duration::from_secs(1),
+        recheck_interval: Duration::from_secs(60),
+    };
+    let session = Session::open(Arc::new(shared)).await.unwrap();
+    let mut view = View::new(Queue::new("/ns", "name").unwrap(), true);
+    let state = |members: Vec<Member>| -> Vec<_> {
+        let version = |member: &Member| member.detail.as_ref().unwrap().version;
+        members.iter().map(|member| (member.entry.revision, version(member))).collect()
+    };
+    let mut shown = Vec::new();
+    for again in [true, false] {
+        let shows = async {
+            while shown != script.state() {
+                shown = state(view.next(&session, true).await.unwrap());
+            }
+        };
+        let outcome = timeout(Duration::from_secs(10), shows).await;
+        assert!(outcome.is_ok(), "{plot:?}: {shown:?} is shown, not {:?}", script.state());
+        // A look may be due to what happened last, and meet with the plot.
+        while let Ok(more) = timeout(Duration::from_millis(50), view.next(&session, true)).await {
+            let before = std::mem::replace(&mut shown, state(more.unwrap()));
+            assert_ne!(before, shown, "{plot:?}: nothing has happened");
+        }
+        assert_eq!(shown, script.state(), "{plot:?}");
+        let steps = script.steps.load(Ordering::Relaxed);
+        assert!(steps <= 40, "{plot:?}: it looks again and again, {steps} steps");
+        if again {
+            script.act();
+        }
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_missed_between_two_steps_of_a_look() {
+    let mut plots = tokio::task::JoinSet::new();
+    for at in 0..12 {
+        for effect in [Effect::Written, Effect::Deleted, Effect::Followed, Effect::Failed] {
+            plots.spawn(play((at, effect)));
+        }
+    }
+    while let Some(done) = plots.join_next().await {
+        done.unwrap();
+    }
+}

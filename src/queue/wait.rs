@@ -1,0 +1,58 @@
+//! How long a call waits.
+
+use std::time::Duration;
+use tokio::time::{Instant, sleep_until, timeout};
+
+use crate::{
+    error::{Error, Result},
+    rig::{Bug, planted},
+    session::Sessions,
+};
+
+/// How long to wait for a lock.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Wait {
+    Forever,
+    Until(Instant),
+    No,
+}
+
+impl Wait {
+    /// A timeout of zero is a try.
+    pub(crate) fn at_most(timeout: Duration) -> Self {
+        if timeout.is_zero() {
+            return Self::No;
+        }
+        // A timeout too long for the clock is no timeout.
+        Instant::now().checked_add(timeout).map_or(Self::Forever, Self::Until)
+    }
+
+    pub(crate) fn has_passed(self) -> bool {
+        matches!(self, Self::Until(at) if at <= Instant::now())
+    }
+
+    pub(crate) async fn is_over(self) {
+        match self {
+            Self::Until(at) => sleep_until(at).await,
+            Self::Forever | Self::No => std::future::pending().await,
+        }
+    }
+
+    /// Does what ends soon in any case if it is a try: within twice the request timeout, and the
+    /// connect timeout before that if there is no session.
+    pub(crate) async fn bounds<T>(
+        self,
+        sessions: &Sessions,
+        work: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        if !matches!(self, Self::No) || planted(Bug::TriesUnbounded) {
+            return work.await;
+        }
+        drop(sessions.any().await?);
+        let limit = sessions.request_timeout() * 2;
+        timeout(limit, work).await.unwrap_or_else(|_| {
+            let source = format!("no answer within {limit:?}").into();
+            Err(Error::Unavailable { backend: sessions.backend_name(), source })
+        })
+    }
+}

@@ -1,0 +1,369 @@
+//! How long a session is known to live, and the signal that it does not.
+
+use std::{
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use tokio::sync::watch;
+
+use crate::{
+    lost::LostReason,
+    rig::{Bug, planted},
+    runtime::clock,
+    session::silence::{Proof, Silences},
+};
+
+/// The deadline of one session.
+///
+/// It is moved only by proof: a request that the store confirmed counts from the time it was
+/// *sent*, less a tenth for clocks that run at different speeds. A late or lost reply extends
+/// nothing, and what has once run out never comes back to life.
+#[derive(Debug)]
+pub(crate) struct Life {
+    ttl: Duration,
+    state: Mutex<State>,
+    lost: watch::Sender<Option<LostReason>>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// When the newest proof was sent.
+    proved: Duration,
+    /// Until when guards are valid.
+    deadline: Duration,
+    /// Until when the store keeps the session for certain.
+    ends: Duration,
+    /// Where a proof is worth less after a silence.
+    silences: Option<Silences>,
+    /// Until when waiters put up with a deadline that had run out, harmlessly, before they came.
+    patience: Duration,
+    held: usize,
+    awaited: usize,
+    lost: Option<LostReason>,
+}
+
+/// The answer to [`Life::grant`].
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Grant {
+    Granted,
+    /// The deadline has passed with nothing held: a proof is needed first.
+    Stale,
+    Lost(LostReason),
+}
+
+/// What is said of a session at one moment.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Vitals {
+    pub(crate) now: Duration,
+    pub(crate) proved: Duration,
+    pub(crate) busy: bool,
+    /// When the session is to be given up if no proof comes. `None` while it is idle.
+    pub(crate) lapses: Option<Duration>,
+    /// Proofs that were sent before this moment, which is yet to come, are worth less than usual.
+    pub(crate) counts_from: Option<Duration>,
+}
+
+impl Life {
+    /// A session whose opening was sent at `sent` and confirmed for `ttl`. `relayed`: what
+    /// `Store::relays_renewals` says.
+    pub(crate) fn new(sent: Duration, ttl: Duration, relayed: bool) -> Self {
+        let state = State {
+            proved: sent,
+            deadline: sent + certain(ttl),
+            ends: sent + ttl,
+            silences: relayed.then(|| Silences::new(ttl, clock::now())),
+            patience: Duration::ZERO,
+            held: 0,
+            awaited: 0,
+            lost: None,
+        };
+        Self { ttl, state: Mutex::new(state), lost: watch::Sender::new(None) }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Nothing panics while it is locked; were it to, the state is whole after every statement.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Settles what the clock has decided. Every decision goes through here first.
+    fn settled(&self) -> (MutexGuard<'_, State>, Duration) {
+        let mut state = self.state();
+        let now = clock::now();
+        if let Some(silences) = &mut state.silences {
+            silences.listen(now);
+        }
+        if state.lost.is_none() && state.lapses().is_some_and(|at| now >= at) {
+            state = self.end(state, LostReason::DeadlinePassed);
+        }
+        (state, now)
+    }
+
+    /// The session is over. Wakes those who want to know without the lock: a waker is the caller's
+    /// code, and may look.
+    fn end<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        reason: LostReason,
+    ) -> MutexGuard<'a, State> {
+        state.lost = Some(reason);
+        if planted(Bug::WakesUnderLock) {
+            self.lost.send_replace(Some(reason));
+            return state;
+        }
+        drop(state);
+        self.lost.send_replace(Some(reason));
+        self.state()
+    }
+
+    /// The store confirmed a request sent at `sent`, and the session for `granted` from then on.
+    pub(crate) fn renewed(&self, sent: Duration, granted: Duration) {
+        let (mut state, now) = self.settled();
+        let sent = if planted(Bug::DeadlineFromReply) { now } else { sent };
+        if planted(Bug::LostGuardRevives) {
+            state.lost = None;
+        }
+        if state.lost.is_none() {
+            let proof = Proof { deadline: sent + certain(granted), ends: sent + granted };
+            let proof = match &state.silences {
+                Some(silences) if !planted(Bug::SilenceForgotten) => silences.limit(sent, proof),
+                _ => proof,
+            };
+            state.proved = state.proved.max(sent);
+            state.deadline = state.deadline.max(proof.deadline);
+            state.ends = state.ends.max(proof.ends);
+        }
+    }
+
+    /// How long until a proof that is asked for counts in full; zero almost always.
+    pub(crate) fn until_proofs_count(&self) -> Duration {
+        let (state, now) = self.settled();
+        let from = state.silences.as_ref().and_then(|silences| silences.counts_from(now));
+        from.map_or(Duration::ZERO, |from| from.saturating_sub(now))
+    }
+
+    /// How long the store still keeps a session that was lost at its deadline, for certain: what
+    /// its holders have under way is applied until then. Zero otherwise.
+    pub(crate) fn margin(&self) -> Duration {
+        let (state, now) = self.settled();
+        match state.lost {
+            Some(LostReason::DeadlinePassed) if state.held > 0 => state.ends.saturating_sub(now),
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// The session is over. The first reason stays.
+    pub(crate) fn lose(&self, reason: LostReason) {
+        let (state, _) = self.settled();
+        if state.lost.is_none() {
+            drop(self.end(state, reason));
+        }
+    }
+
+    /// Asked by the session's keeper: that it asks is a sign of life.
+    pub(crate) fn vitals(&self) -> Vitals {
+        let (mut state, now) = self.settled();
+        if let Some(silences) = &mut state.silences {
+            silences.beat(now);
+        }
+        let counts_from = state.silences.as_ref().and_then(|silences| silences.counts_from(now));
+        let busy = state.held + state.awaited > 0;
+        Vitals { now, proved: state.proved, busy, lapses: state.lapses(), counts_from }
+    }
+
+    pub(crate) fn lost_reason(&self) -> Option<LostReason> {
+        self.settled().0.lost
+    }
+
+    /// Whether it is known to be over: does not look at the clock, and so wakes nobody.
+    pub(crate) fn is_over(&self) -> bool {
+        self.state().lost.is_some()
+    }
+
+    /// How much longer guards are valid: looks at the clock, not at a flag that a timer would have
+    /// to set.
+    pub(crate) fn remaining(&self) -> Duration {
+        if planted(Bug::StoresWordOnly) || planted(Bug::FlagSetByTimer) {
+            return if self.lost.borrow().is_some() { Duration::ZERO } else { self.ttl };
+        }
+        let (state, now) = self.settled();
+        if state.lost.is_some() { Duration::ZERO } else { state.deadline.saturating_sub(now) }
+    }
+
+    /// Resolves when the session is over.
+    pub(crate) async fn lost(&self) -> LostReason {
+        let mut lost = self.lost.subscribe();
+        loop {
+            if let Some(reason) = *lost.borrow_and_update() {
+                return reason;
+            }
+            // The sender is a field of `self`, so it outlives this borrow.
+            if lost.changed().await.is_err() {
+                return LostReason::ClientClosed;
+            }
+        }
+    }
+
+    /// A waiter came. `false`: the session is over, or was idle and silent for so long that a new
+    /// one is had sooner than proof that this one lives.
+    pub(crate) fn enter(&self) -> bool {
+        let (mut state, now) = self.settled();
+        if state.lost.is_some() {
+            return false;
+        }
+        if state.held + state.awaited == 0 {
+            let whole = Proof { deadline: now + self.ttl / 2, ends: now + self.ttl / 2 };
+            let proof =
+                state.silences.as_ref().map_or(whole, |silences| silences.limit(now, whole));
+            if proof.deadline < now + self.ttl / 4 && !planted(Bug::SilenceForgotten) {
+                drop(self.end(state, LostReason::DeadlinePassed));
+                return false;
+            }
+            state.patience = now + self.ttl;
+        }
+        state.awaited += 1;
+        true
+    }
+
+    /// A waiter wants to become a holder.
+    pub(crate) fn grant(&self) -> Grant {
+        let (mut state, now) = self.settled();
+        if let Some(reason) = state.lost {
+            return Grant::Lost(reason);
+        }
+        if now >= state.deadline && !planted(Bug::GrantWithoutProof) {
+            return Grant::Stale;
+        }
+        state.awaited -= 1;
+        state.held += 1;
+        Grant::Granted
+    }
+
+    /// A holder lets go. Until its key is known to be gone it counts as a waiter: the session is
+    /// still needed.
+    pub(crate) fn retire(&self) {
+        let (mut state, _) = self.settled();
+        state.held -= 1;
+        state.awaited += 1;
+    }
+
+    /// A waiter's key is gone.
+    pub(crate) fn leave(&self) {
+        self.settled().0.awaited -= 1;
+    }
+}
+
+impl State {
+    fn lapses(&self) -> Option<Duration> {
+        match (self.lost, self.held, self.awaited) {
+            (Some(_), ..) | (None, 0, 0) => None,
+            _ if planted(Bug::StoresWordOnly) => None,
+            (None, 0, _) => Some(self.deadline.max(self.patience)),
+            (None, ..) => Some(self.deadline),
+        }
+    }
+}
+
+/// The part of `granted` that holds even if this machine's clock runs slow against the server's.
+fn certain(granted: Duration) -> Duration {
+    granted - granted / 10
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        pin::pin,
+        sync::{Arc, mpsc},
+        task::{Context, Wake},
+        thread,
+    };
+
+    use super::*;
+
+    const TTL: Duration = Duration::from_secs(10);
+
+    #[test]
+    fn the_deadline_counts_from_sending() {
+        let sent = clock::now();
+        let life = Life::new(sent, TTL, false);
+        life.renewed(sent + TTL / 2, TTL);
+        assert!(life.remaining() <= TTL / 2 + TTL * 9 / 10);
+        // An older proof that arrives late takes nothing away.
+        life.renewed(sent, TTL);
+        assert!(life.remaining() > TTL);
+    }
+
+    #[test]
+    fn what_ran_out_while_held_never_comes_back() {
+        let life = Life::new(clock::now(), TTL, false);
+        life.enter();
+        assert_eq!(life.grant(), Grant::Granted);
+        life.state().deadline = clock::now();
+        assert_eq!(life.remaining(), Duration::ZERO);
+        life.renewed(clock::now(), TTL);
+        assert_eq!(life.lost_reason(), Some(LostReason::DeadlinePassed));
+        assert_eq!(life.remaining(), Duration::ZERO);
+    }
+
+    #[test]
+    fn what_ran_out_while_idle_wants_a_proof() {
+        let life = Life::new(clock::now().saturating_sub(TTL * 2), TTL, false);
+        assert_eq!(life.lost_reason(), None);
+        life.enter();
+        assert_eq!(life.grant(), Grant::Stale);
+        life.renewed(clock::now(), TTL);
+        assert_eq!(life.grant(), Grant::Granted);
+    }
+
+    /// As an executor does that runs on its own thread and looks at once.
+    #[test]
+    fn a_waker_may_look() {
+        struct Looks(Arc<Life>);
+        impl Wake for Looks {
+            fn wake(self: Arc<Self>) {
+                assert_eq!(self.0.lost_reason(), Some(LostReason::SessionExpired));
+            }
+        }
+        let life = Arc::new(Life::new(clock::now(), TTL, false));
+        let (told, done) = mpsc::channel();
+        thread::spawn(move || {
+            let waker = Arc::new(Looks(Arc::clone(&life))).into();
+            let mut lost = pin!(life.lost());
+            assert!(lost.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+            life.lose(LostReason::SessionExpired);
+            assert!(lost.as_mut().poll(&mut Context::from_waker(&waker)).is_ready());
+            told.send(()).unwrap();
+        });
+        done.recv_timeout(Duration::from_secs(10)).expect("it looks at its own thread's leisure");
+    }
+
+    #[test]
+    fn what_was_silent_while_idle_is_given_up() {
+        let life = Life::new(clock::now(), TTL, true);
+        let beat = |ago: Duration| {
+            let now = clock::now();
+            life.state().silences = Some(Silences::new(TTL, now.saturating_sub(ago)));
+        };
+        beat(TTL / 9);
+        assert!(life.enter());
+        life.leave();
+        beat(TTL);
+        // Its own write comes back before anybody else has noticed, and proves nothing.
+        let deadline = life.state().deadline;
+        life.renewed(clock::now(), TTL * 2 / 3);
+        assert_eq!(life.state().deadline, deadline);
+        assert!(!life.enter(), "a new session is had sooner");
+        assert_eq!(life.lost_reason(), Some(LostReason::DeadlinePassed));
+    }
+
+    #[test]
+    fn waiters_give_up_when_their_patience_ends() {
+        let life = Life::new(clock::now(), TTL, false);
+        life.enter();
+        let past = clock::now();
+        life.state().deadline = past;
+        assert_eq!(life.lost_reason(), None);
+        life.state().patience = past;
+        assert_eq!(life.lost_reason(), Some(LostReason::DeadlinePassed));
+    }
+}

@@ -1,0 +1,170 @@
+//! A store as callers ask it: no request of theirs depends on them.
+
+use std::{sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use tokio::runtime::Handle;
+
+use crate::{
+    backend::{
+        Ask, Entry, Join, Joined, Leave, Listing, Present, Rewritten, Standing, Store, Watch,
+        Withdrawn, Write,
+        error::StoreError,
+        name::{Queue, Ticket},
+    },
+    lost::LostReason,
+    runtime::carried::Carried,
+};
+
+/// Carries each request on if its caller does not: see `carry.rs`.
+#[derive(Debug)]
+pub(crate) struct Driven {
+    store: Arc<dyn Store>,
+    runtime: &'static Handle,
+}
+
+impl Driven {
+    pub(crate) fn new(store: Arc<dyn Store>, runtime: &'static Handle) -> Self {
+        Self { store, runtime }
+    }
+
+    async fn ask<T, F>(&self, request: impl FnOnce(Arc<dyn Store>) -> F) -> T
+    where
+        T: Send + 'static,
+        F: Future<Output = T> + Send + 'static,
+    {
+        Carried::new(self.runtime, request(Arc::clone(&self.store))).await
+    }
+}
+
+#[async_trait]
+impl Store for Driven {
+    fn ttl(&self) -> Duration {
+        self.store.ttl()
+    }
+
+    fn needs_keepalive_when_idle(&self) -> bool {
+        self.store.needs_keepalive_when_idle()
+    }
+
+    fn relays_renewals(&self) -> bool {
+        self.store.relays_renewals()
+    }
+
+    fn keeps_old_names(&self) -> bool {
+        self.store.keeps_old_names()
+    }
+
+    fn tells_releases(&self, ahead: &Entry) -> bool {
+        self.store.tells_releases(ahead)
+    }
+
+    fn watch_budget(&self) -> usize {
+        self.store.watch_budget()
+    }
+
+    async fn keep_alive(&self) -> Result<Duration, StoreError> {
+        self.ask(|store| async move { store.keep_alive().await }).await
+    }
+
+    async fn enqueue(
+        &self,
+        queue: &Queue,
+        ticket: Ticket,
+        value: &[u8],
+        join: Join,
+    ) -> Result<Joined, StoreError> {
+        let (queue, value) = (queue.clone(), value.to_vec());
+        self.ask(|store| async move { store.enqueue(&queue, ticket, &value, join).await }).await
+    }
+
+    async fn standing(&self, entry: &Entry) -> Result<Standing, StoreError> {
+        let entry = entry.clone();
+        self.ask(|store| async move { store.standing(&entry).await }).await
+    }
+
+    async fn present(&self, entry: &Entry, ahead: &Entry) -> Result<Present, StoreError> {
+        let (entry, ahead) = (entry.clone(), ahead.clone());
+        self.ask(|store| async move { store.present(&entry, &ahead).await }).await
+    }
+
+    async fn own_keys(&self) -> Result<Vec<Arc<str>>, StoreError> {
+        self.ask(|store| async move { store.own_keys().await }).await
+    }
+
+    async fn watch(&self, entry: &Entry, urgent: bool) -> Result<Option<Watch>, StoreError> {
+        let entry = entry.clone();
+        self.ask(|store| async move { store.watch(&entry, urgent).await }).await
+    }
+
+    async fn withdraw(
+        &self,
+        queue: &Queue,
+        ticket: Ticket,
+        leave: Leave<'_>,
+    ) -> Result<Withdrawn, StoreError> {
+        let (queue, entry, heir, held) =
+            (queue.clone(), leave.entry.cloned(), leave.heir.cloned(), leave.held);
+        self.ask(|store| async move {
+            let leave = Leave { entry: entry.as_ref(), held, heir: heir.as_ref() };
+            store.withdraw(&queue, ticket, leave).await
+        })
+        .await
+    }
+
+    async fn ended(&self) -> LostReason {
+        self.store.ended().await
+    }
+
+    async fn close(&self) -> Result<(), StoreError> {
+        self.ask(|store| async move { store.close().await }).await
+    }
+
+    async fn list(&self, queue: &Queue, ask: Ask) -> Result<Listing, StoreError> {
+        let queue = queue.clone();
+        self.ask(|store| async move { store.list(&queue, ask).await }).await
+    }
+
+    async fn rewrite(
+        &self,
+        ticket: Ticket,
+        entry: &Entry,
+        value: &[u8],
+        version: Option<u64>,
+    ) -> Result<Rewritten, StoreError> {
+        let (entry, value) = (entry.clone(), value.to_vec());
+        self.ask(|store| async move { store.rewrite(ticket, &entry, &value, version).await }).await
+    }
+
+    async fn relabel(
+        &self,
+        from: &Queue,
+        to: &Queue,
+        ticket: Ticket,
+        entry: &Entry,
+        value: &[u8],
+    ) -> Result<Option<Entry>, StoreError> {
+        let (from, to, entry, value) = (from.clone(), to.clone(), entry.clone(), value.to_vec());
+        self.ask(|store| async move { store.relabel(&from, &to, ticket, &entry, &value).await })
+            .await
+    }
+
+    async fn commit(&self, guard: Option<&Entry>, writes: &[Write]) -> Result<bool, StoreError> {
+        let (guard, writes) = (guard.cloned(), writes.to_vec());
+        self.ask(|store| async move { store.commit(guard.as_ref(), &writes).await }).await
+    }
+
+    async fn enqueue_all(
+        &self,
+        queues: &[(Queue, Ticket)],
+        value: &[u8],
+    ) -> Result<Option<Vec<Joined>>, StoreError> {
+        let (queues, value) = (queues.to_vec(), value.to_vec());
+        self.ask(|store| async move { store.enqueue_all(&queues, &value).await }).await
+    }
+
+    async fn followed(&self, entry: &Entry) -> Result<bool, StoreError> {
+        let entry = entry.clone();
+        self.ask(|store| async move { store.followed(&entry).await }).await
+    }
+}

@@ -1,0 +1,348 @@
+//! A session and the task that keeps it alive.
+
+pub(crate) mod deadline;
+mod driven;
+pub(crate) mod eviction;
+pub(crate) mod own_keys;
+mod pool;
+mod silence;
+pub(crate) mod watch_budget;
+
+use std::{
+    ops::Deref,
+    sync::{Arc, Mutex as SyncMutex, PoisonError},
+    time::Duration,
+};
+
+use tokio::{
+    runtime::Handle,
+    sync::{Notify, Semaphore, watch},
+    task::JoinSet,
+    time::{sleep, timeout},
+};
+
+use crate::{
+    backend::{
+        Backend, Store,
+        error::StoreError,
+        name::{Queue, Ticket},
+    },
+    error::Error,
+    lost::LostReason,
+    rig::{Bug, planted},
+    runtime::{backoff, clock},
+    session::{
+        deadline::Life, driven::Driven, eviction::Warden, own_keys::Places, watch_budget::Room,
+    },
+};
+
+pub(crate) use pool::Sessions;
+
+/// How many proofs of life may be under way at once: a slow link must not look like a dead one.
+const OVERLAPPING: usize = 6;
+
+/// How many joins may be under way at once: thousands would take many kilobytes each, and be done
+/// no sooner.
+const JOINING: usize = 128;
+
+/// What all sessions of a client have in common.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) backend: Arc<dyn Backend>,
+    pub(crate) runtime: &'static Handle,
+    /// The TTL to ask for.
+    pub(crate) ttl: Duration,
+    /// Written into each key, for operators.
+    pub(crate) owner: String,
+    pub(crate) request_timeout: Duration,
+    pub(crate) recheck_interval: Duration,
+}
+
+/// One lease or store session, shared by any number of locks. The last reference to go ends it.
+#[derive(Debug)]
+pub(crate) struct Session {
+    shared: Arc<Shared>,
+    store: Arc<dyn Store>,
+    /// The same, for what callers ask it.
+    driven: Driven,
+    life: Arc<Life>,
+    /// The store's word on the end of the session, once it was asked for that.
+    end: watch::Receiver<Option<End>>,
+    /// Nothing is to be waited for any more before it is closed.
+    hurry: Arc<Notify>,
+    room: Arc<Room>,
+    /// Turns at joining.
+    turns: Semaphore,
+    places: Places,
+    warden: Warden,
+    /// Tickets that were used and of which nothing can come any more.
+    tickets: SyncMutex<Vec<Ticket>>,
+}
+
+impl Session {
+    pub(crate) async fn open(shared: Arc<Shared>) -> Result<Arc<Self>, StoreError> {
+        let sent = clock::now();
+        let store = shared.backend.open(shared.ttl).await?;
+        let life = Arc::new(Life::new(sent, store.ttl(), store.relays_renewals()));
+        let (ended, end) = watch::channel(None);
+        let hurry = Arc::<Notify>::default();
+        let keeping = keep(Arc::clone(&life), Arc::clone(&store), Arc::clone(&hurry));
+        shared.runtime.spawn(async move {
+            let closed = keeping.await;
+            ended.send_replace(Some(closed.map_err(Arc::new)));
+        });
+        let driven = Driven::new(Arc::clone(&store), shared.runtime);
+        let (room, turns) = (Arc::new(Room::new(store.watch_budget())), Semaphore::new(JOINING));
+        let recheck = shared.recheck_interval;
+        let warden = Warden::start(
+            shared.runtime,
+            Arc::clone(&store),
+            Arc::clone(&life),
+            Arc::clone(&room),
+            recheck,
+        );
+        let (places, tickets) = (Places::default(), SyncMutex::default());
+        Ok(Arc::new(Self {
+            shared,
+            store,
+            driven,
+            life,
+            end,
+            hurry,
+            room,
+            turns,
+            places,
+            warden,
+            tickets,
+        }))
+    }
+
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
+    /// The store, for callers: what they ask of it does not depend on their asking on.
+    pub(crate) fn store(&self) -> &dyn Store {
+        &self.driven
+    }
+
+    /// The store itself, for what the library carries on in any case.
+    pub(crate) fn bare_store(&self) -> &dyn Store {
+        &*self.store
+    }
+
+    pub(crate) fn life(&self) -> &Life {
+        &self.life
+    }
+
+    pub(crate) fn places(&self) -> &Places {
+        &self.places
+    }
+
+    pub(crate) fn turns(&self) -> &Semaphore {
+        &self.turns
+    }
+
+    pub(crate) fn room(&self) -> &Room {
+        &self.room
+    }
+
+    pub(crate) fn warden(&self) -> &Warden {
+        &self.warden
+    }
+
+    /// Takes on one more attempt, if the session lives and has room: the ticket is for it.
+    pub(crate) fn take_on(&self, queue: &Queue) -> Option<Ticket> {
+        if !self.room.claim(queue) {
+            return None;
+        }
+        if !self.life.enter() {
+            self.room.unclaim(queue);
+            return None;
+        }
+        Some(self.ticket())
+    }
+
+    /// A used ticket rather than a new one, where the names of old keys cost the store something.
+    fn ticket(&self) -> Ticket {
+        self.tickets
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .pop()
+            .unwrap_or_else(Ticket::random)
+    }
+
+    /// Takes a ticket back. All requests that were made with it have been answered.
+    pub(crate) fn reuse(&self, ticket: Ticket) {
+        if !self.store.keeps_old_names() {
+            return;
+        }
+        self.tickets.lock().unwrap_or_else(PoisonError::into_inner).push(ticket);
+    }
+
+    /// A claim is done with: nothing of it is left in the store, or the session is over.
+    pub(crate) fn unclaim(&self, queue: &Queue) {
+        self.life.leave();
+        self.room.unclaim(queue);
+    }
+
+    /// The error of a call that the end of this session cut short.
+    pub(crate) fn lost_error(&self, reason: LostReason) -> Error {
+        match reason {
+            LostReason::ClientClosed => Error::Closed,
+            reason => Error::SessionLost { backend: self.shared.backend.name(), reason },
+        }
+    }
+
+    /// When to look again in any case.
+    pub(crate) fn recheck(&self) -> Duration {
+        let interval = self.shared.recheck_interval;
+        interval + interval.mul_f64(fastrand::f64() / 4.0)
+    }
+
+    /// Asks the store for a proof of life, as soon as it counts.
+    pub(crate) async fn prove(&self) -> Result<(), StoreError> {
+        sleep(self.life.until_proofs_count()).await;
+        let sent = clock::now();
+        self.life.renewed(sent, self.store.keep_alive().await?);
+        Ok(())
+    }
+
+    /// Ends the session: its holders learn of it first, then the store lets go of its keys. Waits
+    /// for the store's word as long as `patience`.
+    pub(crate) async fn close(&self, patience: Duration) -> Result<(), StoreError> {
+        self.life.lose(LostReason::ClientClosed);
+        self.hurry.notify_one();
+        let mut end = self.end.clone();
+        match timeout(patience, end.wait_for(Option::is_some)).await {
+            Ok(Ok(end)) => match &*end {
+                Some(Err(error)) => Err(StoreError::again(error)),
+                _ => Ok(()),
+            },
+            Ok(Err(failed)) => Err(StoreError::Unknown(failed.into())),
+            Err(late) => Err(StoreError::Unknown(late.into())),
+        }
+    }
+}
+
+/// What came of closing a session.
+type End = Result<(), Arc<StoreError>>;
+
+/// Room in a session to watch a queue in which one does not stand. Unlike a claim it does not make
+/// the session one that somebody depends on.
+#[derive(Debug)]
+pub(crate) struct Visit<S: Deref<Target = Session>> {
+    session: S,
+    queue: Queue,
+}
+
+impl<S: Deref<Target = Session>> Visit<S> {
+    pub(crate) fn new(session: S, queue: &Queue) -> Option<Self> {
+        session.room.visit(queue).then(|| Self { session, queue: queue.clone() })
+    }
+
+    pub(crate) fn session(&self) -> &Session {
+        &self.session
+    }
+}
+
+impl<S: Deref<Target = Session>> Drop for Visit<S> {
+    fn drop(&mut self) {
+        self.session.room.unvisit(&self.queue);
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.life.lose(LostReason::ClientClosed);
+        // The keeper sees it and closes the store's session.
+    }
+}
+
+/// Keeps the session alive until it is lost; then lets the store know, so that nobody waits out a
+/// TTL for nothing.
+async fn keep(
+    life: Arc<Life>,
+    store: Arc<dyn Store>,
+    hurry: Arc<Notify>,
+) -> Result<(), StoreError> {
+    let interval = store.ttl() / 3;
+    // tokio's timers stand still in suspend, so that a long sleep would overlook that time has
+    // passed. Where a silence matters it has to be told from a pause between two looks.
+    let looks = if store.relays_renewals() { 16 } else { 8 };
+    let longest_sleep =
+        (store.ttl() / looks).clamp(Duration::from_millis(20), Duration::from_secs(1));
+    let longest_sleep = if planted(Bug::LongSleeps) { store.ttl() } else { longest_sleep };
+    let mut attempts = JoinSet::new();
+    // Not the time of this task's first poll: the opening was the first proof.
+    let mut attempted = life.vitals().proved;
+    let (mut failures, mut again) = (0, None);
+    while life.lost_reason().is_none() {
+        let vitals = life.vitals();
+        let pause = if vitals.busy || store.needs_keepalive_when_idle() {
+            let failed_wait = (interval / 8).min(backoff(failures));
+            let due = if failures > 0 {
+                attempted + failed_wait
+            } else if !attempts.is_empty() {
+                // Unanswered for that long: another server may be quicker.
+                attempted + interval / 2
+            } else {
+                attempted.max(vitals.proved) + interval
+            };
+            // What is proved until then is worth less than usual: once more as soon as it counts.
+            again = vitals.counts_from.or(again);
+            let due = again.map_or(due, |again| due.min(again));
+            if due <= vitals.now && attempts.len() < OVERLAPPING {
+                let store = Arc::clone(&store);
+                attempts.spawn(async move {
+                    let sent = clock::now();
+                    (sent, store.keep_alive().await)
+                });
+                attempted = vitals.now;
+                again = again.filter(|again| *again > vitals.now);
+                failures = 0;
+            }
+            if attempts.len() < OVERLAPPING {
+                due.saturating_sub(vitals.now).max(Duration::from_millis(1))
+            } else {
+                longest_sleep
+            }
+        } else {
+            failures = 0;
+            longest_sleep
+        };
+        let lapse = vitals.lapses.map_or(longest_sleep, |at| at.saturating_sub(vitals.now));
+        tokio::select! {
+            _ = life.lost() => break,
+            reason = store.ended() => life.lose(reason),
+            () = sleep(pause.min(lapse).min(longest_sleep)) => {}
+            Some(Ok((sent, reply))) = attempts.join_next() => match reply {
+                Ok(granted) => {
+                    life.renewed(sent, granted);
+                    failures = 0;
+                }
+                Err(StoreError::SessionGone(reason)) => life.lose(reason),
+                // Not proof of anything: try again, the deadline decides.
+                Err(_) => failures += 1,
+            }
+        }
+    }
+    drop(attempts);
+    tokio::select! {
+        // What its holders have under way is theirs to do until the store could end it.
+        () = sleep(if planted(Bug::RevokedAtOnce) { Duration::ZERO } else { life.margin() }) => {}
+        () = hurry.notified() => {}
+    }
+    let give_up = clock::now() + store.ttl() * 2;
+    let mut attempt = 0;
+    loop {
+        match store.close().await {
+            Err(error) if error.is_transient() && clock::now() < give_up => {
+                sleep(backoff(attempt)).await;
+                attempt += 1;
+            }
+            Err(StoreError::SessionGone(_)) => return Ok(()),
+            closed => return closed,
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! What a session knows of its own places in the queues, so that one of them can follow another
+//! without asking the store.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    pin::pin,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::{
+    sync::{Notify, oneshot},
+    time::timeout,
+};
+
+use crate::{
+    backend::{Ahead, Entry, Moment, Withdrawn},
+    lost::LostReason,
+    rig::{Bug, planted},
+};
+
+/// How many places are remembered after their end, for those who joined behind one just as it ended
+/// and hear of it a moment later.
+const REMEMBERED: usize = 256;
+
+/// How long to wait for one who joined before, but perhaps in another process.
+const PATIENCE: Duration = Duration::from_millis(2);
+
+/// The places of one session, by their keys.
+#[derive(Debug, Default)]
+pub(crate) struct Places {
+    known: Mutex<Known>,
+    joining: AtomicUsize,
+}
+
+/// One who is about to join.
+pub(crate) struct Joining<'a>(&'a Places);
+
+impl Drop for Joining<'_> {
+    fn drop(&mut self) {
+        self.0.joining.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    places: HashMap<Arc<str>, Arc<Place>>,
+    /// Keys that somebody has been told of before their owner was.
+    wanted: HashMap<Arc<str>, oneshot::Sender<()>>,
+    ended: VecDeque<Arc<Place>>,
+}
+
+impl Places {
+    pub(crate) fn add(&self, entry: Entry, joined: Moment, sent: Duration) -> Arc<Place> {
+        let key = Arc::clone(&entry.key);
+        let state = State {
+            phase: Phase::Waiting,
+            lost: None,
+            watched: false,
+            ahead: None,
+            heir: Weak::new(),
+        };
+        let (state, changed) = (Mutex::new(state), Notify::new());
+        let place = Arc::new(Place { entry, joined, sent, state, changed });
+        let mut known = lock(&self.known);
+        let wanted = known.wanted.remove(&key);
+        known.places.insert(key, Arc::clone(&place));
+        drop(known);
+        if let Some(wanted) = wanted {
+            let _ = wanted.send(());
+        }
+        place
+    }
+
+    /// The same as [`find`](Self::find); waits a little for one that may have joined before, but
+    /// has not heard of it yet: answers that came in one order are looked at in another.
+    pub(crate) async fn find_soon(&self, entry: &Entry) -> Option<Arc<Place>> {
+        let found = self.find(entry);
+        if found.is_some() || self.joining.load(Ordering::Relaxed) == 0 {
+            return found;
+        }
+        let added = self.want(&entry.key);
+        // It may have come in between.
+        let found = self.find(entry);
+        if found.is_some() {
+            return found;
+        }
+        let _ = timeout(PATIENCE, added).await;
+        lock(&self.known).wanted.remove(&entry.key);
+        self.find(entry)
+    }
+
+    fn want(&self, key: &Arc<str>) -> oneshot::Receiver<()> {
+        let (sender, added) = oneshot::channel();
+        let mut known = lock(&self.known);
+        if known.wanted.len() >= REMEMBERED {
+            // Those who have gone away meanwhile.
+            known.wanted.retain(|_, wanted| !wanted.is_closed());
+        }
+        known.wanted.insert(Arc::clone(key), sender);
+        added
+    }
+
+    /// Counts those who are about to join.
+    pub(crate) fn joins(&self) -> Joining<'_> {
+        self.joining.fetch_add(1, Ordering::Relaxed);
+        Joining(self)
+    }
+
+    /// The place that an entry stands for. Its key may have been another one's before; where the
+    /// store tells when it was created, that counts.
+    pub(crate) fn find(&self, entry: &Entry) -> Option<Arc<Place>> {
+        let place = lock(&self.known).places.get(&entry.key).map(Arc::clone)?;
+        (entry.revision == 0 || entry.revision == place.entry.revision).then_some(place)
+    }
+
+    /// The place is no more; whoever waits for that is told how it ended.
+    pub(crate) fn end(&self, place: &Arc<Place>, end: End) {
+        place.state().phase = Phase::Ended(end);
+        place.changed.notify_waiters();
+        let mut known = lock(&self.known);
+        known.ended.push_back(Arc::clone(place));
+        if known.ended.len() > REMEMBERED
+            && let Some(oldest) = known.ended.pop_front()
+            && known.places.get(&oldest.entry.key).is_some_and(|place| Arc::ptr_eq(place, &oldest))
+        {
+            known.places.remove(&oldest.entry.key);
+        }
+    }
+}
+
+/// A key of this session's, from the store's word that it was created to the store's word that it
+/// is gone.
+#[derive(Debug)]
+pub(crate) struct Place {
+    pub(crate) entry: Entry,
+    /// When the store created the key.
+    pub(crate) joined: Moment,
+    /// When it was asked to, by this machine's clock.
+    pub(crate) sent: Duration,
+    state: Mutex<State>,
+    changed: Notify,
+}
+
+#[derive(Debug)]
+struct State {
+    phase: Phase,
+    /// Why this lock alone was lost; the session may live on.
+    lost: Option<LostReason>,
+    /// Somebody watches the key.
+    watched: bool,
+    /// The one that it waits for.
+    ahead: Option<Ahead>,
+    /// Who waits for this one to end.
+    heir: Weak<Place>,
+}
+
+#[derive(Clone, Debug)]
+enum Phase {
+    Waiting,
+    Held,
+    /// Its key is being deleted.
+    Leaving,
+    Ended(End),
+}
+
+/// How a place ended.
+#[derive(Clone, Debug)]
+pub(crate) enum End {
+    /// The key of one who held the lock was deleted, at that moment.
+    Passed {
+        at: Moment,
+        /// Whose key was asked for in the same transaction.
+        heir: Weak<Place>,
+        /// It was there.
+        there: bool,
+    },
+    /// One who waited behind this one has gone: whoever waited for him waits for this one now.
+    Left { at: Moment, ahead: Ahead },
+    /// Otherwise: whoever waits has to look.
+    Unclear,
+}
+
+impl Place {
+    fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+
+    pub(crate) fn hold(&self) {
+        self.state().phase = Phase::Held;
+    }
+
+    pub(crate) fn is_held(&self) -> bool {
+        matches!(self.state().phase, Phase::Held)
+    }
+
+    /// The key is about to be deleted. Tells whether the lock was held.
+    pub(crate) fn leave(&self) -> bool {
+        let mut state = self.state();
+        let held = matches!(state.phase, Phase::Held);
+        state.phase = Phase::Leaving;
+        let watched = state.watched;
+        drop(state);
+        if watched {
+            self.changed.notify_waiters();
+        }
+        held
+    }
+
+    /// Who waits for this place to end.
+    pub(crate) fn heir(&self) -> Option<Arc<Self>> {
+        let heir = self.state().heir.upgrade()?;
+        let waits = matches!(heir.state().phase, Phase::Waiting);
+        waits.then_some(heir)
+    }
+
+    /// Returns how the place ended; `own`, which waits for that, becomes its heir.
+    pub(crate) async fn ended(&self, own: &Arc<Self>) -> End {
+        self.changes(|state| {
+            if let Phase::Ended(end) = &state.phase {
+                return Some(end.clone());
+            }
+            state.heir = Arc::downgrade(own);
+            // A holder whose key is gone may take its time to notice.
+            state.lost.map(|_| End::Unclear)
+        })
+        .await
+    }
+
+    pub(crate) fn wait_for(&self, ahead: &Ahead) {
+        self.state().ahead = Some(ahead.clone());
+    }
+
+    /// How this place ends, which was held or not, by the store's word.
+    pub(crate) fn end(&self, held: bool, left: Withdrawn, heir: Option<&Arc<Self>>) -> End {
+        let Withdrawn { existed, heir: there, at } = left;
+        if !existed {
+            return End::Unclear;
+        }
+        if held || planted(Bug::MiddleIsHolder) {
+            return End::Passed { at, heir: heir.map(Arc::downgrade).unwrap_or_default(), there };
+        }
+        self.state().ahead.take().map_or(End::Unclear, |ahead| End::Left { at, ahead })
+    }
+
+    /// Returns when the lock is not held any more by this place.
+    pub(crate) async fn left(&self) {
+        self.changes(|state| {
+            state.watched = true;
+            (!matches!(state.phase, Phase::Held)).then_some(())
+        })
+        .await;
+    }
+
+    /// Returns when the lock is not held any more by this place, or its holder is told that it is
+    /// lost.
+    pub(crate) async fn over(&self) {
+        self.changes(|state| {
+            state.watched = true;
+            (!matches!(state.phase, Phase::Held) || state.lost.is_some()).then_some(())
+        })
+        .await;
+    }
+
+    pub(crate) fn lose(&self, reason: LostReason) {
+        self.state().lost.get_or_insert(reason);
+        self.changed.notify_waiters();
+    }
+
+    pub(crate) fn lost_reason(&self) -> Option<LostReason> {
+        self.state().lost
+    }
+
+    pub(crate) async fn lost(&self) -> LostReason {
+        self.changes(|state| state.lost).await
+    }
+
+    async fn changes<T>(&self, mut wanted: impl FnMut(&mut State) -> Option<T>) -> T {
+        let mut changed = pin!(self.changed.notified());
+        loop {
+            // From here on no change is missed.
+            changed.as_mut().enable();
+            if let Some(found) = wanted(&mut self.state()) {
+                return found;
+            }
+            changed.as_mut().await;
+            changed.set(self.changed.notified());
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing panics while one is locked.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
