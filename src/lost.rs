@@ -28,8 +28,8 @@ impl fmt::Display for LostReason {
     }
 }
 
-/// The error of [`LockGuard::run`](crate::LockGuard::run): the lock was lost before the future was done, and the future
-/// was dropped.
+/// The error of [`LockGuard::run`](crate::LockGuard::run): the lock was lost before the future was
+/// done, and the future was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the lock was lost: {reason}")]
 #[non_exhaustive]

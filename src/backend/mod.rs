@@ -43,7 +43,7 @@ pub(crate) trait Backend: Debug + Send + Sync + 'static {
 /// One lease (etcd) or session (ZooKeeper), and what can be asked of the store in its name.
 ///
 /// Every call is one attempt with a timeout of its own, at another endpoint than the last one if
-/// that failed. Every call may be dropped at any await, but `enqueue` and `withdraw` are not: the
+/// that failed. Every call may be dropped at any await, but `enqueue` and `leave` are not: the
 /// caller of this trait lets writes finish.
 #[async_trait]
 pub(crate) trait Store: Debug + Send + Sync + 'static {
@@ -103,12 +103,12 @@ pub(crate) trait Store: Debug + Send + Sync + 'static {
     async fn watch(&self, entry: &Entry, urgent: bool) -> Result<Option<Watch>, StoreError>;
 
     /// Deletes the ticket's key.
-    async fn withdraw(
+    async fn leave(
         &self,
         queue: &Queue,
         ticket: Ticket,
-        leave: Leave<'_>,
-    ) -> Result<Withdrawn, StoreError>;
+        leave: Leaving<'_>,
+    ) -> Result<Left, StoreError>;
 
     /// Returns when the client is told, unasked, that the server has ended the session. May never
     /// return: then `keep_alive` finds out.
@@ -217,14 +217,14 @@ pub(crate) enum Joined {
 pub(crate) enum Standing {
     First,
     /// Somebody is ahead.
-    Behind(Ahead),
+    Behind(Predecessor),
     /// The key is not there any more.
     Evicted,
 }
 
 /// The nearest one ahead.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Ahead {
+pub(crate) struct Predecessor {
     pub(crate) entry: Entry,
     /// Nobody was ahead of that one.
     pub(crate) first: bool,
@@ -343,21 +343,21 @@ pub(crate) enum Write {
 /// How to leave a queue.
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(not(feature = "zookeeper"), allow(dead_code))]
-pub(crate) struct Leave<'a> {
+pub(crate) struct Leaving<'a> {
     /// `None` when the reply to `enqueue` was lost: then the key is found by its ticket.
     pub(crate) entry: Option<&'a Entry>,
     /// As a holder.
     pub(crate) held: bool,
     /// Whose key to look for in the same transaction.
-    pub(crate) heir: Option<&'a Entry>,
+    pub(crate) successor: Option<&'a Entry>,
 }
 
 /// The outcome of leaving a queue.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Withdrawn {
+pub(crate) struct Left {
     /// The key was there.
     pub(crate) existed: bool,
-    /// So was the heir's, at the same moment.
-    pub(crate) heir: bool,
+    /// So was the successor's, at the same moment.
+    pub(crate) successor: bool,
     pub(crate) at: Moment,
 }

@@ -27,11 +27,11 @@ use crate::{
     primitives::guard::LockGuard,
     queue::{
         Hold, Wait,
-        acquire::Taking,
+        acquire::Acquire,
         view::{self, Feed},
     },
     runtime::{self, backoff, carried::Carried},
-    session::{Session, Sessions, own_keys::Place},
+    session::{Session, Sessions, own_keys::OwnKey},
 };
 
 /// The longest value, in bytes: whoever looks for the leader is sent those of all candidates.
@@ -185,7 +185,7 @@ impl Election {
 
     async fn run(&self, value: &[u8], wait: Wait) -> Result<Option<Leadership>> {
         let queue = self.queue()?;
-        let taking = Taking { value: Some(checked(value)?), ..Taking::new(&queue, wait) };
+        let taking = Acquire { value: Some(checked(value)?), ..Acquire::new(&queue, wait) };
         let taking = wait.bounds(&self.sessions, taking.from(&self.sessions));
         let hold = runtime::within(self.sessions.runtime(), taking).await?;
         Ok(hold.map(|hold| Leadership { guard: LockGuard::new(hold), turn: Arc::default() }))
@@ -285,14 +285,19 @@ struct Rewrite {
     session: Arc<Session>,
     name: String,
     ticket: Ticket,
-    place: Arc<Place>,
+    own_key: Arc<OwnKey>,
 }
 
 impl Rewrite {
     fn new(hold: &Hold) -> Option<Self> {
-        let claim = &hold.claim;
-        let (session, place) = (Arc::clone(claim.session()), Arc::clone(claim.place()?));
-        Some(Self { session, name: claim.queue().name().to_owned(), ticket: claim.ticket(), place })
+        let attempt = &hold.attempt;
+        let (session, own_key) = (Arc::clone(attempt.session()), Arc::clone(attempt.own_key()?));
+        Some(Self {
+            session,
+            name: attempt.queue().name().to_owned(),
+            ticket: attempt.ticket(),
+            own_key,
+        })
     }
 
     /// Each attempt names the version that it writes over. So one that was given up can't be
@@ -304,15 +309,15 @@ impl Rewrite {
         let mut attempt = 0;
         loop {
             if let Some(reason) =
-                self.place.lost_reason().or_else(|| self.session.life().lost_reason())
+                self.own_key.lost_reason().or_else(|| self.session.deadline().lost_reason())
             {
                 return lost(reason);
             }
-            let rewriting = store.rewrite(self.ticket, &self.place.entry, value, *version);
+            let rewriting = store.rewrite(self.ticket, &self.own_key.entry, value, *version);
             let written = tokio::select! {
                 biased;
-                reason = self.session.life().lost() => return lost(reason),
-                reason = self.place.lost() => return lost(reason),
+                reason = self.session.deadline().lost() => return lost(reason),
+                reason = self.own_key.lost() => return lost(reason),
                 written = timeout_at(give_up, rewriting) => written,
             };
             match written.unwrap_or_else(|late| Err(StoreError::Unknown(late.into()))) {
@@ -323,12 +328,12 @@ impl Rewrite {
                 // By an attempt whose answer was lost, or by an operator.
                 Ok(Rewritten::Not(now)) => *version = Some(now),
                 Ok(Rewritten::Gone) => {
-                    self.place.lose(LostReason::KeyDeleted);
+                    self.own_key.lose(LostReason::KeyDeleted);
                     return lost(LostReason::KeyDeleted);
                 }
                 Err(StoreError::SessionGone(reason)) => {
-                    self.session.life().lose(reason);
-                    return lost(self.session.life().lost_reason().unwrap_or(reason));
+                    self.session.deadline().lose(reason);
+                    return lost(self.session.deadline().lost_reason().unwrap_or(reason));
                 }
                 Err(error) if error.is_transient() && Instant::now() < give_up => {
                     sleep(backoff(attempt)).await;

@@ -17,11 +17,11 @@ use crate::{
     queue::{
         Hold,
         attempt::Release,
-        handover::{Grant, Passing},
+        handover::{Passing, Share},
     },
     rig::{Bug, planted},
     runtime::{self, carried::Carried},
-    session::{Session, own_keys::Place},
+    session::{Session, own_keys::OwnKey},
 };
 
 /// A lock that is held.
@@ -38,33 +38,33 @@ use crate::{
 #[must_use = "the lock is released as soon as the guard is dropped"]
 #[clippy::has_significant_drop]
 pub struct LockGuard {
-    held: Held,
+    held: Holding,
 }
 
-enum Held {
+enum Holding {
     Own(Hold),
     /// With others of its client.
-    Shared(Grant),
+    Shared(Share),
 }
 
-impl Held {
+impl Holding {
     fn session(&self) -> &Session {
         match self {
-            Self::Own(hold) => hold.claim.session(),
+            Self::Own(hold) => hold.attempt.session(),
             Self::Shared(grant) => grant.tenure().session(),
         }
     }
 
-    fn place(&self) -> &Place {
+    fn own_key(&self) -> &OwnKey {
         match self {
-            Self::Own(hold) => hold.place(),
-            Self::Shared(grant) => grant.tenure().place(),
+            Self::Own(hold) => hold.own_key(),
+            Self::Shared(grant) => grant.tenure().own_key(),
         }
     }
 
     fn queue(&self) -> &Queue {
         match self {
-            Self::Own(hold) => hold.claim.queue(),
+            Self::Own(hold) => hold.attempt.queue(),
             Self::Shared(grant) => grant.tenure().queue(),
         }
     }
@@ -72,18 +72,18 @@ impl Held {
 
 impl LockGuard {
     pub(crate) fn new(hold: Hold) -> Self {
-        Self { held: Held::Own(hold) }
+        Self { held: Holding::Own(hold) }
     }
 
-    pub(crate) fn shared(grant: Grant) -> Self {
-        Self { held: Held::Shared(grant) }
+    pub(crate) fn shared(grant: Share) -> Self {
+        Self { held: Holding::Shared(grant) }
     }
 
     /// What it holds, if it alone does.
     pub(crate) fn hold(&self) -> Option<&Hold> {
         match &self.held {
-            Held::Own(hold) => Some(hold),
-            Held::Shared(_) => None,
+            Holding::Own(hold) => Some(hold),
+            Holding::Shared(_) => None,
         }
     }
 
@@ -96,15 +96,15 @@ impl LockGuard {
     }
 
     pub(crate) fn entry(&self) -> &Entry {
-        &self.held.place().entry
+        &self.held.own_key().entry
     }
 
     /// This grant's fencing token.
     #[must_use]
     pub fn fencing_token(&self) -> FencingToken {
         FencingToken::new(match &self.held {
-            Held::Own(hold) => hold.place().entry.token,
-            Held::Shared(grant) => grant.token(),
+            Holding::Own(hold) => hold.own_key().entry.token,
+            Holding::Shared(grant) => grant.token(),
         })
     }
 
@@ -123,7 +123,7 @@ impl LockGuard {
     /// `etcd::compare` knows the difference.
     #[must_use]
     pub fn key(&self) -> &str {
-        &self.held.place().entry.key
+        &self.held.own_key().entry.key
     }
 
     /// Whether the lock is held at this instant, as far as is known: looks at the clock itself
@@ -138,14 +138,14 @@ impl LockGuard {
     /// it is lost. It jumps up with every keepalive.
     #[must_use]
     pub fn remaining(&self) -> Duration {
-        if self.held.place().lost_reason().is_some() {
+        if self.held.own_key().lost_reason().is_some() {
             return Duration::ZERO;
         }
-        self.held.session().life().remaining()
+        self.held.session().deadline().remaining()
     }
 
-    pub(crate) fn place(&self) -> &Place {
-        self.held.place()
+    pub(crate) fn own_key(&self) -> &OwnKey {
+        self.held.own_key()
     }
 
     pub(crate) fn namespace(&self) -> &str {
@@ -155,11 +155,11 @@ impl LockGuard {
     /// Its key, if it is in this store.
     #[cfg(any(feature = "etcd", feature = "zookeeper"))]
     pub(crate) fn entry_in(&self, backend: &str) -> Option<&Entry> {
-        (self.session().shared().backend.name() == backend).then_some(&self.place().entry)
+        (self.session().shared().backend.name() == backend).then_some(&self.own_key().entry)
     }
 
     pub(crate) fn lost_reason(&self) -> Option<LostReason> {
-        self.held.place().lost_reason().or_else(|| self.held.session().life().lost_reason())
+        self.held.own_key().lost_reason().or_else(|| self.held.session().deadline().lost_reason())
     }
 
     /// Resolves when the lock is lost, at the first cause and at the local deadline at the latest;
@@ -193,8 +193,8 @@ impl LockGuard {
     pub async fn lost(&self) -> LostReason {
         tokio::select! {
             biased;
-            reason = self.held.session().life().lost() => reason,
-            reason = self.held.place().lost() => reason,
+            reason = self.held.session().deadline().lost() => reason,
+            reason = self.held.own_key().lost() => reason,
         }
     }
 
@@ -233,24 +233,24 @@ impl LockGuard {
         if let Some(reason) = self.lost_reason() {
             return Err(Error::Lost { name: self.name().to_owned(), reason });
         }
-        let Held::Own(hold) = self.held else { return Ok(self) };
-        let session = Arc::clone(hold.claim.session());
-        let (runtime, name) = (session.shared().runtime, hold.claim.queue().name().to_owned());
+        let Holding::Own(hold) = self.held else { return Ok(self) };
+        let session = Arc::clone(hold.attempt.session());
+        let (runtime, name) = (session.shared().runtime, hold.attempt.queue().name().to_owned());
         let value = signature::write(&session.shared().owner);
         let relabelling =
-            Carried::whole(runtime, async move { hold.claim.relabel(label, &value).await });
-        let claim = runtime::within(runtime, relabelling).await.map_err(|error| match error {
+            Carried::whole(runtime, async move { hold.attempt.relabel(label, &value).await });
+        let attempt = runtime::within(runtime, relabelling).await.map_err(|error| match error {
             StoreError::SessionGone(reason) => {
-                session.life().lose(reason);
+                session.deadline().lose(reason);
                 Error::Lost {
                     name: name.clone(),
-                    reason: session.life().lost_reason().unwrap_or(reason),
+                    reason: session.deadline().lost_reason().unwrap_or(reason),
                 }
             }
             error => error.into_public(session.shared().backend.name()),
         })?;
-        let place = claim.place().map(Arc::clone).ok_or(Error::Closed)?;
-        let guard = Self::new(Hold::new(claim, place));
+        let own_key = attempt.own_key().map(Arc::clone).ok_or(Error::Closed)?;
+        let guard = Self::new(Hold::new(attempt, own_key));
         match guard.lost_reason() {
             Some(reason) => Err(Error::Lost { name, reason }),
             None => Ok(guard),
@@ -287,8 +287,8 @@ impl LockGuard {
     /// ```
     pub async fn unlock(mut self) -> Result<()> {
         let not_passed = match &mut self.held {
-            Held::Own(_) => None,
-            Held::Shared(grant) => match grant.pass_on().await {
+            Holding::Own(_) => None,
+            Holding::Shared(grant) => match grant.pass_on().await {
                 Passing::Passed => return Ok(()),
                 Passing::LetGo(hold) => Some(hold),
                 Passing::Over | Passing::Undecided => None,
@@ -297,18 +297,18 @@ impl LockGuard {
         let lost = self.lost_reason();
         let name = self.name().to_owned();
         let hold = match self.held {
-            Held::Own(hold) => Some(hold),
-            Held::Shared(_) => not_passed,
+            Holding::Own(hold) => Some(hold),
+            Holding::Shared(_) => not_passed,
         };
         let Some(hold) = hold else {
             // Another has seen to the release, as he does only when a lock is lost.
             return Err(Error::Lost { name, reason: lost.unwrap_or(LostReason::DeadlinePassed) });
         };
-        let shared = hold.claim.session().shared();
+        let shared = hold.attempt.session().shared();
         let (runtime, patience) = (shared.runtime, shared.request_timeout * 2);
         let backend = shared.backend.name();
         runtime::within(runtime, async move {
-            let outcome = hold.claim.release_within(patience).await;
+            let outcome = hold.attempt.release_within(patience).await;
             match (lost, outcome) {
                 (Some(reason), _) | (None, Release::SessionOver(reason)) => {
                     Err(Error::Lost { name, reason })

@@ -182,7 +182,7 @@ impl LockGuard {
     }
 
     async fn commit(&self, writes: &[backend::Write], patience: Duration) -> Result<()> {
-        let (session, place) = (self.session(), self.place());
+        let (session, own_key) = (self.session(), self.own_key());
         let give_up = Instant::now() + patience;
         let lost = |reason| Err(Error::Lost { name: self.name().to_owned(), reason });
         let unconfirmed =
@@ -192,11 +192,11 @@ impl LockGuard {
             if let Some(reason) = self.lost_reason() {
                 return lost(reason);
             }
-            let guard = Some(&place.entry).filter(|_| !planted(Bug::WritesUnguarded));
+            let guard = Some(&own_key.entry).filter(|_| !planted(Bug::WritesUnguarded));
             let error = match session.store().commit(guard, writes).await {
                 Ok(true) => return Ok(()),
                 Ok(false) => {
-                    place.lose(LostReason::KeyDeleted);
+                    own_key.lose(LostReason::KeyDeleted);
                     // Perhaps with its session.
                     return lost(self.lost_reason().unwrap_or(LostReason::KeyDeleted));
                 }
@@ -206,7 +206,7 @@ impl LockGuard {
                 StoreError::Unavailable(_) => {}
                 // The session may have ended between the request and the answer.
                 StoreError::SessionGone(reason) => {
-                    session.life().lose(reason);
+                    session.deadline().lose(reason);
                     return unconfirmed(reason.to_string().into());
                 }
                 StoreError::Unknown(source) => return unconfirmed(source),

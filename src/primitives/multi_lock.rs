@@ -13,7 +13,7 @@ use crate::{
         guard::{self, LockGuard},
         mutex::Mutex,
     },
-    queue::{self, COURTESY, Failure, Wait, attempt::Claim, handover::Handover},
+    queue::{self, COURTESY, Failure, Wait, attempt::Attempt, handover::Handover},
     rig::{Bug, planted},
     runtime::{self, carried::Carried},
     session::Sessions,
@@ -97,23 +97,23 @@ impl MultiLock {
         if self.handover.is_some() || !(2..=AT_ONCE).contains(&self.queues.len()) {
             return Ok(None);
         }
-        let claims = async {
-            let first = Claim::new(&self.sessions, &self.queues[0]).await?;
+        let attempts = async {
+            let first = Attempt::new(&self.sessions, &self.queues[0]).await?;
             // All of one session.
             let rest = self.queues[1..]
                 .iter()
-                .map(|queue| Claim::in_session(first.session(), queue))
+                .map(|queue| Attempt::in_session(first.session(), queue))
                 .collect::<Option<Vec<_>>>();
             Ok(rest.map(|rest| std::iter::once(first).chain(rest).collect::<Vec<_>>()))
         };
-        let claims = tokio::select! {
+        let attempts = tokio::select! {
             biased;
-            claims = claims => claims?,
+            attempts = attempts => attempts?,
             () = wait.is_over() => return Ok(None),
         };
-        let Some(claims) = claims else { return Ok(None) };
-        // If this future is dropped, the write still ends, and then the claims with it.
-        let joining = Carried::whole(self.sessions.runtime(), Claim::join_all(claims));
+        let Some(attempts) = attempts else { return Ok(None) };
+        // If this future is dropped, the write still ends, and then the attempts with it.
+        let joining = Carried::whole(self.sessions.runtime(), Attempt::join_all(attempts));
         let joined = tokio::select! {
             biased;
             joined = joining => joined,

@@ -13,7 +13,7 @@ use crate::{
     primitives::guard::LockGuard,
     queue::{
         self, COURTESY, Failure, Wait,
-        attempt::Claim,
+        attempt::Attempt,
         view::{self, View},
     },
     runtime::{self, backoff},
@@ -85,21 +85,21 @@ pub(crate) async fn ask(sessions: &Sessions, lock: &Queue, reason: &str) -> Resu
         else {
             return Ok(false);
         };
-        let claim = post(sessions, &side(lock), &holder.entry, reason).await?;
-        sessions.runtime().spawn(stand(claim, holder.entry));
+        let attempt = post(sessions, &side(lock), &holder.entry, reason).await?;
+        sessions.runtime().spawn(stand(attempt, holder.entry));
         Ok(true)
     })
     .await
 }
 
-async fn post(sessions: &Sessions, side: &Queue, holder: &Entry, reason: &str) -> Result<Claim> {
+async fn post(sessions: &Sessions, side: &Queue, holder: &Entry, reason: &str) -> Result<Attempt> {
     let mut stale_sessions = 0;
     loop {
-        let mut claim = Claim::new(sessions, side).await?;
-        let owner = claim.session().shared().owner.clone();
-        claim.set_value(Some(ReleaseRequest { owner, reason: reason.to_owned() }.write(holder)));
-        match queue::join(claim, Wait::No, Join::Always).await {
-            Ok(Some(entered)) => return Ok(entered.claim),
+        let mut attempt = Attempt::new(sessions, side).await?;
+        let owner = attempt.session().shared().owner.clone();
+        attempt.set_value(Some(ReleaseRequest { owner, reason: reason.to_owned() }.write(holder)));
+        match queue::join(attempt, Wait::No, Join::Always).await {
+            Ok(Some(entered)) => return Ok(entered.attempt),
             // Whoever is there is no hindrance.
             Ok(None) => return Err(Error::Closed),
             Err(Failure::StaleSession(_)) if stale_sessions < STALE_SESSIONS => stale_sessions += 1,
@@ -109,14 +109,14 @@ async fn post(sessions: &Sessions, side: &Queue, holder: &Entry, reason: &str) -
 }
 
 /// Keeps a request until it has no purpose any more.
-async fn stand(claim: Claim, holder: Entry) {
-    let session = Arc::clone(claim.session());
+async fn stand(attempt: Attempt, holder: Entry) {
+    let session = Arc::clone(attempt.session());
     tokio::select! {
-        _ = session.life().lost() => {}
+        _ = session.deadline().lost() => {}
         () = gone(&session, &holder) => {}
         () = sleep(LONGEST) => {}
     }
-    claim.release_within(COURTESY).await;
+    attempt.release_within(COURTESY).await;
 }
 
 /// Returns when the key is gone.

@@ -16,7 +16,7 @@ use crate::{
     primitives::guard::LockGuard,
     queue::{
         self, Wait,
-        acquire::Taking,
+        acquire::Acquire,
         line::{Rule, Verdict},
         persist, view,
     },
@@ -283,12 +283,12 @@ impl Semaphore {
         }
         let gate = Queue::new(self.sessions.namespace(), &self.name)?.of("gate");
         let gate =
-            Taking { passing: true, ..Taking::new(&gate, patience) }.from(&self.sessions).await?;
+            Acquire { passing: true, ..Acquire::new(&gate, patience) }.from(&self.sessions).await?;
         let Some(mut gate) = gate.map(Some) else { return Ok(None) };
         if planted(Bug::GateLeftOpen) {
             gate = None;
         }
-        let taking = Taking { rule: Some(&rule), ..Taking::new(queue, wait) };
+        let taking = Acquire { rule: Some(&rule), ..Acquire::new(queue, wait) };
         let taken = taking.from(&self.sessions).await;
         // Let go of in the background: the caller need not wait for that.
         drop(gate);
@@ -361,7 +361,7 @@ impl Limited<'_> {
     /// number.
     fn agreed(&self, members: &[Member], notes: &[Box<str>]) -> Result<Limit> {
         let named = |number| Limit { number, replaced: Vec::new(), generation: 0 };
-        let first = || members.iter().find_map(claim).map(|(_, number)| named(number));
+        let first = || members.iter().find_map(attempt).map(|(_, number)| named(number));
         let limit = Limit::latest(notes).or_else(first).unwrap_or_else(|| named(self.named));
         if limit.number == self.named
             || limit.replaced.contains(&self.named)
@@ -379,15 +379,15 @@ impl Limited<'_> {
     /// How many may be out together with those who are ahead. Without a note these may name
     /// different numbers: some were let in by a note that is gone, others are about to be refused.
     /// Each counts on no more being out than it named, so the smallest number counts.
-    fn room(&self, ahead: &[Member], notes: &[Box<str>], agreed: u32) -> u32 {
+    fn watch_budget(&self, ahead: &[Member], notes: &[Box<str>], agreed: u32) -> u32 {
         if Limit::latest(notes).is_some() || planted(Bug::LargerNumberCounts) {
             return agreed;
         }
-        ahead.iter().filter_map(claim).map(|(_, number)| number).fold(agreed, u32::min)
+        ahead.iter().filter_map(attempt).map(|(_, number)| number).fold(agreed, u32::min)
     }
 }
 
-fn claim(member: &Member) -> Option<(u32, u32)> {
+fn attempt(member: &Member) -> Option<(u32, u32)> {
     claimed(member.label.as_deref()?)
 }
 
@@ -404,10 +404,12 @@ impl Rule for Limited<'_> {
             return Verdict::Refused(Error::InvalidPermits { name: self.name.to_owned(), reason });
         }
         // A key of which nobody knows what it is for had better have one.
-        let taken: u64 =
-            ahead.iter().map(|member| claim(member).map_or(1, |(taken, _)| u64::from(taken))).sum();
+        let taken: u64 = ahead
+            .iter()
+            .map(|member| attempt(member).map_or(1, |(taken, _)| u64::from(taken)))
+            .sum();
         let taken = if planted(Bug::PermitsUncounted) { ahead.len() as u64 } else { taken };
-        if taken + wanted <= self.room(ahead, notes, agreed).into() {
+        if taken + wanted <= self.watch_budget(ahead, notes, agreed).into() {
             Verdict::In
         } else {
             Verdict::Full

@@ -6,7 +6,7 @@ use tokio::time::timeout_at;
 
 use super::{
     Failure, Hold,
-    attempt::Claim,
+    attempt::Attempt,
     line::{self, Rule},
     wait::Wait,
 };
@@ -14,11 +14,11 @@ use crate::{backend::name::Queue, error::Result, session::Sessions};
 
 /// Takes the lock from the store.
 pub(crate) async fn take(sessions: &Sessions, queue: &Queue, wait: Wait) -> Result<Option<Hold>> {
-    Taking::new(queue, wait).from(sessions).await
+    Acquire::new(queue, wait).from(sessions).await
 }
 
 /// What to take from the store, and how.
-pub(crate) struct Taking<'a> {
+pub(crate) struct Acquire<'a> {
     pub(crate) queue: &'a Queue,
     pub(crate) wait: Wait,
     /// What to write into the key, if not who owns it.
@@ -26,11 +26,11 @@ pub(crate) struct Taking<'a> {
     /// Who may be in together, if not one at a time.
     pub(crate) rule: Option<&'a dyn Rule>,
     /// It is only a way to something else: see
-    /// [`Claim::set_passing`](Claim::set_passing).
+    /// [`Attempt::set_passing`](Attempt::set_passing).
     pub(crate) passing: bool,
 }
 
-impl<'a> Taking<'a> {
+impl<'a> Acquire<'a> {
     pub(crate) fn new(queue: &'a Queue, wait: Wait) -> Self {
         Self { queue, wait, value: None, rule: None, passing: false }
     }
@@ -39,18 +39,18 @@ impl<'a> Taking<'a> {
         let Self { queue, wait, value, rule, passing } = self;
         let mut stale_sessions = 0;
         loop {
-            let claim = match wait {
-                Wait::Until(at) => timeout_at(at, Claim::new(sessions, queue)).await,
-                Wait::Forever | Wait::No => Ok(Claim::new(sessions, queue).await),
+            let attempt = match wait {
+                Wait::Until(at) => timeout_at(at, Attempt::new(sessions, queue)).await,
+                Wait::Forever | Wait::No => Ok(Attempt::new(sessions, queue).await),
             };
-            let Ok(claim) = claim else { return Ok(None) };
-            let mut claim = claim?;
-            claim.set_value(value.clone());
-            claim.set_passing(passing);
+            let Ok(attempt) = attempt else { return Ok(None) };
+            let mut attempt = attempt?;
+            attempt.set_value(value.clone());
+            attempt.set_passing(passing);
             let taken = match rule {
-                None => super::acquire(claim, wait).await,
+                None => super::acquire(attempt, wait).await,
                 // On the heap: it is larger than what a mutex needs, of which there may be many.
-                Some(rule) => Box::pin(line::enter(claim, wait, rule)).await,
+                Some(rule) => Box::pin(line::enter(attempt, wait, rule)).await,
             };
             match taken {
                 Ok(hold) => return Ok(hold),

@@ -12,7 +12,7 @@ use tokio::{
 
 use crate::{
     backend::{
-        Join, Joined, Leave, Standing,
+        Join, Joined, Leaving, Standing,
         error::StoreError,
         name::{Queue, Ticket},
         signature,
@@ -24,7 +24,7 @@ use crate::{
     session::{
         Session, Sessions,
         deadline::Grant,
-        own_keys::{End, Place},
+        own_keys::{End, OwnKey},
     },
 };
 
@@ -37,7 +37,7 @@ const DOUBT: [Duration; 3] =
 /// A ticket in a queue. It is armed before the first write: whenever it is dropped, its key is
 /// deleted, however long that takes, by a task of the session.
 #[derive(Debug)]
-pub(crate) struct Claim {
+pub(crate) struct Attempt {
     session: Arc<Session>,
     queue: Queue,
     ticket: Ticket,
@@ -45,7 +45,7 @@ pub(crate) struct Claim {
     value: Option<Arc<[u8]>>,
     /// Nobody will be told of its loss.
     passing: bool,
-    place: Option<Arc<Place>>,
+    own_key: Option<Arc<OwnKey>>,
     /// A write was sent.
     written: bool,
     /// Every request so far was answered.
@@ -61,7 +61,7 @@ pub(crate) struct Claim {
 /// What came of joining.
 #[derive(Debug)]
 pub(crate) struct Entered {
-    pub(crate) claim: Claim,
+    pub(crate) attempt: Attempt,
     pub(crate) standing: Standing,
     /// Nothing else was in the queue.
     pub(crate) alone: bool,
@@ -102,7 +102,7 @@ impl Trouble {
     }
 }
 
-impl Claim {
+impl Attempt {
     /// In a session that lives and has room; opens one if there is none.
     pub(crate) async fn new(sessions: &Sessions, queue: &Queue) -> PublicResult<Self> {
         sessions.in_session(|session| Self::in_session(session, queue)).await
@@ -117,7 +117,7 @@ impl Claim {
             ticket,
             value: None,
             passing: false,
-            place: None,
+            own_key: None,
             written: false,
             clean: true,
             doubtful: false,
@@ -150,15 +150,15 @@ impl Claim {
     }
 
     /// The place in the queue, once it has joined.
-    pub(crate) fn place(&self) -> Option<&Arc<Place>> {
-        self.place.as_ref()
+    pub(crate) fn own_key(&self) -> Option<&Arc<OwnKey>> {
+        self.own_key.as_ref()
     }
 
     /// Joins the queue; `None` if somebody is there already. Meant to be carried
     /// [whole](Carried::whole), so that no write is cancelled in flight: when its result is not
-    /// wanted any more, dropping that drops the claim. Retries until `give_up`, while the other end
-    /// of `interest` is there, and until the session is over at the latest. Nothing is sent for a
-    /// caller that has gone while others had their turn.
+    /// wanted any more, dropping that drops the attempt. Retries until `give_up`, while the other
+    /// end of `interest` is there, and until the session is over at the latest. Nothing is sent for
+    /// a caller that has gone while others had their turn.
     pub(crate) async fn join(
         mut self,
         join: Join,
@@ -172,37 +172,37 @@ impl Claim {
         let mut attempt = 0;
         loop {
             let session = Arc::clone(&self.session);
-            let turn = tokio::select! {
+            let permit = tokio::select! {
                 biased;
-                _ = session.life().lost() => None,
+                _ = session.deadline().lost() => None,
                 // Never closed.
-                turn = session.turns().acquire() => turn.ok(),
+                permit = session.join_permits().acquire() => permit.ok(),
             };
             if interest.is_closed() && !planted(Bug::GoneCallersJoin) {
                 return Err(StoreError::Unavailable("its caller has gone".into()));
             }
             let sent = clock::now();
-            self.written |= turn.is_some();
-            let _joining = session.places().joins();
+            self.written |= permit.is_some();
+            let _joining = session.own_keys().joins();
             let enqueue = session.bare_store().enqueue(&self.queue, self.ticket, &value, join);
             let outcome = tokio::select! {
-                reason = session.life().lost() => Err(StoreError::SessionGone(reason)),
+                reason = session.deadline().lost() => Err(StoreError::SessionGone(reason)),
                 outcome = enqueue => outcome,
             };
             match outcome {
                 Ok(Joined::Queued { entry, standing, at, alive, alone }) => {
                     if let Some(granted) = alive {
-                        session.life().renewed(sent, granted);
+                        session.deadline().renewed(sent, granted);
                     }
-                    self.place = Some(session.places().add(entry, at, sent));
-                    return Ok(Some(Entered { claim: self, standing, alone }));
+                    self.own_key = Some(session.own_keys().add(entry, at, sent));
+                    return Ok(Some(Entered { attempt: self, standing, alone }));
                 }
                 Ok(Joined::Occupied) => {
                     self.written = self.doubtful;
                     return Ok(None);
                 }
                 Err(StoreError::SessionGone(reason)) => {
-                    session.life().lose(reason);
+                    session.deadline().lose(reason);
                     return Err(StoreError::SessionGone(reason));
                 }
                 Err(error) => {
@@ -224,74 +224,75 @@ impl Claim {
         }
     }
 
-    /// Joins the queues of several claims of one session in one request, if nobody is in any of
+    /// Joins the queues of several attempts of one session in one request, if nobody is in any of
     /// them; `None` if somebody is, or the store can't. Meant to be carried whole, as
     /// [`join`](Self::join): when the result is not wanted any more, dropping that drops the
-    /// claims. One attempt.
+    /// attempts. One attempt.
     pub(crate) async fn join_all(
-        mut claims: Vec<Self>,
+        mut attempts: Vec<Self>,
     ) -> Result<Option<Vec<Entered>>, StoreError> {
-        let Some(session) = claims.first().map(|claim| Arc::clone(&claim.session)) else {
+        let Some(session) = attempts.first().map(|attempt| Arc::clone(&attempt.session)) else {
             return Ok(None);
         };
         let value = signature::write(&session.shared().owner);
         let queues: Vec<_> =
-            claims.iter().map(|claim| (claim.queue.clone(), claim.ticket)).collect();
-        let turn = tokio::select! {
+            attempts.iter().map(|attempt| (attempt.queue.clone(), attempt.ticket)).collect();
+        let permit = tokio::select! {
             biased;
-            _ = session.life().lost() => None,
+            _ = session.deadline().lost() => None,
             // Never closed.
-            turn = session.turns().acquire() => turn.ok(),
+            permit = session.join_permits().acquire() => permit.ok(),
         };
         let sent = clock::now();
-        for claim in &mut claims {
-            claim.written = turn.is_some();
+        for attempt in &mut attempts {
+            attempt.written = permit.is_some();
         }
-        let _joining = session.places().joins();
+        let _joining = session.own_keys().joins();
         let outcome = tokio::select! {
-            reason = session.life().lost() => Err(StoreError::SessionGone(reason)),
+            reason = session.deadline().lost() => Err(StoreError::SessionGone(reason)),
             outcome = session.bare_store().enqueue_all(&queues, &value) => outcome,
         };
         let joined = match outcome {
             Ok(Some(joined)) => joined,
             Ok(None) => {
-                claims.iter_mut().for_each(|claim| claim.written = false);
+                attempts.iter_mut().for_each(|attempt| attempt.written = false);
                 return Ok(None);
             }
             Err(error) => {
                 let doubtful = matches!(error, StoreError::Unknown(_));
-                for claim in &mut claims {
-                    (claim.clean, claim.written, claim.doubtful) = (false, doubtful, doubtful);
+                for attempt in &mut attempts {
+                    (attempt.clean, attempt.written, attempt.doubtful) =
+                        (false, doubtful, doubtful);
                 }
                 if let StoreError::SessionGone(reason) = error {
                     // And its keys with it.
-                    session.life().lose(reason);
+                    session.deadline().lose(reason);
                 }
                 return Err(error);
             }
         };
-        let mut entered = Vec::with_capacity(claims.len());
-        for (mut claim, joined) in claims.into_iter().zip(joined) {
-            // Whoever is not in is out, and with it, by the drop of the claims, all are.
+        let mut entered = Vec::with_capacity(attempts.len());
+        for (mut attempt, joined) in attempts.into_iter().zip(joined) {
+            // Whoever is not in is out, and with it, by the drop of the attempts, all are.
             let Joined::Queued { entry, standing, at, alive, alone } = joined else {
                 return Ok(None);
             };
             if let Some(granted) = alive {
-                session.life().renewed(sent, granted);
+                session.deadline().renewed(sent, granted);
             }
-            claim.place = Some(session.places().add(entry, at, sent));
-            entered.push(Entered { claim, standing, alone });
+            attempt.own_key = Some(session.own_keys().add(entry, at, sent));
+            entered.push(Entered { attempt, standing, alone });
         }
         Ok(Some(entered))
     }
 
     /// Turns the waiter into a holder, if the session's deadline allows.
     pub(crate) fn grant(&mut self) -> Grant {
-        let grant = self.session.life().grant();
-        if let Some(place) = self.place.as_ref().filter(|_| grant == Grant::Granted) {
-            place.hold();
+        let grant = self.session.deadline().grant();
+        if let Some(own_key) = self.own_key.as_ref().filter(|_| grant == Grant::Granted) {
+            own_key.hold();
             if !self.passing {
-                self.session.warden().watch(place);
+                self.session.evictions().watch(own_key);
             }
         }
         grant
@@ -300,14 +301,14 @@ impl Claim {
     /// Puts a key with another label into the place of a holder's own. Meant to be carried whole:
     /// goes on until the store has confirmed it or the session is over.
     pub(crate) async fn relabel(mut self, label: &str, value: &[u8]) -> Result<Self, StoreError> {
-        let Some(old) = self.place.clone() else { return Ok(self) };
+        let Some(old) = self.own_key.clone() else { return Ok(self) };
         // Its number makes it known where it stands.
-        let place = if planted(Bug::DowngradeLosesPlace) {
+        let own_key = if planted(Bug::DowngradeLosesPlace) {
             String::new()
         } else {
             format!("@{}", old.entry.token)
         };
-        let to = self.queue.labelled(&format!("{label}{place}"));
+        let to = self.queue.labelled(&format!("{label}{own_key}"));
         self.clean = false;
         let (mut attempt, mut doubtful) = (0, false);
         let moved = loop {
@@ -316,7 +317,7 @@ impl Claim {
             let relabel = store.relabel(&self.queue, &to, self.ticket, &old.entry, value);
             let outcome = tokio::select! {
                 biased;
-                reason = session.life().lost() => Err(StoreError::SessionGone(reason)),
+                reason = session.deadline().lost() => Err(StoreError::SessionGone(reason)),
                 outcome = relabel => outcome,
             };
             doubtful |= matches!(outcome, Err(StoreError::Unknown(_)));
@@ -336,10 +337,10 @@ impl Claim {
             old.lose(LostReason::KeyDeleted);
             return Ok(self);
         };
-        let new = self.session.places().add(entry, old.joined, old.sent);
+        let new = self.session.own_keys().add(entry, old.joined, old.sent);
         new.hold();
-        self.session.warden().watch(&new);
-        self.place = Some(new);
+        self.session.evictions().watch(&new);
+        self.own_key = Some(new);
         let former = std::mem::replace(&mut self.queue, to);
         if self.doubtful && !planted(Bug::LabelForgotten) {
             // An earlier attempt to join may yet put a key with the former label.
@@ -348,7 +349,7 @@ impl Claim {
             self.former.push(former);
         }
         old.leave();
-        self.session.places().end(&old, End::Unclear);
+        self.session.own_keys().end(&old, End::Unclear);
         Ok(self)
     }
 
@@ -378,25 +379,25 @@ impl Claim {
             return None;
         }
         let session = Arc::clone(&self.session);
-        let held = self.place.as_ref().is_some_and(|place| place.leave());
+        let held = self.own_key.as_ref().is_some_and(|own_key| own_key.leave());
         if held {
-            session.life().retire();
+            session.deadline().leave();
         }
-        if !self.written || planted(Bug::JoinDiesWithCaller) && self.place.is_none() {
-            session.unclaim(&self.queue);
+        if !self.written || planted(Bug::JoinDiesWithCaller) && self.own_key.is_none() {
+            session.left(&self.queue);
             return None;
         }
-        let (queue, ticket, place, doubtful) =
-            (self.queue.clone(), self.ticket, self.place.take(), self.doubtful);
+        let (queue, ticket, own_key, doubtful) =
+            (self.queue.clone(), self.ticket, self.own_key.take(), self.doubtful);
         let former = std::mem::take(&mut self.former);
-        let clean = self.clean && place.is_some();
+        let clean = self.clean && own_key.is_some();
         Some(async move {
             let (release, attempts) =
-                release(&session, &queue, ticket, place.as_ref(), held, &trouble).await;
+                release(&session, &queue, ticket, own_key.as_ref(), held, &trouble).await;
             if clean && attempts == 1 {
                 session.reuse(ticket);
             }
-            session.unclaim(&queue);
+            session.left(&queue);
             if doubtful && !planted(Bug::DoubtForgotten) {
                 for queue in former.into_iter().chain([queue]) {
                     session.shared().runtime.spawn(look_again(
@@ -411,7 +412,7 @@ impl Claim {
     }
 }
 
-impl Drop for Claim {
+impl Drop for Attempt {
     fn drop(&mut self) {
         if let Some(work) = self.start_release(Arc::default()) {
             self.session.shared().runtime.spawn(work);
@@ -435,22 +436,22 @@ async fn release(
     session: &Session,
     queue: &Queue,
     ticket: Ticket,
-    place: Option<&Arc<Place>>,
+    own_key: Option<&Arc<OwnKey>>,
     held: bool,
     trouble: &Trouble,
 ) -> (Release, u32) {
     let (mut attempt, mut unknown) = (0, false);
     let (outcome, end) = loop {
-        let heir = place.and_then(|place| place.heir());
-        let leave = Leave {
-            entry: place.map(|place| &place.entry),
+        let successor = own_key.and_then(|own_key| own_key.successor());
+        let leave = Leaving {
+            entry: own_key.map(|own_key| &own_key.entry),
             held,
-            heir: heir.as_deref().map(|heir| &heir.entry),
+            successor: successor.as_deref().map(|successor| &successor.entry),
         };
         let outcome = tokio::select! {
             biased;
-            reason = session.life().lost() => Err(StoreError::SessionGone(reason)),
-            outcome = session.bare_store().withdraw(queue, ticket, leave) => outcome,
+            reason = session.deadline().lost() => Err(StoreError::SessionGone(reason)),
+            outcome = session.bare_store().leave(queue, ticket, leave) => outcome,
         };
         match outcome {
             Ok(left) => {
@@ -458,11 +459,11 @@ async fn release(
                 let released =
                     left.existed || unknown || attempt > 0 && planted(Bug::AbsentIsReleased);
                 let release = if released { Release::Released } else { Release::Absent };
-                let end = place.map(|place| place.end(held, left, heir.as_ref()));
+                let end = own_key.map(|own_key| own_key.end(held, left, successor.as_ref()));
                 break (release, end);
             }
             Err(StoreError::SessionGone(reason)) => {
-                session.life().lose(reason);
+                session.deadline().lose(reason);
                 break (Release::SessionOver(reason), None);
             }
             Err(error) => {
@@ -476,8 +477,8 @@ async fn release(
         sleep(backoff(attempt)).await;
         attempt += 1;
     };
-    if let Some(place) = place {
-        session.places().end(place, end.unwrap_or(End::Unclear));
+    if let Some(own_key) = own_key {
+        session.own_keys().end(own_key, end.unwrap_or(End::Unclear));
     }
     (outcome, attempt + 1)
 }

@@ -17,11 +17,11 @@ use crate::{
     session::Sessions,
 };
 
-mod grant;
 mod lead;
+mod share;
 
-pub(crate) use grant::{Grant, Passing, Tenure};
-use lead::{Lead, Taking};
+use lead::{Acquiring, Lead};
+pub(crate) use share::{Passing, Share, Tenure};
 
 /// What a client's contenders know of each other.
 ///
@@ -50,7 +50,7 @@ struct State {
 struct Local {
     /// The present leader or holder has this number; another one has no say any more.
     term: u64,
-    held: Option<Held>,
+    held: Option<Current>,
     /// By their numbers: in the order in which they came.
     waiting: Waiting,
 }
@@ -58,7 +58,7 @@ struct Local {
 type Waiting = BTreeMap<u64, oneshot::Sender<Turn>>;
 
 /// The lock, once it is taken.
-struct Held {
+struct Current {
     hold: Hold,
     tenure: Arc<Tenure>,
     /// The number of the latest grant.
@@ -72,7 +72,7 @@ struct Held {
 /// What a waiter is given.
 enum Turn {
     /// The lock.
-    Grant(Grant),
+    Share(Share),
     /// The task to take it from the store.
     Lead(Lead),
 }
@@ -86,7 +86,7 @@ enum Others {
 }
 
 /// What becomes of a caller.
-enum Stand<'a> {
+enum Role<'a> {
     Leads(Lead),
     Waits(Waiter<'a>),
 }
@@ -108,7 +108,7 @@ impl Handover {
         sessions: &Sessions,
         name: &str,
         wait: Wait,
-    ) -> Result<Option<Grant>> {
+    ) -> Result<Option<Share>> {
         if matches!(wait, Wait::No) {
             let Some(lead) = self.stand_alone(name)? else { return Ok(None) };
             return Box::pin(lead.take(sessions, wait)).await;
@@ -119,27 +119,27 @@ impl Handover {
             // Not before one stands in front again.
             drop(lost.take());
             let mut waiter = match stand {
-                Stand::Leads(lead) => return Box::pin(lead.take(sessions, wait)).await,
-                Stand::Waits(waiter) => waiter,
+                Role::Leads(lead) => return Box::pin(lead.take(sessions, wait)).await,
+                Role::Waits(waiter) => waiter,
             };
             number = Some(waiter.number);
-            let turn = match wait {
-                Wait::Until(at) => runtime::within_until(self.runtime, at, waiter.turn()).await,
-                Wait::Forever | Wait::No => Some(waiter.turn().await),
+            let permit = match wait {
+                Wait::Until(at) => runtime::within_until(self.runtime, at, waiter.permit()).await,
+                Wait::Forever | Wait::No => Some(waiter.permit().await),
             };
-            let Some(turn) = turn else { return Ok(None) };
-            match turn? {
+            let Some(permit) = permit else { return Ok(None) };
+            match permit? {
                 Turn::Lead(lead) => return Box::pin(lead.take(sessions, wait)).await,
-                Turn::Grant(grant) if grant.tenure().is_valid() => return Ok(Some(grant)),
+                Turn::Share(grant) if grant.tenure().is_valid() => return Ok(Some(grant)),
                 // Lost on the way: the next grant comes from the store.
-                Turn::Grant(grant) => lost = Some(grant),
+                Turn::Share(grant) => lost = Some(grant),
             }
         }
     }
 
     /// Leads, if nobody of this client is at this lock, or stands in its queue: at the end, or
     /// where `number` stood before.
-    fn stand<'a>(self: &'a Arc<Self>, name: &'a str, number: Option<u64>) -> Result<Stand<'a>> {
+    fn stand<'a>(self: &'a Arc<Self>, name: &'a str, number: Option<u64>) -> Result<Role<'a>> {
         let mut state = self.state();
         if state.closed {
             return Err(Error::Closed);
@@ -147,15 +147,15 @@ impl Handover {
         state.last += 1;
         let new = state.last;
         let Some(local) = state.locals.get_mut(name) else {
-            return Ok(Stand::Leads(self.appoint_first(state, name, new)));
+            return Ok(Role::Leads(self.appoint_first(state, name, new)));
         };
         let number = number.unwrap_or(new);
-        let (sender, turn) = oneshot::channel();
+        let (sender, permit) = oneshot::channel();
         local.waiting.insert(number, sender);
         let watch = local.watch();
         drop(state);
         self.watch(watch);
-        Ok(Stand::Waits(Waiter { handover: self, name, number, turn, done: false }))
+        Ok(Role::Waits(Waiter { handover: self, name, number, permit, done: false }))
     }
 
     /// Leads if nobody of this client has or wants this lock.
@@ -193,7 +193,7 @@ impl Handover {
 
     /// Makes the next one in the queue the leader, who goes on with what was begun. If there is
     /// none, that is dropped.
-    fn appoint(self: &Arc<Self>, name: &Arc<str>, term: u64, mut taking: Option<Taking>) {
+    fn appoint(self: &Arc<Self>, name: &Arc<str>, term: u64, mut taking: Option<Acquiring>) {
         loop {
             let mut state = self.state();
             let Some(local) = state.of_term(name, term) else { return };
@@ -202,13 +202,13 @@ impl Handover {
                 return;
             };
             drop(state);
-            let Err(turn) =
+            let Err(permit) =
                 next.send(Turn::Lead(Lead::new(Arc::clone(self), Arc::clone(name), term, taking)))
             else {
                 return;
             };
             // Gone a moment ago.
-            taking = turn.take_back();
+            taking = permit.take_back();
         }
     }
 
@@ -219,17 +219,22 @@ impl Handover {
         term: u64,
         hold: Hold,
         tenure: Tenure,
-    ) -> Result<Grant> {
+    ) -> Result<Share> {
         let tenure = Arc::new(tenure);
         let mut state = self.state();
         // Nobody else ends a leader's term.
         let Some(local) = state.of_term(name, term) else { return Err(Error::Closed) };
-        local.held =
-            Some(Held { hold, tenure: Arc::clone(&tenure), grant: 0, passed: 0, watched: false });
+        local.held = Some(Current {
+            hold,
+            tenure: Arc::clone(&tenure),
+            grant: 0,
+            passed: 0,
+            watched: false,
+        });
         let watch = if local.waiting.is_empty() { None } else { local.watch() };
         drop(state);
         self.watch(watch);
-        Ok(Grant::new(Arc::clone(self), tenure, term, 0))
+        Ok(Share::new(Arc::clone(self), tenure, term, 0))
     }
 
     /// A holder is done: gives the lock to the next one in the queue, if it may; else tells what
@@ -258,7 +263,7 @@ impl Handover {
             held.grant += 1;
             let grant = held.grant;
             drop(state);
-            match next.send(Turn::Grant(Grant::new(
+            match next.send(Turn::Share(Share::new(
                 Arc::clone(self),
                 Arc::clone(tenure),
                 term,
@@ -266,7 +271,7 @@ impl Handover {
             ))) {
                 Ok(()) => return Passing::Passed,
                 // Gone a moment ago.
-                Err(turn) => drop(turn.take_back()),
+                Err(permit) => drop(permit.take_back()),
             }
         }
     }
@@ -339,7 +344,7 @@ impl State {
         self.locals.get_mut(name).filter(|local| local.term == term)
     }
 
-    fn held_in_term(&mut self, name: &str, term: u64) -> Option<(&mut Waiting, &mut Held)> {
+    fn held_in_term(&mut self, name: &str, term: u64) -> Option<(&mut Waiting, &mut Current)> {
         let local = self.of_term(name, term)?;
         local.held.as_mut().map(|held| (&mut local.waiting, held))
     }
@@ -357,9 +362,9 @@ impl Local {
 
 impl Turn {
     /// It was not received: unlike dropping it, this gives it to nobody else.
-    fn take_back(self) -> Option<Taking> {
+    fn take_back(self) -> Option<Acquiring> {
         match self {
-            Self::Grant(grant) => {
+            Self::Share(grant) => {
                 grant.disarm();
                 None
             }
@@ -374,16 +379,16 @@ struct Waiter<'a> {
     handover: &'a Handover,
     name: &'a str,
     number: u64,
-    turn: oneshot::Receiver<Turn>,
+    permit: oneshot::Receiver<Turn>,
     done: bool,
 }
 
 impl Waiter<'_> {
-    async fn turn(&mut self) -> Result<Turn> {
-        let turn = (&mut self.turn).await;
+    async fn permit(&mut self) -> Result<Turn> {
+        let permit = (&mut self.permit).await;
         self.done = true;
         // Only the client's end forgets those who wait.
-        turn.map_err(|_| Error::Closed)
+        permit.map_err(|_| Error::Closed)
     }
 }
 

@@ -17,11 +17,11 @@ use crate::{
     error::Error,
     queue::{
         self, CALM, COURTESY, Failure, Hold, NO_ROOM, Wait,
-        attempt::{Claim, Entered},
+        attempt::{Attempt, Entered},
         in_time, persist,
     },
     runtime::backoff,
-    session::{Session, deadline::Grant, own_keys::Place},
+    session::{Session, deadline::Grant, own_keys::OwnKey},
 };
 
 /// Who may be in with whom.
@@ -51,19 +51,19 @@ enum Stand {
     Evicted,
 }
 
-/// Stands in the line until the rule lets it in. May be dropped at any await: the claim gives back
-/// what was written.
+/// Stands in the line until the rule lets it in. May be dropped at any await: the attempt gives
+/// back what was written.
 pub(crate) async fn enter(
-    claim: Claim,
+    attempt: Attempt,
     wait: Wait,
     rule: &dyn Rule,
 ) -> Result<Option<Hold>, Failure> {
-    let session = Arc::clone(claim.session());
+    let session = Arc::clone(attempt.session());
     if matches!(wait, Wait::No) {
         // Busy as it is, nothing is written.
         let ask = Ask { fresh: true, ..Ask::default() };
         let patience = session.shared().request_timeout * 2;
-        let look = timeout(patience, persist(|| session.store().list(claim.queue(), ask))).await;
+        let look = timeout(patience, persist(|| session.store().list(attempt.queue(), ask))).await;
         let look = look.unwrap_or_else(|late| Err(StoreError::Unknown(late.into())));
         let listing = look.map_err(|error| queue::failed(&session, error))?;
         match rule.judge(&listing.members, &listing.notes) {
@@ -72,12 +72,12 @@ pub(crate) async fn enter(
             Verdict::Refused(error) => return Err(error.into()),
         }
     }
-    let Some(Entered { mut claim, alone, .. }) = queue::join(claim, wait, Join::Always).await?
+    let Some(Entered { mut attempt, alone, .. }) = queue::join(attempt, wait, Join::Always).await?
     else {
         return Ok(None);
     };
-    let Some(own) = claim.place().map(Arc::clone) else { return Ok(None) };
-    let queue = claim.queue().clone();
+    let Some(own) = attempt.own_key().map(Arc::clone) else { return Ok(None) };
+    let queue = attempt.queue().clone();
     let look = || async { Ok(stand(rule, &own, &list(&session, &queue, false).await?)) };
 
     let mut next = if alone {
@@ -89,11 +89,11 @@ pub(crate) async fn enter(
         next = match stand {
             Stand::Evicted => return Err(Error::Evicted { name: queue.name().to_owned() }.into()),
             Stand::Judged(Verdict::Refused(error)) => {
-                claim.release_within(COURTESY).await;
+                attempt.release_within(COURTESY).await;
                 return Err(error.into());
             }
-            Stand::Judged(Verdict::In) => match claim.grant() {
-                Grant::Granted => return Ok(Some(Hold::new(claim, own))),
+            Stand::Judged(Verdict::In) => match attempt.grant() {
+                Grant::Granted => return Ok(Some(Hold::new(attempt, own))),
                 Grant::Lost(reason) => return Err(session.lost_error(reason).into()),
                 Grant::Stale => {
                     let proof = async { persist(|| session.prove()).await };
@@ -110,7 +110,7 @@ pub(crate) async fn enter(
             }
         };
     }
-    claim.release_within(COURTESY).await;
+    attempt.release_within(COURTESY).await;
     Ok(None)
 }
 
@@ -118,7 +118,7 @@ async fn list(session: &Session, queue: &Queue, watch: bool) -> Result<Listing, 
     persist(|| session.store().list(queue, Ask { watch, ..Ask::default() })).await
 }
 
-fn stand(rule: &dyn Rule, own: &Place, listing: &Listing) -> Stand {
+fn stand(rule: &dyn Rule, own: &OwnKey, listing: &Listing) -> Stand {
     match listing.members.iter().position(|member| member.entry.key == own.entry.key) {
         Some(position) => Stand::Judged(rule.judge(&listing.members[..position], &listing.notes)),
         None => Stand::Evicted,
@@ -130,7 +130,7 @@ async fn behind(
     session: &Session,
     queue: &Queue,
     rule: &dyn Rule,
-    own: &Arc<Place>,
+    own: &Arc<OwnKey>,
     ahead: Entry,
 ) -> Result<Stand, StoreError> {
     let mut idle_wakes = 0;
@@ -162,12 +162,12 @@ async fn behind(
 }
 
 /// Returns when the key may be gone.
-async fn gone(session: &Session, queue: &Queue, own: &Arc<Place>, ahead: &Entry) {
-    if let Some(place) = session.places().find_soon(ahead).await {
-        place.ended(own).await;
+async fn gone(session: &Session, queue: &Queue, own: &Arc<OwnKey>, ahead: &Entry) {
+    if let Some(own_key) = session.own_keys().find_soon(ahead).await {
+        own_key.ended(own).await;
         return;
     }
-    let Some(_leave) = session.room().watch(queue.dir(), &ahead.key) else {
+    let Some(_leave) = session.watch_budget().watch(queue.dir(), &ahead.key) else {
         return sleep(NO_ROOM.mul_f64(0.5 + fastrand::f64())).await;
     };
     while let Ok(Some(watch)) = session.store().watch(ahead, true).await {
@@ -183,7 +183,7 @@ async fn full(
     session: &Session,
     queue: &Queue,
     rule: &dyn Rule,
-    own: &Arc<Place>,
+    own: &Arc<OwnKey>,
 ) -> Result<Stand, StoreError> {
     let mut failures = 0;
     loop {

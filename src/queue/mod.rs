@@ -16,17 +16,17 @@ use tokio::{
 };
 
 use crate::{
-    backend::{Ahead, Event, Fate, Join, Present, Standing, error::StoreError, name::Queue},
+    backend::{Event, Fate, Join, Predecessor, Present, Standing, error::StoreError, name::Queue},
     error::Error,
     lost::LostReason,
-    queue::attempt::{Claim, Entered},
+    queue::attempt::{Attempt, Entered},
     rig::{Bug, planted},
     runtime::{backoff, carried::Carried, clock},
     session::{
         Session,
         deadline::Grant,
         eviction::WATCH_AFTER,
-        own_keys::{End, Place},
+        own_keys::{End, OwnKey},
     },
 };
 
@@ -44,17 +44,17 @@ pub(crate) use wait::Wait;
 /// A lock that is held.
 #[derive(Debug)]
 pub(crate) struct Hold {
-    pub(crate) claim: Claim,
-    place: Arc<Place>,
+    pub(crate) attempt: Attempt,
+    own_key: Arc<OwnKey>,
 }
 
 impl Hold {
-    pub(crate) fn new(claim: Claim, place: Arc<Place>) -> Self {
-        Self { claim, place }
+    pub(crate) fn new(attempt: Attempt, own_key: Arc<OwnKey>) -> Self {
+        Self { attempt, own_key }
     }
 
-    pub(crate) fn place(&self) -> &Place {
-        &self.place
+    pub(crate) fn own_key(&self) -> &OwnKey {
+        &self.own_key
     }
 }
 
@@ -75,13 +75,17 @@ impl From<Error> for Failure {
 
 /// Joins a queue in the caller's time; `None`: it is over, or somebody is there and `join` does not
 /// go behind others.
-pub(crate) async fn join(claim: Claim, wait: Wait, join: Join) -> Result<Option<Entered>, Failure> {
-    let session = Arc::clone(claim.session());
+pub(crate) async fn join(
+    attempt: Attempt,
+    wait: Wait,
+    join: Join,
+) -> Result<Option<Entered>, Failure> {
+    let session = Arc::clone(attempt.session());
     let shared = session.shared();
     let give_up = matches!(wait, Wait::No).then(|| Instant::now() + shared.request_timeout * 2);
-    // If this future is dropped, the write still ends, and then the claim with it.
+    // If this future is dropped, the write still ends, and then the attempt with it.
     let (interest, _interested) = oneshot::channel();
-    let joining = Carried::whole(shared.runtime, claim.join(join, give_up, interest));
+    let joining = Carried::whole(shared.runtime, attempt.join(join, give_up, interest));
     let joined = tokio::select! {
         biased;
         joined = joining => joined,
@@ -90,14 +94,14 @@ pub(crate) async fn join(claim: Claim, wait: Wait, join: Join) -> Result<Option<
     joined.map_err(|error| failed(&session, error))
 }
 
-/// Takes the lock, or waits for it. May be dropped at any await: the claim gives back what was
+/// Takes the lock, or waits for it. May be dropped at any await: the attempt gives back what was
 /// written.
-pub(crate) async fn acquire(claim: Claim, wait: Wait) -> Result<Option<Hold>, Failure> {
+pub(crate) async fn acquire(attempt: Attempt, wait: Wait) -> Result<Option<Hold>, Failure> {
     let how = match wait {
         Wait::No if !planted(Bug::TryLockJoins) => Join::IfFree,
         _ => Join::Always,
     };
-    match join(claim, wait, how).await? {
+    match join(attempt, wait, how).await? {
         Some(entered) => hold(entered, wait).await,
         None => Ok(None),
     }
@@ -105,14 +109,14 @@ pub(crate) async fn acquire(claim: Claim, wait: Wait) -> Result<Option<Hold>, Fa
 
 /// Waits for the turn of one who has joined, or gives up the place.
 pub(crate) async fn hold(entered: Entered, wait: Wait) -> Result<Option<Hold>, Failure> {
-    let Entered { mut claim, mut standing, .. } = entered;
-    let session = Arc::clone(claim.session());
-    let Some(own) = claim.place().map(Arc::clone) else { return Ok(None) };
+    let Entered { mut attempt, mut standing, .. } = entered;
+    let session = Arc::clone(attempt.session());
+    let Some(own) = attempt.own_key().map(Arc::clone) else { return Ok(None) };
 
     loop {
         let next = match standing {
-            Standing::First => match claim.grant() {
-                Grant::Granted => return Ok(Some(Hold { claim, place: own })),
+            Standing::First => match attempt.grant() {
+                Grant::Granted => return Ok(Some(Hold { attempt, own_key: own })),
                 Grant::Lost(reason) => return Err(session.lost_error(reason).into()),
                 Grant::Stale => {
                     let look = async {
@@ -123,15 +127,15 @@ pub(crate) async fn hold(entered: Entered, wait: Wait) -> Result<Option<Hold>, F
                 }
             },
             Standing::Evicted => {
-                return Err(Error::Evicted { name: claim.queue().name().to_owned() }.into());
+                return Err(Error::Evicted { name: attempt.queue().name().to_owned() }.into());
             }
             Standing::Behind(_) if matches!(wait, Wait::No) => None,
             Standing::Behind(ahead) => {
-                in_time(&session, wait, await_turn(&session, claim.queue(), &own, ahead)).await?
+                in_time(&session, wait, await_turn(&session, attempt.queue(), &own, ahead)).await?
             }
         };
         let Some(next) = next else {
-            claim.release_within(COURTESY).await;
+            attempt.release_within(COURTESY).await;
             return Ok(None);
         };
         standing = next;
@@ -148,7 +152,7 @@ enum Wake {
     /// The key ahead may be gone. `seen`: it was found there after we joined.
     Perhaps { seen: bool },
     /// The one ahead has gone, and stood behind this one.
-    Moved(Ahead),
+    Moved(Predecessor),
     /// Something may have happened.
     Unclear,
 }
@@ -165,7 +169,7 @@ enum Conclusion {
 
 /// Draws it. A key that is gone shows nothing of those that were in front of it, unless it is known
 /// that there were none.
-fn conclude(present: Present, ahead: &Ahead, seen: bool) -> Conclusion {
+fn conclude(present: Present, ahead: &Predecessor, seen: bool) -> Conclusion {
     match present {
         Present { own: false, .. } if !planted(Bug::OwnKeyUnchecked) => Conclusion::Evicted,
         Present { ahead: Fate::There, .. } => Conclusion::Waits,
@@ -187,8 +191,8 @@ fn conclude(present: Present, ahead: &Ahead, seen: bool) -> Conclusion {
 async fn await_turn(
     session: &Session,
     queue: &Queue,
-    own: &Arc<Place>,
-    mut ahead: Ahead,
+    own: &Arc<OwnKey>,
+    mut ahead: Predecessor,
 ) -> Result<Standing, StoreError> {
     let (store, mut idle_wakes) = (session.store(), 0);
     loop {
@@ -247,12 +251,17 @@ async fn await_turn(
 }
 
 /// Waits for something to happen to the one ahead.
-async fn next_wake(session: &Session, queue: &Queue, own: &Arc<Place>, ahead: &Ahead) -> Wake {
-    if let Some(place) = session.places().find_soon(&ahead.entry).await {
+async fn next_wake(
+    session: &Session,
+    queue: &Queue,
+    own: &Arc<OwnKey>,
+    ahead: &Predecessor,
+) -> Wake {
+    if let Some(own_key) = session.own_keys().find_soon(&ahead.entry).await {
         // Of the same session: it ends before our eyes, or we with it.
-        return match place.ended(own).await {
-            End::Passed { heir, there, .. }
-                if heir.upgrade().is_some_and(|heir| Arc::ptr_eq(&heir, own)) =>
+        return match own_key.ended(own).await {
+            End::Passed { successor, there, .. }
+                if successor.upgrade().is_some_and(|successor| Arc::ptr_eq(&successor, own)) =>
             {
                 if there {
                     Wake::Heir
@@ -269,7 +278,7 @@ async fn next_wake(session: &Session, queue: &Queue, own: &Arc<Place>, ahead: &A
         };
     }
     // As long as the session can't watch more keys, a look now and then has to do.
-    let Some(_leave) = session.room().watch(queue.dir(), &ahead.entry.key) else {
+    let Some(_leave) = session.watch_budget().watch(queue.dir(), &ahead.entry.key) else {
         sleep(NO_ROOM.mul_f64(0.5 + fastrand::f64())).await;
         return Wake::Unclear;
     };
@@ -334,7 +343,7 @@ pub(crate) async fn in_time<T>(
 ) -> Result<Option<T>, Failure> {
     tokio::select! {
         biased;
-        reason = session.life().lost() => Err(session.lost_error(reason).into()),
+        reason = session.deadline().lost() => Err(session.lost_error(reason).into()),
         () = wait.is_over() => Ok(None),
         done = work => done.map(Some).map_err(|error| public(session, error).into()),
     }
@@ -352,9 +361,9 @@ pub(crate) fn failed(session: &Session, error: StoreError) -> Failure {
 pub(crate) fn public(session: &Session, error: StoreError) -> Error {
     match error {
         StoreError::SessionGone(reason) => {
-            session.life().lose(reason);
+            session.deadline().lose(reason);
             // Where several causes race, the first one counts, as it does for the guards.
-            session.lost_error(session.life().lost_reason().unwrap_or(reason))
+            session.lost_error(session.deadline().lost_reason().unwrap_or(reason))
         }
         error => error.into_public(session.shared().backend.name()),
     }

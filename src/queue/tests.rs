@@ -13,8 +13,8 @@ use tokio::time::timeout;
 use super::*;
 use crate::{
     backend::{
-        Ask, Backend, Entry, Fate, Joined, Leave, Listing, Moment, Rewritten, Store, Watch,
-        Withdrawn, Write,
+        Ask, Backend, Entry, Fate, Joined, Leaving, Left, Listing, Moment, Rewritten, Store, Watch,
+        Write,
         name::{Queue, Ticket},
     },
     client::{Client, builder::Settings},
@@ -96,12 +96,12 @@ struct Script {
     standing: Step,
     present: Step,
     watch: Step,
-    withdraw: Step,
+    leave: Step,
 }
 
 impl Script {
     /// Both kinds of look have the same script.
-    fn new([enqueue, look, watch, withdraw]: [First; 4]) -> Arc<Self> {
+    fn new([enqueue, look, watch, leave]: [First; 4]) -> Arc<Self> {
         Arc::new(Self {
             keys: Mutex::default(),
             changed: watch::Sender::new(()),
@@ -113,7 +113,7 @@ impl Script {
             standing: Step::new(look),
             present: Step::new(look),
             watch: Step::new(watch),
-            withdraw: Step::new(withdraw),
+            leave: Step::new(leave),
         })
     }
 
@@ -145,9 +145,11 @@ impl Script {
         match keys.iter().position(|entry| *entry.key == *key) {
             None => Standing::Evicted,
             Some(0) => Standing::First,
-            Some(at) => {
-                Standing::Behind(Ahead { entry: keys[at - 1].clone(), first: at == 1, seen: true })
-            }
+            Some(at) => Standing::Behind(Predecessor {
+                entry: keys[at - 1].clone(),
+                first: at == 1,
+                seen: true,
+            }),
         }
     }
 }
@@ -281,15 +283,17 @@ impl Store for ScriptedStore {
         })))
     }
 
-    async fn withdraw(
+    async fn leave(
         &self,
         _: &Queue,
         ticket: Ticket,
-        leave: Leave<'_>,
-    ) -> Result<Withdrawn, StoreError> {
-        let left = self.0.withdraw.play(|| Withdrawn {
+        leave: Leaving<'_>,
+    ) -> Result<Left, StoreError> {
+        let left = self.0.leave.play(|| Left {
             existed: self.0.remove(&ticket.to_string()),
-            heir: leave.heir.is_some_and(|heir| self.0.keys().contains(&heir.key.to_string())),
+            successor: leave
+                .successor
+                .is_some_and(|successor| self.0.keys().contains(&successor.key.to_string())),
             at: Moment(self.0.revision.fetch_add(1, Ordering::Relaxed)),
         });
         left.await
@@ -369,9 +373,9 @@ async fn play(first: [First; 4], wait: Option<Wait>, held: bool, patience: Optio
     if held {
         script.add("holder");
     }
-    let claim = Claim::in_session(&session, &Queue::new("/ns", "name").unwrap()).unwrap();
+    let attempt = Attempt::in_session(&session, &Queue::new("/ns", "name").unwrap()).unwrap();
     let wait = wait.unwrap_or_else(|| Wait::Until(Instant::now() + Duration::from_millis(25)));
-    let caller = acquire(claim, wait);
+    let caller = acquire(attempt, wait);
     let release = async {
         sleep(Duration::from_millis(15)).await;
         if held {
@@ -383,7 +387,7 @@ async fn play(first: [First; 4], wait: Option<Wait>, held: bool, patience: Optio
     match outcome {
         Err(_) => assert!(patience.is_some(), "{what}: hangs"),
         Ok(Ok(Some(hold))) => {
-            assert_eq!(script.keys(), [&*hold.place().entry.key], "{what}: granted");
+            assert_eq!(script.keys(), [&*hold.own_key().entry.key], "{what}: granted");
             drop(hold);
         }
         Ok(Ok(None)) => assert!(!matches!(wait, Wait::Forever), "{what}: gave up"),
@@ -397,7 +401,7 @@ async fn play(first: [First; 4], wait: Option<Wait>, held: bool, patience: Optio
         sleep(LANDS_AFTER).await;
     }
     only(&script, &[], &what).await;
-    assert_eq!(session.life().lost_reason(), None, "{what}: the session is lost");
+    assert_eq!(session.deadline().lost_reason(), None, "{what}: the session is lost");
 }
 
 /// Every combination of scripts, ways to wait and moments to leave, all at once.
@@ -405,14 +409,14 @@ async fn play_all(enqueue: First) {
     let mut scenes = tokio::task::JoinSet::new();
     for standing in ALL {
         for gone in ALL {
-            for withdraw in ALL {
+            for leave in ALL {
                 for wait in [Some(Wait::Forever), Some(Wait::No), None] {
                     for patience in [None, Some(0), Some(2), Some(8), Some(15), Some(16), Some(32)]
                     {
                         let patience = patience.map(Duration::from_millis);
                         for held in [true, false] {
                             scenes.spawn(play(
-                                [enqueue, standing, gone, withdraw],
+                                [enqueue, standing, gone, leave],
                                 wait,
                                 held,
                                 patience,
@@ -478,8 +482,8 @@ async fn wait_behind(
     for key in ahead {
         script.add(key);
     }
-    let claim = Claim::in_session(&session, &Queue::new("/ns", "name").unwrap()).unwrap();
-    let caller = tokio::spawn(acquire(claim, Wait::Forever));
+    let attempt = Attempt::in_session(&session, &Queue::new("/ns", "name").unwrap()).unwrap();
+    let caller = tokio::spawn(acquire(attempt, Wait::Forever));
     while script.keys().len() == ahead.len() {
         sleep(Duration::from_millis(1)).await;
     }
@@ -495,7 +499,7 @@ async fn a_wake_up_is_not_a_grant() {
     assert!(timeout(Duration::from_millis(50), &mut caller).await.is_err(), "granted while held");
     script.remove("holder");
     let hold = caller.await.unwrap().unwrap().unwrap();
-    assert_eq!((&*hold.place().entry.key, script.keys()), (&*own, vec![own.clone()]));
+    assert_eq!((&*hold.own_key().entry.key, script.keys()), (&*own, vec![own.clone()]));
 }
 
 #[tokio::test]
@@ -512,15 +516,15 @@ async fn a_deleted_waiter_is_told() {
 async fn a_lost_session_ends_the_wait() {
     let script = Script::new([First::Answers; 4]);
     let (session, caller, _) = wait_behind(&script, &["holder"]).await;
-    session.life().lose(LostReason::SessionExpired);
+    session.deadline().lose(LostReason::SessionExpired);
     let failure = caller.await.unwrap().unwrap_err();
     assert!(matches!(failure, Failure::Final(Error::SessionLost { .. })), "{failure:?}");
 }
 
 async fn held(script: &Arc<Script>) -> (Arc<Session>, Hold) {
     let session = session(script).await;
-    let claim = Claim::in_session(&session, &Queue::new("/ns", "name").unwrap()).unwrap();
-    let hold = acquire(claim, Wait::Forever).await.unwrap().expect("nobody is ahead");
+    let attempt = Attempt::in_session(&session, &Queue::new("/ns", "name").unwrap()).unwrap();
+    let hold = acquire(attempt, Wait::Forever).await.unwrap().expect("nobody is ahead");
     (session, hold)
 }
 
@@ -534,9 +538,9 @@ async fn a_key_that_somebody_deleted_was_not_released() {
         let script = Script::new([First::Answers, First::Answers, First::Answers, first]);
         let (_session, hold) = held(&script).await;
         if first != First::LosesReply {
-            script.remove(&hold.place().entry.key);
+            script.remove(&hold.own_key().entry.key);
         }
-        let outcome = hold.claim.release_within(Duration::from_secs(20)).await;
+        let outcome = hold.attempt.release_within(Duration::from_secs(20)).await;
         assert_eq!(matches!(outcome, Release::Released), released, "{first:?} {outcome:?}");
         assert!(released || matches!(outcome, Release::Absent), "{first:?} {outcome:?}");
     }
@@ -578,7 +582,7 @@ async fn a_session_is_not_ended_before_its_margin() {
     script.answers.store(false, Ordering::Relaxed);
     let opened = clock::now();
     let (session, hold) = held(&script).await;
-    assert_eq!(session.life().lost().await, LostReason::DeadlinePassed);
+    assert_eq!(session.deadline().lost().await, LostReason::DeadlinePassed);
     let lost = clock::now();
     let ended = async {
         while script.closed.lock().unwrap().is_none() {
@@ -609,10 +613,10 @@ async fn nothing_stays_behind_when_joining_several() {
         First::Hangs,
         First::LandsLate,
     ] {
-        for withdraw in ALL {
+        for leave in ALL {
             for patience in [0, 2, 8, 1000].map(Duration::from_millis) {
                 for held in [true, false] {
-                    scenes.spawn(join_several(first, withdraw, patience, held));
+                    scenes.spawn(join_several(first, leave, patience, held));
                 }
             }
         }
@@ -622,16 +626,17 @@ async fn nothing_stays_behind_when_joining_several() {
     }
 }
 
-async fn join_several(first: First, withdraw: First, patience: Duration, held: bool) {
-    let what = format!("{first:?} {withdraw:?} {patience:?} {held}");
-    let script = Script::new([first, First::Answers, First::Answers, withdraw]);
+async fn join_several(first: First, leave: First, patience: Duration, held: bool) {
+    let what = format!("{first:?} {leave:?} {patience:?} {held}");
+    let script = Script::new([first, First::Answers, First::Answers, leave]);
     let session = session(&script).await;
     if held {
         script.add("holder");
     }
     let queues = ["a", "b", "c"].map(|name| Queue::new("/ns", name).unwrap());
-    let claims = queues.iter().map(|queue| Claim::in_session(&session, queue).unwrap()).collect();
-    let joining = Carried::whole(session.shared().runtime, Claim::join_all(claims));
+    let attempts =
+        queues.iter().map(|queue| Attempt::in_session(&session, queue).unwrap()).collect();
+    let joining = Carried::whole(session.shared().runtime, Attempt::join_all(attempts));
     match timeout(patience, joining).await {
         Ok(Ok(Some(entered))) => {
             assert!(!held, "{what}: joined behind somebody");
@@ -640,7 +645,7 @@ async fn join_several(first: First, withdraw: First, patience: Duration, held: b
                 holds.push(hold(entered, Wait::Forever).await.unwrap().expect("nobody is ahead"));
             }
             let keys: Vec<_> =
-                holds.iter().map(|hold| hold.place().entry.key.to_string()).collect();
+                holds.iter().map(|hold| hold.own_key().entry.key.to_string()).collect();
             assert_eq!(script.keys(), keys, "{what}: granted");
         }
         Ok(Ok(None)) => assert!(held, "{what}: nobody is there"),
@@ -654,10 +659,10 @@ async fn join_several(first: First, withdraw: First, patience: Duration, held: b
     }
     only(&script, if held { &["holder"] } else { &[] }, &what).await;
     let done = async {
-        while session.life().vitals().busy {
+        while session.deadline().vitals().busy {
             sleep(LAG).await;
         }
     };
     assert!(timeout(Duration::from_secs(20), done).await.is_ok(), "{what}: a claim is left");
-    assert_eq!(session.life().lost_reason(), None, "{what}: the session is lost");
+    assert_eq!(session.deadline().lost_reason(), None, "{what}: the session is lost");
 }

@@ -35,13 +35,13 @@ pub(crate) async fn look(sessions: &Sessions, queue: &Queue, values: bool) -> Re
         let give_up = *give_up.get_or_insert_with(|| Instant::now() + shared.request_timeout * 2);
         let listing = tokio::select! {
             biased;
-            reason = session.life().lost() => Err(StoreError::SessionGone(reason)),
+            reason = session.deadline().lost() => Err(StoreError::SessionGone(reason)),
             listing = session.store().list(queue, ask) => listing,
         };
         match listing {
             Ok(listing) => return Ok(listing),
             Err(StoreError::SessionGone(reason)) => {
-                session.life().lose(reason);
+                session.deadline().lose(reason);
                 if reason == LostReason::ClientClosed || stale_sessions == STALE_SESSIONS {
                     return Err(session.lost_error(reason));
                 }
@@ -94,7 +94,7 @@ impl View {
     ) -> Result<Vec<Member>, LostReason> {
         let changed = tokio::select! {
             biased;
-            reason = session.life().lost() => Err(reason),
+            reason = session.deadline().lost() => Err(reason),
             changed = self.changed(session, watch) => changed,
         };
         if changed.is_err() {
@@ -114,7 +114,7 @@ impl View {
                     return Ok(self.seen.insert(members).clone());
                 }
                 Err(StoreError::SessionGone(reason)) => {
-                    session.life().lose(reason);
+                    session.deadline().lose(reason);
                     return Err(reason);
                 }
                 Err(_) => self.current = false,

@@ -20,7 +20,7 @@ use crate::{
 /// *sent*, less a tenth for clocks that run at different speeds. A late or lost reply extends
 /// nothing, and what has once run out never comes back to life.
 #[derive(Debug)]
-pub(crate) struct Life {
+pub(crate) struct Deadline {
     ttl: Duration,
     state: Mutex<State>,
     lost: watch::Sender<Option<LostReason>>,
@@ -43,7 +43,7 @@ struct State {
     lost: Option<LostReason>,
 }
 
-/// The answer to [`Life::grant`].
+/// The answer to [`Deadline::grant`].
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Grant {
     Granted,
@@ -64,7 +64,7 @@ pub(crate) struct Vitals {
     pub(crate) counts_from: Option<Duration>,
 }
 
-impl Life {
+impl Deadline {
     /// A session whose opening was sent at `sent` and confirmed for `ttl`. `relayed`: what
     /// `Store::relays_renewals` says.
     pub(crate) fn new(sent: Duration, ttl: Duration, relayed: bool) -> Self {
@@ -241,14 +241,14 @@ impl Life {
 
     /// A holder lets go. Until its key is known to be gone it counts as a waiter: the session is
     /// still needed.
-    pub(crate) fn retire(&self) {
+    pub(crate) fn leave(&self) {
         let (mut state, _) = self.settled();
         state.held -= 1;
         state.awaited += 1;
     }
 
     /// A waiter's key is gone.
-    pub(crate) fn leave(&self) {
+    pub(crate) fn left(&self) {
         self.settled().0.awaited -= 1;
     }
 }
@@ -285,52 +285,52 @@ mod tests {
     #[test]
     fn the_deadline_counts_from_sending() {
         let sent = clock::now();
-        let life = Life::new(sent, TTL, false);
-        life.renewed(sent + TTL / 2, TTL);
-        assert!(life.remaining() <= TTL / 2 + TTL * 9 / 10);
+        let deadline = Deadline::new(sent, TTL, false);
+        deadline.renewed(sent + TTL / 2, TTL);
+        assert!(deadline.remaining() <= TTL / 2 + TTL * 9 / 10);
         // An older proof that arrives late takes nothing away.
-        life.renewed(sent, TTL);
-        assert!(life.remaining() > TTL);
+        deadline.renewed(sent, TTL);
+        assert!(deadline.remaining() > TTL);
     }
 
     #[test]
     fn what_ran_out_while_held_never_comes_back() {
-        let life = Life::new(clock::now(), TTL, false);
-        life.enter();
-        assert_eq!(life.grant(), Grant::Granted);
-        life.state().deadline = clock::now();
-        assert_eq!(life.remaining(), Duration::ZERO);
-        life.renewed(clock::now(), TTL);
-        assert_eq!(life.lost_reason(), Some(LostReason::DeadlinePassed));
-        assert_eq!(life.remaining(), Duration::ZERO);
+        let deadline = Deadline::new(clock::now(), TTL, false);
+        deadline.enter();
+        assert_eq!(deadline.grant(), Grant::Granted);
+        deadline.state().deadline = clock::now();
+        assert_eq!(deadline.remaining(), Duration::ZERO);
+        deadline.renewed(clock::now(), TTL);
+        assert_eq!(deadline.lost_reason(), Some(LostReason::DeadlinePassed));
+        assert_eq!(deadline.remaining(), Duration::ZERO);
     }
 
     #[test]
     fn what_ran_out_while_idle_wants_a_proof() {
-        let life = Life::new(clock::now().saturating_sub(TTL * 2), TTL, false);
-        assert_eq!(life.lost_reason(), None);
-        life.enter();
-        assert_eq!(life.grant(), Grant::Stale);
-        life.renewed(clock::now(), TTL);
-        assert_eq!(life.grant(), Grant::Granted);
+        let deadline = Deadline::new(clock::now().saturating_sub(TTL * 2), TTL, false);
+        assert_eq!(deadline.lost_reason(), None);
+        deadline.enter();
+        assert_eq!(deadline.grant(), Grant::Stale);
+        deadline.renewed(clock::now(), TTL);
+        assert_eq!(deadline.grant(), Grant::Granted);
     }
 
     /// As an executor does that runs on its own thread and looks at once.
     #[test]
     fn a_waker_may_look() {
-        struct Looks(Arc<Life>);
+        struct Looks(Arc<Deadline>);
         impl Wake for Looks {
             fn wake(self: Arc<Self>) {
                 assert_eq!(self.0.lost_reason(), Some(LostReason::SessionExpired));
             }
         }
-        let life = Arc::new(Life::new(clock::now(), TTL, false));
+        let deadline = Arc::new(Deadline::new(clock::now(), TTL, false));
         let (told, done) = mpsc::channel();
         thread::spawn(move || {
-            let waker = Arc::new(Looks(Arc::clone(&life))).into();
-            let mut lost = pin!(life.lost());
+            let waker = Arc::new(Looks(Arc::clone(&deadline))).into();
+            let mut lost = pin!(deadline.lost());
             assert!(lost.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
-            life.lose(LostReason::SessionExpired);
+            deadline.lose(LostReason::SessionExpired);
             assert!(lost.as_mut().poll(&mut Context::from_waker(&waker)).is_ready());
             told.send(()).unwrap();
         });
@@ -339,31 +339,31 @@ mod tests {
 
     #[test]
     fn what_was_silent_while_idle_is_given_up() {
-        let life = Life::new(clock::now(), TTL, true);
+        let deadline = Deadline::new(clock::now(), TTL, true);
         let beat = |ago: Duration| {
             let now = clock::now();
-            life.state().silences = Some(Silences::new(TTL, now.saturating_sub(ago)));
+            deadline.state().silences = Some(Silences::new(TTL, now.saturating_sub(ago)));
         };
         beat(TTL / 9);
-        assert!(life.enter());
-        life.leave();
+        assert!(deadline.enter());
+        deadline.left();
         beat(TTL);
         // Its own write comes back before anybody else has noticed, and proves nothing.
-        let deadline = life.state().deadline;
-        life.renewed(clock::now(), TTL * 2 / 3);
-        assert_eq!(life.state().deadline, deadline);
-        assert!(!life.enter(), "a new session is had sooner");
-        assert_eq!(life.lost_reason(), Some(LostReason::DeadlinePassed));
+        let before = deadline.state().deadline;
+        deadline.renewed(clock::now(), TTL * 2 / 3);
+        assert_eq!(deadline.state().deadline, before);
+        assert!(!deadline.enter(), "a new session is had sooner");
+        assert_eq!(deadline.lost_reason(), Some(LostReason::DeadlinePassed));
     }
 
     #[test]
     fn waiters_give_up_when_their_patience_ends() {
-        let life = Life::new(clock::now(), TTL, false);
-        life.enter();
+        let deadline = Deadline::new(clock::now(), TTL, false);
+        deadline.enter();
         let past = clock::now();
-        life.state().deadline = past;
-        assert_eq!(life.lost_reason(), None);
-        life.state().patience = past;
-        assert_eq!(life.lost_reason(), Some(LostReason::DeadlinePassed));
+        deadline.state().deadline = past;
+        assert_eq!(deadline.lost_reason(), None);
+        deadline.state().patience = past;
+        assert_eq!(deadline.lost_reason(), Some(LostReason::DeadlinePassed));
     }
 }

@@ -7,8 +7,8 @@ use tokio::runtime::Handle;
 
 use crate::{
     backend::{
-        Ask, Entry, Join, Joined, Leave, Listing, Present, Rewritten, Standing, Store, Watch,
-        Withdrawn, Write,
+        Ask, Entry, Join, Joined, Leaving, Left, Listing, Present, Rewritten, Standing, Store,
+        Watch, Write,
         error::StoreError,
         name::{Queue, Ticket},
     },
@@ -97,17 +97,17 @@ impl Store for Driven {
         self.ask(|store| async move { store.watch(&entry, urgent).await }).await
     }
 
-    async fn withdraw(
+    async fn leave(
         &self,
         queue: &Queue,
         ticket: Ticket,
-        leave: Leave<'_>,
-    ) -> Result<Withdrawn, StoreError> {
-        let (queue, entry, heir, held) =
-            (queue.clone(), leave.entry.cloned(), leave.heir.cloned(), leave.held);
+        leave: Leaving<'_>,
+    ) -> Result<Left, StoreError> {
+        let (queue, entry, successor, held) =
+            (queue.clone(), leave.entry.cloned(), leave.successor.cloned(), leave.held);
         self.ask(|store| async move {
-            let leave = Leave { entry: entry.as_ref(), held, heir: heir.as_ref() };
-            store.withdraw(&queue, ticket, leave).await
+            let leave = Leaving { entry: entry.as_ref(), held, successor: successor.as_ref() };
+            store.leave(&queue, ticket, leave).await
         })
         .await
     }

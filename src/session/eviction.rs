@@ -26,9 +26,9 @@ use crate::{
     rig::{Bug, planted},
     runtime::backoff,
     session::{
-        deadline::Life,
-        own_keys::Place,
-        watch_budget::{NO_ROOM, Room},
+        deadline::Deadline,
+        own_keys::OwnKey,
+        watch_budget::{NO_ROOM, WatchBudget},
     },
 };
 
@@ -42,73 +42,73 @@ const AT_ONCE: usize = 32;
 
 /// A handle on the session's one task for this, however many locks it holds.
 #[derive(Debug)]
-pub(crate) struct Warden {
-    held: Arc<Held>,
+pub(crate) struct EvictionWatch {
+    granted_keys: Arc<Granted>,
 }
 
 /// Who has been granted, and when, the oldest first. Most are gone again before it is their time to
 /// be looked after.
 #[derive(Debug, Default)]
-struct Held {
-    places: Mutex<VecDeque<(Instant, Weak<Place>)>>,
+struct Granted {
+    own_keys: Mutex<VecDeque<(Instant, Weak<OwnKey>)>>,
     first: Notify,
 }
 
-impl Held {
-    fn places(&self) -> MutexGuard<'_, VecDeque<(Instant, Weak<Place>)>> {
+impl Granted {
+    fn own_keys(&self) -> MutexGuard<'_, VecDeque<(Instant, Weak<OwnKey>)>> {
         // Nothing panics while it is locked.
-        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+        self.own_keys.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits for a place whose time has come.
-    async fn due(&self) -> Option<Arc<Place>> {
+    async fn due(&self) -> Option<Arc<OwnKey>> {
         let next = loop {
-            let first = self.places().front().map(|(granted, _)| *granted);
+            let first = self.own_keys().front().map(|(granted, _)| *granted);
             match first {
                 Some(granted) => break granted,
                 None => self.first.notified().await,
             }
         };
         sleep_until(next + WATCH_AFTER).await;
-        self.places()
+        self.own_keys()
             .pop_front()
-            .and_then(|(_, place)| place.upgrade())
-            .filter(|place| place.is_held())
+            .and_then(|(_, own_key)| own_key.upgrade())
+            .filter(|own_key| own_key.is_held())
     }
 }
 
-impl Warden {
+impl EvictionWatch {
     /// `recheck`: how long to trust in the watches alone.
     pub(crate) fn start(
         runtime: &Handle,
         store: Arc<dyn Store>,
-        life: Arc<Life>,
-        room: Arc<Room>,
+        deadline: Arc<Deadline>,
+        watch_budget: Arc<WatchBudget>,
         recheck: Duration,
     ) -> Self {
-        let held = Arc::<Held>::default();
-        let (turns, wards) = (Semaphore::new(AT_ONCE), Wards::default());
-        let work = Work { store, life, room, recheck, turns, wards };
+        let granted_keys = Arc::<Granted>::default();
+        let (watch_permits, held_keys) = (Semaphore::new(AT_ONCE), HeldKeys::default());
+        let work = Work { store, deadline, watch_budget, recheck, watch_permits, held_keys };
         if !planted(Bug::OwnKeyUnwatched) {
-            runtime.spawn(work.run(Arc::clone(&held)));
+            runtime.spawn(work.run(Arc::clone(&granted_keys)));
         }
-        Self { held }
+        Self { granted_keys }
     }
 
     /// Takes on a lock that was just granted.
-    pub(crate) fn watch(&self, place: &Arc<Place>) {
-        let mut places = self.held.places();
-        places.push_back((Instant::now(), Arc::downgrade(place)));
+    pub(crate) fn watch(&self, own_key: &Arc<OwnKey>) {
+        let mut own_keys = self.granted_keys.own_keys();
+        own_keys.push_back((Instant::now(), Arc::downgrade(own_key)));
         // While there are others it will wake for them.
-        if places.len() == 1 {
-            self.held.first.notify_one();
+        if own_keys.len() == 1 {
+            self.granted_keys.first.notify_one();
         }
     }
 }
 
 /// The places that are looked after.
 #[derive(Debug, Default)]
-struct Wards {
+struct HeldKeys {
     state: Mutex<State>,
     /// The next look at all of them may be due at another time.
     changed: Notify,
@@ -116,21 +116,21 @@ struct Wards {
 
 #[derive(Debug, Default)]
 struct State {
-    places: HashMap<Arc<str>, Arc<Place>>,
+    own_keys: HashMap<Arc<str>, Arc<OwnKey>>,
     /// How many of them there is no room to watch.
     unwatched: usize,
 }
 
-impl Wards {
+impl HeldKeys {
     fn state(&self) -> MutexGuard<'_, State> {
         // Nothing panics while it is locked.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn add<'a>(&'a self, place: &'a Arc<Place>) -> Ward<'a> {
-        self.state().places.insert(Arc::clone(&place.entry.key), Arc::clone(place));
+    fn add<'a>(&'a self, own_key: &'a Arc<OwnKey>) -> HeldKey<'a> {
+        self.state().own_keys.insert(Arc::clone(&own_key.entry.key), Arc::clone(own_key));
         self.changed.notify_one();
-        Ward { wards: self, place }
+        HeldKey { held_keys: self, own_key }
     }
 
     fn add_unwatched(&self) -> Unwatched<'_> {
@@ -139,8 +139,8 @@ impl Wards {
         Unwatched(self)
     }
 
-    fn places(&self) -> Vec<Arc<Place>> {
-        self.state().places.values().map(Arc::clone).collect()
+    fn own_keys(&self) -> Vec<Arc<OwnKey>> {
+        self.state().own_keys.values().map(Arc::clone).collect()
     }
 
     /// Returns when it is time to look at all of them. There is at least one, or was a moment ago.
@@ -151,7 +151,7 @@ impl Wards {
         loop {
             let (none, unwatched) = {
                 let state = self.state();
-                (state.places.is_empty(), state.unwatched > 0)
+                (state.own_keys.is_empty(), state.unwatched > 0)
             };
             let interval = if unwatched { recheck.min(NO_ROOM) } else { recheck };
             let due = since.map(|since: Instant| since + interval.mul_f64(late));
@@ -167,25 +167,25 @@ impl Wards {
     }
 }
 
-/// Is among the wards as long as it lives.
-struct Ward<'a> {
-    wards: &'a Wards,
-    place: &'a Arc<Place>,
+/// Is among the held keys as long as it lives.
+struct HeldKey<'a> {
+    held_keys: &'a HeldKeys,
+    own_key: &'a Arc<OwnKey>,
 }
 
-impl Drop for Ward<'_> {
+impl Drop for HeldKey<'_> {
     fn drop(&mut self) {
-        let mut state = self.wards.state();
-        let key = &self.place.entry.key;
+        let mut state = self.held_keys.state();
+        let key = &self.own_key.entry.key;
         // A key may come again.
-        if state.places.get(key).is_some_and(|place| Arc::ptr_eq(place, self.place)) {
-            state.places.remove(key);
+        if state.own_keys.get(key).is_some_and(|own_key| Arc::ptr_eq(own_key, self.own_key)) {
+            state.own_keys.remove(key);
         }
     }
 }
 
 /// Counts among the unwatched as long as it lives.
-struct Unwatched<'a>(&'a Wards);
+struct Unwatched<'a>(&'a HeldKeys);
 
 impl Drop for Unwatched<'_> {
     fn drop(&mut self) {
@@ -196,48 +196,48 @@ impl Drop for Unwatched<'_> {
 /// What the task works with.
 struct Work {
     store: Arc<dyn Store>,
-    life: Arc<Life>,
-    room: Arc<Room>,
+    deadline: Arc<Deadline>,
+    watch_budget: Arc<WatchBudget>,
     recheck: Duration,
     /// Turns at beginning a watch.
-    turns: Semaphore,
-    wards: Wards,
+    watch_permits: Semaphore,
+    held_keys: HeldKeys,
 }
 
 impl Work {
-    async fn run(self, held: Arc<Held>) {
+    async fn run(self, granted_keys: Arc<Granted>) {
         let mut watches = FuturesUnordered::new();
         let mut rechecks = pin!(self.recheck());
         loop {
             tokio::select! {
                 biased;
-                _ = self.life.lost() => return,
+                _ = self.deadline.lost() => return,
                 Some(()) = watches.next() => {}
-                place = held.due() => watches.extend(place.map(|place| self.look_after(place))),
+                key = granted_keys.due() => watches.extend(key.map(|key| self.look_after(key))),
                 () = &mut rechecks => return,
             }
         }
     }
 
     /// Returns when the lock is let go, or its holder told that it is lost.
-    async fn look_after(&self, place: Arc<Place>) {
-        let _ward = self.wards.add(&place);
+    async fn look_after(&self, own_key: Arc<OwnKey>) {
+        let _held = self.held_keys.add(&own_key);
         tokio::select! {
-            () = self.deleted(&place) => tell(&place),
-            () = place.over() => {}
+            () = self.deleted(&own_key) => tell(&own_key),
+            () = own_key.over() => {}
         }
     }
 
     /// Returns when the key is gone although the session lives. Without an answer nothing is
     /// decided here: the deadline does that, as it does for the session's end.
-    async fn deleted(&self, place: &Place) {
-        let key = &place.entry.key;
+    async fn deleted(&self, own_key: &OwnKey) {
+        let key = &own_key.entry.key;
         let dir = key.rsplit_once('/').map_or("", |(dir, _)| dir);
         let mut attempt = 0;
         loop {
-            let leave = self.room.watch(dir, key);
+            let leave = self.watch_budget.watch(dir, key);
             let pause = if leave.is_some() || planted(Bug::OwnWatchesUnbudgeted) {
-                if self.watched_until_deleted(place).await {
+                if self.watched_until_deleted(own_key).await {
                     return;
                 }
                 attempt += 1;
@@ -245,18 +245,18 @@ impl Work {
             } else {
                 NO_ROOM
             };
-            let _unwatched = leave.is_none().then(|| self.wards.add_unwatched());
+            let _unwatched = leave.is_none().then(|| self.held_keys.add_unwatched());
             // On the heap: it is seldom needed, and room for it would be kept for each lock.
             Box::pin(sleep(pause)).await;
         }
     }
 
     /// Waits until the key may be gone; tells whether it is.
-    async fn watched_until_deleted(&self, place: &Place) -> bool {
+    async fn watched_until_deleted(&self, own_key: &OwnKey) -> bool {
         // Never closed.
-        let turn = self.turns.acquire().await;
-        let watched = self.store.watch(&place.entry, false).await;
-        drop(turn);
+        let permit = self.watch_permits.acquire().await;
+        let watched = self.store.watch(&own_key.entry, false).await;
+        drop(permit);
         match watched {
             Ok(Some(watch)) => {
                 if watch.await.is_err() {
@@ -266,12 +266,12 @@ impl Work {
             Ok(None) => {}
             Err(_) => return false,
         }
-        self.is_deleted(place).await.unwrap_or(false)
+        self.is_deleted(own_key).await.unwrap_or(false)
     }
 
     /// Looks at one key. `None`: no answer.
-    async fn is_deleted(&self, place: &Place) -> Option<bool> {
-        match self.store.standing(&place.entry).await {
+    async fn is_deleted(&self, own_key: &OwnKey) -> Option<bool> {
+        match self.store.standing(&own_key.entry).await {
             Ok(standing) => Some(standing == Standing::Evicted),
             Err(error) => {
                 self.note(&error);
@@ -282,14 +282,14 @@ impl Work {
 
     fn note(&self, error: &StoreError) {
         if let StoreError::SessionGone(reason) = error {
-            self.life.lose(*reason);
+            self.deadline.lose(*reason);
         }
     }
 
     /// Looks at all keys now and then. Never returns.
     async fn recheck(&self) {
         loop {
-            self.wards.due(self.recheck).await;
+            self.held_keys.due(self.recheck).await;
             if planted(Bug::OwnKeyUnrechecked) {
                 continue;
             }
@@ -299,17 +299,17 @@ impl Work {
 
     async fn look_at_all(&self) {
         // Those that come while the store answers may be missing in the answer.
-        let places = self.wards.places();
-        if places.is_empty() {
+        let own_keys = self.held_keys.own_keys();
+        if own_keys.is_empty() {
             return;
         }
         let keys: HashSet<_> = match self.store.own_keys().await {
             Ok(keys) => keys.into_iter().collect(),
             Err(error) => return self.note(&error),
         };
-        for place in places.iter().filter(|place| !keys.contains(&place.entry.key)) {
-            match self.is_deleted(place).await {
-                Some(true) => tell(place),
+        for own_key in own_keys.iter().filter(|own_key| !keys.contains(&own_key.entry.key)) {
+            match self.is_deleted(own_key).await {
+                Some(true) => tell(own_key),
                 Some(false) => {}
                 // The others would hardly get one; there is another time.
                 None => return,
@@ -320,8 +320,8 @@ impl Work {
 
 /// The key is gone. Who lets go of a lock says so before the key is deleted, so that the holder
 /// that is one still has not done it.
-fn tell(place: &Place) {
-    if place.is_held() {
-        place.lose(LostReason::KeyDeleted);
+fn tell(own_key: &OwnKey) {
+    if own_key.is_held() {
+        own_key.lose(LostReason::KeyDeleted);
     }
 }

@@ -32,7 +32,8 @@ use crate::{
     rig::{Bug, planted},
     runtime::{backoff, clock},
     session::{
-        deadline::Life, driven::Driven, eviction::Warden, own_keys::Places, watch_budget::Room,
+        deadline::Deadline, driven::Driven, eviction::EvictionWatch, own_keys::OwnKeys,
+        watch_budget::WatchBudget,
     },
 };
 
@@ -65,16 +66,16 @@ pub(crate) struct Session {
     store: Arc<dyn Store>,
     /// The same, for what callers ask it.
     driven: Driven,
-    life: Arc<Life>,
+    deadline: Arc<Deadline>,
     /// The store's word on the end of the session, once it was asked for that.
     end: watch::Receiver<Option<End>>,
     /// Nothing is to be waited for any more before it is closed.
     hurry: Arc<Notify>,
-    room: Arc<Room>,
+    watch_budget: Arc<WatchBudget>,
     /// Turns at joining.
-    turns: Semaphore,
-    places: Places,
-    warden: Warden,
+    join_permits: Semaphore,
+    own_keys: OwnKeys,
+    evictions: EvictionWatch,
     /// Tickets that were used and of which nothing can come any more.
     tickets: SyncMutex<Vec<Ticket>>,
 }
@@ -83,36 +84,37 @@ impl Session {
     pub(crate) async fn open(shared: Arc<Shared>) -> Result<Arc<Self>, StoreError> {
         let sent = clock::now();
         let store = shared.backend.open(shared.ttl).await?;
-        let life = Arc::new(Life::new(sent, store.ttl(), store.relays_renewals()));
+        let deadline = Arc::new(Deadline::new(sent, store.ttl(), store.relays_renewals()));
         let (ended, end) = watch::channel(None);
         let hurry = Arc::<Notify>::default();
-        let keeping = keep(Arc::clone(&life), Arc::clone(&store), Arc::clone(&hurry));
+        let keeping = keep(Arc::clone(&deadline), Arc::clone(&store), Arc::clone(&hurry));
         shared.runtime.spawn(async move {
             let closed = keeping.await;
             ended.send_replace(Some(closed.map_err(Arc::new)));
         });
         let driven = Driven::new(Arc::clone(&store), shared.runtime);
-        let (room, turns) = (Arc::new(Room::new(store.watch_budget())), Semaphore::new(JOINING));
+        let (watch_budget, join_permits) =
+            (Arc::new(WatchBudget::new(store.watch_budget())), Semaphore::new(JOINING));
         let recheck = shared.recheck_interval;
-        let warden = Warden::start(
+        let evictions = EvictionWatch::start(
             shared.runtime,
             Arc::clone(&store),
-            Arc::clone(&life),
-            Arc::clone(&room),
+            Arc::clone(&deadline),
+            Arc::clone(&watch_budget),
             recheck,
         );
-        let (places, tickets) = (Places::default(), SyncMutex::default());
+        let (own_keys, tickets) = (OwnKeys::default(), SyncMutex::default());
         Ok(Arc::new(Self {
             shared,
             store,
             driven,
-            life,
+            deadline,
             end,
             hurry,
-            room,
-            turns,
-            places,
-            warden,
+            watch_budget,
+            join_permits,
+            own_keys,
+            evictions,
             tickets,
         }))
     }
@@ -131,33 +133,33 @@ impl Session {
         &*self.store
     }
 
-    pub(crate) fn life(&self) -> &Life {
-        &self.life
+    pub(crate) fn deadline(&self) -> &Deadline {
+        &self.deadline
     }
 
-    pub(crate) fn places(&self) -> &Places {
-        &self.places
+    pub(crate) fn own_keys(&self) -> &OwnKeys {
+        &self.own_keys
     }
 
-    pub(crate) fn turns(&self) -> &Semaphore {
-        &self.turns
+    pub(crate) fn join_permits(&self) -> &Semaphore {
+        &self.join_permits
     }
 
-    pub(crate) fn room(&self) -> &Room {
-        &self.room
+    pub(crate) fn watch_budget(&self) -> &WatchBudget {
+        &self.watch_budget
     }
 
-    pub(crate) fn warden(&self) -> &Warden {
-        &self.warden
+    pub(crate) fn evictions(&self) -> &EvictionWatch {
+        &self.evictions
     }
 
     /// Takes on one more attempt, if the session lives and has room: the ticket is for it.
     pub(crate) fn take_on(&self, queue: &Queue) -> Option<Ticket> {
-        if !self.room.claim(queue) {
+        if !self.watch_budget.enter(queue) {
             return None;
         }
-        if !self.life.enter() {
-            self.room.unclaim(queue);
+        if !self.deadline.enter() {
+            self.watch_budget.left(queue);
             return None;
         }
         Some(self.ticket())
@@ -180,10 +182,10 @@ impl Session {
         self.tickets.lock().unwrap_or_else(PoisonError::into_inner).push(ticket);
     }
 
-    /// A claim is done with: nothing of it is left in the store, or the session is over.
-    pub(crate) fn unclaim(&self, queue: &Queue) {
-        self.life.leave();
-        self.room.unclaim(queue);
+    /// An attempt is done with: nothing of it is left in the store, or the session is over.
+    pub(crate) fn left(&self, queue: &Queue) {
+        self.deadline.left();
+        self.watch_budget.left(queue);
     }
 
     /// The error of a call that the end of this session cut short.
@@ -202,16 +204,16 @@ impl Session {
 
     /// Asks the store for a proof of life, as soon as it counts.
     pub(crate) async fn prove(&self) -> Result<(), StoreError> {
-        sleep(self.life.until_proofs_count()).await;
+        sleep(self.deadline.until_proofs_count()).await;
         let sent = clock::now();
-        self.life.renewed(sent, self.store.keep_alive().await?);
+        self.deadline.renewed(sent, self.store.keep_alive().await?);
         Ok(())
     }
 
     /// Ends the session: its holders learn of it first, then the store lets go of its keys. Waits
     /// for the store's word as long as `patience`.
     pub(crate) async fn close(&self, patience: Duration) -> Result<(), StoreError> {
-        self.life.lose(LostReason::ClientClosed);
+        self.deadline.lose(LostReason::ClientClosed);
         self.hurry.notify_one();
         let mut end = self.end.clone();
         match timeout(patience, end.wait_for(Option::is_some)).await {
@@ -228,8 +230,8 @@ impl Session {
 /// What came of closing a session.
 type End = Result<(), Arc<StoreError>>;
 
-/// Room in a session to watch a queue in which one does not stand. Unlike a claim it does not make
-/// the session one that somebody depends on.
+/// Room in a session to watch a queue in which one does not stand. Unlike an attempt it does not
+/// make the session one that somebody depends on.
 #[derive(Debug)]
 pub(crate) struct Visit<S: Deref<Target = Session>> {
     session: S,
@@ -238,7 +240,7 @@ pub(crate) struct Visit<S: Deref<Target = Session>> {
 
 impl<S: Deref<Target = Session>> Visit<S> {
     pub(crate) fn new(session: S, queue: &Queue) -> Option<Self> {
-        session.room.visit(queue).then(|| Self { session, queue: queue.clone() })
+        session.watch_budget.visit(queue).then(|| Self { session, queue: queue.clone() })
     }
 
     pub(crate) fn session(&self) -> &Session {
@@ -248,13 +250,13 @@ impl<S: Deref<Target = Session>> Visit<S> {
 
 impl<S: Deref<Target = Session>> Drop for Visit<S> {
     fn drop(&mut self) {
-        self.session.room.unvisit(&self.queue);
+        self.session.watch_budget.unvisit(&self.queue);
     }
 }
 
 impl Drop for Session {
     fn drop(&mut self) {
-        self.life.lose(LostReason::ClientClosed);
+        self.deadline.lose(LostReason::ClientClosed);
         // The keeper sees it and closes the store's session.
     }
 }
@@ -262,7 +264,7 @@ impl Drop for Session {
 /// Keeps the session alive until it is lost; then lets the store know, so that nobody waits out a
 /// TTL for nothing.
 async fn keep(
-    life: Arc<Life>,
+    deadline: Arc<Deadline>,
     store: Arc<dyn Store>,
     hurry: Arc<Notify>,
 ) -> Result<(), StoreError> {
@@ -275,10 +277,10 @@ async fn keep(
     let longest_sleep = if planted(Bug::LongSleeps) { store.ttl() } else { longest_sleep };
     let mut attempts = JoinSet::new();
     // Not the time of this task's first poll: the opening was the first proof.
-    let mut attempted = life.vitals().proved;
+    let mut attempted = deadline.vitals().proved;
     let (mut failures, mut again) = (0, None);
-    while life.lost_reason().is_none() {
-        let vitals = life.vitals();
+    while deadline.lost_reason().is_none() {
+        let vitals = deadline.vitals();
         let pause = if vitals.busy || store.needs_keepalive_when_idle() {
             let failed_wait = (interval / 8).min(backoff(failures));
             let due = if failures > 0 {
@@ -313,24 +315,25 @@ async fn keep(
         };
         let lapse = vitals.lapses.map_or(longest_sleep, |at| at.saturating_sub(vitals.now));
         tokio::select! {
-            _ = life.lost() => break,
-            reason = store.ended() => life.lose(reason),
+            _ = deadline.lost() => break,
+            reason = store.ended() => deadline.lose(reason),
             () = sleep(pause.min(lapse).min(longest_sleep)) => {}
             Some(Ok((sent, reply))) = attempts.join_next() => match reply {
                 Ok(granted) => {
-                    life.renewed(sent, granted);
+                    deadline.renewed(sent, granted);
                     failures = 0;
                 }
-                Err(StoreError::SessionGone(reason)) => life.lose(reason),
+                Err(StoreError::SessionGone(reason)) => deadline.lose(reason),
                 // Not proof of anything: try again, the deadline decides.
                 Err(_) => failures += 1,
             }
         }
     }
     drop(attempts);
+    let margin = if planted(Bug::RevokedAtOnce) { Duration::ZERO } else { deadline.margin() };
     tokio::select! {
         // What its holders have under way is theirs to do until the store could end it.
-        () = sleep(if planted(Bug::RevokedAtOnce) { Duration::ZERO } else { life.margin() }) => {}
+        () = sleep(margin) => {}
         () = hurry.notified() => {}
     }
     let give_up = clock::now() + store.ttl() * 2;

@@ -17,7 +17,7 @@ use tokio::{
 };
 
 use crate::{
-    backend::{Ahead, Entry, Moment, Withdrawn},
+    backend::{Entry, Left, Moment, Predecessor},
     lost::LostReason,
     rig::{Bug, planted},
 };
@@ -31,13 +31,13 @@ const PATIENCE: Duration = Duration::from_millis(2);
 
 /// The places of one session, by their keys.
 #[derive(Debug, Default)]
-pub(crate) struct Places {
+pub(crate) struct OwnKeys {
     known: Mutex<Known>,
     joining: AtomicUsize,
 }
 
 /// One who is about to join.
-pub(crate) struct Joining<'a>(&'a Places);
+pub(crate) struct Joining<'a>(&'a OwnKeys);
 
 impl Drop for Joining<'_> {
     fn drop(&mut self) {
@@ -47,37 +47,37 @@ impl Drop for Joining<'_> {
 
 #[derive(Debug, Default)]
 struct Known {
-    places: HashMap<Arc<str>, Arc<Place>>,
+    own_keys: HashMap<Arc<str>, Arc<OwnKey>>,
     /// Keys that somebody has been told of before their owner was.
     wanted: HashMap<Arc<str>, oneshot::Sender<()>>,
-    ended: VecDeque<Arc<Place>>,
+    ended: VecDeque<Arc<OwnKey>>,
 }
 
-impl Places {
-    pub(crate) fn add(&self, entry: Entry, joined: Moment, sent: Duration) -> Arc<Place> {
+impl OwnKeys {
+    pub(crate) fn add(&self, entry: Entry, joined: Moment, sent: Duration) -> Arc<OwnKey> {
         let key = Arc::clone(&entry.key);
         let state = State {
             phase: Phase::Waiting,
             lost: None,
             watched: false,
             ahead: None,
-            heir: Weak::new(),
+            successor: Weak::new(),
         };
         let (state, changed) = (Mutex::new(state), Notify::new());
-        let place = Arc::new(Place { entry, joined, sent, state, changed });
+        let own_key = Arc::new(OwnKey { entry, joined, sent, state, changed });
         let mut known = lock(&self.known);
         let wanted = known.wanted.remove(&key);
-        known.places.insert(key, Arc::clone(&place));
+        known.own_keys.insert(key, Arc::clone(&own_key));
         drop(known);
         if let Some(wanted) = wanted {
             let _ = wanted.send(());
         }
-        place
+        own_key
     }
 
     /// The same as [`find`](Self::find); waits a little for one that may have joined before, but
     /// has not heard of it yet: answers that came in one order are looked at in another.
-    pub(crate) async fn find_soon(&self, entry: &Entry) -> Option<Arc<Place>> {
+    pub(crate) async fn find_soon(&self, entry: &Entry) -> Option<Arc<OwnKey>> {
         let found = self.find(entry);
         if found.is_some() || self.joining.load(Ordering::Relaxed) == 0 {
             return found;
@@ -112,22 +112,25 @@ impl Places {
 
     /// The place that an entry stands for. Its key may have been another one's before; where the
     /// store tells when it was created, that counts.
-    pub(crate) fn find(&self, entry: &Entry) -> Option<Arc<Place>> {
-        let place = lock(&self.known).places.get(&entry.key).map(Arc::clone)?;
-        (entry.revision == 0 || entry.revision == place.entry.revision).then_some(place)
+    pub(crate) fn find(&self, entry: &Entry) -> Option<Arc<OwnKey>> {
+        let own_key = lock(&self.known).own_keys.get(&entry.key).map(Arc::clone)?;
+        (entry.revision == 0 || entry.revision == own_key.entry.revision).then_some(own_key)
     }
 
     /// The place is no more; whoever waits for that is told how it ended.
-    pub(crate) fn end(&self, place: &Arc<Place>, end: End) {
-        place.state().phase = Phase::Ended(end);
-        place.changed.notify_waiters();
+    pub(crate) fn end(&self, own_key: &Arc<OwnKey>, end: End) {
+        own_key.state().phase = Phase::Ended(end);
+        own_key.changed.notify_waiters();
         let mut known = lock(&self.known);
-        known.ended.push_back(Arc::clone(place));
+        known.ended.push_back(Arc::clone(own_key));
         if known.ended.len() > REMEMBERED
             && let Some(oldest) = known.ended.pop_front()
-            && known.places.get(&oldest.entry.key).is_some_and(|place| Arc::ptr_eq(place, &oldest))
+            && known
+                .own_keys
+                .get(&oldest.entry.key)
+                .is_some_and(|own_key| Arc::ptr_eq(own_key, &oldest))
         {
-            known.places.remove(&oldest.entry.key);
+            known.own_keys.remove(&oldest.entry.key);
         }
     }
 }
@@ -135,7 +138,7 @@ impl Places {
 /// A key of this session's, from the store's word that it was created to the store's word that it
 /// is gone.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct OwnKey {
     pub(crate) entry: Entry,
     /// When the store created the key.
     pub(crate) joined: Moment,
@@ -153,9 +156,9 @@ struct State {
     /// Somebody watches the key.
     watched: bool,
     /// The one that it waits for.
-    ahead: Option<Ahead>,
+    ahead: Option<Predecessor>,
     /// Who waits for this one to end.
-    heir: Weak<Place>,
+    successor: Weak<OwnKey>,
 }
 
 #[derive(Clone, Debug)]
@@ -174,17 +177,17 @@ pub(crate) enum End {
     Passed {
         at: Moment,
         /// Whose key was asked for in the same transaction.
-        heir: Weak<Place>,
+        successor: Weak<OwnKey>,
         /// It was there.
         there: bool,
     },
     /// One who waited behind this one has gone: whoever waited for him waits for this one now.
-    Left { at: Moment, ahead: Ahead },
+    Left { at: Moment, ahead: Predecessor },
     /// Otherwise: whoever waits has to look.
     Unclear,
 }
 
-impl Place {
+impl OwnKey {
     fn state(&self) -> MutexGuard<'_, State> {
         lock(&self.state)
     }
@@ -211,37 +214,41 @@ impl Place {
     }
 
     /// Who waits for this place to end.
-    pub(crate) fn heir(&self) -> Option<Arc<Self>> {
-        let heir = self.state().heir.upgrade()?;
-        let waits = matches!(heir.state().phase, Phase::Waiting);
-        waits.then_some(heir)
+    pub(crate) fn successor(&self) -> Option<Arc<Self>> {
+        let successor = self.state().successor.upgrade()?;
+        let waits = matches!(successor.state().phase, Phase::Waiting);
+        waits.then_some(successor)
     }
 
-    /// Returns how the place ended; `own`, which waits for that, becomes its heir.
+    /// Returns how the place ended; `own`, which waits for that, becomes its successor.
     pub(crate) async fn ended(&self, own: &Arc<Self>) -> End {
         self.changes(|state| {
             if let Phase::Ended(end) = &state.phase {
                 return Some(end.clone());
             }
-            state.heir = Arc::downgrade(own);
+            state.successor = Arc::downgrade(own);
             // A holder whose key is gone may take its time to notice.
             state.lost.map(|_| End::Unclear)
         })
         .await
     }
 
-    pub(crate) fn wait_for(&self, ahead: &Ahead) {
+    pub(crate) fn wait_for(&self, ahead: &Predecessor) {
         self.state().ahead = Some(ahead.clone());
     }
 
     /// How this place ends, which was held or not, by the store's word.
-    pub(crate) fn end(&self, held: bool, left: Withdrawn, heir: Option<&Arc<Self>>) -> End {
-        let Withdrawn { existed, heir: there, at } = left;
+    pub(crate) fn end(&self, held: bool, left: Left, successor: Option<&Arc<Self>>) -> End {
+        let Left { existed, successor: there, at } = left;
         if !existed {
             return End::Unclear;
         }
         if held || planted(Bug::MiddleIsHolder) {
-            return End::Passed { at, heir: heir.map(Arc::downgrade).unwrap_or_default(), there };
+            return End::Passed {
+                at,
+                successor: successor.map(Arc::downgrade).unwrap_or_default(),
+                there,
+            };
         }
         self.state().ahead.take().map_or(End::Unclear, |ahead| End::Left { at, ahead })
     }

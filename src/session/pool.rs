@@ -126,7 +126,7 @@ impl Sessions {
 
     /// Whether a key is of one of this client's sessions, as far as these have been told.
     pub(crate) fn owns(&self, entry: &Entry) -> bool {
-        self.pool.state().known.iter().any(|session| session.places().find(entry).is_some())
+        self.pool.state().known.iter().any(|session| session.own_keys().find(entry).is_some())
     }
 
     /// What `take` makes of a session that lives; opens one if none of them serves.
@@ -143,7 +143,7 @@ impl Sessions {
                 state.known.clone()
             };
             // Without the lock: to look at a session may wake those who want to know of its end.
-            let alive = known.iter().filter(|session| session.life().lost_reason().is_none());
+            let alive = known.iter().filter(|session| session.deadline().lost_reason().is_none());
             if let Some(taken) = alive.into_iter().find_map(&take) {
                 return Ok(taken);
             }
@@ -152,7 +152,7 @@ impl Sessions {
                 if state.closed {
                     return Err(Error::Closed);
                 }
-                state.known.retain(|session| !session.life().is_over());
+                state.known.retain(|session| !session.deadline().is_over());
                 let tried =
                     |session: &Arc<Session>| known.iter().any(|known| Arc::ptr_eq(known, session));
                 if !state.known.iter().all(tried) {

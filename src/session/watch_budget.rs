@@ -1,7 +1,7 @@
 //! How much a session may watch: zookeeper-client cannot restore more after a reconnect.
 //!
 //! What counts are the bytes of the watched paths, each path once, however many wait for its news.
-//! A claim takes room for one watch in its queue beforehand, so that the first one that waits
+//! An attempt takes room for one watch in its queue beforehand, so that the first one that waits
 //! there, or the only holder, never lacks it; the queue's watches fill that room first. Where there
 //! is no room for a watch, a look each second ([`NO_ROOM`]) has to do.
 
@@ -21,15 +21,15 @@ pub(crate) const NO_ROOM: Duration = Duration::from_secs(1);
 
 /// What follows the directory in the longest key that is watched, Curator's.
 const NAME: usize = 64;
-/// What one more claim takes in a queue where the session has a claim: most follow another one of
-/// the same session, whose end needs no watch. Not nothing, so that room is left for those that
+/// What one more attempt takes in a queue where the session has an attempt: most follow another one
+/// of the same session, whose end needs no watch. Not nothing, so that room is left for those that
 /// follow a stranger.
 const FOLLOWER: usize = 20;
 
 /// The bytes of paths that one session watches, or may come to watch.
 #[derive(Debug)]
-pub(crate) struct Room {
-    budget: usize,
+pub(crate) struct WatchBudget {
+    limit: usize,
     state: Mutex<State>,
 }
 
@@ -44,7 +44,7 @@ struct State {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Counts {
-    claims: usize,
+    attempts: usize,
     visits: usize,
     /// Bytes of the paths that are watched.
     watched: usize,
@@ -52,15 +52,15 @@ struct Counts {
 
 /// Leave to watch a path; given back when dropped.
 #[derive(Debug)]
-pub(crate) struct Leave<'a> {
-    room: &'a Room,
+pub(crate) struct WatchPermit<'a> {
+    budget: &'a WatchBudget,
     dir: &'a str,
     path: &'a Arc<str>,
 }
 
-impl Room {
-    pub(crate) fn new(budget: usize) -> Self {
-        Self { budget, state: Mutex::default() }
+impl WatchBudget {
+    pub(crate) fn new(limit: usize) -> Self {
+        Self { limit, state: Mutex::default() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -69,16 +69,16 @@ impl Room {
     }
 
     fn is_endless(&self) -> bool {
-        self.budget == usize::MAX
+        self.limit == usize::MAX
     }
 
-    /// Makes room for one more claim, if there is.
-    pub(crate) fn claim(&self, queue: &Queue) -> bool {
-        self.change(queue.dir(), |counts| counts.claims += 1)
+    /// Makes room for one more attempt, if there is.
+    pub(crate) fn enter(&self, queue: &Queue) -> bool {
+        self.change(queue.dir(), |counts| counts.attempts += 1)
     }
 
-    pub(crate) fn unclaim(&self, queue: &Queue) {
-        self.change(queue.dir(), |counts| counts.claims = counts.claims.saturating_sub(1));
+    pub(crate) fn left(&self, queue: &Queue) {
+        self.change(queue.dir(), |counts| counts.attempts = counts.attempts.saturating_sub(1));
     }
 
     /// Makes room to watch a queue as a whole, and the first key in it: once for all that do.
@@ -91,32 +91,32 @@ impl Room {
     }
 
     fn change(&self, dir: &str, change: impl FnOnce(&mut Counts)) -> bool {
-        self.is_endless() || self.state().change(dir, self.budget, change)
+        self.is_endless() || self.state().change(dir, self.limit, change)
     }
 
     /// Asks to watch a path in a queue's directory.
-    pub(crate) fn watch<'a>(&'a self, dir: &'a str, path: &'a Arc<str>) -> Option<Leave<'a>> {
+    pub(crate) fn watch<'a>(&'a self, dir: &'a str, path: &'a Arc<str>) -> Option<WatchPermit<'a>> {
         if !self.is_endless() {
             let mut state = self.state();
             let is_watched = state.paths.contains_key(path) && !planted(Bug::WatchesCountedTwice);
-            if !is_watched && !state.change(dir, self.budget, |counts| counts.watched += path.len())
+            if !is_watched && !state.change(dir, self.limit, |counts| counts.watched += path.len())
             {
                 return None;
             }
             *state.paths.entry(Arc::clone(path)).or_default() += 1;
         }
-        Some(Leave { room: self, dir, path })
+        Some(WatchPermit { budget: self, dir, path })
     }
 }
 
 impl State {
     /// Changes what a queue takes; `false`: that would be more, and there is no room for it.
-    fn change(&mut self, dir: &str, budget: usize, change: impl FnOnce(&mut Counts)) -> bool {
+    fn change(&mut self, dir: &str, limit: usize, change: impl FnOnce(&mut Counts)) -> bool {
         let before = self.queues.get(dir).copied().unwrap_or_default();
         let mut after = before;
         change(&mut after);
         let used = self.used - before.bytes(dir) + after.bytes(dir);
-        if used > self.used && used > budget {
+        if used > self.used && used > limit {
             return false;
         }
         self.used = used;
@@ -132,18 +132,18 @@ impl State {
 impl Counts {
     fn bytes(self, dir: &str) -> usize {
         let path = dir.len() + NAME;
-        let beforehand = if self.claims > 0 { path } else { 0 };
+        let beforehand = if self.attempts > 0 { path } else { 0 };
         let visited = if self.visits > 0 { dir.len() + path } else { 0 };
-        beforehand.max(self.watched) + FOLLOWER * self.claims.saturating_sub(1) + visited
+        beforehand.max(self.watched) + FOLLOWER * self.attempts.saturating_sub(1) + visited
     }
 }
 
-impl Drop for Leave<'_> {
+impl Drop for WatchPermit<'_> {
     fn drop(&mut self) {
-        if self.room.is_endless() {
+        if self.budget.is_endless() {
             return;
         }
-        let mut state = self.room.state();
+        let mut state = self.budget.state();
         let Some(watchers) = state.paths.get_mut(self.path) else { return };
         *watchers -= 1;
         let is_last = *watchers == 0;
@@ -152,7 +152,7 @@ impl Drop for Leave<'_> {
         }
         if is_last || planted(Bug::WatchesCountedTwice) {
             let bytes = self.path.len();
-            state.change(self.dir, self.room.budget, |counts| counts.watched -= bytes);
+            state.change(self.dir, self.budget.limit, |counts| counts.watched -= bytes);
         }
     }
 }
@@ -164,7 +164,7 @@ mod tests {
     /// What happens, to the queue or the path of this name.
     #[derive(Clone, Copy, Debug)]
     enum Act {
-        Claim(&'static str),
+        Attempt(&'static str),
         Unclaim(&'static str),
         Visit(&'static str),
         Unvisit(&'static str),
@@ -172,7 +172,7 @@ mod tests {
         Unwatch(&'static str),
     }
 
-    use Act::{Claim, Unclaim, Unvisit, Unwatch, Visit, Watch};
+    use Act::{Attempt, Unclaim, Unvisit, Unwatch, Visit, Watch};
 
     fn queue(name: &str) -> Queue {
         Queue::new("/ns", name).unwrap()
@@ -188,16 +188,16 @@ mod tests {
         // Of a queue with a name of one letter.
         let directory = "/ns/a".len();
         let (key, own) = (directory + NAME, path("a/1").len());
-        let budget = 2 * key + 2 * FOLLOWER;
-        let room = Room::new(budget);
+        let limit = 2 * key + 2 * FOLLOWER;
+        let budget = WatchBudget::new(limit);
         let names =
             ["a/1", "a/2", "a/3", "b/1", "c/1", "c/2"].map(|of| (of, queue(&of[..1]), path(of)));
-        let mut leaves: Vec<(&str, Leave<'_>)> = Vec::new();
+        let mut leaves: Vec<(&str, WatchPermit<'_>)> = Vec::new();
         for (step, (act, fits, used)) in [
-            (Claim("a"), true, key),
-            (Claim("a"), true, key + FOLLOWER),
-            (Claim("b"), true, 2 * key + FOLLOWER),
-            (Claim("c"), false, 2 * key + FOLLOWER),
+            (Attempt("a"), true, key),
+            (Attempt("a"), true, key + FOLLOWER),
+            (Attempt("b"), true, 2 * key + FOLLOWER),
+            (Attempt("c"), false, 2 * key + FOLLOWER),
             // The first watch of a queue is paid for.
             (Watch("a/1"), true, 2 * key + FOLLOWER),
             (Watch("b/1"), true, 2 * key + FOLLOWER),
@@ -209,7 +209,7 @@ mod tests {
             (Unwatch("a/1"), true, key + 2 * own + FOLLOWER),
             (Unwatch("a/1"), true, 2 * key + FOLLOWER),
             (Watch("a/3"), true, key + 2 * own + FOLLOWER),
-            // Watches may outlast their claims: those count as they are.
+            // Watches may outlast their attempts: those count as they are.
             (Unclaim("b"), true, own + 2 * own + FOLLOWER),
             (Unwatch("b/1"), true, 2 * own + FOLLOWER),
             (Unclaim("a"), true, 2 * own),
@@ -219,11 +219,11 @@ mod tests {
             // Whoever looks at a queue as a whole watches its directory, and a key in it.
             (Visit("a"), true, directory + key),
             (Visit("a"), true, directory + key),
-            (Claim("a"), true, directory + 2 * key),
+            (Attempt("a"), true, directory + 2 * key),
             (Unclaim("a"), true, directory + key),
             (Unvisit("a"), true, directory + key),
             (Unvisit("a"), true, 0),
-            // Watches without a claim have nothing beforehand.
+            // Watches without an attempt have nothing beforehand.
             (Watch("c/1"), true, own),
             (Watch("c/2"), true, 2 * own),
             (Unwatch("c/1"), true, own),
@@ -233,19 +233,19 @@ mod tests {
         .enumerate()
         {
             let done = match act {
-                Claim(name) => room.claim(&queue(name)),
-                Visit(name) => room.visit(&queue(name)),
+                Attempt(name) => budget.enter(&queue(name)),
+                Visit(name) => budget.visit(&queue(name)),
                 Unclaim(name) => {
-                    room.unclaim(&queue(name));
+                    budget.left(&queue(name));
                     true
                 }
                 Unvisit(name) => {
-                    room.unvisit(&queue(name));
+                    budget.unvisit(&queue(name));
                     true
                 }
                 Watch(name) => {
                     let (of, queue, path) = names.iter().find(|(of, ..)| *of == name).unwrap();
-                    let leave = room.watch(queue.dir(), path);
+                    let leave = budget.watch(queue.dir(), path);
                     let fits = leave.is_some();
                     leaves.extend(leave.map(|leave| (*of, leave)));
                     fits
@@ -256,17 +256,19 @@ mod tests {
                     true
                 }
             };
-            assert_eq!((done, room.state().used), (fits, used), "step {step}, {act:?}");
-            assert!(used <= budget);
+            assert_eq!((done, budget.state().used), (fits, used), "step {step}, {act:?}");
+            assert!(used <= limit);
         }
-        assert!(room.state().queues.is_empty() && room.state().paths.is_empty());
+        assert!(budget.state().queues.is_empty() && budget.state().paths.is_empty());
     }
 
     #[test]
     fn without_a_budget_nothing_is_counted() {
-        let (room, queue, path) = (Room::new(usize::MAX), queue("a"), path("a/1"));
-        assert!(room.claim(&queue) && room.visit(&queue));
-        let leave = room.watch(queue.dir(), &path);
-        assert!(leave.is_some() && room.state().queues.is_empty() && room.state().paths.is_empty());
+        let (budget, queue, path) = (WatchBudget::new(usize::MAX), queue("a"), path("a/1"));
+        assert!(budget.enter(&queue) && budget.visit(&queue));
+        let leave = budget.watch(queue.dir(), &path);
+        assert!(
+            leave.is_some() && budget.state().queues.is_empty() && budget.state().paths.is_empty()
+        );
     }
 }

@@ -7,7 +7,7 @@ use etcd_client::{Client, GetOptions, KeyValue, Txn, TxnOpResponse, TxnResponse}
 
 use super::{
     error::is_too_large,
-    queue::{self, Place},
+    queue::{self, Paths},
     store::{self, EtcdStore, JOIN, READ},
     watcher::Below,
 };
@@ -111,11 +111,11 @@ impl EtcdStore {
 
     pub(super) async fn replace(
         &self,
-        place: &Place<'_>,
+        paths: &Paths<'_>,
         entry: &Entry,
         value: &[u8],
     ) -> Result<Option<Entry>, StoreError> {
-        let (response, mut revision) = self.write(Some(entry), place.replace(entry, value)).await?;
+        let (response, mut revision) = self.write(Some(entry), paths.replace(entry, value)).await?;
         if !response.succeeded() {
             // An earlier attempt, whose answer was lost, did put it. Or the key is gone.
             let Some(TxnOpResponse::Get(get)) = response.op_responses().pop() else {
@@ -124,7 +124,7 @@ impl EtcdStore {
             let Some(kv) = get.kvs().first() else { return Ok(None) };
             revision = kv.create_revision().unsigned_abs();
         }
-        Ok(Some(Entry { key: place.key.as_str().into(), revision, ..entry.clone() }))
+        Ok(Some(Entry { key: paths.key.as_str().into(), revision, ..entry.clone() }))
     }
 
     pub(super) async fn join_all(
@@ -135,10 +135,10 @@ impl EtcdStore {
         if queues.len() > MOST_AT_ONCE {
             return Ok(None);
         }
-        let places: Vec<_> =
-            queues.iter().map(|(queue, ticket)| Place::new(queue, self.lease, *ticket)).collect();
-        let alone: Vec<_> = places.iter().flat_map(Place::alone).collect();
-        let puts: Vec<_> = places.iter().map(|place| place.put(value)).collect();
+        let paths: Vec<_> =
+            queues.iter().map(|(queue, ticket)| Paths::new(queue, self.lease, *ticket)).collect();
+        let alone: Vec<_> = paths.iter().flat_map(Paths::alone).collect();
+        let puts: Vec<_> = paths.iter().map(|paths| paths.put(value)).collect();
         let (joined, revision) = match self.txn(JOIN, Txn::new().when(alone).and_then(puts)).await {
             // The operator has set a lower limit than etcd's default: one at a time they are within
             // it.
@@ -149,6 +149,6 @@ impl EtcdStore {
         };
         Ok(joined
             .succeeded()
-            .then(|| places.iter().map(|place| store::alone(place, revision)).collect()))
+            .then(|| paths.iter().map(|paths| store::alone(paths, revision)).collect()))
     }
 }

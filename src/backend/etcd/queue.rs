@@ -45,7 +45,7 @@ const DOT: &str = ".";
 const FROM: char = '@';
 
 /// The keys of one ticket's place.
-pub(super) struct Place<'a> {
+pub(super) struct Paths<'a> {
     queue: &'a Queue,
     pub(super) key: String,
     lease: i64,
@@ -65,7 +65,7 @@ pub(super) enum Answer {
     Nonsense,
 }
 
-impl<'a> Place<'a> {
+impl<'a> Paths<'a> {
     pub(super) fn new(queue: &'a Queue, lease: i64, ticket: Ticket) -> Self {
         let (dir, label) = (queue.dir(), queue.label());
         let dot = if label.is_empty() { "" } else { DOT };
@@ -205,10 +205,10 @@ impl<'a> Place<'a> {
 
     /// Deletes the key and looks for another one that joined behind it, in whose hands the tail is
     /// by that.
-    pub(super) fn leave_to(&self, heir: &Entry) -> Txn {
-        let heir = TxnOp::get(&*heir.key, Some(GetOptions::new().with_keys_only()));
+    pub(super) fn leave_to(&self, successor: &Entry) -> Txn {
+        let successor = TxnOp::get(&*successor.key, Some(GetOptions::new().with_keys_only()));
         let delete = TxnOp::delete(self.key.as_str(), Some(DeleteOptions::new().with_prev_key()));
-        Txn::new().and_then([delete, heir])
+        Txn::new().and_then([delete, successor])
     }
 
     /// Everything of the queue, as no release ever should.
@@ -346,16 +346,16 @@ mod tests {
     #[test]
     fn our_keys_lie_between_those_of_others() {
         let queue = Queue::new("/ns", "name").unwrap();
-        let place = Place::new(&queue, i64::MAX, Ticket::random());
-        let prefix = place.prefix();
-        assert!(place.key.starts_with(&prefix) && place.key > format!("{prefix}{MARK}"));
-        assert!(place.key < format!("{prefix}{AFTER_MARK}"));
+        let paths = Paths::new(&queue, i64::MAX, Ticket::random());
+        let prefix = paths.prefix();
+        assert!(paths.key.starts_with(&prefix) && paths.key > format!("{prefix}{MARK}"));
+        assert!(paths.key < format!("{prefix}{AFTER_MARK}"));
         assert_eq!(end_of("/ns/name/"), "/ns/name0");
         for other in ["694d9b", "ffffffffffffffff", "x"] {
             assert!(format!("{prefix}{other}") < format!("{prefix}{MARK}"));
         }
-        assert!(!place.tail().starts_with(&prefix));
-        assert_eq!(prefix_of(&place.key), prefix);
+        assert!(!paths.tail().starts_with(&prefix));
+        assert_eq!(prefix_of(&paths.key), prefix);
     }
 
     #[test]
@@ -363,8 +363,8 @@ mod tests {
         let queue = Queue::new("/ns", "a.b").unwrap();
         let read = |label: &str| {
             let queue = queue.labelled(label);
-            let place = Place::new(&queue, 7, Ticket::random());
-            let name = place.key.strip_prefix(&place.prefix()).unwrap();
+            let paths = Paths::new(&queue, 7, Ticket::random());
+            let name = paths.key.strip_prefix(&paths.prefix()).unwrap();
             let (label, token) = label_of(name).unwrap();
             (label.to_owned(), token)
         };

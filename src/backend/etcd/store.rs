@@ -19,13 +19,13 @@ use super::{
     error::Cause,
     heat::{Heat, LONG, Level},
     pool::Pool,
-    queue::{self, Answer, Place},
+    queue::{self, Answer, Paths},
     watcher::{self, Watcher},
 };
 use crate::{
     backend::{
-        Ahead, Ask, Entry, Fate, Join, Joined, Leave, Listing, Moment, Present, Rewritten,
-        Standing, Store, Watch, Withdrawn, Write,
+        Ask, Entry, Fate, Join, Joined, Leaving, Left, Listing, Moment, Predecessor, Present,
+        Rewritten, Standing, Store, Watch, Write,
         error::StoreError,
         name::{Queue, Ticket},
     },
@@ -115,7 +115,7 @@ impl EtcdStore {
     ) -> Result<Standing, StoreError> {
         while let Some(kv) = ahead {
             if queue::is_place(prefix, &kv) {
-                return Ok(Standing::Behind(Ahead {
+                return Ok(Standing::Behind(Predecessor {
                     entry: queue::entry(&kv),
                     first: false,
                     seen: true,
@@ -137,20 +137,20 @@ impl EtcdStore {
     /// Joins in one request, whoever is there.
     async fn join(
         &self,
-        place: &Place<'_>,
+        paths: &Paths<'_>,
         dir: &str,
         value: &[u8],
         long: bool,
     ) -> Result<Joined, StoreError> {
-        let (joined, revision) = self.txn(JOIN, place.join(value, long)).await?;
+        let (joined, revision) = self.txn(JOIN, paths.join(value, long)).await?;
         // Where there was no tail, and none was made, none can be its own.
         let mut entry = Entry {
-            key: place.key.as_str().into(),
+            key: paths.key.as_str().into(),
             revision,
             token: revision,
             crowded: long || !joined.succeeded(),
         };
-        let answer = place.answer(&joined);
+        let answer = paths.answer(&joined);
         let alone = matches!(answer, Answer::Joined { count: ..=1, .. });
         match &answer {
             Answer::Joined { count: ..=1, .. } => self.heat.cool(dir),
@@ -162,15 +162,19 @@ impl EtcdStore {
         }
         let standing = match answer {
             Answer::BehindTail(ahead) => {
-                Ok(Standing::Behind(Ahead { entry: ahead, first: false, seen: false }))
+                Ok(Standing::Behind(Predecessor { entry: ahead, first: false, seen: false }))
             }
             // What is not text cannot be asked for again by its name as it is kept here.
             Answer::Joined { ahead: Some(ahead), count: 2 }
-                if queue::is_place(&place.prefix(), &ahead) && ahead.key_str().is_ok() =>
+                if queue::is_place(&paths.prefix(), &ahead) && ahead.key_str().is_ok() =>
             {
-                Ok(Standing::Behind(Ahead { entry: queue::entry(&ahead), first: true, seen: true }))
+                Ok(Standing::Behind(Predecessor {
+                    entry: queue::entry(&ahead),
+                    first: true,
+                    seen: true,
+                }))
             }
-            Answer::Joined { ahead, .. } => self.behind(&place.prefix(), ahead).await,
+            Answer::Joined { ahead, .. } => self.behind(&paths.prefix(), ahead).await,
             Answer::AmongOthers => self.standing(&entry).await,
             Answer::Before(kv) => {
                 entry.revision = kv.create_revision().unsigned_abs();
@@ -191,8 +195,8 @@ impl EtcdStore {
 }
 
 /// What joining says of one who is alone.
-pub(super) fn alone(place: &Place<'_>, revision: u64) -> Joined {
-    let entry = Entry { key: place.key.as_str().into(), revision, token: revision, crowded: false };
+pub(super) fn alone(paths: &Paths<'_>, revision: u64) -> Joined {
+    let entry = Entry { key: paths.key.as_str().into(), revision, token: revision, crowded: false };
     Joined::Queued {
         entry,
         standing: Standing::First,
@@ -268,11 +272,11 @@ impl Store for EtcdStore {
         value: &[u8],
         join: Join,
     ) -> Result<Joined, StoreError> {
-        let (place, dir) = (Place::new(queue, self.lease, ticket), queue.dir());
+        let (paths, dir) = (Paths::new(queue, self.lease, ticket), queue.dir());
         if join == Join::IfFree {
-            let (joined, revision) = self.txn(JOIN, place.join_if_free(value)).await?;
+            let (joined, revision) = self.txn(JOIN, paths.join_if_free(value)).await?;
             if joined.succeeded() {
-                return Ok(alone(&place, revision));
+                return Ok(alone(&paths, revision));
             }
             let mut reads =
                 joined.op_responses().into_iter().filter_map(|response| match response {
@@ -280,13 +284,13 @@ impl Store for EtcdStore {
                     _ => None,
                 });
             let before = reads.next().is_some_and(|own| !own.is_empty());
-            let prefix = place.prefix();
+            let prefix = paths.prefix();
             let junk =
                 reads.next().is_some_and(|kvs| !kvs.iter().any(|kv| queue::is_place(&prefix, kv)));
             // An earlier attempt, whose answer was lost, did put it. Or nobody is there but keys
             // that are no waiter's.
             return if before || junk {
-                self.join(&place, dir, value, false).await
+                self.join(&paths, dir, value, false).await
             } else {
                 Ok(Joined::Occupied)
             };
@@ -294,7 +298,7 @@ impl Store for EtcdStore {
         if !queue.label().is_empty() {
             // Whoever has a label reads the whole queue to know what it means: no tail would spare
             // him that.
-            return self.join(&place, dir, value, false).await;
+            return self.join(&paths, dir, value, false).await;
         }
         let joining = Counted::new(&self.joining);
         // All those under way may be for this queue, for all that is known.
@@ -303,17 +307,17 @@ impl Store for EtcdStore {
             Level::Cold => {
                 // Others who come meanwhile will not be alone.
                 self.heat.set(dir, Level::Few);
-                let (joined, revision) = self.txn(JOIN, place.join_empty(value)).await?;
+                let (joined, revision) = self.txn(JOIN, paths.join_empty(value)).await?;
                 if joined.succeeded() {
                     self.heat.set(dir, Level::Cold);
-                    return Ok(alone(&place, revision));
+                    return Ok(alone(&paths, revision));
                 }
                 let count = joined.op_responses().pop();
                 long |= matches!(count, Some(TxnOpResponse::Get(get)) if get.count() >= LONG);
             }
             level => long |= level == Level::Many,
         }
-        self.join(&place, dir, value, long).await
+        self.join(&paths, dir, value, long).await
     }
 
     async fn standing(&self, entry: &Entry) -> Result<Standing, StoreError> {
@@ -357,19 +361,19 @@ impl Store for EtcdStore {
         watcher::watch(&self.watcher, &self.pool, entry, urgent).await
     }
 
-    async fn withdraw(
+    async fn leave(
         &self,
         queue: &Queue,
         ticket: Ticket,
-        leave: Leave<'_>,
-    ) -> Result<Withdrawn, StoreError> {
+        leave: Leaving<'_>,
+    ) -> Result<Left, StoreError> {
         const OPERATION: &str = "delete of a key";
-        let place = Place::new(queue, self.lease, ticket);
+        let paths = Paths::new(queue, self.lease, ticket);
         let txn = match leave {
-            Leave { heir: Some(heir), .. } => place.leave_to(heir),
+            Leaving { successor: Some(successor), .. } => paths.leave_to(successor),
             // It was alone, and has written no tail.
-            Leave { entry: Some(entry), .. } if !entry.crowded => {
-                let key = place.key.as_str();
+            Leaving { entry: Some(entry), .. } if !entry.crowded => {
+                let key = paths.key.as_str();
                 let options = DeleteOptions::new().with_prev_key();
                 let delete = |client: Arc<Client>| async move {
                     client.kv_client().delete(key, Some(options)).await
@@ -378,11 +382,11 @@ impl Store for EtcdStore {
                 let at = deleted.header().map_or(0, |header| header.revision().unsigned_abs());
                 let existed = queue::was_there(&deleted, self.lease);
                 if planted(Bug::ReleaseByName) && !existed {
-                    self.delete_all(&place).await?;
+                    self.delete_all(&paths).await?;
                 }
-                return Ok(Withdrawn { existed, heir: false, at: Moment(at) });
+                return Ok(Left { existed, successor: false, at: Moment(at) });
             }
-            Leave { .. } => place.leave(),
+            Leaving { .. } => paths.leave(),
         };
         let (left, revision) = self.txn(OPERATION, txn).await?;
         let mut told = left.op_responses().into_iter();
@@ -391,13 +395,13 @@ impl Store for EtcdStore {
             _ => false,
         };
         if planted(Bug::ReleaseByName) && !existed {
-            self.delete_all(&place).await?;
+            self.delete_all(&paths).await?;
         }
-        let heir = leave.heir.is_some_and(|heir| {
-            let there = queue::is_there(told.next(), heir, Some(self.lease));
+        let successor = leave.successor.is_some_and(|successor| {
+            let there = queue::is_there(told.next(), successor, Some(self.lease));
             there || planted(Bug::OwnKeyUnchecked)
         });
-        Ok(Withdrawn { existed, heir, at: Moment(revision) })
+        Ok(Left { existed, successor, at: Moment(revision) })
     }
 
     async fn list(&self, queue: &Queue, ask: Ask) -> Result<Listing, StoreError> {
@@ -422,7 +426,7 @@ impl Store for EtcdStore {
         entry: &Entry,
         value: &[u8],
     ) -> Result<Option<Entry>, StoreError> {
-        self.replace(&Place::new(to, self.lease, ticket), entry, value).await
+        self.replace(&Paths::new(to, self.lease, ticket), entry, value).await
     }
 
     async fn commit(&self, guard: Option<&Entry>, writes: &[Write]) -> Result<bool, StoreError> {
@@ -463,8 +467,8 @@ impl Store for EtcdStore {
 
 impl EtcdStore {
     /// A planted bug's.
-    async fn delete_all(&self, place: &Place<'_>) -> Result<(), StoreError> {
-        let (dir, all) = place.all();
+    async fn delete_all(&self, paths: &Paths<'_>) -> Result<(), StoreError> {
+        let (dir, all) = paths.all();
         let delete =
             |client: Arc<Client>| async move { client.kv_client().delete(dir, Some(all)).await };
         self.pool.request("delete of a name", delete).await.map(drop)

@@ -16,7 +16,7 @@ use std::{
 
 use tokio::sync::watch;
 
-use super::{Ahead, Entry, Standing};
+use super::{Entry, Predecessor, Standing};
 use crate::{backend::name::Queue, runtime::clock};
 
 pub(crate) use store::Memory;
@@ -260,7 +260,7 @@ impl State {
             token: *revision,
             crowded: false,
         };
-        Standing::Behind(Ahead { entry, first: ahead.next().is_none(), seen: true })
+        Standing::Behind(Predecessor { entry, first: ahead.next().is_none(), seen: true })
     }
 
     fn there(&self, entry: &Entry) -> bool {

@@ -15,8 +15,8 @@ use tokio::{
 use super::{KeyRecord, REVISION, SessionRecord, Space, State};
 use crate::{
     backend::{
-        Ask, Backend, Detail, Entry, Event, Fate, Join, Joined, Leave, Listing, Member, Moment,
-        Present, Rewritten, Standing, Store, Watch, Withdrawn, Write,
+        Ask, Backend, Detail, Entry, Event, Fate, Join, Joined, Leaving, Left, Listing, Member,
+        Moment, Present, Rewritten, Standing, Store, Watch, Write,
         error::StoreError,
         name::{Queue, Ticket},
         remote::Remote,
@@ -242,12 +242,12 @@ impl Store for MemoryStore {
         Ok(Some(Box::pin(async move { store.deleted(key, revision).await })))
     }
 
-    async fn withdraw(
+    async fn leave(
         &self,
         queue: &Queue,
         ticket: Ticket,
-        leave: Leave<'_>,
-    ) -> Result<Withdrawn, StoreError> {
+        leave: Leaving<'_>,
+    ) -> Result<Left, StoreError> {
         let mut state = self.request().await?;
         state.requests.deletes += 1;
         let mut revision = state.revision_of(&self.key(queue, ticket));
@@ -257,9 +257,9 @@ impl Store for MemoryStore {
                 .iter()
                 .find_map(|(revision, record)| (record.queue == *queue).then_some(*revision));
         }
-        Ok(Withdrawn {
+        Ok(Left {
             existed: revision.is_some_and(|revision| state.remove(revision)),
-            heir: leave.heir.is_some_and(|heir| state.there(heir)),
+            successor: leave.successor.is_some_and(|successor| state.there(successor)),
             at: Moment(REVISION.fetch_add(1, Ordering::Relaxed)),
         })
     }

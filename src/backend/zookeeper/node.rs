@@ -212,7 +212,7 @@ fn marked(name: &str, mark: &str) -> Option<i32> {
 
 /// Where a node stands among the children of its directory.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Place<'a> {
+pub(super) enum Position<'a> {
     First,
     Behind {
         /// The child just ahead.
@@ -232,13 +232,13 @@ pub(super) enum Place<'a> {
 /// out the same number again ([ZooKeeper 3.9.3][tree], `DataTree.java`, line 475).
 ///
 /// [tree]: https://github.com/apache/zookeeper/tree/release-3.9.3/zookeeper-server
-pub(super) fn place<'a>(own: &str, children: &'a [String]) -> Place<'a> {
-    let Some(own_sequence) = sequence(own) else { return Place::Unclear };
+pub(super) fn position<'a>(own: &str, children: &'a [String]) -> Position<'a> {
+    let Some(own_sequence) = sequence(own) else { return Position::Unclear };
     let (mut found, mut ahead, mut count) = (false, None, 0);
     for child in children {
         let Some(sequence) = sequence(child) else { continue };
         if sequence < 0 || sequence == i32::MAX {
-            return Place::Unclear;
+            return Position::Unclear;
         }
         if child == own {
             found = true;
@@ -254,9 +254,9 @@ pub(super) fn place<'a>(own: &str, children: &'a [String]) -> Place<'a> {
         }
     }
     match ahead {
-        _ if !found && !planted(Bug::OwnKeyUnchecked) => Place::Gone,
-        Some((_, child)) => Place::Behind { child, first: count == 1 },
-        None => Place::First,
+        _ if !found && !planted(Bug::OwnKeyUnchecked) => Position::Gone,
+        Some((_, child)) => Position::Behind { child, first: count == 1 },
+        None => Position::First,
     }
 }
 
@@ -320,20 +320,23 @@ mod tests {
         let own = waiter(5);
         let listed =
             |numbers: &[i32]| numbers.iter().map(|number| waiter(*number)).collect::<Vec<_>>();
-        assert_eq!(place(&own, &listed(&[7, 5, 6])), Place::First);
+        assert_eq!(position(&own, &listed(&[7, 5, 6])), Position::First);
         assert_eq!(
-            place(&own, &listed(&[1, 7, 3, 5])),
-            Place::Behind { child: &waiter(3), first: false }
+            position(&own, &listed(&[1, 7, 3, 5])),
+            Position::Behind { child: &waiter(3), first: false }
         );
         assert_eq!(
-            place(&own, &listed(&[7, 3, 5])),
-            Place::Behind { child: &waiter(3), first: true }
+            position(&own, &listed(&[7, 3, 5])),
+            Position::Behind { child: &waiter(3), first: true }
         );
-        assert_eq!(place(&own, &listed(&[1, 7])), Place::Gone);
-        assert_eq!(place(&own, &[]), Place::Gone);
+        assert_eq!(position(&own, &listed(&[1, 7])), Position::Gone);
+        assert_eq!(position(&own, &[]), Position::Gone);
         let mixed =
             ["junk".to_owned(), own.clone(), "lock-0000000005".to_owned(), "zlock-1".to_owned()];
-        assert_eq!(place(&own, &mixed), Place::Behind { child: "lock-0000000005", first: true });
+        assert_eq!(
+            position(&own, &mixed),
+            Position::Behind { child: "lock-0000000005", first: true }
+        );
     }
 
     #[test]
@@ -453,8 +456,8 @@ mod tests {
     #[test]
     fn worn_out_counters_are_not_trusted() {
         let children = [waiter(i32::MAX - 1), waiter(i32::MAX), waiter(i32::MIN)];
-        assert_eq!(place(&children[0], &children), Place::Unclear);
-        assert_eq!(place(&children[0], &children[..1]), Place::First);
-        assert_eq!(place("junk", &children), Place::Unclear);
+        assert_eq!(position(&children[0], &children), Position::Unclear);
+        assert_eq!(position(&children[0], &children[..1]), Position::First);
+        assert_eq!(position("junk", &children), Position::Unclear);
     }
 }

@@ -24,8 +24,8 @@ use self::search::Search;
 use super::{error, identity::Identity, node, tags::Tags};
 use crate::{
     backend::{
-        Ask, Entry, Join, Joined, Leave, Listing, Moment, Present, Rewritten, Standing, Store,
-        Watch, Withdrawn, Write,
+        Ask, Entry, Join, Joined, Leaving, Left, Listing, Moment, Present, Rewritten, Standing,
+        Store, Watch, Write,
         error::StoreError,
         name::{Queue, Ticket},
     },
@@ -286,12 +286,12 @@ impl Store for ZooKeeperStore {
         }
     }
 
-    async fn withdraw(
+    async fn leave(
         &self,
         queue: &Queue,
         ticket: Ticket,
-        leave: Leave<'_>,
-    ) -> Result<Withdrawn, StoreError> {
+        leave: Leaving<'_>,
+    ) -> Result<Left, StoreError> {
         self.leave(queue, ticket, leave).await
     }
 

@@ -129,11 +129,11 @@ fn in_no_order_are_more_out_than_anybody_counts_on() {
                 // Whoever leaves, or was refused long ago.
                 2 if !line.is_empty() => drop(line.remove(random.usize(..line.len()))),
                 _ if !line.is_empty() => {
-                    let place = random.usize(..line.len());
+                    let own_key = random.usize(..line.len());
                     let ahead: Vec<_> =
-                        line[..place].iter().map(|(label, ..)| label.as_str()).collect();
-                    let (_, named, wanted, _) = line[place];
-                    line[place].3 |= judged(&ahead, None, wanted, named) == "in";
+                        line[..own_key].iter().map(|(label, ..)| label.as_str()).collect();
+                    let (_, named, wanted, _) = line[own_key];
+                    line[own_key].3 |= judged(&ahead, None, wanted, named) == "in";
                 }
                 _ => {}
             }

@@ -2,7 +2,7 @@
 
 use std::{future::Future, pin::Pin, sync::Arc};
 
-use super::{Grant, Handover, Tenure};
+use super::{Handover, Share, Tenure};
 use crate::{
     backend::name::Queue,
     error::Result,
@@ -14,14 +14,14 @@ use crate::{
 /// A place in the store's queue, or the way there. It outlives the leader who began it: or else a
 /// client whose callers wait less long than the queue takes would join its end again and again and
 /// never get there.
-pub(super) type Taking = Pin<Box<dyn Future<Output = Result<Option<Hold>>> + Send>>;
+pub(super) type Acquiring = Pin<Box<dyn Future<Output = Result<Option<Hold>>> + Send>>;
 
 /// The task to take the lock from the store. If it is dropped undone, the next one gets it.
 pub(super) struct Lead {
     handover: Arc<Handover>,
     name: Arc<str>,
     term: u64,
-    taking: Option<Taking>,
+    taking: Option<Acquiring>,
     armed: bool,
 }
 
@@ -30,17 +30,17 @@ impl Lead {
         handover: Arc<Handover>,
         name: Arc<str>,
         term: u64,
-        taking: Option<Taking>,
+        taking: Option<Acquiring>,
     ) -> Self {
         Self { handover, name, term, taking, armed: true }
     }
 
-    pub(super) fn disarm(mut self) -> Option<Taking> {
+    pub(super) fn disarm(mut self) -> Option<Acquiring> {
         self.armed = false;
         self.taking.take()
     }
 
-    pub(super) async fn take(mut self, sessions: &Sessions, wait: Wait) -> Result<Option<Grant>> {
+    pub(super) async fn take(mut self, sessions: &Sessions, wait: Wait) -> Result<Option<Share>> {
         let runtime = sessions.runtime();
         let taken = match wait {
             Wait::No => {

@@ -16,8 +16,8 @@ use tokio::{sync::watch, time::timeout};
 use super::*;
 use crate::{
     backend::{
-        Backend, Detail, Join, Joined, Leave, Listing, Present, Rewritten, Standing, Store,
-        Withdrawn, Write, name::Ticket,
+        Backend, Detail, Join, Joined, Leaving, Left, Listing, Present, Rewritten, Standing, Store,
+        Write, name::Ticket,
     },
     session::Shared,
 };
@@ -188,7 +188,7 @@ impl Store for Scripted {
         unreachable!("a view only looks")
     }
 
-    async fn withdraw(&self, _: &Queue, _: Ticket, _: Leave<'_>) -> Result<Withdrawn, StoreError> {
+    async fn leave(&self, _: &Queue, _: Ticket, _: Leaving<'_>) -> Result<Left, StoreError> {
         unreachable!("a view only looks")
     }
 

@@ -42,7 +42,9 @@ fn alone(test: &str, body: impl Future<Output = ()>) {
             .block_on(body);
     }
     let mut process = Command::new(std::env::current_exe().unwrap());
-    process.args(["--exact", &format!("runtime::clock::tests::{test}"), "--nocapture"]).env(VARIABLE, test);
+    process
+        .args(["--exact", &format!("runtime::clock::tests::{test}"), "--nocapture"])
+        .env(VARIABLE, test);
     let output = process.output().unwrap();
     let told = format!(
         "{}{}",

@@ -7,10 +7,10 @@ use zookeeper_client::{self as zk, MultiReadResult};
 use super::ZooKeeperStore;
 use crate::{
     backend::{
-        Ahead, Entry, Fate, Present, Standing,
+        Entry, Fate, Predecessor, Present, Standing,
         error::StoreError,
         name::Queue,
-        zookeeper::node::{self, Place},
+        zookeeper::node::{self, Position},
     },
     rig::{Bug, planted},
 };
@@ -31,14 +31,14 @@ impl ZooKeeperStore {
         // state), so also of all that joined before it; some of those may be gone already, which
         // the next look will show.
         match self.reply(self.request_timeout, client.list_children(node::split(key).0)).await? {
-            Ok(children) => self.place(client, key, &children).await,
+            Ok(children) => self.position(client, key, &children).await,
             Err(zk::Error::NoNode) => Ok(Standing::Evicted),
             Err(error) => Err(self.failed("list", error)),
         }
     }
 
     /// Where the node `key` stands among `children`, which were listed after it was created.
-    pub(super) async fn place(
+    pub(super) async fn position(
         &self,
         client: &zk::Client,
         key: &str,
@@ -47,15 +47,15 @@ impl ZooKeeperStore {
         let (dir, own) = node::split(key);
         let mut waiters = Cow::Borrowed(children);
         loop {
-            match node::place(own, &waiters) {
-                Place::First => return Ok(Standing::First),
-                Place::Gone => return Ok(Standing::Evicted),
-                Place::Unclear => return self.place_by_age(client, key, &waiters).await,
-                Place::Behind { child, first } => {
+            match node::position(own, &waiters) {
+                Position::First => return Ok(Standing::First),
+                Position::Gone => return Ok(Standing::Evicted),
+                Position::Unclear => return self.place_by_age(client, key, &waiters).await,
+                Position::Behind { child, first } => {
                     let ahead = format!("{dir}/{child}");
                     let checked = matches!(waiters, Cow::Owned(_));
                     if checked || !self.is_nobodys(client, &ahead).await? {
-                        return Ok(Standing::Behind(Ahead {
+                        return Ok(Standing::Behind(Predecessor {
                             entry: named(ahead),
                             first,
                             seen: true,
@@ -123,7 +123,7 @@ impl ZooKeeperStore {
         };
         let older = || nodes.iter().filter(|(_, _, stat)| stat.czxid < age);
         Ok(match older().max_by_key(|(_, _, stat)| stat.czxid) {
-            Some((key, ..)) => Standing::Behind(Ahead {
+            Some((key, ..)) => Standing::Behind(Predecessor {
                 entry: named(Arc::clone(key)),
                 first: older().nth(1).is_none(),
                 seen: true,

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     backend::{
-        Ahead, Entry, Join, Joined, Leave, Moment, Standing,
+        Entry, Join, Joined, Leaving, Moment, Predecessor, Standing,
         error::StoreError,
         name::{Queue, Ticket},
         zookeeper::node::{self, Tag},
@@ -240,7 +240,8 @@ impl ZooKeeperStore {
         self.tags.learn(node::split(&key).0, czxid);
         if !node::is_unique(&key, ticket, czxid) {
             // Named for a directory that is no more, and not yet anybody's place.
-            self.delete(client, &key, Leave { entry: None, held: false, heir: None }).await?;
+            self.delete(client, &key, Leaving { entry: None, held: false, successor: None })
+                .await?;
             return Ok(None);
         }
         let alone = created.is_alone();
@@ -249,7 +250,7 @@ impl ZooKeeperStore {
             Some(standing) => standing,
             // Not looked for: whoever stands in a queue with labels lists it.
             None if node::label(name).is_some_and(|label| !label.is_empty()) => {
-                Standing::Behind(Ahead { entry: named(dir), first: false, seen: false })
+                Standing::Behind(Predecessor { entry: named(dir), first: false, seen: false })
             }
             None => self.stands(client, &key).await?,
         };
@@ -293,13 +294,14 @@ impl ZooKeeperStore {
             return Ok(None);
         }
         if !node::is_unique(&key, ticket, directory.czxid) {
-            self.delete(client, &key, Leave { entry: None, held: false, heir: None }).await?;
+            self.delete(client, &key, Leaving { entry: None, held: false, successor: None })
+                .await?;
             return Ok(None);
         }
         self.identity.created(&key);
         let standing = async {
             self.identify(client).await?;
-            self.place(client, &key, &children).await
+            self.position(client, &key, &children).await
         };
         match standing.await {
             Ok(standing) => {
@@ -362,7 +364,7 @@ impl Created {
         // ahead.
         let first = children == 2;
         node::just_ahead(&self.key, directory)
-            .map(|key| Standing::Behind(Ahead { entry: named(key), first, seen: false }))
+            .map(|key| Standing::Behind(Predecessor { entry: named(key), first, seen: false }))
     }
 }
 

@@ -7,7 +7,7 @@ use zookeeper_client::{self as zk, MultiWriteError};
 use super::ZooKeeperStore;
 use crate::{
     backend::{
-        Leave, Moment, Withdrawn,
+        Leaving, Left, Moment,
         error::StoreError,
         name::{Queue, Ticket},
         zookeeper::node,
@@ -23,8 +23,8 @@ impl ZooKeeperStore {
         &self,
         queue: &Queue,
         ticket: Ticket,
-        leave: Leave<'_>,
-    ) -> Result<Withdrawn, StoreError> {
+        leave: Leaving<'_>,
+    ) -> Result<Left, StoreError> {
         let client = self.client()?;
         let key = match leave.entry {
             Some(entry) => Some(Arc::clone(&entry.key)),
@@ -36,7 +36,7 @@ impl ZooKeeperStore {
                 self.identity.gone(&key);
                 withdrawn
             }
-            None => Withdrawn { existed: false, heir: false, at: self.send(|| ()).0 },
+            None => Left { existed: false, successor: false, at: self.send(|| ()).0 },
         };
         if let Some(entry) =
             leave.entry.filter(|_| !withdrawn.existed && self.doubtful().contains(&ticket))
@@ -68,7 +68,7 @@ impl ZooKeeperStore {
 
     /// Deletes a node in one request.
     ///
-    /// A holder that has an heir in this process looks in the same transaction whether the heir's
+    /// A holder that has a successor in this process looks in the same transaction whether its
     /// node is there. One that joined when others were there, and so may have waiters of other
     /// processes behind it, writes its node's name into the directory in the same transaction:
     /// whoever finds that name there knows that this node was deleted by its owner, as a holder.
@@ -78,24 +78,25 @@ impl ZooKeeperStore {
         &self,
         client: &zk::Client,
         key: &str,
-        leave: Leave<'_>,
-    ) -> Result<Withdrawn, StoreError> {
-        let mut heir = leave.heir;
+        leave: Leaving<'_>,
+    ) -> Result<Left, StoreError> {
+        let mut successor = leave.successor;
         let crowded = leave.entry.is_some_and(|entry| entry.crowded);
         let mut mark =
             crowded && node::is_marked(key) && (leave.held || planted(Bug::WaitersLeaveMarks));
         loop {
-            let (at, outcome) =
-                self.delete_once(client, key, heir.map(|heir| &*heir.key), mark).await?;
+            let (at, outcome) = self
+                .delete_once(client, key, successor.map(|successor| &*successor.key), mark)
+                .await?;
             match outcome {
-                Ok(()) => return Ok(Withdrawn { existed: true, heir: heir.is_some(), at }),
-                // The heir is gone, and the node is still there.
-                Err((1, zk::Error::NoNode)) if heir.is_some() => heir = None,
+                Ok(()) => return Ok(Left { existed: true, successor: successor.is_some(), at }),
+                // The successor is gone, and the node is still there.
+                Err((1, zk::Error::NoNode)) if successor.is_some() => successor = None,
                 Err((_, zk::Error::NoNode)) => {
-                    return Ok(Withdrawn { existed: false, heir: false, at });
+                    return Ok(Left { existed: false, successor: false, at });
                 }
                 // An operator lets nobody write to the directory.
-                Err((0, zk::Error::NoAuth)) if mark && heir.is_none() => mark = false,
+                Err((0, zk::Error::NoAuth)) if mark && successor.is_none() => mark = false,
                 Err((_, error)) => return Err(self.failed("delete", error)),
             }
         }
@@ -106,10 +107,10 @@ impl ZooKeeperStore {
         &self,
         client: &zk::Client,
         key: &str,
-        heir: Option<&str>,
+        successor: Option<&str>,
         mark: bool,
     ) -> Result<(Moment, Result<(), (usize, zk::Error)>), StoreError> {
-        if heir.is_none() && !mark {
+        if successor.is_none() && !mark {
             let (at, deleted) = self.send(|| client.delete(key, None));
             return Ok((
                 at,
@@ -118,9 +119,9 @@ impl ZooKeeperStore {
         }
         let mut both = client.new_multi_writer();
         let (dir, name) = node::split(key);
-        let added = match heir {
-            Some(heir) => {
-                both.add_delete(key, None).and_then(|()| both.add_check_version(heir, -1))
+        let added = match successor {
+            Some(successor) => {
+                both.add_delete(key, None).and_then(|()| both.add_check_version(successor, -1))
             }
             None => {
                 self.tags.mark(dir, name);

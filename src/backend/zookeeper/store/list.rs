@@ -72,8 +72,8 @@ impl ZooKeeperStore {
                 }
             }
             if clear {
-                // Of equal numbers one is nobody's whom the server numbered: as in `node::place`,
-                // it goes first.
+                // Of equal numbers one is nobody's whom the server numbered: as in
+                // `node::position`, it goes first.
                 members
                     .sort_by_key(|(member, child)| (node::sequence(child), member.label.is_some()));
             } else {

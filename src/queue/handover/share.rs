@@ -11,7 +11,7 @@ use crate::{
     queue::Hold,
     rig::{Bug, planted},
     runtime::{self, carried::Carried},
-    session::{Session, own_keys::Place},
+    session::{Session, own_keys::OwnKey},
 };
 
 /// The part of a token that tells the grants of one entry apart.
@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_millis(250);
 #[derive(Debug)]
 pub(crate) struct Tenure {
     session: Arc<Session>,
-    place: Arc<Place>,
+    own_key: Arc<OwnKey>,
     queue: Queue,
     /// The token of grant number zero.
     first_token: u64,
@@ -36,23 +36,23 @@ impl Tenure {
     ///
     /// If the store counts too far for a token.
     pub(super) fn new(hold: &Hold) -> Result<Self> {
-        let session = Arc::clone(hold.claim.session());
+        let session = Arc::clone(hold.attempt.session());
         // A lock that is held has one.
-        let place = hold.claim.place().map(Arc::clone).ok_or(Error::Closed)?;
-        let first_token = first_token(place.entry.token).map_err(|source| Error::Backend {
+        let own_key = hold.attempt.own_key().map(Arc::clone).ok_or(Error::Closed)?;
+        let first_token = first_token(own_key.entry.token).map_err(|source| Error::Backend {
             backend: session.shared().backend.name(),
             operation: "a grant with local hand-over",
             source,
         })?;
-        Ok(Self { session, place, queue: hold.claim.queue().clone(), first_token })
+        Ok(Self { session, own_key, queue: hold.attempt.queue().clone(), first_token })
     }
 
     pub(crate) fn session(&self) -> &Session {
         &self.session
     }
 
-    pub(crate) fn place(&self) -> &Place {
-        &self.place
+    pub(crate) fn own_key(&self) -> &OwnKey {
+        &self.own_key
     }
 
     pub(crate) fn queue(&self) -> &Queue {
@@ -65,7 +65,8 @@ impl Tenure {
 
     /// Whether the lock is held at this instant. Once false, it stays false.
     pub(super) fn is_valid(&self) -> bool {
-        let held = self.place.lost_reason().is_none() && !self.session.life().remaining().is_zero();
+        let held =
+            self.own_key.lost_reason().is_none() && !self.session.deadline().remaining().is_zero();
         held || planted(Bug::HandsOverTheLost)
     }
 
@@ -73,9 +74,9 @@ impl Tenure {
     pub(super) async fn lost_before_it_ended(&self) -> bool {
         tokio::select! {
             biased;
-            _ = self.session.life().lost() => true,
-            _ = self.place.lost() => true,
-            () = self.place.left() => false,
+            _ = self.session.deadline().lost() => true,
+            _ = self.own_key.lost() => true,
+            () = self.own_key.left() => false,
         }
     }
 }
@@ -95,7 +96,7 @@ fn first_token(revision: u64) -> Result<u64, BoxError> {
 
 /// The right to the lock, until it is dropped: then the next one gets it.
 #[derive(Debug)]
-pub(crate) struct Grant {
+pub(crate) struct Share {
     handover: Arc<Handover>,
     tenure: Arc<Tenure>,
     term: u64,
@@ -115,7 +116,7 @@ pub(crate) enum Passing {
     Undecided,
 }
 
-impl Grant {
+impl Share {
     pub(super) fn new(
         handover: Arc<Handover>,
         tenure: Arc<Tenure>,
@@ -152,7 +153,7 @@ impl Grant {
     }
 }
 
-impl Drop for Grant {
+impl Drop for Share {
     fn drop(&mut self) {
         if self.armed
             && matches!(
@@ -168,7 +169,7 @@ impl Drop for Grant {
 
 /// Passes the lock on if nobody else waits for it.
 async fn ask(handover: Arc<Handover>, tenure: Arc<Tenure>, term: u64) -> Passing {
-    let followed = timeout(PATIENCE, tenure.session.store().followed(&tenure.place.entry)).await;
+    let followed = timeout(PATIENCE, tenure.session.store().followed(&tenure.own_key.entry)).await;
     let others = if matches!(followed, Ok(Ok(false))) { Others::Absent } else { Others::Wait };
     handover.pass(&tenure, term, others)
 }
