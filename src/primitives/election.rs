@@ -4,7 +4,7 @@ use std::{
     fmt,
     ops::Deref,
     pin::Pin,
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
     task::{Context, Poll},
     time::Duration,
 };
@@ -12,7 +12,7 @@ use std::{
 use futures_util::Stream;
 use tokio::{
     sync::{Mutex as AsyncMutex, oneshot},
-    time::{Instant, sleep, timeout_at},
+    time::timeout,
 };
 
 use crate::{
@@ -30,7 +30,7 @@ use crate::{
         acquire::Acquire,
         view::{self, Feed},
     },
-    runtime::{self, backoff, carried::Carried},
+    runtime::{self, carried::Carried},
     session::{Session, Sessions, own_keys::OwnKey},
 };
 
@@ -303,44 +303,34 @@ impl Rewrite {
     /// Each attempt names the version that it writes over. So one that was given up can't be
     /// applied after a later one, however long it was on its way.
     async fn run(&self, value: &[u8], version: &mut Option<u64>) -> Result<()> {
-        let (shared, store) = (self.session.shared(), self.session.bare_store());
-        let lost = |reason| Err(Error::Lost { name: self.name.clone(), reason });
-        let give_up = Instant::now() + shared.request_timeout * 2;
-        let mut attempt = 0;
-        loop {
-            if let Some(reason) =
-                self.own_key.lost_reason().or_else(|| self.session.deadline().lost_reason())
-            {
-                return lost(reason);
-            }
-            let rewriting = store.rewrite(self.ticket, &self.own_key.entry, value, *version);
-            let written = tokio::select! {
-                biased;
-                reason = self.session.deadline().lost() => return lost(reason),
-                reason = self.own_key.lost() => return lost(reason),
-                written = timeout_at(give_up, rewriting) => written,
-            };
-            match written.unwrap_or_else(|late| Err(StoreError::Unknown(late.into()))) {
-                Ok(Rewritten::Done(now)) => {
-                    *version = Some(now);
-                    return Ok(());
-                }
+        let (session, own_key) = (&self.session, &self.own_key);
+        let give_up = session.shared().request_timeout * 2;
+        let known = Mutex::new(*version);
+        let known = || known.lock().unwrap_or_else(PoisonError::into_inner);
+        let request = || async {
+            let was = *known();
+            match session.bare_store().rewrite(self.ticket, &own_key.entry, value, was).await? {
+                Rewritten::Done(now) => *known() = Some(now),
                 // By an attempt whose answer was lost, or by an operator.
-                Ok(Rewritten::Not(now)) => *version = Some(now),
-                Ok(Rewritten::Gone) => {
-                    self.own_key.lose(LostReason::KeyDeleted);
-                    return lost(LostReason::KeyDeleted);
+                Rewritten::Not(now) => {
+                    *known() = Some(now);
+                    return Err(StoreError::Unavailable("it was written meanwhile".into()));
                 }
-                Err(StoreError::SessionGone(reason)) => {
-                    self.session.deadline().lose(reason);
-                    return lost(self.session.deadline().lost_reason().unwrap_or(reason));
-                }
-                Err(error) if error.is_transient() && Instant::now() < give_up => {
-                    sleep(backoff(attempt)).await;
-                    attempt += 1;
-                }
-                Err(error) => return Err(error.into_public(shared.backend.name())),
+                Rewritten::Gone => own_key.lose(LostReason::KeyDeleted),
             }
+            Ok(())
+        };
+        let written = tokio::select! {
+            biased;
+            _ = own_key.lost() => Ok(()),
+            written = timeout(give_up, session.ask(request)) => {
+                written.unwrap_or_else(|late| Err(StoreError::Unknown(late.into())))
+            }
+        };
+        *version = *known();
+        match own_key.lost_reason().or_else(|| session.deadline().lost_reason()) {
+            Some(reason) => Err(Error::Lost { name: self.name.clone(), reason }),
+            None => written.map_err(|error| session.public(error)),
         }
     }
 }

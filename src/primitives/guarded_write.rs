@@ -2,15 +2,16 @@
 
 use std::{collections::HashSet, time::Duration};
 
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
 use crate::{
     backend::{self, error::StoreError},
-    error::{Error, Result},
+    error::{BoxError, Error, Result},
     lost::LostReason,
     primitives::guard::LockGuard,
     rig::{Bug, planted},
-    runtime::{self, backoff},
+    runtime,
+    session::retry,
 };
 
 /// How many writes fit into one transaction: etcd takes 128 operations by default, and ZooKeeper's
@@ -184,45 +185,47 @@ impl LockGuard {
     async fn commit(&self, writes: &[backend::Write], patience: Duration) -> Result<()> {
         let (session, own_key) = (self.session(), self.own_key());
         let give_up = Instant::now() + patience;
-        let lost = |reason| Err(Error::Lost { name: self.name().to_owned(), reason });
-        let unconfirmed =
-            |source| Err(Error::WriteUnconfirmed { name: self.name().to_owned(), source });
-        let mut attempt = 0;
-        loop {
+        let request = || async {
             if let Some(reason) = self.lost_reason() {
-                return lost(reason);
+                return Ok(Written::Lost(reason));
             }
             let guard = Some(&own_key.entry).filter(|_| !planted(Bug::WritesUnguarded));
-            let error = match session.store().commit(guard, writes).await {
-                Ok(true) => return Ok(()),
+            match session.store().commit(guard, writes).await {
+                Ok(true) => Ok(Written::Done),
                 Ok(false) => {
                     own_key.lose(LostReason::KeyDeleted);
                     // Perhaps with its session.
-                    return lost(self.lost_reason().unwrap_or(LostReason::KeyDeleted));
+                    Ok(Written::Lost(self.lost_reason().unwrap_or(LostReason::KeyDeleted)))
                 }
-                Err(error) => error,
-            };
-            match error {
-                StoreError::Unavailable(_) => {}
                 // The session may have ended between the request and the answer.
-                StoreError::SessionGone(reason) => {
+                Err(StoreError::SessionGone(reason)) => {
                     session.deadline().lose(reason);
-                    return unconfirmed(reason.to_string().into());
+                    Ok(Written::Unconfirmed(reason.to_string().into()))
                 }
-                StoreError::Unknown(source) => return unconfirmed(source),
-                error => return Err(error.into_public(session.shared().backend.name())),
+                // It is not sent again: it may be applied yet.
+                Err(StoreError::Unknown(source)) => Ok(Written::Unconfirmed(source)),
+                Err(error) => Err(error),
             }
-            let pause = backoff(attempt);
-            if Instant::now() + pause >= give_up {
-                return Err(error.into_public(session.shared().backend.name()));
-            }
-            sleep(pause).await;
-            attempt += 1;
+        };
+        // What was sent is waited for, even if the session ends meanwhile: the answer tells what
+        // became of it.
+        let (written, _) = retry(|| Instant::now() >= give_up, request).await;
+        let name = || self.name().to_owned();
+        match written.map_err(|error| error.into_public(session.shared().backend.name()))? {
+            Written::Done => Ok(()),
+            Written::Lost(reason) => Err(Error::Lost { name: name(), reason }),
+            Written::Unconfirmed(source) => Err(Error::WriteUnconfirmed { name: name(), source }),
         }
     }
 }
 
-/// What all stores take.
+/// What became of a guarded write.
+enum Written {
+    Done,
+    Lost(LostReason),
+    Unconfirmed(BoxError),
+}
+
 fn check(namespace: &str, writes: &[Write]) -> Result<()> {
     let invalid = |key: &str, reason: &str| {
         Err(Error::InvalidWrite { key: key.chars().take(80).collect(), reason: reason.to_owned() })

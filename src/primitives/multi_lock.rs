@@ -13,7 +13,7 @@ use crate::{
         guard::{self, LockGuard},
         mutex::Mutex,
     },
-    queue::{self, COURTESY, Failure, Wait, attempt::Attempt, handover::Handover},
+    queue::{self, COURTESY, Failure, Wait, attempt::Attempt, handover::Handover, mode::Mode},
     rig::{Bug, planted},
     runtime::{self, carried::Carried},
     session::Sessions,
@@ -132,7 +132,7 @@ impl MultiLock {
         };
         let mut guards = Vec::with_capacity(entered.len());
         for entered in entered {
-            match queue::hold(entered, wait).await {
+            match queue::hold(entered, wait, Mode::Exclusive).await {
                 Ok(Some(hold)) => guards.push(LockGuard::new(hold)),
                 Ok(None) => return Ok(None),
                 Err(Failure::StaleSession(error) | Failure::Final(error)) => return Err(error),

@@ -12,7 +12,7 @@ use crate::{
     error::{Error, Result},
     primitives::guard::LockGuard,
     queue::{
-        self, COURTESY, Failure, Wait,
+        self, COURTESY, Failure, STALE_SESSIONS, Wait,
         attempt::Attempt,
         view::{self, View},
     },
@@ -25,9 +25,6 @@ const MAX_REASON: usize = 1_000;
 
 /// How long a request stands: a holder that has not heard it by then is not listening.
 const LONGEST: Duration = Duration::from_secs(600);
-
-/// How often to try with another session when the server does not know the last one any more.
-const STALE_SESSIONS: u32 = 3;
 
 /// Where the requests for a lock are.
 fn side(lock: &Queue) -> Queue {

@@ -9,7 +9,7 @@ use crate::{
     queue::{
         Wait,
         acquire::Acquire,
-        line::{Rule, Verdict},
+        mode::{Mode, Rule, Verdict},
     },
     rig::{Bug, planted},
     runtime,
@@ -166,7 +166,7 @@ impl RwLock {
     async fn acquire(&self, label: &'static str, wait: Wait) -> Result<Option<LockGuard>> {
         let queue = Queue::new(self.sessions.namespace(), &self.name)?.of("rw").labelled(label);
         let rule = if label == READER { &Reader as &dyn Rule } else { &Writer };
-        let taking = Acquire { rule: Some(rule), ..Acquire::new(&queue, wait) };
+        let taking = Acquire { mode: Mode::Shared(rule), ..Acquire::new(&queue, wait) };
         let taking = wait.bounds(&self.sessions, taking.from(&self.sessions));
         let hold = runtime::within(self.sessions.runtime(), taking).await?;
         Ok(hold.map(LockGuard::new))

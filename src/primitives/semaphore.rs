@@ -17,8 +17,8 @@ use crate::{
     queue::{
         self, Wait,
         acquire::Acquire,
-        line::{Rule, Verdict},
-        persist, view,
+        mode::{Mode, Rule, Verdict},
+        view,
     },
     rig::{Bug, planted},
     runtime,
@@ -234,10 +234,10 @@ impl Semaphore {
                 deletes.chain([Write::Put { key: key(&note), value: Vec::new() }]).collect();
             let session = self.sessions.any().await?;
             // Twice is as good as once.
-            let written = persist(|| session.store().commit(None, &writes));
+            let written = session.ask(|| session.store().commit(None, &writes));
             let written = timeout(self.sessions.request_timeout() * 2, written).await;
             let written = written.unwrap_or_else(|late| Err(StoreError::Unknown(late.into())));
-            written.map_err(|error| queue::public(&session, error)).map(drop)
+            written.map_err(|error| session.public(error)).map(drop)
         })
         .await
     }
@@ -288,7 +288,7 @@ impl Semaphore {
         if planted(Bug::GateLeftOpen) {
             gate = None;
         }
-        let taking = Acquire { rule: Some(&rule), ..Acquire::new(queue, wait) };
+        let taking = Acquire { mode: Mode::Shared(&rule), ..Acquire::new(queue, wait) };
         let taken = taking.from(&self.sessions).await;
         // Let go of in the background: the caller need not wait for that.
         drop(gate);

@@ -5,10 +5,7 @@ use std::sync::Arc;
 use tokio::time::timeout_at;
 
 use super::{
-    Failure, Hold,
-    attempt::Attempt,
-    line::{self, Rule},
-    wait::Wait,
+    Failure, Hold, attempt::Attempt, failure::STALE_SESSIONS, lock, mode::Mode, wait::Wait,
 };
 use crate::{backend::name::Queue, error::Result, session::Sessions};
 
@@ -23,8 +20,8 @@ pub(crate) struct Acquire<'a> {
     pub(crate) wait: Wait,
     /// What to write into the key, if not who owns it.
     pub(crate) value: Option<Arc<[u8]>>,
-    /// Who may be in together, if not one at a time.
-    pub(crate) rule: Option<&'a dyn Rule>,
+    /// Who may be in together.
+    pub(crate) mode: Mode<'a>,
     /// It is only a way to something else: see
     /// [`Attempt::set_passing`](Attempt::set_passing).
     pub(crate) passing: bool,
@@ -32,11 +29,11 @@ pub(crate) struct Acquire<'a> {
 
 impl<'a> Acquire<'a> {
     pub(crate) fn new(queue: &'a Queue, wait: Wait) -> Self {
-        Self { queue, wait, value: None, rule: None, passing: false }
+        Self { queue, wait, value: None, mode: Mode::Exclusive, passing: false }
     }
 
     pub(crate) async fn from(self, sessions: &Sessions) -> Result<Option<Hold>> {
-        let Self { queue, wait, value, rule, passing } = self;
+        let Self { queue, wait, value, mode, passing } = self;
         let mut stale_sessions = 0;
         loop {
             let attempt = match wait {
@@ -47,16 +44,13 @@ impl<'a> Acquire<'a> {
             let mut attempt = attempt?;
             attempt.set_value(value.clone());
             attempt.set_passing(passing);
-            let taken = match rule {
-                None => super::acquire(attempt, wait).await,
-                // On the heap: it is larger than what a mutex needs, of which there may be many.
-                Some(rule) => Box::pin(line::enter(attempt, wait, rule)).await,
-            };
-            match taken {
+            match lock::acquire(attempt, wait, mode).await {
                 Ok(hold) => return Ok(hold),
                 // Its session died while it was idle. That is no loss of this call's: it goes on
                 // with a new one.
-                Err(Failure::StaleSession(_)) if stale_sessions < 3 => stale_sessions += 1,
+                Err(Failure::StaleSession(_)) if stale_sessions < STALE_SESSIONS => {
+                    stale_sessions += 1
+                }
                 Err(Failure::StaleSession(error) | Failure::Final(error)) => return Err(error),
             }
         }

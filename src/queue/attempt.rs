@@ -1,7 +1,10 @@
 //! One attempt to hold a lock, from the first write to the confirmed delete.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError, Weak},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -20,10 +23,10 @@ use crate::{
     error::{BoxError, Result as PublicResult},
     lost::LostReason,
     rig::{Bug, planted},
-    runtime::{backoff, carried::Carried, clock},
+    runtime::{carried::Carried, clock},
     session::{
-        Session, Sessions,
-        deadline::Grant,
+        Session, Sessions, Tries,
+        deadline::NotGranted,
         own_keys::{End, OwnKey},
     },
 };
@@ -34,28 +37,61 @@ use crate::{
 const DOUBT: [Duration; 3] =
     [Duration::from_secs(1), Duration::from_secs(4), Duration::from_secs(8)];
 
-/// A ticket in a queue. It is armed before the first write: whenever it is dropped, its key is
-/// deleted, however long that takes, by a task of the session.
+/// One try to hold a lock. However it ends, and whenever it is dropped, each key that it ever wrote
+/// is deleted, however long that takes, by a task of the session.
 #[derive(Debug)]
 pub(crate) struct Attempt {
     session: Arc<Session>,
-    queue: Queue,
     ticket: Ticket,
+    /// The names that its key ever had: the present one is the last.
+    names: Names,
     /// What to write into the key, if not who owns it.
     value: Option<Arc<[u8]>>,
     /// Nobody will be told of its loss.
     passing: bool,
-    own_key: Option<Arc<OwnKey>>,
-    /// A write was sent.
-    written: bool,
-    /// Every request so far was answered.
-    clean: bool,
-    /// A write was sent whose outcome nobody knows.
-    doubtful: bool,
-    /// Its former queues, which differ in the label: where such a write may yet put a key.
+    stage: Stage,
+}
+
+/// The queues, which differ in the label, that name an attempt's key.
+#[derive(Debug)]
+struct Names {
+    now: Queue,
+    /// Where a request of unknown outcome may yet put a key.
     former: Vec<Queue>,
-    /// Not released yet.
-    armed: bool,
+}
+
+/// How far an attempt has come.
+#[derive(Debug)]
+enum Stage {
+    /// It has nothing in the store, and nothing can come.
+    Nothing,
+    /// It may have a key in the store, now or later.
+    Sent,
+    /// It has this key.
+    Joined { own: Arc<OwnKey>, requests: Requests },
+    /// It is being deleted.
+    Left,
+}
+
+/// What is known of the requests that made a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Requests {
+    /// One, which was answered.
+    One,
+    /// Several, each of them answered.
+    Answered,
+    /// One of them may be applied yet.
+    Doubtful,
+}
+
+impl Requests {
+    fn of(tries: Tries) -> Self {
+        match tries {
+            Tries { doubtful: true, .. } => Self::Doubtful,
+            Tries { count: 0 | 1, .. } => Self::One,
+            Tries { .. } => Self::Answered,
+        }
+    }
 }
 
 /// What came of joining.
@@ -88,12 +124,20 @@ struct Trouble {
 }
 
 impl Trouble {
-    fn set(&self, error: StoreError) {
+    /// Whatever it is, the release is tried again.
+    fn note(&self, error: StoreError) -> StoreError {
+        const NOTED: &str = "see the last trouble";
         let refused = matches!(error, StoreError::Denied(_)) && !planted(Bug::RefusalsUntold);
+        let doubtful = matches!(error, StoreError::Unknown(_));
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) =
             Some(Arc::new(error.into_source()));
         if refused {
             self.refused.notify_one();
+        }
+        if doubtful {
+            StoreError::Unknown(NOTED.into())
+        } else {
+            StoreError::Unavailable(NOTED.into())
         }
     }
 
@@ -113,16 +157,11 @@ impl Attempt {
         let ticket = session.take_on(queue)?;
         Some(Self {
             session: Arc::clone(session),
-            queue: queue.clone(),
             ticket,
+            names: Names { now: queue.clone(), former: Vec::new() },
             value: None,
             passing: false,
-            own_key: None,
-            written: false,
-            clean: true,
-            doubtful: false,
-            former: Vec::new(),
-            armed: true,
+            stage: Stage::Nothing,
         })
     }
 
@@ -146,12 +185,15 @@ impl Attempt {
     }
 
     pub(crate) fn queue(&self) -> &Queue {
-        &self.queue
+        &self.names.now
     }
 
-    /// The place in the queue, once it has joined.
+    /// The key in the queue, once it has joined.
     pub(crate) fn own_key(&self) -> Option<&Arc<OwnKey>> {
-        self.own_key.as_ref()
+        match &self.stage {
+            Stage::Joined { own, .. } => Some(own),
+            Stage::Nothing | Stage::Sent | Stage::Left => None,
+        }
     }
 
     /// Joins the queue; `None` if somebody is there already. Meant to be carried
@@ -165,69 +207,55 @@ impl Attempt {
         give_up: Option<Instant>,
         interest: oneshot::Sender<()>,
     ) -> Result<Option<Entered>, StoreError> {
-        let value = self
-            .value
-            .take()
-            .unwrap_or_else(|| signature::write(&self.session.shared().owner).into());
-        let mut attempt = 0;
-        loop {
-            let session = Arc::clone(&self.session);
-            let permit = tokio::select! {
-                biased;
-                _ = session.deadline().lost() => None,
-                // Never closed.
-                permit = session.join_permits().acquire() => permit.ok(),
-            };
+        let session = Arc::clone(&self.session);
+        let value =
+            self.value.take().unwrap_or_else(|| signature::write(&session.shared().owner).into());
+        let queue = self.names.now.clone();
+        let late = || give_up.is_some_and(|at| Instant::now() >= at) || interest.is_closed();
+        self.stage = Stage::Sent;
+        let request = || async {
+            // Never closed.
+            let _permit = session.join_permits().acquire().await;
             if interest.is_closed() && !planted(Bug::GoneCallersJoin) {
                 return Err(StoreError::Unavailable("its caller has gone".into()));
             }
-            let sent = clock::now();
-            self.written |= permit.is_some();
-            let _joining = session.own_keys().joins();
-            let enqueue = session.bare_store().enqueue(&self.queue, self.ticket, &value, join);
-            let outcome = tokio::select! {
-                reason = session.deadline().lost() => Err(StoreError::SessionGone(reason)),
-                outcome = enqueue => outcome,
-            };
-            match outcome {
-                Ok(Joined::Queued { entry, standing, at, alive, alone }) => {
-                    if let Some(granted) = alive {
-                        session.deadline().renewed(sent, granted);
-                    }
-                    self.own_key = Some(session.own_keys().add(entry, at, sent));
-                    return Ok(Some(Entered { attempt: self, standing, alone }));
-                }
-                Ok(Joined::Occupied) => {
-                    self.written = self.doubtful;
-                    return Ok(None);
-                }
-                Err(StoreError::SessionGone(reason)) => {
-                    session.deadline().lose(reason);
-                    return Err(StoreError::SessionGone(reason));
-                }
-                Err(error) => {
-                    self.clean = false;
-                    self.doubtful |= matches!(error, StoreError::Unknown(_));
-                    let late =
-                        give_up.is_some_and(|at| Instant::now() >= at) || interest.is_closed();
-                    if !error.is_transient() || late {
-                        self.written = self.doubtful;
-                        return Err(error);
-                    }
-                }
-            }
-            if planted(Bug::NewTicketOnRetry) {
-                self.ticket = Ticket::random();
-            }
-            sleep(backoff(attempt)).await;
-            attempt += 1;
+            let ticket =
+                if planted(Bug::NewTicketOnRetry) { Ticket::random() } else { self.ticket };
+            let (sent, joining) = (clock::now(), session.own_keys().joins());
+            let joined = session.bare_store().enqueue(&queue, ticket, &value, join).await?;
+            Ok((joined, sent, joining))
+        };
+        let (joined, tries) = session.ask_until(late, request).await;
+        let entered = match joined {
+            Ok((joined, sent, _joining)) => Ok(self.enter(joined, sent, Requests::of(tries))),
+            Err(error) => Err(error),
+        };
+        if !matches!(entered, Ok(Some(_))) && !tries.doubtful {
+            self.stage = Stage::Nothing;
         }
+        Ok(entered?.map(|(standing, alone)| Entered { attempt: self, standing, alone }))
+    }
+
+    /// Takes note of the answer to a request to join that was sent at `sent`.
+    fn enter(
+        &mut self,
+        joined: Joined,
+        sent: Duration,
+        requests: Requests,
+    ) -> Option<(Standing, bool)> {
+        let Joined::Queued { entry, standing, at, alive, alone } = joined else { return None };
+        if let Some(granted) = alive {
+            self.session.deadline().renewed(sent, granted);
+        }
+        let own = self.session.own_keys().add(entry, at, sent);
+        self.stage = Stage::Joined { own, requests };
+        Some((standing, alone))
     }
 
     /// Joins the queues of several attempts of one session in one request, if nobody is in any of
     /// them; `None` if somebody is, or the store can't. Meant to be carried whole, as
     /// [`join`](Self::join): when the result is not wanted any more, dropping that drops the
-    /// attempts. One attempt.
+    /// attempts. It is not tried again.
     pub(crate) async fn join_all(
         mut attempts: Vec<Self>,
     ) -> Result<Option<Vec<Entered>>, StoreError> {
@@ -236,120 +264,88 @@ impl Attempt {
         };
         let value = signature::write(&session.shared().owner);
         let queues: Vec<_> =
-            attempts.iter().map(|attempt| (attempt.queue.clone(), attempt.ticket)).collect();
-        let permit = tokio::select! {
-            biased;
-            _ = session.deadline().lost() => None,
+            attempts.iter().map(|attempt| (attempt.names.now.clone(), attempt.ticket)).collect();
+        attempts.iter_mut().for_each(|attempt| attempt.stage = Stage::Sent);
+        let request = || async {
             // Never closed.
-            permit = session.join_permits().acquire() => permit.ok(),
+            let _permit = session.join_permits().acquire().await;
+            let (sent, joining) = (clock::now(), session.own_keys().joins());
+            let joined = session.bare_store().enqueue_all(&queues, &value).await?;
+            Ok((joined, sent, joining))
         };
-        let sent = clock::now();
-        for attempt in &mut attempts {
-            attempt.written = permit.is_some();
+        let (joined, tries) = session.ask_until(|| true, request).await;
+        if !matches!(joined, Ok((Some(_), ..))) && !tries.doubtful {
+            attempts.iter_mut().for_each(|attempt| attempt.stage = Stage::Nothing);
         }
-        let _joining = session.own_keys().joins();
-        let outcome = tokio::select! {
-            reason = session.deadline().lost() => Err(StoreError::SessionGone(reason)),
-            outcome = session.bare_store().enqueue_all(&queues, &value) => outcome,
-        };
-        let joined = match outcome {
-            Ok(Some(joined)) => joined,
-            Ok(None) => {
-                attempts.iter_mut().for_each(|attempt| attempt.written = false);
-                return Ok(None);
-            }
-            Err(error) => {
-                let doubtful = matches!(error, StoreError::Unknown(_));
-                for attempt in &mut attempts {
-                    (attempt.clean, attempt.written, attempt.doubtful) =
-                        (false, doubtful, doubtful);
-                }
-                if let StoreError::SessionGone(reason) = error {
-                    // And its keys with it.
-                    session.deadline().lose(reason);
-                }
-                return Err(error);
-            }
-        };
-        let mut entered = Vec::with_capacity(attempts.len());
-        for (mut attempt, joined) in attempts.into_iter().zip(joined) {
-            // Whoever is not in is out, and with it, by the drop of the attempts, all are.
-            let Joined::Queued { entry, standing, at, alive, alone } = joined else {
-                return Ok(None);
-            };
-            if let Some(granted) = alive {
-                session.deadline().renewed(sent, granted);
-            }
-            attempt.own_key = Some(session.own_keys().add(entry, at, sent));
-            entered.push(Entered { attempt, standing, alone });
-        }
-        Ok(Some(entered))
+        let (Some(joined), sent, _joining) = joined? else { return Ok(None) };
+        let entered = attempts.into_iter().zip(joined).map(|(mut attempt, joined)| {
+            let (standing, alone) = attempt.enter(joined, sent, Requests::One)?;
+            Some(Entered { attempt, standing, alone })
+        });
+        // If one of them is not in, none is: the drop of the attempts takes them out.
+        Ok(entered.collect())
     }
 
     /// Turns the waiter into a holder, if the session's deadline allows.
-    pub(crate) fn grant(&mut self) -> Grant {
-        let grant = self.session.deadline().grant();
-        if let Some(own_key) = self.own_key.as_ref().filter(|_| grant == Grant::Granted) {
-            own_key.hold();
+    pub(crate) fn grant(&mut self) -> Result<(), NotGranted> {
+        self.session.deadline().grant()?;
+        if let Stage::Joined { own, .. } = &self.stage {
+            own.hold();
             if !self.passing {
-                self.session.evictions().watch(own_key);
+                self.session.evictions().watch(own);
             }
         }
-        grant
+        Ok(())
     }
 
     /// Puts a key with another label into the place of a holder's own. Meant to be carried whole:
     /// goes on until the store has confirmed it or the session is over.
     pub(crate) async fn relabel(mut self, label: &str, value: &[u8]) -> Result<Self, StoreError> {
-        let Some(old) = self.own_key.clone() else { return Ok(self) };
+        let session = Arc::clone(&self.session);
+        let Stage::Joined { own: old, requests } = &self.stage else { return Ok(self) };
+        let (old, requests) = (Arc::clone(old), *requests);
         // Its number makes it known where it stands.
-        let own_key = if planted(Bug::DowngradeLosesPlace) {
+        let place = if planted(Bug::DowngradeLosesPlace) {
             String::new()
         } else {
             format!("@{}", old.entry.token)
         };
-        let to = self.queue.labelled(&format!("{label}{own_key}"));
-        self.clean = false;
-        let (mut attempt, mut doubtful) = (0, false);
-        let moved = loop {
-            let session = &self.session;
+        let to = self.names.now.labelled(&format!("{label}{place}"));
+        let doubtful = AtomicBool::new(false);
+        let request = || async {
             let store = session.bare_store();
-            let relabel = store.relabel(&self.queue, &to, self.ticket, &old.entry, value);
-            let outcome = tokio::select! {
-                biased;
-                reason = session.deadline().lost() => Err(StoreError::SessionGone(reason)),
-                outcome = relabel => outcome,
-            };
-            doubtful |= matches!(outcome, Err(StoreError::Unknown(_)));
-            match outcome {
-                Err(StoreError::SessionGone(reason)) => {
-                    return Err(StoreError::SessionGone(reason));
-                }
+            let moved = store.relabel(&self.names.now, &to, self.ticket, &old.entry, value).await;
+            match moved {
+                Err(StoreError::SessionGone(reason)) => Err(StoreError::SessionGone(reason)),
                 // As long as nobody knows which of the two keys is there, no refusal ends it: the
                 // other one would be left behind.
-                Err(error) if error.is_transient() || doubtful => {}
-                outcome => break outcome?,
+                Err(error) if doubtful.load(Ordering::Relaxed) => {
+                    Err(StoreError::Unknown(error.into_source()))
+                }
+                moved => {
+                    let unknown = matches!(moved, Err(StoreError::Unknown(_)));
+                    doubtful.store(unknown, Ordering::Relaxed);
+                    moved
+                }
             }
-            sleep(backoff(attempt)).await;
-            attempt += 1;
         };
-        let Some(entry) = moved else {
+        let Some(entry) = session.ask(request).await? else {
             old.lose(LostReason::KeyDeleted);
             return Ok(self);
         };
-        let new = self.session.own_keys().add(entry, old.joined, old.sent);
-        new.hold();
-        self.session.evictions().watch(&new);
-        self.own_key = Some(new);
-        let former = std::mem::replace(&mut self.queue, to);
-        if self.doubtful && !planted(Bug::LabelForgotten) {
-            // An earlier attempt to join may yet put a key with the former label.
-            let runtime = self.session.shared().runtime;
-            runtime.spawn(look_again(Arc::downgrade(&self.session), former.clone(), self.ticket));
-            self.former.push(former);
+        let own = session.own_keys().add(entry, old.joined, old.sent);
+        own.hold();
+        session.evictions().watch(&own);
+        let former = std::mem::replace(&mut self.names.now, to);
+        let requests = requests.max(Requests::Answered);
+        self.stage = Stage::Joined { own, requests };
+        if requests == Requests::Doubtful && !planted(Bug::LabelForgotten) {
+            // An earlier request to join may yet put a key with the former label.
+            look_again(&session, &former, self.ticket);
+            self.names.former.push(former);
         }
         old.leave();
-        self.session.own_keys().end(&old, End::Unclear);
+        session.own_keys().end(&old, End::Unclear);
         Ok(self)
     }
 
@@ -375,37 +371,31 @@ impl Attempt {
         &mut self,
         trouble: Arc<Trouble>,
     ) -> Option<impl Future<Output = Release> + Send + use<>> {
-        if !std::mem::take(&mut self.armed) {
-            return None;
-        }
-        let session = Arc::clone(&self.session);
-        let held = self.own_key.as_ref().is_some_and(|own_key| own_key.leave());
+        let (session, ticket) = (Arc::clone(&self.session), self.ticket);
+        let queue = self.names.now.clone();
+        let (own, requests) = match std::mem::replace(&mut self.stage, Stage::Left) {
+            Stage::Left => return None,
+            Stage::Sent if !planted(Bug::JoinDiesWithCaller) => (None, Requests::Doubtful),
+            Stage::Nothing | Stage::Sent => {
+                session.left(&queue);
+                return None;
+            }
+            Stage::Joined { own, requests } => (Some(own), requests),
+        };
+        let held = own.as_ref().is_some_and(|own| own.leave());
         if held {
             session.deadline().leave();
         }
-        if !self.written || planted(Bug::JoinDiesWithCaller) && self.own_key.is_none() {
-            session.left(&self.queue);
-            return None;
-        }
-        let (queue, ticket, own_key, doubtful) =
-            (self.queue.clone(), self.ticket, self.own_key.take(), self.doubtful);
-        let former = std::mem::take(&mut self.former);
-        let clean = self.clean && own_key.is_some();
+        let former = std::mem::take(&mut self.names.former);
         Some(async move {
-            let (release, attempts) =
-                release(&session, &queue, ticket, own_key.as_ref(), held, &trouble).await;
-            if clean && attempts == 1 {
+            let (release, tries) =
+                release(&session, &queue, ticket, own.as_ref(), held, &trouble).await;
+            if requests == Requests::One && tries.count == 1 {
                 session.reuse(ticket);
             }
             session.left(&queue);
-            if doubtful && !planted(Bug::DoubtForgotten) {
-                for queue in former.into_iter().chain([queue]) {
-                    session.shared().runtime.spawn(look_again(
-                        Arc::downgrade(&session),
-                        queue,
-                        ticket,
-                    ));
-                }
+            if requests == Requests::Doubtful && !planted(Bug::DoubtForgotten) {
+                former.iter().chain([&queue]).for_each(|name| look_again(&session, name, ticket));
             }
             release
         })
@@ -420,65 +410,58 @@ impl Drop for Attempt {
     }
 }
 
-/// Deletes what a join in doubt may have written after its key was deleted.
-async fn look_again(session: Weak<Session>, queue: Queue, ticket: Ticket) {
-    for pause in DOUBT {
-        sleep(pause).await;
-        // Only a session that lives on has to look again: with its end the key is gone in any case.
-        let Some(session) = session.upgrade() else { return };
-        release(&session, &queue, ticket, None, false, &Trouble::default()).await;
-    }
+/// Deletes, in the background, what a request in doubt may yet write after its key was deleted.
+fn look_again(session: &Arc<Session>, queue: &Queue, ticket: Ticket) {
+    let (runtime, session, queue) =
+        (session.shared().runtime, Arc::downgrade(session), queue.clone());
+    runtime.spawn(async move {
+        for pause in DOUBT {
+            sleep(pause).await;
+            // Only a session that lives on has to look again: with its end the key is gone in any
+            // case.
+            let Some(session) = session.upgrade() else { return };
+            release(&session, &queue, ticket, None, false, &Trouble::default()).await;
+        }
+    });
 }
 
 /// Deletes the key: retries until the store confirms that it is gone, or the session is over and
-/// its keys with it. Tells how many attempts that took.
+/// its keys with it. Tells how many requests that took.
 async fn release(
     session: &Session,
     queue: &Queue,
     ticket: Ticket,
-    own_key: Option<&Arc<OwnKey>>,
+    own: Option<&Arc<OwnKey>>,
     held: bool,
     trouble: &Trouble,
-) -> (Release, u32) {
-    let (mut attempt, mut unknown) = (0, false);
-    let (outcome, end) = loop {
-        let successor = own_key.and_then(|own_key| own_key.successor());
-        let leave = Leaving {
-            entry: own_key.map(|own_key| &own_key.entry),
+) -> (Release, Tries) {
+    let request = || async {
+        let successor = own.and_then(|own| own.successor());
+        let leaving = Leaving {
+            entry: own.map(|own| &own.entry),
             held,
             successor: successor.as_deref().map(|successor| &successor.entry),
         };
-        let outcome = tokio::select! {
-            biased;
-            reason = session.deadline().lost() => Err(StoreError::SessionGone(reason)),
-            outcome = session.bare_store().leave(queue, ticket, leave) => outcome,
-        };
-        match outcome {
-            Ok(left) => {
-                // Only an attempt that may have been applied explains an absent key.
-                let released =
-                    left.existed || unknown || attempt > 0 && planted(Bug::AbsentIsReleased);
-                let release = if released { Release::Released } else { Release::Absent };
-                let end = own_key.map(|own_key| own_key.end(held, left, successor.as_ref()));
-                break (release, end);
-            }
-            Err(StoreError::SessionGone(reason)) => {
-                session.deadline().lose(reason);
-                break (Release::SessionOver(reason), None);
-            }
-            Err(error) => {
-                unknown |= matches!(error, StoreError::Unknown(_));
-                trouble.set(error);
-            }
+        match session.bare_store().leave(queue, ticket, leaving).await {
+            Ok(left) => Ok((left, successor)),
+            Err(StoreError::SessionGone(reason)) => Err(StoreError::SessionGone(reason)),
+            Err(error) => Err(trouble.note(error)),
         }
-        if planted(Bug::WithdrawOnce) {
-            return (Release::Trying(None), 0);
-        }
-        sleep(backoff(attempt)).await;
-        attempt += 1;
     };
-    if let Some(own_key) = own_key {
-        session.own_keys().end(own_key, end.unwrap_or(End::Unclear));
+    let (left, tries) = session.ask_until(|| planted(Bug::WithdrawOnce), request).await;
+    let (release, end) = match left {
+        Ok((left, successor)) => {
+            // Only a request that may have been applied explains an absent key.
+            let released =
+                left.existed || tries.doubtful || tries.count > 1 && planted(Bug::AbsentIsReleased);
+            let end = own.map_or(End::Unclear, |own| own.end(held, left, successor.as_ref()));
+            (if released { Release::Released } else { Release::Absent }, end)
+        }
+        Err(StoreError::SessionGone(reason)) => (Release::SessionOver(reason), End::Unclear),
+        Err(_) => return (Release::Trying(None), tries),
+    };
+    if let Some(own) = own {
+        session.own_keys().end(own, end);
     }
-    (outcome, attempt + 1)
+    (release, tries)
 }

@@ -12,46 +12,36 @@ use tokio::{
     time::{Instant, sleep},
 };
 
+use super::failure::STALE_SESSIONS;
 use crate::{
     backend::{Ask, Entry, Event, Listing, Member, Watch, error::StoreError, name::Queue},
     error::{Error, Result},
     lost::LostReason,
-    queue::NO_ROOM,
     runtime::{self, backoff},
+    session::watch_budget::NO_ROOM,
     session::{Session, Sessions, Visit},
 };
-
-/// How often to try with another session when the server does not know the last one any more.
-const STALE_SESSIONS: u32 = 3;
 
 /// All who stand in a queue, the first one first, as it is now. Gives up after about twice the
 /// request timeout.
 pub(crate) async fn look(sessions: &Sessions, queue: &Queue, values: bool) -> Result<Listing> {
     let ask = Ask { values, watch: false, fresh: true };
-    let (mut attempt, mut stale_sessions, mut give_up) = (0, 0, None);
+    let (mut stale_sessions, mut give_up) = (0, None);
     loop {
         let session = sessions.any().await?;
-        let shared = session.shared();
-        let give_up = *give_up.get_or_insert_with(|| Instant::now() + shared.request_timeout * 2);
-        let listing = tokio::select! {
-            biased;
-            reason = session.deadline().lost() => Err(StoreError::SessionGone(reason)),
-            listing = session.store().list(queue, ask) => listing,
-        };
+        let patience = session.shared().request_timeout * 2;
+        let give_up = *give_up.get_or_insert_with(|| Instant::now() + patience);
+        let late = || Instant::now() >= give_up;
+        let (listing, _) = session.ask_until(late, || session.store().list(queue, ask)).await;
         match listing {
             Ok(listing) => return Ok(listing),
-            Err(StoreError::SessionGone(reason)) => {
-                session.deadline().lose(reason);
-                if reason == LostReason::ClientClosed || stale_sessions == STALE_SESSIONS {
-                    return Err(session.lost_error(reason));
-                }
+            Err(StoreError::SessionGone(reason))
+                if reason != LostReason::ClientClosed && stale_sessions < STALE_SESSIONS =>
+            {
                 stale_sessions += 1;
             }
-            Err(error) if error.is_transient() && Instant::now() < give_up => {}
-            Err(error) => return Err(error.into_public(shared.backend.name())),
+            Err(error) => return Err(session.public(error)),
         }
-        sleep(backoff(attempt)).await;
-        attempt += 1;
     }
 }
 
@@ -132,8 +122,8 @@ impl View {
         if !std::mem::take(&mut self.current) {
             return Reason::News;
         }
-        // Servers do lose watch events, see `queue.rs`.
-        let pause = if watch { session.recheck() } else { NO_ROOM.mul_f64(0.5 + fastrand::f64()) };
+        // Servers do lose watch events, see `lock.rs`.
+        let pause = if watch { session.recheck() } else { runtime::jittered(NO_ROOM) };
         let list = async {
             match &mut self.list {
                 Some(list) => list.await,

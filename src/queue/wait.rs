@@ -1,12 +1,15 @@
 //! How long a call waits.
 
 use std::time::Duration;
+
 use tokio::time::{Instant, sleep_until, timeout};
 
+use super::Failure;
 use crate::{
+    backend::error::StoreError,
     error::{Error, Result},
     rig::{Bug, planted},
-    session::Sessions,
+    session::{Session, Sessions},
 };
 
 /// How long to wait for a lock.
@@ -35,6 +38,20 @@ impl Wait {
         match self {
             Self::Until(at) => sleep_until(at).await,
             Self::Forever | Self::No => std::future::pending().await,
+        }
+    }
+
+    /// Does `work` unless the session ends first (an error) or the caller's time (`None`).
+    pub(crate) async fn spend_on<T>(
+        self,
+        session: &Session,
+        work: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<Option<T>, Failure> {
+        tokio::select! {
+            biased;
+            reason = session.deadline().lost() => Err(session.lost_error(reason).into()),
+            () = self.is_over() => Ok(None),
+            done = work => done.map(Some).map_err(|error| session.public(error).into()),
         }
     }
 

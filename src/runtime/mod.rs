@@ -90,3 +90,25 @@ pub(crate) fn backoff(attempt: u32) -> Duration {
     let full = Duration::from_millis(20 << attempt.min(6)).min(Duration::from_secs(1));
     full.mul_f64(0.5 + fastrand::f64() / 2.0)
 }
+
+/// A time between half and one and a half of this, so that not all do the same at once.
+pub(crate) fn jittered(time: Duration) -> Duration {
+    time.mul_f64(0.5 + fastrand::f64())
+}
+
+/// A factor: up to a quarter may be added to an interval, so that not all look at once.
+pub(crate) fn late() -> f64 {
+    1.0 + fastrand::f64() / 4.0
+}
+
+/// A number from 0 to `below`, which is not among them.
+#[cfg(feature = "etcd")]
+pub(crate) fn random_below(below: usize) -> usize {
+    fastrand::usize(..below)
+}
+
+/// A number that nobody else has drawn, as good as certainly.
+#[cfg(feature = "etcd")]
+pub(crate) fn random_id() -> i64 {
+    fastrand::i64(1..)
+}

@@ -43,12 +43,11 @@ struct State {
     lost: Option<LostReason>,
 }
 
-/// The answer to [`Deadline::grant`].
+/// Why a waiter does not become a holder.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Grant {
-    Granted,
+pub(crate) enum NotGranted {
     /// The deadline has passed with nothing held: a proof is needed first.
-    Stale,
+    Unproved,
     Lost(LostReason),
 }
 
@@ -226,17 +225,17 @@ impl Deadline {
     }
 
     /// A waiter wants to become a holder.
-    pub(crate) fn grant(&self) -> Grant {
+    pub(crate) fn grant(&self) -> Result<(), NotGranted> {
         let (mut state, now) = self.settled();
         if let Some(reason) = state.lost {
-            return Grant::Lost(reason);
+            return Err(NotGranted::Lost(reason));
         }
         if now >= state.deadline && !planted(Bug::GrantWithoutProof) {
-            return Grant::Stale;
+            return Err(NotGranted::Unproved);
         }
         state.awaited -= 1;
         state.held += 1;
-        Grant::Granted
+        Ok(())
     }
 
     /// A holder lets go. Until its key is known to be gone it counts as a waiter: the session is
@@ -297,7 +296,7 @@ mod tests {
     fn what_ran_out_while_held_never_comes_back() {
         let deadline = Deadline::new(clock::now(), TTL, false);
         deadline.enter();
-        assert_eq!(deadline.grant(), Grant::Granted);
+        assert_eq!(deadline.grant(), Ok(()));
         deadline.state().deadline = clock::now();
         assert_eq!(deadline.remaining(), Duration::ZERO);
         deadline.renewed(clock::now(), TTL);
@@ -310,9 +309,9 @@ mod tests {
         let deadline = Deadline::new(clock::now().saturating_sub(TTL * 2), TTL, false);
         assert_eq!(deadline.lost_reason(), None);
         deadline.enter();
-        assert_eq!(deadline.grant(), Grant::Stale);
+        assert_eq!(deadline.grant(), Err(NotGranted::Unproved));
         deadline.renewed(clock::now(), TTL);
-        assert_eq!(deadline.grant(), Grant::Granted);
+        assert_eq!(deadline.grant(), Ok(()));
     }
 
     /// As an executor does that runs on its own thread and looks at once.

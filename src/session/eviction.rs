@@ -24,7 +24,7 @@ use crate::{
     backend::{Standing, Store, error::StoreError},
     lost::LostReason,
     rig::{Bug, planted},
-    runtime::backoff,
+    runtime::{self, backoff},
     session::{
         deadline::Deadline,
         own_keys::OwnKey,
@@ -147,7 +147,7 @@ impl HeldKeys {
     async fn due(&self, recheck: Duration) {
         let mut since = None;
         // A quarter of the time may be added, so that not all clients look at once.
-        let late = 1.0 + fastrand::f64() / 4.0;
+        let late = runtime::late();
         loop {
             let (none, unwatched) = {
                 let state = self.state();

@@ -1,5 +1,6 @@
 //! A session and the task that keeps it alive.
 
+pub(crate) mod ask;
 pub(crate) mod deadline;
 mod driven;
 pub(crate) mod eviction;
@@ -30,13 +31,14 @@ use crate::{
     error::Error,
     lost::LostReason,
     rig::{Bug, planted},
-    runtime::{backoff, clock},
+    runtime::{self, backoff, clock},
     session::{
         deadline::Deadline, driven::Driven, eviction::EvictionWatch, own_keys::OwnKeys,
         watch_budget::WatchBudget,
     },
 };
 
+pub(crate) use ask::{Tries, retry};
 pub(crate) use pool::Sessions;
 
 /// How many proofs of life may be under way at once: a slow link must not look like a dead one.
@@ -196,10 +198,22 @@ impl Session {
         }
     }
 
+    /// The user's view of a store's error.
+    pub(crate) fn public(&self, error: StoreError) -> Error {
+        match error {
+            StoreError::SessionGone(reason) => {
+                self.deadline.lose(reason);
+                // Where several causes race, the first one counts, as it does for the guards.
+                self.lost_error(self.deadline.lost_reason().unwrap_or(reason))
+            }
+            error => error.into_public(self.shared.backend.name()),
+        }
+    }
+
     /// When to look again in any case.
     pub(crate) fn recheck(&self) -> Duration {
         let interval = self.shared.recheck_interval;
-        interval + interval.mul_f64(fastrand::f64() / 4.0)
+        interval.mul_f64(runtime::late())
     }
 
     /// Asks the store for a proof of life, as soon as it counts.
@@ -337,15 +351,8 @@ async fn keep(
         () = hurry.notified() => {}
     }
     let give_up = clock::now() + store.ttl() * 2;
-    let mut attempt = 0;
-    loop {
-        match store.close().await {
-            Err(error) if error.is_transient() && clock::now() < give_up => {
-                sleep(backoff(attempt)).await;
-                attempt += 1;
-            }
-            Err(StoreError::SessionGone(_)) => return Ok(()),
-            closed => return closed,
-        }
+    match retry(|| clock::now() >= give_up, || store.close()).await.0 {
+        Err(StoreError::SessionGone(_)) => Ok(()),
+        closed => closed,
     }
 }

@@ -60,7 +60,7 @@ impl OwnKeys {
             phase: Phase::Waiting,
             lost: None,
             watched: false,
-            ahead: None,
+            predecessor: None,
             successor: Weak::new(),
         };
         let (state, changed) = (Mutex::new(state), Notify::new());
@@ -156,7 +156,7 @@ struct State {
     /// Somebody watches the key.
     watched: bool,
     /// The one that it waits for.
-    ahead: Option<Predecessor>,
+    predecessor: Option<Predecessor>,
     /// Who waits for this one to end.
     successor: Weak<OwnKey>,
 }
@@ -182,7 +182,7 @@ pub(crate) enum End {
         there: bool,
     },
     /// One who waited behind this one has gone: whoever waited for him waits for this one now.
-    Left { at: Moment, ahead: Predecessor },
+    Left { at: Moment, predecessor: Predecessor },
     /// Otherwise: whoever waits has to look.
     Unclear,
 }
@@ -233,8 +233,8 @@ impl OwnKey {
         .await
     }
 
-    pub(crate) fn wait_for(&self, ahead: &Predecessor) {
-        self.state().ahead = Some(ahead.clone());
+    pub(crate) fn wait_for(&self, predecessor: &Predecessor) {
+        self.state().predecessor = Some(predecessor.clone());
     }
 
     /// How this place ends, which was held or not, by the store's word.
@@ -250,7 +250,8 @@ impl OwnKey {
                 there,
             };
         }
-        self.state().ahead.take().map_or(End::Unclear, |ahead| End::Left { at, ahead })
+        let predecessor = self.state().predecessor.take();
+        predecessor.map_or(End::Unclear, |predecessor| End::Left { at, predecessor })
     }
 
     /// Returns when the lock is not held any more by this place.

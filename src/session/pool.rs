@@ -8,15 +8,15 @@ use std::{
 use tokio::{
     runtime::Handle,
     sync::watch,
-    time::{Instant, sleep, timeout_at},
+    time::{Instant, timeout_at},
 };
 
 use crate::{
     backend::{Entry, error::StoreError, name::Queue},
     error::{Error, Result},
     rig::{Bug, planted},
-    runtime::{self, backoff},
-    session::{Session, Shared, Visit},
+    runtime,
+    session::{Session, Shared, Visit, retry},
 };
 
 /// The sessions of a client, and what all of them have in common. Cheap to clone; all clones are
@@ -219,22 +219,11 @@ async fn open_session(
     insist: bool,
 ) -> std::result::Result<Arc<Session>, StoreError> {
     let give_up = Instant::now() + limit;
-    let mut attempt = 0;
-    loop {
-        let error = match timeout_at(give_up, Session::open(Arc::clone(&shared))).await {
-            Ok(Ok(session)) => return Ok(session),
-            Ok(Err(error)) => error,
-            Err(_) => {
-                return Err(StoreError::Unavailable(
-                    format!("no server answered within {limit:?}").into(),
-                ));
-            }
-        };
-        let pause = backoff(attempt);
-        if !insist || !error.is_transient() || Instant::now() + pause >= give_up {
-            return Err(error);
-        }
-        sleep(pause).await;
-        attempt += 1;
-    }
+    let open = || async {
+        timeout_at(give_up, Session::open(Arc::clone(&shared))).await.unwrap_or_else(|_| {
+            let silence = format!("no server answered within {limit:?}");
+            Err(StoreError::Unavailable(silence.into()))
+        })
+    };
+    retry(|| !insist || Instant::now() >= give_up, open).await.0
 }

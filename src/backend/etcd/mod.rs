@@ -19,7 +19,10 @@ use etcd_client::{Client, LeaseGrantOptions};
 
 use self::{pool::Pool, store::EtcdStore};
 use super::{Backend, Store};
-use crate::backend::{error::StoreError, remote::Remote};
+use crate::{
+    backend::{error::StoreError, remote::Remote},
+    runtime,
+};
 
 /// The backend of `etcd://`.
 #[derive(Debug)]
@@ -51,7 +54,7 @@ impl Backend for Etcd {
         let granted = loop {
             attempts_left -= 1;
             // An id of our own choice; should the answer be lost, that lease ends with its TTL.
-            let id = fastrand::i64(1..);
+            let id = runtime::random_id();
             let grant = |client: Arc<Client>| async move {
                 client
                     .lease_client()

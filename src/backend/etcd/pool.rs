@@ -9,7 +9,10 @@ use etcd_client::{Certificate, Client, ConnectOptions, Error, Identity, TlsOptio
 use tokio::{sync::watch, time::timeout};
 
 use super::error::{Cause, EndpointError};
-use crate::backend::{error::StoreError, remote::Remote, secret::Secret};
+use crate::{
+    backend::{error::StoreError, remote::Remote, secret::Secret},
+    runtime,
+};
 
 /// Below 5 s etcd takes a client's pings for an attack and hangs up
 /// (`DefaultGRPCKeepAliveMinTime`).
@@ -78,7 +81,7 @@ impl Pool {
         let endpoint = |address| Endpoint { address, client: Mutex::default() };
         let endpoints: Vec<_> = remote.endpoints.into_iter().map(endpoint).collect();
         // Clients spread over the members.
-        let current = watch::Sender::new(fastrand::usize(..endpoints.len()));
+        let current = watch::Sender::new(runtime::random_below(endpoints.len()));
         let options = Secret::new(options);
         Self { endpoints, options, request_timeout: remote.request_timeout, current }
     }

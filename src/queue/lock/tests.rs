@@ -13,8 +13,8 @@ use tokio::time::timeout;
 use super::*;
 use crate::{
     backend::{
-        Ask, Backend, Entry, Fate, Joined, Leaving, Left, Listing, Moment, Rewritten, Store, Watch,
-        Write,
+        Ask, Backend, Entry, Event, Fate, Joined, Leaving, Left, Listing, Moment, Rewritten,
+        Standing, Store, Watch, Write,
         name::{Queue, Ticket},
     },
     client::{Client, builder::Settings},
@@ -22,7 +22,12 @@ use crate::{
 };
 use tokio::sync::watch;
 
-use crate::{backend::error::StoreError, runtime, session::Shared};
+use crate::{
+    backend::error::StoreError,
+    lost::LostReason,
+    runtime::{self, clock},
+    session::Shared,
+};
 
 /// What the first call does; later ones answer at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -375,7 +380,7 @@ async fn play(first: [First; 4], wait: Option<Wait>, held: bool, patience: Optio
     }
     let attempt = Attempt::in_session(&session, &Queue::new("/ns", "name").unwrap()).unwrap();
     let wait = wait.unwrap_or_else(|| Wait::Until(Instant::now() + Duration::from_millis(25)));
-    let caller = acquire(attempt, wait);
+    let caller = acquire(attempt, wait, Mode::Exclusive);
     let release = async {
         sleep(Duration::from_millis(15)).await;
         if held {
@@ -483,7 +488,7 @@ async fn wait_behind(
         script.add(key);
     }
     let attempt = Attempt::in_session(&session, &Queue::new("/ns", "name").unwrap()).unwrap();
-    let caller = tokio::spawn(acquire(attempt, Wait::Forever));
+    let caller = tokio::spawn(acquire(attempt, Wait::Forever, Mode::Exclusive));
     while script.keys().len() == ahead.len() {
         sleep(Duration::from_millis(1)).await;
     }
@@ -524,7 +529,8 @@ async fn a_lost_session_ends_the_wait() {
 async fn held(script: &Arc<Script>) -> (Arc<Session>, Hold) {
     let session = session(script).await;
     let attempt = Attempt::in_session(&session, &Queue::new("/ns", "name").unwrap()).unwrap();
-    let hold = acquire(attempt, Wait::Forever).await.unwrap().expect("nobody is ahead");
+    let hold =
+        acquire(attempt, Wait::Forever, Mode::Exclusive).await.unwrap().expect("nobody is ahead");
     (session, hold)
 }
 
@@ -642,7 +648,12 @@ async fn join_several(first: First, leave: First, patience: Duration, held: bool
             assert!(!held, "{what}: joined behind somebody");
             let mut holds = Vec::new();
             for entered in entered {
-                holds.push(hold(entered, Wait::Forever).await.unwrap().expect("nobody is ahead"));
+                holds.push(
+                    hold(entered, Wait::Forever, Mode::Exclusive)
+                        .await
+                        .unwrap()
+                        .expect("nobody is ahead"),
+                );
             }
             let keys: Vec<_> =
                 holds.iter().map(|hold| hold.own_key().entry.key.to_string()).collect();

@@ -1,0 +1,260 @@
+//! The algorithm, written once for all stores and all modes: join, look, wait, look again, grant,
+//! leave.
+
+use std::{pin::pin, sync::Arc, time::Duration};
+
+use tokio::{
+    sync::oneshot,
+    time::{Instant, sleep},
+};
+
+use super::{
+    Failure, Wait,
+    attempt::{Attempt, Entered},
+    evidence::{Conclusion, Evidence, conclude},
+    mode::{Mode, Standing},
+    news::news,
+    pace::Pace,
+};
+use crate::{
+    backend::{Fate, Join, Predecessor, Present, error::StoreError, name::Queue},
+    error::Error,
+    rig::{Bug, planted},
+    runtime::carried::Carried,
+    session::{Session, deadline::NotGranted, own_keys::OwnKey},
+};
+
+/// How long a call that gives up waits for its key to be gone. The release goes on for as long as
+/// it takes; this is so that in the common case a caller who looks finds nothing.
+pub(crate) const COURTESY: Duration = Duration::from_millis(100);
+
+/// A lock that is held.
+#[derive(Debug)]
+pub(crate) struct Hold {
+    pub(crate) attempt: Attempt,
+    own: Arc<OwnKey>,
+}
+
+impl Hold {
+    pub(crate) fn new(attempt: Attempt, own: Arc<OwnKey>) -> Self {
+        Self { attempt, own }
+    }
+
+    pub(crate) fn own_key(&self) -> &OwnKey {
+        &self.own
+    }
+}
+
+/// Takes the lock, or waits for it. May be dropped at any await: the attempt gives back what was
+/// written.
+pub(crate) async fn acquire(
+    attempt: Attempt,
+    wait: Wait,
+    mode: Mode<'_>,
+) -> Result<Option<Hold>, Failure> {
+    if matches!(wait, Wait::No) && !Box::pin(mode.has_room(&attempt)).await? {
+        return Ok(None);
+    }
+    match join(attempt, wait, mode.join(wait)).await? {
+        Some(entered) => hold(entered, wait, mode).await,
+        None => Ok(None),
+    }
+}
+
+/// Joins a queue in the caller's time; `None`: it is over, or somebody is there and `join` does not
+/// go behind others.
+pub(crate) async fn join(
+    attempt: Attempt,
+    wait: Wait,
+    join: Join,
+) -> Result<Option<Entered>, Failure> {
+    let session = Arc::clone(attempt.session());
+    let shared = session.shared();
+    let give_up = matches!(wait, Wait::No).then(|| Instant::now() + shared.request_timeout * 2);
+    // If this future is dropped, the write still ends, and then the attempt with it.
+    let (interest, _interested) = oneshot::channel();
+    let joining = Carried::whole(shared.runtime, attempt.join(join, give_up, interest));
+    let joined = tokio::select! {
+        biased;
+        joined = joining => joined,
+        () = wait.is_over() => return Ok(None),
+    };
+    joined.map_err(|error| Failure::before_joining(&session, error))
+}
+
+/// Waits for the turn of one that has joined, or gives up its key.
+pub(crate) async fn hold(
+    entered: Entered,
+    wait: Wait,
+    mode: Mode<'_>,
+) -> Result<Option<Hold>, Failure> {
+    let Entered { mut attempt, standing, alone } = entered;
+    let (session, queue) = (Arc::clone(attempt.session()), attempt.queue().clone());
+    let Some(own) = attempt.own_key().map(Arc::clone) else { return Ok(None) };
+    let waiter = Waiter { session: &session, queue: &queue, own: &own, mode };
+
+    let mut next = match mode.as_joined(standing, alone) {
+        Some(standing) => Some(standing),
+        None => wait.spend_on(&session, waiter.look()).await?,
+    };
+    while let Some(standing) = next {
+        next = match standing {
+            Standing::In => match attempt.grant() {
+                Ok(()) => return Ok(Some(Hold { attempt, own })),
+                Err(NotGranted::Lost(reason)) => return Err(session.lost_error(reason).into()),
+                Err(NotGranted::Unproved) => {
+                    let prove = Box::pin(session.ask(|| session.prove()));
+                    match wait.spend_on(&session, prove).await? {
+                        Some(()) => wait.spend_on(&session, waiter.look()).await?,
+                        None => None,
+                    }
+                }
+            },
+            Standing::Evicted => return Err(Error::Evicted { name: queue.name().into() }.into()),
+            Standing::Refused(error) => {
+                attempt.release_within(COURTESY).await;
+                return Err(error.into());
+            }
+            Standing::Behind(_) | Standing::Full if matches!(wait, Wait::No) => None,
+            Standing::Behind(predecessor) => {
+                wait.spend_on(&session, waiter.wait_behind(predecessor)).await?
+            }
+            Standing::Full => wait.spend_on(&session, Box::pin(waiter.wait_for_room())).await?,
+        };
+    }
+    attempt.release_within(COURTESY).await;
+    Ok(None)
+}
+
+/// One that has joined, and is not in.
+pub(super) struct Waiter<'a> {
+    pub(super) session: &'a Session,
+    pub(super) queue: &'a Queue,
+    pub(super) own: &'a Arc<OwnKey>,
+    pub(super) mode: Mode<'a>,
+}
+
+impl Waiter<'_> {
+    /// Where it stands.
+    fn look(&self) -> impl Future<Output = Result<Standing, StoreError>> {
+        // What is seldom needed is on the heap: thousands may wait, and their futures are small.
+        Box::pin(self.mode.look(self.session, self.queue, self.own))
+    }
+
+    /// Waits while the predecessor is just ahead; tells where the waiter stands then.
+    async fn wait_behind(&self, mut predecessor: Predecessor) -> Result<Standing, StoreError> {
+        let mut pace = Pace::default();
+        loop {
+            let began = Instant::now();
+            let evidence = self.evidence(&predecessor).await?;
+            match conclude(evidence, &predecessor) {
+                Conclusion::First => return Ok(Standing::In),
+                Conclusion::Evicted => return Ok(Standing::Evicted),
+                Conclusion::Behind(next) => {
+                    predecessor = next;
+                    continue;
+                }
+                Conclusion::Waits => {}
+                Conclusion::Unknown => match self.look().await? {
+                    Standing::Behind(now) if now.entry.key == predecessor.entry.key => {
+                        predecessor.seen |= now.seen;
+                    }
+                    standing => return Ok(standing),
+                },
+            }
+            pace.idle(began).await;
+        }
+    }
+
+    /// Waits until something may have happened, and tells what is known of it then.
+    async fn evidence(&self, predecessor: &Predecessor) -> Result<Evidence, StoreError> {
+        if self.mode.is_exclusive() {
+            self.own.wait_for(predecessor);
+        }
+        let mut news = pin!(news(self, predecessor));
+        loop {
+            // Servers do lose watch events (https://github.com/etcd-io/etcd/issues/18089,
+            // /19179): look again now and then in any case. The watch stays meanwhile.
+            tokio::select! {
+                evidence = &mut news => return evidence,
+                () = sleep(self.session.recheck()), if !planted(Bug::NoRecheck) => {}
+            }
+            let changed = tokio::select! {
+                evidence = &mut news => return evidence,
+                changed = Box::pin(self.recheck(predecessor)) => changed?,
+            };
+            if let Some(evidence) = changed {
+                return Ok(evidence);
+            }
+        }
+    }
+
+    /// What has changed without a word, if anything.
+    async fn recheck(&self, predecessor: &Predecessor) -> Result<Option<Evidence>, StoreError> {
+        if self.mode.is_exclusive() {
+            let present = self.session.ask(|| self.present(predecessor)).await?;
+            let unchanged = matches!(present, Present { own: true, ahead: Fate::There });
+            return Ok((!unchanged).then_some(Evidence::Looked { present, seen: predecessor.seen }));
+        }
+        match self.look().await? {
+            Standing::Behind(now) if now.entry.key == predecessor.entry.key => Ok(None),
+            _ => Ok(Some(Evidence::Hint)),
+        }
+    }
+
+    /// What there is of both keys, if a look at them can tell more than the queue.
+    pub(super) async fn look_at_both(
+        &self,
+        predecessor: &Predecessor,
+        seen: bool,
+    ) -> Result<Evidence, StoreError> {
+        let exclusive = self.mode.is_exclusive();
+        let tells = self.session.store().tells_releases(&predecessor.entry);
+        if exclusive && (predecessor.first && seen || tells) && !planted(Bug::WakeUpIsGrant) {
+            let present = self.session.ask(|| self.present(predecessor)).await?;
+            return Ok(Evidence::Looked { present, seen });
+        }
+        if exclusive && planted(Bug::MiddleIsHolder) {
+            let present = Present { own: true, ahead: Fate::Gone };
+            return Ok(Evidence::Looked { present, seen });
+        }
+        Ok(Evidence::Hint)
+    }
+
+    pub(super) fn present<'a>(
+        &'a self,
+        predecessor: &'a Predecessor,
+    ) -> impl Future<Output = Result<Present, StoreError>> + 'a {
+        self.session.store().present(&self.own.entry, &predecessor.entry)
+    }
+
+    /// Waits until the queue has changed in such a way that it matters; tells where the waiter
+    /// stands then.
+    async fn wait_for_room(&self) -> Result<Standing, StoreError> {
+        let mut failures = 0;
+        loop {
+            // The watch begins with the list: whatever happens after it is told.
+            let (standing, watch) =
+                self.mode.look_and_watch(self.session, self.queue, self.own).await?;
+            if !matches!(standing, Standing::Full) {
+                return Ok(standing);
+            }
+            let changed = async {
+                match watch {
+                    Some(watch) => watch.await.is_ok(),
+                    None => false,
+                }
+            };
+            tokio::select! {
+                changed = changed => if changed { failures = 0 } else {
+                    sleep(crate::runtime::backoff(failures)).await;
+                    failures += 1;
+                },
+                () = sleep(self.session.recheck()) => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,162 @@
+//! Who may be in together: one alone, or as many as a rule lets in.
+//!
+//! The order is the same for all, by the store's own count; nobody can join in front. What a rule
+//! sees of those ahead can only get less: keys go, none comes, and a label changes only to one that
+//! lets more in (a writer that becomes a reader). So one that is in stays in, whatever happens
+//! behind it (a note may make room for fewer, but is not for those that are in), and a list that is
+//! a little old errs on the side of waiting. A list in which one's own key is missing is the word
+//! that it is gone.
+
+use tokio::time::timeout;
+
+use super::{Failure, Wait, attempt::Attempt};
+use crate::{
+    backend::{
+        self, Ask, Entry, Join, Listing, Member, Predecessor, Watch, error::StoreError, name::Queue,
+    },
+    error::Error,
+    rig::{Bug, planted},
+    session::{Session, own_keys::OwnKey},
+};
+
+/// Who may be in with whom.
+pub(crate) trait Rule: Send + Sync {
+    /// Decides about one that has these ahead, the first one first; `notes` are what was left for
+    /// all that stand in the queue.
+    fn judge(&self, ahead: &[Member], notes: &[Box<str>]) -> Verdict;
+}
+
+/// What a rule says.
+#[derive(Debug)]
+pub(crate) enum Verdict {
+    /// It is in.
+    In,
+    /// Not before this one is gone.
+    Behind(Entry),
+    /// Not before some of those ahead are gone, no matter which.
+    Full,
+    /// Never.
+    Refused(Error),
+}
+
+/// Where one stands that has joined.
+#[derive(Debug)]
+pub(crate) enum Standing {
+    In,
+    Behind(Predecessor),
+    Full,
+    Refused(Error),
+    /// Its key is not there any more.
+    Evicted,
+}
+
+impl From<backend::Standing> for Standing {
+    fn from(standing: backend::Standing) -> Self {
+        match standing {
+            backend::Standing::First => Self::In,
+            backend::Standing::Behind(predecessor) => Self::Behind(predecessor),
+            backend::Standing::Evicted => Self::Evicted,
+        }
+    }
+}
+
+impl From<Verdict> for Standing {
+    fn from(verdict: Verdict) -> Self {
+        match verdict {
+            Verdict::In => Self::In,
+            // A rule names the one to wait for; who is in front of that one it does not say.
+            Verdict::Behind(entry) => {
+                Self::Behind(Predecessor { entry, first: false, seen: false })
+            }
+            Verdict::Full => Self::Full,
+            Verdict::Refused(error) => Self::Refused(error),
+        }
+    }
+}
+
+/// How a lock is held.
+#[derive(Clone, Copy)]
+pub(crate) enum Mode<'a> {
+    /// One at a time.
+    Exclusive,
+    /// As the rule has it.
+    Shared(&'a dyn Rule),
+}
+
+impl Mode<'_> {
+    pub(crate) fn is_exclusive(self) -> bool {
+        matches!(self, Self::Exclusive)
+    }
+
+    /// How to join. One that only tries, alone, is not written if somebody is there.
+    pub(crate) fn join(self, wait: Wait) -> Join {
+        match (self, wait) {
+            (Self::Exclusive, Wait::No) if !planted(Bug::TryLockJoins) => Join::IfFree,
+            _ => Join::Always,
+        }
+    }
+
+    /// Whether the rule would let one in that joined now. Busy as it is, nothing is written.
+    pub(crate) async fn has_room(self, attempt: &Attempt) -> Result<bool, Failure> {
+        let Self::Shared(rule) = self else { return Ok(true) };
+        let session = attempt.session();
+        let ask = Ask { fresh: true, ..Ask::default() };
+        let look = session.ask(|| session.store().list(attempt.queue(), ask));
+        let look = timeout(session.shared().request_timeout * 2, look).await;
+        let look = look.unwrap_or_else(|late| Err(StoreError::Unknown(late.into())));
+        let listing = look.map_err(|error| Failure::before_joining(session, error))?;
+        match rule.judge(&listing.members, &listing.notes) {
+            Verdict::In => Ok(true),
+            Verdict::Behind(_) | Verdict::Full => Ok(false),
+            Verdict::Refused(error) => Err(error.into()),
+        }
+    }
+
+    /// What the answer to joining shows. `alone`: nothing else was in the queue.
+    pub(crate) fn as_joined(self, standing: backend::Standing, alone: bool) -> Option<Standing> {
+        match self {
+            Self::Exclusive => Some(standing.into()),
+            Self::Shared(rule) => alone.then(|| rule.judge(&[], &[]).into()),
+        }
+    }
+
+    /// Where an own key stands.
+    pub(crate) async fn look(
+        self,
+        session: &Session,
+        queue: &Queue,
+        own: &OwnKey,
+    ) -> Result<Standing, StoreError> {
+        match self {
+            Self::Exclusive => {
+                session.ask(|| session.store().standing(&own.entry)).await.map(Into::into)
+            }
+            Self::Shared(rule) => Ok(stand(rule, own, &list(session, queue, false).await?)),
+        }
+    }
+
+    /// The same, with a watch on the queue that begins with the look.
+    pub(crate) async fn look_and_watch(
+        self,
+        session: &Session,
+        queue: &Queue,
+        own: &OwnKey,
+    ) -> Result<(Standing, Option<Watch>), StoreError> {
+        let Self::Shared(rule) = self else {
+            return Ok((self.look(session, queue, own).await?, None));
+        };
+        let listing = list(session, queue, true).await?;
+        Ok((stand(rule, own, &listing), listing.watch))
+    }
+}
+
+async fn list(session: &Session, queue: &Queue, watch: bool) -> Result<Listing, StoreError> {
+    session.ask(|| session.store().list(queue, Ask { watch, ..Ask::default() })).await
+}
+
+fn stand(rule: &dyn Rule, own: &OwnKey, listing: &Listing) -> Standing {
+    match listing.members.iter().position(|member| member.entry.key == own.entry.key) {
+        Some(position) => rule.judge(&listing.members[..position], &listing.notes).into(),
+        None => Standing::Evicted,
+    }
+}

@@ -1,0 +1,96 @@
+//! How a waiter learns that something has happened to its predecessor.
+
+use std::sync::Arc;
+
+use tokio::time::sleep;
+
+use super::{
+    evidence::{Conclusion, Evidence, conclude},
+    lock::Waiter,
+};
+use crate::{
+    backend::{Event, Predecessor, Present, error::StoreError},
+    rig::{Bug, planted},
+    runtime::{self, clock},
+    session::{
+        eviction::WATCH_AFTER,
+        own_keys::{End, OwnKey},
+        watch_budget::NO_ROOM,
+    },
+};
+
+/// Waits until something may have happened to the predecessor.
+///
+/// One of this session ends before our eyes, or we with it. Another one's key is watched, and
+/// nothing else is; where there is no room for a watch, a look now and then has to do.
+pub(super) async fn news(
+    waiter: &Waiter<'_>,
+    predecessor: &Predecessor,
+) -> Result<Evidence, StoreError> {
+    let (session, key) = (waiter.session, &predecessor.entry.key);
+    if let Some(ahead) = session.own_keys().find_soon(&predecessor.entry).await {
+        let end = ahead.ended(waiter.own).await;
+        return Ok(if waiter.mode.is_exclusive() { told(end, waiter.own) } else { Evidence::Hint });
+    }
+    let Some(_permit) = session.watch_budget().watch(waiter.queue.dir(), key) else {
+        sleep(runtime::jittered(NO_ROOM)).await;
+        return Ok(Evidence::Hint);
+    };
+    let mut seen = predecessor.seen;
+    loop {
+        let mut watching = session.store().watch(&predecessor.entry, true);
+        // A short hold may end before the watch begins: a look meanwhile knows of it a round trip
+        // earlier.
+        let watched = if waiter.mode.is_exclusive() && predecessor.first && seen {
+            tokio::select! {
+                biased;
+                watched = &mut watching => watched,
+                present = waiter.present(predecessor) => match present {
+                    Ok(present) if ends_it(present, predecessor, seen) => {
+                        return Ok(Evidence::Looked { present, seen });
+                    }
+                    _ => watching.await,
+                },
+            }
+        } else {
+            watching.await
+        };
+        let event = match watched {
+            Ok(Some(watch)) => {
+                seen = true;
+                watch.await
+            }
+            Ok(None) => Ok(Event::Deleted),
+            Err(_) => return Ok(Evidence::Hint),
+        };
+        match event {
+            // It is watched anew at once: that it is there still is seen by that, and whatever
+            // happens next is not missed. It costs as many reads as somebody makes writes.
+            Ok(Event::Touched) if planted(Bug::WritesBlind) => sleep(NO_ROOM).await,
+            Ok(Event::Touched) => {}
+            Ok(Event::Deleted) => return Box::pin(waiter.look_at_both(predecessor, seen)).await,
+            Err(_) => return Ok(Evidence::Hint),
+        }
+    }
+}
+
+fn ends_it(present: Present, predecessor: &Predecessor, seen: bool) -> bool {
+    conclude(Evidence::Looked { present, seen }, predecessor) == Conclusion::First
+}
+
+/// What the end of an own key shows to the one that stood behind it.
+fn told(end: End, own: &Arc<OwnKey>) -> Evidence {
+    match end {
+        End::Passed { successor, there, .. }
+            if successor.upgrade().is_some_and(|successor| Arc::ptr_eq(&successor, own)) =>
+        {
+            if there { Evidence::Inherited } else { Evidence::Hint }
+        }
+        // Our key joined while that one was being deleted, a moment ago.
+        End::Passed { at, .. } if at > own.joined && clock::now() - own.sent < WATCH_AFTER => {
+            Evidence::Inherited
+        }
+        End::Left { at, predecessor } if at > own.joined => Evidence::Withdrawn(predecessor),
+        _ => Evidence::Hint,
+    }
+}
