@@ -304,7 +304,7 @@ impl Rewrite {
     /// applied after a later one, however long it was on its way.
     async fn run(&self, value: &[u8], version: &mut Option<u64>) -> Result<()> {
         let (session, own_key) = (&self.session, &self.own_key);
-        let give_up = session.shared().request_timeout * 2;
+        let give_up = session.shared().patience();
         let known = Mutex::new(*version);
         let known = || known.lock().unwrap_or_else(PoisonError::into_inner);
         let request = || async {

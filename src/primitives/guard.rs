@@ -305,7 +305,7 @@ impl LockGuard {
             return Err(Error::Lost { name, reason: lost.unwrap_or(LostReason::DeadlinePassed) });
         };
         let shared = hold.attempt.session().shared();
-        let (runtime, patience) = (shared.runtime, shared.request_timeout * 2);
+        let (runtime, patience) = (shared.runtime, shared.patience());
         let backend = shared.backend.name();
         runtime::within(runtime, async move {
             let outcome = hold.attempt.release_within(patience).await;

@@ -179,7 +179,7 @@ impl LockGuard {
         check(self.namespace(), writes)?;
         let writes: Vec<_> = writes.iter().map(|write| write.0.clone()).collect();
         let shared = self.session().shared();
-        runtime::within(shared.runtime, self.commit(&writes, shared.request_timeout * 2)).await
+        runtime::within(shared.runtime, self.commit(&writes, shared.patience())).await
     }
 
     async fn commit(&self, writes: &[backend::Write], patience: Duration) -> Result<()> {

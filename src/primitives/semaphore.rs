@@ -235,7 +235,7 @@ impl Semaphore {
             let session = self.sessions.any().await?;
             // Twice is as good as once.
             let written = session.ask(|| session.store().commit(None, &writes));
-            let written = timeout(self.sessions.request_timeout() * 2, written).await;
+            let written = timeout(self.sessions.patience(), written).await;
             let written = written.unwrap_or_else(|late| Err(StoreError::Unknown(late.into())));
             written.map_err(|error| session.public(error)).map(drop)
         })

@@ -70,7 +70,7 @@ pub(crate) async fn join(
 ) -> Result<Option<Entered>, Failure> {
     let session = Arc::clone(attempt.session());
     let shared = session.shared();
-    let give_up = matches!(wait, Wait::No).then(|| Instant::now() + shared.request_timeout * 2);
+    let give_up = matches!(wait, Wait::No).then(|| Instant::now() + shared.patience());
     // If this future is dropped, the write still ends, and then the attempt with it.
     let (interest, _interested) = oneshot::channel();
     let joining = Carried::whole(shared.runtime, attempt.join(join, give_up, interest));

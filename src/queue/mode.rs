@@ -102,7 +102,7 @@ impl Mode<'_> {
         let session = attempt.session();
         let ask = Ask { fresh: true, ..Ask::default() };
         let look = session.ask(|| session.store().list(attempt.queue(), ask));
-        let look = timeout(session.shared().request_timeout * 2, look).await;
+        let look = timeout(session.shared().patience(), look).await;
         let look = look.unwrap_or_else(|late| Err(StoreError::Unknown(late.into())));
         let listing = look.map_err(|error| Failure::before_joining(session, error))?;
         match rule.judge(&listing.members, &listing.notes) {

@@ -29,7 +29,7 @@ pub(crate) async fn look(sessions: &Sessions, queue: &Queue, values: bool) -> Re
     let (mut stale_sessions, mut give_up) = (0, None);
     loop {
         let session = sessions.any().await?;
-        let patience = session.shared().request_timeout * 2;
+        let patience = session.shared().patience();
         let give_up = *give_up.get_or_insert_with(|| Instant::now() + patience);
         let late = || Instant::now() >= give_up;
         let (listing, _) = session.ask_until(late, || session.store().list(queue, ask)).await;

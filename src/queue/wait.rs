@@ -66,7 +66,7 @@ impl Wait {
             return work.await;
         }
         drop(sessions.any().await?);
-        let limit = sessions.request_timeout() * 2;
+        let limit = sessions.patience();
         timeout(limit, work).await.unwrap_or_else(|_| {
             let source = format!("no answer within {limit:?}").into();
             Err(Error::Unavailable { backend: sessions.backend_name(), source })

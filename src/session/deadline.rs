@@ -11,7 +11,10 @@ use crate::{
     lost::LostReason,
     rig::{Bug, planted},
     runtime::clock,
-    session::silence::{Proof, Silences},
+    session::{
+        silence::{Proof, Silences},
+        timing::Timing,
+    },
 };
 
 /// The deadline of one session.
@@ -21,7 +24,7 @@ use crate::{
 /// nothing, and what has once run out never comes back to life.
 #[derive(Debug)]
 pub(crate) struct Deadline {
-    ttl: Duration,
+    timing: Timing,
     state: Mutex<State>,
     lost: watch::Sender<Option<LostReason>>,
 }
@@ -67,17 +70,22 @@ impl Deadline {
     /// A session whose opening was sent at `sent` and confirmed for `ttl`. `relayed`: what
     /// `Store::relays_renewals` says.
     pub(crate) fn new(sent: Duration, ttl: Duration, relayed: bool) -> Self {
+        let timing = Timing { ttl, relayed };
         let state = State {
             proved: sent,
-            deadline: sent + certain(ttl),
+            deadline: sent + Timing::certain(ttl),
             ends: sent + ttl,
-            silences: relayed.then(|| Silences::new(ttl, clock::now())),
+            silences: relayed.then(|| Silences::new(timing, clock::now())),
             patience: Duration::ZERO,
             held: 0,
             awaited: 0,
             lost: None,
         };
-        Self { ttl, state: Mutex::new(state), lost: watch::Sender::new(None) }
+        Self { timing, state: Mutex::new(state), lost: watch::Sender::new(None) }
+    }
+
+    pub(crate) fn timing(&self) -> Timing {
+        self.timing
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -123,7 +131,7 @@ impl Deadline {
             state.lost = None;
         }
         if state.lost.is_none() {
-            let proof = Proof { deadline: sent + certain(granted), ends: sent + granted };
+            let proof = Proof { deadline: sent + Timing::certain(granted), ends: sent + granted };
             let proof = match &state.silences {
                 Some(silences) if !planted(Bug::SilenceForgotten) => silences.limit(sent, proof),
                 _ => proof,
@@ -183,7 +191,7 @@ impl Deadline {
     /// to set.
     pub(crate) fn remaining(&self) -> Duration {
         if planted(Bug::StoresWordOnly) || planted(Bug::FlagSetByTimer) {
-            return if self.lost.borrow().is_some() { Duration::ZERO } else { self.ttl };
+            return if self.lost.borrow().is_some() { Duration::ZERO } else { self.timing.ttl };
         }
         let (state, now) = self.settled();
         if state.lost.is_some() { Duration::ZERO } else { state.deadline.saturating_sub(now) }
@@ -211,14 +219,16 @@ impl Deadline {
             return false;
         }
         if state.held + state.awaited == 0 {
-            let whole = Proof { deadline: now + self.ttl / 2, ends: now + self.ttl / 2 };
+            let usual = now + self.timing.usual();
+            let whole = Proof { deadline: usual, ends: usual };
             let proof =
                 state.silences.as_ref().map_or(whole, |silences| silences.limit(now, whole));
-            if proof.deadline < now + self.ttl / 4 && !planted(Bug::SilenceForgotten) {
+            if proof.deadline < now + self.timing.worth_keeping() && !planted(Bug::SilenceForgotten)
+            {
                 drop(self.end(state, LostReason::DeadlinePassed));
                 return false;
             }
-            state.patience = now + self.ttl;
+            state.patience = now + self.timing.ttl;
         }
         state.awaited += 1;
         true
@@ -261,11 +271,6 @@ impl State {
             (None, ..) => Some(self.deadline),
         }
     }
-}
-
-/// The part of `granted` that holds even if this machine's clock runs slow against the server's.
-fn certain(granted: Duration) -> Duration {
-    granted - granted / 10
 }
 
 #[cfg(test)]
@@ -341,7 +346,8 @@ mod tests {
         let deadline = Deadline::new(clock::now(), TTL, true);
         let beat = |ago: Duration| {
             let now = clock::now();
-            deadline.state().silences = Some(Silences::new(TTL, now.saturating_sub(ago)));
+            deadline.state().silences =
+                Some(Silences::new(deadline.timing, now.saturating_sub(ago)));
         };
         beat(TTL / 9);
         assert!(deadline.enter());

@@ -4,9 +4,11 @@ pub(crate) mod ask;
 pub(crate) mod deadline;
 mod driven;
 pub(crate) mod eviction;
+mod keeper;
 pub(crate) mod own_keys;
 mod pool;
 mod silence;
+mod timing;
 pub(crate) mod watch_budget;
 
 use std::{
@@ -18,7 +20,6 @@ use std::{
 use tokio::{
     runtime::Handle,
     sync::{Notify, Semaphore, watch},
-    task::JoinSet,
     time::{sleep, timeout},
 };
 
@@ -30,8 +31,7 @@ use crate::{
     },
     error::Error,
     lost::LostReason,
-    rig::{Bug, planted},
-    runtime::{self, backoff, clock},
+    runtime::{self, clock},
     session::{
         deadline::Deadline, driven::Driven, eviction::EvictionWatch, own_keys::OwnKeys,
         watch_budget::WatchBudget,
@@ -40,9 +40,6 @@ use crate::{
 
 pub(crate) use ask::{Tries, retry};
 pub(crate) use pool::Sessions;
-
-/// How many proofs of life may be under way at once: a slow link must not look like a dead one.
-const OVERLAPPING: usize = 6;
 
 /// How many joins may be under way at once: thousands would take many kilobytes each, and be done
 /// no sooner.
@@ -59,6 +56,14 @@ pub(crate) struct Shared {
     pub(crate) owner: String,
     pub(crate) request_timeout: Duration,
     pub(crate) recheck_interval: Duration,
+}
+
+impl Shared {
+    /// How long a call goes on that does not wait for others: for one request without an answer,
+    /// and another one.
+    pub(crate) fn patience(&self) -> Duration {
+        self.request_timeout * 2
+    }
 }
 
 /// One lease or store session, shared by any number of locks. The last reference to go ends it.
@@ -89,7 +94,7 @@ impl Session {
         let deadline = Arc::new(Deadline::new(sent, store.ttl(), store.relays_renewals()));
         let (ended, end) = watch::channel(None);
         let hurry = Arc::<Notify>::default();
-        let keeping = keep(Arc::clone(&deadline), Arc::clone(&store), Arc::clone(&hurry));
+        let keeping = keeper::keep(Arc::clone(&deadline), Arc::clone(&store), Arc::clone(&hurry));
         shared.runtime.spawn(async move {
             let closed = keeping.await;
             ended.send_replace(Some(closed.map_err(Arc::new)));
@@ -272,87 +277,5 @@ impl Drop for Session {
     fn drop(&mut self) {
         self.deadline.lose(LostReason::ClientClosed);
         // The keeper sees it and closes the store's session.
-    }
-}
-
-/// Keeps the session alive until it is lost; then lets the store know, so that nobody waits out a
-/// TTL for nothing.
-async fn keep(
-    deadline: Arc<Deadline>,
-    store: Arc<dyn Store>,
-    hurry: Arc<Notify>,
-) -> Result<(), StoreError> {
-    let interval = store.ttl() / 3;
-    // tokio's timers stand still in suspend, so that a long sleep would overlook that time has
-    // passed. Where a silence matters it has to be told from a pause between two looks.
-    let looks = if store.relays_renewals() { 16 } else { 8 };
-    let longest_sleep =
-        (store.ttl() / looks).clamp(Duration::from_millis(20), Duration::from_secs(1));
-    let longest_sleep = if planted(Bug::LongSleeps) { store.ttl() } else { longest_sleep };
-    let mut attempts = JoinSet::new();
-    // Not the time of this task's first poll: the opening was the first proof.
-    let mut attempted = deadline.vitals().proved;
-    let (mut failures, mut again) = (0, None);
-    while deadline.lost_reason().is_none() {
-        let vitals = deadline.vitals();
-        let pause = if vitals.busy || store.needs_keepalive_when_idle() {
-            let failed_wait = (interval / 8).min(backoff(failures));
-            let due = if failures > 0 {
-                attempted + failed_wait
-            } else if !attempts.is_empty() {
-                // Unanswered for that long: another server may be quicker.
-                attempted + interval / 2
-            } else {
-                attempted.max(vitals.proved) + interval
-            };
-            // What is proved until then is worth less than usual: once more as soon as it counts.
-            again = vitals.counts_from.or(again);
-            let due = again.map_or(due, |again| due.min(again));
-            if due <= vitals.now && attempts.len() < OVERLAPPING {
-                let store = Arc::clone(&store);
-                attempts.spawn(async move {
-                    let sent = clock::now();
-                    (sent, store.keep_alive().await)
-                });
-                attempted = vitals.now;
-                again = again.filter(|again| *again > vitals.now);
-                failures = 0;
-            }
-            if attempts.len() < OVERLAPPING {
-                due.saturating_sub(vitals.now).max(Duration::from_millis(1))
-            } else {
-                longest_sleep
-            }
-        } else {
-            failures = 0;
-            longest_sleep
-        };
-        let lapse = vitals.lapses.map_or(longest_sleep, |at| at.saturating_sub(vitals.now));
-        tokio::select! {
-            _ = deadline.lost() => break,
-            reason = store.ended() => deadline.lose(reason),
-            () = sleep(pause.min(lapse).min(longest_sleep)) => {}
-            Some(Ok((sent, reply))) = attempts.join_next() => match reply {
-                Ok(granted) => {
-                    deadline.renewed(sent, granted);
-                    failures = 0;
-                }
-                Err(StoreError::SessionGone(reason)) => deadline.lose(reason),
-                // Not proof of anything: try again, the deadline decides.
-                Err(_) => failures += 1,
-            }
-        }
-    }
-    drop(attempts);
-    let margin = if planted(Bug::RevokedAtOnce) { Duration::ZERO } else { deadline.margin() };
-    tokio::select! {
-        // What its holders have under way is theirs to do until the store could end it.
-        () = sleep(margin) => {}
-        () = hurry.notified() => {}
-    }
-    let give_up = clock::now() + store.ttl() * 2;
-    match retry(|| clock::now() >= give_up, || store.close()).await.0 {
-        Err(StoreError::SessionGone(_)) => Ok(()),
-        closed => closed,
     }
 }

@@ -77,6 +77,11 @@ impl Sessions {
         self.pool.shared.request_timeout
     }
 
+    /// How long a call goes on that does not wait for others.
+    pub(crate) fn patience(&self) -> Duration {
+        self.pool.shared.patience()
+    }
+
     /// What the server granted last.
     pub(crate) fn ttl(&self) -> Duration {
         let state = self.pool.state();

@@ -8,23 +8,12 @@
 
 use std::time::Duration;
 
-/// A process that runs sends something at least so often: it is what a silence is longer than.
-const LONGEST_PAUSE: u32 = 8;
-
-/// What was sent by then, T/4 for the next report and T/8 for the client's next request after the
-/// end of a silence, shows nothing new of the session.
-const STUTTER: f64 = 3.0 / 8.0;
-
-/// How long after the last sign of life before a silence the leader keeps the session: T less T/8.
-const KEPT: f64 = 7.0 / 8.0;
-
-/// The same less a tenth of T, for clocks that run at different speeds.
-const CERTAIN: f64 = KEPT - 0.1;
+use super::timing::Timing;
 
 /// The silences of one session.
 #[derive(Debug)]
 pub(crate) struct Silences {
-    ttl: Duration,
+    timing: Timing,
     /// When the session's keeper was last seen at work.
     beat: Duration,
     recent: Vec<Silence>,
@@ -44,8 +33,8 @@ pub(crate) struct Proof {
 }
 
 impl Silences {
-    pub(crate) fn new(ttl: Duration, now: Duration) -> Self {
-        Self { ttl, beat: now, recent: Vec::new() }
+    pub(crate) fn new(timing: Timing, now: Duration) -> Self {
+        Self { timing, beat: now, recent: Vec::new() }
     }
 
     /// The keeper is at work.
@@ -56,14 +45,14 @@ impl Silences {
 
     /// Somebody else looks, who may wake up before the keeper does.
     pub(crate) fn listen(&mut self, now: Duration) {
-        if now.saturating_sub(self.beat) <= self.ttl / LONGEST_PAUSE {
+        if now.saturating_sub(self.beat) <= self.timing.longest_pause() {
             return;
         }
         match self.recent.last_mut() {
             Some(last) if last.from == self.beat => last.until = now,
             _ => {
                 // One that is older than this says nothing of any proof that still counts.
-                self.recent.retain(|silence| silence.until + self.ttl * 2 > now);
+                self.recent.retain(|silence| silence.until + self.timing.forgotten() > now);
                 self.recent.push(Silence { from: self.beat, until: now });
             }
         }
@@ -74,8 +63,8 @@ impl Silences {
         let touched =
             self.recent.iter().filter(|silence| silence.from < sent && sent < self.over(**silence));
         touched.fold(proof, |proof, silence| Proof {
-            deadline: proof.deadline.min(silence.from + self.ttl.mul_f64(CERTAIN)),
-            ends: proof.ends.min(silence.from + self.ttl.mul_f64(KEPT)),
+            deadline: proof.deadline.min(silence.from + self.timing.certainly_kept()),
+            ends: proof.ends.min(silence.from + self.timing.kept()),
         })
     }
 
@@ -85,7 +74,7 @@ impl Silences {
     }
 
     fn over(&self, silence: Silence) -> Duration {
-        silence.until + self.ttl.mul_f64(STUTTER)
+        silence.until + self.timing.stutter()
     }
 }
 
@@ -108,7 +97,7 @@ mod tests {
 
     #[test]
     fn a_process_that_runs_is_believed() {
-        let mut silences = Silences::new(TTL, at(0));
+        let mut silences = Silences::new(Timing { ttl: TTL, relayed: true }, at(0));
         for beat in (0..20_000).step_by(1000) {
             silences.beat(at(beat));
             silences.listen(at(beat + 500));
@@ -131,7 +120,7 @@ mod tests {
             (8500, 3000, 4800),
             (4000, 3001, 4800),
         ] {
-            let mut silences = Silences::new(TTL, at(0));
+            let mut silences = Silences::new(Timing { ttl: TTL, relayed: true }, at(0));
             silences.beat(at(silence));
             assert_eq!(worth(&silences, at(silence + sent)), worth_of, "{silence} {sent}");
             assert_eq!(silences.counts_from(at(silence)), Some(at(silence + 3000)));
@@ -140,7 +129,7 @@ mod tests {
 
     #[test]
     fn what_was_sent_before_a_silence_is_worth_what_it_was() {
-        let mut silences = Silences::new(TTL, at(0));
+        let mut silences = Silences::new(Timing { ttl: TTL, relayed: true }, at(0));
         silences.beat(at(500));
         silences.beat(at(9000));
         assert_eq!(worth(&silences, at(500)), 4800);
@@ -150,7 +139,7 @@ mod tests {
     /// The caller's own write comes back before the keeper has woken up.
     #[test]
     fn whoever_looks_first_notices() {
-        let mut silences = Silences::new(TTL, at(0));
+        let mut silences = Silences::new(Timing { ttl: TTL, relayed: true }, at(0));
         silences.listen(at(8200));
         assert!(worth(&silences, at(8199)) < 0);
         silences.listen(at(8300));

@@ -1,0 +1,90 @@
+//! The task that keeps a session alive.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::{sync::Notify, task::JoinSet, time::sleep};
+
+use super::{ask::retry, deadline::Deadline};
+use crate::{
+    backend::{Store, error::StoreError},
+    rig::{Bug, planted},
+    runtime::{backoff, clock},
+};
+
+/// How many proofs of life may be under way at once: a slow link must not look like a dead one.
+const OVERLAPPING: usize = 6;
+
+/// Keeps the session alive until it is lost; then lets the store know, so that nobody waits out a
+/// TTL for nothing.
+pub(super) async fn keep(
+    deadline: Arc<Deadline>,
+    store: Arc<dyn Store>,
+    hurry: Arc<Notify>,
+) -> Result<(), StoreError> {
+    let timing = deadline.timing();
+    let longest_sleep = if planted(Bug::LongSleeps) { timing.ttl } else { timing.longest_sleep() };
+    let mut renewals = JoinSet::new();
+    // Not the time of this task's first poll: the opening was the first proof.
+    let mut attempted = deadline.vitals().proved;
+    let (mut failures, mut again) = (0, None);
+    while deadline.lost_reason().is_none() {
+        let vitals = deadline.vitals();
+        let pause = if vitals.busy || store.needs_keepalive_when_idle() {
+            let due = if failures > 0 {
+                attempted + timing.renewal_pause().min(backoff(failures))
+            } else if !renewals.is_empty() {
+                attempted + timing.second_server()
+            } else {
+                attempted.max(vitals.proved) + timing.renewal()
+            };
+            // What is proved until then is worth less than usual: once more as soon as it counts.
+            again = vitals.counts_from.or(again);
+            let due = again.map_or(due, |again| due.min(again));
+            if due <= vitals.now && renewals.len() < OVERLAPPING {
+                let store = Arc::clone(&store);
+                renewals.spawn(async move {
+                    let sent = clock::now();
+                    (sent, store.keep_alive().await)
+                });
+                attempted = vitals.now;
+                again = again.filter(|again| *again > vitals.now);
+                failures = 0;
+            }
+            if renewals.len() < OVERLAPPING {
+                due.saturating_sub(vitals.now).max(Duration::from_millis(1))
+            } else {
+                longest_sleep
+            }
+        } else {
+            failures = 0;
+            longest_sleep
+        };
+        let lapse = vitals.lapses.map_or(longest_sleep, |at| at.saturating_sub(vitals.now));
+        tokio::select! {
+            _ = deadline.lost() => break,
+            reason = store.ended() => deadline.lose(reason),
+            () = sleep(pause.min(lapse).min(longest_sleep)) => {}
+            Some(Ok((sent, reply))) = renewals.join_next() => match reply {
+                Ok(granted) => {
+                    deadline.renewed(sent, granted);
+                    failures = 0;
+                }
+                Err(StoreError::SessionGone(reason)) => deadline.lose(reason),
+                // Not proof of anything: try again, the deadline decides.
+                Err(_) => failures += 1,
+            }
+        }
+    }
+    drop(renewals);
+    let margin = if planted(Bug::RevokedAtOnce) { Duration::ZERO } else { deadline.margin() };
+    tokio::select! {
+        // What its holders have under way is theirs to do until the store could end it.
+        () = sleep(margin) => {}
+        () = hurry.notified() => {}
+    }
+    let give_up = clock::now() + timing.closing();
+    match retry(|| clock::now() >= give_up, || store.close()).await.0 {
+        Err(StoreError::SessionGone(_)) => Ok(()),
+        closed => closed,
+    }
+}

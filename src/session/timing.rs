@@ -1,0 +1,86 @@
+//! Every time of a session that follows from its TTL, and why it is what it is.
+
+use std::time::Duration;
+
+/// The times of a session with this TTL.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Timing {
+    pub(crate) ttl: Duration,
+    /// A server passes renewals on: see `Store::relays_renewals`.
+    pub(crate) relayed: bool,
+}
+
+impl Timing {
+    /// From one renewal to the next: two may fail before the third would come too late.
+    pub(crate) fn renewal(self) -> Duration {
+        self.ttl / 3
+    }
+
+    /// How long a renewal goes unanswered before another server is asked, which may be quicker.
+    pub(crate) fn second_server(self) -> Duration {
+        self.renewal() / 2
+    }
+
+    /// The longest pause after a renewal that failed: eight fit into the time for one.
+    pub(crate) fn renewal_pause(self) -> Duration {
+        self.renewal() / 8
+    }
+
+    /// How long the keeper sleeps at most. Timers stand still while the machine is suspended, so a
+    /// longer sleep would overlook that time has passed. Where a silence matters, it has to be told
+    /// from a pause between two looks: see [`longest_pause`](Self::longest_pause).
+    pub(crate) fn longest_sleep(self) -> Duration {
+        let looks = if self.relayed { 16 } else { 8 };
+        (self.ttl / looks).clamp(Duration::from_millis(20), Duration::from_secs(1))
+    }
+
+    /// The part of `granted` that holds even if this machine's clock runs a tenth slower than the
+    /// server's.
+    pub(crate) fn certain(granted: Duration) -> Duration {
+        granted - granted / 10
+    }
+
+    /// What a proof of an idle session has to leave at least, for one that is about to join not to
+    /// be better off with a new session.
+    pub(crate) fn worth_keeping(self) -> Duration {
+        self.ttl / 4
+    }
+
+    /// What a proof would leave to that one if the session had not been silent.
+    pub(crate) fn usual(self) -> Duration {
+        self.ttl / 2
+    }
+
+    /// How long the store is asked to end a session: after one TTL it has ended by itself, by the
+    /// server's clock.
+    pub(crate) fn closing(self) -> Duration {
+        self.ttl * 2
+    }
+
+    /// A process that runs sends something at least so often: a silence is longer.
+    pub(crate) fn longest_pause(self) -> Duration {
+        self.ttl / 8
+    }
+
+    /// How long after the end of a silence what is sent shows nothing new of the session: a quarter
+    /// of the TTL for the server's next report, an eighth for the client's next request.
+    pub(crate) fn stutter(self) -> Duration {
+        self.ttl * 3 / 8
+    }
+
+    /// How long the store keeps a session after the last sign of life before a silence: the last
+    /// report is up to an eighth of the TTL older than that.
+    pub(crate) fn kept(self) -> Duration {
+        self.ttl * 7 / 8
+    }
+
+    /// The same less a tenth of the TTL, for clocks that run at different speeds.
+    pub(crate) fn certainly_kept(self) -> Duration {
+        self.kept() - self.ttl / 10
+    }
+
+    /// A silence that ended so long ago says nothing of any proof that still counts.
+    pub(crate) fn forgotten(self) -> Duration {
+        self.ttl * 2
+    }
+}
