@@ -7,8 +7,8 @@ use tokio::runtime::Handle;
 
 use crate::{
     backend::{
-        Ask, Entry, Join, Joined, Leaving, Left, Listing, Present, Rewritten, Standing, Store,
-        Watch, Write,
+        Ask, Entry, Extras, Join, Joined, Leaving, Left, Listing, Present, Rewritten, Standing,
+        Store, Watch, Write,
         error::StoreError,
         name::{Queue, Ticket},
     },
@@ -39,28 +39,8 @@ impl Driven {
 
 #[async_trait]
 impl Store for Driven {
-    fn ttl(&self) -> Duration {
-        self.store.ttl()
-    }
-
-    fn needs_keepalive_when_idle(&self) -> bool {
-        self.store.needs_keepalive_when_idle()
-    }
-
-    fn relays_renewals(&self) -> bool {
-        self.store.relays_renewals()
-    }
-
-    fn keeps_old_names(&self) -> bool {
-        self.store.keeps_old_names()
-    }
-
     fn tells_releases(&self, ahead: &Entry) -> bool {
         self.store.tells_releases(ahead)
-    }
-
-    fn watch_budget(&self) -> usize {
-        self.store.watch_budget()
     }
 
     async fn keep_alive(&self) -> Result<Duration, StoreError> {
@@ -124,7 +104,10 @@ impl Store for Driven {
         let queue = queue.clone();
         self.ask(|store| async move { store.list(&queue, ask).await }).await
     }
+}
 
+#[async_trait]
+impl Extras for Driven {
     async fn rewrite(
         &self,
         ticket: Ticket,

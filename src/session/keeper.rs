@@ -19,6 +19,7 @@ const OVERLAPPING: usize = 6;
 pub(super) async fn keep(
     deadline: Arc<Deadline>,
     store: Arc<dyn Store>,
+    renewed_when_idle: bool,
     hurry: Arc<Notify>,
 ) -> Result<(), StoreError> {
     let timing = deadline.timing();
@@ -29,7 +30,7 @@ pub(super) async fn keep(
     let (mut failures, mut again) = (0, None);
     while deadline.lost_reason().is_none() {
         let vitals = deadline.vitals();
-        let pause = if vitals.busy || store.needs_keepalive_when_idle() {
+        let pause = if vitals.busy || renewed_when_idle {
             let due = if failures > 0 {
                 attempted + timing.renewal_pause().min(backoff(failures))
             } else if !renewals.is_empty() {

@@ -25,7 +25,7 @@ use tokio::{
 
 use crate::{
     backend::{
-        Backend, Store,
+        Backend, Facts, Store,
         error::StoreError,
         name::{Queue, Ticket},
     },
@@ -70,6 +70,7 @@ impl Shared {
 #[derive(Debug)]
 pub(crate) struct Session {
     shared: Arc<Shared>,
+    facts: Facts,
     store: Arc<dyn Store>,
     /// The same, for what callers ask it.
     driven: Driven,
@@ -90,18 +91,23 @@ pub(crate) struct Session {
 impl Session {
     pub(crate) async fn open(shared: Arc<Shared>) -> Result<Arc<Self>, StoreError> {
         let sent = clock::now();
-        let store = shared.backend.open(shared.ttl).await?;
-        let deadline = Arc::new(Deadline::new(sent, store.ttl(), store.relays_renewals()));
+        let (facts, store) = shared.backend.open(shared.ttl).await?;
+        let deadline = Arc::new(Deadline::new(sent, facts.ttl, facts.relays_renewals));
         let (ended, end) = watch::channel(None);
         let hurry = Arc::<Notify>::default();
-        let keeping = keeper::keep(Arc::clone(&deadline), Arc::clone(&store), Arc::clone(&hurry));
+        let keeping = keeper::keep(
+            Arc::clone(&deadline),
+            Arc::clone(&store),
+            facts.renewed_when_idle,
+            Arc::clone(&hurry),
+        );
         shared.runtime.spawn(async move {
             let closed = keeping.await;
             ended.send_replace(Some(closed.map_err(Arc::new)));
         });
         let driven = Driven::new(Arc::clone(&store), shared.runtime);
         let (watch_budget, join_permits) =
-            (Arc::new(WatchBudget::new(store.watch_budget())), Semaphore::new(JOINING));
+            (Arc::new(WatchBudget::new(facts.watch_budget)), Semaphore::new(JOINING));
         let recheck = shared.recheck_interval;
         let evictions = EvictionWatch::start(
             shared.runtime,
@@ -113,6 +119,7 @@ impl Session {
         let (own_keys, tickets) = (OwnKeys::default(), SyncMutex::default());
         Ok(Arc::new(Self {
             shared,
+            facts,
             store,
             driven,
             deadline,
@@ -138,6 +145,11 @@ impl Session {
     /// The store itself, for what the library carries on in any case.
     pub(crate) fn bare_store(&self) -> &dyn Store {
         &*self.store
+    }
+
+    /// What the server granted.
+    pub(crate) fn ttl(&self) -> Duration {
+        self.facts.ttl
     }
 
     pub(crate) fn deadline(&self) -> &Deadline {
@@ -183,7 +195,7 @@ impl Session {
 
     /// Takes a ticket back. All requests that were made with it have been answered.
     pub(crate) fn reuse(&self, ticket: Ticket) {
-        if !self.store.keeps_old_names() {
+        if !self.facts.keeps_old_names {
             return;
         }
         self.tickets.lock().unwrap_or_else(PoisonError::into_inner).push(ticket);

@@ -85,7 +85,7 @@ impl Sessions {
     /// What the server granted last.
     pub(crate) fn ttl(&self) -> Duration {
         let state = self.pool.state();
-        state.known.last().map_or(self.pool.shared.ttl, |session| session.store().ttl())
+        state.known.last().map_or(self.pool.shared.ttl, |session| session.ttl())
     }
 
     /// Opens no other session, and ends all of them. That goes on once the future was polled.

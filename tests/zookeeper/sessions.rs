@@ -17,7 +17,6 @@ use crate::{
     common::{
         Case, Harness, beside_others,
         case::{SOON, eventually, throughout, within},
-        cases::costs::settled,
         proxy::{Framing, Mode, Proxy},
         zookeeper::{ZooKeeper, four_letters, take_over},
     },
@@ -406,12 +405,15 @@ async fn hundreds_of_readers_behind_one_writer_share_its_watch() {
         let keys = children(&zookeeper, &dir).await;
         let first = keys.iter().find(|key| *key != writer.key()).unwrap();
         let session = t.store.session_of(first).await;
-        settled(t, &[session]).await;
-        let before = t.cost(&[session]).await;
-        sleep(Duration::from_secs(3)).await;
-        let spent = t.cost(&[session]).await - before;
-        // Its keepalives and pings.
-        assert!(spent.requests <= 6 && spent.events == 0, "{spent:?}: they were to wait");
+        // On a busy machine the last of them may still be looking at the queue.
+        eventually(SOON, "they wait", async || {
+            let before = t.cost(&[session]).await;
+            sleep(Duration::from_secs(3)).await;
+            let spent = t.cost(&[session]).await - before;
+            // Its keepalives and pings.
+            spent.requests <= 6 && spent.events == 0
+        })
+        .await;
         assert_eq!(watched(t, session).await, [writer.key()]);
         reading.shutdown().await;
         eventually(SOON * 2, "they have left", async || {

@@ -24,8 +24,8 @@ use super::{
 };
 use crate::{
     backend::{
-        Ask, Entry, Fate, Join, Joined, Leaving, Left, Listing, Moment, Predecessor, Present,
-        Rewritten, Standing, Store, Watch, Write,
+        Ask, Entry, Extras, Fate, Join, Joined, Leaving, Left, Listing, Moment, Predecessor,
+        Present, Rewritten, Standing, Store, Watch, Write,
         error::StoreError,
         name::{Queue, Ticket},
     },
@@ -208,24 +208,6 @@ pub(super) fn alone(paths: &Paths<'_>, revision: u64) -> Joined {
 
 #[async_trait]
 impl Store for EtcdStore {
-    fn ttl(&self) -> Duration {
-        self.ttl
-    }
-
-    fn needs_keepalive_when_idle(&self) -> bool {
-        true
-    }
-
-    /// Until they are compacted: whoever looks through a queue steps over all of them, 0.1 ms for
-    /// 1,500.
-    fn keeps_old_names(&self) -> bool {
-        true
-    }
-
-    fn watch_budget(&self) -> usize {
-        usize::MAX
-    }
-
     /// One stream for one keepalive. A long-lived stream would have to be told apart from a dead
     /// one (its sender says Ok to a lease that is gone, and into a connection that is gone),
     /// re-opened, and re-opened again when its token expires, which the server checks on every
@@ -408,6 +390,23 @@ impl Store for EtcdStore {
         self.read_all(queue, ask).await
     }
 
+    /// A lease dies silently.
+    async fn ended(&self) -> LostReason {
+        std::future::pending().await
+    }
+
+    async fn close(&self) -> Result<(), StoreError> {
+        let lease = self.lease;
+        let revoke = |client: Arc<Client>| async move { client.lease_client().revoke(lease).await };
+        match self.pool.request("lease revoke", revoke).await {
+            Ok(_) | Err(StoreError::SessionGone(LostReason::SessionExpired)) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+#[async_trait]
+impl Extras for EtcdStore {
     async fn rewrite(
         &self,
         _: Ticket,
@@ -448,20 +447,6 @@ impl Store for EtcdStore {
         let read =
             |client: Arc<Client>| async move { client.kv_client().get(prefix, Some(count)).await };
         Ok(self.pool.request(READ, read).await?.count() > 1)
-    }
-
-    /// A lease dies silently.
-    async fn ended(&self) -> LostReason {
-        std::future::pending().await
-    }
-
-    async fn close(&self) -> Result<(), StoreError> {
-        let lease = self.lease;
-        let revoke = |client: Arc<Client>| async move { client.lease_client().revoke(lease).await };
-        match self.pool.request("lease revoke", revoke).await {
-            Ok(_) | Err(StoreError::SessionGone(LostReason::SessionExpired)) => Ok(()),
-            Err(error) => Err(error),
-        }
     }
 }
 

@@ -15,8 +15,8 @@ use tokio::{
 use super::{KeyRecord, REVISION, SessionRecord, Space, State};
 use crate::{
     backend::{
-        Ask, Backend, Detail, Entry, Event, Fate, Join, Joined, Leaving, Left, Listing, Member,
-        Moment, Present, Rewritten, Standing, Store, Watch, Write,
+        Ask, Backend, Detail, Entry, Event, Extras, Facts, Fate, Join, Joined, Leaving, Left,
+        Listing, Member, Moment, Present, Rewritten, Standing, Store, Watch, Write,
         error::StoreError,
         name::{Queue, Ticket},
         remote::Remote,
@@ -51,19 +51,16 @@ impl Backend for Memory {
         "memory"
     }
 
-    async fn open(&self, ttl: Duration) -> Result<Arc<dyn Store>, StoreError> {
+    async fn open(&self, ttl: Duration) -> Result<(Facts, Arc<dyn Store>), StoreError> {
         answered(&self.space, self.request_timeout).await?;
         let mut state = self.space.state();
         let id = REVISION.fetch_add(1, Ordering::Relaxed);
         let expires = state.now() + ttl;
         state.sessions.insert(id, SessionRecord { ttl, expires, cut: false });
         drop(state);
-        Ok(Arc::new(MemoryStore {
-            space: self.space.clone(),
-            id,
-            ttl,
-            request_timeout: self.request_timeout,
-        }))
+        let store =
+            MemoryStore { space: self.space.clone(), id, request_timeout: self.request_timeout };
+        Ok((Facts::new(ttl), Arc::new(store)))
     }
 }
 
@@ -82,7 +79,6 @@ async fn answered(space: &Space, within: Duration) -> Result<(), StoreError> {
 struct MemoryStore {
     space: Space,
     id: u64,
-    ttl: Duration,
     request_timeout: Duration,
 }
 
@@ -149,18 +145,6 @@ impl MemoryStore {
 
 #[async_trait]
 impl Store for MemoryStore {
-    fn ttl(&self) -> Duration {
-        self.ttl
-    }
-
-    fn needs_keepalive_when_idle(&self) -> bool {
-        true
-    }
-
-    fn watch_budget(&self) -> usize {
-        usize::MAX
-    }
-
     async fn keep_alive(&self) -> Result<Duration, StoreError> {
         let mut state = self.request().await?;
         state.requests.keepalives += 1;
@@ -192,25 +176,6 @@ impl Store for MemoryStore {
             None => self.add(&mut state, queue, &key, value),
         };
         Ok(state.joined(queue, key, revision))
-    }
-
-    async fn enqueue_all(
-        &self,
-        queues: &[(Queue, Ticket)],
-        value: &[u8],
-    ) -> Result<Option<Vec<Joined>>, StoreError> {
-        let mut state = self.request().await?;
-        state.requests.joins += 1;
-        if state.keys.values().any(|record| queues.iter().any(|(queue, _)| *queue == record.queue))
-        {
-            return Ok(None);
-        }
-        let join = |(queue, ticket): &(Queue, Ticket)| {
-            let key = self.key(queue, *ticket);
-            let revision = self.add(&mut state, queue, &key, value);
-            state.joined(queue, key, revision)
-        };
-        Ok(Some(queues.iter().map(join).collect()))
     }
 
     async fn standing(&self, entry: &Entry) -> Result<Standing, StoreError> {
@@ -299,6 +264,37 @@ impl Store for MemoryStore {
         })
     }
 
+    async fn ended(&self) -> LostReason {
+        pending().await
+    }
+
+    async fn close(&self) -> Result<(), StoreError> {
+        self.request().await?.end_session(self.id);
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Extras for MemoryStore {
+    async fn enqueue_all(
+        &self,
+        queues: &[(Queue, Ticket)],
+        value: &[u8],
+    ) -> Result<Option<Vec<Joined>>, StoreError> {
+        let mut state = self.request().await?;
+        state.requests.joins += 1;
+        if state.keys.values().any(|record| queues.iter().any(|(queue, _)| *queue == record.queue))
+        {
+            return Ok(None);
+        }
+        let join = |(queue, ticket): &(Queue, Ticket)| {
+            let key = self.key(queue, *ticket);
+            let revision = self.add(&mut state, queue, &key, value);
+            state.joined(queue, key, revision)
+        };
+        Ok(Some(queues.iter().map(join).collect()))
+    }
+
     async fn rewrite(
         &self,
         _: Ticket,
@@ -363,15 +359,6 @@ impl Store for MemoryStore {
             }
         }
         Ok(true)
-    }
-
-    async fn ended(&self) -> LostReason {
-        pending().await
-    }
-
-    async fn close(&self) -> Result<(), StoreError> {
-        self.request().await?.end_session(self.id);
-        Ok(())
     }
 
     async fn followed(&self, entry: &Entry) -> Result<bool, StoreError> {

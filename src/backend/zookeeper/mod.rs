@@ -35,8 +35,11 @@ use async_trait::async_trait;
 use tokio::time::timeout;
 use zookeeper_client as zk;
 
-use self::{store::ZooKeeperStore, tags::Tags};
-use super::{Backend, Store};
+use self::{
+    store::{WATCH_BUDGET, ZooKeeperStore},
+    tags::Tags,
+};
+use super::{Backend, Facts, Store};
 use crate::{
     backend::{error::StoreError, remote::Remote, secret::Secret},
     error::Error,
@@ -172,7 +175,7 @@ impl Backend for ZooKeeper {
         "ZooKeeper"
     }
 
-    async fn open(&self, ttl: Duration) -> Result<Arc<dyn Store>, StoreError> {
+    async fn open(&self, ttl: Duration) -> Result<(Facts, Arc<dyn Store>), StoreError> {
         let open = async {
             let asked = match self.granted.load(Ordering::Relaxed) {
                 0 => ttl,
@@ -206,12 +209,16 @@ impl Backend for ZooKeeper {
         } else {
             zk::Acls::anyone_all()
         };
-        Ok(Arc::new(ZooKeeperStore::new(
-            client,
-            acls,
-            Arc::clone(&self.tags),
-            self.remote.request_timeout,
-        )))
+        let facts = Facts {
+            // The crate pings. That keeps the session but proves nothing: a follower that is cut
+            // off answers too.
+            renewed_when_idle: false,
+            relays_renewals: true,
+            watch_budget: WATCH_BUDGET,
+            ..Facts::new(client.session_timeout())
+        };
+        let (tags, patience) = (Arc::clone(&self.tags), self.remote.request_timeout);
+        Ok((facts, Arc::new(ZooKeeperStore::new(client, acls, tags, patience))))
     }
 }
 

@@ -24,8 +24,8 @@ use self::search::Search;
 use super::{error, identity::Identity, node, tags::Tags};
 use crate::{
     backend::{
-        Ask, Entry, Join, Joined, Leaving, Left, Listing, Moment, Present, Rewritten, Standing,
-        Store, Watch, Write,
+        Ask, Entry, Extras, Join, Joined, Leaving, Left, Listing, Moment, Present, Rewritten,
+        Standing, Store, Watch, Write,
         error::StoreError,
         name::{Queue, Ticket},
     },
@@ -37,7 +37,7 @@ use crate::{
 /// of paths that all have one xid, so that the replies to a second batch kill the session:
 /// <https://github.com/kezhuw/zookeeper-client-rust/blob/v0.11.2/src/session/watch.rs#L425>. A
 /// little room is left for foreign names that are longer than ours.
-const WATCH_BUDGET: usize = 120 * 1024;
+pub(super) const WATCH_BUDGET: usize = 120 * 1024;
 
 /// What a write that came back proves: how long the leader keeps the session, counted from when the
 /// write was sent.
@@ -193,24 +193,6 @@ impl ZooKeeperStore {
 
 #[async_trait]
 impl Store for ZooKeeperStore {
-    fn ttl(&self) -> Duration {
-        self.ttl
-    }
-
-    fn needs_keepalive_when_idle(&self) -> bool {
-        // The crate pings. That keeps the session but proves nothing: a follower that is cut off
-        // answers too.
-        false
-    }
-
-    fn relays_renewals(&self) -> bool {
-        true
-    }
-
-    fn watch_budget(&self) -> usize {
-        WATCH_BUDGET
-    }
-
     async fn keep_alive(&self) -> Result<Duration, StoreError> {
         let client = self.client()?;
         // A `multi` goes through the leader's session check and the quorum's log even when nothing
@@ -299,6 +281,38 @@ impl Store for ZooKeeperStore {
         self.listing(&self.client()?, queue.dir(), ask).await
     }
 
+    /// Told by the server when it refuses the session, or else by the crate's own count, long after
+    /// the deadline.
+    async fn ended(&self) -> LostReason {
+        let mut state = self.state.clone();
+        while !state.peek_state().is_terminated() {
+            state.changed().await;
+        }
+        self.over()
+    }
+
+    async fn close(&self) -> Result<(), StoreError> {
+        let mut state = self.state.clone();
+        let was = *self.closed_in.get_or_init(|| state.peek_state());
+        // Calls under way see it and let go of their clones.
+        self.closed.send_replace(true);
+        drop(lock(&self.client).take());
+        let over = async {
+            while !state.peek_state().is_terminated() {
+                state.changed().await;
+            }
+        };
+        let ended = timeout(self.request_timeout, over).await.is_ok();
+        // An expiry that comes only now is the crate's own count more often than the server's word.
+        if ended && (was.is_terminated() || self.state.peek_state() == SessionState::Closed) {
+            return Ok(());
+        }
+        Err(StoreError::Unknown("no server has confirmed the end of the session".into()))
+    }
+}
+
+#[async_trait]
+impl Extras for ZooKeeperStore {
     async fn rewrite(
         &self,
         ticket: Ticket,
@@ -337,35 +351,6 @@ impl Store for ZooKeeperStore {
             self.reply(self.request_timeout, client.check_stat(node::split(&entry.key).0)).await?;
         let stat = stat.map_err(|error| self.failed("exists", error))?;
         Ok(stat.is_none_or(|stat| stat.num_children > 1))
-    }
-
-    /// Told by the server when it refuses the session, or else by the crate's own count, long after
-    /// the deadline.
-    async fn ended(&self) -> LostReason {
-        let mut state = self.state.clone();
-        while !state.peek_state().is_terminated() {
-            state.changed().await;
-        }
-        self.over()
-    }
-
-    async fn close(&self) -> Result<(), StoreError> {
-        let mut state = self.state.clone();
-        let was = *self.closed_in.get_or_init(|| state.peek_state());
-        // Calls under way see it and let go of their clones.
-        self.closed.send_replace(true);
-        drop(lock(&self.client).take());
-        let over = async {
-            while !state.peek_state().is_terminated() {
-                state.changed().await;
-            }
-        };
-        let ended = timeout(self.request_timeout, over).await.is_ok();
-        // An expiry that comes only now is the crate's own count more often than the server's word.
-        if ended && (was.is_terminated() || self.state.peek_state() == SessionState::Closed) {
-            return Ok(());
-        }
-        Err(StoreError::Unknown("no server has confirmed the end of the session".into()))
     }
 }
 

@@ -13,8 +13,8 @@ use tokio::time::timeout;
 use super::*;
 use crate::{
     backend::{
-        Ask, Backend, Entry, Event, Fate, Joined, Leaving, Left, Listing, Moment, Rewritten,
-        Standing, Store, Watch, Write,
+        Ask, Backend, Entry, Event, Extras, Facts, Fate, Joined, Leaving, Left, Listing, Moment,
+        Standing, Store, Watch,
         name::{Queue, Ticket},
     },
     client::{Client, builder::Settings},
@@ -171,28 +171,16 @@ impl Backend for ScriptedBackend {
         "script"
     }
 
-    async fn open(&self, _: Duration) -> Result<Arc<dyn Store>, StoreError> {
-        Ok(Arc::new(ScriptedStore(Arc::clone(&self.0))))
+    async fn open(&self, _: Duration) -> Result<(Facts, Arc<dyn Store>), StoreError> {
+        Ok((Facts::new(self.0.ttl), Arc::new(ScriptedStore(Arc::clone(&self.0)))))
     }
 }
 
 #[async_trait]
 impl Store for ScriptedStore {
-    fn ttl(&self) -> Duration {
-        self.0.ttl
-    }
-
-    fn needs_keepalive_when_idle(&self) -> bool {
-        true
-    }
-
-    fn watch_budget(&self) -> usize {
-        usize::MAX
-    }
-
     async fn keep_alive(&self) -> Result<Duration, StoreError> {
         if self.0.answers.load(Ordering::Relaxed) {
-            Ok(self.ttl())
+            Ok(self.0.ttl)
         } else {
             std::future::pending().await
         }
@@ -225,37 +213,6 @@ impl Store for ScriptedStore {
             let entry = script.add(&key);
             let at = Moment(entry.revision);
             Joined::Queued { standing: script.look(&key), entry, at, alive: None, alone: false }
-        });
-        joined.await
-    }
-
-    /// One ticket is one queue here.
-    async fn enqueue_all(
-        &self,
-        queues: &[(Queue, Ticket)],
-        _: &[u8],
-    ) -> Result<Option<Vec<Joined>>, StoreError> {
-        let (script, keys) =
-            (&self.0, queues.iter().map(|(_, ticket)| ticket.to_string()).collect::<Vec<_>>());
-        if script.enqueue.first == First::LandsLate
-            && !script.enqueue.done.swap(true, Ordering::Relaxed)
-        {
-            let script = Arc::clone(script);
-            tokio::spawn(async move {
-                sleep(LANDS_AFTER).await;
-                keys.iter().for_each(|key| drop(script.add(key)));
-            });
-            sleep(TIMEOUT).await;
-            return Err(StoreError::Unknown("timeout".into()));
-        }
-        let joined = script.enqueue.play(|| {
-            let free = script.keys().is_empty();
-            let join = |key: &String| {
-                let entry = script.add(key);
-                let at = Moment(entry.revision);
-                Joined::Queued { standing: Standing::First, entry, at, alive: None, alone: true }
-            };
-            free.then(|| keys.iter().map(join).collect())
         });
         joined.await
     }
@@ -308,31 +265,6 @@ impl Store for ScriptedStore {
         unreachable!("a mutex needs none")
     }
 
-    async fn rewrite(
-        &self,
-        _: Ticket,
-        _: &Entry,
-        _: &[u8],
-        _: Option<u64>,
-    ) -> Result<Rewritten, StoreError> {
-        unreachable!("nor this")
-    }
-
-    async fn relabel(
-        &self,
-        _: &Queue,
-        _: &Queue,
-        _: Ticket,
-        _: &Entry,
-        _: &[u8],
-    ) -> Result<Option<Entry>, StoreError> {
-        unreachable!("nor this")
-    }
-
-    async fn commit(&self, _: Option<&Entry>, _: &[Write]) -> Result<bool, StoreError> {
-        unreachable!("nor this")
-    }
-
     async fn ended(&self) -> LostReason {
         std::future::pending().await
     }
@@ -340,6 +272,40 @@ impl Store for ScriptedStore {
     async fn close(&self) -> Result<(), StoreError> {
         *self.0.closed.lock().unwrap() = Some(clock::now());
         Ok(())
+    }
+}
+
+#[async_trait]
+impl Extras for ScriptedStore {
+    /// One ticket is one queue here.
+    async fn enqueue_all(
+        &self,
+        queues: &[(Queue, Ticket)],
+        _: &[u8],
+    ) -> Result<Option<Vec<Joined>>, StoreError> {
+        let (script, keys) =
+            (&self.0, queues.iter().map(|(_, ticket)| ticket.to_string()).collect::<Vec<_>>());
+        if script.enqueue.first == First::LandsLate
+            && !script.enqueue.done.swap(true, Ordering::Relaxed)
+        {
+            let script = Arc::clone(script);
+            tokio::spawn(async move {
+                sleep(LANDS_AFTER).await;
+                keys.iter().for_each(|key| drop(script.add(key)));
+            });
+            sleep(TIMEOUT).await;
+            return Err(StoreError::Unknown("timeout".into()));
+        }
+        let joined = script.enqueue.play(|| {
+            let free = script.keys().is_empty();
+            let join = |key: &String| {
+                let entry = script.add(key);
+                let at = Moment(entry.revision);
+                Joined::Queued { standing: Standing::First, entry, at, alive: None, alone: true }
+            };
+            free.then(|| keys.iter().map(join).collect())
+        });
+        joined.await
     }
 }
 

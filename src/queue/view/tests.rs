@@ -16,8 +16,8 @@ use tokio::{sync::watch, time::timeout};
 use super::*;
 use crate::{
     backend::{
-        Backend, Detail, Join, Joined, Leaving, Left, Listing, Present, Rewritten, Standing, Store,
-        Write, name::Ticket,
+        Backend, Detail, Extras, Facts, Join, Joined, Leaving, Left, Listing, Present, Standing,
+        Store, name::Ticket,
     },
     session::Shared,
 };
@@ -104,27 +104,15 @@ impl Backend for Scripted {
         "script"
     }
 
-    async fn open(&self, _: Duration) -> Result<Arc<dyn Store>, StoreError> {
-        Ok(Arc::new(self.clone()))
+    async fn open(&self, _: Duration) -> Result<(Facts, Arc<dyn Store>), StoreError> {
+        Ok((Facts::new(Duration::from_secs(60)), Arc::new(self.clone())))
     }
 }
 
 #[async_trait]
 impl Store for Scripted {
-    fn ttl(&self) -> Duration {
-        Duration::from_secs(60)
-    }
-
-    fn needs_keepalive_when_idle(&self) -> bool {
-        true
-    }
-
-    fn watch_budget(&self) -> usize {
-        usize::MAX
-    }
-
     async fn keep_alive(&self) -> Result<Duration, StoreError> {
-        Ok(self.ttl())
+        Ok(Duration::from_secs(60))
     }
 
     async fn list(&self, _: &Queue, ask: Ask) -> Result<Listing, StoreError> {
@@ -192,31 +180,6 @@ impl Store for Scripted {
         unreachable!("a view only looks")
     }
 
-    async fn rewrite(
-        &self,
-        _: Ticket,
-        _: &Entry,
-        _: &[u8],
-        _: Option<u64>,
-    ) -> Result<Rewritten, StoreError> {
-        unreachable!("a view only looks")
-    }
-
-    async fn relabel(
-        &self,
-        _: &Queue,
-        _: &Queue,
-        _: Ticket,
-        _: &Entry,
-        _: &[u8],
-    ) -> Result<Option<Entry>, StoreError> {
-        unreachable!("a view only looks")
-    }
-
-    async fn commit(&self, _: Option<&Entry>, _: &[Write]) -> Result<bool, StoreError> {
-        unreachable!("a view only looks")
-    }
-
     async fn ended(&self) -> LostReason {
         pending().await
     }
@@ -225,6 +188,9 @@ impl Store for Scripted {
         Ok(())
     }
 }
+
+#[async_trait]
+impl Extras for Scripted {}
 
 /// Runs a plot, and then lets the same happen once more when all is quiet.
 async fn play(plot: (usize, Effect)) {

@@ -1,0 +1,54 @@
+//! All that is in a queue.
+
+use std::time::SystemTime;
+
+use crate::backend::entry::{Entry, Watch};
+
+/// What a listing is to tell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Ask {
+    /// The values, and since when the keys are there: on ZooKeeper one more request for each.
+    pub(crate) values: bool,
+    /// A watch that begins with the listing.
+    pub(crate) watch: bool,
+    /// What is true now, and not what a server that lags behind takes for it. Else it is at least
+    /// as new as all that this session was told.
+    pub(crate) fresh: bool,
+}
+
+/// What is in a queue.
+pub(crate) struct Listing {
+    /// Those who stand in it, the first one first. Other clients' keys are among them, if they look
+    /// like waiters.
+    pub(crate) members: Vec<Member>,
+    /// The names (what follows the slash) of keys that belong to no session: see `Store::commit`.
+    pub(crate) notes: Vec<Box<str>>,
+    /// Ends when anything in the queue may have changed since, whoever did it: a key came, went or,
+    /// where the store tells that, was written to.
+    pub(crate) watch: Option<Watch>,
+}
+
+/// One who stands in a queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Member {
+    pub(crate) entry: Entry,
+    /// What the key says of itself; `None` for another client's, which says nothing that is
+    /// understood here.
+    pub(crate) label: Option<Box<str>>,
+    /// If it was asked for.
+    pub(crate) detail: Option<Detail>,
+}
+
+/// What a listing with values tells of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Detail {
+    /// What was written into it: the `value` of `enqueue` or `rewrite`.
+    pub(crate) value: Vec<u8>,
+    /// Counts its writes: (the key's) later values have higher ones.
+    pub(crate) version: u64,
+    /// When it was created, where that is known: by the server's clock on ZooKeeper, its owner's
+    /// otherwise.
+    pub(crate) since: Option<SystemTime>,
+    /// It belongs to this session.
+    pub(crate) own: bool,
+}

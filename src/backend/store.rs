@@ -1,0 +1,179 @@
+//! The contract between the algorithm and the stores. Adapters report facts, `queue/` decides.
+
+use std::{fmt::Debug, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+
+use crate::{
+    backend::{
+        entry::{Entry, Present, Standing, Watch},
+        error::StoreError,
+        listing::{Ask, Listing},
+        name::{Queue, Ticket},
+        request::{Join, Joined, Leaving, Left, Rewritten, Write},
+    },
+    lost::LostReason,
+};
+
+/// A store that can keep queues of ephemeral, totally ordered keys.
+#[async_trait]
+pub(crate) trait Backend: Debug + Send + Sync + 'static {
+    /// For error messages: `etcd`, `ZooKeeper`, `memory`.
+    fn name(&self) -> &'static str;
+
+    /// Opens a session, having tried each endpoint once. The server may grant another TTL than the
+    /// one asked for.
+    async fn open(&self, ttl: Duration) -> Result<(Facts, Arc<dyn Store>), StoreError>;
+}
+
+/// What is true of a session as long as it lives.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Facts {
+    /// What the server granted.
+    pub(crate) ttl: Duration,
+    /// Whether the session has to be renewed even while nothing is held or awaited.
+    pub(crate) renewed_when_idle: bool,
+    /// Whether the server that answers passes a renewal on to the one that decides with its next
+    /// report only: then what a proof is worth depends on what was sent before it.
+    pub(crate) relays_renewals: bool,
+    /// Whether the names of deleted keys cost the store anything, so that they had better come
+    /// again.
+    pub(crate) keeps_old_names: bool,
+    /// How many bytes of keys the session can watch. Past that, the client opens another one.
+    pub(crate) watch_budget: usize,
+}
+
+impl Facts {
+    /// Of a session of which nothing is special.
+    pub(crate) fn new(ttl: Duration) -> Self {
+        Self {
+            ttl,
+            renewed_when_idle: true,
+            relays_renewals: false,
+            keeps_old_names: false,
+            watch_budget: usize::MAX,
+        }
+    }
+}
+
+/// One lease (etcd) or session (ZooKeeper), and what can be asked of the store in its name.
+///
+/// Every call is one attempt with a timeout of its own, at another endpoint than the last one if
+/// that failed. Every call may be dropped at any await, but `enqueue` and `leave` are not: the
+/// caller of this trait lets writes finish.
+#[async_trait]
+pub(crate) trait Store: Extras {
+    /// One proof of life. `Ok(granted)`: the store confirmed, after this call began, that it will
+    /// keep the session for `granted` from then on. Calls may overlap.
+    async fn keep_alive(&self) -> Result<Duration, StoreError>;
+
+    /// Joins the queue and tells, in the same round trip, who is ahead. Idempotent per ticket.
+    async fn enqueue(
+        &self,
+        queue: &Queue,
+        ticket: Ticket,
+        value: &[u8],
+        join: Join,
+    ) -> Result<Joined, StoreError>;
+
+    /// One consistent answer to: is my key still there, and who is just ahead?
+    async fn standing(&self, entry: &Entry) -> Result<Standing, StoreError>;
+
+    /// What there is of two keys of one queue: one consistent answer, at the same cost however long
+    /// the queue is.
+    async fn present(&self, entry: &Entry, ahead: &Entry) -> Result<Present, StoreError>;
+
+    /// Whether a holder with this key that lets go leaves word of it: [`Fate::Released`].
+    fn tells_releases(&self, _ahead: &Entry) -> bool {
+        false
+    }
+
+    /// All keys of this session, as the server that is asked knows them, in one request: at least
+    /// those that were there before it, unless they are gone. That one is missing is a reason to
+    /// look at it, never a conclusion.
+    async fn own_keys(&self) -> Result<Vec<Arc<str>>, StoreError>;
+
+    /// Starts to watch a key. `None`: it is not there. Dropping the watch takes it back. `urgent`:
+    /// news are wanted at once, even at the price of more requests.
+    async fn watch(&self, entry: &Entry, urgent: bool) -> Result<Option<Watch>, StoreError>;
+
+    /// Deletes the ticket's key.
+    async fn leave(
+        &self,
+        queue: &Queue,
+        ticket: Ticket,
+        leave: Leaving<'_>,
+    ) -> Result<Left, StoreError>;
+
+    /// Returns when the client is told, unasked, that the server has ended the session. May never
+    /// return: then `keep_alive` finds out.
+    async fn ended(&self) -> LostReason {
+        std::future::pending().await
+    }
+
+    /// Ends the session, and with it every key it holds.
+    async fn close(&self) -> Result<(), StoreError>;
+
+    /// All that is in a queue, in its order: one consistent answer, which has every own key of
+    /// which the store has told, unless that is gone.
+    async fn list(&self, queue: &Queue, ask: Ask) -> Result<Listing, StoreError>;
+}
+
+/// What only some primitives need: guarded writes and the number of permits (`commit`), an
+/// election's `proclaim` (`rewrite`), `downgrade` (`relabel`); or what is only quicker
+/// (`enqueue_all`, `followed`).
+#[async_trait]
+pub(crate) trait Extras: Debug + Send + Sync + 'static {
+    /// Writes another value into an own key, if that is of this version: so that a write whose
+    /// answer was lost cannot be applied after a later one. `None`: as it was created. Those who
+    /// watch the queue are told.
+    async fn rewrite(
+        &self,
+        _ticket: Ticket,
+        _entry: &Entry,
+        _value: &[u8],
+        _version: Option<u64>,
+    ) -> Result<Rewritten, StoreError> {
+        Err(missing("rewrite of a key"))
+    }
+
+    /// Puts a key with another label into the place of an own key, in one transaction: it stands
+    /// where that stood, and has its token. `None`: that is not there any more. Idempotent.
+    async fn relabel(
+        &self,
+        _from: &Queue,
+        _to: &Queue,
+        _ticket: Ticket,
+        _entry: &Entry,
+        _value: &[u8],
+    ) -> Result<Option<Entry>, StoreError> {
+        Err(missing("relabelling of a key"))
+    }
+
+    /// Writes to the store's own data in one transaction, if `_guard` is there at that moment.
+    /// `false`: it is not, and nothing was written. Without a guard, always.
+    async fn commit(&self, _guard: Option<&Entry>, _writes: &[Write]) -> Result<bool, StoreError> {
+        Err(missing("write"))
+    }
+
+    /// Joins several queues in one transaction, if all of them are empty. `None`: they are not, or
+    /// the store can't; nothing was written. The outcomes are in the order of the queues; not
+    /// idempotent.
+    async fn enqueue_all(
+        &self,
+        _: &[(Queue, Ticket)],
+        _value: &[u8],
+    ) -> Result<Option<Vec<Joined>>, StoreError> {
+        Ok(None)
+    }
+
+    /// Whether anybody stands behind this key, or might. Asked by a client that would rather keep
+    /// the lock for its own callers; without an answer it lets go.
+    async fn followed(&self, _entry: &Entry) -> Result<bool, StoreError> {
+        Ok(true)
+    }
+}
+
+fn missing(operation: &'static str) -> StoreError {
+    StoreError::Fatal { operation, source: "this store cannot do it".into() }
+}
