@@ -38,7 +38,8 @@ use crate::{
 const MAX_VALUE: usize = 16 << 10;
 
 /// A named election: of those who campaign one leads, and everybody can see who, and what it has to
-/// say. Made by [`Client::election`]; cheap to make, to clone and to throw away.
+/// say. Made by [`Client::election`](crate::Client::election); cheap to make, to clone and to throw
+/// away.
 ///
 /// Candidates lead in the order in which they came. A leader's value is for those who look: its
 /// address, say. Leading is holding a lock: a leader that is cut off learns from its [`Leadership`]
@@ -205,13 +206,11 @@ fn checked(value: &[u8]) -> Result<Arc<[u8]>> {
 /// The leader's right to lead. It is a [`LockGuard`]: dropping it resigns in the background.
 #[must_use = "the leader resigns as soon as this is dropped"]
 pub struct Leadership {
-    pub(crate) guard: LockGuard,
-    pub(crate) turn: Turn,
+    guard: LockGuard,
+    /// Whose turn it is to proclaim, and the version of the key that was last heard of, once it was
+    /// written to.
+    turn: Arc<AsyncMutex<Option<u64>>>,
 }
-
-/// Whose turn it is to proclaim, and the version of the key that was last heard of, once it was
-/// written to.
-pub(crate) type Turn = Arc<AsyncMutex<Option<u64>>>;
 
 impl Leadership {
     /// Tells another value, of at most 16 KiB, without losing the lead. `Ok` when the store has
@@ -230,7 +229,23 @@ impl Leadership {
     ///
     /// Once its turn has come it goes on in the background; dropped before, it has sent nothing.
     pub async fn proclaim(&self, value: impl AsRef<[u8]>) -> Result<()> {
-        proclaim(&self.guard, &self.turn, value.as_ref()).await
+        let value = checked(value.as_ref())?;
+        // An election's guard always has one.
+        let Some(rewrite) = self.guard.hold().and_then(Rewrite::new) else {
+            return Err(Error::Closed);
+        };
+        let runtime = self.guard.session().shared().runtime;
+        let turn = Arc::clone(&self.turn);
+        let (interest, _interested) = oneshot::channel::<()>();
+        let work = Carried::whole(runtime, async move {
+            let mut turn = turn.lock_owned().await;
+            // Its caller went away before its turn came: nothing is sent.
+            if interest.is_closed() {
+                return Err(Error::Closed);
+            }
+            rewrite.run(&value, &mut turn).await
+        });
+        runtime::within(runtime, work).await
     }
 
     /// Lets the next candidate lead: [`LockGuard::unlock`].
@@ -259,25 +274,6 @@ impl fmt::Debug for Leadership {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Leadership").field("guard", &self.guard).finish_non_exhaustive()
     }
-}
-
-/// Tells another value of the leader that has this guard.
-pub(crate) async fn proclaim(guard: &LockGuard, turn: &Turn, value: &[u8]) -> Result<()> {
-    let value = checked(value)?;
-    // An election's guard always has one.
-    let Some(rewrite) = guard.hold().and_then(Rewrite::new) else { return Err(Error::Closed) };
-    let runtime = guard.session().shared().runtime;
-    let turn = Arc::clone(turn);
-    let (interest, _interested) = oneshot::channel::<()>();
-    let work = Carried::whole(runtime, async move {
-        let mut turn = turn.lock_owned().await;
-        // Its caller went away before its turn came: nothing is sent.
-        if interest.is_closed() {
-            return Err(Error::Closed);
-        }
-        rewrite.run(&value, &mut turn).await
-    });
-    runtime::within(runtime, work).await
 }
 
 /// What it takes to write into one's own key.

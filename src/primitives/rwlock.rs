@@ -21,7 +21,7 @@ const READER: &str = "r";
 const WRITER: &str = "w";
 
 /// A named read-write lock: many readers together, or one writer alone. Made by
-/// [`Client::rw_lock`]; cheap to make, to clone and to throw away.
+/// [`Client::rw_lock`](crate::Client::rw_lock); cheap to make, to clone and to throw away.
 ///
 /// First come, first served, whoever comes: a reader waits for the nearest writer ahead, a writer
 /// for the nearest one ahead, so that neither starves the other. Each waiter watches that one key.
@@ -59,14 +59,14 @@ pub struct RwLock {
 #[derive(Debug)]
 #[must_use = "the lock is released as soon as the guard is dropped"]
 pub struct ReadGuard {
-    pub(crate) guard: LockGuard,
+    guard: LockGuard,
 }
 
 /// The right to write, alone. It is a [`LockGuard`].
 #[derive(Debug)]
 #[must_use = "the lock is released as soon as the guard is dropped"]
 pub struct WriteGuard {
-    pub(crate) guard: LockGuard,
+    guard: LockGuard,
 }
 
 impl RwLock {
