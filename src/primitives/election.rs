@@ -99,6 +99,17 @@ impl Election {
     ///
     /// As [`Mutex::lock`](crate::Mutex::lock): dropping the future withdraws the candidate, and
     /// nothing stays behind.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-campaign").await?;
+    /// let leadership = client.election("scheduler").campaign("10.0.0.7:8080").await?;
+    /// println!("leads, with token {}", leadership.fencing_token());
+    /// leadership.resign().await
+    /// # }
+    /// ```
     pub async fn campaign(&self, value: impl AsRef<[u8]>) -> Result<Leadership> {
         self.run(value.as_ref(), Wait::Forever).await?.ok_or(Error::Closed)
     }
@@ -113,6 +124,17 @@ impl Election {
     /// # Cancel safety
     ///
     /// As [`campaign`](Self::campaign).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-try-campaign").await?;
+    /// let election = client.election("scheduler");
+    /// let leadership = election.try_campaign("one").await?.expect("nobody else is a candidate");
+    /// assert!(election.try_campaign("two").await?.is_none());
+    /// # leadership.resign().await }
+    /// ```
     pub async fn try_campaign(&self, value: impl AsRef<[u8]>) -> Result<Option<Leadership>> {
         self.run(value.as_ref(), Wait::No).await
     }
@@ -127,6 +149,19 @@ impl Election {
     /// # Cancel safety
     ///
     /// As [`campaign`](Self::campaign).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-campaign-timeout").await?;
+    /// let election = client.election("scheduler");
+    /// let leadership = election.campaign("one").await?;
+    /// let timeout = Duration::from_millis(20);
+    /// assert!(election.campaign_timeout("two", timeout).await?.is_none());
+    /// # leadership.resign().await }
+    /// ```
     pub async fn campaign_timeout(
         &self,
         value: impl AsRef<[u8]>,
@@ -147,6 +182,19 @@ impl Election {
     /// # Cancel safety
     ///
     /// Safe: it only looks.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-leader").await?;
+    /// let election = client.election("scheduler");
+    /// assert!(election.leader().await?.is_none());
+    /// let leadership = election.campaign("10.0.0.7:8080").await?;
+    /// let leader = election.leader().await?.expect("one was just elected");
+    /// assert_eq!(leader.value_str(), Some("10.0.0.7:8080"));
+    /// # leadership.resign().await }
+    /// ```
     pub async fn leader(&self) -> Result<Option<Leader>> {
         let members = view::look_now(&self.sessions, &self.queue()?).await?;
         Ok(members.into_iter().next().map(Leader::new))
@@ -228,6 +276,19 @@ impl Leadership {
     /// # Cancel safety
     ///
     /// Once its turn has come it goes on in the background; dropped before, it has sent nothing.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-proclaim").await?;
+    /// let election = client.election("scheduler");
+    /// let leadership = election.campaign("starting").await?;
+    /// leadership.proclaim("ready").await?;
+    /// let leader = election.leader().await?.expect("it still leads");
+    /// assert_eq!(leader.value(), b"ready");
+    /// # leadership.resign().await }
+    /// ```
     pub async fn proclaim(&self, value: impl AsRef<[u8]>) -> Result<()> {
         let value = checked(value.as_ref())?;
         // An election's guard always has one.
@@ -257,6 +318,18 @@ impl Leadership {
     /// # Cancel safety
     ///
     /// As [`LockGuard::unlock`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-resign").await?;
+    /// let election = client.election("scheduler");
+    /// let leadership = election.campaign("one").await?;
+    /// leadership.resign().await?;
+    /// assert!(election.leader().await?.is_none());
+    /// # Ok(()) }
+    /// ```
     pub async fn resign(self) -> Result<()> {
         self.guard.unlock().await
     }
@@ -391,6 +464,22 @@ impl Observe {
     /// # Cancel safety
     ///
     /// Safe: nothing is missed.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-observe-next").await?;
+    /// let election = client.election("scheduler");
+    /// let mut leaders = election.observe()?;
+    /// let leadership = election.campaign("10.0.0.7:8080").await?;
+    /// let leader = leaders.next().await.expect("the client is open");
+    /// assert_eq!(leader.token(), leadership.fencing_token());
+    ///
+    /// client.close().await?;
+    /// assert!(leaders.next().await.is_none());
+    /// # Ok(()) }
+    /// ```
     pub async fn next(&mut self) -> Option<Leader> {
         self.feed.next().await
     }
