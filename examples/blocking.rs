@@ -5,7 +5,7 @@
 
 use std::{thread, time::Duration};
 
-use distlock::blocking::Client;
+use distlock::{Client, blocking::Wait};
 
 fn main() -> distlock::Result<()> {
     let url = std::env::args().nth(1).unwrap_or_else(|| "memory://blocking".to_owned());
@@ -22,34 +22,34 @@ fn main() -> distlock::Result<()> {
         })
     })?;
 
-    let client = Client::builder(&url).owner("carol").connect_blocking()?;
+    let client = Client::builder(&url).owner("carol").connect().wait()?;
     let mutex = client.mutex("blocking-report");
-    let guard = mutex.lock()?;
-    match mutex.lock_timeout(Duration::from_millis(50))? {
+    let guard = mutex.lock().wait()?;
+    match mutex.lock_timeout(Duration::from_millis(50)).wait()? {
         None => println!("carol: nobody gets it meanwhile"),
         Some(_) => println!("carol: this cannot be"),
     }
 
     // A closure cannot be stopped when the lock is lost: it asks, and in the end is told.
-    let work = guard.run(|guard| {
-        let rows = (1..=5).take_while(|_| guard.is_valid());
+    let work = guard.run_blocking(|held| {
+        let rows = (1..=5).take_while(|_| held.is_valid());
         rows.map(|row| thread::sleep(Duration::from_millis(row))).count()
     });
     match work {
         Ok(rows) => println!("carol: {rows} rows, and the lock was held all the time"),
         Err(lost) => println!("carol: {lost}; another one may have been at work as well"),
     }
-    guard.unlock()?;
-    client.close()
+    guard.unlock().wait()?;
+    client.close().wait()
 }
 
 fn take_turns(worker: &str, url: &str) -> distlock::Result<()> {
-    let client = Client::builder(url).owner(worker).connect_blocking()?;
+    let client = Client::builder(url).owner(worker).connect().wait()?;
     for _ in 0..3 {
-        let guard = client.mutex("blocking-report").lock()?;
+        let guard = client.mutex("blocking-report").lock().wait()?;
         println!("{worker}: granted, token {}", guard.fencing_token());
         thread::sleep(Duration::from_millis(20)); // the work
-        guard.unlock()?;
+        guard.unlock().wait()?;
     }
-    client.close()
+    client.close().wait()
 }

@@ -17,6 +17,7 @@ pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync + 'static>;
 pub enum Error {
     /// The URL cannot be used. Nothing was sent.
     #[error("invalid URL {url:?}: {reason}")]
+    #[non_exhaustive]
     InvalidUrl {
         /// The URL, without anything that may be a password.
         url: String,
@@ -25,6 +26,7 @@ pub enum Error {
     },
     /// The URL's backend is not compiled in.
     #[error("{scheme}:// needs the feature `{feature}`: add it to distlock in Cargo.toml")]
+    #[non_exhaustive]
     FeatureDisabled {
         /// The URL's scheme.
         scheme: &'static str,
@@ -33,6 +35,7 @@ pub enum Error {
     },
     /// An option of the builder cannot be used. Nothing was sent.
     #[error("invalid {option}: {reason}")]
+    #[non_exhaustive]
     InvalidConfig {
         /// The builder's method.
         option: &'static str,
@@ -41,6 +44,7 @@ pub enum Error {
     },
     /// The lock's name cannot be used. Nothing was sent.
     #[error("invalid lock name {name:?}: {reason}")]
+    #[non_exhaustive]
     InvalidName {
         /// The name as given, cut to a printable length.
         name: String,
@@ -49,6 +53,7 @@ pub enum Error {
     },
     /// This number of permits cannot be had. Nothing was taken.
     #[error("invalid number of permits of {name:?}: {reason}")]
+    #[non_exhaustive]
     InvalidPermits {
         /// The semaphore's name.
         name: String,
@@ -58,6 +63,7 @@ pub enum Error {
     /// Other clients count on another number of permits. Name the same, or change it for all with
     /// [`set_permits`](crate::Semaphore::set_permits).
     #[error("{name:?} has {agreed} permits for other clients, not {named}")]
+    #[non_exhaustive]
     PermitsDisagree {
         /// The semaphore's name.
         name: String,
@@ -68,6 +74,7 @@ pub enum Error {
     },
     /// A guarded write cannot be made. Nothing was sent.
     #[error("invalid write to {key:?}: {reason}")]
+    #[non_exhaustive]
     InvalidWrite {
         /// The key as given, cut to a printable length.
         key: String,
@@ -76,6 +83,7 @@ pub enum Error {
     },
     /// The store refuses this user, password, certificate or access. Trying again will not help.
     #[error("{backend} refused access")]
+    #[non_exhaustive]
     Denied {
         /// The store.
         backend: &'static str,
@@ -86,6 +94,7 @@ pub enum Error {
     /// No server answered in time. Nothing was taken; try again later. A request that was sent may
     /// have arrived all the same: whatever it wrote into a queue is taken back in the background.
     #[error("{backend} does not answer; nothing was taken")]
+    #[non_exhaustive]
     Unavailable {
         /// The store.
         backend: &'static str,
@@ -96,6 +105,7 @@ pub enum Error {
     /// The session ended while waiting, and with it the place in the queue. Lock again: that opens
     /// a new session.
     #[error("the {backend} session ended while waiting ({reason})")]
+    #[non_exhaustive]
     SessionLost {
         /// The store.
         backend: &'static str,
@@ -104,6 +114,7 @@ pub enum Error {
     },
     /// Somebody deleted this waiter's key. Lock again to join the queue anew.
     #[error("the place in the queue of {name:?} was deleted by somebody else")]
+    #[non_exhaustive]
     Evicted {
         /// The lock's name.
         name: String,
@@ -111,6 +122,7 @@ pub enum Error {
     /// The lock was lost before it was unlocked: others may have held it meanwhile. Check what was
     /// done under it.
     #[error("the lock {name:?} was lost before it was unlocked ({reason})")]
+    #[non_exhaustive]
     Lost {
         /// The lock's name.
         name: String,
@@ -120,6 +132,7 @@ pub enum Error {
     /// The store did not confirm the release in time. It goes on being retried in the background
     /// until it is confirmed or the session is over.
     #[error("the release of {name:?} is not confirmed yet; it goes on in the background")]
+    #[non_exhaustive]
     ReleaseUnconfirmed {
         /// The lock's name.
         name: String,
@@ -130,6 +143,7 @@ pub enum Error {
     /// The store did not answer to a guarded write: it may or may not have been applied, or may be
     /// yet, while the lock is held. It is not sent again.
     #[error("the write under {name:?} is not confirmed: it may or may not have been applied")]
+    #[non_exhaustive]
     WriteUnconfirmed {
         /// The lock's name.
         name: String,
@@ -142,6 +156,7 @@ pub enum Error {
     Closed,
     /// The library's background threads could not be started.
     #[error("cannot start the background runtime")]
+    #[non_exhaustive]
     Runtime {
         /// The operating system's error.
         #[source]
@@ -149,6 +164,7 @@ pub enum Error {
     },
     /// The store gave an answer that this crate does not expect.
     #[error("{backend} failed during {operation}")]
+    #[non_exhaustive]
     Backend {
         /// The store.
         backend: &'static str,

@@ -29,7 +29,8 @@ impl fmt::Display for LostReason {
 }
 
 /// The error of [`LockGuard::run`](crate::LockGuard::run): the lock was lost before the future was
-/// done, and the future was dropped.
+/// done, and the future was dropped. Or of `LockGuard::run_blocking`: the lock was lost before the
+/// closure had ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the lock was lost: {reason}")]
 #[non_exhaustive]

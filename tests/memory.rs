@@ -3,6 +3,7 @@
 mod common;
 
 use std::{
+    borrow::Cow,
     future::Future,
     task::{Context, Waker},
     time::{Duration, Instant},
@@ -29,6 +30,22 @@ async fn spaces_are_apart_and_shared_by_name() {
     assert_eq!(Space::named("apart-1").keys(), [guard.key()]);
     assert_eq!(Space::named("apart-1").sessions(), 2);
     assert_eq!(Space::named("apart-3").sessions(), 0);
+}
+
+#[tokio::test]
+async fn a_url_is_anything_that_is_a_string() {
+    let url = String::from("memory://strings");
+    let clients = [
+        Client::connect("memory://strings").await,
+        Client::connect(&url).await,
+        Client::connect(&&*url).await,
+        Client::connect(Cow::from("memory://strings")).await,
+        Client::builder(&url).connect().await,
+        Client::builder(url.as_str()).connect().await,
+        Client::builder(url).connect().await,
+    ];
+    assert!(clients.iter().all(Result::is_ok));
+    assert_eq!(Space::named("strings").sessions(), clients.len());
 }
 
 /// A unit test need not wait for an hour to see what comes of one.

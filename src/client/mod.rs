@@ -56,14 +56,16 @@ impl Client {
     /// let client = distlock::Client::connect("memory://docs-connect").await?;
     /// # client.close().await }
     /// ```
-    pub async fn connect(url: &str) -> Result<Self> {
-        Self::builder(url).connect().await
+    pub async fn connect(url: impl AsRef<str>) -> Result<Self> {
+        // Nothing of the URL is left in this future while it waits: it may have a password in it.
+        let builder = Self::builder(url);
+        builder.connect().await
     }
 
     /// Starts to describe a client. The URL is `etcd://host:2379`, `zk://host:2181` (several hosts
     /// of one cluster separated by commas) or `memory://name`, a store within this process.
-    pub fn builder(url: &str) -> Builder {
-        Builder::new(url)
+    pub fn builder(url: impl AsRef<str>) -> Builder {
+        Builder::new(url.as_ref())
     }
 
     pub(crate) async fn open(settings: Settings) -> Result<Self> {
@@ -130,12 +132,13 @@ impl Client {
     /// Releases everything and ends the session. `Ok` when the store has confirmed it.
     ///
     /// All clones are closed. Guards are told [`ClientClosed`](crate::LostReason::ClientClosed)
-    /// before the store lets go of their keys; waiters and later calls get [`Error::Closed`].
+    /// before the store lets go of their keys; waiters and later calls get
+    /// [`Error::Closed`](crate::Error::Closed).
     /// Closing again tells the same, or that it was confirmed since.
     ///
     /// # Errors
     ///
-    /// [`Error::Unavailable`] if the store does not confirm within the
+    /// [`Error::Unavailable`](crate::Error::Unavailable) if the store does not confirm within the
     /// [`connect_timeout`](Builder::connect_timeout): the client is closed all the same, and its
     /// keys go when the session's TTL ends.
     ///

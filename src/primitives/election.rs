@@ -38,7 +38,8 @@ use crate::{
 const MAX_VALUE: usize = 16 << 10;
 
 /// A named election: of those who campaign one leads, and everybody can see who, and what it has to
-/// say. Made by [`Client::election`]; cheap to make, to clone and to throw away.
+/// say. Made by [`Client::election`](crate::Client::election); cheap to make, to clone and to throw
+/// away.
 ///
 /// Candidates lead in the order in which they came. A leader's value is for those who look: its
 /// address, say. Leading is holding a lock: a leader that is cut off learns from its [`Leadership`]
@@ -98,6 +99,17 @@ impl Election {
     ///
     /// As [`Mutex::lock`](crate::Mutex::lock): dropping the future withdraws the candidate, and
     /// nothing stays behind.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-campaign").await?;
+    /// let leadership = client.election("scheduler").campaign("10.0.0.7:8080").await?;
+    /// println!("leads, with token {}", leadership.fencing_token());
+    /// leadership.resign().await
+    /// # }
+    /// ```
     pub async fn campaign(&self, value: impl AsRef<[u8]>) -> Result<Leadership> {
         self.run(value.as_ref(), Wait::Forever).await?.ok_or(Error::Closed)
     }
@@ -112,6 +124,17 @@ impl Election {
     /// # Cancel safety
     ///
     /// As [`campaign`](Self::campaign).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-try-campaign").await?;
+    /// let election = client.election("scheduler");
+    /// let leadership = election.try_campaign("one").await?.expect("nobody else is a candidate");
+    /// assert!(election.try_campaign("two").await?.is_none());
+    /// # leadership.resign().await }
+    /// ```
     pub async fn try_campaign(&self, value: impl AsRef<[u8]>) -> Result<Option<Leadership>> {
         self.run(value.as_ref(), Wait::No).await
     }
@@ -126,6 +149,19 @@ impl Election {
     /// # Cancel safety
     ///
     /// As [`campaign`](Self::campaign).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-campaign-timeout").await?;
+    /// let election = client.election("scheduler");
+    /// let leadership = election.campaign("one").await?;
+    /// let timeout = Duration::from_millis(20);
+    /// assert!(election.campaign_timeout("two", timeout).await?.is_none());
+    /// # leadership.resign().await }
+    /// ```
     pub async fn campaign_timeout(
         &self,
         value: impl AsRef<[u8]>,
@@ -146,6 +182,19 @@ impl Election {
     /// # Cancel safety
     ///
     /// Safe: it only looks.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-leader").await?;
+    /// let election = client.election("scheduler");
+    /// assert!(election.leader().await?.is_none());
+    /// let leadership = election.campaign("10.0.0.7:8080").await?;
+    /// let leader = election.leader().await?.expect("one was just elected");
+    /// assert_eq!(leader.value_str(), Some("10.0.0.7:8080"));
+    /// # leadership.resign().await }
+    /// ```
     pub async fn leader(&self) -> Result<Option<Leader>> {
         let members = view::look_now(&self.sessions, &self.queue()?).await?;
         Ok(members.into_iter().next().map(Leader::new))
@@ -205,13 +254,11 @@ fn checked(value: &[u8]) -> Result<Arc<[u8]>> {
 /// The leader's right to lead. It is a [`LockGuard`]: dropping it resigns in the background.
 #[must_use = "the leader resigns as soon as this is dropped"]
 pub struct Leadership {
-    pub(crate) guard: LockGuard,
-    pub(crate) turn: Turn,
+    guard: LockGuard,
+    /// Whose turn it is to proclaim, and the version of the key that was last heard of, once it was
+    /// written to.
+    turn: Arc<AsyncMutex<Option<u64>>>,
 }
-
-/// Whose turn it is to proclaim, and the version of the key that was last heard of, once it was
-/// written to.
-pub(crate) type Turn = Arc<AsyncMutex<Option<u64>>>;
 
 impl Leadership {
     /// Tells another value, of at most 16 KiB, without losing the lead. `Ok` when the store has
@@ -229,8 +276,37 @@ impl Leadership {
     /// # Cancel safety
     ///
     /// Once its turn has come it goes on in the background; dropped before, it has sent nothing.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-proclaim").await?;
+    /// let election = client.election("scheduler");
+    /// let leadership = election.campaign("starting").await?;
+    /// leadership.proclaim("ready").await?;
+    /// let leader = election.leader().await?.expect("it still leads");
+    /// assert_eq!(leader.value(), b"ready");
+    /// # leadership.resign().await }
+    /// ```
     pub async fn proclaim(&self, value: impl AsRef<[u8]>) -> Result<()> {
-        proclaim(&self.guard, &self.turn, value.as_ref()).await
+        let value = checked(value.as_ref())?;
+        // An election's guard always has one.
+        let Some(rewrite) = self.guard.hold().and_then(Rewrite::new) else {
+            return Err(Error::Closed);
+        };
+        let runtime = self.guard.session().shared().runtime;
+        let turn = Arc::clone(&self.turn);
+        let (interest, _interested) = oneshot::channel::<()>();
+        let work = Carried::whole(runtime, async move {
+            let mut turn = turn.lock_owned().await;
+            // Its caller went away before its turn came: nothing is sent.
+            if interest.is_closed() {
+                return Err(Error::Closed);
+            }
+            rewrite.run(&value, &mut turn).await
+        });
+        runtime::within(runtime, work).await
     }
 
     /// Lets the next candidate lead: [`LockGuard::unlock`].
@@ -242,6 +318,18 @@ impl Leadership {
     /// # Cancel safety
     ///
     /// As [`LockGuard::unlock`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-resign").await?;
+    /// let election = client.election("scheduler");
+    /// let leadership = election.campaign("one").await?;
+    /// leadership.resign().await?;
+    /// assert!(election.leader().await?.is_none());
+    /// # Ok(()) }
+    /// ```
     pub async fn resign(self) -> Result<()> {
         self.guard.unlock().await
     }
@@ -259,25 +347,6 @@ impl fmt::Debug for Leadership {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Leadership").field("guard", &self.guard).finish_non_exhaustive()
     }
-}
-
-/// Tells another value of the leader that has this guard.
-pub(crate) async fn proclaim(guard: &LockGuard, turn: &Turn, value: &[u8]) -> Result<()> {
-    let value = checked(value)?;
-    // An election's guard always has one.
-    let Some(rewrite) = guard.hold().and_then(Rewrite::new) else { return Err(Error::Closed) };
-    let runtime = guard.session().shared().runtime;
-    let turn = Arc::clone(turn);
-    let (interest, _interested) = oneshot::channel::<()>();
-    let work = Carried::whole(runtime, async move {
-        let mut turn = turn.lock_owned().await;
-        // Its caller went away before its turn came: nothing is sent.
-        if interest.is_closed() {
-            return Err(Error::Closed);
-        }
-        rewrite.run(&value, &mut turn).await
-    });
-    runtime::within(runtime, work).await
 }
 
 /// What it takes to write into one's own key.
@@ -395,6 +464,22 @@ impl Observe {
     /// # Cancel safety
     ///
     /// Safe: nothing is missed.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-observe-next").await?;
+    /// let election = client.election("scheduler");
+    /// let mut leaders = election.observe()?;
+    /// let leadership = election.campaign("10.0.0.7:8080").await?;
+    /// let leader = leaders.next().await.expect("the client is open");
+    /// assert_eq!(leader.token(), leadership.fencing_token());
+    ///
+    /// client.close().await?;
+    /// assert!(leaders.next().await.is_none());
+    /// # Ok(()) }
+    /// ```
     pub async fn next(&mut self) -> Option<Leader> {
         self.feed.next().await
     }

@@ -1,6 +1,6 @@
 //! Several locks, all or none.
 
-use std::{pin::pin, sync::Arc, time::Duration};
+use std::{future::pending, pin::pin, sync::Arc, time::Duration};
 
 use futures_util::future::{join_all, select_all};
 use tokio::time::timeout;
@@ -43,7 +43,7 @@ const AT_ONCE: usize = 32;
 #[must_use = "the locks are released as soon as the guard is dropped"]
 #[clippy::has_significant_drop]
 pub struct AllGuard {
-    pub(crate) guards: Vec<LockGuard>,
+    guards: Vec<LockGuard>,
 }
 
 /// Several locks that are about to be taken.
@@ -173,20 +173,6 @@ fn forgone(lost: &LockGuard, reason: LostReason) -> Error {
     }
 }
 
-/// The first of the guards that is lost, and why.
-pub(crate) async fn first_lost<'a>(
-    guards: impl IntoIterator<Item = &'a LockGuard>,
-) -> (&'a LockGuard, LostReason) {
-    let each: Vec<_> = guards
-        .into_iter()
-        .map(|guard| Box::pin(async move { (guard, guard.lost().await) }))
-        .collect();
-    if each.is_empty() {
-        return std::future::pending().await;
-    }
-    select_all(each).await.0
-}
-
 impl AllGuard {
     /// The guards, in the order in which they were taken.
     ///
@@ -241,7 +227,14 @@ impl AllGuard {
     }
 
     async fn first_lost(&self) -> (&LockGuard, LostReason) {
-        first_lost(&self.guards).await
+        let guards = self.guards.iter();
+        let each: Vec<_> =
+            guards.map(|guard| Box::pin(async move { (guard, guard.lost().await) })).collect();
+        // While the first one is waited for there are none.
+        if each.is_empty() {
+            return pending().await;
+        }
+        select_all(each).await.0
     }
 
     /// Drives `future` while all of the locks are held, and drops it at the moment when one is

@@ -15,8 +15,8 @@ use crate::{
     session::Sessions,
 };
 
-/// A named lock: the right to stand in its queue. Made by [`Client::mutex`]; cheap to make, to
-/// clone and to throw away.
+/// A named lock: the right to stand in its queue. Made by
+/// [`Client::mutex`](crate::Client::mutex); cheap to make, to clone and to throw away.
 ///
 /// A `Mutex` holds nothing by itself, so two of the same name exclude each other wherever they are:
 /// in one task, in one process or on two machines. Locking twice in one task waits for oneself:
@@ -184,6 +184,19 @@ impl Mutex {
     /// # Cancel safety
     ///
     /// As [`queue`](Self::queue).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-holder").await?;
+    /// let mutex = client.mutex("report");
+    /// assert!(mutex.holder().await?.is_none());
+    /// let guard = mutex.lock().await?;
+    /// let holder = mutex.holder().await?.expect("it is held");
+    /// assert_eq!(holder.token(), guard.fencing_token());
+    /// # guard.unlock().await }
+    /// ```
     pub async fn holder(&self) -> Result<Option<QueueEntry>> {
         Ok(self.queue().await?.into_iter().next())
     }

@@ -134,6 +134,21 @@ impl QueueWatch {
     /// # Cancel safety
     ///
     /// Safe: nothing is missed.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-queue-watch-next").await?;
+    /// let mutex = client.mutex("report");
+    /// let mut queue = mutex.watch_queue()?;
+    /// assert!(queue.next().await.expect("the client is open").is_empty());
+    ///
+    /// let guard = mutex.lock().await?;
+    /// let entries = queue.next().await.expect("the client is open");
+    /// assert_eq!(entries[0].key(), guard.key());
+    /// # guard.unlock().await }
+    /// ```
     pub async fn next(&mut self) -> Option<Vec<QueueEntry>> {
         self.feed.next().await
     }

@@ -21,7 +21,7 @@ const READER: &str = "r";
 const WRITER: &str = "w";
 
 /// A named read-write lock: many readers together, or one writer alone. Made by
-/// [`Client::rw_lock`]; cheap to make, to clone and to throw away.
+/// [`Client::rw_lock`](crate::Client::rw_lock); cheap to make, to clone and to throw away.
 ///
 /// First come, first served, whoever comes: a reader waits for the nearest writer ahead, a writer
 /// for the nearest one ahead, so that neither starves the other. Each waiter watches that one key.
@@ -59,14 +59,14 @@ pub struct RwLock {
 #[derive(Debug)]
 #[must_use = "the lock is released as soon as the guard is dropped"]
 pub struct ReadGuard {
-    pub(crate) guard: LockGuard,
+    guard: LockGuard,
 }
 
 /// The right to write, alone. It is a [`LockGuard`].
 #[derive(Debug)]
 #[must_use = "the lock is released as soon as the guard is dropped"]
 pub struct WriteGuard {
-    pub(crate) guard: LockGuard,
+    guard: LockGuard,
 }
 
 impl RwLock {
@@ -92,6 +92,18 @@ impl RwLock {
     /// # Cancel safety
     ///
     /// As [`Mutex::lock`](crate::Mutex::lock): nothing stays behind.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-read").await?;
+    /// let config = client.rw_lock("config");
+    /// let one = config.read().await?;
+    /// let two = config.read().await?;
+    /// assert!(one.is_valid() && two.is_valid());
+    /// # Ok(()) }
+    /// ```
     pub async fn read(&self) -> Result<ReadGuard> {
         self.acquire(READER, Wait::Forever).await?.map(ReadGuard::new).ok_or(Error::Closed)
     }
@@ -106,6 +118,17 @@ impl RwLock {
     /// # Cancel safety
     ///
     /// As [`read`](Self::read).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-try-read").await?;
+    /// let config = client.rw_lock("config");
+    /// let writer = config.write().await?;
+    /// assert!(config.try_read().await?.is_none());
+    /// # writer.unlock().await }
+    /// ```
     pub async fn try_read(&self) -> Result<Option<ReadGuard>> {
         Ok(self.acquire(READER, Wait::No).await?.map(ReadGuard::new))
     }
@@ -119,6 +142,18 @@ impl RwLock {
     /// # Cancel safety
     ///
     /// As [`read`](Self::read).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-read-timeout").await?;
+    /// let config = client.rw_lock("config");
+    /// let writer = config.write().await?;
+    /// assert!(config.read_timeout(Duration::from_millis(20)).await?.is_none());
+    /// # writer.unlock().await }
+    /// ```
     pub async fn read_timeout(&self, timeout: Duration) -> Result<Option<ReadGuard>> {
         Ok(self.acquire(READER, Wait::at_most(timeout)).await?.map(ReadGuard::new))
     }
@@ -132,6 +167,18 @@ impl RwLock {
     /// # Cancel safety
     ///
     /// As [`read`](Self::read).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-rw-write").await?;
+    /// let config = client.rw_lock("config");
+    /// let writer = config.write().await?;
+    /// assert!(config.try_read().await?.is_none());
+    /// writer.unlock().await
+    /// # }
+    /// ```
     pub async fn write(&self) -> Result<WriteGuard> {
         self.acquire(WRITER, Wait::Forever).await?.map(WriteGuard::new).ok_or(Error::Closed)
     }
@@ -146,6 +193,17 @@ impl RwLock {
     /// # Cancel safety
     ///
     /// As [`read`](Self::read).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-try-write").await?;
+    /// let config = client.rw_lock("config");
+    /// let reader = config.read().await?;
+    /// assert!(config.try_write().await?.is_none());
+    /// # reader.unlock().await }
+    /// ```
     pub async fn try_write(&self) -> Result<Option<WriteGuard>> {
         Ok(self.acquire(WRITER, Wait::No).await?.map(WriteGuard::new))
     }
@@ -159,6 +217,18 @@ impl RwLock {
     /// # Cancel safety
     ///
     /// As [`read`](Self::read).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-write-timeout").await?;
+    /// let config = client.rw_lock("config");
+    /// let reader = config.read().await?;
+    /// assert!(config.write_timeout(Duration::from_millis(20)).await?.is_none());
+    /// # reader.unlock().await }
+    /// ```
     pub async fn write_timeout(&self, timeout: Duration) -> Result<Option<WriteGuard>> {
         Ok(self.acquire(WRITER, Wait::at_most(timeout)).await?.map(WriteGuard::new))
     }
@@ -212,6 +282,18 @@ impl ReadGuard {
     /// # Cancel safety
     ///
     /// As [`LockGuard::unlock`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-unlock-reader").await?;
+    /// let config = client.rw_lock("config");
+    /// let reader = config.read().await?;
+    /// reader.unlock().await?;
+    /// assert!(config.try_write().await?.is_some());
+    /// # Ok(()) }
+    /// ```
     pub async fn unlock(self) -> Result<()> {
         self.guard.unlock().await
     }
@@ -231,6 +313,18 @@ impl WriteGuard {
     /// # Cancel safety
     ///
     /// As [`LockGuard::unlock`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-unlock-writer").await?;
+    /// let config = client.rw_lock("config");
+    /// let writer = config.write().await?;
+    /// writer.unlock().await?;
+    /// assert!(config.try_read().await?.is_some());
+    /// # Ok(()) }
+    /// ```
     pub async fn unlock(self) -> Result<()> {
         self.guard.unlock().await
     }
@@ -249,6 +343,20 @@ impl WriteGuard {
     /// # Cancel safety
     ///
     /// Dropping the future is like dropping the guard.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-downgrade").await?;
+    /// let config = client.rw_lock("config");
+    /// let writer = config.write().await?;
+    /// let token = writer.fencing_token();
+    /// let reader = writer.downgrade().await?;
+    /// assert_eq!(reader.fencing_token(), token);
+    /// assert!(config.try_read().await?.is_some());
+    /// # reader.unlock().await }
+    /// ```
     pub async fn downgrade(self) -> Result<ReadGuard> {
         self.guard.relabel(READER).await.map(ReadGuard::new)
     }

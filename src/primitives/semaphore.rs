@@ -39,8 +39,8 @@ const GENERATION: char = '@';
 /// How many replaced numbers are remembered.
 const REPLACED: usize = 8;
 
-/// A named semaphore: so many permits for all clients together. Made by [`Client::semaphore`];
-/// cheap to make, to clone and to throw away.
+/// A named semaphore: so many permits for all clients together. Made by
+/// [`Client::semaphore`](crate::Client::semaphore); cheap to make, to clone and to throw away.
 ///
 /// First come, first served, also for those who want several at once: nobody passes them by. One
 /// permit that is given back wakes at most one waiter, however many there are. A permit has what a
@@ -76,7 +76,7 @@ pub struct Semaphore {
 #[derive(Debug)]
 #[must_use = "the permits are given back as soon as this is dropped"]
 pub struct Permit {
-    pub(crate) guard: LockGuard,
+    guard: LockGuard,
     permits: u32,
 }
 
@@ -102,6 +102,18 @@ impl Semaphore {
     /// # Cancel safety
     ///
     /// As [`Mutex::lock`](crate::Mutex::lock): nothing stays behind.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-acquire").await?;
+    /// let connections = client.semaphore("db-connections", 3);
+    /// let permit = connections.acquire().await?;
+    /// assert!(permit.is_valid());
+    /// permit.release().await
+    /// # }
+    /// ```
     pub async fn acquire(&self) -> Result<Permit> {
         self.acquire_many(1).await
     }
@@ -117,6 +129,18 @@ impl Semaphore {
     /// # Cancel safety
     ///
     /// As [`acquire`](Self::acquire).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-acquire-many").await?;
+    /// let connections = client.semaphore("db-connections", 3);
+    /// let permit = connections.acquire_many(2).await?;
+    /// assert_eq!(permit.permits(), 2);
+    /// assert!(connections.try_acquire_many(2).await?.is_none());
+    /// # permit.release().await }
+    /// ```
     pub async fn acquire_many(&self, permits: u32) -> Result<Permit> {
         self.get(permits, Wait::Forever).await?.ok_or(Error::Closed)
     }
@@ -132,6 +156,17 @@ impl Semaphore {
     /// # Cancel safety
     ///
     /// As [`acquire`](Self::acquire).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-try-acquire").await?;
+    /// let connections = client.semaphore("db-connections", 1);
+    /// let permit = connections.try_acquire().await?.expect("it is free");
+    /// assert!(connections.try_acquire().await?.is_none());
+    /// # permit.release().await }
+    /// ```
     pub async fn try_acquire(&self) -> Result<Option<Permit>> {
         self.try_acquire_many(1).await
     }
@@ -145,6 +180,17 @@ impl Semaphore {
     /// # Cancel safety
     ///
     /// As [`acquire`](Self::acquire).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-try-acquire-many").await?;
+    /// let connections = client.semaphore("db-connections", 3);
+    /// let permit = connections.try_acquire_many(2).await?.expect("they are free");
+    /// assert!(connections.try_acquire_many(2).await?.is_none());
+    /// # permit.release().await }
+    /// ```
     pub async fn try_acquire_many(&self, permits: u32) -> Result<Option<Permit>> {
         self.get(permits, Wait::No).await
     }
@@ -159,6 +205,18 @@ impl Semaphore {
     /// # Cancel safety
     ///
     /// As [`acquire`](Self::acquire).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-acquire-timeout").await?;
+    /// let connections = client.semaphore("db-connections", 1);
+    /// let permit = connections.acquire().await?;
+    /// assert!(connections.acquire_timeout(Duration::from_millis(20)).await?.is_none());
+    /// # permit.release().await }
+    /// ```
     pub async fn acquire_timeout(&self, timeout: Duration) -> Result<Option<Permit>> {
         self.acquire_many_timeout(1, timeout).await
     }
@@ -173,6 +231,19 @@ impl Semaphore {
     /// # Cancel safety
     ///
     /// As [`acquire`](Self::acquire).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-acquire-many-timeout").await?;
+    /// let connections = client.semaphore("db-connections", 3);
+    /// let permit = connections.acquire_many(2).await?;
+    /// let timeout = Duration::from_millis(20);
+    /// assert!(connections.acquire_many_timeout(2, timeout).await?.is_none());
+    /// # permit.release().await }
+    /// ```
     pub async fn acquire_many_timeout(
         &self,
         permits: u32,
@@ -433,6 +504,18 @@ impl Permit {
     /// # Cancel safety
     ///
     /// As [`LockGuard::unlock`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-release-permit").await?;
+    /// let connections = client.semaphore("db-connections", 1);
+    /// let permit = connections.acquire().await?;
+    /// permit.release().await?;
+    /// assert!(connections.try_acquire().await?.is_some());
+    /// # Ok(()) }
+    /// ```
     pub async fn release(self) -> Result<()> {
         self.guard.unlock().await
     }

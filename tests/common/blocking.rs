@@ -1,4 +1,4 @@
-//! The blocking API with a store's servers. What it is made of has passed the other cases; here it
+//! Threads that wait for a store's servers. What they wait for has passed the other cases; here it
 //! counts that no thread waits for ever.
 
 use std::{
@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use distlock::{Builder, blocking::Client};
+use distlock::{Builder, Client, blocking::Wait};
 
 use super::Case;
 
@@ -25,50 +25,57 @@ pub(crate) async fn threads_take_turns(t: &Case) {
 }
 
 fn take_turns(builder: &Builder) {
-    let connect = || builder.clone().connect_blocking().expect("the servers are up");
+    let connect = || builder.clone().connect().wait().expect("the servers are up");
     let clients = [connect(), connect()];
     let inside = AtomicU32::new(0);
     thread::scope(|scope| {
         for client in &clients {
             scope.spawn(|| {
                 for _ in 0..10 {
-                    let guard = client.mutex("a").lock().expect("it is our turn");
+                    let guard = client.mutex("a").lock().wait().expect("it is our turn");
                     assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two are inside");
                     inside.fetch_sub(1, Ordering::SeqCst);
-                    guard.unlock().expect("it was held");
+                    guard.unlock().wait().expect("it was held");
                 }
             });
         }
     });
     wait_for_everything(&clients);
     for client in clients {
-        client.close().expect("the servers are up");
+        client.close().wait().expect("the servers are up");
     }
 }
 
 fn wait_for_everything([client, other]: &[Client; 2]) {
     let short = Duration::from_millis(50);
-    let guard = client.mutex("a").try_lock().expect("the servers are up").expect("it is free");
-    assert!(other.mutex("a").lock_timeout(short).expect("the servers are up").is_none());
-    assert_eq!(guard.lost_timeout(short), None);
-    assert!(other.mutex("a").request_release("please").expect("the servers are up"));
-    assert_eq!(guard.release_requested().expect("it is held").reason(), "please");
-    guard.unlock().expect("it was held");
+    let guard =
+        client.mutex("a").try_lock().wait().expect("the servers are up").expect("it is free");
+    assert!(other.mutex("a").lock_timeout(short).wait().expect("the servers are up").is_none());
+    assert_eq!(guard.lost().wait_timeout(short), None);
+    assert!(other.mutex("a").request_release("please").wait().expect("the servers are up"));
+    assert_eq!(guard.release_requested().wait().reason(), "please");
+    guard.unlock().wait().expect("it was held");
 
-    let writer = client.rw_lock("a").write().expect("it is free");
-    let reader = writer.downgrade().expect("it is held");
-    other.rw_lock("a").read().expect("readers share").unlock().expect("it was held");
-    reader.unlock().expect("it was held");
-    let permit = client.semaphore("a", 2).acquire_many(2).expect("they are free");
-    assert!(other.semaphore("a", 2).try_acquire().expect("the servers are up").is_none());
-    permit.release().expect("they were held");
-    client.lock_all(["b", "a"]).expect("they are free").unlock().expect("they were held");
+    let writer = client.rw_lock("a").write().wait().expect("it is free");
+    let reader = writer.downgrade().wait().expect("it is held");
+    other.rw_lock("a").read().wait().expect("readers share").unlock().wait().expect("it was held");
+    reader.unlock().wait().expect("it was held");
+    let permit = client.semaphore("a", 2).acquire_many(2).wait().expect("they are free");
+    assert!(other.semaphore("a", 2).try_acquire().wait().expect("the servers are up").is_none());
+    permit.release().wait().expect("they were held");
+    client
+        .lock_all(["b", "a"])
+        .wait()
+        .expect("they are free")
+        .unlock()
+        .wait()
+        .expect("they were held");
 
     let election = client.election("a");
-    let leadership = election.campaign("one").expect("nobody else is here");
+    let leadership = election.campaign("one").wait().expect("nobody else is here");
     let mut leaders = other.election("a").observe().expect("the name is good");
-    assert_eq!(leaders.next().expect("the client is open").value(), b"one");
-    leadership.proclaim("two").expect("it leads");
-    assert_eq!(leaders.next().expect("the client is open").value(), b"two");
-    leadership.resign().expect("it led");
+    assert_eq!(leaders.next().wait().expect("the client is open").value(), b"one");
+    leadership.proclaim("two").wait().expect("it leads");
+    assert_eq!(leaders.next().wait().expect("the client is open").value(), b"two");
+    leadership.resign().wait().expect("it led");
 }

@@ -97,34 +97,14 @@ impl Shown {
         let error = client.mutex("").lock().await.expect_err("no name");
         self.error("InvalidName", &error);
         #[cfg(feature = "blocking")]
-        self.threads(client).await;
+        self.held(client).await;
     }
 
     #[cfg(feature = "blocking")]
-    async fn threads(&mut self, client: &Client) {
-        let client = distlock::blocking::Client::from(client.clone());
-        let show = move || {
-            let mut shown = Shown::default();
-            shown.debug("blocking::Client", &client);
-            let mutex = client.mutex("secrets");
-            shown.debug("blocking::Mutex", &mutex);
-            shown.debug("blocking::QueueWatch", &mutex.watch_queue().expect("a name"));
-            shown.debug("blocking::LockGuard", &mutex.lock().expect("granted"));
-            shown.debug("blocking::AllGuard", &client.lock_all(["secrets"]).expect("granted"));
-            let (rw_lock, semaphore) = (client.rw_lock("secrets"), client.semaphore("secrets", 2));
-            shown.debug("blocking::RwLock", &rw_lock);
-            shown.debug("blocking::WriteGuard", &rw_lock.write().expect("granted"));
-            shown.debug("blocking::ReadGuard", &rw_lock.read().expect("granted"));
-            shown.debug("blocking::Semaphore", &semaphore);
-            shown.debug("blocking::Permit", &semaphore.acquire().expect("granted"));
-            let election = client.election("secrets");
-            shown.debug("blocking::Election", &election);
-            shown.debug("blocking::Observe", &election.observe().expect("a name"));
-            shown.debug("blocking::Leadership", &election.campaign("leader").expect("elected"));
-            shown
-        };
-        let shown = tokio::task::spawn_blocking(show).await.expect("no panic");
-        self.0.extend(shown.0);
+    async fn held(&mut self, client: &Client) {
+        let guard = client.mutex("secrets").lock().await.expect("granted");
+        guard.run_blocking(|held| self.debug("Held", &held)).expect("it is held");
+        guard.unlock().await.expect("released");
     }
 }
 

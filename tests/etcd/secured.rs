@@ -133,7 +133,7 @@ impl User {
 
     async fn client(&self, address: SocketAddr) -> Client {
         let builder =
-            Client::builder(&format!("etcd://{address}")).credentials(&self.name, Self::PASSWORD);
+            Client::builder(format!("etcd://{address}")).credentials(&self.name, Self::PASSWORD);
         builder
             .namespace(&self.namespace)
             .session_ttl(Duration::from_secs(4))

@@ -10,7 +10,7 @@ use crate::{Client, Error};
 
 async fn refusal(server: &Server) -> Error {
     let connecting =
-        Client::builder(&server.url()).connect_timeout(Duration::from_secs(2)).connect();
+        Client::builder(server.url()).connect_timeout(Duration::from_secs(2)).connect();
     connecting.await.expect_err("it is no server to rely on")
 }
 

@@ -105,7 +105,7 @@ pub(crate) async fn a_put_after_the_key_was_deleted_is_refused(t: &Case) {
         assert!(
             matches!(
                 &error,
-                Error::Lost { name, reason: LostReason::KeyDeleted } if name == "deleted"
+                Error::Lost { name, reason: LostReason::KeyDeleted, .. } if name == "deleted"
             ),
             "{error:?}"
         );

@@ -249,7 +249,7 @@ pub(crate) async fn a_lock_lost_while_others_are_awaited_ends_the_wait(t: &Case)
     t.store.delete_key(first).await;
     let error =
         within(SOON, "it is told", asking).await.expect("no panic").expect_err("it lost one");
-    assert!(matches!(&error, Error::Evicted { name } if name == "a"), "{error:?}");
+    assert!(matches!(&error, Error::Evicted { name, .. } if name == "a"), "{error:?}");
     assert!(error.is_retryable());
     eventually(SOON, "nothing of it is left", async || t.keys().await == [guard.key()]).await;
     guard.unlock().await.expect("released");

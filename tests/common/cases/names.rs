@@ -121,7 +121,7 @@ pub(crate) async fn bad_options_are_refused_before_anything_is_sent(t: &Case) {
     }
     let link = t.link().await;
     link.set_reachable(false);
-    let builder = || Client::builder(&link.url());
+    let builder = || Client::builder(link.url());
     let long = format!("/{}", "n".repeat(255));
     for namespace in
         ["", "/", "a", "a/b", "/a/", "//a", "/a//b", "/.", "/a/..", "/a b", "/a\0", "/ä", &long]

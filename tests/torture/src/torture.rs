@@ -120,7 +120,7 @@ async fn conduct(run: &mut Run, folder: &Path, namespace: &str) -> Result<()> {
 
 /// What the servers make of the TTL, which all else is measured by.
 async fn granted_ttl(run: &Run, cluster: &Cluster) -> Result<u64> {
-    let client = distlock::Client::builder(&cluster.url()).session_ttl(run.ttl()).connect().await?;
+    let client = distlock::Client::builder(cluster.url()).session_ttl(run.ttl()).connect().await?;
     let granted = client.session_ttl();
     client.close().await?;
     if granted != run.ttl() {

@@ -86,7 +86,7 @@ async fn conduct(number: usize) -> Result<(String, bool)> {
     let followers: Vec<_> = followers.into_iter().map(|server| cluster.servers[server]).collect();
     let watcher = ZooKeeper::connect(&cluster.servers[leader].to_string()).await?;
     let namespace = format!("/pauses-{:08x}", fastrand::u32(..));
-    let other = distlock::Client::builder(&cluster.url()).namespace(&namespace).connect().await?;
+    let other = distlock::Client::builder(cluster.url()).namespace(&namespace).connect().await?;
     let rounds = number.div_ceil(PROCESSES * TTLS.len());
     let mut table =
         vec!["T, downlink     pauses grants by same connection overlaps longest/ms".to_owned()];
