@@ -10,7 +10,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::{args::Run, primitive::Mode};
+use crate::{args::Run, manner::Manner, primitive::Mode};
 
 /// Microseconds on a clock that all processes of the machine share: the one that distlock keeps its
 /// deadlines on.
@@ -21,23 +21,6 @@ pub(crate) fn now() -> u64 {
 
 pub(crate) fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
-}
-
-/// How a lock was asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum Manner {
-    Lock,
-    TryLock,
-    LockTimeout,
-    /// `lock()`, whose future is dropped before it may be done.
-    Dropped,
-    /// A guarded write.
-    Put,
-    Proclaim,
-    Downgrade,
-    /// As a waiter of another library.
-    Foreign,
 }
 
 /// What came of a call.

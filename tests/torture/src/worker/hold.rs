@@ -10,8 +10,9 @@ use tokio::{task::JoinSet, time::sleep};
 
 use super::{REQUEST_TIMEOUT, Worker, told};
 use crate::{
-    event::{Event, Manner, Outcome, micros, now},
+    event::{Event, Outcome, micros, now},
     ledger,
+    manner::Manner,
     primitive::{Held, Mode, Part},
     register::Resource,
 };
