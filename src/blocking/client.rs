@@ -173,3 +173,23 @@ impl From<Client> for crate::Client {
         client.client
     }
 }
+
+impl Builder {
+    /// The same as [`connect`](Self::connect), for threads: blocks this one.
+    ///
+    /// # Errors
+    ///
+    /// As [`connect`](Self::connect).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> distlock::Result<()> {
+    /// let builder = distlock::blocking::Client::builder("memory://docs-connect-blocking");
+    /// let client = builder.owner("worker-7").connect_blocking()?;
+    /// # client.close() }
+    /// ```
+    pub fn connect_blocking(self) -> Result<Client> {
+        wait(self.connect()).map(Into::into)
+    }
+}

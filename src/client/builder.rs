@@ -233,25 +233,6 @@ impl Builder {
         Client::open(self.check()?).await
     }
 
-    /// The same as [`connect`](Self::connect), for threads: blocks this one.
-    ///
-    /// # Errors
-    ///
-    /// As [`connect`](Self::connect).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # fn main() -> distlock::Result<()> {
-    /// let builder = distlock::blocking::Client::builder("memory://docs-connect-blocking");
-    /// let client = builder.owner("worker-7").connect_blocking()?;
-    /// # client.close() }
-    /// ```
-    #[cfg(feature = "blocking")]
-    pub fn connect_blocking(self) -> Result<crate::blocking::Client> {
-        crate::blocking::wait(self.connect()).map(Into::into)
-    }
-
     fn check(self) -> Result<Settings> {
         let invalid =
             |option, reason: &str| Err(Error::InvalidConfig { option, reason: reason.into() });
