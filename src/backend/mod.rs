@@ -189,7 +189,7 @@ pub(crate) struct Moment(pub(crate) u64);
 /// How to join a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Join {
-    /// Whoever is ahead.
+    /// Whether somebody is ahead or not.
     Always,
     /// Only if nobody is there; where the store can tell in time, nothing is written otherwise.
     IfFree,
@@ -290,7 +290,7 @@ pub(crate) struct Listing {
     pub(crate) members: Vec<Member>,
     /// The names (what follows the slash) of keys that belong to no session: see `Store::commit`.
     pub(crate) notes: Vec<Box<str>>,
-    /// Ends when anything in the queue may have changed since, whoever did it: a key came, went or,
+    /// Ends when any client may have changed anything in the queue since: a key came, went or,
     /// where the store tells that, was written to.
     pub(crate) watch: Option<Watch>,
 }

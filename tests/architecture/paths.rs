@@ -1,5 +1,5 @@
-//! Reads which file of a crate names which, from its tokens: so a path inside of a macro counts like
-//! any other.
+//! Reads which file of a crate names which, from its tokens: so a path inside of a macro counts
+//! like any other.
 
 use std::{collections::BTreeMap, fmt};
 

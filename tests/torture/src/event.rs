@@ -141,7 +141,7 @@ pub(crate) enum Event {
     Saw {
         lock: String,
         token: u64,
-        /// The token of whoever wrote it, and the value.
+        /// The token of the one that wrote it, and the value.
         writer: u64,
         value: u64,
         /// How often it had been written.
@@ -179,7 +179,8 @@ pub(crate) enum Event {
     /// The store has a key that it did not have before.
     KeySeen {
         key: String,
-        /// The token of whoever is granted the lock by it; 0 if the key alone says who that is.
+        /// The token of the one that is granted the lock by it; 0 if only the key says which that
+        /// is.
         #[serde(default)]
         created: u64,
     },
