@@ -140,7 +140,7 @@ impl LockGuard {
         self.guard.lost_reason().map_or(Ok(()), |reason| Err(Lost { reason }))
     }
 
-    /// Blocks until another client asks for the lock by `request_release`, be it that it has asked
+    /// Blocks until another client asks for the lock by `request_release`, or has asked
     /// already: [`distlock::LockGuard::release_requested`](crate::LockGuard::release_requested).
     /// Whether to let go is the holder's to decide.
     ///

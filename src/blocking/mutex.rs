@@ -131,7 +131,7 @@ impl Mutex {
         self.mutex.watch_queue().map(QueueWatch::new)
     }
 
-    /// Asks whoever holds the lock to let go, and why; `false` if nobody holds it:
+    /// Asks the holder of the lock to let go, and says why; `false` if nobody holds it:
     /// [`distlock::Mutex::request_release`](crate::Mutex::request_release).
     ///
     /// # Errors
