@@ -130,12 +130,13 @@ impl Client {
     /// Releases everything and ends the session. `Ok` when the store has confirmed it.
     ///
     /// All clones are closed. Guards are told [`ClientClosed`](crate::LostReason::ClientClosed)
-    /// before the store lets go of their keys; waiters and later calls get [`Error::Closed`].
+    /// before the store lets go of their keys; waiters and later calls get
+    /// [`Error::Closed`](crate::Error::Closed).
     /// Closing again tells the same, or that it was confirmed since.
     ///
     /// # Errors
     ///
-    /// [`Error::Unavailable`] if the store does not confirm within the
+    /// [`Error::Unavailable`](crate::Error::Unavailable) if the store does not confirm within the
     /// [`connect_timeout`](Builder::connect_timeout): the client is closed all the same, and its
     /// keys go when the session's TTL ends.
     ///

@@ -38,7 +38,8 @@ use crate::{
 const MAX_VALUE: usize = 16 << 10;
 
 /// A named election: of those who campaign one leads, and everybody can see who, and what it has to
-/// say. Made by [`Client::election`]; cheap to make, to clone and to throw away.
+/// say. Made by [`Client::election`](crate::Client::election); cheap to make, to clone and to throw
+/// away.
 ///
 /// Candidates lead in the order in which they came. A leader's value is for those who look: its
 /// address, say. Leading is holding a lock: a leader that is cut off learns from its [`Leadership`]

@@ -15,8 +15,8 @@ use crate::{
     session::Sessions,
 };
 
-/// A named lock: the right to stand in its queue. Made by [`Client::mutex`]; cheap to make, to
-/// clone and to throw away.
+/// A named lock: the right to stand in its queue. Made by
+/// [`Client::mutex`](crate::Client::mutex); cheap to make, to clone and to throw away.
 ///
 /// A `Mutex` holds nothing by itself, so two of the same name exclude each other wherever they are:
 /// in one task, in one process or on two machines. Locking twice in one task waits for oneself:

@@ -21,7 +21,7 @@ const READER: &str = "r";
 const WRITER: &str = "w";
 
 /// A named read-write lock: many readers together, or one writer alone. Made by
-/// [`Client::rw_lock`]; cheap to make, to clone and to throw away.
+/// [`Client::rw_lock`](crate::Client::rw_lock); cheap to make, to clone and to throw away.
 ///
 /// First come, first served, readers and writers alike: a reader waits for the nearest writer
 /// ahead, a writer for the nearest one ahead, so that neither starves the other. Each waiter

@@ -39,8 +39,8 @@ const GENERATION: char = '@';
 /// How many replaced numbers are remembered.
 const REPLACED: usize = 8;
 
-/// A named semaphore: so many permits for all clients together. Made by [`Client::semaphore`];
-/// cheap to make, to clone and to throw away.
+/// A named semaphore: so many permits for all clients together. Made by
+/// [`Client::semaphore`](crate::Client::semaphore); cheap to make, to clone and to throw away.
 ///
 /// First come, first served, also for those who want several at once: nobody passes them by. One
 /// permit that is given back wakes at most one waiter, however many there are. A permit has what a
