@@ -59,8 +59,8 @@ impl fmt::Display for FencingToken {
 /// was seen: one for each lock, at the resource that the lock protects.
 ///
 /// A holder that was paused and wakes up after its lease is gone still believes in its lock for as
-/// long as it does not look. Only the resource can refuse its writes, and this is how: whoever was
-/// granted the lock later has a higher token.
+/// long as it does not look. Only the resource can refuse its writes, and this is how: a holder
+/// that was granted the lock later has a higher token.
 ///
 /// This one lives in the memory of one process, such as a server that all holders send their writes
 /// to. It forgets when that process ends: go on with [`starting_at`](Self::starting_at) what was
@@ -149,8 +149,8 @@ impl FencingGate {
         Self { highest: AtomicU64::new(token) }
     }
 
-    /// Lets in whoever has the highest token so far, or the same one again. One atomic operation,
-    /// without a lock.
+    /// Lets in a holder with the highest token so far, or with the same one again. One atomic
+    /// operation, without a lock.
     ///
     /// # Errors
     ///

@@ -1,4 +1,84 @@
-#![doc = include_str!("../README.md")]
+//! Distributed locks on etcd and ZooKeeper, for tokio and for threads.
+//!
+//! Name a lock, get a guard. While the guard says that it is valid, no other process on any machine
+//! holds that lock.
+//!
+//! ```
+//! use distlock::Client;
+//!
+//! #[tokio::main]
+//! async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     // Or etcd://h1:2379,h2:2379, or zk://h1:2181,h2:2181.
+//!     let client = Client::connect("memory://docs").await?;
+//!     let guard = client.mutex("nightly-report").lock().await?;
+//!     let token = guard.fencing_token().as_u64();
+//!     guard.run(write_report(token)).await?; // ends early if the lock is lost
+//!     guard.unlock().await?; // dropping the guard does it in the background
+//!     Ok(())
+//! }
+//!
+//! async fn write_report(token: u64) {
+//!     // UPDATE reports SET ..., token = $token WHERE token <= $token
+//! }
+//! ```
+//!
+//! # Which primitive
+//!
+//! - **One at a time**: [`Mutex`], by [`Client::mutex`]. Its guard is a [`LockGuard`].
+//! - **Many readers or one writer**: [`RwLock`], by [`Client::rw_lock`]. A writer can become a
+//!   reader without a gap.
+//! - **At most n at a time**: [`Semaphore`], by [`Client::semaphore`].
+//! - **One leader, and others who follow it**: [`Election`], by [`Client::election`].
+//! - **Several names, all or none**: [`Client::lock_all`].
+//! - **A write to the same store, only while the lock is held**: [`LockGuard::put`],
+//!   [`delete`](LockGuard::delete) and [`write`](LockGuard::write).
+//! - **A resource of your own that refuses late writes**: [`FencingGate`].
+//! - **Who holds, who waits, and please let go**: [`Mutex::queue`], [`Mutex::watch_queue`] and
+//!   [`Mutex::request_release`].
+//!
+//! Everything waits in a queue in the store, first come, first served. Each call that takes a lock
+//! comes in three kinds: one that waits, `try_…` that does not, and `…_timeout` that waits for so
+//! long.
+//!
+//! # What is guaranteed
+//!
+//! - Between the return of `lock()` and the guard's deadline no other guard of that lock is valid
+//!   anywhere. The deadline lies before the time when the store can give the lock away. It counts
+//!   from when the last answered keepalive was sent.
+//! - A loss is told: [`LockGuard::is_valid`] looks at the clock, [`LockGuard::lost`] resolves, and
+//!   [`LockGuard::run`] stops the work. If somebody deletes the key by hand, the next waiter is
+//!   granted at once, and the holder is told within a bound.
+//! - The [`FencingToken`] of each grant is higher than all before it.
+//! - What is unknown counts as lost, never as held. An unconfirmed release is an error.
+//! - Every future can be dropped at any await, and every guard on any thread: what was written to
+//!   the store is taken back.
+//!
+//! A process can stop at any instruction and go on after its lock's TTL. No lock service can
+//! prevent that it then writes once more: where that is harmful, let the resource check the token.
+//! The whole text is in [guarantees].
+//!
+//! # Features
+//!
+//! None is on by default. `memory://name`, for unit tests, is always there: see [`memory`].
+//!
+//! - `etcd`: URLs like `etcd://h1:2379,h2:2379`. Building it needs [`protoc`].
+//! - `zookeeper`: URLs like `zk://h1:2181,h2:2181`.
+//! - `blocking`: the same for threads.
+//!
+//! # Read on
+//!
+//! - [Guarantees][guarantees]: what each primitive promises, and how it is tested.
+//! - [Operations][operations]: which store, which TTL, other clients in the queue, requests.
+//! - [Performance][performance]: figures beside other locks.
+//! - [Architecture][architecture]: the code, and the life of a lock in ten steps.
+//! - [Backends][backends]: how to add a store.
+//!
+//! [guarantees]: https://github.com/distlock/distlock/blob/main/docs/guarantees.md
+//! [operations]: https://github.com/distlock/distlock/blob/main/docs/operations.md
+//! [performance]: https://github.com/distlock/distlock/blob/main/docs/performance.md
+//! [architecture]: https://github.com/distlock/distlock/blob/main/docs/architecture.md
+//! [backends]: https://github.com/distlock/distlock/blob/main/docs/backends.md
+//! [`protoc`]: https://protobuf.dev/installation/
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
@@ -39,3 +119,8 @@ pub use primitives::{
     rwlock::{ReadGuard, RwLock, WriteGuard},
     semaphore::{Permit, Semaphore},
 };
+
+/// Runs the code of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -120,7 +120,7 @@ bugs! {
     WithdrawOnce = "withdraw-once",
     /// `unlock()` is Ok although no store has confirmed it.
     UnlockGuesses = "unlock-guesses",
-    /// What is kept secret is shown to whoever prints it.
+    /// What is kept secret is shown when it is printed.
     SecretsShown = "secrets-shown",
     /// The URL is shown as it was given.
     UrlAsGiven = "url-as-given",
@@ -136,7 +136,7 @@ bugs! {
     PermitsUncounted = "permits-uncounted",
     /// A key of etcd's that was written over without its lease is taken for its owner's.
     LeaseUnchecked = "lease-unchecked",
-    /// Whoever waits for permits looks after them himself.
+    /// Each one that waits for permits looks after them itself.
     GateLeftOpen = "gate-left-open",
     /// A write under a guard is made whether the guard's key is there or not.
     WritesUnguarded = "writes-unguarded",

@@ -112,7 +112,7 @@ async fn operators_are_told_whether_there_was_a_key() {
     assert!(!space.delete(guard.key()));
 }
 
-/// It has neither users nor a network: whoever asks for them is told, not fooled.
+/// It has neither users nor a network: a client that asks for them is told, not fooled.
 #[tokio::test]
 async fn options_of_a_network_are_refused() {
     let builder = || Client::builder("memory://refused");

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use lexopt::{Arg, Parser, ValueExt};
 
 use crate::{
-    case::Workload,
     task::{Backend, Role},
+    workload::Workload,
 };
 
 #[derive(Clone, Debug)]

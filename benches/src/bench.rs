@@ -27,6 +27,7 @@ mod targets;
 mod task;
 mod turns;
 mod usage;
+mod workload;
 
 use std::{error::Error, process::ExitCode, time::Duration};
 

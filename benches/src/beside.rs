@@ -8,14 +8,15 @@ use tokio::time::timeout;
 use crate::{
     Result,
     args::Bench,
-    case::{Case, Kind, Variant, Workload, plan},
+    case::{Case, Kind, Variant, plan},
     conduct::{Conductor, compact, measure},
     counters::Counters,
     measures::rate,
     slice::Slice,
+    statistics::round,
     statistics::{median, spread},
-    table::round,
     task::{Backend, Pairs, Subject, Task, Work},
+    workload::Workload,
 };
 
 /// A slice that takes so much longer than it should has failed.

@@ -8,7 +8,7 @@ use tokio::time::timeout;
 use crate::{
     Result,
     args::Bench,
-    case::{Case, Kind, Variant, Workload, plan},
+    case::{Case, Kind, Variant, plan},
     clock::now,
     counters::Counters,
     link::Process,
@@ -18,6 +18,7 @@ use crate::{
     report,
     slice::{Slice, Stamp},
     task::{Backend, Names, Pairs, Role, Subject, Task, Work},
+    workload::Workload,
 };
 
 const DELAY_MS: u64 = 5;

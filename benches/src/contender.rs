@@ -1,13 +1,16 @@
 //! One task's lock, whosever it is.
 
-use std::sync::{Arc, atomic::AtomicU64};
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering::Relaxed},
+};
 
 use distlock::{LockGuard, Mutex};
 use etcd_client::{KvClient, LockClient, LockOptions, PutOptions, Txn, TxnOp};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use zookeeper_client::{Acls, CreateMode, LockPrefix, OwnedLockClient};
 
-use crate::{Result, clock::now, subject::next};
+use crate::{Result, clock::now};
 
 /// The floors write as a lock would, and pass a baton within the process: so joining overlaps with
 /// the turns of others, and nobody's turn begins before the last deletion is answered. Their
@@ -129,4 +132,9 @@ pub(crate) async fn write(floor: &mut Contender) -> Result<u64> {
     let baton = Arc::clone(baton).acquire_owned().await?;
     floor.unlock(Held::Floor { key, baton }).await?;
     Ok(time)
+}
+
+/// A number that was not given before.
+fn next(counter: &AtomicU64) -> u64 {
+    counter.fetch_add(1, Relaxed)
 }

@@ -34,7 +34,7 @@ pub(crate) async fn tell(line: Line) -> Result<String> {
         stdin().lock().read_line(&mut answer).map(|_| answer)
     });
     let answer = answer.await??;
-    // Whoever started this has ended.
+    // The process that started this has ended.
     if answer.is_empty() { Err("nobody answers".into()) } else { Ok(answer.trim().to_owned()) }
 }
 

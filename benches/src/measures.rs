@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::{
-    case::{Variant, Workload},
+    case::Variant,
     counters::Counters,
     slice::Slice,
     statistics::{median, middle, quantile, spread},
     task::{Backend, Subject},
+    workload::Workload,
 };
 
 pub(crate) const PER_SECOND: &str = "per second";

@@ -6,9 +6,10 @@ use plotters::{coord::ranged1d::ValueFormatter, prelude::*};
 
 use crate::{
     Result,
-    case::{Variant, Workload},
+    case::Variant,
     measures::{GAP, PER_SECOND, Row},
     task::{Backend, Subject},
+    workload::Workload,
 };
 
 const SIZE: (u32, u32) = (900, 420);

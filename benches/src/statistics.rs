@@ -1,4 +1,4 @@
-//! Medians and percentiles.
+//! Medians, percentiles, and how a figure is written.
 
 /// The value below which so large a share of them lies.
 pub(crate) fn quantile(values: &mut [f64], share: f64) -> Option<f64> {
@@ -28,4 +28,14 @@ pub(crate) fn spread(values: &[f64]) -> Option<(f64, f64, f64)> {
 /// The median of whole numbers.
 pub(crate) fn middle(values: &[u64]) -> Option<f64> {
     median(values.iter().map(|value| *value as f64).collect())
+}
+
+/// With three digits that count.
+pub(crate) fn round(value: f64) -> String {
+    match value.abs() {
+        0.0 => "0".to_owned(),
+        ..10.0 => format!("{value:.2}"),
+        ..100.0 => format!("{value:.1}"),
+        _ => format!("{value:.0}"),
+    }
 }

@@ -1,10 +1,7 @@
 //! The subjects, connected to a store, each with one client.
 
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
+    sync::{Arc, atomic::AtomicU64},
     time::Duration,
 };
 
@@ -219,9 +216,4 @@ async fn ours(scheme: &str, task: &Task) -> Result<distlock::Client> {
 
 fn name(place: usize) -> String {
     if place == 0 { NAME.to_owned() } else { format!("{NAME}-{place}") }
-}
-
-/// A number that was not given before.
-pub(crate) fn next(counter: &AtomicU64) -> u64 {
-    counter.fetch_add(1, Relaxed)
 }

@@ -3,13 +3,14 @@
 use std::fmt::Write;
 
 use crate::{
-    case::Workload,
     measures::{
         BYTES, BYTES_DRAINED, CPU, ENQUEUE, EVENTS, GAP, GAP_TRIPS, HOLDING, KEEPALIVES, LOCK,
         LOCK_TRIPS, OF_FLOOR, OF_FLOOR_MAX, OF_FLOOR_MIN, PER_SECOND, RELEASE, REQUESTS, RSS,
         RSS_LOCK, RSS_PEAK, Row, SESSIONS, TAKE, UNLOCK, UNLOCK_TRIPS, WATCH,
     },
+    statistics::round,
     targets::Verdict,
+    workload::Workload,
 };
 
 /// A table for each workload.
@@ -102,16 +103,6 @@ const HELD: &[Column] = &[
     }),
     ("errors", |row| row.errors.to_string()),
 ];
-
-/// With three digits that count.
-pub(crate) fn round(value: f64) -> String {
-    match value.abs() {
-        0.0 => "0".to_owned(),
-        ..10.0 => format!("{value:.2}"),
-        ..100.0 => format!("{value:.1}"),
-        _ => format!("{value:.0}"),
-    }
-}
 
 fn number(row: &Row, measure: &str) -> String {
     row.get(measure).map_or_else(String::new, round)

@@ -6,13 +6,14 @@ use serde::Serialize;
 
 use crate::{
     args::Bench,
-    case::{Variant, Workload},
+    case::Variant,
     measures::{
         BYTES, EVENTS, GAP, GAP_TRIPS, KEEPALIVES, Key, LOCK_TRIPS, OF_FLOOR, PER_SECOND, REQUESTS,
         RSS, RSS_LOCK, Row,
     },
-    table::round,
+    statistics::round,
     task::{Backend, Subject},
+    workload::Workload,
 };
 use Backend::{Etcd, ZooKeeper};
 use Variant::{Across, Busy, Plain};

@@ -23,8 +23,8 @@ pub(crate) struct Listing {
     pub(crate) members: Vec<Member>,
     /// The names (what follows the slash) of keys that belong to no session: see `Store::commit`.
     pub(crate) notes: Vec<Box<str>>,
-    /// Ends when anything in the queue may have changed since, whoever did it: a key came, went or,
-    /// where the store tells that, was written to.
+    /// Ends when anything in the queue may have changed since, no matter by whom: a key came, went
+    /// or, where the store tells that, was written to.
     pub(crate) watch: Option<Watch>,
 }
 

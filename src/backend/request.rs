@@ -7,7 +7,7 @@ use crate::backend::entry::{Entry, Moment, Standing};
 /// How to join a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Join {
-    /// Whoever is ahead.
+    /// Behind all that are there.
     Always,
     /// Only if nobody is there; where the store can tell in time, nothing is written otherwise.
     IfFree,

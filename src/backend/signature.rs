@@ -1,4 +1,4 @@
-//! What is written into a key for operators, and for whoever looks into the queue: whose it is and
+//! What is written into a key for operators, and for those who look into the queue: whose it is and
 //! since when.
 //!
 //! This is the only place that reads the wall clock, and nothing is decided by it.

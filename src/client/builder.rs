@@ -166,7 +166,7 @@ impl Builder {
     /// holder does, the client learns within a second that somebody deleted the key). Those who
     /// wait within the client lose nothing with it: the next one takes the lock from the store
     /// again, with a new session if need be, even if the guard of the lost lock is still there.
-    /// Errors of the store befall the one caller who stands in its queue; the next one then tries
+    /// Errors of the store reach the one caller that stands in its queue; the next one then tries
     /// for itself.
     ///
     /// ```

@@ -13,8 +13,8 @@ impl Client {
     /// Takes all these mutexes' locks, or none: the ones that [`mutex`](Self::mutex) makes.
     ///
     /// They are taken in one order, whatever the order of the names, so that callers whose names
-    /// overlap never wait for each other in a circle. That goes for callers of `lock_all`; whoever
-    /// holds a lock already and then asks for others sees to the order himself.
+    /// overlap never wait for each other in a circle. That goes for callers of `lock_all`; a
+    /// caller that holds a lock already and then asks for others must keep to one order itself.
     ///
     /// Where all are free, up to 32 of them are taken in one request, if the store can do that and
     /// no [`local_handover`](crate::Builder::local_handover) is on. Else they are taken one after
@@ -23,9 +23,9 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidName`] at once, also if there is no name or one of them is there twice. Else
-    /// as [`Mutex::lock`](crate::Mutex::lock), where losing a lock that was taken while others are
-    /// waited for is like losing a place in a queue. Nothing is held then.
+    /// [`Error::InvalidName`] at once, also if there is no name or one of them is there twice.
+    /// Otherwise as [`Mutex::lock`](crate::Mutex::lock), where losing a lock that was taken while
+    /// others are waited for is like losing a place in a queue. Nothing is held then.
     ///
     /// # Cancel safety
     ///
@@ -55,7 +55,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidName`] as [`lock_all`](Self::lock_all). Else as
+    /// [`Error::InvalidName`] as [`lock_all`](Self::lock_all). Otherwise as
     /// [`Mutex::try_lock`](crate::Mutex::try_lock).
     ///
     /// # Cancel safety

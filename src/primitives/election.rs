@@ -34,7 +34,7 @@ use crate::{
     session::{Session, Sessions, own_keys::OwnKey},
 };
 
-/// The longest value, in bytes: whoever looks for the leader is sent those of all candidates.
+/// The longest value, in bytes: a look for the leader is sent those of all candidates.
 const MAX_VALUE: usize = 16 << 10;
 
 /// A named election: of those who campaign one leads, and everybody can see who, and what it has to
@@ -244,7 +244,7 @@ impl Election {
 fn checked(value: &[u8]) -> Result<Arc<[u8]>> {
     if value.len() > MAX_VALUE {
         let reason =
-            "at most 16 KiB: whoever looks for the leader reads it; publish where to find the rest"
+            "at most 16 KiB: all who look for the leader read it; publish where to find the rest"
                 .into();
         return Err(Error::InvalidConfig { option: "value", reason });
     }

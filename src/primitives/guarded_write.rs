@@ -134,7 +134,7 @@ impl LockGuard {
     /// holder is granted. It needs no fencing token. That is true of data in the same cluster; for
     /// others, see [`FencingGate`](crate::FencingGate).
     ///
-    /// Keys are the store's own, and whoever reads them uses the store's own client. They look like
+    /// Keys are the store's own, and are read with the store's own client. They look like
     /// `/app/state`: absolute paths of up to 1,024 bytes, with no empty part, `.` or `..`, and no
     /// control characters, outside of the client's namespace and of `/zookeeper`. There may be 1 to
     /// 64 writes of different keys, of at most 1,000,000 bytes with their keys. On ZooKeeper, a put

@@ -79,7 +79,7 @@ impl Mutex {
     /// Takes the lock if nobody holds it or waits for it; `None` if somebody does.
     ///
     /// It leaves nothing behind. A busy lock costs one request on etcd and three on ZooKeeper (a
-    /// look, and another one at the newest state, lest a server that lags behind take a lock for
+    /// look, and another one at the newest state: a server that lags behind may take a lock for
     /// busy that was just released). None of them writes, unless another client joins in the same
     /// instant.
     ///
@@ -205,7 +205,7 @@ impl Mutex {
     /// that shows how far it has come.
     ///
     /// It gets over lost connections and sessions. Each change costs a look, so many watchers of a
-    /// long queue are dear.
+    /// long queue cost a lot.
     ///
     /// # Errors
     ///
@@ -236,8 +236,8 @@ impl Mutex {
         Ok(QueueWatch::new(self.viewer(), &self.line()?))
     }
 
-    /// Asks whoever holds the lock to let go, and why (in at most 1,000 bytes); `false` if nobody
-    /// holds it. Nothing is taken by force: a holder hears it that awaits
+    /// Asks the holder of the lock to let go, and says why (in at most 1,000 bytes); `false` if
+    /// nobody holds it. Nothing is taken by force: a holder hears it that awaits
     /// [`LockGuard::release_requested`], and does as it likes.
     ///
     /// The request is a key of this client's, which stands until that holder's key is gone, the
@@ -246,7 +246,8 @@ impl Mutex {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidConfig`] at once if the reason is too long; else as [`queue`](Self::queue).
+    /// [`Error::InvalidConfig`] at once if the reason is too long; otherwise as
+    /// [`queue`](Self::queue).
     ///
     /// # Cancel safety
     ///

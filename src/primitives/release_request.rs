@@ -97,7 +97,7 @@ async fn post(sessions: &Sessions, side: &Queue, holder: &Entry, reason: &str) -
         attempt.set_value(Some(ReleaseRequest { owner, reason: reason.to_owned() }.write(holder)));
         match queue::join(attempt, Wait::No, Join::Always).await {
             Ok(Some(entered)) => return Ok(entered.attempt),
-            // Whoever is there is no hindrance.
+            // Those who are there are no hindrance.
             Ok(None) => return Err(Error::Closed),
             Err(Failure::StaleSession(_)) if stale_sessions < STALE_SESSIONS => stale_sessions += 1,
             Err(Failure::StaleSession(error) | Failure::Final(error)) => return Err(error),
@@ -142,14 +142,14 @@ async fn gone(session: &Session, entry: &Entry) {
 
 impl LockGuard {
     /// Resolves when another client asks for the lock by
-    /// [`Mutex::request_release`](crate::Mutex::request_release), be it that it has asked already.
+    /// [`Mutex::request_release`](crate::Mutex::request_release), or has asked already.
     /// Whether to let go is the holder's to decide: nobody takes it by force.
     ///
     /// Requests that were meant for an earlier holder are not told. If the lock is lost it never
     /// resolves: race it with the work, or with [`lost`](Self::lost). As long as it is polled the
     /// session watches one directory; uncalled it costs nothing. With
-    /// [`local_handover`](crate::Builder::local_handover) a request is meant for whoever of this
-    /// client holds the lock.
+    /// [`local_handover`](crate::Builder::local_handover) a request is meant for the caller
+    /// of this client that holds the lock.
     ///
     /// # Cancel safety
     ///

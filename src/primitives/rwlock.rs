@@ -23,10 +23,10 @@ const WRITER: &str = "w";
 /// A named read-write lock: many readers together, or one writer alone. Made by
 /// [`Client::rw_lock`](crate::Client::rw_lock); cheap to make, to clone and to throw away.
 ///
-/// First come, first served, whoever comes: a reader waits for the nearest writer ahead, a writer
-/// for the nearest one ahead, so that neither starves the other. Each waiter watches that one key.
-/// A reader or writer whose session ends in the queue gets an error and is never let in; those
-/// behind it move up.
+/// First come, first served, readers and writers alike: a reader waits for the nearest writer
+/// ahead, a writer for the nearest one ahead, so that neither starves the other. Each waiter
+/// watches that one key. A reader or writer whose session ends in the queue gets an error and is
+/// never let in; those behind it move up.
 ///
 /// It has nothing to do with a [`Mutex`](crate::Mutex) of the same name. There is no reentrancy,
 /// and no upgrade from reading to writing: two that tried would wait for each other.
@@ -243,7 +243,7 @@ impl RwLock {
     }
 }
 
-/// Goes in with whoever reads.
+/// Goes in with other readers.
 struct Reader;
 
 impl Rule for Reader {

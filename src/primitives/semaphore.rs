@@ -123,7 +123,7 @@ impl Semaphore {
     /// # Errors
     ///
     /// [`Error::InvalidPermits`] for none, or for more than there are. [`Error::PermitsDisagree`]
-    /// if other clients count on another number of permits. Else as
+    /// if other clients count on another number of permits. Otherwise as
     /// [`Mutex::lock`](crate::Mutex::lock).
     ///
     /// # Cancel safety
@@ -255,14 +255,14 @@ impl Semaphore {
     /// Changes the number of permits for all clients.
     ///
     /// The store keeps it, in a key that belongs to no session:
-    /// `{namespace}/{name}!permits/limit=…`. Whoever names the number that it has replaced goes
-    /// along with the new one. With more permits, waiters are let in at once. With less, nobody
-    /// loses what he has: nobody is let in until enough were given back.
+    /// `{namespace}/{name}!permits/limit=…`. A client that names the number that it has replaced
+    /// goes along with the new one. With more permits, waiters are let in at once. With less,
+    /// nobody loses what he has: nobody is let in until enough were given back.
     ///
     /// # Errors
     ///
     /// [`Error::InvalidPermits`] for none, or for more than 1,000,000. [`Error::PermitsDisagree`]
-    /// if this client counts on another number than the others. Else as
+    /// if this client counts on another number than the others. Otherwise as
     /// [`try_acquire`](Self::try_acquire).
     ///
     /// # Cancel safety
@@ -349,7 +349,7 @@ impl Semaphore {
             }
         }
         if matches!(wait, Wait::No) {
-            // Nobody waits for permits, so whoever is at the gate is about to pass it.
+            // Nobody waits for permits, so the one at the gate is about to pass it.
             patience = Wait::Until(Instant::now() + self.sessions.request_timeout());
         }
         let gate = Queue::new(self.sessions.namespace(), &self.name)?.of("gate");

@@ -283,8 +283,7 @@ impl Handover {
         drop(self.let_go(state, tenure, term));
     }
 
-    /// Ends the term of a holder and lets the next one lead. The lock is released by whoever gets
-    /// it.
+    /// Ends the term of a holder and lets the next one lead. The caller releases the lock.
     fn let_go(
         self: &Arc<Self>,
         mut state: MutexGuard<'_, State>,
@@ -308,7 +307,7 @@ impl Handover {
         Some(held.hold)
     }
 
-    /// Sees to it that waiters need not wait for the holder of a lock that is lost.
+    /// Watches for the loss of a lock, so that waiters need not wait for its holder.
     fn watch(self: &Arc<Self>, watch: Option<(Arc<Tenure>, u64)>) {
         let Some((tenure, term)) = watch else { return };
         let handover = Arc::clone(self);
@@ -319,7 +318,7 @@ impl Handover {
         });
     }
 
-    /// All who wait are told, and whoever comes later.
+    /// All that wait are told, and all that come later.
     pub(crate) fn close(&self) {
         let mut state = self.state();
         state.closed = true;

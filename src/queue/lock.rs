@@ -9,41 +9,25 @@ use tokio::{
 };
 
 use super::{
-    Failure, Wait,
+    Failure, Hold, Wait,
     attempt::{Attempt, Entered},
     evidence::{Conclusion, Evidence, conclude},
     mode::{Mode, Standing},
     news::news,
     pace::Pace,
+    waiter::Waiter,
 };
 use crate::{
-    backend::{Fate, Join, Predecessor, Present, error::StoreError, name::Queue},
+    backend::{Join, Predecessor, error::StoreError},
     error::Error,
     rig::{Bug, planted},
     runtime::carried::Carried,
-    session::{Session, deadline::NotGranted, own_keys::OwnKey},
+    session::deadline::NotGranted,
 };
 
 /// How long a call that gives up waits for its key to be gone. The release goes on for as long as
 /// it takes; this is so that in the common case a caller who looks finds nothing.
 pub(crate) const COURTESY: Duration = Duration::from_millis(100);
-
-/// A lock that is held.
-#[derive(Debug)]
-pub(crate) struct Hold {
-    pub(crate) attempt: Attempt,
-    own: Arc<OwnKey>,
-}
-
-impl Hold {
-    pub(crate) fn new(attempt: Attempt, own: Arc<OwnKey>) -> Self {
-        Self { attempt, own }
-    }
-
-    pub(crate) fn own_key(&self) -> &OwnKey {
-        &self.own
-    }
-}
 
 /// Takes the lock, or waits for it. May be dropped at any await: the attempt gives back what was
 /// written.
@@ -100,7 +84,7 @@ pub(crate) async fn hold(
     while let Some(standing) = next {
         next = match standing {
             Standing::In => match attempt.grant() {
-                Ok(()) => return Ok(Some(Hold { attempt, own })),
+                Ok(()) => return Ok(Some(Hold::new(attempt, own))),
                 Err(NotGranted::Lost(reason)) => return Err(session.lost_error(reason).into()),
                 Err(NotGranted::Unproved) => {
                     let prove = Box::pin(session.ask(|| session.prove()));
@@ -126,21 +110,7 @@ pub(crate) async fn hold(
     Ok(None)
 }
 
-/// One that has joined, and is not in.
-pub(super) struct Waiter<'a> {
-    pub(super) session: &'a Session,
-    pub(super) queue: &'a Queue,
-    pub(super) own: &'a Arc<OwnKey>,
-    pub(super) mode: Mode<'a>,
-}
-
 impl Waiter<'_> {
-    /// Where it stands.
-    fn look(&self) -> impl Future<Output = Result<Standing, StoreError>> {
-        // What is seldom needed is on the heap: thousands may wait, and their futures are small.
-        Box::pin(self.mode.look(self.session, self.queue, self.own))
-    }
-
     /// Waits while the predecessor is just ahead; tells where the waiter stands then.
     async fn wait_behind(&self, mut predecessor: Predecessor) -> Result<Standing, StoreError> {
         let mut pace = Pace::default();
@@ -185,72 +155,6 @@ impl Waiter<'_> {
             };
             if let Some(evidence) = changed {
                 return Ok(evidence);
-            }
-        }
-    }
-
-    /// What has changed without a word, if anything.
-    async fn recheck(&self, predecessor: &Predecessor) -> Result<Option<Evidence>, StoreError> {
-        if self.mode.is_exclusive() {
-            let present = self.session.ask(|| self.present(predecessor)).await?;
-            let unchanged = matches!(present, Present { own: true, ahead: Fate::There });
-            return Ok((!unchanged).then_some(Evidence::Looked { present, seen: predecessor.seen }));
-        }
-        match self.look().await? {
-            Standing::Behind(now) if now.entry.key == predecessor.entry.key => Ok(None),
-            _ => Ok(Some(Evidence::Hint)),
-        }
-    }
-
-    /// What there is of both keys, if a look at them can tell more than the queue.
-    pub(super) async fn look_at_both(
-        &self,
-        predecessor: &Predecessor,
-        seen: bool,
-    ) -> Result<Evidence, StoreError> {
-        let exclusive = self.mode.is_exclusive();
-        let tells = self.session.store().tells_releases(&predecessor.entry);
-        if exclusive && (predecessor.first && seen || tells) && !planted(Bug::WakeUpIsGrant) {
-            let present = self.session.ask(|| self.present(predecessor)).await?;
-            return Ok(Evidence::Looked { present, seen });
-        }
-        if exclusive && planted(Bug::MiddleIsHolder) {
-            let present = Present { own: true, ahead: Fate::Gone };
-            return Ok(Evidence::Looked { present, seen });
-        }
-        Ok(Evidence::Hint)
-    }
-
-    pub(super) fn present<'a>(
-        &'a self,
-        predecessor: &'a Predecessor,
-    ) -> impl Future<Output = Result<Present, StoreError>> + 'a {
-        self.session.store().present(&self.own.entry, &predecessor.entry)
-    }
-
-    /// Waits until the queue has changed in such a way that it matters; tells where the waiter
-    /// stands then.
-    async fn wait_for_room(&self) -> Result<Standing, StoreError> {
-        let mut failures = 0;
-        loop {
-            // The watch begins with the list: whatever happens after it is told.
-            let (standing, watch) =
-                self.mode.look_and_watch(self.session, self.queue, self.own).await?;
-            if !matches!(standing, Standing::Full) {
-                return Ok(standing);
-            }
-            let changed = async {
-                match watch {
-                    Some(watch) => watch.await.is_ok(),
-                    None => false,
-                }
-            };
-            tokio::select! {
-                changed = changed => if changed { failures = 0 } else {
-                    sleep(crate::runtime::backoff(failures)).await;
-                    failures += 1;
-                },
-                () = sleep(self.session.recheck()) => {}
             }
         }
     }

@@ -6,13 +6,16 @@ pub(crate) mod attempt;
 mod evidence;
 mod failure;
 pub(crate) mod handover;
+mod hold;
 mod lock;
 pub(crate) mod mode;
 mod news;
 mod pace;
 pub(crate) mod view;
 mod wait;
+mod waiter;
 
 pub(crate) use failure::{Failure, STALE_SESSIONS};
-pub(crate) use lock::{COURTESY, Hold, hold, join};
+pub(crate) use hold::Hold;
+pub(crate) use lock::{COURTESY, hold, join};
 pub(crate) use wait::Wait;

@@ -6,7 +6,7 @@ use tokio::time::sleep;
 
 use super::{
     evidence::{Conclusion, Evidence, conclude},
-    lock::Waiter,
+    waiter::Waiter,
 };
 use crate::{
     backend::{Event, Predecessor, Present, error::StoreError},

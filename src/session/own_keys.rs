@@ -117,7 +117,7 @@ impl OwnKeys {
         (entry.revision == 0 || entry.revision == own_key.entry.revision).then_some(own_key)
     }
 
-    /// The place is no more; whoever waits for that is told how it ended.
+    /// The key is no more; the one that waits for that is told how it ended.
     pub(crate) fn end(&self, own_key: &Arc<OwnKey>, end: End) {
         own_key.state().phase = Phase::Ended(end);
         own_key.changed.notify_waiters();
@@ -181,9 +181,9 @@ pub(crate) enum End {
         /// It was there.
         there: bool,
     },
-    /// One who waited behind this one has gone: whoever waited for him waits for this one now.
+    /// It waited behind this one, and has gone: its successor waits for this one now.
     Left { at: Moment, predecessor: Predecessor },
-    /// Otherwise: whoever waits has to look.
+    /// Otherwise: its successor has to look.
     Unclear,
 }
 

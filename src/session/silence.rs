@@ -138,7 +138,7 @@ mod tests {
 
     /// The caller's own write comes back before the keeper has woken up.
     #[test]
-    fn whoever_looks_first_notices() {
+    fn the_first_one_to_look_notices() {
         let mut silences = Silences::new(Timing { ttl: TTL, relayed: true }, at(0));
         silences.listen(at(8200));
         assert!(worth(&silences, at(8199)) < 0);

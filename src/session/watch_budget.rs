@@ -216,7 +216,7 @@ mod tests {
             (Unclaim("a"), true, 2 * own),
             (Unwatch("a/2"), true, own),
             (Unwatch("a/3"), true, 0),
-            // Whoever looks at a queue as a whole watches its directory, and a key in it.
+            // A look at a queue as a whole watches its directory, and a key in it.
             (Visit("a"), true, directory + key),
             (Visit("a"), true, directory + key),
             (Attempt("a"), true, directory + 2 * key),

@@ -99,7 +99,7 @@ async fn a_thousand_waiters_are_served_in_order_though_a_third_of_them_dies() {
     .await;
 }
 
-/// All their keys go at once, and whoever stands behind them is not let in by that.
+/// All their keys go at once, and those who stand behind them are not let in by that.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn five_hundred_waiters_that_die_at_once_are_passed_over() {
     on_both(async |t| {

@@ -170,7 +170,7 @@ async fn without_a_quorum_nobody_is_granted() {
             !two && !guard.is_valid()
         })
         .await;
-        // Whoever it is lets go, and the other one has his turn.
+        // The holder lets go, and the other one has its turn.
         eventually(SOON * 2, "both are granted", async || {
             contenders.iter().for_each(Contender::let_go);
             grants.load(SeqCst) == 2

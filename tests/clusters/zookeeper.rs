@@ -216,7 +216,7 @@ async fn a_lock_outlives_its_leader() {
         let ensemble = Ensemble::of(t).await;
         let clients = [ensemble.leader_url(), ensemble.followers_url(), t.store.url()];
         let [at_leader, at_followers, anywhere] = clients;
-        // Whoever knows the leader alone loses its lock with it.
+        // A client that knows the leader alone loses its lock with it.
         let widow = t.connect(t.builder_for(&at_leader).session_ttl(t.store.min_ttl())).await;
         let widowed = widow.mutex("widowed").lock().await.unwrap();
         let holder = t.connect(t.builder_for(&anywhere).session_ttl(Duration::from_secs(20))).await;

@@ -96,7 +96,7 @@ macro_rules! conformance {
                 cancelling::dropped_unlocks_still_release,
                 unpolled::what_is_left_unpolled_harms_nobody,
                 unpolled::hundreds_of_joins_polled_once_block_nobody,
-                unpolled::a_session_is_replaced_whoever_is_not_polled,
+                unpolled::a_session_is_replaced_though_a_caller_is_not_polled,
                 unpolled::failed_openings_are_shared,
                 unpolled::tries_end_in_time_without_a_store,
                 unpolled::a_try_does_not_wait_for_a_crowd,

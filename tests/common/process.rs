@@ -187,7 +187,7 @@ pub(crate) fn run_job() {
                 std::thread::sleep(Duration::from_millis(1));
             }
         });
-        // Whoever started this process ends it.
+        // The process that started this one ends it.
         let _ = leaving.await;
         weak
     };
@@ -197,8 +197,8 @@ pub(crate) fn run_job() {
             let _ = leave.send(());
             return;
         }
-        // Ends with whoever asked for this process. By exiting: in good order the lock would be
-        // released.
+        // Ends with the one that asked for this process. By exiting: in good order the lock would
+        // be released.
         std::process::exit(0);
     });
     let runtime =

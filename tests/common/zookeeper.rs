@@ -193,7 +193,7 @@ impl Harness for ZooKeeper {
         false
     }
 
-    /// Whoever knows the session's password may end it, and the servers make it from the id.
+    /// A client that knows the session's password may end it, and the servers make it from the id.
     async fn end_session_of(&self, key: &str) {
         let (session, start) = (self.session_of(key).await, Instant::now());
         // Its client may come back between taking the session over and ending it.

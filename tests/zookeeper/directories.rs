@@ -41,7 +41,7 @@ async fn numbers_that_come_back_are_told_apart() {
     beside_others::<ZooKeeper>(async |t| {
         let (zookeeper, [one, two]) = (ZooKeeper::start().await, t.clients().await);
         for warm in [false, true] {
-            // Whoever knows the directory names his nodes for it.
+            // A client that knows the directory names its nodes for it.
             let count = if warm { 3 } else { 0 };
             for client in [&one, &two] {
                 for _ in 0..count {

@@ -46,7 +46,7 @@ async fn who_is_locked_out_is_told_and_does_not_rage() {
         assert!(guard.is_valid() && elsewhere.is_valid(), "they are denied what is theirs already");
         let error = within(SOON, "it gives up", guard.unlock()).await.unwrap_err();
         assert!(matches!(error, Error::Denied { .. }), "{error:?}");
-        // Whoever waits already has no need of the directory.
+        // One that waits already has no need of the directory.
         let as_before = async || elsewhere.is_valid() && waiter.waits();
         throughout(Duration::from_secs(3), "the other lock is held", as_before).await;
         let spent = t.cost(&sessions).await - before;

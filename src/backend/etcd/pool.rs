@@ -177,8 +177,8 @@ impl Pool {
     pub(super) fn leave(&self, index: usize) {
         *self.endpoints[index].client.lock().unwrap_or_else(PoisonError::into_inner) = None;
         let next = (index + 1) % self.endpoints.len();
-        // With a single endpoint nothing moves, but whoever watches its connection has to know that
-        // it is given up.
+        // With a single endpoint nothing moves, but the tasks that watch its connection have to
+        // know that it is given up.
         self.current.send_if_modified(|current| {
             let ours = *current == index;
             if ours {

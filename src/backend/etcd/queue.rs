@@ -17,9 +17,10 @@
 //!    the moment of joining; nobody can get in front later.
 //!
 //! Else the queue is read, as exactly and as slowly as ever. The tail belongs to the lease of its
-//! writer, and whoever leaves deletes it if it is still his: it does not outlive the queue. It lies
-//! outside of the queue's prefix, where other clients don't take it for a waiter. Where there is
-//! none, whoever expects a long queue makes it, by putting its own key there as it joins.
+//! writer, and an owner that leaves deletes it if it is still its own: it does not outlive the
+//! queue. It lies outside of the queue's prefix, where other clients don't take it for a waiter.
+//! Where there is none, a waiter that expects a long queue makes it, by putting its own key there
+//! as it joins.
 
 use std::borrow::Cow;
 
@@ -126,7 +127,7 @@ impl<'a> Paths<'a> {
             .or_else([self.own(), present])
     }
 
-    /// Joins whoever is there; makes a tail if it is to be a long queue.
+    /// Joins, whether somebody is there or not; makes a tail if it is to be a long queue.
     pub(super) fn join(&self, value: &[u8], long: bool) -> Txn {
         let some = |from: String, to: String| {
             TxnOp::get(from, Some(GetOptions::new().with_range(to).with_limit(1).with_keys_only()))

@@ -134,7 +134,7 @@ impl EtcdStore {
         Ok(Standing::First)
     }
 
-    /// Joins in one request, whoever is there.
+    /// Joins in one request, whether somebody is there or not.
     async fn join(
         &self,
         paths: &Paths<'_>,
@@ -278,8 +278,8 @@ impl Store for EtcdStore {
             };
         }
         if !queue.label().is_empty() {
-            // Whoever has a label reads the whole queue to know what it means: no tail would spare
-            // him that.
+            // An entry with a label reads the whole queue to know what it means: no tail would
+            // spare it that.
             return self.join(&paths, dir, value, false).await;
         }
         let joining = Counted::new(&self.joining);
@@ -440,7 +440,7 @@ impl Extras for EtcdStore {
         self.join_all(queues, value).await
     }
 
-    /// Whoever else is in the queue joined later.
+    /// All others in the queue joined later.
     async fn followed(&self, entry: &Entry) -> Result<bool, StoreError> {
         let count = GetOptions::new().with_prefix().with_count_only();
         let prefix = queue::prefix_of(&entry.key);

@@ -134,7 +134,8 @@ impl MemoryStore {
             };
             tokio::select! {
                 _ = alive.changed() => {}
-                // Nobody else sweeps: whoever waits for a key looks when its session may be over.
+                // Nobody else sweeps: the one that waits for a key looks when its session may be
+                // over.
                 () = sleep(expires) => {}
             }
             // A session that is cut off does not hear of it.

@@ -31,7 +31,7 @@ const CONTAINER: i64 = i64::MIN;
 /// Whose names begin with what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tag {
-    /// The directory's czxid: whoever knows it can tell the name of each number.
+    /// The directory's czxid: a client that knows it can tell the name of each number.
     Directory(i64),
     /// For those who do not know it yet: half of the ticket.
     Ticket(Ticket),

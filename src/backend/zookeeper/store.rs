@@ -344,7 +344,7 @@ impl Extras for ZooKeeperStore {
         self.write(&self.client()?, guard.map(|guard| &*guard.key), writes).await
     }
 
-    /// Whoever else is in the directory joined later.
+    /// All others in the directory joined later.
     async fn followed(&self, entry: &Entry) -> Result<bool, StoreError> {
         let client = self.client()?;
         let stat =

@@ -16,8 +16,8 @@ const REMEMBERED: usize = 16 * 1024;
 ///
 /// A directory's tag is its czxid: a directory that was removed and made again has another,
 /// although its sequence numbers begin at 0 again. So a name of tag and number is given once and
-/// never to another ticket, whatever labels its node has in turn (`store/relabel.rs`): whoever
-/// deletes, reads or watches a node by its name, however late, means the one that he knows, or
+/// never to another ticket, whatever labels its node has in turn (`store/relabel.rs`): a client
+/// that deletes, reads or watches a node by its name, however late, means the one that it knows, or
 /// none. What is remembered here is only a guess at the tag: the reply to the create tells the true
 /// one, and a node that was named for another is given up before it is anybody's place.
 #[derive(Debug, Default)]

@@ -76,7 +76,7 @@ fn nobody_is_let_in_by_a_larger_number_than_others_count_on() {
         (&["1of3", "1of3"], 1, 3, "in"),
         (&["1of3", "1of3"], 2, 3, "full"),
         (&["1of3", "1of3", "1of3"], 1, 3, "full"),
-        // Whoever disagrees with the first one is refused.
+        // An entry that disagrees with the first one is refused.
         (&["1of4"], 1, 3, "disagrees with 4"),
         (&["1of3", "1of4"], 1, 4, "disagrees with 3"),
         // A key that names another number has its place...
@@ -126,7 +126,7 @@ fn in_no_order_are_more_out_than_anybody_counts_on() {
                     let wanted = random.u32(1..3);
                     line.push((format!("{wanted}of{named}"), named, wanted, false));
                 }
-                // Whoever leaves, or was refused long ago.
+                // One leaves, or was refused long ago.
                 2 if !line.is_empty() => drop(line.remove(random.usize(..line.len()))),
                 _ if !line.is_empty() => {
                     let own_key = random.usize(..line.len());

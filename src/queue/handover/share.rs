@@ -110,7 +110,7 @@ pub(crate) enum Passing {
     Passed,
     /// It is to be released.
     LetGo(Hold),
-    /// It was lost, and whoever noticed it has let it go.
+    /// It was lost, and the one that noticed it has let it go.
     Over,
     /// It was passed on often enough, unless nobody else waits: ask the store.
     Undecided,

@@ -14,7 +14,7 @@ use super::*;
 use crate::{
     backend::{
         Ask, Backend, Entry, Event, Extras, Facts, Fate, Joined, Leaving, Left, Listing, Moment,
-        Standing, Store, Watch,
+        Present, Standing, Store, Watch,
         name::{Queue, Ticket},
     },
     client::{Client, builder::Settings},
@@ -26,7 +26,7 @@ use crate::{
     backend::error::StoreError,
     lost::LostReason,
     runtime::{self, clock},
-    session::Shared,
+    session::{Session, Shared},
 };
 
 /// What the first call does; later ones answer at once.

@@ -196,8 +196,8 @@ fn what_was_handed_over_is_looked_at_when_it_arrives() {
             assert!(guard.is_valid() && guard.key() != key);
             assert!(guard.fencing_token() > token);
         };
-        // Whoever notices the loss first leads: the one to whom it was handed over, or the other
-        // one.
+        // The first one that notices the loss leads: the one to which it was handed over, or
+        // the other one.
         let next = async {
             let next = next.await.unwrap();
             look(&next);

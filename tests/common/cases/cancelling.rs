@@ -146,7 +146,7 @@ async fn drop_in_the_middle(t: &Case, [one, two, three, four]: &[Client; 4]) {
     }
 }
 
-/// Whoever drops the future of `unlock()` has still let go.
+/// A holder that drops the future of `unlock()` has still let go.
 pub(crate) async fn dropped_unlocks_still_release(t: &Case) {
     let [one, two] = t.clients().await;
     let unpolled = one.mutex("unlocked").lock().await.expect("granted");

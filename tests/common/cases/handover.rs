@@ -247,7 +247,7 @@ pub(crate) async fn waiters_within_a_client_give_up_in_time(t: &Case) {
     guard.expect("in time").unlock().await.expect("released");
 }
 
-/// Whoever joined the store's queue goes away: his place there belongs to the next one.
+/// The caller that joined the store's queue goes away: its place there belongs to the next one.
 pub(crate) async fn the_place_of_a_caller_who_gives_up_is_kept(t: &Case) {
     let [sharing, other] = [client(t, MOST).await, t.client().await];
     for gives_up in ["in time", "dropped"] {

@@ -230,7 +230,7 @@ pub(crate) async fn requests_go_with_what_they_ask_for(t: &Case) {
 }
 
 /// The contenders of a client that pass the lock on among themselves are one entry, and a request
-/// is for whoever of them has it.
+/// is for the one of them that has it.
 pub(crate) async fn a_shared_key_is_one_entry(t: &Case) {
     let sharing = t.connect(t.builder().owner("sharing").local_handover(5)).await;
     let other = t.connect(t.builder().owner("other").local_handover(5)).await;

@@ -86,8 +86,8 @@ Runs N processes (default 5) that contend for three locks for S seconds (60) wit
 sessions of MS milliseconds (2000, or what the servers grant for it) while faults
 strike them and the servers, and checks the history of what they saw. P is what
 they contend for: mutex (the default), rw, semaphore, election, lock-all (several
-mutexes at once, among those who want one), or all of them. Whoever is alone
-writes into the store under its guard, too.
+mutexes at once, among those who want one), or all of them. An exclusive
+holder writes into the store under its guard, too.
 
 The last line of the output is one JSON object; the exit status is 1 if an
 invariant was violated. The history of such a run stays in the folder that is

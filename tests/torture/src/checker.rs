@@ -14,7 +14,8 @@ use std::collections::HashMap;
 
 use crate::{
     args::Run,
-    event::{Event, Manner, Outcome, Record, micros},
+    event::{Event, Outcome, Record, micros},
+    manner::Manner,
     primitive::Mode,
     report::{Invariant, Report, Spread},
 };

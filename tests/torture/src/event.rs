@@ -10,7 +10,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::{args::Run, primitive::Mode};
+use crate::{args::Run, manner::Manner, primitive::Mode};
 
 /// Microseconds on a clock that all processes of the machine share: the one that distlock keeps its
 /// deadlines on.
@@ -21,23 +21,6 @@ pub(crate) fn now() -> u64 {
 
 pub(crate) fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
-}
-
-/// How a lock was asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum Manner {
-    Lock,
-    TryLock,
-    LockTimeout,
-    /// `lock()`, whose future is dropped before it may be done.
-    Dropped,
-    /// A guarded write.
-    Put,
-    Proclaim,
-    Downgrade,
-    /// As a waiter of another library.
-    Foreign,
 }
 
 /// What came of a call.
@@ -158,7 +141,7 @@ pub(crate) enum Event {
     Saw {
         lock: String,
         token: u64,
-        /// The token of whoever wrote it, and the value.
+        /// The token of the one that wrote it, and the value.
         writer: u64,
         value: u64,
         /// How often it had been written.
@@ -196,7 +179,8 @@ pub(crate) enum Event {
     /// The store has a key that it did not have before.
     KeySeen {
         key: String,
-        /// The token of whoever is granted the lock by it; 0 if the key alone says who that is.
+        /// The token of the one that is granted the lock by it; 0 if only the key says which that
+        /// is.
         #[serde(default)]
         created: u64,
     },

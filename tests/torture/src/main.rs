@@ -11,6 +11,7 @@ mod event;
 mod fault;
 mod fleet;
 mod ledger;
+mod manner;
 mod nemesis;
 mod operator;
 mod pauses;

@@ -240,7 +240,7 @@ impl Nemesis {
         fault
     }
 
-    /// Waits until no fault is left and all servers serve. Then whoever waits is to be granted in
+    /// Waits until no fault is left and all servers serve. Then all that wait are to be granted in
     /// time; with `resume` the faults go on after that.
     pub(crate) async fn recover(&self, resume: bool) -> Result<()> {
         let peace = self.peace.write().await;

@@ -5,7 +5,7 @@ use std::{fmt, future::Future, str::FromStr, time::Duration};
 use distlock::{AllGuard, Client, Leadership, LockGuard, Permit, ReadGuard, Result, WriteGuard};
 use serde::{Deserialize, Serialize};
 
-use crate::event::Manner;
+use crate::manner::Manner;
 
 /// The names that all contend for. Primitives of one name have nothing to do with each other.
 const NAMES: [&str; 3] = ["red", "green", "blue"];

@@ -21,7 +21,7 @@ pub(crate) enum Invariant {
     FencedWrites,
     /// I2: no two guards of a lock are valid at once that may not be, and an invalid one stays so.
     Overlap,
-    /// I3: whoever waits when the last fault has healed is granted in time.
+    /// I3: those that wait when the last fault has healed are granted in time.
     Unserved,
     /// I4: no key, lease, session or watch remains after the last client.
     Orphan,

@@ -21,7 +21,8 @@ use zookeeper_client::{Acls, Client as ZooKeeper, CreateMode, Error as ZkError};
 use crate::{
     args::Backend,
     cluster::{Cluster, Result},
-    event::{Event, Journal, Manner, now},
+    event::{Event, Journal, now},
+    manner::Manner,
     primitive::{Mode, strange_locks},
 };
 

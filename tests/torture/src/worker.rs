@@ -21,7 +21,8 @@ use tokio::{
 };
 
 use crate::{
-    event::{Event, Journal, Manner, Outcome, micros, now},
+    event::{Event, Journal, Outcome, micros, now},
+    manner::Manner,
     primitive::{Held, Primitive, Want},
     register::Resource,
     sampler::Sampler,

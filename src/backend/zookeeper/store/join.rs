@@ -248,7 +248,7 @@ impl ZooKeeperStore {
         let (dir, name) = node::split(&key);
         let standing = match created.by_count(czxid, join) {
             Some(standing) => standing,
-            // Not looked for: whoever stands in a queue with labels lists it.
+            // Not looked for: an entry in a queue with labels lists it.
             None if node::label(name).is_some_and(|label| !label.is_empty()) => {
                 Standing::Behind(Predecessor { entry: named(dir), first: false, seen: false })
             }
@@ -349,7 +349,7 @@ impl Created {
     /// ahead is the one of the number before, *if* it is found there when it is looked at: so it
     /// was there when this one was created, and no number lies between. If it is not (it has left,
     /// or that number's node is another client's, with a name of another kind, or no waiter's at
-    /// all), whoever looks is told so and takes the list.
+    /// all), the one that looks is told so and takes the list.
     fn by_count(&self, directory: i64, join: Join) -> Option<Standing> {
         let children = self.children()?;
         if children == 1 {

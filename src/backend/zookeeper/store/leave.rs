@@ -71,7 +71,7 @@ impl ZooKeeperStore {
     /// A holder that has a successor in this process looks in the same transaction whether its
     /// node is there. One that joined when others were there, and so may have waiters of other
     /// processes behind it, writes its node's name into the directory in the same transaction:
-    /// whoever finds that name there knows that this node was deleted by its owner, as a holder.
+    /// a client that finds that name there knows that the owner deleted this node, as a holder.
     /// Nothing that happens to the node itself could show that: anybody may write to it, and a
     /// waiter that gives up deletes its own as well.
     pub(super) async fn delete(

@@ -33,8 +33,8 @@ impl ZooKeeperStore {
 
     /// Puts a node with another label into the place of an own one: it has the same tag and number.
     ///
-    /// Whoever withdraws the ticket may not have heard of it, because the reply was lost or nobody
-    /// waited for it: then `leave` finds the node by its place.
+    /// The one that withdraws the ticket may not have heard of it, because the reply was lost or
+    /// nobody waited for it: then `leave` finds the node by its place.
     pub(super) async fn exchange(
         &self,
         label: &str,

@@ -38,7 +38,7 @@ async fn event(watcher: OneshotWatcher) -> Result<EventType, StoreError> {
         poll.map_or(Poll::Ready(None), |poll| poll.map(|event| Some(event.event_type)))
     });
     match event.await {
-        // Whoever asks the session next, or waits for its end, is told why.
+        // The next one that asks the session, or waits for its end, is told why.
         Some(EventType::Session) => Err(StoreError::Unknown("the session is over".into())),
         Some(event) => Ok(event),
         None => Err(StoreError::Unknown("the session's task is gone".into())),

@@ -138,7 +138,7 @@ fn guards_that_are_valid_at_once_are_told() {
     assert_eq!(violated(after.clone()), []);
     after.push(record(820, "c", extended));
     assert_eq!(violated(after.clone()), [Invariant::Overlap]);
-    // Whoever was told, was killed or let go does not count on.
+    // One that was told, was killed or let go does not count on.
     after.push(record(
         890,
         "c",

@@ -10,8 +10,9 @@ use tokio::{task::JoinSet, time::sleep};
 
 use super::{REQUEST_TIMEOUT, Worker, told};
 use crate::{
-    event::{Event, Manner, Outcome, micros, now},
+    event::{Event, Outcome, micros, now},
     ledger,
+    manner::Manner,
     primitive::{Held, Mode, Part},
     register::Resource,
 };
@@ -56,7 +57,7 @@ impl Worker {
     async fn write(&self, held: &Held, call: u64, resource: &mut Resource) {
         let value = (self.number << 32) + call;
         let work = self.work();
-        // Whoever stays too long is to write too late.
+        // A holder that stays too long is to write too late.
         let long = work > self.ttl;
         let guarded = !self.handover && (long || fastrand::bool());
         let mut read = Vec::new();
@@ -212,7 +213,7 @@ impl Worker {
     }
 
     /// How long the lock is needed: mostly shortly, now and then for a part of a TTL, and sometimes
-    /// for so long that whoever loses the lock and goes on writes after the next one has begun.
+    /// for so long that a holder that loses the lock and goes on writes after the next one began.
     fn work(&self) -> Duration {
         let share = match fastrand::u8(..8) {
             _ if self.calm.load(SeqCst) => 0.0,

@@ -1,0 +1,101 @@
+//! One that has joined, and is not in.
+
+use std::sync::Arc;
+
+use tokio::time::sleep;
+
+use super::{
+    evidence::Evidence,
+    mode::{Mode, Standing},
+};
+use crate::{
+    backend::{Fate, Predecessor, Present, error::StoreError, name::Queue},
+    rig::{Bug, planted},
+    runtime::backoff,
+    session::{Session, own_keys::OwnKey},
+};
+
+/// One that has joined, and is not in.
+pub(super) struct Waiter<'a> {
+    pub(super) session: &'a Session,
+    pub(super) queue: &'a Queue,
+    pub(super) own: &'a Arc<OwnKey>,
+    pub(super) mode: Mode<'a>,
+}
+
+impl Waiter<'_> {
+    /// Where it stands.
+    pub(super) fn look(&self) -> impl Future<Output = Result<Standing, StoreError>> {
+        // What is seldom needed is on the heap: thousands may wait, and their futures are small.
+        Box::pin(self.mode.look(self.session, self.queue, self.own))
+    }
+
+    /// What has changed without a word, if anything.
+    pub(super) async fn recheck(
+        &self,
+        predecessor: &Predecessor,
+    ) -> Result<Option<Evidence>, StoreError> {
+        if self.mode.is_exclusive() {
+            let present = self.session.ask(|| self.present(predecessor)).await?;
+            let unchanged = matches!(present, Present { own: true, ahead: Fate::There });
+            return Ok((!unchanged).then_some(Evidence::Looked { present, seen: predecessor.seen }));
+        }
+        match self.look().await? {
+            Standing::Behind(now) if now.entry.key == predecessor.entry.key => Ok(None),
+            _ => Ok(Some(Evidence::Hint)),
+        }
+    }
+
+    /// What there is of both keys, if a look at them can tell more than the queue.
+    pub(super) async fn look_at_both(
+        &self,
+        predecessor: &Predecessor,
+        seen: bool,
+    ) -> Result<Evidence, StoreError> {
+        let exclusive = self.mode.is_exclusive();
+        let tells = self.session.store().tells_releases(&predecessor.entry);
+        if exclusive && (predecessor.first && seen || tells) && !planted(Bug::WakeUpIsGrant) {
+            let present = self.session.ask(|| self.present(predecessor)).await?;
+            return Ok(Evidence::Looked { present, seen });
+        }
+        if exclusive && planted(Bug::MiddleIsHolder) {
+            let present = Present { own: true, ahead: Fate::Gone };
+            return Ok(Evidence::Looked { present, seen });
+        }
+        Ok(Evidence::Hint)
+    }
+
+    pub(super) fn present<'a>(
+        &'a self,
+        predecessor: &'a Predecessor,
+    ) -> impl Future<Output = Result<Present, StoreError>> + 'a {
+        self.session.store().present(&self.own.entry, &predecessor.entry)
+    }
+
+    /// Waits until the queue has changed in such a way that it matters; tells where the waiter
+    /// stands then.
+    pub(super) async fn wait_for_room(&self) -> Result<Standing, StoreError> {
+        let mut failures = 0;
+        loop {
+            // The watch begins with the list: whatever happens after it is told.
+            let (standing, watch) =
+                self.mode.look_and_watch(self.session, self.queue, self.own).await?;
+            if !matches!(standing, Standing::Full) {
+                return Ok(standing);
+            }
+            let changed = async {
+                match watch {
+                    Some(watch) => watch.await.is_ok(),
+                    None => false,
+                }
+            };
+            tokio::select! {
+                changed = changed => if changed { failures = 0 } else {
+                    sleep(backoff(failures)).await;
+                    failures += 1;
+                },
+                () = sleep(self.session.recheck()) => {}
+            }
+        }
+    }
+}

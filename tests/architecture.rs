@@ -1,0 +1,250 @@
+//! The storeys of the house, as `docs/architecture.md` draws them: no file of `src/` names one that
+//! lives above it, and no way leads from a file through others back to it. The second rule is for
+//! the benchmark and for the torture test, too.
+//!
+//! A file may name the modules that it lies in, and those that lie in it. Unit tests do not count.
+
+#![allow(clippy::expect_used, clippy::panic)] // also outside of the test functions
+
+#[path = "architecture/paths.rs"]
+mod paths;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+};
+
+use paths::{Import, Sources};
+
+/// What lies directly in `src/`, and its storey.
+const STOREYS: &[(&str, u8)] = &[
+    ("blocking", 7),
+    ("client", 6),
+    ("etcd", 5),
+    ("zookeeper", 5),
+    ("primitives", 5),
+    ("queue", 4),
+    ("session", 3),
+    ("backend", 2),
+    ("runtime", 1),
+    ("error", 0),
+    ("fencing", 0),
+    ("lost", 0),
+    ("rig", 0),
+];
+
+/// `lib.rs`, which names everything.
+const ROOF: u8 = 8;
+
+/// Doors for the user, beside the house: nothing in `src/` goes through them.
+const DOORS: &[&str] = &["blocking", "etcd", "zookeeper"];
+
+/// Looks at the library from inside, and is named everywhere: the planted bugs.
+const RIG: &str = "rig";
+
+/// Pairs of files that still import each other. One that does not any more has to go from here.
+const KNOWN: &[[&str; 2]] = &[];
+
+/// The storey of a module; `None` if it has none.
+fn storey(module: &[String]) -> Option<u8> {
+    let Some(top) = module.first() else { return Some(ROOF) };
+    STOREYS.iter().find(|(name, _)| name == top).map(|(_, storey)| *storey)
+}
+
+/// Those that go up, or through a door.
+fn upward(imports: &[Import]) -> Vec<&Import> {
+    let wrong = |Import { from, to, .. }: &&Import| {
+        let door = to.first().is_some_and(|top| DOORS.contains(&top.as_str()));
+        let outside = !from.is_empty() && from.first() != to.first();
+        storey(to) > storey(from) || door && outside
+    };
+    imports.iter().filter(wrong).collect()
+}
+
+/// Those from whose target a way leads back to the file that they are in.
+fn circular(imports: &[Import]) -> Vec<&Import> {
+    let mut named = BTreeMap::<_, BTreeSet<_>>::new();
+    for Import { file, target, .. } in imports {
+        named.entry(file).or_default().insert(target);
+    }
+    let reached = |file| {
+        let (mut reached, mut next) = (BTreeSet::new(), vec![file]);
+        while let Some(at) = next.pop() {
+            next.extend(named.get(at).into_iter().flatten().filter(|to| reached.insert(**to)));
+        }
+        reached
+    };
+    let reached: BTreeMap<_, _> = named.keys().map(|file| (*file, reached(*file))).collect();
+    let returns = |Import { file, target, .. }: &&Import| {
+        reached.get(target).is_some_and(|files| files.contains(file))
+    };
+    imports.iter().filter(returns).collect()
+}
+
+/// Reads a folder of the repository.
+fn read(folder: &str) -> Sources {
+    fn add(sources: &mut Sources, folder: &Path, prefix: &str) {
+        for entry in fs::read_dir(folder).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            let name = path.file_name().and_then(|name| name.to_str()).expect("a name");
+            let name = format!("{prefix}{name}");
+            if path.is_dir() {
+                add(sources, &path, &format!("{name}/"));
+            } else if name.ends_with(".rs") {
+                sources.add(&name, &fs::read_to_string(&path).expect("a text"));
+            }
+        }
+    }
+    let mut sources = Sources::default();
+    add(&mut sources, &Path::new(env!("CARGO_MANIFEST_DIR")).join(folder), "");
+    sources
+}
+
+/// What the files of the library name.
+fn library() -> Vec<Import> {
+    let mut imports = read("src").imports();
+    imports.retain(|import| import.from != [RIG]);
+    imports
+}
+
+fn lines(imports: &[&Import]) -> String {
+    imports.iter().map(|import| format!("\n{import}")).collect()
+}
+
+#[test]
+fn every_file_is_on_a_storey() {
+    let sources = read("src");
+    let homeless: Vec<_> = sources.files().filter(|(_, at)| storey(at).is_none()).collect();
+    assert!(homeless.is_empty(), "not in STOREYS: {homeless:?}");
+}
+
+#[test]
+fn no_import_goes_up() {
+    let imports = library();
+    let upward = upward(&imports);
+    assert!(upward.is_empty(), "these go up:{}", lines(&upward));
+}
+
+#[test]
+fn no_two_files_import_each_other() {
+    let mut library = library();
+    for [one, other] in KNOWN {
+        for (file, target) in [(one, other), (other, one)] {
+            let before = library.len();
+            library.retain(|import| import.file != **file || import.target != **target);
+            assert!(library.len() < before, "{one} and {other}: take them out of KNOWN");
+        }
+    }
+    let tools = ["benches/src", "tests/torture/src"].map(|folder| read(folder).imports());
+    for imports in [library].iter().chain(&tools) {
+        assert!(imports.len() > 100, "these files name more than that");
+        let circular = circular(imports);
+        assert!(circular.is_empty(), "these go in a circle:{}", lines(&circular));
+    }
+}
+
+/// The imports of a small house.
+fn imports(files: &[(&str, &str)]) -> Vec<Import> {
+    let mut sources = Sources::default();
+    for (name, text) in files {
+        sources.add(name, text);
+    }
+    sources.imports()
+}
+
+/// What is found of one file that lies in the storey of the queue.
+fn found(text: &str) -> Vec<String> {
+    let imports = imports(&[
+        ("lib.rs", "mod backend; mod client; mod queue; pub use client::{Client, url as address};"),
+        ("backend/mod.rs", "pub(crate) struct Entry;"),
+        ("client/mod.rs", "pub(crate) mod url; pub struct Client;"),
+        ("client/url.rs", "pub struct Url;"),
+        ("queue/mod.rs", "mod wait; use crate::backend::Entry;"),
+        ("queue/wait.rs", text),
+    ]);
+    upward(&imports)
+        .iter()
+        .map(|Import { line, path, target, .. }| format!("{line} {path} {target}"))
+        .collect()
+}
+
+#[test]
+fn finds_what_goes_up() {
+    for text in [
+        "use crate::client::url::Url;",
+        "fn f() { g(crate::client::url::Url::new()) }",
+        "struct S<T = crate::client::url::Url>(T);",
+        "use crate::backend::Entry;\nuse crate::{backend, client::{self, url::{Url as U}}};",
+        "use super::super::client::url;\nfn f(url: url::Url) {}",
+        "fn f() { tokio::select! { x = y => matches!(x, crate::client::url::Url) } }",
+        "fn f() { assert!(a, \"{}\", super::super::client::url::Url) }",
+        "mod inner { use super::super::super::client::url::Url; }",
+        "#[cfg(not(test))] use crate::client::url::*;",
+        // The names that lib.rs gives away are those of the files that define them.
+        "fn f(url: &crate::address::Url) {}",
+    ] {
+        let found = found(text);
+        let line = text.lines().count();
+        let hit = |found: &String| {
+            found.starts_with(&format!("{line} ")) && found.ends_with(" client/url.rs")
+        };
+        assert!(found.iter().any(hit), "{text}: {found:?}");
+    }
+    assert_eq!(found("use crate::Client;"), ["1 crate::Client client/mod.rs"]);
+}
+
+#[test]
+fn lets_pass_what_does_not_go_up() {
+    for text in [
+        "use crate::backend::Entry; use super::Entry as Same; use super::*;",
+        "pub(crate) fn client() -> client::Client { let url: url::Url; self.client }",
+        "use client::Url; use std::sync::Arc; use async_trait::async_trait;",
+        "#[cfg(test)] mod tests { use crate::client::Client; }",
+        "fn f() { #[cfg(test)] let url = crate::client::url::Url; }",
+        "/// See [`crate::client::Client`].\nfn f() { \"crate::client::Client\"; }",
+    ] {
+        assert_eq!(found(text), [""; 0], "{text}");
+    }
+}
+
+#[test]
+fn leaves_out_files_of_unit_tests() {
+    let text = "use crate::client::Client;";
+    let files = [("client.rs", "struct Client;"), ("queue.rs", "#[cfg(test)] mod tests;")];
+    let mut sources = Sources::default();
+    for (name, text) in files.into_iter().chain([("queue/tests.rs", text)]) {
+        sources.add(name, text);
+    }
+    assert_eq!(sources.imports(), []);
+    assert_eq!(
+        sources.files().map(|(name, _)| name).collect::<Vec<_>>(),
+        ["client.rs", "queue.rs"]
+    );
+}
+
+#[test]
+fn finds_circles() {
+    let circles = |files: &[(&str, &str)]| {
+        circular(&imports(files)).iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        circles(&[
+            ("main.rs", "mod a; mod b; mod c; pub(crate) use b::B;"),
+            ("a.rs", "struct A;\nuse crate::B;"),
+            ("b.rs", "struct B(super::a::A);"),
+            ("c.rs", "use crate::{a, b};"),
+        ]),
+        ["a.rs:2: crate::B is in b.rs", "b.rs:1: super::a::A is in a.rs"]
+    );
+    let three = [
+        ("lib.rs", "mod a; mod b; mod c;"),
+        ("a.rs", "use crate::b;"),
+        ("b.rs", "use crate::c;"),
+        ("c.rs", "use crate::a;"),
+    ];
+    assert_eq!(circles(&three).len(), 3);
+    // A folder and what lies in it.
+    let family = [("a.rs", "mod b; use b::B; struct A;"), ("a/b.rs", "struct B(super::A);")];
+    assert_eq!(circles(&family), [""; 0]);
+}

@@ -1,0 +1,106 @@
+//! What the documents name is there: functions, calls and files.
+
+#![allow(clippy::expect_used, clippy::panic)] // also outside of the test functions
+
+use std::{fs, path::Path};
+
+const DOCUMENTS: &[&str] = &[
+    "README.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "docs/architecture.md",
+    "docs/backends.md",
+    "docs/guarantees.md",
+    "docs/operations.md",
+    "docs/performance.md",
+    "src/lib.rs",
+    "tests/upstream/README.md",
+];
+
+/// Where the documents are for those who have the crate alone.
+const REPOSITORY: &str = "https://github.com/distlock/distlock/blob/main/";
+
+fn read(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+/// What stands in backticks.
+fn quoted(text: &str) -> impl Iterator<Item = &str> {
+    text.split('`').skip(1).step_by(2)
+}
+
+#[test]
+fn functions_of_the_architecture_exist() {
+    let text = read("docs/architecture.md");
+    let mut steps = 0;
+    for step in text.split("\n## ").filter(|part| part.starts_with("The life of a lock")) {
+        for (number, step) in step.split(". **").skip(1).enumerate() {
+            assert!(step.contains(".rs::"), "step {} names no function", number + 1);
+            steps += 1;
+        }
+    }
+    assert_eq!(steps, 10, "the life of a lock");
+    for (file, function) in quoted(&text).filter_map(|name| name.split_once(".rs::")) {
+        let source = read(&format!("src/{file}.rs"));
+        let starts = ["(", "<"].map(|after| format!("fn {function}{after}"));
+        let found = starts.iter().any(|start| source.contains(start));
+        assert!(found, "docs/architecture.md: there is no {function} in src/{file}.rs");
+    }
+}
+
+#[test]
+fn every_call_of_a_store_is_described() {
+    let (contract, text) = (read("src/backend/store.rs"), read("docs/backends.md"));
+    let calls: Vec<_> = contract
+        .lines()
+        .filter_map(|line| line.strip_prefix("    "))
+        .filter_map(|line| line.strip_prefix("async ").unwrap_or(line).strip_prefix("fn "))
+        .map(|line| line.split(['(', '<']).next().unwrap_or_default())
+        .collect();
+    assert!(calls.contains(&"open") && calls.contains(&"enqueue"), "{calls:?}");
+    for call in calls {
+        assert!(quoted(&text).any(|name| name == call), "docs/backends.md says nothing of {call}");
+    }
+}
+
+/// Where the links of a text lead to.
+fn links(text: &str) -> impl Iterator<Item = &str> {
+    let inline = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+    inline.chain(text.lines().filter_map(|line| {
+        let line = line.trim_start_matches("//! ");
+        Some(line.strip_prefix('[')?.split_once("]: ")?.1)
+    }))
+}
+
+#[test]
+fn links_lead_to_files() {
+    for document in DOCUMENTS {
+        let text = read(document);
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let path = root.join(document);
+        let folder = path.parent().expect("a folder");
+        for link in links(&text) {
+            let (folder, link) = match link.strip_prefix(REPOSITORY) {
+                Some(link) => (root, link),
+                // Other sites, and items in the crate's docs, which rustdoc looks up.
+                None if link.starts_with("https://") || document.ends_with(".rs") => continue,
+                None => (folder, link),
+            };
+            let (file, heading) = link.split_once('#').unwrap_or((link, ""));
+            let path = folder.join(file);
+            assert!(file.is_empty() || path.exists(), "{document}: there is no {file}");
+            let target = if file.is_empty() {
+                text.clone()
+            } else if heading.is_empty() {
+                continue;
+            } else {
+                fs::read_to_string(path).expect("a text")
+            };
+            let found = target.lines().filter(|line| line.starts_with('#')).any(|line| {
+                line.trim_matches(['#', ' ']).to_lowercase().replace(' ', "-") == heading
+            });
+            assert!(found, "{document}: there is no heading {link}");
+        }
+    }
+}
