@@ -82,7 +82,10 @@ pub(crate) async fn a_join_that_lands_after_a_downgrade_is_taken_back(t: &Case) 
     let proxies = t.proxies().await;
     let client = client_by(t, &proxies).await;
     let marker = client.mutex("marker").lock().await.expect("granted");
-    for round in 0..3 {
+    // It lands in about every second round; in the others its connection is given up before.
+    let (mut round, mut landed) = (0, 0);
+    while landed < 2 && round < 15 {
+        round += 1;
         // Whichever server the first attempt goes to does not hear of it yet.
         let silent =
             proxies.all.iter().find(|proxy| proxy.connections() > 0).expect("it is connected");
@@ -91,11 +94,11 @@ pub(crate) async fn a_join_that_lands_after_a_downgrade_is_taken_back(t: &Case) 
         let writer = within(SOON, "another attempt is heard", lock.write()).await.expect("granted");
         let reader = writer.downgrade().await.expect("it is held");
         silent.set(Mode::Pass);
-        let one =
-            async || t.keys().await == [marker.key(), reader.key()] || t.keys().await.len() == 2;
-        throughout(Duration::from_millis(500), "it may land", async || !t.keys().await.is_empty())
-            .await;
-        eventually(Duration::from_secs(20), "the reader's key is the only one", one).await;
+        let own = async || t.keys().await.len() == 2;
+        if poll(Duration::from_millis(500), async || !own().await).await {
+            landed += 1;
+        }
+        eventually(Duration::from_secs(20), "the reader's key is the only one", own).await;
         let second = within(SOON, "readers share", lock.read()).await.expect("granted");
         for reader in [reader, second] {
             reader.unlock().await.expect("released");
