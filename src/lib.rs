@@ -93,11 +93,6 @@ mod fencing;
 mod lost;
 mod primitives;
 mod queue;
-#[cfg(not(distlock_rigged))]
-mod rig;
-#[cfg(distlock_rigged)]
-#[doc(hidden)]
-pub mod rig;
 mod runtime;
 mod session;
 #[cfg(feature = "zookeeper")]

@@ -114,7 +114,7 @@ impl Api {
         for item in &file.items {
             let Item::Mod(item) = item else { continue };
             let (inline, cfg) = (item.content.is_some(), needs(cfg, &item.attrs));
-            if inline || cfg.contains("(test)") || cfg.contains("rigged") {
+            if inline || cfg.contains("(test)") {
                 continue;
             }
             let name = item.ident.to_string();

@@ -2,8 +2,6 @@
 
 use std::fmt::{self, Debug, Formatter};
 
-use crate::rig::{Bug, planted};
-
 /// Something that nobody reads who prints what it is in: a password, a private key, or what a
 /// client crate keeps them in. Only who says `expose` or `into_exposed` has it.
 #[derive(Clone)]
@@ -26,9 +24,6 @@ impl<T> Secret<T> {
 
 impl<T: Debug> Debug for Secret<T> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        if planted(Bug::SecretsShown) {
-            return self.0.fmt(f);
-        }
         f.write_str("***")
     }
 }

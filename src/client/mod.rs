@@ -6,13 +6,10 @@ mod url;
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::runtime::Handle;
-
 use crate::{
     error::Result,
     primitives::{election::Election, mutex::Mutex, rwlock::RwLock, semaphore::Semaphore},
     queue::handover::Handover,
-    rig::{Bug, planted},
     runtime,
     session::{Sessions, Shared},
 };
@@ -70,11 +67,6 @@ impl Client {
 
     pub(crate) async fn open(settings: Settings) -> Result<Self> {
         let runtime = runtime::handle()?;
-        let runtime = if planted(Bug::CallersRuntime) {
-            Box::leak(Box::new(Handle::current()))
-        } else {
-            runtime
-        };
         let Settings {
             backend,
             namespace,

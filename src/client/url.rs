@@ -5,7 +5,6 @@ use std::fmt;
 use crate::{
     backend::secret::Secret,
     error::{Error, Result},
-    rig::{Bug, planted},
 };
 
 /// The stores that a URL can name.
@@ -120,9 +119,6 @@ const LONGEST: usize = 200;
 /// ports, too. Of a name in memory nothing is shown that looks like a user or a query.
 fn redacted(url: &str) -> String {
     const SCHEMES: [&str; 6] = ["memory", "etcd", "zk", "zookeeper", "http", "https"];
-    if planted(Bug::UrlAsGiven) {
-        return url.to_owned();
-    }
     let are_hosts =
         |list: &str| list.split(',').all(|endpoint| with_port(endpoint.trim(), 1).is_some());
     let shown = match url.split_once("://") {

@@ -9,7 +9,6 @@ use crate::{
     error::{BoxError, Error, Result},
     lost::LostReason,
     primitives::guard::LockGuard,
-    rig::{Bug, planted},
     runtime,
     session::retry,
 };
@@ -189,8 +188,7 @@ impl LockGuard {
             if let Some(reason) = self.lost_reason() {
                 return Ok(Written::Lost(reason));
             }
-            let guard = Some(&own_key.entry).filter(|_| !planted(Bug::WritesUnguarded));
-            match session.store().commit(guard, writes).await {
+            match session.store().commit(Some(&own_key.entry), writes).await {
                 Ok(true) => Ok(Written::Done),
                 Ok(false) => {
                     own_key.lose(LostReason::KeyDeleted);

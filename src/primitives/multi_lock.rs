@@ -14,7 +14,6 @@ use crate::{
         mutex::Mutex,
     },
     queue::{self, COURTESY, Failure, Wait, attempt::Attempt, handover::Handover, mode::Mode},
-    rig::{Bug, planted},
     runtime::{self, carried::Carried},
     session::Sessions,
 };
@@ -65,9 +64,7 @@ impl MultiLock {
     {
         let queues = names.into_iter().map(|name| Queue::new(sessions.namespace(), name.as_ref()));
         let mut queues = queues.collect::<Result<Vec<_>>>()?;
-        if !planted(Bug::LocksInCallersOrder) {
-            queues.sort_unstable_by(|one, other| one.dir().cmp(other.dir()));
-        }
+        queues.sort_unstable_by(|one, other| one.dir().cmp(other.dir()));
         let invalid = |name: &str, reason: &str| Error::InvalidName {
             name: name.to_owned(),
             reason: reason.to_owned(),

@@ -11,7 +11,6 @@ use crate::{
         acquire::Acquire,
         mode::{Mode, Rule, Verdict},
     },
-    rig::{Bug, planted},
     runtime,
     session::Sessions,
 };
@@ -248,11 +247,6 @@ struct Reader;
 
 impl Rule for Reader {
     fn judge(&self, ahead: &[Member], _: &[Box<str>]) -> Verdict {
-        if planted(Bug::ReadersPassWriters)
-            && ahead.first().is_some_and(|first| first.label.as_deref() == Some(READER))
-        {
-            return Verdict::In;
-        }
         // Another client's key, which does not say what it is for, may be a writer's.
         let writer = ahead.iter().rev().find(|member| member.label.as_deref() != Some(READER));
         writer.map_or(Verdict::In, |writer| Verdict::Behind(writer.entry.clone()))

@@ -20,7 +20,6 @@ use crate::{
         mode::{Mode, Rule, Verdict},
         view,
     },
-    rig::{Bug, planted},
     runtime,
     session::Sessions,
 };
@@ -353,12 +352,8 @@ impl Semaphore {
             patience = Wait::Until(Instant::now() + self.sessions.request_timeout());
         }
         let gate = Queue::new(self.sessions.namespace(), &self.name)?.of("gate");
-        let gate =
-            Acquire { passing: true, ..Acquire::new(&gate, patience) }.from(&self.sessions).await?;
-        let Some(mut gate) = gate.map(Some) else { return Ok(None) };
-        if planted(Bug::GateLeftOpen) {
-            gate = None;
-        }
+        let gate = Acquire { passing: true, ..Acquire::new(&gate, patience) };
+        let Some(gate) = gate.from(&self.sessions).await? else { return Ok(None) };
         let taking = Acquire { mode: Mode::Shared(&rule), ..Acquire::new(queue, wait) };
         let taken = taking.from(&self.sessions).await;
         // Let go of in the background: the caller need not wait for that.
@@ -396,9 +391,6 @@ impl Limit {
     /// same time, and of them the smaller number counts, as either may be the one that others saw.
     fn latest(notes: &[Box<str>]) -> Option<Self> {
         let noted = notes.iter().filter_map(|note| Self::noted(note));
-        if planted(Bug::LateNoteCounts) {
-            return noted.min_by_key(|limit| limit.number);
-        }
         noted.min_by_key(|limit| (Reverse(limit.generation), limit.number))
     }
 
@@ -434,10 +426,7 @@ impl Limited<'_> {
         let named = |number| Limit { number, replaced: Vec::new(), generation: 0 };
         let first = || members.iter().find_map(attempt).map(|(_, number)| named(number));
         let limit = Limit::latest(notes).or_else(first).unwrap_or_else(|| named(self.named));
-        if limit.number == self.named
-            || limit.replaced.contains(&self.named)
-            || planted(Bug::PermitsUnagreed)
-        {
+        if limit.number == self.named || limit.replaced.contains(&self.named) {
             return Ok(limit);
         }
         Err(Error::PermitsDisagree {
@@ -451,7 +440,7 @@ impl Limited<'_> {
     /// different numbers: some were let in by a note that is gone, others are about to be refused.
     /// Each counts on no more being out than it named, so the smallest number counts.
     fn watch_budget(&self, ahead: &[Member], notes: &[Box<str>], agreed: u32) -> u32 {
-        if Limit::latest(notes).is_some() || planted(Bug::LargerNumberCounts) {
+        if Limit::latest(notes).is_some() {
             return agreed;
         }
         ahead.iter().filter_map(attempt).map(|(_, number)| number).fold(agreed, u32::min)
@@ -479,7 +468,6 @@ impl Rule for Limited<'_> {
             .iter()
             .map(|member| attempt(member).map_or(1, |(taken, _)| u64::from(taken)))
             .sum();
-        let taken = if planted(Bug::PermitsUncounted) { ahead.len() as u64 } else { taken };
         if taken + wanted <= self.watch_budget(ahead, notes, agreed).into() {
             Verdict::In
         } else {

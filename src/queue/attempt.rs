@@ -22,7 +22,6 @@ use crate::{
     },
     error::{BoxError, Result as PublicResult},
     lost::LostReason,
-    rig::{Bug, planted},
     runtime::{carried::Carried, clock},
     session::{
         Session, Sessions, Tries,
@@ -127,7 +126,7 @@ impl Trouble {
     /// Whatever it is, the release is tried again.
     fn note(&self, error: StoreError) -> StoreError {
         const NOTED: &str = "see the last trouble";
-        let refused = matches!(error, StoreError::Denied(_)) && !planted(Bug::RefusalsUntold);
+        let refused = matches!(error, StoreError::Denied(_));
         let doubtful = matches!(error, StoreError::Unknown(_));
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) =
             Some(Arc::new(error.into_source()));
@@ -216,13 +215,11 @@ impl Attempt {
         let request = || async {
             // Never closed.
             let _permit = session.join_permits().acquire().await;
-            if interest.is_closed() && !planted(Bug::GoneCallersJoin) {
+            if interest.is_closed() {
                 return Err(StoreError::Unavailable("its caller has gone".into()));
             }
-            let ticket =
-                if planted(Bug::NewTicketOnRetry) { Ticket::random() } else { self.ticket };
             let (sent, joining) = (clock::now(), session.own_keys().joins());
-            let joined = session.bare_store().enqueue(&queue, ticket, &value, join).await?;
+            let joined = session.bare_store().enqueue(&queue, self.ticket, &value, join).await?;
             Ok((joined, sent, joining))
         };
         let (joined, tries) = session.ask_until(late, request).await;
@@ -305,12 +302,7 @@ impl Attempt {
         let Stage::Joined { own: old, requests } = &self.stage else { return Ok(self) };
         let (old, requests) = (Arc::clone(old), *requests);
         // Its number makes it known where it stands.
-        let place = if planted(Bug::DowngradeLosesPlace) {
-            String::new()
-        } else {
-            format!("@{}", old.entry.token)
-        };
-        let to = self.names.now.labelled(&format!("{label}{place}"));
+        let to = self.names.now.labelled(&format!("{label}@{}", old.entry.token));
         let doubtful = AtomicBool::new(false);
         let request = || async {
             let store = session.bare_store();
@@ -339,7 +331,7 @@ impl Attempt {
         let former = std::mem::replace(&mut self.names.now, to);
         let requests = requests.max(Requests::Answered);
         self.stage = Stage::Joined { own, requests };
-        if requests == Requests::Doubtful && !planted(Bug::LabelForgotten) {
+        if requests == Requests::Doubtful {
             // An earlier request to join may yet put a key with the former label.
             look_again(&session, &former, self.ticket);
             self.names.former.push(former);
@@ -375,8 +367,8 @@ impl Attempt {
         let queue = self.names.now.clone();
         let (own, requests) = match std::mem::replace(&mut self.stage, Stage::Left) {
             Stage::Left => return None,
-            Stage::Sent if !planted(Bug::JoinDiesWithCaller) => (None, Requests::Doubtful),
-            Stage::Nothing | Stage::Sent => {
+            Stage::Sent => (None, Requests::Doubtful),
+            Stage::Nothing => {
                 session.left(&queue);
                 return None;
             }
@@ -394,7 +386,7 @@ impl Attempt {
                 session.reuse(ticket);
             }
             session.left(&queue);
-            if requests == Requests::Doubtful && !planted(Bug::DoubtForgotten) {
+            if requests == Requests::Doubtful {
                 former.iter().chain([&queue]).for_each(|name| look_again(&session, name, ticket));
             }
             release
@@ -448,12 +440,11 @@ async fn release(
             Err(error) => Err(trouble.note(error)),
         }
     };
-    let (left, tries) = session.ask_until(|| planted(Bug::WithdrawOnce), request).await;
+    let (left, tries) = session.ask_until(|| false, request).await;
     let (release, end) = match left {
         Ok((left, successor)) => {
             // Only a request that may have been applied explains an absent key.
-            let released =
-                left.existed || tries.doubtful || tries.count > 1 && planted(Bug::AbsentIsReleased);
+            let released = left.existed || tries.doubtful;
             let end = own.map_or(End::Unclear, |own| own.end(held, left, successor.as_ref()));
             (if released { Release::Released } else { Release::Absent }, end)
         }

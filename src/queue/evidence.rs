@@ -3,10 +3,7 @@
 //! A wake-up is a reason to look, and no grant: the key ahead may have been a waiter's that gave
 //! up, while others are still in front of it.
 
-use crate::{
-    backend::{Fate, Predecessor, Present},
-    rig::{Bug, planted},
-};
+use crate::backend::{Fate, Predecessor, Present};
 
 /// What is known at a wake-up.
 #[derive(Debug, PartialEq, Eq)]
@@ -48,11 +45,7 @@ pub(crate) fn conclude(evidence: Evidence, predecessor: &Predecessor) -> Conclus
         // One who waited behind another has gone: nobody stood between those two, nor between it
         // and us.
         Evidence::Withdrawn(next) => Conclusion::Behind(next),
-        Evidence::Looked { present: Present { own: false, .. }, .. }
-            if !planted(Bug::OwnKeyUnchecked) =>
-        {
-            Conclusion::Evicted
-        }
+        Evidence::Looked { present: Present { own: false, .. }, .. } => Conclusion::Evicted,
         Evidence::Looked { present: Present { ahead: Fate::There, .. }, .. } => Conclusion::Waits,
         // It was a holder's, so nobody was in front of it. It was the nearest one to ours: nobody
         // stood between, and nobody can join there.
@@ -65,14 +58,8 @@ pub(crate) fn conclude(evidence: Evidence, predecessor: &Predecessor) -> Conclus
         {
             Conclusion::First
         }
-        Evidence::Looked { present: Present { ahead: Fate::Gone, .. }, .. }
-            if planted(Bug::MiddleIsHolder) =>
-        {
-            Conclusion::First
-        }
         // Others may be in front of it; or it was never seen, and was not the nearest one.
         Evidence::Looked { present: Present { ahead: Fate::Gone, .. }, .. } => Conclusion::Unknown,
-        Evidence::Hint if planted(Bug::WakeUpIsGrant) => Conclusion::First,
         Evidence::Hint => Conclusion::Unknown,
     }
 }

@@ -20,7 +20,6 @@ use super::{
 use crate::{
     backend::{Join, Predecessor, error::StoreError},
     error::Error,
-    rig::{Bug, planted},
     runtime::carried::Carried,
     session::deadline::NotGranted,
 };
@@ -147,7 +146,7 @@ impl Waiter<'_> {
             // /19179): look again now and then in any case. The watch stays meanwhile.
             tokio::select! {
                 evidence = &mut news => return evidence,
-                () = sleep(self.session.recheck()), if !planted(Bug::NoRecheck) => {}
+                () = sleep(self.session.recheck()) => {}
             }
             let changed = tokio::select! {
                 evidence = &mut news => return evidence,

@@ -15,7 +15,6 @@ use crate::{
         self, Ask, Entry, Join, Listing, Member, Predecessor, Watch, error::StoreError, name::Queue,
     },
     error::Error,
-    rig::{Bug, planted},
     session::{Session, own_keys::OwnKey},
 };
 
@@ -91,7 +90,7 @@ impl Mode<'_> {
     /// How to join. One that only tries, alone, is not written if somebody is there.
     pub(crate) fn join(self, wait: Wait) -> Join {
         match (self, wait) {
-            (Self::Exclusive, Wait::No) if !planted(Bug::TryLockJoins) => Join::IfFree,
+            (Self::Exclusive, Wait::No) => Join::IfFree,
             _ => Join::Always,
         }
     }

@@ -10,7 +10,6 @@ use super::{
 };
 use crate::{
     backend::{Event, Predecessor, Present, error::StoreError},
-    rig::{Bug, planted},
     runtime::{self, clock},
     session::{
         eviction::WATCH_AFTER,
@@ -66,7 +65,6 @@ pub(super) async fn news(
         match event {
             // It is watched anew at once: that it is there still is seen by that, and whatever
             // happens next is not missed. It costs as many reads as somebody makes writes.
-            Ok(Event::Touched) if planted(Bug::WritesBlind) => sleep(NO_ROOM).await,
             Ok(Event::Touched) => {}
             Ok(Event::Deleted) => return Box::pin(waiter.look_at_both(predecessor, seen)).await,
             Err(_) => return Ok(Evidence::Hint),

@@ -10,7 +10,6 @@ use super::{
 };
 use crate::{
     backend::{Fate, Predecessor, Present, error::StoreError, name::Queue},
-    rig::{Bug, planted},
     runtime::backoff,
     session::{Session, own_keys::OwnKey},
 };
@@ -52,14 +51,9 @@ impl Waiter<'_> {
         predecessor: &Predecessor,
         seen: bool,
     ) -> Result<Evidence, StoreError> {
-        let exclusive = self.mode.is_exclusive();
         let tells = self.session.store().tells_releases(&predecessor.entry);
-        if exclusive && (predecessor.first && seen || tells) && !planted(Bug::WakeUpIsGrant) {
+        if self.mode.is_exclusive() && (predecessor.first && seen || tells) {
             let present = self.session.ask(|| self.present(predecessor)).await?;
-            return Ok(Evidence::Looked { present, seen });
-        }
-        if exclusive && planted(Bug::MiddleIsHolder) {
-            let present = Present { own: true, ahead: Fate::Gone };
             return Ok(Evidence::Looked { present, seen });
         }
         Ok(Evidence::Hint)

@@ -20,8 +20,6 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-use crate::rig::{Bug, planted};
-
 /// How long a caller is trusted with what others may need.
 const TRUST: Duration = Duration::from_millis(50);
 
@@ -103,7 +101,7 @@ impl<T: Send + 'static> Future for Carried<T> {
                     _ => context.waker().clone(),
                 };
                 *self.load.state() = State::Here(rest, Some(waker));
-                if !std::mem::replace(&mut self.begun, true) && !planted(Bug::CallersCarryAlone) {
+                if !std::mem::replace(&mut self.begun, true) {
                     let load = Arc::downgrade(&self.load);
                     watch(self.runtime, load);
                 }
@@ -115,13 +113,12 @@ impl<T: Send + 'static> Future for Carried<T> {
 
 impl<T: Send + 'static> Drop for Carried<T> {
     fn drop(&mut self) {
-        let finish = self.whole && !planted(Bug::JoinDiesWithCaller);
         let was = std::mem::replace(&mut *self.load.state(), State::Over);
         match was {
-            State::Here(rest, _) if finish && self.begun => {
+            State::Here(rest, _) if self.whole && self.begun => {
                 self.runtime.spawn(async move { drop(rest.await) });
             }
-            State::Away(Some(task), _) if !finish => task.abort(),
+            State::Away(Some(task), _) if !self.whole => task.abort(),
             _ => {}
         }
     }

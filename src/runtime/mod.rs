@@ -16,10 +16,7 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-use crate::{
-    error::Error,
-    rig::{Bug, planted},
-};
+use crate::error::Error;
 
 /// The library's own runtime: one for the process, made on first use, never shut down.
 ///
@@ -64,9 +61,6 @@ pub(crate) async fn within_until<T>(
     future: impl Future<Output = T>,
 ) -> Option<T> {
     let future = pin!(future);
-    if planted(Bug::TimersOfTheCaller) {
-        return within(runtime, timeout_at(at, future)).await.ok();
-    }
     within(runtime, async { timeout_at(at, future).await.ok() }).await
 }
 

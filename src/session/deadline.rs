@@ -9,7 +9,6 @@ use tokio::sync::watch;
 
 use crate::{
     lost::LostReason,
-    rig::{Bug, planted},
     runtime::clock,
     session::{
         silence::{Proof, Silences},
@@ -114,10 +113,6 @@ impl Deadline {
         reason: LostReason,
     ) -> MutexGuard<'a, State> {
         state.lost = Some(reason);
-        if planted(Bug::WakesUnderLock) {
-            self.lost.send_replace(Some(reason));
-            return state;
-        }
         drop(state);
         self.lost.send_replace(Some(reason));
         self.state()
@@ -125,16 +120,12 @@ impl Deadline {
 
     /// The store confirmed a request sent at `sent`, and the session for `granted` from then on.
     pub(crate) fn renewed(&self, sent: Duration, granted: Duration) {
-        let (mut state, now) = self.settled();
-        let sent = if planted(Bug::DeadlineFromReply) { now } else { sent };
-        if planted(Bug::LostGuardRevives) {
-            state.lost = None;
-        }
+        let (mut state, _) = self.settled();
         if state.lost.is_none() {
             let proof = Proof { deadline: sent + Timing::certain(granted), ends: sent + granted };
             let proof = match &state.silences {
-                Some(silences) if !planted(Bug::SilenceForgotten) => silences.limit(sent, proof),
-                _ => proof,
+                Some(silences) => silences.limit(sent, proof),
+                None => proof,
             };
             state.proved = state.proved.max(sent);
             state.deadline = state.deadline.max(proof.deadline);
@@ -190,9 +181,6 @@ impl Deadline {
     /// How much longer guards are valid: looks at the clock, not at a flag that a timer would have
     /// to set.
     pub(crate) fn remaining(&self) -> Duration {
-        if planted(Bug::StoresWordOnly) || planted(Bug::FlagSetByTimer) {
-            return if self.lost.borrow().is_some() { Duration::ZERO } else { self.timing.ttl };
-        }
         let (state, now) = self.settled();
         if state.lost.is_some() { Duration::ZERO } else { state.deadline.saturating_sub(now) }
     }
@@ -223,8 +211,7 @@ impl Deadline {
             let whole = Proof { deadline: usual, ends: usual };
             let proof =
                 state.silences.as_ref().map_or(whole, |silences| silences.limit(now, whole));
-            if proof.deadline < now + self.timing.worth_keeping() && !planted(Bug::SilenceForgotten)
-            {
+            if proof.deadline < now + self.timing.worth_keeping() {
                 drop(self.end(state, LostReason::DeadlinePassed));
                 return false;
             }
@@ -240,7 +227,7 @@ impl Deadline {
         if let Some(reason) = state.lost {
             return Err(NotGranted::Lost(reason));
         }
-        if now >= state.deadline && !planted(Bug::GrantWithoutProof) {
+        if now >= state.deadline {
             return Err(NotGranted::Unproved);
         }
         state.awaited -= 1;
@@ -266,7 +253,6 @@ impl State {
     fn lapses(&self) -> Option<Duration> {
         match (self.lost, self.held, self.awaited) {
             (Some(_), ..) | (None, 0, 0) => None,
-            _ if planted(Bug::StoresWordOnly) => None,
             (None, 0, _) => Some(self.deadline.max(self.patience)),
             (None, ..) => Some(self.deadline),
         }

@@ -23,7 +23,6 @@ use tokio::{
 use crate::{
     backend::{Standing, Store, error::StoreError},
     lost::LostReason,
-    rig::{Bug, planted},
     runtime::{self, backoff},
     session::{
         deadline::Deadline,
@@ -89,9 +88,7 @@ impl EvictionWatch {
         let granted_keys = Arc::<Granted>::default();
         let (watch_permits, held_keys) = (Semaphore::new(AT_ONCE), HeldKeys::default());
         let work = Work { store, deadline, watch_budget, recheck, watch_permits, held_keys };
-        if !planted(Bug::OwnKeyUnwatched) {
-            runtime.spawn(work.run(Arc::clone(&granted_keys)));
-        }
+        runtime.spawn(work.run(Arc::clone(&granted_keys)));
         Self { granted_keys }
     }
 
@@ -236,7 +233,7 @@ impl Work {
         let mut attempt = 0;
         loop {
             let leave = self.watch_budget.watch(dir, key);
-            let pause = if leave.is_some() || planted(Bug::OwnWatchesUnbudgeted) {
+            let pause = if leave.is_some() {
                 if self.watched_until_deleted(own_key).await {
                     return;
                 }
@@ -290,9 +287,6 @@ impl Work {
     async fn recheck(&self) {
         loop {
             self.held_keys.due(self.recheck).await;
-            if planted(Bug::OwnKeyUnrechecked) {
-                continue;
-            }
             self.look_at_all().await;
         }
     }

@@ -7,7 +7,6 @@ use tokio::{sync::Notify, task::JoinSet, time::sleep};
 use super::{ask::retry, deadline::Deadline};
 use crate::{
     backend::{Store, error::StoreError},
-    rig::{Bug, planted},
     runtime::{backoff, clock},
 };
 
@@ -23,7 +22,7 @@ pub(super) async fn keep(
     hurry: Arc<Notify>,
 ) -> Result<(), StoreError> {
     let timing = deadline.timing();
-    let longest_sleep = if planted(Bug::LongSleeps) { timing.ttl } else { timing.longest_sleep() };
+    let longest_sleep = timing.longest_sleep();
     let mut renewals = JoinSet::new();
     // Not the time of this task's first poll: the opening was the first proof.
     let mut attempted = deadline.vitals().proved;
@@ -77,10 +76,9 @@ pub(super) async fn keep(
         }
     }
     drop(renewals);
-    let margin = if planted(Bug::RevokedAtOnce) { Duration::ZERO } else { deadline.margin() };
     tokio::select! {
         // What its holders have under way is theirs to do until the store could end it.
-        () = sleep(margin) => {}
+        () = sleep(deadline.margin()) => {}
         () = hurry.notified() => {}
     }
     let give_up = clock::now() + timing.closing();

@@ -19,7 +19,6 @@ use tokio::{
 use crate::{
     backend::{Entry, Left, Moment, Predecessor},
     lost::LostReason,
-    rig::{Bug, planted},
 };
 
 /// How many places are remembered after their end, for those who joined behind one just as it ended
@@ -243,7 +242,7 @@ impl OwnKey {
         if !existed {
             return End::Unclear;
         }
-        if held || planted(Bug::MiddleIsHolder) {
+        if held {
             return End::Passed {
                 at,
                 successor: successor.map(Arc::downgrade).unwrap_or_default(),

@@ -14,7 +14,6 @@ use tokio::{
 use crate::{
     backend::{Entry, error::StoreError, name::Queue},
     error::{Error, Result},
-    rig::{Bug, planted},
     runtime,
     session::{Session, Shared, Visit, retry},
 };
@@ -92,12 +91,8 @@ impl Sessions {
     pub(crate) fn close(&self) -> impl Future<Output = Result<()>> + use<> {
         let sessions = {
             let mut state = self.pool.state();
-            if state.closed && planted(Bug::ClosedIsClosed) {
-                Vec::new()
-            } else {
-                state.closed = true;
-                state.known.clone()
-            }
+            state.closed = true;
+            state.known.clone()
         };
         let (patience, runtime) = (self.pool.connect_timeout, self.runtime());
         let backend = self.backend_name();
@@ -166,7 +161,6 @@ impl Sessions {
                 state.opening.get_or_insert_with(|| self.begin_to_open()).clone()
             };
             match opening.wait_for(Option::is_some).await.as_deref() {
-                Ok(Some(Err(_))) if planted(Bug::OpeningsUnshared) => {}
                 Ok(Some(Err(error))) => {
                     return Err(StoreError::again(error).into_public(self.backend_name()));
                 }

@@ -11,10 +11,7 @@ use std::{
     time::Duration,
 };
 
-use crate::{
-    backend::name::Queue,
-    rig::{Bug, planted},
-};
+use crate::backend::name::Queue;
 
 /// How long one for whose watch there is no room does without.
 pub(crate) const NO_ROOM: Duration = Duration::from_secs(1);
@@ -98,7 +95,7 @@ impl WatchBudget {
     pub(crate) fn watch<'a>(&'a self, dir: &'a str, path: &'a Arc<str>) -> Option<WatchPermit<'a>> {
         if !self.is_endless() {
             let mut state = self.state();
-            let is_watched = state.paths.contains_key(path) && !planted(Bug::WatchesCountedTwice);
+            let is_watched = state.paths.contains_key(path);
             if !is_watched && !state.change(dir, self.limit, |counts| counts.watched += path.len())
             {
                 return None;
@@ -146,11 +143,8 @@ impl Drop for WatchPermit<'_> {
         let mut state = self.budget.state();
         let Some(watchers) = state.paths.get_mut(self.path) else { return };
         *watchers -= 1;
-        let is_last = *watchers == 0;
-        if is_last {
+        if *watchers == 0 {
             state.paths.remove(self.path);
-        }
-        if is_last || planted(Bug::WatchesCountedTwice) {
             let bytes = self.path.len();
             state.change(self.dir, self.budget.limit, |counts| counts.watched -= bytes);
         }

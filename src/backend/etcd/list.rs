@@ -11,13 +11,10 @@ use super::{
     store::{self, EtcdStore, JOIN, READ},
     watcher::Below,
 };
-use crate::{
-    backend::{
-        Ask, Detail, Entry, Joined, Listing, Member, Rewritten,
-        error::StoreError,
-        name::{Queue, Ticket},
-    },
-    rig::{Bug, planted},
+use crate::backend::{
+    Ask, Detail, Entry, Joined, Listing, Member, Rewritten,
+    error::StoreError,
+    name::{Queue, Ticket},
 };
 
 /// Past that, the server would refuse the transaction (`--max-txn-ops`, 128 by default, counts the
@@ -142,9 +139,7 @@ impl EtcdStore {
         let (joined, revision) = match self.txn(JOIN, Txn::new().when(alone).and_then(puts)).await {
             // The operator has set a lower limit than etcd's default: one at a time they are within
             // it.
-            Err(error) if is_too_large(&error) && !planted(Bug::AllAtOnceOrNever) => {
-                return Ok(None);
-            }
+            Err(error) if is_too_large(&error) => return Ok(None),
             joined => joined?,
         };
         Ok(joined

@@ -29,12 +29,9 @@ use etcd_client::{
     SortTarget, Txn, TxnOp, TxnOpResponse, TxnResponse,
 };
 
-use crate::{
-    backend::{
-        Entry, Write,
-        name::{Queue, Ticket},
-    },
-    rig::{Bug, planted},
+use crate::backend::{
+    Entry, Write,
+    name::{Queue, Ticket},
 };
 
 /// What our keys begin with. Leases in hex, as other clients write them, don't.
@@ -171,7 +168,7 @@ impl<'a> Paths<'a> {
         let others =
             told.any(|range| !matches!(range, TxnOpResponse::Get(get) if get.count() == 0));
         match tail.take_prev_key() {
-            Some(tail) if !others || planted(Bug::TailIsNearest) => Answer::BehindTail(Entry {
+            Some(tail) if !others => Answer::BehindTail(Entry {
                 key: String::from_utf8_lossy(tail.value()).into(),
                 // Written by the transaction that created that key.
                 revision: tail.mod_revision().unsigned_abs(),
@@ -211,16 +208,11 @@ impl<'a> Paths<'a> {
         let delete = TxnOp::delete(self.key.as_str(), Some(DeleteOptions::new().with_prev_key()));
         Txn::new().and_then([delete, successor])
     }
-
-    /// Everything of the queue, as no release ever should.
-    pub(super) fn all(&self) -> (String, DeleteOptions) {
-        (format!("{}/", self.queue.dir()), DeleteOptions::new().with_prefix())
-    }
 }
 
 /// What all keys of a queue begin with.
 pub(super) fn prefix(queue: &Queue) -> String {
-    if planted(Bug::OpenPrefix) { queue.dir().to_owned() } else { format!("{}/", queue.dir()) }
+    format!("{}/", queue.dir())
 }
 
 /// The prefix that the key of a place begins with.
@@ -246,8 +238,7 @@ pub(super) fn is_place(prefix: &str, kv: &KeyValue) -> bool {
 
 /// Whether it lies no deeper than directly below the prefix.
 pub(super) fn is_direct(prefix: &str, kv: &KeyValue) -> bool {
-    let deeper_too = planted(Bug::OpenPrefix) || planted(Bug::DeeperKeysCount);
-    deeper_too || !kv.key().get(prefix.len()..).is_some_and(|rest| rest.contains(&b'/'))
+    !kv.key().get(prefix.len()..).is_some_and(|rest| rest.contains(&b'/'))
 }
 
 /// What a key's name, which is what follows the prefix, says of it: its label, and whose token it
@@ -266,7 +257,7 @@ pub(super) fn is_still_there(entry: &Entry, lease: i64) -> Vec<Compare> {
     let revision = i64::try_from(entry.revision).unwrap_or(i64::MAX);
     let same = Compare::create_revision(&*entry.key, CompareOp::Equal, revision);
     let on_lease = Compare::lease(&*entry.key, CompareOp::Equal, lease);
-    if planted(Bug::LeaseUnchecked) { vec![same] } else { vec![same, on_lease] }
+    vec![same, on_lease]
 }
 
 /// Writes a key again if it is still there, and was last written at that revision; else reads it.
@@ -329,15 +320,13 @@ pub(super) fn is_entry(kv: &KeyValue, entry: &Entry) -> bool {
 /// have written over it without the lease: then the others pass it over.
 pub(super) fn is_there(read: Option<TxnOpResponse>, entry: &Entry, own: Option<i64>) -> bool {
     let Some(TxnOpResponse::Get(get)) = read else { return false };
-    let on_lease =
-        |kv: &KeyValue| own.is_none_or(|lease| kv.lease() == lease) || planted(Bug::LeaseUnchecked);
+    let on_lease = |kv: &KeyValue| own.is_none_or(|lease| kv.lease() == lease);
     get.kvs().first().is_some_and(|kv| is_entry(kv, entry) && on_lease(kv))
 }
 
 /// Whether a delete found this lease's key.
 pub(super) fn was_there(deleted: &DeleteResponse, lease: i64) -> bool {
-    let on_lease = |kv: &KeyValue| kv.lease() == lease || planted(Bug::LeaseUnchecked);
-    deleted.prev_kvs().first().is_some_and(on_lease)
+    deleted.prev_kvs().first().is_some_and(|kv| kv.lease() == lease)
 }
 
 #[cfg(test)]

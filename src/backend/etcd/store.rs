@@ -30,7 +30,6 @@ use crate::{
         name::{Queue, Ticket},
     },
     lost::LostReason,
-    rig::{Bug, planted},
 };
 
 pub(super) const JOIN: &str = "joining a queue";
@@ -226,9 +225,6 @@ impl Store for EtcdStore {
             // Others need not wait for this member any longer. The answer may still come, if the
             // way is only long.
             self.pool.leave(picked.index);
-            if planted(Bug::SilenceIsProof) {
-                return Ok(self.ttl);
-            }
             reply = timeout(self.ttl, call).await;
         }
         match reply {
@@ -307,7 +303,6 @@ impl Store for EtcdStore {
         let prefix = queue::prefix_of(&entry.key);
         // As others see it: written over without its lease, it is nobody's place.
         let mine = queue::is_still_there(entry, self.lease);
-        let mine = if planted(Bug::OwnKeyUnchecked) { vec![] } else { mine };
         let ahead = TxnOp::get(prefix, Some(queue::nearest_below(revision).with_serializable()));
         let response = self.read(entry, Txn::new().when(mine).and_then([ahead])).await?;
         if !response.succeeded() {
@@ -363,9 +358,6 @@ impl Store for EtcdStore {
                 let deleted = self.pool.request(OPERATION, delete).await?;
                 let at = deleted.header().map_or(0, |header| header.revision().unsigned_abs());
                 let existed = queue::was_there(&deleted, self.lease);
-                if planted(Bug::ReleaseByName) && !existed {
-                    self.delete_all(&paths).await?;
-                }
                 return Ok(Left { existed, successor: false, at: Moment(at) });
             }
             Leaving { .. } => paths.leave(),
@@ -376,13 +368,9 @@ impl Store for EtcdStore {
             Some(TxnOpResponse::Delete(delete)) => queue::was_there(&delete, self.lease),
             _ => false,
         };
-        if planted(Bug::ReleaseByName) && !existed {
-            self.delete_all(&paths).await?;
-        }
-        let successor = leave.successor.is_some_and(|successor| {
-            let there = queue::is_there(told.next(), successor, Some(self.lease));
-            there || planted(Bug::OwnKeyUnchecked)
-        });
+        let successor = leave
+            .successor
+            .is_some_and(|successor| queue::is_there(told.next(), successor, Some(self.lease)));
         Ok(Left { existed, successor, at: Moment(revision) })
     }
 
@@ -447,15 +435,5 @@ impl Extras for EtcdStore {
         let read =
             |client: Arc<Client>| async move { client.kv_client().get(prefix, Some(count)).await };
         Ok(self.pool.request(READ, read).await?.count() > 1)
-    }
-}
-
-impl EtcdStore {
-    /// A planted bug's.
-    async fn delete_all(&self, paths: &Paths<'_>) -> Result<(), StoreError> {
-        let (dir, all) = paths.all();
-        let delete =
-            |client: Arc<Client>| async move { client.kv_client().delete(dir, Some(all)).await };
-        self.pool.request("delete of a name", delete).await.map(drop)
     }
 }

@@ -20,10 +20,7 @@ use tokio::{
 };
 
 use super::{error::Cause, pool::Pool, queue};
-use crate::{
-    backend::{self, Entry, Event, error::StoreError},
-    rig::{Bug, planted},
-};
+use crate::backend::{self, Entry, Event, error::StoreError};
 
 /// When to look again for a key whose watch may not be in step with the server yet. etcd serves
 /// such watches every 100 ms (`syncWatchersLoop`,
@@ -101,10 +98,10 @@ pub(super) async fn watch(
     if seen < start {
         return Err(StoreError::Unavailable("a stale read".into()));
     }
-    if seen == GONE && !planted(Bug::NoSecondLook) {
+    if seen == GONE {
         return Ok(None);
     }
-    if seen == start || !urgent || planted(Bug::NoSecondLook) {
+    if seen == start || !urgent {
         return Ok(Some(Box::pin(async move { watch.deleted().await })));
     }
     let (pool, entry) = (Arc::clone(pool), entry.clone());

@@ -22,7 +22,6 @@ use crate::{
         remote::Remote,
     },
     lost::LostReason,
-    rig::{Bug, planted},
     runtime::yield_now,
 };
 
@@ -216,13 +215,7 @@ impl Store for MemoryStore {
     ) -> Result<Left, StoreError> {
         let mut state = self.request().await?;
         state.requests.deletes += 1;
-        let mut revision = state.revision_of(&self.key(queue, ticket));
-        if planted(Bug::ReleaseByName) {
-            revision = state
-                .keys
-                .iter()
-                .find_map(|(revision, record)| (record.queue == *queue).then_some(*revision));
-        }
+        let revision = state.revision_of(&self.key(queue, ticket));
         Ok(Left {
             existed: revision.is_some_and(|revision| state.remove(revision)),
             successor: leave.successor.is_some_and(|successor| state.there(successor)),

@@ -4,10 +4,7 @@ use std::fmt::{self, Write};
 
 use zookeeper_client as zk;
 
-use crate::{
-    backend::name::Ticket,
-    rig::{Bug, planted},
-};
+use crate::backend::name::Ticket;
 
 /// What stands between the tag and the sequence number: what Curator's `InterProcessMutex` looks
 /// for and sorts by (`LockInternals.LOCK_NAME`).
@@ -168,8 +165,7 @@ pub(super) fn lowest(children: &[String]) -> Option<&str> {
 /// Whether a node is nobody's, whatever it is called: it belongs to no session, so nothing would
 /// ever take it away. What was created as ephemeral never becomes so, and the other way round.
 pub(super) fn is_nobodys(stat: &zk::Stat) -> bool {
-    (stat.ephemeral_owner == 0 || stat.ephemeral_owner == CONTAINER)
-        && !planted(Bug::PersistentNodesCount)
+    stat.ephemeral_owner == 0 || stat.ephemeral_owner == CONTAINER
 }
 
 /// Whether the names in the directory of this czxid leave it open that the node is nobody's: those
@@ -194,10 +190,7 @@ pub(super) fn split(key: &str) -> (&str, &str) {
 /// The server prints a signed 32-bit counter with Java's `%010d`
 /// (`PrepRequestProcessor.pRequest2TxnCreate`): ten digits, or a minus sign and nine or ten.
 pub(super) fn sequence(name: &str) -> Option<i32> {
-    [MARK]
-        .iter()
-        .chain(&KAZOO[usize::from(planted(Bug::KazooOverlooked)) * 2..])
-        .find_map(|mark| marked(name, mark))
+    [MARK].iter().chain(&KAZOO).find_map(|mark| marked(name, mark))
 }
 
 fn marked(name: &str, mark: &str) -> Option<i32> {
@@ -244,17 +237,12 @@ pub(super) fn position<'a>(own: &str, children: &'a [String]) -> Position<'a> {
             found = true;
         } else if sequence <= own_sequence {
             // An equal number is nobody's whom the server numbered: let it go first.
-            let this = Some((sequence, child.as_str()));
+            ahead = ahead.max(Some((sequence, child.as_str())));
             count += 1;
-            ahead = if planted(Bug::Herd) && ahead.is_some() {
-                ahead.min(this)
-            } else {
-                ahead.max(this)
-            };
         }
     }
     match ahead {
-        _ if !found && !planted(Bug::OwnKeyUnchecked) => Position::Gone,
+        _ if !found => Position::Gone,
         Some((_, child)) => Position::Behind { child, first: count == 1 },
         None => Position::First,
     }

@@ -30,7 +30,6 @@ use crate::{
         name::{Queue, Ticket},
     },
     lost::LostReason,
-    rig::{Bug, planted},
 };
 
 /// How much a session can watch. After a reconnect the crate restores watches in batches of 128 KiB
@@ -53,7 +52,7 @@ pub(super) const WATCH_BUDGET: usize = 120 * 1024;
 /// is said here, and 9/10 of 2/3 is less. A process that stood still has made a longer pause:
 /// `silence.rs` tells what its writes prove.
 fn granted(ttl: Duration) -> Duration {
-    if planted(Bug::WholeTimeout) { ttl } else { ttl * 2 / 3 }
+    ttl * 2 / 3
 }
 
 #[derive(Debug)]
@@ -199,12 +198,6 @@ impl Store for ZooKeeperStore {
         // in it changes anything, and needs no node of ours. Whatever its one `check` finds, it was
         // found there.
         let mut writer = client.new_multi_writer();
-        if planted(Bug::ReadIsProof) {
-            let read = self.reply(self.ttl, client.check_stat("/")).await?;
-            return read
-                .map(|_| granted(self.ttl))
-                .map_err(|error| self.failed("keep alive", error));
-        }
         writer.add_check_version("/", -1).map_err(|error| self.failed("keep alive", error))?;
         let commit = self.reply(self.ttl, writer.commit());
         // In one flight: connections on a slow network may not last for two.

@@ -9,7 +9,6 @@ use crate::{
     backend::name::Queue,
     error::{BoxError, Error, Result},
     queue::Hold,
-    rig::{Bug, planted},
     runtime::{self, carried::Carried},
     session::{Session, own_keys::OwnKey},
 };
@@ -65,9 +64,7 @@ impl Tenure {
 
     /// Whether the lock is held at this instant. Once false, it stays false.
     pub(super) fn is_valid(&self) -> bool {
-        let held =
-            self.own_key.lost_reason().is_none() && !self.session.deadline().remaining().is_zero();
-        held || planted(Bug::HandsOverTheLost)
+        self.own_key.lost_reason().is_none() && !self.session.deadline().remaining().is_zero()
     }
 
     /// Returns when the lock is lost (true) or released (false).
@@ -131,8 +128,7 @@ impl Share {
     }
 
     pub(crate) fn token(&self) -> u64 {
-        let number = if planted(Bug::GrantsShareAToken) { 0 } else { self.number };
-        self.tenure.first_token | u64::from(number)
+        self.tenure.first_token | u64::from(self.number)
     }
 
     pub(super) fn disarm(mut self) {

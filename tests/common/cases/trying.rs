@@ -30,7 +30,7 @@ pub(crate) async fn try_lock_on_a_held_lock_leaves_nothing_at_any_time(t: &Case)
         let (looks, mutexes) = (Arc::clone(&looks), [holder.mutex("held"), trier.mutex("held")]);
         async move {
             let mut rounds = 0;
-            while rounds < 25 || looks.load(SeqCst) < 5 {
+            while rounds < 25 || looks.load(SeqCst) < 50 {
                 for mutex in &mutexes {
                     assert!(mutex.try_lock().await.expect("an answer").is_none());
                 }

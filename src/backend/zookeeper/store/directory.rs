@@ -5,14 +5,11 @@ use std::{borrow::Cow, collections::HashSet, sync::Arc};
 use zookeeper_client::{self as zk, MultiReadResult};
 
 use super::ZooKeeperStore;
-use crate::{
-    backend::{
-        Entry, Fate, Predecessor, Present, Standing,
-        error::StoreError,
-        name::Queue,
-        zookeeper::node::{self, Position},
-    },
-    rig::{Bug, planted},
+use crate::backend::{
+    Entry, Fate, Predecessor, Present, Standing,
+    error::StoreError,
+    name::Queue,
+    zookeeper::node::{self, Position},
 };
 
 /// A node of somebody's, of which the name alone is known.
@@ -257,9 +254,8 @@ impl ZooKeeperStore {
         if let Some(mark) = str::from_utf8(&mark).ok().filter(|mark| node::is_marked(mark)) {
             self.tags.mark(dir, mark);
         }
-        let is_own =
-            |stat: &zk::Stat| revision(stat) == own.revision || planted(Bug::SequenceAsToken);
-        Ok(Present { own: own_node?.is_some_and(|(_, stat)| is_own(&stat)), ahead: fate })
+        let own = own_node?.is_some_and(|(_, stat)| revision(&stat) == own.revision);
+        Ok(Present { own, ahead: fate })
     }
 }
 

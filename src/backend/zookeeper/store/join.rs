@@ -17,7 +17,6 @@ use crate::{
         zookeeper::node::{self, Tag},
     },
     lost::LostReason,
-    rig::{Bug, planted},
 };
 
 /// How often to try to create a node whose directory comes and goes: it is a container, which the
@@ -113,9 +112,7 @@ impl ZooKeeperStore {
                     Err(refusal) => refusal,
                 };
             // Nothing was created: whatever comes of the next step, there is nothing to look for.
-            if !planted(Bug::RefusalsInDoubt) {
-                self.doubtful().remove(&ticket);
-            }
+            self.doubtful().remove(&ticket);
             match refusal {
                 (_, zk::Error::NoNode) if way != Way::WithDirectory => way = Way::WithDirectory,
                 // The namespace is missing as well.
@@ -256,10 +253,7 @@ impl ZooKeeperStore {
         };
         // Not before: what is known is not searched for, should the list be lost.
         self.identity.created(&key);
-        let revision = match node::sequence(&key) {
-            Some(sequence) if planted(Bug::SequenceAsToken) => sequence.unsigned_abs().into(),
-            _ => revision(&created.stat),
-        };
+        let revision = revision(&created.stat);
         let entry = Entry { key, revision, token: revision, crowded: !alone };
         Ok(Some(Joined::Queued {
             entry,
@@ -355,9 +349,8 @@ impl Created {
         if children == 1 {
             return Some(Standing::First);
         }
-        // Who would not wait does not look: then there may be nothing but junk. Nor does a herd
-        // that is to be caught.
-        if join == Join::IfFree || planted(Bug::Herd) {
+        // Who would not wait does not look: then there may be nothing but junk.
+        if join == Join::IfFree {
             return None;
         }
         // Of two children one is this: if that one is found, then it is the other, and had nobody

@@ -5,14 +5,11 @@ use std::sync::Arc;
 use zookeeper_client::{self as zk, MultiWriteError};
 
 use super::ZooKeeperStore;
-use crate::{
-    backend::{
-        Leaving, Left, Moment,
-        error::StoreError,
-        name::{Queue, Ticket},
-        zookeeper::node,
-    },
-    rig::{Bug, planted},
+use crate::backend::{
+    Leaving, Left, Moment,
+    error::StoreError,
+    name::{Queue, Ticket},
+    zookeeper::node,
 };
 
 impl ZooKeeperStore {
@@ -53,15 +50,6 @@ impl ZooKeeperStore {
                 self.identity.gone(&key);
             }
         }
-        if !withdrawn.existed && planted(Bug::ReleaseByName) {
-            let children = self.list_now(&client, queue.dir()).await?;
-            let first = children
-                .iter()
-                .min_by_key(|child| node::sequence(child))
-                .cloned()
-                .unwrap_or_default();
-            let _ = client.delete(&format!("{}/{first}", queue.dir()), None).await;
-        }
         self.doubtful().remove(&ticket);
         Ok(withdrawn)
     }
@@ -82,8 +70,7 @@ impl ZooKeeperStore {
     ) -> Result<Left, StoreError> {
         let mut successor = leave.successor;
         let crowded = leave.entry.is_some_and(|entry| entry.crowded);
-        let mut mark =
-            crowded && node::is_marked(key) && (leave.held || planted(Bug::WaitersLeaveMarks));
+        let mut mark = crowded && node::is_marked(key) && leave.held;
         loop {
             let (at, outcome) = self
                 .delete_once(client, key, successor.map(|successor| &*successor.key), mark)

@@ -2,15 +2,21 @@
 
 use std::{
     io::BufRead,
+    pin::pin,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
+    task::{Context, Wake, Waker},
+    thread::{self, Thread},
     time::Duration,
 };
 
 use distlock::{Builder, Client, Error, Result};
-use tokio::time::{sleep, timeout};
+use tokio::{
+    runtime::Handle,
+    time::{sleep, timeout},
+};
 
 /// How often it tells how it is.
 const REPORT: Duration = Duration::from_secs(1);
@@ -26,11 +32,12 @@ pub(super) const TTL: Duration = Duration::from_secs(5);
 /// Runs the workload by its coordinator's arguments, until its standard input ends.
 pub(crate) fn run(arguments: &[String]) {
     let [url, namespace, leaks] = arguments else { panic!("{arguments:?}") };
-    std::thread::spawn(|| {
+    thread::spawn(|| {
         for _ in std::io::stdin().lock().lines() {}
         std::process::exit(0);
     });
     let builder = Client::builder(url).namespace(namespace).session_ttl(TTL).recheck_interval(TTL);
+    let library = runtime_of_the_library(&builder);
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
@@ -51,18 +58,41 @@ pub(crate) fn run(arguments: &[String]) {
             tokio::spawn(leak(two.clone()));
         }
         loop {
-            println!("{} {}", tasks(), locks.load(Relaxed));
+            println!("{} {}", library.metrics().num_alive_tasks(), locks.load(Relaxed));
             sleep(REPORT).await;
         }
     });
 }
 
-/// The tasks of the library's runtime; 0 where they are not to be known.
-fn tasks() -> usize {
-    #[cfg(distlock_rigged)]
-    return distlock::rig::alive_tasks();
-    #[cfg(not(distlock_rigged))]
-    0
+/// Wakes a thread, and knows from which runtime it was told to.
+struct Alarm {
+    sleeper: Thread,
+    woken_from: OnceLock<Handle>,
+}
+
+impl Wake for Alarm {
+    fn wake(self: Arc<Self>) {
+        if let Ok(runtime) = Handle::try_current() {
+            let _ = self.woken_from.set(runtime);
+        }
+        self.sleeper.unpark();
+    }
+}
+
+/// The library's own runtime, which it shows to nobody: where there is no other, it is the one from
+/// which callers are woken.
+fn runtime_of_the_library(builder: &Builder) -> Handle {
+    let alarm = Arc::new(Alarm { sleeper: thread::current(), woken_from: OnceLock::new() });
+    let waker = Waker::from(Arc::clone(&alarm));
+    loop {
+        let mut connecting = pin!(builder.clone().connect());
+        while connecting.as_mut().poll(&mut Context::from_waker(&waker)).is_pending() {
+            thread::park();
+        }
+        if let Some(runtime) = alarm.woken_from.get() {
+            return runtime.clone();
+        }
+    }
 }
 
 async fn connect(builder: &Builder) -> Client {

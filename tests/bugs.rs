@@ -1,0 +1,152 @@
+//! Every bug of `tests/bugs/` can be planted in the sources as they are, and names tests that
+//! exist. That these catch it is what `docker/bugs` proves.
+
+#![allow(clippy::expect_used, clippy::panic)] // also outside of the test functions
+
+#[path = "bugs/apply.rs"]
+mod apply;
+
+use std::{collections::HashMap, fs, path::Path};
+
+use apply::{Bug, Test};
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn bugs() -> Vec<Bug> {
+    Bug::all(&root().join("tests/bugs")).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// The text of a file; empty if there is none.
+fn text(file: &str) -> String {
+    fs::read_to_string(root().join(file)).unwrap_or_default()
+}
+
+/// Whether a file of one of these names has the function, as a test or as a case.
+fn defines(files: &[String], name: &str) -> bool {
+    files.iter().any(|file| text(file).contains(&format!("fn {name}(")))
+}
+
+/// Whether there is such a test.
+fn exists(Test { binary, path }: &Test) -> bool {
+    let parts: Vec<_> = path.split("::").collect();
+    let (name, modules) = parts.split_last().expect("a path has a part");
+    if binary.starts_with("lib") {
+        let path = modules.join("/");
+        let inline = path.strip_suffix("/tests").unwrap_or(&path);
+        let files = [path.as_str(), inline, &format!("{inline}/mod")];
+        return defines(&files.map(|path| format!("src/{path}.rs")), name);
+    }
+    match modules {
+        [] => defines(&[format!("tests/{binary}.rs")], name),
+        ["conformance" | "network"] => {
+            let list = text("tests/common/mod.rs");
+            let (plain, network) = list.split_once("macro_rules! network_cases").expect("a list");
+            let list = if modules == ["network"] { network } else { plain };
+            let case = list.lines().find_map(|line| {
+                let (module, case) = line.trim().strip_suffix(',')?.split_once("::")?;
+                (case == *name).then(|| module.to_owned())
+            });
+            case.is_some_and(|module| defines(&[format!("tests/common/cases/{module}.rs")], name))
+        }
+        modules => defines(&[format!("tests/{binary}/{}.rs", modules.join("/"))], name),
+    }
+}
+
+#[test]
+fn every_bug_can_be_planted() {
+    let (mut planted, mut wrong) = (HashMap::new(), Vec::new());
+    for bug in bugs() {
+        match bug.plant(root()) {
+            Err(error) => wrong.push(error),
+            Ok(files) => {
+                if let Some(twin) = planted.insert(files, bug.name.clone()) {
+                    wrong.push(format!("{} is the same as {twin}", bug.name));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+    assert!(!planted.is_empty(), "no bugs");
+}
+
+#[test]
+fn every_bug_changes_the_library_alone() {
+    for bug in bugs() {
+        let plain = bug.name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-');
+        assert!(plain, "the name {:?}", bug.name);
+        for (file, with) in bug.plant(root()).unwrap_or_else(|error| panic!("{error}")) {
+            assert!(file.starts_with("src/"), "{}: {file}", bug.name);
+            assert_ne!(with, text(&file), "{}: {file} stays as it is", bug.name);
+        }
+    }
+}
+
+#[test]
+fn every_bug_has_its_tests() {
+    for bug in bugs() {
+        for test in &bug.tests {
+            assert!(exists(test), "{}.bug: there is no test {test:?}", bug.name);
+        }
+    }
+    let exists = |binary: &str, path: &str| {
+        exists(&Test { binary: binary.to_owned(), path: path.to_owned() })
+    };
+    for (binary, path) in [
+        ("lib", "runtime::clock::tests::no_such_test"),
+        ("lib", "runtime::no_such_file::tests::a_waker_may_look"),
+        ("memory", "no_such_test"),
+        ("memory", "conformance::no_such_test"),
+        // That is one of `network`.
+        ("etcd", "conformance::what_happens_before_the_watch_is_seen_at_once"),
+        ("etcd", "foreign::no_such_test"),
+    ] {
+        assert!(!exists(binary, path), "{path}");
+    }
+}
+
+const GOOD: &str =
+    "Why.\n\ntest: memory a_test\n\nfile: Cargo.toml\nfind:\n[features]\nput:\n[no]\n";
+
+#[test]
+fn what_is_not_there_exactly_once_is_told() {
+    let plant = |text: &str| Bug::parse("a", text).expect("it is well-formed").plant(root());
+    let files = plant(GOOD).expect("it is there once");
+    assert_eq!(files["Cargo.toml"], text("Cargo.toml").replace("[features]", "[no]"));
+    let gone = plant(&GOOD.replace("[no]\n", "")).expect("it is there once");
+    assert_eq!(gone["Cargo.toml"], text("Cargo.toml").replace("[features]\n", ""));
+    for (find, replacement) in [
+        ("[features]", "[feature]"),
+        // Often, and not as a whole line.
+        ("[features]", ""),
+        ("[features]", "features"),
+        ("[features]", "[features]\n[features]"),
+        ("Cargo.toml", "no-such-file"),
+        // The first place has taken it away.
+        ("put:\n[no]\n", "put:\n[no]\n\nfile: Cargo.toml\nfind:\n[features]\nput:\n[yes]\n"),
+    ] {
+        let told = plant(&GOOD.replace(find, replacement)).expect_err(replacement);
+        assert!(told.starts_with("a.bug: "), "{told}");
+    }
+}
+
+#[test]
+fn malformed_files_are_told() {
+    for (find, replacement) in [
+        ("Why.\n", ""),
+        ("Why.\n", "Why.\nWhy.\nWhy.\n"),
+        ("test: memory a_test\n", ""),
+        ("test: memory a_test\n", "test: a_test\n"),
+        ("test: memory", "test: memories"),
+        ("file: Cargo.toml\n", ""),
+        ("find:\n", ""),
+        ("[features]\n", ""),
+        ("put:\n", ""),
+        ("put:\n", "to put:\n"),
+    ] {
+        let text = GOOD.replace(find, replacement);
+        let told = Bug::parse("a", &text).err().unwrap_or_else(|| panic!("well-formed: {text}"));
+        assert!(told.starts_with("a.bug: "), "{told}");
+    }
+}
