@@ -157,11 +157,15 @@ async fn a_strangers_write_grants_nothing() {
 /// for many.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hundreds_in_doubt_find_their_places() {
-    const WAITERS: usize = 300;
+    // Fewer than a session sends at once: the others would be sent when the first are given up, and
+    // by then the connection may be given up, too.
+    const EACH: usize = 120;
+    const WAITERS: usize = 2 * EACH;
     alone::<ZooKeeper>(async |t| {
         let proxies = t.proxies().await;
         let builder = t.builder_for(&proxies.url()).request_timeout(Duration::from_secs(2));
-        let (client, other) = (t.connect(builder).await, t.client().await);
+        let (client, second) = (t.connect(builder.clone()).await, t.connect(builder).await);
+        let other = t.client().await;
         let marker = client.mutex("marker").lock().await.unwrap();
         let guard = other.mutex("doubt").lock().await.unwrap();
         let first = t.enqueue(&client, "doubt").await;
@@ -169,7 +173,8 @@ async fn hundreds_in_doubt_find_their_places() {
         let before = packets();
         proxies.set(&Mode::BlackholeToClient);
         let mut waiters = JoinSet::new();
-        for _ in 0..WAITERS {
+        for number in 0..WAITERS {
+            let client = if number < EACH { &client } else { &second };
             let mutex = client.mutex("doubt");
             waiters.spawn(async move { mutex.lock().await.unwrap().unlock().await.unwrap() });
         }
