@@ -67,8 +67,9 @@ async fn a_handoff_between_processes_costs_the_same_however_long_the_queue() {
             let spent = t.cost(&sessions).await - before;
             println!("{spent:?} for {HANDOFFS} handoffs");
             assert!(spent.events <= HANDOFFS.cast_signed() + 2, "{spent:?}: one is told of each");
-            // The watch is a request; the first one of each client may have to list.
-            if spent.requests <= HANDOFFS * 4 + 2 * 4 + 12 {
+            // The watch is a request; the first one of each client may have to list. Usually it is
+            // 114; one request more for each would be 138.
+            if spent.requests <= HANDOFFS * 4 + 28 {
                 break;
             }
             // The more keepalives, pings and looks after own keys fall into it, the longer a busy
