@@ -209,7 +209,7 @@ impl Mutex {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidName`]. Later ones are none of the reader's business: the stream goes on
+    /// [`Error::InvalidName`]. Later ones are not told: the stream goes on
     /// until the store answers again.
     ///
     /// # Examples

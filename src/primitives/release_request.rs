@@ -124,7 +124,7 @@ async fn gone(session: &Session, entry: &Entry) {
             Ok(None) => return,
             Ok(Some(watch)) => tokio::select! {
                 event = watch => event,
-                // Servers do lose watch events, see `queue.rs`.
+                // Servers do lose watch events, see `queue/lock.rs`.
                 () = sleep(session.recheck()) => { failures = 0; continue }
             },
             Err(error) => Err(error),

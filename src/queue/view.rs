@@ -122,7 +122,7 @@ impl View {
         if !std::mem::take(&mut self.current) {
             return Reason::News;
         }
-        // Servers do lose watch events, see `lock.rs`.
+        // Servers do lose watch events, see `queue/lock.rs`.
         let pause = if watch { session.recheck() } else { runtime::jittered(NO_ROOM) };
         let list = async {
             match &mut self.list {

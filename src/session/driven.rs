@@ -16,7 +16,7 @@ use crate::{
     runtime::carried::Carried,
 };
 
-/// Carries each request on if its caller does not: see `carry.rs`.
+/// Carries each request on if its caller does not: see `runtime/carried.rs`.
 #[derive(Debug)]
 pub(crate) struct Driven {
     store: Arc<dyn Store>,

@@ -150,7 +150,7 @@ pub(crate) async fn a_proclaim_is_never_ok_without_a_store(t: &Case) {
         .expect_err("nobody has heard it");
     assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
     assert!(error.is_retryable() && leadership.is_valid());
-    // An outage that is shorter than its patience is none of the caller's business.
+    // An outage that is shorter than its patience is not told.
     let (proclaimed, ()) = tokio::join!(leadership.proclaim("1"), async {
         tokio::time::sleep(Duration::from_millis(300)).await;
         link.set_reachable(true);
