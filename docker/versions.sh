@@ -32,7 +32,8 @@ title() {
 
 # build_against COMMIT PACKAGE [--release]: builds the program of this tree's
 # package in the folder PACKAGE against the library of COMMIT (of this tree, if
-# that is empty) and its Cargo.lock, and sets `built` to its file.
+# that is empty) and its Cargo.lock, and sets `built` to its file. What the
+# programs have in common, tests/testkit, is this tree's for both.
 build_against() {
     local tree folder target program profile=${3:-}
     target=$(realpath -m "${CARGO_TARGET_DIR:-$ROOT/target}")
@@ -42,6 +43,7 @@ build_against() {
     mkdir -p "$folder"
     # A workspace of its own, as it lies below this one but is none of its members.
     sed -e "s|path = \"[./]*\"|path = \"$tree\"|" -e "s|path = \"src/|path = \"$ROOT/$2/src/|" \
+        -e "s|path = \"[./]*\(tests/\)\{0,1\}testkit\"|path = \"$ROOT/tests/testkit\"|" \
         -e '/^\[lints\]$/,$d' "$ROOT/$2/Cargo.toml" >"$folder/Cargo.toml"
     echo '[workspace]' >>"$folder/Cargo.toml"
     cp "$tree/Cargo.lock" "$folder/Cargo.lock"

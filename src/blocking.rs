@@ -51,12 +51,11 @@
 use std::{future::Future, thread, time::Duration};
 
 use futures_util::{Stream, StreamExt};
-use tokio::time::sleep;
 
 use crate::{
     lost::Lost,
     primitives::{guard::LockGuard, multi_lock::AllGuard},
-    runtime,
+    runtime::{Runtime, clock::sleep},
 };
 
 /// Waiting for a future on a thread. Every future has it, and nothing else can.
@@ -92,12 +91,12 @@ pub trait Wait: Future + Sized {
     fn wait_timeout(self, timeout: Duration) -> Option<Self::Output> {
         // A timer belongs to a runtime. If the library's cannot be started there is no client, and
         // nothing of the library's to wait for.
-        let runtime = runtime::handle().ok()?;
+        let runtime = Runtime::own().ok()?;
         wait(async {
             tokio::select! {
                 biased;
                 output = self => Some(output),
-                () = runtime::within(runtime, async { sleep(timeout).await }) => None,
+                () = runtime.within(async { sleep(timeout).await }) => None,
             }
         })
     }

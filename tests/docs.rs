@@ -11,6 +11,7 @@ const DOCUMENTS: &[&str] = &[
     "docs/architecture.md",
     "docs/backends.md",
     "docs/guarantees.md",
+    "docs/model.md",
     "docs/operations.md",
     "docs/performance.md",
     "src/lib.rs",

@@ -206,3 +206,56 @@ async fn joins_whose_callers_have_gone_are_not_sent() {
     assert!(joins < 400, "{joins} joins were sent");
     client.close().await.unwrap();
 }
+
+/// The session is renewed by the runtime that was handed in, and lost with it.
+#[tokio::test]
+async fn a_runtime_that_is_handed_in_does_the_work() {
+    let ttl = Duration::from_secs(1);
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = runtime.worker_threads(1).enable_all().build().unwrap();
+    let builder = Client::builder("memory://handed-in").session_ttl(ttl);
+    let client = builder.clone().runtime(runtime.handle().clone()).connect().await.unwrap();
+    let guard = client.mutex("a").lock().await.unwrap();
+    assert!(tokio::time::timeout(ttl * 2, guard.lost()).await.is_err(), "it is renewed");
+    assert!(guard.is_valid());
+    runtime.shutdown_background();
+    let told = Instant::now();
+    eventually(SOON, "it is lost with its runtime", async || !guard.is_valid()).await;
+    assert!(told.elapsed() < ttl * 2);
+    let other = builder.connect().await.unwrap();
+    let next = other.mutex("a").lock_timeout(ttl * 5).await.unwrap();
+    next.expect("the key went with its session").unlock().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_runtime_without_timers_is_refused() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+    let builder = Client::builder("memory://timers").runtime(runtime.handle().clone());
+    let error = builder.connect().await.unwrap_err();
+    assert!(matches!(error, Error::InvalidConfig { option: "runtime", .. }), "{error}");
+    assert_eq!(Space::named("timers").sessions(), 0);
+    runtime.shutdown_background();
+}
+
+/// A session that was lost a moment ago still has its keys: they are gone once the client is
+/// closed.
+#[tokio::test]
+async fn closing_waits_for_sessions_that_were_lost() {
+    let (space, ttl) = (Space::named("lost-before"), Duration::from_secs(3));
+    // The store ends the session a tenth of its time later; a busy machine may come too late.
+    for _ in 0..5 {
+        let builder = Client::builder("memory://lost-before").session_ttl(ttl);
+        let client = builder.request_timeout(Duration::from_millis(50)).connect().await.unwrap();
+        let guard = client.mutex("a").lock().await.unwrap();
+        assert!(space.disconnect_session(guard.key()));
+        assert_eq!(guard.lost().await, LostReason::DeadlinePassed);
+        let next = client.mutex("b").lock().await.unwrap();
+        let both = space.keys() == [guard.key(), next.key()];
+        client.close().await.unwrap();
+        assert!(space.keys().is_empty(), "{:?}", space.keys());
+        if both {
+            return;
+        }
+    }
+    panic!("the one that was lost was never there yet");
+}

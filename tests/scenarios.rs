@@ -106,9 +106,10 @@ fn nothing_reads_the_wall_clock() {
     let mut boottime = false;
     for path in sources(&root().join("src")) {
         let text = fs::read_to_string(&path).expect("a text");
-        for wall in ["SystemTime::now", "Realtime", "chrono"] {
-            // There it is for people to read.
-            let allowed = path.ends_with("signature.rs");
+        for wall in ["SystemTime::now", "Realtime", "chrono", "clock::wall"] {
+            // The seam has it, for people to read what a key says.
+            let file = if wall == "clock::wall" { "signature.rs" } else { "runtime/clock.rs" };
+            let allowed = path.ends_with(file);
             assert!(allowed || !text.contains(wall), "{wall} in {}", path.display());
         }
         boottime |= text.contains("ClockId::Boottime");

@@ -2,12 +2,10 @@
 
 use std::path::PathBuf;
 
+use distlock_testkit::backend::Backend;
 use lexopt::{Arg, Parser, ValueExt};
 
-use crate::{
-    task::{Backend, Role},
-    workload::Workload,
-};
+use crate::{task::Role, workload::Workload};
 
 #[derive(Clone, Debug)]
 pub(crate) struct Bench {
@@ -88,12 +86,7 @@ pub(crate) fn parse() -> Result<Command, lexopt::Error> {
             Arg::Long("quick") => bench.quick = true,
             Arg::Long("check") => bench.check = true,
             Arg::Long("only") => bench.only = workloads(&parser.value()?.string()?)?,
-            Arg::Long("backend") => {
-                let name = parser.value()?.string()?;
-                let found = Backend::BOTH.into_iter().find(|backend| backend.name() == name);
-                bench.backends =
-                    vec![found.ok_or(format!("no backend {name:?}: etcd or zookeeper"))?];
-            }
+            Arg::Long("backend") => bench.backends = vec![parser.value()?.parse()?],
             Arg::Long("repeats") => repeats = Some(parser.value()?.parse()?),
             Arg::Long("beside") => bench.beside = Some(parser.value()?.into()),
             Arg::Long("slices") => bench.slices = parser.value()?.parse()?,

@@ -4,7 +4,6 @@
 mod args;
 mod beside;
 mod case;
-mod clock;
 mod conduct;
 mod contender;
 mod counters;
@@ -16,7 +15,6 @@ mod machine;
 mod measures;
 mod pairs;
 mod plot;
-mod proxy;
 mod queue;
 mod report;
 mod slice;
@@ -29,15 +27,19 @@ mod turns;
 mod usage;
 mod workload;
 
-use std::{error::Error, process::ExitCode, time::Duration};
+use std::{process::ExitCode, time::Duration};
 
 use args::Command;
-use link::{Line, tell};
+use distlock_testkit::{
+    proxy::{Mode, Proxy},
+    servers::resolve,
+};
+use link::{Line, mark, tell};
 use slice::Slice;
 use subject::Connected;
 use task::{Role, Task, Work};
 
-pub(crate) type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
+pub(crate) use distlock_testkit::Result;
 
 fn main() -> ExitCode {
     match run() {
@@ -77,10 +79,21 @@ async fn act(role: Role) -> Result<()> {
     match role {
         Role::Subject(task) => subject(task).await,
         Role::Load { servers, per_second } => load::run(&servers, per_second).await,
-        Role::Proxy { servers, delay_ms } => {
-            proxy::run(&servers, Duration::from_millis(delay_ms)).await
-        }
+        Role::Proxy { servers, delay_ms } => delay(&servers, Duration::from_millis(delay_ms)).await,
     }
+}
+
+/// Carries until it is told to finish, and adds nothing but the delay. The mark has the addresses
+/// that stand for the servers.
+async fn delay(servers: &[String], delay: Duration) -> Result<()> {
+    let mut proxies = Vec::new();
+    for server in resolve(&servers.join(",")).await? {
+        let proxy = Proxy::start(server, None).await;
+        proxy.set(Mode::Delay(delay));
+        proxies.push(proxy);
+    }
+    let addresses: Vec<_> = proxies.iter().map(|proxy| proxy.address.to_string()).collect();
+    mark(&addresses.join(",")).await.map(drop)
 }
 
 async fn subject(task: Task) -> Result<()> {

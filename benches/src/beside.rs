@@ -3,6 +3,7 @@
 
 use std::{env::current_exe, path::Path, time::Duration};
 
+use distlock_testkit::{backend::Backend, median::median};
 use tokio::time::timeout;
 
 use crate::{
@@ -14,8 +15,8 @@ use crate::{
     measures::rate,
     slice::Slice,
     statistics::round,
-    statistics::{median, spread},
-    task::{Backend, Pairs, Subject, Task, Work},
+    statistics::spread,
+    task::{Pairs, Subject, Task, Work},
     workload::Workload,
 };
 
@@ -121,7 +122,7 @@ fn tell(name: &str, [old, new]: &[Build; 2]) -> Vec<String> {
         let (middle, least, most) = spread(ratios).unwrap_or_default();
         format!("{middle:.3} ({least:.2}–{most:.2})")
     };
-    let middle = |values: &Vec<f64>| round(median(values.clone()).unwrap_or_default());
+    let middle = |values: &Vec<f64>| round(median(values.iter().copied()).unwrap_or_default());
     let (rates, cpu) = (ratios(|build| &build.rates), ratios(|build| &build.cpu));
     println!(
         "| {name} | {} | {} | {} | {} | {} | {} | {:.3} | {:.3} | {:.3} | {:.3} |",

@@ -1,10 +1,11 @@
 //! What is to be measured, in order.
 
+use distlock_testkit::backend::Backend;
 use serde::Serialize;
 
 use crate::{
     args::Bench,
-    task::{Backend, Names, Pairs, Subject},
+    task::{Names, Pairs, Subject},
     workload::Workload,
 };
 

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, env::current_exe, path::Path, time::Duration};
 
+use distlock_testkit::{backend::Backend, clock::now};
 use etcd_client::{Client, CompactionOptions};
 use tokio::time::timeout;
 
@@ -9,7 +10,6 @@ use crate::{
     Result,
     args::Bench,
     case::{Case, Kind, Variant, plan},
-    clock::now,
     counters::Counters,
     link::Process,
     long,
@@ -17,7 +17,7 @@ use crate::{
     measures::{Key, Row, Seen, rate},
     report,
     slice::{Slice, Stamp},
-    task::{Backend, Names, Pairs, Role, Subject, Task, Work},
+    task::{Names, Pairs, Role, Subject, Task, Work},
     workload::Workload,
 };
 

@@ -6,11 +6,12 @@ use std::sync::{
 };
 
 use distlock::{LockGuard, Mutex};
+use distlock_testkit::clock::now;
 use etcd_client::{KvClient, LockClient, LockOptions, PutOptions, Txn, TxnOp};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use zookeeper_client::{Acls, CreateMode, LockPrefix, OwnedLockClient};
 
-use crate::{Result, clock::now};
+use crate::Result;
 
 /// The floors write as a lock would, and pass a baton within the process: so joining overlaps with
 /// the turns of others, and nobody's turn begins before the last deletion is answered. Their

@@ -7,15 +7,14 @@ use std::{
     time::Duration,
 };
 
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
-    time::timeout,
+use distlock_testkit::{
+    backend::Backend,
+    servers::{METRICS, ask},
 };
 
-use crate::{Result, task::Backend};
+use crate::Result;
 
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 /// ZooKeeper counts our questions among the packets: how many there were is put into its answer
 /// under this name.
 const QUESTIONS: &str = "questions";
@@ -107,7 +106,7 @@ impl Counters {
 
 /// etcd's metrics by name and labels.
 pub(crate) async fn metrics(server: &str) -> Result<BTreeMap<String, f64>> {
-    let text = ask(server, b"GET /metrics HTTP/1.0\r\n\r\n").await?;
+    let text = ask(server, METRICS, PATIENCE).await?;
     let lines = text.lines().filter(|line| !line.starts_with('#'));
     Ok(lines
         .filter_map(|line| line.rsplit_once(' '))
@@ -118,7 +117,7 @@ pub(crate) async fn metrics(server: &str) -> Result<BTreeMap<String, f64>> {
 /// ZooKeeper's counters by name.
 pub(crate) async fn mntr(server: &str) -> Result<BTreeMap<String, f64>> {
     static ASKED: Mutex<BTreeMap<String, f64>> = Mutex::new(BTreeMap::new());
-    let text = ask(server, b"mntr").await?;
+    let text = ask(server, "mntr", PATIENCE).await?;
     let lines = text.lines().filter_map(|line| line.split_once('\t'));
     let mut counters: BTreeMap<_, _> =
         lines.filter_map(|(name, value)| pair(name, value)).collect();
@@ -132,23 +131,11 @@ pub(crate) async fn mntr(server: &str) -> Result<BTreeMap<String, f64>> {
 /// How many requests ZooKeeper's sessions have made that are no pings: the numbers of their last
 /// ones.
 pub(crate) async fn numbered(server: &str) -> Result<f64> {
-    let text = ask(server, b"cons").await?;
+    let text = ask(server, "cons", PATIENCE).await?;
     let numbers = text.split("lcxid=0x").skip(1).filter_map(|rest| rest.split(',').next());
     Ok(numbers.filter_map(|number| u32::from_str_radix(number, 16).ok()).map(f64::from).sum())
 }
 
 fn pair(name: &str, value: &str) -> Option<(String, f64)> {
     Some((name.to_owned(), value.trim().parse().ok()?))
-}
-
-/// Sends a question and reads until the server hangs up.
-pub(crate) async fn ask(server: &str, question: &[u8]) -> Result<String> {
-    let exchange = async {
-        let mut stream = TcpStream::connect(server).await?;
-        stream.write_all(question).await?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).await?;
-        Ok(answer)
-    };
-    timeout(PATIENCE, exchange).await?
 }

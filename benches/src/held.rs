@@ -2,11 +2,11 @@
 
 use std::{sync::Arc, time::Duration};
 
+use distlock_testkit::clock::{cpu, now};
 use tokio::{sync::Semaphore, task::JoinSet, time::sleep};
 
 use crate::{
     Result,
-    clock::{cpu, now},
     contender::{Contender, Held},
     link::mark,
     slice::Slice,

@@ -1,17 +1,13 @@
 //! What a process and the one that started it say to each other: a line each, in turn.
 
-use std::{
-    io::{BufRead, Write, stdin, stdout},
-    path::Path,
-    process::Stdio,
-};
+use std::path::Path;
 
-use serde::{Deserialize, Serialize};
-use tokio::{
-    io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines},
-    process::{ChildStdin, ChildStdout, Command},
-    task::spawn_blocking,
+use distlock_testkit::{
+    child::Child,
+    orders::{next_order, say},
 };
+use serde::{Deserialize, Serialize};
+use tokio::process::Command;
 
 use crate::{Result, slice::Slice, task::Role};
 
@@ -25,17 +21,8 @@ pub(crate) enum Line {
 
 /// Tells a line, and waits for the answer.
 pub(crate) async fn tell(line: Line) -> Result<String> {
-    let mut text = serde_json::to_string(&line)?;
-    text.push('\n');
-    stdout().write_all(text.as_bytes())?;
-    stdout().flush()?;
-    let answer = spawn_blocking(|| {
-        let mut answer = String::new();
-        stdin().lock().read_line(&mut answer).map(|_| answer)
-    });
-    let answer = answer.await??;
-    // The process that started this has ended.
-    if answer.is_empty() { Err("nobody answers".into()) } else { Ok(answer.trim().to_owned()) }
+    say(&serde_json::to_string(&line)?)?;
+    next_order().await?.ok_or_else(|| "nobody answers".into())
 }
 
 pub(crate) async fn mark(name: &str) -> Result<String> {
@@ -44,11 +31,7 @@ pub(crate) async fn mark(name: &str) -> Result<String> {
 
 /// A process that was started for a role.
 #[derive(Debug)]
-pub(crate) struct Process {
-    child: tokio::process::Child,
-    orders: ChildStdin,
-    lines: Lines<BufReader<ChildStdout>>,
-}
+pub(crate) struct Process(Child);
 
 impl Process {
     pub(crate) fn start(role: &Role) -> Result<Self> {
@@ -57,20 +40,12 @@ impl Process {
 
     /// Of another build of this program.
     pub(crate) fn of(program: &Path, role: &Role) -> Result<Self> {
-        let mut child = Command::new(program)
-            .arg("--role")
-            .arg(serde_json::to_string(role)?)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()?;
-        let orders = child.stdin.take().ok_or("no pipe")?;
-        let lines = BufReader::new(child.stdout.take().ok_or("no pipe")?).lines();
-        Ok(Self { child, orders, lines })
+        let role = serde_json::to_string(role)?;
+        Ok(Self(Child::start(Command::new(program).args(["--role", &role]))?))
     }
 
     async fn line(&mut self) -> Result<Line> {
-        let line = self.lines.next_line().await?.ok_or("the process has ended")?;
+        let line = self.0.line().await?.ok_or("the process has ended")?;
         Ok(serde_json::from_str(&line)?)
     }
 
@@ -92,13 +67,13 @@ impl Process {
     }
 
     pub(crate) async fn answer(&mut self, answer: &str) -> Result<()> {
-        Ok(self.orders.write_all(format!("{answer}\n").as_bytes()).await?)
+        Ok(self.0.order(answer).await?)
     }
 
     /// Lets it close what it has open, and waits for that.
     pub(crate) async fn finish(mut self) -> Result<()> {
         self.answer("finish").await?;
-        self.child.wait().await?;
+        self.0.wait().await?;
         Ok(())
     }
 }

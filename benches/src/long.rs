@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use distlock_testkit::backend::Backend;
 use etcd_client::{GetOptions, KvClient};
 use tokio::time::{Instant, sleep};
 
@@ -14,7 +15,7 @@ use crate::{
     },
     slice::Slice,
     subject::TTL,
-    task::{Backend, NAME, Role, Task},
+    task::{NAME, Role, Task},
 };
 
 /// For all to queue, and for all to be served.

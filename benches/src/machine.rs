@@ -2,9 +2,10 @@
 
 use std::{collections::BTreeMap, process::Command};
 
+use distlock_testkit::{backend::Backend, servers::ask};
 use serde::Serialize;
 
-use crate::{Result, args::Bench, counters::ask, task::Backend};
+use crate::{Result, args::Bench, counters::PATIENCE};
 
 /// What this was built from.
 const LOCKED: &str = include_str!("../../Cargo.lock");
@@ -70,13 +71,13 @@ async fn version(backend: Backend, servers: &[String]) -> Result<String> {
     let server = servers.first().ok_or("no server")?;
     Ok(match backend {
         Backend::Etcd => {
-            let answer = ask(server, b"GET /version HTTP/1.0\r\n\r\n").await?;
+            let answer = ask(server, "GET /version HTTP/1.0\r\n\r\n", PATIENCE).await?;
             let body = answer.lines().last().unwrap_or_default();
             let versions: BTreeMap<String, String> = serde_json::from_str(body)?;
             versions.get("etcdserver").cloned().unwrap_or_default()
         }
         Backend::ZooKeeper => {
-            let answer = ask(server, b"srvr").await?;
+            let answer = ask(server, "srvr", PATIENCE).await?;
             let line = answer.lines().next().unwrap_or_default();
             line.trim_start_matches("Zookeeper version: ")
                 .split(['-', ','])

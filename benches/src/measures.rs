@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use distlock_testkit::{backend::Backend, median::median};
 use serde::Serialize;
 
 use crate::{
     case::Variant,
     counters::Counters,
     slice::Slice,
-    statistics::{median, middle, quantile, spread},
-    task::{Backend, Subject},
+    statistics::{middle, quantile, spread},
+    task::Subject,
     workload::Workload,
 };
 
@@ -110,10 +111,7 @@ impl Seen {
         };
         let slices = || self.slices.iter().map(|(slice, _)| slice);
         put(SLICES, (!self.slices.is_empty()).then_some(self.slices.len() as f64));
-        put(
-            PER_SECOND,
-            median(slices().filter_map(rate).collect()).filter(|_| key.workload != Workload::W6),
-        );
+        put(PER_SECOND, median(slices().filter_map(rate)).filter(|_| key.workload != Workload::W6));
         if let Some((middle, least, most)) = spread(&self.ratios) {
             put(OF_FLOOR, Some(middle));
             put(OF_FLOOR_MIN, Some(least));
@@ -134,8 +132,7 @@ impl Seen {
         let trips = |times: Times| {
             median(
                 slices()
-                    .filter_map(|slice| Some(middle(times(slice))? / middle(&slice.raw_write)?))
-                    .collect(),
+                    .filter_map(|slice| Some(middle(times(slice))? / middle(&slice.raw_write)?)),
             )
         };
         put(LOCK_TRIPS, trips(|slice| &slice.lock));
@@ -158,7 +155,7 @@ impl Seen {
         put(RSS, slices().map(|slice| slice.rss as f64 / 1024.0).reduce(f64::max));
         put(RSS_PEAK, slices().map(|slice| slice.rss_peak as f64 / 1024.0).reduce(f64::max));
         for (name, values) in &self.others {
-            put(name, median(values.clone()));
+            put(name, median(values.iter().copied()));
         }
         let name = key.subject.name(key.backend);
         Row { key, name, measures, errors: self.errors, error: self.error.clone() }

@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use distlock_testkit::clock::{cpu, now, sleep_until};
 use tokio::{
     task::JoinSet,
     time::{Instant, sleep, timeout_at},
@@ -9,7 +10,6 @@ use tokio::{
 
 use crate::{
     Result,
-    clock::{cpu, now, sleep_until},
     contender::Contender,
     link::mark,
     slice::{Slice, Stamp},

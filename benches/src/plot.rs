@@ -2,13 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
+use distlock_testkit::backend::Backend;
 use plotters::{coord::ranged1d::ValueFormatter, prelude::*};
 
 use crate::{
     Result,
     case::Variant,
     measures::{GAP, PER_SECOND, Row},
-    task::{Backend, Subject},
+    task::Subject,
     workload::Workload,
 };
 

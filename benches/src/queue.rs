@@ -2,14 +2,15 @@
 
 use std::{sync::Arc, time::Duration};
 
+use distlock_testkit::clock::cpu;
 use tokio::{
     task::JoinSet,
     time::{Instant, timeout_at},
 };
 
 use crate::{
-    Result, clock::cpu, contender::Contender, link::mark, slice::Slice, subject::Connected,
-    task::Task, turns::Turns, usage::memory,
+    Result, contender::Contender, link::mark, slice::Slice, subject::Connected, task::Task,
+    turns::Turns, usage::memory,
 };
 
 pub(crate) async fn run(

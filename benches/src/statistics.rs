@@ -1,4 +1,6 @@
-//! Medians, percentiles, and how a figure is written.
+//! Percentiles, and how a figure is written.
+
+use distlock_testkit::median::median;
 
 /// The value below which so large a share of them lies.
 pub(crate) fn quantile(values: &mut [f64], share: f64) -> Option<f64> {
@@ -7,27 +9,16 @@ pub(crate) fn quantile(values: &mut [f64], share: f64) -> Option<f64> {
     values.get((last as f64 * share).round() as usize).copied()
 }
 
-pub(crate) fn median(mut values: Vec<f64>) -> Option<f64> {
-    values.sort_unstable_by(f64::total_cmp);
-    let half = values.len() / 2;
-    let upper = *values.get(half)?;
-    if values.len().is_multiple_of(2) {
-        Some((values.get(half - 1)? + upper) / 2.0)
-    } else {
-        Some(upper)
-    }
-}
-
 /// Median, least, and greatest.
 pub(crate) fn spread(values: &[f64]) -> Option<(f64, f64, f64)> {
     let least = values.iter().copied().reduce(f64::min)?;
     let most = values.iter().copied().reduce(f64::max)?;
-    Some((median(values.to_vec())?, least, most))
+    Some((median(values.iter().copied())?, least, most))
 }
 
 /// The median of whole numbers.
 pub(crate) fn middle(values: &[u64]) -> Option<f64> {
-    median(values.iter().map(|value| *value as f64).collect())
+    median(values.iter().map(|value| *value as f64))
 }
 
 /// With three digits that count.

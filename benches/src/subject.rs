@@ -5,6 +5,7 @@ use std::{
     time::Duration,
 };
 
+use distlock_testkit::backend::Backend;
 use etcd_client::LockOptions;
 use tokio::{
     sync::{Mutex, Semaphore},
@@ -16,7 +17,7 @@ use zookeeper_client::{Acls, CreateMode};
 use crate::{
     Result,
     contender::{Contender, write},
-    task::{Backend, NAME, Subject, Task, Work},
+    task::{NAME, Subject, Task, Work},
 };
 
 /// Longer than any measurement, as these leases are not kept alive.
@@ -58,8 +59,7 @@ impl Connected {
         let leases: Arc<Mutex<Vec<i64>>> = Arc::default();
         let addresses = task.servers.join(",");
         let client = match (task.backend, task.subject) {
-            (Backend::Etcd, Subject::Distlock) => Client::Distlock(ours("etcd", task).await?),
-            (Backend::ZooKeeper, Subject::Distlock) => Client::Distlock(ours("zk", task).await?),
+            (_, Subject::Distlock) => Client::Distlock(ours(task).await?),
             (Backend::Etcd, subject) => {
                 // One connection, as the others have.
                 let address = task.servers.first().ok_or("no server")?;
@@ -203,8 +203,8 @@ pub(crate) async fn raw_writes(task: &Task, count: usize) -> Result<Vec<u64>> {
     Ok(times)
 }
 
-async fn ours(scheme: &str, task: &Task) -> Result<distlock::Client> {
-    let url = format!("{scheme}://{}", task.servers.join(","));
+async fn ours(task: &Task) -> Result<distlock::Client> {
+    let url = task.backend.url_of(&task.servers);
     let mut builder = distlock::Client::builder(&url).namespace(&task.namespace).session_ttl(TTL);
     if let Work::Pairs(pairs) = &task.work
         && let Some(max) = pairs.local_handover

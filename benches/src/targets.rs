@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use distlock_testkit::backend::Backend;
 use serde::Serialize;
 
 use crate::{
@@ -12,7 +13,7 @@ use crate::{
         RSS, RSS_LOCK, Row,
     },
     statistics::round,
-    task::{Backend, Subject},
+    task::Subject,
     workload::Workload,
 };
 use Backend::{Etcd, ZooKeeper};

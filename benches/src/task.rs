@@ -1,32 +1,7 @@
 //! What a process is started for. Travels as JSON on its command line.
 
-use std::fmt;
-
+use distlock_testkit::backend::Backend;
 use serde::{Deserialize, Serialize};
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Backend {
-    Etcd,
-    ZooKeeper,
-}
-
-impl Backend {
-    pub(crate) const BOTH: [Self; 2] = [Self::Etcd, Self::ZooKeeper];
-
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Etcd => "etcd",
-            Self::ZooKeeper => "zookeeper",
-        }
-    }
-}
-
-impl fmt::Display for Backend {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
 
 /// Who is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

@@ -2,7 +2,9 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use crate::{Result, clock::now};
+use distlock_testkit::clock::now;
+
+use crate::Result;
 
 #[derive(Debug, Default)]
 pub(crate) struct Turns(Mutex<Turn>);

@@ -2,7 +2,7 @@
 
 use std::{pin::Pin, sync::Arc};
 
-use crate::backend::error::StoreError;
+use crate::backend::error::Result;
 
 /// A key in a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,8 +16,15 @@ pub(crate) struct Entry {
     /// The fencing token: the same, but for a key that took another one's place (see `relabel`),
     /// whose token it has.
     pub(crate) token: u64,
-    /// Of an own key: it joined as one who may have others beside him.
+    /// Of an own key: it joined where others were, or may have been.
     pub(crate) crowded: bool,
+}
+
+impl Entry {
+    /// With its revision as its token, as it mostly is.
+    pub(crate) fn new(key: impl Into<Arc<str>>, revision: u64) -> Self {
+        Self { key: key.into(), revision, token: revision, crowded: false }
+    }
 }
 
 /// A point in the order in which the store served the requests of one session. Those of two
@@ -73,7 +80,7 @@ impl Fate {
 
 /// A watch on a key that was there. Ends when something has happened to it. An error says nothing
 /// of it.
-pub(crate) type Watch = Pin<Box<dyn Future<Output = Result<Event, StoreError>> + Send>>;
+pub(crate) type Watch = Pin<Box<dyn Future<Output = Result<Event>> + Send>>;
 
 /// What has happened to a watched key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,6 +7,9 @@ use crate::{
     lost::LostReason,
 };
 
+/// What a store answers.
+pub(crate) type Result<T, E = StoreError> = std::result::Result<T, E>;
+
 /// What an adapter tells of a failed call.
 #[cfg_attr(not(any(feature = "etcd", feature = "zookeeper")), allow(dead_code))]
 #[derive(Debug)]
@@ -47,6 +50,14 @@ impl StoreError {
         }
     }
 
+    /// The same, told in words.
+    pub(crate) fn reason(&self) -> String {
+        match self {
+            Self::SessionGone(reason) => reason.to_string(),
+            error => error.source().map(ToString::to_string).unwrap_or_default(),
+        }
+    }
+
     fn source(&self) -> Option<&BoxError> {
         match self {
             Self::Unavailable(source)
@@ -57,19 +68,22 @@ impl StoreError {
         }
     }
 
-    /// Whether another attempt of the same call makes sense.
-    pub(crate) fn is_transient(&self) -> bool {
-        matches!(self, Self::Unavailable(_) | Self::Unknown(_))
-    }
-
-    pub(crate) fn into_source(self) -> BoxError {
+    /// Makes it the error of a call of which a part was applied, or may have been: it is in doubt
+    /// for as long as the session lives.
+    #[cfg(any(feature = "etcd", feature = "zookeeper"))]
+    pub(crate) fn in_doubt(self) -> Self {
         match self {
             Self::Unavailable(source)
             | Self::Unknown(source)
             | Self::Denied(source)
-            | Self::Fatal { source, .. } => source,
-            Self::SessionGone(reason) => reason.to_string().into(),
+            | Self::Fatal { source, .. } => Self::Unknown(source),
+            Self::SessionGone(reason) => Self::SessionGone(reason),
         }
+    }
+
+    /// Whether another attempt of the same call makes sense.
+    pub(crate) fn is_transient(&self) -> bool {
+        matches!(self, Self::Unavailable(_) | Self::Unknown(_))
     }
 }
 

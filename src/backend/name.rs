@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use uuid::Uuid;
 
-use crate::error::Error;
+use crate::{error::Error, runtime::random};
 
 /// The longest lock name, in bytes, once escaped.
 const MAX_NAME: usize = 255;
@@ -133,7 +133,7 @@ pub(crate) struct Ticket(Uuid);
 
 impl Ticket {
     pub(crate) fn random() -> Self {
-        Self(Uuid::new_v4())
+        Self(uuid::Builder::from_random_bytes(random::bits()).into_uuid())
     }
 }
 

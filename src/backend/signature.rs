@@ -1,13 +1,15 @@
 //! What is written into a key for operators, and for those who look into the queue: whose it is and
 //! since when.
 //!
-//! This is the only place that reads the wall clock, and nothing is decided by it.
+//! This is the only place that asks for the wall clock, and nothing is decided by it.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use crate::runtime::clock;
+
 /// The owner and, as etcd does not tell when a key was made, the time, in milliseconds.
 pub(crate) fn write(owner: &str) -> Vec<u8> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let now = clock::wall().duration_since(UNIX_EPOCH).unwrap_or_default();
     format!("{owner}\n{}", now.as_millis()).into_bytes()
 }
 

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use crate::{
     backend::{
         entry::{Entry, Present, Standing, Watch},
-        error::StoreError,
+        error::{Result, StoreError},
         listing::{Ask, Listing},
         name::{Queue, Ticket},
         request::{Join, Joined, Leaving, Left, Rewritten, Write},
@@ -23,7 +23,7 @@ pub(crate) trait Backend: Debug + Send + Sync + 'static {
 
     /// Opens a session, having tried each endpoint once. The server may grant another TTL than the
     /// one asked for.
-    async fn open(&self, ttl: Duration) -> Result<(Facts, Arc<dyn Store>), StoreError>;
+    async fn open(&self, ttl: Duration) -> Result<(Facts, Arc<dyn Store>)>;
 }
 
 /// What is true of a session as long as it lives.
@@ -65,7 +65,7 @@ impl Facts {
 pub(crate) trait Store: Extras {
     /// One proof of life. `Ok(granted)`: the store confirmed, after this call began, that it will
     /// keep the session for `granted` from then on. Calls may overlap.
-    async fn keep_alive(&self) -> Result<Duration, StoreError>;
+    async fn keep_alive(&self) -> Result<Duration>;
 
     /// Joins the queue and tells, in the same round trip, who is ahead. Idempotent per ticket.
     async fn enqueue(
@@ -74,14 +74,14 @@ pub(crate) trait Store: Extras {
         ticket: Ticket,
         value: &[u8],
         join: Join,
-    ) -> Result<Joined, StoreError>;
+    ) -> Result<Joined>;
 
     /// One consistent answer to: is my key still there, and who is just ahead?
-    async fn standing(&self, entry: &Entry) -> Result<Standing, StoreError>;
+    async fn standing(&self, entry: &Entry) -> Result<Standing>;
 
     /// What there is of two keys of one queue: one consistent answer, at the same cost however long
     /// the queue is.
-    async fn present(&self, entry: &Entry, ahead: &Entry) -> Result<Present, StoreError>;
+    async fn present(&self, entry: &Entry, ahead: &Entry) -> Result<Present>;
 
     /// Whether a holder with this key that lets go leaves word of it: [`Fate::Released`].
     fn tells_releases(&self, _ahead: &Entry) -> bool {
@@ -91,19 +91,14 @@ pub(crate) trait Store: Extras {
     /// All keys of this session, as the server that is asked knows them, in one request: at least
     /// those that were there before it, unless they are gone. That one is missing is a reason to
     /// look at it, never a conclusion.
-    async fn own_keys(&self) -> Result<Vec<Arc<str>>, StoreError>;
+    async fn own_keys(&self) -> Result<Vec<Arc<str>>>;
 
     /// Starts to watch a key. `None`: it is not there. Dropping the watch takes it back. `urgent`:
     /// news are wanted at once, even at the price of more requests.
-    async fn watch(&self, entry: &Entry, urgent: bool) -> Result<Option<Watch>, StoreError>;
+    async fn watch(&self, entry: &Entry, urgent: bool) -> Result<Option<Watch>>;
 
     /// Deletes the ticket's key.
-    async fn leave(
-        &self,
-        queue: &Queue,
-        ticket: Ticket,
-        leave: Leaving<'_>,
-    ) -> Result<Left, StoreError>;
+    async fn leave(&self, queue: &Queue, ticket: Ticket, leave: Leaving<'_>) -> Result<Left>;
 
     /// Returns when the client is told, unasked, that the server has ended the session. May never
     /// return: then `keep_alive` finds out.
@@ -112,11 +107,11 @@ pub(crate) trait Store: Extras {
     }
 
     /// Ends the session, and with it every key it holds.
-    async fn close(&self) -> Result<(), StoreError>;
+    async fn close(&self) -> Result<()>;
 
     /// All that is in a queue, in its order: one consistent answer, which has every own key of
     /// which the store has told, unless that is gone.
-    async fn list(&self, queue: &Queue, ask: Ask) -> Result<Listing, StoreError>;
+    async fn list(&self, queue: &Queue, ask: Ask) -> Result<Listing>;
 }
 
 /// What only some primitives need: guarded writes and the number of permits (`commit`), an
@@ -133,7 +128,7 @@ pub(crate) trait Extras: Debug + Send + Sync + 'static {
         _entry: &Entry,
         _value: &[u8],
         _version: Option<u64>,
-    ) -> Result<Rewritten, StoreError> {
+    ) -> Result<Rewritten> {
         Err(missing("rewrite of a key"))
     }
 
@@ -141,18 +136,17 @@ pub(crate) trait Extras: Debug + Send + Sync + 'static {
     /// where that stood, and has its token. `None`: that is not there any more. Idempotent.
     async fn relabel(
         &self,
-        _from: &Queue,
         _to: &Queue,
         _ticket: Ticket,
         _entry: &Entry,
         _value: &[u8],
-    ) -> Result<Option<Entry>, StoreError> {
+    ) -> Result<Option<Entry>> {
         Err(missing("relabelling of a key"))
     }
 
     /// Writes to the store's own data in one transaction, if `_guard` is there at that moment.
     /// `false`: it is not, and nothing was written. Without a guard, always.
-    async fn commit(&self, _guard: Option<&Entry>, _writes: &[Write]) -> Result<bool, StoreError> {
+    async fn commit(&self, _guard: Option<&Entry>, _writes: &[Write]) -> Result<bool> {
         Err(missing("write"))
     }
 
@@ -163,13 +157,13 @@ pub(crate) trait Extras: Debug + Send + Sync + 'static {
         &self,
         _: &[(Queue, Ticket)],
         _value: &[u8],
-    ) -> Result<Option<Vec<Joined>>, StoreError> {
+    ) -> Result<Option<Vec<Joined>>> {
         Ok(None)
     }
 
     /// Whether anybody stands behind this key, or might. Asked by a client that would rather keep
     /// the lock for its own callers; without an answer it lets go.
-    async fn followed(&self, _entry: &Entry) -> Result<bool, StoreError> {
+    async fn followed(&self, _entry: &Entry) -> Result<bool> {
         Ok(true)
     }
 }

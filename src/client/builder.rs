@@ -15,6 +15,8 @@ use crate::{
         url::{Given, Scheme},
     },
     error::{Error, Result},
+    runtime::{Runtime, executor::Executor},
+    session::Shared,
 };
 
 /// The longest owner text, in bytes: it is stored with every key.
@@ -52,19 +54,7 @@ pub struct Builder {
     local_handover: Option<u32>,
     credentials: Option<Credentials>,
     tls: Option<Tls>,
-}
-
-/// What a client needs, checked.
-#[derive(Debug)]
-pub(crate) struct Settings {
-    pub(crate) backend: Arc<dyn Backend>,
-    pub(crate) namespace: String,
-    pub(crate) ttl: Duration,
-    pub(crate) owner: String,
-    pub(crate) connect_timeout: Duration,
-    pub(crate) request_timeout: Duration,
-    pub(crate) recheck_interval: Duration,
-    pub(crate) local_handover: Option<u32>,
+    runtime: Option<tokio::runtime::Handle>,
 }
 
 impl Builder {
@@ -80,6 +70,7 @@ impl Builder {
             local_handover: None,
             credentials: None,
             tls: None,
+            runtime: None,
         }
     }
 
@@ -207,6 +198,36 @@ impl Builder {
         self
     }
 
+    /// Has the client's own work done by this runtime: keepalives, watches, and what is to be
+    /// finished after a future or a guard was dropped. By default the library has a runtime of its
+    /// own, two threads for the whole process.
+    ///
+    /// What it costs: the client then lives and dies with that runtime. If its threads are blocked
+    /// for longer than a lease lasts, the locks are lost (which the guards tell, as ever); when it
+    /// is shut down, nothing is renewed or released any more, and the servers free the locks a TTL
+    /// later. A current-thread runtime works only while somebody is inside its `block_on`. So hand
+    /// one in if a program may have no threads but its own, or to keep all work on a runtime that
+    /// does nothing else.
+    ///
+    /// [`connect`](Self::connect) fails with [`Error::InvalidConfig`] if its timers are not
+    /// enabled. Etcd and ZooKeeper also need its I/O: `enable_all` does both.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let locks = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    /// let builder = distlock::Client::builder("memory://docs").runtime(locks.handle().clone());
+    /// locks.block_on(async {
+    ///     let client = builder.connect().await?;
+    ///     client.mutex("a").lock().await?.unlock().await
+    /// })?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn runtime(mut self, runtime: tokio::runtime::Handle) -> Self {
+        self.runtime = Some(runtime);
+        self
+    }
+
     /// Connects and opens a session, so that a client is known to work once it is there.
     ///
     /// # Errors
@@ -230,10 +251,12 @@ impl Builder {
     /// # }
     /// ```
     pub async fn connect(self) -> Result<Client> {
-        Client::open(self.check()?).await
+        let local_handover = self.local_handover;
+        Client::open(self.check()?, local_handover).await
     }
 
-    fn check(self) -> Result<Settings> {
+    /// What the client's sessions need.
+    fn check(self) -> Result<Shared> {
         let invalid =
             |option, reason: &str| Err(Error::InvalidConfig { option, reason: reason.into() });
         let url = self.url.parse()?;
@@ -271,6 +294,13 @@ impl Builder {
         if let Some(tls) = &self.tls {
             tls.check()?;
         }
+        let runtime = match self.runtime {
+            None => Runtime::own()?,
+            Some(handle) => match Executor::of(handle) {
+                Some(executor) => Runtime::of(executor),
+                None => return invalid("runtime", "its timers are off: build it by `enable_all`"),
+            },
+        };
         let remote = Remote {
             endpoints: url.endpoints,
             connect_timeout: self.connect_timeout,
@@ -278,15 +308,15 @@ impl Builder {
             credentials: self.credentials,
             tls: self.tls,
         };
-        Ok(Settings {
+        Ok(Shared {
             backend: backend(url.scheme, remote)?,
+            runtime,
             namespace: self.namespace,
             ttl: self.ttl,
             owner,
             connect_timeout: self.connect_timeout,
             request_timeout,
             recheck_interval,
-            local_handover: self.local_handover,
         })
     }
 }
@@ -294,11 +324,9 @@ impl Builder {
 fn backend(scheme: Scheme, remote: Remote) -> Result<Arc<dyn Backend>> {
     match scheme {
         Scheme::Memory if remote.credentials.is_some() || remote.tls.is_some() => {
+            let option = if remote.tls.is_some() { "tls" } else { "credentials" };
             let reason = "memory:// has neither users nor a network: leave it out".into();
-            Err(Error::InvalidConfig {
-                option: if remote.tls.is_some() { "tls" } else { "credentials" },
-                reason,
-            })
+            Err(Error::InvalidConfig { option, reason })
         }
         Scheme::Memory => Ok(Arc::new(memory::Memory::new(&remote))),
         #[cfg(feature = "etcd")]

@@ -10,10 +10,8 @@ use crate::{
     error::Result,
     primitives::{election::Election, mutex::Mutex, rwlock::RwLock, semaphore::Semaphore},
     queue::handover::Handover,
-    runtime,
     session::{Sessions, Shared},
 };
-use builder::Settings;
 
 pub use builder::Builder;
 
@@ -65,21 +63,10 @@ impl Client {
         Builder::new(url.as_ref())
     }
 
-    pub(crate) async fn open(settings: Settings) -> Result<Self> {
-        let runtime = runtime::handle()?;
-        let Settings {
-            backend,
-            namespace,
-            ttl,
-            owner,
-            connect_timeout,
-            request_timeout,
-            recheck_interval,
-            local_handover,
-        } = settings;
-        let shared = Shared { backend, runtime, ttl, owner, request_timeout, recheck_interval };
-        let handover = local_handover.map(|max| Arc::new(Handover::new(max, runtime)));
-        let sessions = Sessions::open(shared, namespace, connect_timeout).await?;
+    pub(crate) async fn open(shared: Shared, local_handover: Option<u32>) -> Result<Self> {
+        let handover =
+            local_handover.map(|max| Arc::new(Handover::new(max, shared.runtime.clone())));
+        let sessions = Sessions::open(shared).await?;
         Ok(Self { sessions, handover })
     }
 
@@ -126,7 +113,9 @@ impl Client {
     /// All clones are closed. Guards are told [`ClientClosed`](crate::LostReason::ClientClosed)
     /// before the store lets go of their keys; waiters and later calls get
     /// [`Error::Closed`](crate::Error::Closed).
-    /// Closing again tells the same, or that it was confirmed since.
+    /// Closing again tells the same, or that it was confirmed since. A session that was lost before
+    /// counts until it is ended too, or was given up after two TTLs: then its keys are left to the
+    /// server's clock.
     ///
     /// # Errors
     ///

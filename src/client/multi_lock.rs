@@ -110,10 +110,7 @@ impl Client {
         self.multi_lock(names)?.take(Wait::at_most(timeout)).await
     }
 
-    fn multi_lock<I>(&self, names: I) -> Result<MultiLock>
-    where
-        I: IntoIterator<Item: AsRef<str>>,
-    {
+    fn multi_lock(&self, names: impl IntoIterator<Item: AsRef<str>>) -> Result<MultiLock> {
         MultiLock::new(self.sessions.clone(), self.handover.clone(), names)
     }
 }

@@ -1,19 +1,15 @@
 //! A named election.
 
 use std::{
-    fmt,
     ops::Deref,
     pin::Pin,
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     task::{Context, Poll},
     time::Duration,
 };
 
 use futures_util::Stream;
-use tokio::{
-    sync::{Mutex as AsyncMutex, oneshot},
-    time::timeout,
-};
+use tokio::sync::{Mutex as AsyncMutex, oneshot};
 
 use crate::{
     backend::{
@@ -30,7 +26,7 @@ use crate::{
         acquire::Acquire,
         view::{self, Feed},
     },
-    runtime::{self, carried::Carried},
+    runtime::{carried::Carried, mutex::Mutex},
     session::{Session, Sessions, own_keys::OwnKey},
 };
 
@@ -229,14 +225,13 @@ impl Election {
     }
 
     fn queue(&self) -> Result<Queue> {
-        Ok(Queue::new(self.sessions.namespace(), &self.name)?.of("election"))
+        Ok(Queue::new(&self.sessions.shared().namespace, &self.name)?.of("election"))
     }
 
     async fn run(&self, value: &[u8], wait: Wait) -> Result<Option<Leadership>> {
         let queue = self.queue()?;
         let taking = Acquire { value: Some(checked(value)?), ..Acquire::new(&queue, wait) };
-        let taking = wait.bounds(&self.sessions, taking.from(&self.sessions));
-        let hold = runtime::within(self.sessions.runtime(), taking).await?;
+        let hold = wait.bounds(&self.sessions, taking.from(&self.sessions)).await?;
         Ok(hold.map(|hold| Leadership { guard: LockGuard::new(hold), turn: Arc::default() }))
     }
 }
@@ -252,6 +247,7 @@ fn checked(value: &[u8]) -> Result<Arc<[u8]>> {
 }
 
 /// The leader's right to lead. It is a [`LockGuard`]: dropping it resigns in the background.
+#[derive(Debug)]
 #[must_use = "the leader resigns as soon as this is dropped"]
 pub struct Leadership {
     guard: LockGuard,
@@ -295,7 +291,7 @@ impl Leadership {
         let Some(rewrite) = self.guard.hold().and_then(Rewrite::new) else {
             return Err(Error::Closed);
         };
-        let runtime = self.guard.session().shared().runtime;
+        let runtime = &self.guard.session().shared.runtime;
         let turn = Arc::clone(&self.turn);
         let (interest, _interested) = oneshot::channel::<()>();
         let work = Carried::whole(runtime, async move {
@@ -306,7 +302,7 @@ impl Leadership {
             }
             rewrite.run(&value, &mut turn).await
         });
-        runtime::within(runtime, work).await
+        runtime.within(work).await
     }
 
     /// Lets the next candidate lead: [`LockGuard::unlock`].
@@ -343,12 +339,6 @@ impl Deref for Leadership {
     }
 }
 
-impl fmt::Debug for Leadership {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Leadership").field("guard", &self.guard).finish_non_exhaustive()
-    }
-}
-
 /// What it takes to write into one's own key.
 struct Rewrite {
     session: Arc<Session>,
@@ -373,16 +363,14 @@ impl Rewrite {
     /// applied after a later one, however long it was on its way.
     async fn run(&self, value: &[u8], version: &mut Option<u64>) -> Result<()> {
         let (session, own_key) = (&self.session, &self.own_key);
-        let give_up = session.shared().patience();
         let known = Mutex::new(*version);
-        let known = || known.lock().unwrap_or_else(PoisonError::into_inner);
         let request = || async {
-            let was = *known();
+            let was = *known.lock();
             match session.bare_store().rewrite(self.ticket, &own_key.entry, value, was).await? {
-                Rewritten::Done(now) => *known() = Some(now),
+                Rewritten::Done(now) => *known.lock() = Some(now),
                 // By an attempt whose answer was lost, or by an operator.
                 Rewritten::Not(now) => {
-                    *known() = Some(now);
+                    *known.lock() = Some(now);
                     return Err(StoreError::Unavailable("it was written meanwhile".into()));
                 }
                 Rewritten::Gone => own_key.lose(LostReason::KeyDeleted),
@@ -392,12 +380,10 @@ impl Rewrite {
         let written = tokio::select! {
             biased;
             _ = own_key.lost() => Ok(()),
-            written = timeout(give_up, session.ask(request)) => {
-                written.unwrap_or_else(|late| Err(StoreError::Unknown(late.into())))
-            }
+            written = session.ask_briefly(request) => written,
         };
-        *version = *known();
-        match own_key.lost_reason().or_else(|| session.deadline().lost_reason()) {
+        *version = *known.lock();
+        match own_key.lost_reason().or_else(|| session.deadline.lost_reason()) {
             Some(reason) => Err(Error::Lost { name: self.name.clone(), reason }),
             None => written.map_err(|error| session.public(error)),
         }
@@ -452,6 +438,7 @@ impl Leader {
 /// [`recheck_interval`](crate::Builder::recheck_interval). It gets over lost connections and
 /// sessions, waits while nobody leads, and ends when the client is closed; until then it keeps the
 /// client open. Dropping it ends everything.
+#[derive(Debug)]
 #[must_use = "it does nothing unless it is polled"]
 pub struct Observe {
     feed: Feed<Leader>,
@@ -490,11 +477,5 @@ impl Stream for Observe {
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Leader>> {
         self.feed.poll_next(context)
-    }
-}
-
-impl fmt::Debug for Observe {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Observe").finish_non_exhaustive()
     }
 }

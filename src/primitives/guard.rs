@@ -10,7 +10,7 @@ use std::{
 };
 
 use crate::{
-    backend::{Entry, error::StoreError, name::Queue, signature},
+    backend::{error::StoreError, name::Queue, signature},
     error::{Error, Result},
     fencing::FencingToken,
     lost::{Lost, LostReason},
@@ -19,7 +19,7 @@ use crate::{
         attempt::Release,
         handover::{Passing, Share},
     },
-    runtime::{self, carried::Carried},
+    runtime::carried::Carried,
     session::{Session, own_keys::OwnKey},
 };
 
@@ -46,29 +46,6 @@ enum Holding {
     Shared(Share),
 }
 
-impl Holding {
-    fn session(&self) -> &Session {
-        match self {
-            Self::Own(hold) => hold.attempt.session(),
-            Self::Shared(grant) => grant.tenure().session(),
-        }
-    }
-
-    fn own_key(&self) -> &OwnKey {
-        match self {
-            Self::Own(hold) => hold.own_key(),
-            Self::Shared(grant) => grant.tenure().own_key(),
-        }
-    }
-
-    fn queue(&self) -> &Queue {
-        match self {
-            Self::Own(hold) => hold.attempt.queue(),
-            Self::Shared(grant) => grant.tenure().queue(),
-        }
-    }
-}
-
 impl LockGuard {
     pub(crate) fn new(hold: Hold) -> Self {
         Self { held: Holding::Own(hold) }
@@ -87,15 +64,24 @@ impl LockGuard {
     }
 
     pub(crate) fn session(&self) -> &Session {
-        self.held.session()
+        match &self.held {
+            Holding::Own(hold) => hold.attempt.session(),
+            Holding::Shared(grant) => grant.tenure().session(),
+        }
+    }
+
+    pub(crate) fn own_key(&self) -> &OwnKey {
+        match &self.held {
+            Holding::Own(hold) => hold.own_key(),
+            Holding::Shared(grant) => grant.tenure().own_key(),
+        }
     }
 
     pub(crate) fn queue(&self) -> &Queue {
-        self.held.queue()
-    }
-
-    pub(crate) fn entry(&self) -> &Entry {
-        &self.held.own_key().entry
+        match &self.held {
+            Holding::Own(hold) => hold.attempt.queue(),
+            Holding::Shared(grant) => grant.tenure().queue(),
+        }
     }
 
     /// This grant's fencing token.
@@ -110,7 +96,7 @@ impl LockGuard {
     /// The lock's name, as it was given to [`Client::mutex`](crate::Client::mutex).
     #[must_use]
     pub fn name(&self) -> &str {
-        self.held.queue().name()
+        self.queue().name()
     }
 
     /// The holder's key in the store, as the store's own tools show it. On etcd a transaction that
@@ -122,7 +108,7 @@ impl LockGuard {
     /// `etcd::compare` knows the difference.
     #[must_use]
     pub fn key(&self) -> &str {
-        &self.held.own_key().entry.key
+        &self.own_key().entry.key
     }
 
     /// Whether the lock is held at this instant, as far as is known: looks at the clock itself
@@ -137,28 +123,20 @@ impl LockGuard {
     /// it is lost. It jumps up with every keepalive.
     #[must_use]
     pub fn remaining(&self) -> Duration {
-        if self.held.own_key().lost_reason().is_some() {
+        if self.own_key().lost_reason().is_some() {
             return Duration::ZERO;
         }
-        self.held.session().deadline().remaining()
-    }
-
-    pub(crate) fn own_key(&self) -> &OwnKey {
-        self.held.own_key()
-    }
-
-    pub(crate) fn namespace(&self) -> &str {
-        self.held.queue().namespace()
+        self.session().deadline.remaining()
     }
 
     /// Its key, if it is in this store.
     #[cfg(any(feature = "etcd", feature = "zookeeper"))]
-    pub(crate) fn entry_in(&self, backend: &str) -> Option<&Entry> {
-        (self.session().shared().backend.name() == backend).then_some(&self.own_key().entry)
+    pub(crate) fn entry_in(&self, backend: &str) -> Option<&crate::backend::Entry> {
+        (self.session().shared.backend.name() == backend).then_some(&self.own_key().entry)
     }
 
     pub(crate) fn lost_reason(&self) -> Option<LostReason> {
-        self.held.own_key().lost_reason().or_else(|| self.held.session().deadline().lost_reason())
+        self.own_key().lost_reason().or_else(|| self.session().deadline.lost_reason())
     }
 
     /// Resolves when the lock is lost, at the first cause and at the local deadline at the latest;
@@ -192,8 +170,8 @@ impl LockGuard {
     pub async fn lost(&self) -> LostReason {
         tokio::select! {
             biased;
-            reason = self.held.session().deadline().lost() => reason,
-            reason = self.held.own_key().lost() => reason,
+            reason = self.session().deadline.lost() => reason,
+            reason = self.own_key().lost() => reason,
         }
     }
 
@@ -234,19 +212,19 @@ impl LockGuard {
         }
         let Holding::Own(hold) = self.held else { return Ok(self) };
         let session = Arc::clone(hold.attempt.session());
-        let (runtime, name) = (session.shared().runtime, hold.attempt.queue().name().to_owned());
-        let value = signature::write(&session.shared().owner);
+        let (runtime, name) = (&session.shared.runtime, hold.attempt.queue().name().to_owned());
+        let value = signature::write(&session.shared.owner);
         let relabelling =
             Carried::whole(runtime, async move { hold.attempt.relabel(label, &value).await });
-        let attempt = runtime::within(runtime, relabelling).await.map_err(|error| match error {
+        let attempt = runtime.within(relabelling).await.map_err(|error| match error {
             StoreError::SessionGone(reason) => {
-                session.deadline().lose(reason);
+                session.deadline.lose(reason);
                 Error::Lost {
                     name: name.clone(),
-                    reason: session.deadline().lost_reason().unwrap_or(reason),
+                    reason: session.deadline.lost_reason().unwrap_or(reason),
                 }
             }
-            error => error.into_public(session.shared().backend.name()),
+            error => error.into_public(session.shared.backend.name()),
         })?;
         let own_key = attempt.own_key().map(Arc::clone).ok_or(Error::Closed)?;
         let guard = Self::new(Hold::new(attempt, own_key));
@@ -300,33 +278,33 @@ impl LockGuard {
             Holding::Shared(_) => not_passed,
         };
         let Some(hold) = hold else {
-            // Another has seen to the release, as he does only when a lock is lost.
+            // It was let go of already, as happens only when a lock is lost.
             return Err(Error::Lost { name, reason: lost.unwrap_or(LostReason::DeadlinePassed) });
         };
-        let shared = hold.attempt.session().shared();
-        let (runtime, patience) = (shared.runtime, shared.patience());
+        let shared = &hold.attempt.session().shared;
+        let (runtime, patience) = (shared.runtime.clone(), shared.patience());
         let backend = shared.backend.name();
-        runtime::within(runtime, async move {
-            let outcome = hold.attempt.release_within(patience).await;
-            match (lost, outcome) {
-                (Some(reason), _) | (None, Release::SessionOver(reason)) => {
-                    Err(Error::Lost { name, reason })
+        runtime
+            .within(async move {
+                let outcome = hold.attempt.release_within(patience).await;
+                match (lost, outcome) {
+                    (Some(reason), _) | (None, Release::SessionOver(reason)) => {
+                        Err(Error::Lost { name, reason })
+                    }
+                    (None, Release::Absent) => {
+                        Err(Error::Lost { name, reason: LostReason::KeyDeleted })
+                    }
+                    (None, Release::Released) => Ok(()),
+                    (None, Release::Refused(refusal)) => {
+                        Err(Error::Denied { backend, source: refusal.into() })
+                    }
+                    (None, Release::Trying(error)) => {
+                        let source = error.unwrap_or_else(|| "no answer yet".into()).into();
+                        Err(Error::ReleaseUnconfirmed { name, source })
+                    }
                 }
-                (None, Release::Absent) => {
-                    Err(Error::Lost { name, reason: LostReason::KeyDeleted })
-                }
-                (None, Release::Released) => Ok(()),
-                (None, Release::Refused(refusal)) => {
-                    Err(Error::Denied { backend, source: refusal.to_string().into() })
-                }
-                (None, Release::Trying(error)) => {
-                    let source = error
-                        .map_or_else(|| "no answer yet".into(), |error| error.to_string().into());
-                    Err(Error::ReleaseUnconfirmed { name, source })
-                }
-            }
-        })
-        .await
+            })
+            .await
     }
 }
 

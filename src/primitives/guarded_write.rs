@@ -2,14 +2,12 @@
 
 use std::{collections::HashSet, time::Duration};
 
-use tokio::time::Instant;
-
 use crate::{
     backend::{self, error::StoreError},
     error::{BoxError, Error, Result},
     lost::LostReason,
     primitives::guard::LockGuard,
-    runtime,
+    runtime::clock::Instant,
     session::retry,
 };
 
@@ -175,10 +173,10 @@ impl LockGuard {
     /// # guard.unlock().await }
     /// ```
     pub async fn write(&self, writes: &[Write]) -> Result<()> {
-        check(self.namespace(), writes)?;
+        check(self.queue().namespace(), writes)?;
         let writes: Vec<_> = writes.iter().map(|write| write.0.clone()).collect();
-        let shared = self.session().shared();
-        runtime::within(shared.runtime, self.commit(&writes, shared.patience())).await
+        let shared = &self.session().shared;
+        shared.runtime.within(self.commit(&writes, shared.patience())).await
     }
 
     async fn commit(&self, writes: &[backend::Write], patience: Duration) -> Result<()> {
@@ -197,7 +195,7 @@ impl LockGuard {
                 }
                 // The session may have ended between the request and the answer.
                 Err(StoreError::SessionGone(reason)) => {
-                    session.deadline().lose(reason);
+                    session.deadline.lose(reason);
                     Ok(Written::Unconfirmed(reason.to_string().into()))
                 }
                 // It is not sent again: it may be applied yet.
@@ -207,9 +205,10 @@ impl LockGuard {
         };
         // What was sent is waited for, even if the session ends meanwhile: the answer tells what
         // became of it.
-        let (written, _) = retry(|| Instant::now() >= give_up, request).await;
+        let again = |error: &StoreError, _| error.is_transient() && Instant::now() < give_up;
+        let (written, _) = retry(again, request).await;
         let name = || self.name().to_owned();
-        match written.map_err(|error| error.into_public(session.shared().backend.name()))? {
+        match written.map_err(|error| error.into_public(session.shared.backend.name()))? {
             Written::Done => Ok(()),
             Written::Lost(reason) => Err(Error::Lost { name: name(), reason }),
             Written::Unconfirmed(source) => Err(Error::WriteUnconfirmed { name: name(), source }),
@@ -237,45 +236,29 @@ fn check(namespace: &str, writes: &[Write]) -> Result<()> {
     }
     for write in writes {
         let key = write.key();
-        if key.len() > MAX_KEY {
-            return invalid(key, "a key has at most 1,024 bytes");
-        }
-        let Some(path) = key.strip_prefix('/') else {
-            return invalid(key, "a key starts with `/`, as in `/app/state`");
+        let path = key.strip_prefix('/');
+        let mut parts = path.unwrap_or_default().split('/');
+        let inside = key.strip_prefix(namespace);
+        let wrong = if key.len() > MAX_KEY {
+            "a key has at most 1,024 bytes"
+        } else if path.is_none() {
+            "a key starts with `/`, as in `/app/state`"
+        } else if parts.clone().any(|part| matches!(part, "" | "." | "..")) {
+            "a key is `/`-separated parts, none of them empty, `.` or `..`, as in `/app/state`"
+        } else if key.chars().any(is_refused) {
+            "a key has no control characters, nor such as are for private use"
+        } else if parts.next() == Some("zookeeper") {
+            "`/zookeeper` belongs to ZooKeeper itself; choose another"
+        } else if inside.is_some_and(|rest| rest.is_empty() || rest.starts_with('/')) {
+            "this client's locks live there; choose a key outside of its namespace"
+        } else if !keys.insert(key) {
+            "a key is written once in a transaction"
+        } else if write.bytes() > MAX_BYTES {
+            "a key and its value have at most 1,000,000 bytes"
+        } else {
+            continue;
         };
-        if path.split('/').any(|part| matches!(part, "" | "." | "..")) {
-            return invalid(
-                key,
-                "a key is `/`-separated parts, none of them empty, `.` or `..`, as in `/app/state`",
-            );
-        }
-        // ZooKeeper's rules.
-        if key.chars().any(|c| {
-            c.is_control() || matches!(c, '\u{e000}'..='\u{f8ff}' | '\u{fff0}'..='\u{ffff}')
-        }) {
-            return invalid(
-                key,
-                "a key has no control characters, nor such as are for private use",
-            );
-        }
-        if path.split('/').next() == Some("zookeeper") {
-            return invalid(key, "`/zookeeper` belongs to ZooKeeper itself; choose another");
-        }
-        let inside = key
-            .strip_prefix(namespace)
-            .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
-        if inside {
-            return invalid(
-                key,
-                "this client's locks live there; choose a key outside of its namespace",
-            );
-        }
-        if !keys.insert(key) {
-            return invalid(key, "a key is written once in a transaction");
-        }
-        if write.bytes() > MAX_BYTES {
-            return invalid(key, "a key and its value have at most 1,000,000 bytes");
-        }
+        return invalid(key, wrong);
     }
     if writes.iter().map(Write::bytes).sum::<usize>() > MAX_BYTES {
         return invalid(
@@ -284,6 +267,11 @@ fn check(namespace: &str, writes: &[Write]) -> Result<()> {
         );
     }
     Ok(())
+}
+
+/// By ZooKeeper's rules.
+fn is_refused(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{e000}'..='\u{f8ff}' | '\u{fff0}'..='\u{ffff}')
 }
 
 #[cfg(test)]

@@ -1,9 +1,8 @@
 //! Several locks, all or none.
 
-use std::{future::pending, pin::pin, sync::Arc, time::Duration};
+use std::{future::pending, sync::Arc, time::Duration};
 
 use futures_util::future::{join_all, select_all};
-use tokio::time::timeout;
 
 use crate::{
     backend::{error::StoreError, name::Queue},
@@ -14,7 +13,7 @@ use crate::{
         mutex::Mutex,
     },
     queue::{self, COURTESY, Failure, Wait, attempt::Attempt, handover::Handover, mode::Mode},
-    runtime::{self, carried::Carried},
+    runtime::{carried::Carried, clock::timeout},
     session::Sessions,
 };
 
@@ -54,15 +53,13 @@ pub(crate) struct MultiLock {
 }
 
 impl MultiLock {
-    pub(crate) fn new<I>(
+    pub(crate) fn new(
         sessions: Sessions,
         handover: Option<Arc<Handover>>,
-        names: I,
-    ) -> Result<Self>
-    where
-        I: IntoIterator<Item: AsRef<str>>,
-    {
-        let queues = names.into_iter().map(|name| Queue::new(sessions.namespace(), name.as_ref()));
+        names: impl IntoIterator<Item: AsRef<str>>,
+    ) -> Result<Self> {
+        let queues =
+            names.into_iter().map(|name| Queue::new(&sessions.shared().namespace, name.as_ref()));
         let mut queues = queues.collect::<Result<Vec<_>>>()?;
         queues.sort_unstable_by(|one, other| one.dir().cmp(other.dir()));
         let invalid = |name: &str, reason: &str| Error::InvalidName {
@@ -79,14 +76,14 @@ impl MultiLock {
     }
 
     pub(crate) async fn take(&self, wait: Wait) -> Result<Option<AllGuard>> {
-        let taking = pin!(wait.bounds(&self.sessions, async {
+        let taking = async {
             match self.at_once(wait).await? {
                 Some(guards) => Ok(Some(AllGuard { guards })),
                 None if wait.has_passed() => Ok(None),
                 None => self.one_by_one(wait).await,
             }
-        }));
-        runtime::within(self.sessions.runtime(), taking).await
+        };
+        wait.bounds(&self.sessions, taking).await
     }
 
     /// In one request, if all are free; `None` if they are not, or that can't be told so.
@@ -103,19 +100,12 @@ impl MultiLock {
                 .collect::<Option<Vec<_>>>();
             Ok(rest.map(|rest| std::iter::once(first).chain(rest).collect::<Vec<_>>()))
         };
-        let attempts = tokio::select! {
-            biased;
-            attempts = attempts => attempts?,
-            () = wait.is_over() => return Ok(None),
+        let Some(attempts) = wait.before(attempts).await.transpose()?.flatten() else {
+            return Ok(None);
         };
-        let Some(attempts) = attempts else { return Ok(None) };
         // If this future is dropped, the write still ends, and then the attempts with it.
-        let joining = Carried::whole(self.sessions.runtime(), Attempt::join_all(attempts));
-        let joined = tokio::select! {
-            biased;
-            joined = joining => joined,
-            () = wait.is_over() => return Ok(None),
-        };
+        let joining = Carried::whole(&self.sessions.shared().runtime, Attempt::join_all(attempts));
+        let Some(joined) = wait.before(joining).await else { return Ok(None) };
         let entered = match joined {
             Ok(Some(entered)) => entered,
             // One by one there are more attempts, and new sessions.
@@ -125,7 +115,7 @@ impl MultiLock {
             // Behind keys of one's own that are about to be deleted, unless one does not want to
             // wait.
             Err(StoreError::Unknown(_)) if !matches!(wait, Wait::No) => return Ok(None),
-            Err(error) => return Err(error.into_public(self.sessions.backend_name())),
+            Err(error) => return Err(error.into_public(self.sessions.shared().backend.name())),
         };
         let mut guards = Vec::with_capacity(entered.len());
         for entered in entered {
@@ -161,7 +151,7 @@ impl MultiLock {
     }
 }
 
-/// The error of one who lost a lock while he waited for another one: he has nothing to tell of it,
+/// The error of a caller that lost a lock while it waited for another: it has no guard of it yet,
 /// as nobody has worked under it.
 fn forgone(lost: &LockGuard, reason: LostReason) -> Error {
     match reason {

@@ -1,6 +1,6 @@
 //! A named lock.
 
-use std::{pin::pin, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use crate::{
     backend::name::Queue,
@@ -11,7 +11,6 @@ use crate::{
         release_request,
     },
     queue::{Wait, acquire::take, handover::Handover, view},
-    runtime,
     session::Sessions,
 };
 
@@ -124,7 +123,7 @@ impl Mutex {
     /// # Examples
     ///
     /// ```
-    /// # use std::{pin::pin, sync::Arc, time::Duration};
+    /// # use std::{sync::Arc, time::Duration};
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
     /// let client = distlock::Client::connect("memory://docs-lock-timeout").await?;
     /// let mutex = client.mutex("table-7");
@@ -272,7 +271,7 @@ impl Mutex {
     }
 
     fn line(&self) -> Result<Queue> {
-        Queue::new(self.sessions.namespace(), &self.name)
+        Queue::new(&self.sessions.shared().namespace, &self.name)
     }
 
     fn viewer(&self) -> Viewer {
@@ -281,14 +280,11 @@ impl Mutex {
 
     pub(crate) async fn acquire(&self, wait: Wait) -> Result<Option<LockGuard>> {
         if let Some(handover) = &self.handover {
-            return Ok(handover
-                .acquire(&self.sessions, &self.name, wait)
-                .await?
-                .map(LockGuard::shared));
+            let grant = handover.acquire(&self.sessions, &self.name, wait).await?;
+            return Ok(grant.map(LockGuard::shared));
         }
         let queue = self.line()?;
-        // Pinned here: handed over by value it would have its room in this future twice.
-        let taking = pin!(wait.bounds(&self.sessions, take(&self.sessions, &queue, wait)));
-        Ok(runtime::within(self.sessions.runtime(), taking).await?.map(LockGuard::new))
+        let hold = wait.bounds(&self.sessions, take(&self.sessions, &queue, wait)).await?;
+        Ok(hold.map(LockGuard::new))
     }
 }

@@ -1,7 +1,6 @@
 //! Who stands in a lock's queue, as its users see it.
 
 use std::{
-    fmt,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
@@ -112,6 +111,7 @@ impl QueueEntry {
 ///
 /// It ends when the client is closed, and keeps the client open otherwise. Dropping it ends the
 /// watch.
+#[derive(Debug)]
 #[must_use = "it does nothing unless it is polled"]
 pub struct QueueWatch {
     feed: Feed<Vec<QueueEntry>>,
@@ -159,11 +159,5 @@ impl Stream for QueueWatch {
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         self.feed.poll_next(context)
-    }
-}
-
-impl fmt::Debug for QueueWatch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("QueueWatch").finish_non_exhaustive()
     }
 }

@@ -1,11 +1,9 @@
 //! Asking a holder to let go.
 //!
 //! A request is a key in a side queue of the lock's. It names the holder's key and its number,
-//! which comes to no other holder, so that nobody else takes it for his own.
+//! which comes to no other holder, so that no other takes it for its own.
 
 use std::{future::pending, sync::Arc, time::Duration};
-
-use tokio::time::sleep;
 
 use crate::{
     backend::{Entry, Event, Join, Member, name::Queue},
@@ -16,7 +14,7 @@ use crate::{
         attempt::Attempt,
         view::{self, View},
     },
-    runtime::{self, backoff},
+    runtime::{backoff, clock::sleep},
     session::{Session, Sessions, Visit},
 };
 
@@ -77,24 +75,27 @@ pub(crate) async fn ask(sessions: &Sessions, lock: &Queue, reason: &str) -> Resu
             reason: "at most 1,000 bytes".into(),
         });
     }
-    runtime::within(sessions.runtime(), async {
-        let Some(holder) = view::look(sessions, lock, false).await?.members.into_iter().next()
-        else {
-            return Ok(false);
-        };
-        let attempt = post(sessions, &side(lock), &holder.entry, reason).await?;
-        sessions.runtime().spawn(stand(attempt, holder.entry));
-        Ok(true)
-    })
-    .await
+    sessions
+        .shared()
+        .runtime
+        .within(async {
+            let Some(holder) = view::look(sessions, lock, false).await?.members.into_iter().next()
+            else {
+                return Ok(false);
+            };
+            let attempt = post(sessions, &side(lock), &holder.entry, reason).await?;
+            sessions.shared().runtime.spawn(stand(attempt, holder.entry));
+            Ok(true)
+        })
+        .await
 }
 
 async fn post(sessions: &Sessions, side: &Queue, holder: &Entry, reason: &str) -> Result<Attempt> {
     let mut stale_sessions = 0;
     loop {
         let mut attempt = Attempt::new(sessions, side).await?;
-        let owner = attempt.session().shared().owner.clone();
-        attempt.set_value(Some(ReleaseRequest { owner, reason: reason.to_owned() }.write(holder)));
+        let owner = attempt.session().shared.owner.clone();
+        attempt.value = Some(ReleaseRequest { owner, reason: reason.to_owned() }.write(holder));
         match queue::join(attempt, Wait::No, Join::Always).await {
             Ok(Some(entered)) => return Ok(entered.attempt),
             // Those who are there are no hindrance.
@@ -109,7 +110,8 @@ async fn post(sessions: &Sessions, side: &Queue, holder: &Entry, reason: &str) -
 async fn stand(attempt: Attempt, holder: Entry) {
     let session = Arc::clone(attempt.session());
     tokio::select! {
-        _ = session.deadline().lost() => {}
+        biased;
+        _ = session.deadline.lost() => {}
         () = gone(&session, &holder) => {}
         () = sleep(LONGEST) => {}
     }
@@ -123,6 +125,7 @@ async fn gone(session: &Session, entry: &Entry) {
         let event = match session.store().watch(entry, false).await {
             Ok(None) => return,
             Ok(Some(watch)) => tokio::select! {
+                biased;
                 event = watch => event,
                 // Servers do lose watch events, see `queue/lock.rs`.
                 () = sleep(session.recheck()) => { failures = 0; continue }
@@ -180,7 +183,7 @@ impl LockGuard {
             while let Ok(members) = view.next(session, visit.is_some()).await {
                 if let Some(request) = members
                     .into_iter()
-                    .find_map(|member| ReleaseRequest::read(member, self.entry()))
+                    .find_map(|member| ReleaseRequest::read(member, &self.own_key().entry))
                 {
                     return request;
                 }
@@ -188,13 +191,16 @@ impl LockGuard {
             pending().await
         };
         // The store's session goes on for a while when only this lock is lost.
-        runtime::within(session.shared().runtime, async {
-            tokio::select! {
-                biased;
-                _ = self.lost() => pending().await,
-                request = watching => request,
-            }
-        })
-        .await
+        session
+            .shared
+            .runtime
+            .within(async {
+                tokio::select! {
+                    biased;
+                    _ = self.lost() => pending().await,
+                    request = watching => request,
+                }
+            })
+            .await
     }
 }

@@ -11,7 +11,6 @@ use crate::{
         acquire::Acquire,
         mode::{Mode, Rule, Verdict},
     },
-    runtime,
     session::Sessions,
 };
 
@@ -233,11 +232,11 @@ impl RwLock {
     }
 
     async fn acquire(&self, label: &'static str, wait: Wait) -> Result<Option<LockGuard>> {
-        let queue = Queue::new(self.sessions.namespace(), &self.name)?.of("rw").labelled(label);
+        let queue =
+            Queue::new(&self.sessions.shared().namespace, &self.name)?.of("rw").labelled(label);
         let rule = if label == READER { &Reader as &dyn Rule } else { &Writer };
         let taking = Acquire { mode: Mode::Shared(rule), ..Acquire::new(&queue, wait) };
-        let taking = wait.bounds(&self.sessions, taking.from(&self.sessions));
-        let hold = runtime::within(self.sessions.runtime(), taking).await?;
+        let hold = wait.bounds(&self.sessions, taking.from(&self.sessions)).await?;
         Ok(hold.map(LockGuard::new))
     }
 }

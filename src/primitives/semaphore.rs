@@ -8,10 +8,8 @@
 
 use std::{cmp::Reverse, ops::Deref, time::Duration};
 
-use tokio::time::{Instant, timeout};
-
 use crate::{
-    backend::{Member, Write, error::StoreError, name::Queue},
+    backend::{Member, Write, name::Queue},
     error::{Error, Result},
     primitives::guard::LockGuard,
     queue::{
@@ -20,7 +18,7 @@ use crate::{
         mode::{Mode, Rule, Verdict},
         view,
     },
-    runtime,
+    runtime::clock::Instant,
     session::Sessions,
 };
 
@@ -256,7 +254,7 @@ impl Semaphore {
     /// The store keeps it, in a key that belongs to no session:
     /// `{namespace}/{name}!permits/limit=…`. A client that names the number that it has replaced
     /// goes along with the new one. With more permits, waiters are let in at once. With less,
-    /// nobody loses what he has: nobody is let in until enough were given back.
+    /// nobody loses a permit: nobody is let in until enough were given back.
     ///
     /// # Errors
     ///
@@ -283,37 +281,39 @@ impl Semaphore {
     pub async fn set_permits(&self, permits: u32) -> Result<()> {
         let queue = self.permits()?;
         self.check(permits)?;
-        runtime::within(self.sessions.runtime(), async {
-            let listing = view::look(&self.sessions, &queue, false).await?;
-            let rule = self.rule(permits);
-            let (mut limit, noted) =
-                (rule.agreed(&listing.members, &listing.notes)?, Limit::latest(&listing.notes));
-            // The write is repeated until it is confirmed, so that it may land once more, after
-            // later ones.
-            limit.generation = noted.map_or(0, |noted| noted.generation).saturating_add(1);
-            limit.replaced.retain(|number| *number != permits);
-            if limit.number != permits {
-                limit.replaced.insert(0, limit.number);
-            }
-            limit.replaced.truncate(REPLACED);
-            limit.number = permits;
-            let (note, key) = (limit.note(), |note: &str| format!("{}/{note}", queue.dir()));
-            let old = listing.notes.iter().filter(|old| old.starts_with(LIMIT) && ***old != *note);
-            let deletes = old.map(|old| Write::Delete { key: key(old) });
-            let writes: Vec<_> =
-                deletes.chain([Write::Put { key: key(&note), value: Vec::new() }]).collect();
-            let session = self.sessions.any().await?;
-            // Twice is as good as once.
-            let written = session.ask(|| session.store().commit(None, &writes));
-            let written = timeout(self.sessions.patience(), written).await;
-            let written = written.unwrap_or_else(|late| Err(StoreError::Unknown(late.into())));
-            written.map_err(|error| session.public(error)).map(drop)
-        })
-        .await
+        self.sessions
+            .shared()
+            .runtime
+            .within(async {
+                let listing = view::look(&self.sessions, &queue, false).await?;
+                let rule = self.rule(permits);
+                let (mut limit, noted) =
+                    (rule.agreed(&listing.members, &listing.notes)?, Limit::latest(&listing.notes));
+                // The write is repeated until it is confirmed, so that it may land once more, after
+                // later ones.
+                limit.generation = noted.map_or(0, |noted| noted.generation).saturating_add(1);
+                limit.replaced.retain(|number| *number != permits);
+                if limit.number != permits {
+                    limit.replaced.insert(0, limit.number);
+                }
+                limit.replaced.truncate(REPLACED);
+                limit.number = permits;
+                let (note, key) = (limit.note(), |note: &str| format!("{}/{note}", queue.dir()));
+                let old =
+                    listing.notes.iter().filter(|old| old.starts_with(LIMIT) && ***old != *note);
+                let deletes = old.map(|old| Write::Delete { key: key(old) });
+                let writes: Vec<_> =
+                    deletes.chain([Write::Put { key: key(&note), value: Vec::new() }]).collect();
+                let session = self.sessions.any().await?;
+                // Twice is as good as once.
+                let written = session.ask_briefly(|| session.store().commit(None, &writes)).await;
+                written.map_err(|error| session.public(error)).map(drop)
+            })
+            .await
     }
 
     fn permits(&self) -> Result<Queue> {
-        Ok(Queue::new(self.sessions.namespace(), &self.name)?.of("permits"))
+        Ok(Queue::new(&self.sessions.shared().namespace, &self.name)?.of("permits"))
     }
 
     fn check(&self, permits: u32) -> Result<()> {
@@ -331,8 +331,7 @@ impl Semaphore {
     async fn get(&self, permits: u32, wait: Wait) -> Result<Option<Permit>> {
         self.check(permits)?;
         let queue = self.permits()?.labelled(&format!("{permits}of{}", self.permits));
-        let passing = wait.bounds(&self.sessions, self.pass(&queue, permits, wait));
-        let hold = runtime::within(self.sessions.runtime(), passing).await?;
+        let hold = wait.bounds(&self.sessions, self.pass(&queue, permits, wait)).await?;
         Ok(hold.map(|hold| Permit { guard: LockGuard::new(hold), permits }))
     }
 
@@ -349,9 +348,9 @@ impl Semaphore {
         }
         if matches!(wait, Wait::No) {
             // Nobody waits for permits, so the one at the gate is about to pass it.
-            patience = Wait::Until(Instant::now() + self.sessions.request_timeout());
+            patience = Wait::Until(Instant::now() + self.sessions.shared().request_timeout);
         }
-        let gate = Queue::new(self.sessions.namespace(), &self.name)?.of("gate");
+        let gate = Queue::new(&self.sessions.shared().namespace, &self.name)?.of("gate");
         let gate = Acquire { passing: true, ..Acquire::new(&gate, patience) };
         let Some(gate) = gate.from(&self.sessions).await? else { return Ok(None) };
         let taking = Acquire { mode: Mode::Shared(&rule), ..Acquire::new(queue, wait) };
@@ -424,7 +423,7 @@ impl Limited<'_> {
     /// number.
     fn agreed(&self, members: &[Member], notes: &[Box<str>]) -> Result<Limit> {
         let named = |number| Limit { number, replaced: Vec::new(), generation: 0 };
-        let first = || members.iter().find_map(attempt).map(|(_, number)| named(number));
+        let first = || members.iter().find_map(asked).map(|(_, number)| named(number));
         let limit = Limit::latest(notes).or_else(first).unwrap_or_else(|| named(self.named));
         if limit.number == self.named || limit.replaced.contains(&self.named) {
             return Ok(limit);
@@ -439,15 +438,15 @@ impl Limited<'_> {
     /// How many may be out together with those who are ahead. Without a note these may name
     /// different numbers: some were let in by a note that is gone, others are about to be refused.
     /// Each counts on no more being out than it named, so the smallest number counts.
-    fn watch_budget(&self, ahead: &[Member], notes: &[Box<str>], agreed: u32) -> u32 {
+    fn out_at_most(&self, ahead: &[Member], notes: &[Box<str>], agreed: u32) -> u32 {
         if Limit::latest(notes).is_some() {
             return agreed;
         }
-        ahead.iter().filter_map(attempt).map(|(_, number)| number).fold(agreed, u32::min)
+        ahead.iter().filter_map(asked).map(|(_, number)| number).fold(agreed, u32::min)
     }
 }
 
-fn attempt(member: &Member) -> Option<(u32, u32)> {
+fn asked(member: &Member) -> Option<(u32, u32)> {
     claimed(member.label.as_deref()?)
 }
 
@@ -464,15 +463,10 @@ impl Rule for Limited<'_> {
             return Verdict::Refused(Error::InvalidPermits { name: self.name.to_owned(), reason });
         }
         // A key of which nobody knows what it is for had better have one.
-        let taken: u64 = ahead
-            .iter()
-            .map(|member| attempt(member).map_or(1, |(taken, _)| u64::from(taken)))
-            .sum();
-        if taken + wanted <= self.watch_budget(ahead, notes, agreed).into() {
-            Verdict::In
-        } else {
-            Verdict::Full
-        }
+        let taken: u64 =
+            ahead.iter().map(|member| asked(member).map_or(1, |(taken, _)| u64::from(taken))).sum();
+        let room = taken + wanted <= self.out_at_most(ahead, notes, agreed).into();
+        if room { Verdict::In } else { Verdict::Full }
     }
 }
 

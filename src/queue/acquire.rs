@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use tokio::time::timeout_at;
-
 use super::{
     Failure, Hold, attempt::Attempt, failure::STALE_SESSIONS, lock, mode::Mode, wait::Wait,
 };
@@ -23,7 +21,7 @@ pub(crate) struct Acquire<'a> {
     /// Who may be in together.
     pub(crate) mode: Mode<'a>,
     /// It is only a way to something else: see
-    /// [`Attempt::set_passing`](Attempt::set_passing).
+    /// [`Attempt::passing`](Attempt::passing).
     pub(crate) passing: bool,
 }
 
@@ -36,14 +34,10 @@ impl<'a> Acquire<'a> {
         let Self { queue, wait, value, mode, passing } = self;
         let mut stale_sessions = 0;
         loop {
-            let attempt = match wait {
-                Wait::Until(at) => timeout_at(at, Attempt::new(sessions, queue)).await,
-                Wait::Forever | Wait::No => Ok(Attempt::new(sessions, queue).await),
-            };
-            let Ok(attempt) = attempt else { return Ok(None) };
-            let mut attempt = attempt?;
-            attempt.set_value(value.clone());
-            attempt.set_passing(passing);
+            let attempt = wait.before(Attempt::new(sessions, queue)).await;
+            let Some(mut attempt) = attempt.transpose()? else { return Ok(None) };
+            attempt.value = value.clone();
+            attempt.passing = passing;
             match lock::acquire(attempt, wait, mode).await {
                 Ok(hold) => return Ok(hold),
                 // Its session died while it was idle. That is no loss of this call's: it goes on

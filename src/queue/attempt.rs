@@ -1,17 +1,8 @@
 //! One attempt to hold a lock, from the first write to the confirmed delete.
 
-use std::{
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
-use tokio::{
-    sync::{Notify, oneshot},
-    time::{Instant, sleep},
-};
+use tokio::sync::{oneshot, watch};
 
 use crate::{
     backend::{
@@ -20,9 +11,12 @@ use crate::{
         name::{Queue, Ticket},
         signature,
     },
-    error::{BoxError, Result as PublicResult},
+    error::Result as PublicResult,
     lost::LostReason,
-    runtime::{carried::Carried, clock},
+    runtime::{
+        carried::Carried,
+        clock::{self, Instant, sleep},
+    },
     session::{
         Session, Sessions, Tries,
         deadline::NotGranted,
@@ -45,9 +39,10 @@ pub(crate) struct Attempt {
     /// The names that its key ever had: the present one is the last.
     names: Names,
     /// What to write into the key, if not who owns it.
-    value: Option<Arc<[u8]>>,
-    /// Nobody will be told of its loss.
-    passing: bool,
+    pub(crate) value: Option<Arc<[u8]>>,
+    /// It is only a way to something else, and nobody is to be told of its loss: the key need not
+    /// be watched.
+    pub(crate) passing: bool,
     stage: Stage,
 }
 
@@ -105,44 +100,22 @@ pub(crate) struct Entered {
 /// What became of a release.
 #[derive(Debug, Clone)]
 pub(crate) enum Release {
-    Trying(Option<Arc<BoxError>>),
+    Trying(Option<String>),
     /// This release deleted the key.
     Released,
     /// The key was not there any more, though nobody but this guard should have deleted it.
     Absent,
     SessionOver(LostReason),
     /// The store does not let this user delete it. It is tried on, as rights may come back.
-    Refused(Arc<BoxError>),
+    Refused(String),
 }
 
-/// Why the last attempt to release failed.
-#[derive(Debug, Default)]
-struct Trouble {
-    last: Mutex<Option<Arc<BoxError>>>,
-    refused: Notify,
-}
-
-impl Trouble {
-    /// Whatever it is, the release is tried again.
-    fn note(&self, error: StoreError) -> StoreError {
-        const NOTED: &str = "see the last trouble";
-        let refused = matches!(error, StoreError::Denied(_));
-        let doubtful = matches!(error, StoreError::Unknown(_));
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner) =
-            Some(Arc::new(error.into_source()));
-        if refused {
-            self.refused.notify_one();
-        }
-        if doubtful {
-            StoreError::Unknown(NOTED.into())
-        } else {
-            StoreError::Unavailable(NOTED.into())
-        }
-    }
-
-    fn last(&self) -> Option<Arc<BoxError>> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
+/// Takes note of why a request to release failed. Whatever it is, it is tried again.
+fn note(trouble: &watch::Sender<Release>, error: &StoreError) {
+    let refused = matches!(error, StoreError::Denied(_));
+    let reason = error.reason();
+    let release = if refused { Release::Refused(reason) } else { Release::Trying(Some(reason)) };
+    trouble.send_replace(release);
 }
 
 impl Attempt {
@@ -162,17 +135,6 @@ impl Attempt {
             passing: false,
             stage: Stage::Nothing,
         })
-    }
-
-    /// It is only a way to something else, and nobody is to be told of its loss: the key need not
-    /// be watched.
-    pub(crate) fn set_passing(&mut self, passing: bool) {
-        self.passing = passing;
-    }
-
-    /// What to write into the key, if not who owns it.
-    pub(crate) fn set_value(&mut self, value: Option<Arc<[u8]>>) {
-        self.value = value;
     }
 
     pub(crate) fn ticket(&self) -> Ticket {
@@ -208,21 +170,22 @@ impl Attempt {
     ) -> Result<Option<Entered>, StoreError> {
         let session = Arc::clone(&self.session);
         let value =
-            self.value.take().unwrap_or_else(|| signature::write(&session.shared().owner).into());
+            self.value.take().unwrap_or_else(|| signature::write(&session.shared.owner).into());
         let queue = self.names.now.clone();
         let late = || give_up.is_some_and(|at| Instant::now() >= at) || interest.is_closed();
+        let again = |error: &StoreError, _| error.is_transient() && !late();
         self.stage = Stage::Sent;
         let request = || async {
             // Never closed.
-            let _permit = session.join_permits().acquire().await;
+            let _permit = session.join_permits.acquire().await;
             if interest.is_closed() {
                 return Err(StoreError::Unavailable("its caller has gone".into()));
             }
-            let (sent, joining) = (clock::now(), session.own_keys().joins());
+            let (sent, joining) = (clock::now(), session.own_keys.joins());
             let joined = session.bare_store().enqueue(&queue, self.ticket, &value, join).await?;
             Ok((joined, sent, joining))
         };
-        let (joined, tries) = session.ask_until(late, request).await;
+        let (joined, tries) = session.ask_while(again, request).await;
         let entered = match joined {
             Ok((joined, sent, _joining)) => Ok(self.enter(joined, sent, Requests::of(tries))),
             Err(error) => Err(error),
@@ -242,9 +205,9 @@ impl Attempt {
     ) -> Option<(Standing, bool)> {
         let Joined::Queued { entry, standing, at, alive, alone } = joined else { return None };
         if let Some(granted) = alive {
-            self.session.deadline().renewed(sent, granted);
+            self.session.deadline.renewed(sent, granted);
         }
-        let own = self.session.own_keys().add(entry, at, sent);
+        let own = self.session.own_keys.add(entry, at, sent);
         self.stage = Stage::Joined { own, requests };
         Some((standing, alone))
     }
@@ -259,18 +222,18 @@ impl Attempt {
         let Some(session) = attempts.first().map(|attempt| Arc::clone(&attempt.session)) else {
             return Ok(None);
         };
-        let value = signature::write(&session.shared().owner);
+        let value = signature::write(&session.shared.owner);
         let queues: Vec<_> =
             attempts.iter().map(|attempt| (attempt.names.now.clone(), attempt.ticket)).collect();
         attempts.iter_mut().for_each(|attempt| attempt.stage = Stage::Sent);
         let request = || async {
             // Never closed.
-            let _permit = session.join_permits().acquire().await;
-            let (sent, joining) = (clock::now(), session.own_keys().joins());
+            let _permit = session.join_permits.acquire().await;
+            let (sent, joining) = (clock::now(), session.own_keys.joins());
             let joined = session.bare_store().enqueue_all(&queues, &value).await?;
             Ok((joined, sent, joining))
         };
-        let (joined, tries) = session.ask_until(|| true, request).await;
+        let (joined, tries) = session.ask_while(|_, _| false, request).await;
         if !matches!(joined, Ok((Some(_), ..))) && !tries.doubtful {
             attempts.iter_mut().for_each(|attempt| attempt.stage = Stage::Nothing);
         }
@@ -285,11 +248,11 @@ impl Attempt {
 
     /// Turns the waiter into a holder, if the session's deadline allows.
     pub(crate) fn grant(&mut self) -> Result<(), NotGranted> {
-        self.session.deadline().grant()?;
+        self.session.deadline.grant()?;
         if let Stage::Joined { own, .. } = &self.stage {
             own.hold();
             if !self.passing {
-                self.session.evictions().watch(own);
+                self.session.evictions.watch(own);
             }
         }
         Ok(())
@@ -303,31 +266,20 @@ impl Attempt {
         let (old, requests) = (Arc::clone(old), *requests);
         // Its number makes it known where it stands.
         let to = self.names.now.labelled(&format!("{label}@{}", old.entry.token));
-        let doubtful = AtomicBool::new(false);
-        let request = || async {
+        let request = || {
             let store = session.bare_store();
-            let moved = store.relabel(&self.names.now, &to, self.ticket, &old.entry, value).await;
-            match moved {
-                Err(StoreError::SessionGone(reason)) => Err(StoreError::SessionGone(reason)),
-                // As long as nobody knows which of the two keys is there, no refusal ends it: the
-                // other one would be left behind.
-                Err(error) if doubtful.load(Ordering::Relaxed) => {
-                    Err(StoreError::Unknown(error.into_source()))
-                }
-                moved => {
-                    let unknown = matches!(moved, Err(StoreError::Unknown(_)));
-                    doubtful.store(unknown, Ordering::Relaxed);
-                    moved
-                }
-            }
+            store.relabel(&to, self.ticket, &old.entry, value)
         };
-        let Some(entry) = session.ask(request).await? else {
+        // As long as nobody knows which of the two keys is there, no refusal ends it: the other one
+        // would be left behind.
+        let again = |error: &StoreError, tries: Tries| error.is_transient() || tries.doubtful;
+        let Some(entry) = session.ask_while(again, request).await.0? else {
             old.lose(LostReason::KeyDeleted);
             return Ok(self);
         };
-        let own = session.own_keys().add(entry, old.joined, old.sent);
+        let own = session.own_keys.add(entry, old.joined, old.sent);
         own.hold();
-        session.evictions().watch(&own);
+        session.evictions.watch(&own);
         let former = std::mem::replace(&mut self.names.now, to);
         let requests = requests.max(Requests::Answered);
         self.stage = Stage::Joined { own, requests };
@@ -337,31 +289,32 @@ impl Attempt {
             self.names.former.push(former);
         }
         old.leave();
-        session.own_keys().end(&old, End::Unclear);
+        session.own_keys.end(&old, End::Unclear);
         Ok(self)
     }
 
     /// Deletes the key and waits up to `patience` for the store's word; what is left to do then is
     /// done in the background.
     pub(crate) async fn release_within(mut self, patience: Duration) -> Release {
-        let trouble = Arc::<Trouble>::default();
-        let Some(work) = self.start_release(Arc::clone(&trouble)) else { return Release::Absent };
-        let work = Carried::whole(self.session.shared().runtime, work);
+        let (trouble, mut told) = watch::channel(Release::Trying(None));
+        let Some(work) = self.start_release(trouble) else { return Release::Absent };
+        let work = Carried::whole(&self.session.shared.runtime, work);
+        let refused = async {
+            let refused = told.wait_for(|release| matches!(release, Release::Refused(_))).await;
+            refused.map(|refused| refused.clone())
+        };
         tokio::select! {
             biased;
             release = work => release,
-            () = trouble.refused.notified() => match trouble.last() {
-                Some(refusal) => Release::Refused(refusal),
-                None => Release::Trying(None),
-            },
-            () = sleep(patience) => Release::Trying(trouble.last()),
+            Ok(refused) = refused => refused,
+            () = sleep(patience) => told.borrow().clone(),
         }
     }
 
     /// What there is to do to delete the key.
     fn start_release(
         &mut self,
-        trouble: Arc<Trouble>,
+        trouble: watch::Sender<Release>,
     ) -> Option<impl Future<Output = Release> + Send + use<>> {
         let (session, ticket) = (Arc::clone(&self.session), self.ticket);
         let queue = self.names.now.clone();
@@ -376,7 +329,7 @@ impl Attempt {
         };
         let held = own.as_ref().is_some_and(|own| own.leave());
         if held {
-            session.deadline().leave();
+            session.deadline.leave();
         }
         let former = std::mem::take(&mut self.names.former);
         Some(async move {
@@ -396,8 +349,8 @@ impl Attempt {
 
 impl Drop for Attempt {
     fn drop(&mut self) {
-        if let Some(work) = self.start_release(Arc::default()) {
-            self.session.shared().runtime.spawn(work);
+        if let Some(work) = self.start_release(watch::Sender::new(Release::Trying(None))) {
+            self.session.shared.runtime.spawn(async move { drop(work.await) });
         }
     }
 }
@@ -405,14 +358,15 @@ impl Drop for Attempt {
 /// Deletes, in the background, what a request in doubt may yet write after its key was deleted.
 fn look_again(session: &Arc<Session>, queue: &Queue, ticket: Ticket) {
     let (runtime, session, queue) =
-        (session.shared().runtime, Arc::downgrade(session), queue.clone());
+        (session.shared.runtime.clone(), Arc::downgrade(session), queue.clone());
     runtime.spawn(async move {
         for pause in DOUBT {
             sleep(pause).await;
             // Only a session that lives on has to look again: with its end the key is gone in any
             // case.
             let Some(session) = session.upgrade() else { return };
-            release(&session, &queue, ticket, None, false, &Trouble::default()).await;
+            let trouble = watch::Sender::new(Release::Trying(None));
+            release(&session, &queue, ticket, None, false, &trouble).await;
         }
     });
 }
@@ -425,7 +379,7 @@ async fn release(
     ticket: Ticket,
     own: Option<&Arc<OwnKey>>,
     held: bool,
-    trouble: &Trouble,
+    trouble: &watch::Sender<Release>,
 ) -> (Release, Tries) {
     let request = || async {
         let successor = own.and_then(|own| own.successor());
@@ -434,13 +388,14 @@ async fn release(
             held,
             successor: successor.as_deref().map(|successor| &successor.entry),
         };
-        match session.bare_store().leave(queue, ticket, leaving).await {
-            Ok(left) => Ok((left, successor)),
-            Err(StoreError::SessionGone(reason)) => Err(StoreError::SessionGone(reason)),
-            Err(error) => Err(trouble.note(error)),
-        }
+        let left = session.bare_store().leave(queue, ticket, leaving).await?;
+        Ok((left, successor))
     };
-    let (left, tries) = session.ask_until(|| false, request).await;
+    let again = |error: &StoreError, _| {
+        note(trouble, error);
+        true
+    };
+    let (left, tries) = session.ask_while(again, request).await;
     let (release, end) = match left {
         Ok((left, successor)) => {
             // Only a request that may have been applied explains an absent key.
@@ -449,10 +404,11 @@ async fn release(
             (if released { Release::Released } else { Release::Absent }, end)
         }
         Err(StoreError::SessionGone(reason)) => (Release::SessionOver(reason), End::Unclear),
-        Err(_) => return (Release::Trying(None), tries),
+        // Never, as it goes on until then.
+        Err(error) => (Release::Trying(Some(error.reason())), End::Unclear),
     };
     if let Some(own) = own {
-        session.own_keys().end(own, end);
+        session.own_keys.end(own, end);
     }
     (release, tries)
 }

@@ -3,10 +3,7 @@
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
-use tokio::{
-    sync::oneshot,
-    time::{Instant, sleep},
-};
+use tokio::sync::oneshot;
 
 use super::{
     Failure, Hold, Wait,
@@ -18,9 +15,12 @@ use super::{
     waiter::Waiter,
 };
 use crate::{
-    backend::{Join, Predecessor, error::StoreError},
+    backend::{Join, Predecessor, error::Result},
     error::Error,
-    runtime::carried::Carried,
+    runtime::{
+        carried::Carried,
+        clock::{Instant, sleep},
+    },
     session::deadline::NotGranted,
 };
 
@@ -52,16 +52,12 @@ pub(crate) async fn join(
     join: Join,
 ) -> Result<Option<Entered>, Failure> {
     let session = Arc::clone(attempt.session());
-    let shared = session.shared();
+    let shared = &session.shared;
     let give_up = matches!(wait, Wait::No).then(|| Instant::now() + shared.patience());
     // If this future is dropped, the write still ends, and then the attempt with it.
     let (interest, _interested) = oneshot::channel();
-    let joining = Carried::whole(shared.runtime, attempt.join(join, give_up, interest));
-    let joined = tokio::select! {
-        biased;
-        joined = joining => joined,
-        () = wait.is_over() => return Ok(None),
-    };
+    let joining = Carried::whole(&shared.runtime, attempt.join(join, give_up, interest));
+    let Some(joined) = wait.before(joining).await else { return Ok(None) };
     joined.map_err(|error| Failure::before_joining(&session, error))
 }
 
@@ -111,7 +107,7 @@ pub(crate) async fn hold(
 
 impl Waiter<'_> {
     /// Waits while the predecessor is just ahead; tells where the waiter stands then.
-    async fn wait_behind(&self, mut predecessor: Predecessor) -> Result<Standing, StoreError> {
+    async fn wait_behind(&self, mut predecessor: Predecessor) -> Result<Standing> {
         let mut pace = Pace::default();
         loop {
             let began = Instant::now();
@@ -136,7 +132,7 @@ impl Waiter<'_> {
     }
 
     /// Waits until something may have happened, and tells what is known of it then.
-    async fn evidence(&self, predecessor: &Predecessor) -> Result<Evidence, StoreError> {
+    async fn evidence(&self, predecessor: &Predecessor) -> Result<Evidence> {
         if self.mode.is_exclusive() {
             self.own.wait_for(predecessor);
         }
@@ -145,10 +141,12 @@ impl Waiter<'_> {
             // Servers do lose watch events (https://github.com/etcd-io/etcd/issues/18089,
             // /19179): look again now and then in any case. The watch stays meanwhile.
             tokio::select! {
+                biased;
                 evidence = &mut news => return evidence,
                 () = sleep(self.session.recheck()) => {}
             }
             let changed = tokio::select! {
+                biased;
                 evidence = &mut news => return evidence,
                 changed = Box::pin(self.recheck(predecessor)) => changed?,
             };

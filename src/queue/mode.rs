@@ -7,12 +7,10 @@
 //! a little old errs on the side of waiting. A list in which one's own key is missing is the word
 //! that it is gone.
 
-use tokio::time::timeout;
-
 use super::{Failure, Wait, attempt::Attempt};
 use crate::{
     backend::{
-        self, Ask, Entry, Join, Listing, Member, Predecessor, Watch, error::StoreError, name::Queue,
+        self, Ask, Entry, Join, Listing, Member, Predecessor, Watch, error::Result, name::Queue,
     },
     error::Error,
     session::{Session, own_keys::OwnKey},
@@ -100,9 +98,7 @@ impl Mode<'_> {
         let Self::Shared(rule) = self else { return Ok(true) };
         let session = attempt.session();
         let ask = Ask { fresh: true, ..Ask::default() };
-        let look = session.ask(|| session.store().list(attempt.queue(), ask));
-        let look = timeout(session.shared().patience(), look).await;
-        let look = look.unwrap_or_else(|late| Err(StoreError::Unknown(late.into())));
+        let look = session.ask_briefly(|| session.store().list(attempt.queue(), ask)).await;
         let listing = look.map_err(|error| Failure::before_joining(session, error))?;
         match rule.judge(&listing.members, &listing.notes) {
             Verdict::In => Ok(true),
@@ -119,38 +115,23 @@ impl Mode<'_> {
         }
     }
 
-    /// Where an own key stands.
+    /// Where an own key stands; with a watch on the queue that begins with the look, if it is
+    /// wanted and the rule is about the whole queue.
     pub(crate) async fn look(
         self,
         session: &Session,
         queue: &Queue,
         own: &OwnKey,
-    ) -> Result<Standing, StoreError> {
-        match self {
-            Self::Exclusive => {
-                session.ask(|| session.store().standing(&own.entry)).await.map(Into::into)
-            }
-            Self::Shared(rule) => Ok(stand(rule, own, &list(session, queue, false).await?)),
-        }
-    }
-
-    /// The same, with a watch on the queue that begins with the look.
-    pub(crate) async fn look_and_watch(
-        self,
-        session: &Session,
-        queue: &Queue,
-        own: &OwnKey,
-    ) -> Result<(Standing, Option<Watch>), StoreError> {
+        watch: bool,
+    ) -> Result<(Standing, Option<Watch>)> {
         let Self::Shared(rule) = self else {
-            return Ok((self.look(session, queue, own).await?, None));
+            let standing = session.ask(|| session.store().standing(&own.entry)).await?;
+            return Ok((standing.into(), None));
         };
-        let listing = list(session, queue, true).await?;
+        let ask = Ask { watch, ..Ask::default() };
+        let listing = session.ask(|| session.store().list(queue, ask)).await?;
         Ok((stand(rule, own, &listing), listing.watch))
     }
-}
-
-async fn list(session: &Session, queue: &Queue, watch: bool) -> Result<Listing, StoreError> {
-    session.ask(|| session.store().list(queue, Ask { watch, ..Ask::default() })).await
 }
 
 fn stand(rule: &dyn Rule, own: &OwnKey, listing: &Listing) -> Standing {

@@ -2,15 +2,16 @@
 
 use std::sync::Arc;
 
-use tokio::time::sleep;
-
 use super::{
     evidence::{Conclusion, Evidence, conclude},
     waiter::Waiter,
 };
 use crate::{
-    backend::{Event, Predecessor, Present, error::StoreError},
-    runtime::{self, clock},
+    backend::{Event, Predecessor, Present, error::Result},
+    runtime::{
+        self,
+        clock::{self, sleep},
+    },
     session::{
         eviction::WATCH_AFTER,
         own_keys::{End, OwnKey},
@@ -22,16 +23,13 @@ use crate::{
 ///
 /// One of this session ends before our eyes, or we with it. Another one's key is watched, and
 /// nothing else is; where there is no room for a watch, a look now and then has to do.
-pub(super) async fn news(
-    waiter: &Waiter<'_>,
-    predecessor: &Predecessor,
-) -> Result<Evidence, StoreError> {
+pub(super) async fn news(waiter: &Waiter<'_>, predecessor: &Predecessor) -> Result<Evidence> {
     let (session, key) = (waiter.session, &predecessor.entry.key);
-    if let Some(ahead) = session.own_keys().find_soon(&predecessor.entry).await {
+    if let Some(ahead) = session.own_keys.find_soon(&predecessor.entry).await {
         let end = ahead.ended(waiter.own).await;
         return Ok(if waiter.mode.is_exclusive() { told(end, waiter.own) } else { Evidence::Hint });
     }
-    let Some(_permit) = session.watch_budget().watch(waiter.queue.dir(), key) else {
+    let Some(_permit) = session.watch_budget.watch(waiter.queue.dir(), key) else {
         sleep(runtime::jittered(NO_ROOM)).await;
         return Ok(Evidence::Hint);
     };

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep};
-
-use crate::runtime::backoff;
+use crate::runtime::{
+    backoff,
+    clock::{Instant, sleep},
+};
 
 /// After so long without a wake-up, one that was for nothing is the first again.
 const CALM: Duration = Duration::from_secs(1);

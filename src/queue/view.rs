@@ -1,23 +1,24 @@
 //! Looking into a queue: once, or for as long as somebody wants to know.
 
 use std::{
+    fmt,
     future::{pending, poll_fn},
-    sync::{Arc, Mutex as SyncMutex, PoisonError},
+    sync::Arc,
     task::{Context, Poll, ready},
 };
 
 use futures_util::stream::{BoxStream, StreamExt, unfold};
-use tokio::{
-    runtime::Handle,
-    time::{Instant, sleep},
-};
 
 use super::failure::STALE_SESSIONS;
 use crate::{
     backend::{Ask, Entry, Event, Listing, Member, Watch, error::StoreError, name::Queue},
     error::{Error, Result},
     lost::LostReason,
-    runtime::{self, backoff},
+    runtime::{
+        self, Runtime, backoff,
+        clock::{Instant, sleep},
+        mutex::Mutex,
+    },
     session::watch_budget::NO_ROOM,
     session::{Session, Sessions, Visit},
 };
@@ -29,10 +30,10 @@ pub(crate) async fn look(sessions: &Sessions, queue: &Queue, values: bool) -> Re
     let (mut stale_sessions, mut give_up) = (0, None);
     loop {
         let session = sessions.any().await?;
-        let patience = session.shared().patience();
+        let patience = session.shared.patience();
         let give_up = *give_up.get_or_insert_with(|| Instant::now() + patience);
-        let late = || Instant::now() >= give_up;
-        let (listing, _) = session.ask_until(late, || session.store().list(queue, ask)).await;
+        let again = |error: &StoreError, _| error.is_transient() && Instant::now() < give_up;
+        let (listing, _) = session.ask_while(again, || session.store().list(queue, ask)).await;
         match listing {
             Ok(listing) => return Ok(listing),
             Err(StoreError::SessionGone(reason))
@@ -84,7 +85,7 @@ impl View {
     ) -> Result<Vec<Member>, LostReason> {
         let changed = tokio::select! {
             biased;
-            reason = session.deadline().lost() => Err(reason),
+            reason = session.deadline.lost() => Err(reason),
             changed = self.changed(session, watch) => changed,
         };
         if changed.is_err() {
@@ -104,7 +105,7 @@ impl View {
                     return Ok(self.seen.insert(members).clone());
                 }
                 Err(StoreError::SessionGone(reason)) => {
-                    session.deadline().lose(reason);
+                    session.deadline.lose(reason);
                     return Err(reason);
                 }
                 Err(_) => self.current = false,
@@ -137,6 +138,7 @@ impl View {
             }
         };
         tokio::select! {
+            biased;
             _ = list => self.list = None,
             event = first => {
                 let touched = matches!(event, Ok(Event::Touched));
@@ -212,12 +214,12 @@ impl Lookout {
     }
 }
 
-/// What somebody makes of a queue that he watches. Polled from any executor, it runs within the
+/// What a caller makes of a queue that it watches. Polled from any executor, it runs within the
 /// library's runtime.
 pub(crate) struct Feed<T> {
-    runtime: &'static Handle,
+    runtime: Runtime,
     /// Until it has ended. Never locked: so it can be shared like everything else.
-    items: Option<SyncMutex<BoxStream<'static, T>>>,
+    items: Option<Mutex<BoxStream<'static, T>>>,
 }
 
 impl<T: 'static> Feed<T> {
@@ -243,7 +245,7 @@ impl<T: 'static> Feed<T> {
                 }
             }
         });
-        Self { runtime: sessions.runtime(), items: Some(SyncMutex::new(items.boxed())) }
+        Self { runtime: sessions.shared().runtime.clone(), items: Some(Mutex::new(items.boxed())) }
     }
 
     pub(crate) async fn next(&mut self) -> Option<T> {
@@ -252,9 +254,8 @@ impl<T: 'static> Feed<T> {
 
     pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<T>> {
         let Some(items) = &mut self.items else { return Poll::Ready(None) };
-        let _entered = self.runtime.enter();
-        let items = items.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let item = ready!(items.poll_next_unpin(context));
+        let items = items.get_mut();
+        let item = ready!(self.runtime.poll_within(|| items.poll_next_unpin(context)));
         if item.is_none() {
             self.items = None;
         }
@@ -262,9 +263,15 @@ impl<T: 'static> Feed<T> {
     }
 }
 
+impl<T> fmt::Debug for Feed<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Feed").finish_non_exhaustive()
+    }
+}
+
 /// One look at a queue, from any executor.
 pub(crate) async fn look_now(sessions: &Sessions, queue: &Queue) -> Result<Vec<Member>> {
-    Ok(runtime::within(sessions.runtime(), look(sessions, queue, true)).await?.members)
+    Ok(sessions.shared().runtime.within(look(sessions, queue, true)).await?.members)
 }
 
 #[cfg(test)]

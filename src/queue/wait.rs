@@ -1,13 +1,12 @@
 //! How long a call waits.
 
-use std::time::Duration;
-
-use tokio::time::{Instant, sleep_until, timeout};
+use std::{pin::pin, time::Duration};
 
 use super::Failure;
 use crate::{
     backend::error::StoreError,
     error::{Error, Result},
+    runtime::clock::{Instant, sleep_until, timeout},
     session::{Session, Sessions},
 };
 
@@ -40,6 +39,16 @@ impl Wait {
         }
     }
 
+    /// Does `work`, if that is done before the caller's time is up. A timer belongs to the runtime
+    /// that it is made in: this makes it where it is polled.
+    pub(crate) async fn before<T>(self, work: impl Future<Output = T>) -> Option<T> {
+        tokio::select! {
+            biased;
+            done = work => Some(done),
+            () = self.is_over() => None,
+        }
+    }
+
     /// Does `work` unless the session ends first (an error) or the caller's time (`None`).
     pub(crate) async fn spend_on<T>(
         self,
@@ -48,27 +57,33 @@ impl Wait {
     ) -> Result<Option<T>, Failure> {
         tokio::select! {
             biased;
-            reason = session.deadline().lost() => Err(session.lost_error(reason).into()),
+            reason = session.deadline.lost() => Err(session.lost_error(reason).into()),
             () = self.is_over() => Ok(None),
             done = work => done.map(Some).map_err(|error| session.public(error).into()),
         }
     }
 
-    /// Does what ends soon in any case if it is a try: within twice the request timeout, and the
-    /// connect timeout before that if there is no session.
+    /// Takes a lock, from any executor. What is a try ends soon in any case: within twice the
+    /// request timeout, and the connect timeout before that if there is no session.
     pub(crate) async fn bounds<T>(
         self,
         sessions: &Sessions,
         work: impl Future<Output = Result<T>>,
     ) -> Result<T> {
-        if !matches!(self, Self::No) {
-            return work.await;
-        }
-        drop(sessions.any().await?);
-        let limit = sessions.patience();
-        timeout(limit, work).await.unwrap_or_else(|_| {
-            let source = format!("no answer within {limit:?}").into();
-            Err(Error::Unavailable { backend: sessions.backend_name(), source })
-        })
+        let shared = sessions.shared();
+        // Pinned here: handed over by value it would have its room in this future twice.
+        let work = pin!(work);
+        let bounded = async {
+            if !matches!(self, Self::No) {
+                return work.await;
+            }
+            drop(sessions.any().await?);
+            let limit = shared.patience();
+            timeout(limit, work).await.unwrap_or_else(|_| {
+                let source = format!("no answer within {limit:?}").into();
+                Err(Error::Unavailable { backend: shared.backend.name(), source })
+            })
+        };
+        shared.runtime.within(bounded).await
     }
 }

@@ -2,15 +2,13 @@
 
 use std::sync::Arc;
 
-use tokio::time::sleep;
-
 use super::{
     evidence::Evidence,
     mode::{Mode, Standing},
 };
 use crate::{
-    backend::{Fate, Predecessor, Present, error::StoreError, name::Queue},
-    runtime::backoff,
+    backend::{Fate, Predecessor, Present, Watch, error::Result, name::Queue},
+    runtime::{backoff, clock::sleep},
     session::{Session, own_keys::OwnKey},
 };
 
@@ -24,16 +22,17 @@ pub(super) struct Waiter<'a> {
 
 impl Waiter<'_> {
     /// Where it stands.
-    pub(super) fn look(&self) -> impl Future<Output = Result<Standing, StoreError>> {
+    pub(super) fn look(&self) -> impl Future<Output = Result<Standing>> {
         // What is seldom needed is on the heap: thousands may wait, and their futures are small.
-        Box::pin(self.mode.look(self.session, self.queue, self.own))
+        Box::pin(async { Ok(self.look_and_watch(false).await?.0) })
+    }
+
+    async fn look_and_watch(&self, watch: bool) -> Result<(Standing, Option<Watch>)> {
+        self.mode.look(self.session, self.queue, self.own, watch).await
     }
 
     /// What has changed without a word, if anything.
-    pub(super) async fn recheck(
-        &self,
-        predecessor: &Predecessor,
-    ) -> Result<Option<Evidence>, StoreError> {
+    pub(super) async fn recheck(&self, predecessor: &Predecessor) -> Result<Option<Evidence>> {
         if self.mode.is_exclusive() {
             let present = self.session.ask(|| self.present(predecessor)).await?;
             let unchanged = matches!(present, Present { own: true, ahead: Fate::There });
@@ -50,7 +49,7 @@ impl Waiter<'_> {
         &self,
         predecessor: &Predecessor,
         seen: bool,
-    ) -> Result<Evidence, StoreError> {
+    ) -> Result<Evidence> {
         let tells = self.session.store().tells_releases(&predecessor.entry);
         if self.mode.is_exclusive() && (predecessor.first && seen || tells) {
             let present = self.session.ask(|| self.present(predecessor)).await?;
@@ -62,18 +61,17 @@ impl Waiter<'_> {
     pub(super) fn present<'a>(
         &'a self,
         predecessor: &'a Predecessor,
-    ) -> impl Future<Output = Result<Present, StoreError>> + 'a {
+    ) -> impl Future<Output = Result<Present>> + 'a {
         self.session.store().present(&self.own.entry, &predecessor.entry)
     }
 
     /// Waits until the queue has changed in such a way that it matters; tells where the waiter
     /// stands then.
-    pub(super) async fn wait_for_room(&self) -> Result<Standing, StoreError> {
+    pub(super) async fn wait_for_room(&self) -> Result<Standing> {
         let mut failures = 0;
         loop {
             // The watch begins with the list: whatever happens after it is told.
-            let (standing, watch) =
-                self.mode.look_and_watch(self.session, self.queue, self.own).await?;
+            let (standing, watch) = self.look_and_watch(true).await?;
             if !matches!(standing, Standing::Full) {
                 return Ok(standing);
             }
@@ -84,6 +82,7 @@ impl Waiter<'_> {
                 }
             };
             tokio::select! {
+                biased;
                 changed = changed => if changed { failures = 0 } else {
                     sleep(backoff(failures)).await;
                     failures += 1;

@@ -6,26 +6,21 @@
 //! thread. So the library takes over what is not done within a moment.
 
 use std::{
-    collections::VecDeque,
     future::Future,
     pin::Pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::Arc,
     task::{Context, Poll, Waker},
-    time::Duration,
 };
 
-use tokio::{
-    runtime::Handle,
-    task::AbortHandle,
-    time::{Instant, sleep_until},
+use super::{
+    executor::AbortHandle,
+    mutex::Mutex,
+    work::{Heavy, Runtime},
 };
-
-/// How long a caller is trusted with what others may need.
-const TRUST: Duration = Duration::from_millis(50);
 
 /// A future that its caller carries on, and the library's runtime if the caller does not.
 pub(crate) struct Carried<T: Send + 'static> {
-    runtime: &'static Handle,
+    runtime: Runtime,
     load: Arc<Load<T>>,
     /// Once begun it is done, also if nobody wants to know any more.
     whole: bool,
@@ -49,17 +44,14 @@ enum State<T> {
 
 impl<T: Send + 'static> Carried<T> {
     /// Is given up if it is dropped.
-    pub(crate) fn new(
-        runtime: &'static Handle,
-        future: impl Future<Output = T> + Send + 'static,
-    ) -> Self {
+    pub(crate) fn new(runtime: &Runtime, future: impl Future<Output = T> + Send + 'static) -> Self {
         let load = Arc::new(Load(Mutex::new(State::Here(Box::pin(future), None))));
-        Self { runtime, load, whole: false, begun: false }
+        Self { runtime: runtime.clone(), load, whole: false, begun: false }
     }
 
     /// Runs to its end whatever happens, once it was polled.
     pub(crate) fn whole(
-        runtime: &'static Handle,
+        runtime: &Runtime,
         future: impl Future<Output = T> + Send + 'static,
     ) -> Self {
         let mut carried = Self::new(runtime, future);
@@ -72,7 +64,7 @@ impl<T: Send + 'static> Future for Carried<T> {
     type Output = T;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
-        let mut state = self.load.state();
+        let mut state = self.load.0.lock();
         let (mut rest, waker) = match std::mem::replace(&mut *state, State::InHand) {
             State::Here(rest, waker) => (rest, waker),
             State::Done(value) => {
@@ -92,7 +84,7 @@ impl<T: Send + 'static> Future for Carried<T> {
         drop(state);
         match rest.as_mut().poll(context) {
             Poll::Ready(value) => {
-                *self.load.state() = State::Over;
+                *self.load.0.lock() = State::Over;
                 Poll::Ready(value)
             }
             Poll::Pending => {
@@ -100,10 +92,10 @@ impl<T: Send + 'static> Future for Carried<T> {
                     Some(waker) if waker.will_wake(context.waker()) => waker,
                     _ => context.waker().clone(),
                 };
-                *self.load.state() = State::Here(rest, Some(waker));
+                *self.load.0.lock() = State::Here(rest, Some(waker));
                 if !std::mem::replace(&mut self.begun, true) {
                     let load = Arc::downgrade(&self.load);
-                    watch(self.runtime, load);
+                    self.runtime.watch(load);
                 }
                 Poll::Pending
             }
@@ -113,7 +105,7 @@ impl<T: Send + 'static> Future for Carried<T> {
 
 impl<T: Send + 'static> Drop for Carried<T> {
     fn drop(&mut self) {
-        let was = std::mem::replace(&mut *self.load.state(), State::Over);
+        let was = std::mem::replace(&mut *self.load.0.lock(), State::Over);
         match was {
             State::Here(rest, _) if self.whole && self.begun => {
                 self.runtime.spawn(async move { drop(rest.await) });
@@ -124,29 +116,16 @@ impl<T: Send + 'static> Drop for Carried<T> {
     }
 }
 
-impl<T> Load<T> {
-    fn state(&self) -> MutexGuard<'_, State<T>> {
-        // Nothing of the caller's runs while it is locked.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// What can be taken over.
-trait Heavy: Send + Sync {
-    /// `false`: it is being polled, so its caller does carry it.
-    fn take_over(self: Arc<Self>, runtime: &'static Handle) -> bool;
-}
-
 impl<T: Send + 'static> Heavy for Load<T> {
-    fn take_over(self: Arc<Self>, runtime: &'static Handle) -> bool {
-        let mut state = self.state();
+    fn take_over(self: Arc<Self>, runtime: &Runtime) -> bool {
+        let mut state = self.0.lock();
         match std::mem::replace(&mut *state, State::InHand) {
             State::Here(rest, waker) => {
                 *state = State::Away(None, waker);
                 let load = Arc::clone(&self);
                 let task = runtime.spawn(async move { load.arrive(rest.await) });
                 if let State::Away(handle, _) = &mut *state {
-                    *handle = Some(task.abort_handle());
+                    *handle = Some(task);
                 }
                 true
             }
@@ -161,7 +140,7 @@ impl<T: Send + 'static> Heavy for Load<T> {
 
 impl<T> Load<T> {
     fn arrive(&self, value: T) {
-        let mut state = self.state();
+        let mut state = self.0.lock();
         let State::Away(_, waker) = &mut *state else { return };
         let waker = waker.take();
         *state = State::Done(value);
@@ -172,56 +151,12 @@ impl<T> Load<T> {
     }
 }
 
-/// What callers carry, the oldest first. One task looks after all of it, while there is any.
-struct Watched {
-    loads: VecDeque<(Instant, Weak<dyn Heavy>)>,
-    running: bool,
-}
-
-static WATCHED: Mutex<Watched> = Mutex::new(Watched { loads: VecDeque::new(), running: false });
-
-fn watched() -> MutexGuard<'static, Watched> {
-    // Nothing panics while it is locked.
-    WATCHED.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn watch(runtime: &'static Handle, load: Weak<dyn Heavy>) {
-    let mut watched = watched();
-    watched.loads.push_back((Instant::now(), load));
-    if !std::mem::replace(&mut watched.running, true) {
-        runtime.spawn(look_after(runtime));
-    }
-}
-
-async fn look_after(runtime: &'static Handle) {
-    loop {
-        let oldest = {
-            let mut watched = watched();
-            watched.running = !watched.loads.is_empty();
-            watched.loads.front().map(|(since, _)| *since)
-        };
-        let Some(oldest) = oldest else { return };
-        sleep_until(oldest + TRUST).await;
-        let now = Instant::now();
-        let due: Vec<_> = {
-            let mut watched = watched();
-            let count = watched.loads.partition_point(|(since, _)| *since + TRUST <= now);
-            watched.loads.drain(..count).collect()
-        };
-        for (_, load) in due {
-            let Some(heavy) = load.upgrade() else { continue };
-            if !heavy.take_over(runtime) {
-                watch(runtime, load);
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::{
         pin::pin,
         sync::atomic::{AtomicUsize, Ordering},
+        time::Duration,
     };
 
     use tokio::{
@@ -229,8 +164,7 @@ mod tests {
         time::timeout,
     };
 
-    use super::*;
-    use crate::runtime;
+    use super::{super::work::TRUST, *};
 
     fn poll_once<T>(future: Pin<&mut impl Future<Output = T>>) -> Poll<T> {
         future.poll(&mut Context::from_waker(Waker::noop()))
@@ -238,7 +172,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_nobody_polls_is_carried_on() {
-        let (runtime, permits) = (runtime::handle().unwrap(), Arc::new(Semaphore::new(1)));
+        let (runtime, permits) = (&Runtime::own().unwrap(), Arc::new(Semaphore::new(1)));
         let (go, gone) = oneshot::channel::<()>();
         let held = Arc::clone(&permits);
         let mut carried = pin!(Carried::new(runtime, async move {
@@ -260,7 +194,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_caller_is_woken_after_it_was_relieved() {
-        let runtime = runtime::handle().unwrap();
+        let runtime = &Runtime::own().unwrap();
         let (go, gone) = oneshot::channel();
         let carried = tokio::spawn(Carried::new(runtime, async move { gone.await.unwrap() }));
         tokio::time::sleep(TRUST * 3).await;
@@ -270,7 +204,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_dropped_is_given_up_unless_it_is_whole() {
-        let runtime = runtime::handle().unwrap();
+        let runtime = &Runtime::own().unwrap();
         for (whole, relieved, done) in
             [(false, false, 0), (false, true, 0), (true, false, 1), (true, true, 1)]
         {
@@ -302,7 +236,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_was_never_polled_is_never_begun() {
-        let (runtime, begun) = (runtime::handle().unwrap(), Arc::new(AtomicUsize::new(0)));
+        let (runtime, begun) = (&Runtime::own().unwrap(), Arc::new(AtomicUsize::new(0)));
         let counted = Arc::clone(&begun);
         drop(Carried::whole(runtime, async move { counted.fetch_add(1, Ordering::Relaxed) }));
         assert_eq!((Arc::strong_count(&begun), begun.load(Ordering::Relaxed)), (1, 0));

@@ -1,6 +1,9 @@
-//! The clock that deadlines are kept on.
+//! The seam to the machine's clocks: the one that deadlines are kept on, the one of timers, and the
+//! one on the wall.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
+
+pub(crate) use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
 #[cfg(target_os = "linux")]
 use rustix::time::{ClockId, clock_gettime};
@@ -29,9 +32,14 @@ pub(crate) fn now() -> Duration {
 /// choice.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn now() -> Duration {
-    use std::{sync::OnceLock, time::Instant};
-    static START: OnceLock<Instant> = OnceLock::new();
-    START.get_or_init(Instant::now).elapsed()
+    use std::{sync::OnceLock, time};
+    static START: OnceLock<time::Instant> = OnceLock::new();
+    START.get_or_init(time::Instant::now).elapsed()
+}
+
+/// What a clock on the wall shows. Nothing is decided by it.
+pub(crate) fn wall() -> SystemTime {
+    SystemTime::now()
 }
 
 #[cfg(test)]

@@ -1,9 +1,13 @@
 //! How the store is asked: one retry, one pause, for every request.
 
-use tokio::time::sleep;
-
 use super::Session;
-use crate::{backend::error::StoreError, runtime::backoff};
+use crate::{
+    backend::error::{Result, StoreError},
+    runtime::{
+        backoff,
+        clock::{sleep, timeout},
+    },
+};
 
 /// What became of the requests that it took.
 #[derive(Clone, Copy, Debug, Default)]
@@ -13,49 +17,49 @@ pub(crate) struct Tries {
     pub(crate) doubtful: bool,
 }
 
-/// Repeats what may work at another time, with pauses, until it succeeds or fails for good, or
-/// fails once `stop` says so. Safe to drop at any await, as far as `request` is.
+/// Repeats what failed, with pauses, for as long as `again` says so and the session is not over.
+/// Safe to drop at any await, as far as `request` is.
 pub(crate) async fn retry<T, F>(
-    stop: impl Fn() -> bool,
+    mut again: impl FnMut(&StoreError, Tries) -> bool,
     mut request: impl FnMut() -> F,
-) -> (Result<T, StoreError>, Tries)
+) -> (Result<T>, Tries)
 where
-    F: Future<Output = Result<T, StoreError>>,
+    F: Future<Output = Result<T>>,
 {
     let mut tries = Tries::default();
     loop {
         let answer = request().await;
         tries.doubtful |= matches!(answer, Err(StoreError::Unknown(_)));
         tries.count += 1;
-        match answer {
-            Err(error) if error.is_transient() && !stop() => {
-                sleep(backoff(tries.count - 1)).await;
-            }
-            answer => return (answer, tries),
+        let failed = answer.as_ref().err();
+        let is_over = matches!(failed, Some(StoreError::SessionGone(_)));
+        if is_over || !failed.is_some_and(|error| again(error, tries)) {
+            return (answer, tries);
         }
+        sleep(backoff(tries.count - 1)).await;
     }
 }
 
 impl Session {
     /// Asks until the store answers or the session is over.
-    pub(crate) async fn ask<T, F>(&self, request: impl FnMut() -> F) -> Result<T, StoreError>
+    pub(crate) async fn ask<T, F>(&self, request: impl FnMut() -> F) -> Result<T>
     where
-        F: Future<Output = Result<T, StoreError>>,
+        F: Future<Output = Result<T>>,
     {
-        self.ask_until(|| false, request).await.0
+        self.ask_while(|error, _| error.is_transient(), request).await.0
     }
 
-    /// The same, but what fails once `stop` says so is not tried again.
+    /// The same, but what fails is tried again for as long as `again` says so.
     ///
     /// The store's word that the session is over is told to the session: it counts for all that it
     /// holds.
-    pub(crate) async fn ask_until<T, F>(
+    pub(crate) async fn ask_while<T, F>(
         &self,
-        stop: impl Fn() -> bool,
+        again: impl FnMut(&StoreError, Tries) -> bool,
         mut request: impl FnMut() -> F,
-    ) -> (Result<T, StoreError>, Tries)
+    ) -> (Result<T>, Tries)
     where
-        F: Future<Output = Result<T, StoreError>>,
+        F: Future<Output = Result<T>>,
     {
         let request = || {
             let answer = request();
@@ -71,6 +75,15 @@ impl Session {
                 answer
             }
         };
-        retry(stop, request).await
+        retry(again, request).await
+    }
+
+    /// Asks for no longer than a call goes on that does not wait for others.
+    pub(crate) async fn ask_briefly<T, F>(&self, request: impl FnMut() -> F) -> Result<T>
+    where
+        F: Future<Output = Result<T>>,
+    {
+        let answer = timeout(self.shared.patience(), self.ask(request)).await;
+        answer.unwrap_or_else(|late| Err(StoreError::Unknown(late.into())))
     }
 }

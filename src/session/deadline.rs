@@ -1,15 +1,15 @@
 //! How long a session is known to live, and the signal that it does not.
 
-use std::{
-    sync::{Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::time::Duration;
 
 use tokio::sync::watch;
 
 use crate::{
     lost::LostReason,
-    runtime::clock,
+    runtime::{
+        clock,
+        mutex::{Mutex, MutexGuard},
+    },
     session::{
         silence::{Proof, Silences},
         timing::Timing,
@@ -37,7 +37,7 @@ struct State {
     /// Until when the store keeps the session for certain.
     ends: Duration,
     /// Where a proof is worth less after a silence.
-    silences: Option<Silences>,
+    silences: Silences,
     /// Until when waiters put up with a deadline that had run out, harmlessly, before they came.
     patience: Duration,
     held: usize,
@@ -74,7 +74,7 @@ impl Deadline {
             proved: sent,
             deadline: sent + Timing::certain(ttl),
             ends: sent + ttl,
-            silences: relayed.then(|| Silences::new(timing, clock::now())),
+            silences: Silences::new(timing, clock::now()),
             patience: Duration::ZERO,
             held: 0,
             awaited: 0,
@@ -87,18 +87,11 @@ impl Deadline {
         self.timing
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        // Nothing panics while it is locked; were it to, the state is whole after every statement.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Settles what the clock has decided. Every decision goes through here first.
     fn settled(&self) -> (MutexGuard<'_, State>, Duration) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let now = clock::now();
-        if let Some(silences) = &mut state.silences {
-            silences.listen(now);
-        }
+        state.silences.listen(now);
         if state.lost.is_none() && state.lapses().is_some_and(|at| now >= at) {
             state = self.end(state, LostReason::DeadlinePassed);
         }
@@ -115,7 +108,7 @@ impl Deadline {
         state.lost = Some(reason);
         drop(state);
         self.lost.send_replace(Some(reason));
-        self.state()
+        self.state.lock()
     }
 
     /// The store confirmed a request sent at `sent`, and the session for `granted` from then on.
@@ -123,10 +116,7 @@ impl Deadline {
         let (mut state, _) = self.settled();
         if state.lost.is_none() {
             let proof = Proof { deadline: sent + Timing::certain(granted), ends: sent + granted };
-            let proof = match &state.silences {
-                Some(silences) => silences.limit(sent, proof),
-                None => proof,
-            };
+            let proof = state.silences.limit(sent, proof);
             state.proved = state.proved.max(sent);
             state.deadline = state.deadline.max(proof.deadline);
             state.ends = state.ends.max(proof.ends);
@@ -136,8 +126,7 @@ impl Deadline {
     /// How long until a proof that is asked for counts in full; zero almost always.
     pub(crate) fn until_proofs_count(&self) -> Duration {
         let (state, now) = self.settled();
-        let from = state.silences.as_ref().and_then(|silences| silences.counts_from(now));
-        from.map_or(Duration::ZERO, |from| from.saturating_sub(now))
+        state.silences.counts_from(now).map_or(Duration::ZERO, |from| from.saturating_sub(now))
     }
 
     /// How long the store still keeps a session that was lost at its deadline, for certain: what
@@ -161,10 +150,8 @@ impl Deadline {
     /// Asked by the session's keeper: that it asks is a sign of life.
     pub(crate) fn vitals(&self) -> Vitals {
         let (mut state, now) = self.settled();
-        if let Some(silences) = &mut state.silences {
-            silences.beat(now);
-        }
-        let counts_from = state.silences.as_ref().and_then(|silences| silences.counts_from(now));
+        state.silences.beat(now);
+        let counts_from = state.silences.counts_from(now);
         let busy = state.held + state.awaited > 0;
         Vitals { now, proved: state.proved, busy, lapses: state.lapses(), counts_from }
     }
@@ -175,7 +162,7 @@ impl Deadline {
 
     /// Whether it is known to be over: does not look at the clock, and so wakes nobody.
     pub(crate) fn is_over(&self) -> bool {
-        self.state().lost.is_some()
+        self.state.lock().lost.is_some()
     }
 
     /// How much longer guards are valid: looks at the clock, not at a flag that a timer would have
@@ -188,15 +175,9 @@ impl Deadline {
     /// Resolves when the session is over.
     pub(crate) async fn lost(&self) -> LostReason {
         let mut lost = self.lost.subscribe();
-        loop {
-            if let Some(reason) = *lost.borrow_and_update() {
-                return reason;
-            }
-            // The sender is a field of `self`, so it outlives this borrow.
-            if lost.changed().await.is_err() {
-                return LostReason::ClientClosed;
-            }
-        }
+        let reason = lost.wait_for(Option::is_some).await.ok().and_then(|reason| *reason);
+        // The sender is a field of `self`, so it outlives this borrow.
+        reason.unwrap_or(LostReason::ClientClosed)
     }
 
     /// A waiter came. `false`: the session is over, or was idle and silent for so long that a new
@@ -209,8 +190,7 @@ impl Deadline {
         if state.held + state.awaited == 0 {
             let usual = now + self.timing.usual();
             let whole = Proof { deadline: usual, ends: usual };
-            let proof =
-                state.silences.as_ref().map_or(whole, |silences| silences.limit(now, whole));
+            let proof = state.silences.limit(now, whole);
             if proof.deadline < now + self.timing.worth_keeping() {
                 drop(self.end(state, LostReason::DeadlinePassed));
                 return false;
@@ -288,7 +268,7 @@ mod tests {
         let deadline = Deadline::new(clock::now(), TTL, false);
         deadline.enter();
         assert_eq!(deadline.grant(), Ok(()));
-        deadline.state().deadline = clock::now();
+        deadline.state.lock().deadline = clock::now();
         assert_eq!(deadline.remaining(), Duration::ZERO);
         deadline.renewed(clock::now(), TTL);
         assert_eq!(deadline.lost_reason(), Some(LostReason::DeadlinePassed));
@@ -332,17 +312,17 @@ mod tests {
         let deadline = Deadline::new(clock::now(), TTL, true);
         let beat = |ago: Duration| {
             let now = clock::now();
-            deadline.state().silences =
-                Some(Silences::new(deadline.timing, now.saturating_sub(ago)));
+            deadline.state.lock().silences =
+                Silences::new(deadline.timing, now.saturating_sub(ago));
         };
         beat(TTL / 9);
         assert!(deadline.enter());
         deadline.left();
         beat(TTL);
         // Its own write comes back before anybody else has noticed, and proves nothing.
-        let before = deadline.state().deadline;
+        let before = deadline.state.lock().deadline;
         deadline.renewed(clock::now(), TTL * 2 / 3);
-        assert_eq!(deadline.state().deadline, before);
+        assert_eq!(deadline.state.lock().deadline, before);
         assert!(!deadline.enter(), "a new session is had sooner");
         assert_eq!(deadline.lost_reason(), Some(LostReason::DeadlinePassed));
     }
@@ -352,9 +332,9 @@ mod tests {
         let deadline = Deadline::new(clock::now(), TTL, false);
         deadline.enter();
         let past = clock::now();
-        deadline.state().deadline = past;
+        deadline.state.lock().deadline = past;
         assert_eq!(deadline.lost_reason(), None);
-        deadline.state().patience = past;
+        deadline.state.lock().patience = past;
         assert_eq!(deadline.lost_reason(), Some(LostReason::DeadlinePassed));
     }
 }

@@ -7,23 +7,23 @@
 //! at.
 
 use std::{
-    collections::{HashMap, HashSet, VecDeque},
+    collections::{BTreeMap, HashSet, VecDeque},
     pin::pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Weak},
     time::Duration,
 };
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use tokio::{
-    runtime::Handle,
-    sync::{Notify, Semaphore},
-    time::{Instant, sleep, sleep_until},
-};
+use tokio::sync::{Notify, Semaphore};
 
 use crate::{
     backend::{Standing, Store, error::StoreError},
     lost::LostReason,
-    runtime::{self, backoff},
+    runtime::{
+        self, Runtime, backoff,
+        clock::{Instant, sleep, sleep_until},
+        mutex::Mutex,
+    },
     session::{
         deadline::Deadline,
         own_keys::OwnKey,
@@ -54,22 +54,18 @@ struct Granted {
 }
 
 impl Granted {
-    fn own_keys(&self) -> MutexGuard<'_, VecDeque<(Instant, Weak<OwnKey>)>> {
-        // Nothing panics while it is locked.
-        self.own_keys.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Waits for a place whose time has come.
     async fn due(&self) -> Option<Arc<OwnKey>> {
         let next = loop {
-            let first = self.own_keys().front().map(|(granted, _)| *granted);
+            let first = self.own_keys.lock().front().map(|(granted, _)| *granted);
             match first {
                 Some(granted) => break granted,
                 None => self.first.notified().await,
             }
         };
         sleep_until(next + WATCH_AFTER).await;
-        self.own_keys()
+        self.own_keys
+            .lock()
             .pop_front()
             .and_then(|(_, own_key)| own_key.upgrade())
             .filter(|own_key| own_key.is_held())
@@ -79,7 +75,7 @@ impl Granted {
 impl EvictionWatch {
     /// `recheck`: how long to trust in the watches alone.
     pub(crate) fn start(
-        runtime: &Handle,
+        runtime: &Runtime,
         store: Arc<dyn Store>,
         deadline: Arc<Deadline>,
         watch_budget: Arc<WatchBudget>,
@@ -94,7 +90,7 @@ impl EvictionWatch {
 
     /// Takes on a lock that was just granted.
     pub(crate) fn watch(&self, own_key: &Arc<OwnKey>) {
-        let mut own_keys = self.granted_keys.own_keys();
+        let mut own_keys = self.granted_keys.own_keys.lock();
         own_keys.push_back((Instant::now(), Arc::downgrade(own_key)));
         // While there are others it will wake for them.
         if own_keys.len() == 1 {
@@ -113,31 +109,26 @@ struct HeldKeys {
 
 #[derive(Debug, Default)]
 struct State {
-    own_keys: HashMap<Arc<str>, Arc<OwnKey>>,
+    own_keys: BTreeMap<Arc<str>, Arc<OwnKey>>,
     /// How many of them there is no room to watch.
     unwatched: usize,
 }
 
 impl HeldKeys {
-    fn state(&self) -> MutexGuard<'_, State> {
-        // Nothing panics while it is locked.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn add<'a>(&'a self, own_key: &'a Arc<OwnKey>) -> HeldKey<'a> {
-        self.state().own_keys.insert(Arc::clone(&own_key.entry.key), Arc::clone(own_key));
+        self.state.lock().own_keys.insert(Arc::clone(&own_key.entry.key), Arc::clone(own_key));
         self.changed.notify_one();
         HeldKey { held_keys: self, own_key }
     }
 
     fn add_unwatched(&self) -> Unwatched<'_> {
-        self.state().unwatched += 1;
+        self.state.lock().unwatched += 1;
         self.changed.notify_one();
         Unwatched(self)
     }
 
     fn own_keys(&self) -> Vec<Arc<OwnKey>> {
-        self.state().own_keys.values().map(Arc::clone).collect()
+        self.state.lock().own_keys.values().map(Arc::clone).collect()
     }
 
     /// Returns when it is time to look at all of them. There is at least one, or was a moment ago.
@@ -147,7 +138,7 @@ impl HeldKeys {
         let late = runtime::late();
         loop {
             let (none, unwatched) = {
-                let state = self.state();
+                let state = self.state.lock();
                 (state.own_keys.is_empty(), state.unwatched > 0)
             };
             let interval = if unwatched { recheck.min(NO_ROOM) } else { recheck };
@@ -156,6 +147,7 @@ impl HeldKeys {
                 None if none => self.changed.notified().await,
                 None => since = Some(Instant::now()),
                 Some(due) => tokio::select! {
+                    biased;
                     () = sleep_until(due) => return,
                     () = self.changed.notified() => {}
                 },
@@ -172,7 +164,7 @@ struct HeldKey<'a> {
 
 impl Drop for HeldKey<'_> {
     fn drop(&mut self) {
-        let mut state = self.held_keys.state();
+        let mut state = self.held_keys.state.lock();
         let key = &self.own_key.entry.key;
         // A key may come again.
         if state.own_keys.get(key).is_some_and(|own_key| Arc::ptr_eq(own_key, self.own_key)) {
@@ -186,7 +178,7 @@ struct Unwatched<'a>(&'a HeldKeys);
 
 impl Drop for Unwatched<'_> {
     fn drop(&mut self) {
-        self.0.state().unwatched -= 1;
+        self.0.state.lock().unwatched -= 1;
     }
 }
 
@@ -220,6 +212,7 @@ impl Work {
     async fn look_after(&self, own_key: Arc<OwnKey>) {
         let _held = self.held_keys.add(&own_key);
         tokio::select! {
+            biased;
             () = self.deleted(&own_key) => tell(&own_key),
             () = own_key.over() => {}
         }

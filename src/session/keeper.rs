@@ -2,12 +2,19 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::{sync::Notify, task::JoinSet, time::sleep};
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use tokio::sync::Notify;
 
 use super::{ask::retry, deadline::Deadline};
 use crate::{
-    backend::{Store, error::StoreError},
-    runtime::{backoff, clock},
+    backend::{
+        Store,
+        error::{Result, StoreError},
+    },
+    runtime::{
+        backoff,
+        clock::{self, sleep},
+    },
 };
 
 /// How many proofs of life may be under way at once: a slow link must not look like a dead one.
@@ -20,10 +27,10 @@ pub(super) async fn keep(
     store: Arc<dyn Store>,
     renewed_when_idle: bool,
     hurry: Arc<Notify>,
-) -> Result<(), StoreError> {
+) -> Result<()> {
     let timing = deadline.timing();
     let longest_sleep = timing.longest_sleep();
-    let mut renewals = JoinSet::new();
+    let mut renewals = FuturesUnordered::new();
     // Not the time of this task's first poll: the opening was the first proof.
     let mut attempted = deadline.vitals().proved;
     let (mut failures, mut again) = (0, None);
@@ -42,7 +49,7 @@ pub(super) async fn keep(
             let due = again.map_or(due, |again| due.min(again));
             if due <= vitals.now && renewals.len() < OVERLAPPING {
                 let store = Arc::clone(&store);
-                renewals.spawn(async move {
+                renewals.push(async move {
                     let sent = clock::now();
                     (sent, store.keep_alive().await)
                 });
@@ -61,10 +68,10 @@ pub(super) async fn keep(
         };
         let lapse = vitals.lapses.map_or(longest_sleep, |at| at.saturating_sub(vitals.now));
         tokio::select! {
+            biased;
             _ = deadline.lost() => break,
             reason = store.ended() => deadline.lose(reason),
-            () = sleep(pause.min(lapse).min(longest_sleep)) => {}
-            Some(Ok((sent, reply))) = renewals.join_next() => match reply {
+            Some((sent, reply)) = renewals.next() => match reply {
                 Ok(granted) => {
                     deadline.renewed(sent, granted);
                     failures = 0;
@@ -72,17 +79,20 @@ pub(super) async fn keep(
                 Err(StoreError::SessionGone(reason)) => deadline.lose(reason),
                 // Not proof of anything: try again, the deadline decides.
                 Err(_) => failures += 1,
-            }
+            },
+            () = sleep(pause.min(lapse).min(longest_sleep)) => {}
         }
     }
     drop(renewals);
     tokio::select! {
+        biased;
         // What its holders have under way is theirs to do until the store could end it.
         () = sleep(deadline.margin()) => {}
         () = hurry.notified() => {}
     }
     let give_up = clock::now() + timing.closing();
-    match retry(|| clock::now() >= give_up, || store.close()).await.0 {
+    let again = |error: &StoreError, _| error.is_transient() && clock::now() < give_up;
+    match retry(again, || store.close()).await.0 {
         Err(StoreError::SessionGone(_)) => Ok(()),
         closed => closed,
     }

@@ -11,27 +11,23 @@ mod silence;
 mod timing;
 pub(crate) mod watch_budget;
 
-use std::{
-    ops::Deref,
-    sync::{Arc, Mutex as SyncMutex, PoisonError},
-    time::Duration,
-};
+use std::{ops::Deref, sync::Arc, time::Duration};
 
-use tokio::{
-    runtime::Handle,
-    sync::{Notify, Semaphore, watch},
-    time::{sleep, timeout},
-};
+use tokio::sync::{Notify, Semaphore, watch};
 
 use crate::{
     backend::{
         Backend, Facts, Store,
-        error::StoreError,
+        error::{Result, StoreError},
         name::{Queue, Ticket},
     },
     error::Error,
     lost::LostReason,
-    runtime::{self, clock},
+    runtime::{
+        self, Runtime,
+        clock::{self, sleep, timeout},
+        mutex::Mutex,
+    },
     session::{
         deadline::Deadline, driven::Driven, eviction::EvictionWatch, own_keys::OwnKeys,
         watch_budget::WatchBudget,
@@ -49,11 +45,13 @@ const JOINING: usize = 128;
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) backend: Arc<dyn Backend>,
-    pub(crate) runtime: &'static Handle,
+    pub(crate) runtime: Runtime,
+    pub(crate) namespace: String,
     /// The TTL to ask for.
     pub(crate) ttl: Duration,
     /// Written into each key, for operators.
     pub(crate) owner: String,
+    pub(crate) connect_timeout: Duration,
     pub(crate) request_timeout: Duration,
     pub(crate) recheck_interval: Duration,
 }
@@ -69,27 +67,27 @@ impl Shared {
 /// One lease or store session, shared by any number of locks. The last reference to go ends it.
 #[derive(Debug)]
 pub(crate) struct Session {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     facts: Facts,
     store: Arc<dyn Store>,
     /// The same, for what callers ask it.
     driven: Driven,
-    deadline: Arc<Deadline>,
+    pub(crate) deadline: Arc<Deadline>,
     /// The store's word on the end of the session, once it was asked for that.
     end: watch::Receiver<Option<End>>,
     /// Nothing is to be waited for any more before it is closed.
     hurry: Arc<Notify>,
-    watch_budget: Arc<WatchBudget>,
+    pub(crate) watch_budget: Arc<WatchBudget>,
     /// Turns at joining.
-    join_permits: Semaphore,
-    own_keys: OwnKeys,
-    evictions: EvictionWatch,
+    pub(crate) join_permits: Semaphore,
+    pub(crate) own_keys: OwnKeys,
+    pub(crate) evictions: EvictionWatch,
     /// Tickets that were used and of which nothing can come any more.
-    tickets: SyncMutex<Vec<Ticket>>,
+    tickets: Mutex<Vec<Ticket>>,
 }
 
 impl Session {
-    pub(crate) async fn open(shared: Arc<Shared>) -> Result<Arc<Self>, StoreError> {
+    pub(crate) async fn open(shared: Arc<Shared>) -> Result<Arc<Self>> {
         let sent = clock::now();
         let (facts, store) = shared.backend.open(shared.ttl).await?;
         let deadline = Arc::new(Deadline::new(sent, facts.ttl, facts.relays_renewals));
@@ -105,71 +103,38 @@ impl Session {
             let closed = keeping.await;
             ended.send_replace(Some(closed.map_err(Arc::new)));
         });
-        let driven = Driven::new(Arc::clone(&store), shared.runtime);
-        let (watch_budget, join_permits) =
-            (Arc::new(WatchBudget::new(facts.watch_budget)), Semaphore::new(JOINING));
-        let recheck = shared.recheck_interval;
+        let watch_budget = Arc::new(WatchBudget::new(facts.watch_budget));
         let evictions = EvictionWatch::start(
-            shared.runtime,
+            &shared.runtime,
             Arc::clone(&store),
             Arc::clone(&deadline),
             Arc::clone(&watch_budget),
-            recheck,
+            shared.recheck_interval,
         );
-        let (own_keys, tickets) = (OwnKeys::default(), SyncMutex::default());
         Ok(Arc::new(Self {
+            driven: Driven::new(Arc::clone(&store), shared.runtime.clone()),
             shared,
             facts,
             store,
-            driven,
             deadline,
             end,
             hurry,
             watch_budget,
-            join_permits,
-            own_keys,
+            join_permits: Semaphore::new(JOINING),
+            own_keys: OwnKeys::default(),
             evictions,
-            tickets,
+            tickets: Mutex::default(),
         }))
     }
 
-    pub(crate) fn shared(&self) -> &Shared {
-        &self.shared
-    }
-
     /// The store, for callers: what they ask of it does not depend on their asking on.
-    pub(crate) fn store(&self) -> &dyn Store {
+    pub(crate) fn store(&self) -> &Driven {
         &self.driven
     }
 
     /// The store itself, for what the library carries on in any case.
     pub(crate) fn bare_store(&self) -> &dyn Store {
         &*self.store
-    }
-
-    /// What the server granted.
-    pub(crate) fn ttl(&self) -> Duration {
-        self.facts.ttl
-    }
-
-    pub(crate) fn deadline(&self) -> &Deadline {
-        &self.deadline
-    }
-
-    pub(crate) fn own_keys(&self) -> &OwnKeys {
-        &self.own_keys
-    }
-
-    pub(crate) fn join_permits(&self) -> &Semaphore {
-        &self.join_permits
-    }
-
-    pub(crate) fn watch_budget(&self) -> &WatchBudget {
-        &self.watch_budget
-    }
-
-    pub(crate) fn evictions(&self) -> &EvictionWatch {
-        &self.evictions
     }
 
     /// Takes on one more attempt, if the session lives and has room: the ticket is for it.
@@ -181,24 +146,16 @@ impl Session {
             self.watch_budget.left(queue);
             return None;
         }
-        Some(self.ticket())
-    }
-
-    /// A used ticket rather than a new one, where the names of old keys cost the store something.
-    fn ticket(&self) -> Ticket {
-        self.tickets
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .pop()
-            .unwrap_or_else(Ticket::random)
+        // A used ticket rather than a new one, where the names of old keys cost the store
+        // something.
+        Some(self.tickets.lock().pop().unwrap_or_else(Ticket::random))
     }
 
     /// Takes a ticket back. All requests that were made with it have been answered.
     pub(crate) fn reuse(&self, ticket: Ticket) {
-        if !self.facts.keeps_old_names {
-            return;
+        if self.facts.keeps_old_names {
+            self.tickets.lock().push(ticket);
         }
-        self.tickets.lock().unwrap_or_else(PoisonError::into_inner).push(ticket);
     }
 
     /// An attempt is done with: nothing of it is left in the store, or the session is over.
@@ -229,31 +186,48 @@ impl Session {
 
     /// When to look again in any case.
     pub(crate) fn recheck(&self) -> Duration {
-        let interval = self.shared.recheck_interval;
-        interval.mul_f64(runtime::late())
+        self.shared.recheck_interval.mul_f64(runtime::late())
     }
 
     /// Asks the store for a proof of life, as soon as it counts.
-    pub(crate) async fn prove(&self) -> Result<(), StoreError> {
+    pub(crate) async fn prove(&self) -> Result<()> {
         sleep(self.deadline.until_proofs_count()).await;
         let sent = clock::now();
-        self.deadline.renewed(sent, self.store.keep_alive().await?);
+        // It has a request under way: not the caller's to leave unpolled.
+        self.deadline.renewed(sent, self.driven.keep_alive().await?);
         Ok(())
+    }
+
+    /// Whether it was lost, and then ended or, after more than a TTL, given up. What a client has
+    /// closed is not: that is asked for again. Nor is what the store refused to end.
+    pub(crate) fn is_done_with(&self) -> bool {
+        let ended = match &*self.end.borrow() {
+            Some(Ok(())) => true,
+            Some(Err(error)) => error.is_transient(),
+            None => false,
+        };
+        ended
+            && self.deadline.is_over()
+            && self.deadline.lost_reason() != Some(LostReason::ClientClosed)
     }
 
     /// Ends the session: its holders learn of it first, then the store lets go of its keys. Waits
     /// for the store's word as long as `patience`.
-    pub(crate) async fn close(&self, patience: Duration) -> Result<(), StoreError> {
+    pub(crate) async fn close(&self, patience: Duration) -> Result<()> {
         self.deadline.lose(LostReason::ClientClosed);
         self.hurry.notify_one();
         let mut end = self.end.clone();
         match timeout(patience, end.wait_for(Option::is_some)).await {
-            Ok(Ok(end)) => match &*end {
-                Some(Err(error)) => Err(StoreError::again(error)),
-                _ => Ok(()),
-            },
-            Ok(Err(failed)) => Err(StoreError::Unknown(failed.into())),
-            Err(late) => Err(StoreError::Unknown(late.into())),
+            Ok(Ok(_)) => {}
+            Ok(Err(failed)) => return Err(StoreError::Unknown(failed.into())),
+            Err(late) => return Err(StoreError::Unknown(late.into())),
+        }
+        if self.is_done_with() {
+            return Ok(());
+        }
+        match &*end.borrow() {
+            Some(Err(error)) => Err(StoreError::again(error)),
+            _ => Ok(()),
         }
     }
 }

@@ -5,20 +5,18 @@ use std::{
     collections::{HashMap, VecDeque},
     pin::pin,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        Arc, Weak,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
 };
 
-use tokio::{
-    sync::{Notify, oneshot},
-    time::timeout,
-};
+use tokio::sync::{Notify, oneshot};
 
 use crate::{
     backend::{Entry, Left, Moment, Predecessor},
     lost::LostReason,
+    runtime::{clock::timeout, mutex::Mutex},
 };
 
 /// How many places are remembered after their end, for those who joined behind one just as it ended
@@ -44,6 +42,18 @@ impl Drop for Joining<'_> {
     }
 }
 
+/// A key that somebody waits to hear of, or has ceased to.
+struct Wanted<'a> {
+    own_keys: &'a OwnKeys,
+    key: &'a Arc<str>,
+}
+
+impl Drop for Wanted<'_> {
+    fn drop(&mut self) {
+        self.own_keys.known.lock().wanted.remove(self.key);
+    }
+}
+
 #[derive(Debug, Default)]
 struct Known {
     own_keys: HashMap<Arc<str>, Arc<OwnKey>>,
@@ -64,7 +74,7 @@ impl OwnKeys {
         };
         let (state, changed) = (Mutex::new(state), Notify::new());
         let own_key = Arc::new(OwnKey { entry, joined, sent, state, changed });
-        let mut known = lock(&self.known);
+        let mut known = self.known.lock();
         let wanted = known.wanted.remove(&key);
         known.own_keys.insert(key, Arc::clone(&own_key));
         drop(known);
@@ -81,26 +91,14 @@ impl OwnKeys {
         if found.is_some() || self.joining.load(Ordering::Relaxed) == 0 {
             return found;
         }
-        let added = self.want(&entry.key);
-        // It may have come in between.
-        let found = self.find(entry);
-        if found.is_some() {
-            return found;
-        }
-        let _ = timeout(PATIENCE, added).await;
-        lock(&self.known).wanted.remove(&entry.key);
-        self.find(entry)
-    }
-
-    fn want(&self, key: &Arc<str>) -> oneshot::Receiver<()> {
         let (sender, added) = oneshot::channel();
-        let mut known = lock(&self.known);
-        if known.wanted.len() >= REMEMBERED {
-            // Those who have gone away meanwhile.
-            known.wanted.retain(|_, wanted| !wanted.is_closed());
+        let wanted = Wanted { own_keys: self, key: &entry.key };
+        self.known.lock().wanted.insert(Arc::clone(wanted.key), sender);
+        // It may have come in between.
+        if self.find(entry).is_none() {
+            let _ = timeout(PATIENCE, added).await;
         }
-        known.wanted.insert(Arc::clone(key), sender);
-        added
+        self.find(entry)
     }
 
     /// Counts those who are about to join.
@@ -112,15 +110,15 @@ impl OwnKeys {
     /// The place that an entry stands for. Its key may have been another one's before; where the
     /// store tells when it was created, that counts.
     pub(crate) fn find(&self, entry: &Entry) -> Option<Arc<OwnKey>> {
-        let own_key = lock(&self.known).own_keys.get(&entry.key).map(Arc::clone)?;
+        let own_key = self.known.lock().own_keys.get(&entry.key).map(Arc::clone)?;
         (entry.revision == 0 || entry.revision == own_key.entry.revision).then_some(own_key)
     }
 
     /// The key is no more; the one that waits for that is told how it ended.
     pub(crate) fn end(&self, own_key: &Arc<OwnKey>, end: End) {
-        own_key.state().phase = Phase::Ended(end);
+        own_key.state.lock().phase = Phase::Ended(end);
         own_key.changed.notify_waiters();
-        let mut known = lock(&self.known);
+        let mut known = self.known.lock();
         known.ended.push_back(Arc::clone(own_key));
         if known.ended.len() > REMEMBERED
             && let Some(oldest) = known.ended.pop_front()
@@ -187,21 +185,17 @@ pub(crate) enum End {
 }
 
 impl OwnKey {
-    fn state(&self) -> MutexGuard<'_, State> {
-        lock(&self.state)
-    }
-
     pub(crate) fn hold(&self) {
-        self.state().phase = Phase::Held;
+        self.state.lock().phase = Phase::Held;
     }
 
     pub(crate) fn is_held(&self) -> bool {
-        matches!(self.state().phase, Phase::Held)
+        matches!(self.state.lock().phase, Phase::Held)
     }
 
     /// The key is about to be deleted. Tells whether the lock was held.
     pub(crate) fn leave(&self) -> bool {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let held = matches!(state.phase, Phase::Held);
         state.phase = Phase::Leaving;
         let watched = state.watched;
@@ -214,8 +208,8 @@ impl OwnKey {
 
     /// Who waits for this place to end.
     pub(crate) fn successor(&self) -> Option<Arc<Self>> {
-        let successor = self.state().successor.upgrade()?;
-        let waits = matches!(successor.state().phase, Phase::Waiting);
+        let successor = self.state.lock().successor.upgrade()?;
+        let waits = matches!(successor.state.lock().phase, Phase::Waiting);
         waits.then_some(successor)
     }
 
@@ -233,7 +227,7 @@ impl OwnKey {
     }
 
     pub(crate) fn wait_for(&self, predecessor: &Predecessor) {
-        self.state().predecessor = Some(predecessor.clone());
+        self.state.lock().predecessor = Some(predecessor.clone());
     }
 
     /// How this place ends, which was held or not, by the store's word.
@@ -249,7 +243,7 @@ impl OwnKey {
                 there,
             };
         }
-        let predecessor = self.state().predecessor.take();
+        let predecessor = self.state.lock().predecessor.take();
         predecessor.map_or(End::Unclear, |predecessor| End::Left { at, predecessor })
     }
 
@@ -273,12 +267,12 @@ impl OwnKey {
     }
 
     pub(crate) fn lose(&self, reason: LostReason) {
-        self.state().lost.get_or_insert(reason);
+        self.state.lock().lost.get_or_insert(reason);
         self.changed.notify_waiters();
     }
 
     pub(crate) fn lost_reason(&self) -> Option<LostReason> {
-        self.state().lost
+        self.state.lock().lost
     }
 
     pub(crate) async fn lost(&self) -> LostReason {
@@ -290,16 +284,11 @@ impl OwnKey {
         loop {
             // From here on no change is missed.
             changed.as_mut().enable();
-            if let Some(found) = wanted(&mut self.state()) {
+            if let Some(found) = wanted(&mut self.state.lock()) {
                 return found;
             }
             changed.as_mut().await;
             changed.set(self.changed.notified());
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing panics while one is locked.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

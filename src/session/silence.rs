@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::timing::Timing;
 
-/// The silences of one session.
+/// The silences of one session: none where servers do not pass renewals on.
 #[derive(Debug)]
 pub(crate) struct Silences {
     timing: Timing,
@@ -45,7 +45,7 @@ impl Silences {
 
     /// Somebody else looks, who may wake up before the keeper does.
     pub(crate) fn listen(&mut self, now: Duration) {
-        if now.saturating_sub(self.beat) <= self.timing.longest_pause() {
+        if !self.timing.relayed || now.saturating_sub(self.beat) <= self.timing.longest_pause() {
             return;
         }
         match self.recent.last_mut() {

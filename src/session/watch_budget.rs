@@ -5,13 +5,9 @@
 //! there, or the only holder, never lacks it; the queue's watches fill that room first. Where there
 //! is no room for a watch, a look each second ([`NO_ROOM`]) has to do.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use crate::backend::name::Queue;
+use crate::{backend::name::Queue, runtime::mutex::Mutex};
 
 /// How long one for whose watch there is no room does without.
 pub(crate) const NO_ROOM: Duration = Duration::from_secs(1);
@@ -60,11 +56,6 @@ impl WatchBudget {
         Self { limit, state: Mutex::default() }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        // Nothing panics while it is locked.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn is_endless(&self) -> bool {
         self.limit == usize::MAX
     }
@@ -88,13 +79,13 @@ impl WatchBudget {
     }
 
     fn change(&self, dir: &str, change: impl FnOnce(&mut Counts)) -> bool {
-        self.is_endless() || self.state().change(dir, self.limit, change)
+        self.is_endless() || self.state.lock().change(dir, self.limit, change)
     }
 
     /// Asks to watch a path in a queue's directory.
     pub(crate) fn watch<'a>(&'a self, dir: &'a str, path: &'a Arc<str>) -> Option<WatchPermit<'a>> {
         if !self.is_endless() {
-            let mut state = self.state();
+            let mut state = self.state.lock();
             let is_watched = state.paths.contains_key(path);
             if !is_watched && !state.change(dir, self.limit, |counts| counts.watched += path.len())
             {
@@ -140,7 +131,7 @@ impl Drop for WatchPermit<'_> {
         if self.budget.is_endless() {
             return;
         }
-        let mut state = self.budget.state();
+        let mut state = self.budget.state.lock();
         let Some(watchers) = state.paths.get_mut(self.path) else { return };
         *watchers -= 1;
         if *watchers == 0 {
@@ -250,10 +241,10 @@ mod tests {
                     true
                 }
             };
-            assert_eq!((done, budget.state().used), (fits, used), "step {step}, {act:?}");
+            assert_eq!((done, budget.state.lock().used), (fits, used), "step {step}, {act:?}");
             assert!(used <= limit);
         }
-        assert!(budget.state().queues.is_empty() && budget.state().paths.is_empty());
+        assert!(budget.state.lock().queues.is_empty() && budget.state.lock().paths.is_empty());
     }
 
     #[test]
@@ -262,7 +253,9 @@ mod tests {
         assert!(budget.enter(&queue) && budget.visit(&queue));
         let leave = budget.watch(queue.dir(), &path);
         assert!(
-            leave.is_some() && budget.state().queues.is_empty() && budget.state().paths.is_empty()
+            leave.is_some()
+                && budget.state.lock().queues.is_empty()
+                && budget.state.lock().paths.is_empty()
         );
     }
 }

@@ -3,14 +3,13 @@
 use std::time::{Duration, Instant};
 
 use distlock::{Client, Tls};
+use distlock_testkit::{proxy::Mode, servers::certificates};
 use tokio::task::JoinSet;
 
 use crate::{
     common::{
         Case,
         case::{SOON, within},
-        proxy::Mode,
-        servers,
     },
     on_both,
 };
@@ -166,13 +165,11 @@ async fn an_endpoint_without_an_address_costs_one_timeout_at_most() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_endpoint_without_tls_costs_one_timeout_at_most() {
     on_both(async |t| {
-        let [ca, certificate, key] = servers::certificates();
+        let [ca, certificate, key] = certificates();
         let tls = Tls::new().ca_certificate(ca).client_identity(certificate, key);
-        let plain = t.store.network().1[0].to_string();
-        let (scheme, url) = match t.store.network().0 {
-            "etcd" => ("etcd", servers::url("DISTLOCK_ETCD_TLS_URL", "etcd://127.0.0.1:23794")),
-            scheme => (scheme, servers::url("DISTLOCK_ZK_TLS_URL", "zk://127.0.0.1:21815")),
-        };
+        let (backend, servers) = t.store.network();
+        let (scheme, plain, url) =
+            (backend.scheme(), servers[0].to_string(), backend.url_with_tls());
         let (_, port) = url.rsplit_once(':').expect("a port");
         let good = format!("{scheme}://127.0.0.1:{port},localhost:{port}");
         let (clients, _) = connect(t, &good, Some(&tls)).await;

@@ -9,6 +9,7 @@ use std::{
 };
 
 use distlock::{Client, LockGuard, LostReason};
+use distlock_testkit::docker::{Cut, Outage};
 use tokio::{task::JoinHandle, time::sleep};
 
 use crate::{
@@ -16,7 +17,6 @@ use crate::{
         Case, Harness,
         case::{SOON, eventually, throughout, within},
         etcd::Etcd,
-        servers::{Cut, Outage},
     },
     on_etcd,
 };
@@ -132,7 +132,7 @@ impl Contender {
     }
 }
 
-/// Without a quorum nobody can know who holds the lock: the holder lets go at his deadline, and
+/// Without a quorum nobody can know who holds the lock: the holder lets go at its deadline, and
 /// nobody follows until the quorum is back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_a_quorum_nobody_is_granted() {
@@ -184,7 +184,7 @@ async fn without_a_quorum_nobody_is_granted() {
     .await;
 }
 
-/// A member that is cut off, and behind for a while when it is back, lets nobody in before his turn
+/// A member that is cut off, and behind for a while when it is back, lets nobody in before its turn
 /// or out of order (<https://github.com/etcd-io/etcd/issues/20221>).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_member_that_lags_grants_nothing() {

@@ -2,13 +2,11 @@
 
 use std::time::Duration;
 
+use distlock_testkit::docker::restart;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::{
-    common::{
-        case::{SOON, eventually},
-        servers,
-    },
+    common::case::{SOON, eventually},
     on_both,
 };
 
@@ -32,7 +30,7 @@ async fn locks_and_waiters_outlive_a_rolling_restart() {
         let restarts = async {
             for (name, server) in t.store.servers() {
                 let start = Instant::now();
-                servers::restart(name).await;
+                restart(name).await;
                 eventually(SOON * 2, "it serves again", async || t.store.serves(server).await)
                     .await;
                 println!("{name} serves again after {:?}", start.elapsed());
@@ -60,7 +58,7 @@ async fn locks_and_waiters_outlive_a_rolling_restart() {
         assert_eq!(guard.fencing_token(), token);
         let mut keys = t.keys().await;
         keys.sort();
-        assert_eq!(keys, queue, "everybody has the place that he had");
+        assert_eq!(keys, queue, "everybody has the place that was its own");
         guard.unlock().await.unwrap();
         let mut last = token;
         for waiter in waiters {

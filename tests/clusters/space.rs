@@ -3,13 +3,10 @@
 use std::time::Duration;
 
 use distlock::{Client, Error};
+use distlock_testkit::docker::{self, container};
 use etcd_client::{AlarmAction, AlarmOptions, AlarmType};
-use tokio::process::Command;
 
-use crate::common::{
-    case::{SOON, eventually, within},
-    servers::container,
-};
+use crate::common::case::{SOON, eventually, within};
 
 /// A server of this test's own, with room for little. Removed when this is dropped, or by
 /// `docker/down`.
@@ -19,13 +16,7 @@ struct Small {
 }
 
 async fn docker(arguments: &[&str]) -> String {
-    let output = Command::new("docker").args(arguments).output().await.expect("docker is there");
-    assert!(
-        output.status.success(),
-        "docker {arguments:?}: {}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    String::from_utf8_lossy(&output.stdout).trim().to_owned()
+    docker::docker(arguments).await.unwrap_or_else(|error| panic!("{error}"))
 }
 
 impl Small {

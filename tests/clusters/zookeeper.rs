@@ -6,6 +6,7 @@ use std::{
 };
 
 use distlock::{Client, Error, LockGuard, LostReason};
+use distlock_testkit::docker::{Cut, Outage};
 use tokio::{
     task::{JoinHandle, JoinSet},
     time::sleep,
@@ -14,7 +15,6 @@ use tokio::{
 use crate::common::{
     Case, alone,
     case::{SOON, eventually, throughout, within},
-    servers::{Cut, Outage, zookeeper_servers},
     zookeeper::{ZooKeeper, mode_of},
 };
 
@@ -41,7 +41,7 @@ impl Ensemble {
         let mut found = None;
         eventually(SOON * 3, "a leader has two followers", async || {
             let (mut leaders, mut followers) = (Vec::new(), Vec::new());
-            for (name, address) in zookeeper_servers(t.store.network().1) {
+            for (name, address) in t.store.servers() {
                 match mode_of(address).await.as_str() {
                     "leader" => leaders.push(Member { name, address }),
                     "follower" => followers.push(Member { name, address }),

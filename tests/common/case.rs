@@ -10,12 +10,10 @@ use std::{
 };
 
 use distlock::{Builder, Client, LockGuard, Result};
+use distlock_testkit::proxies::Proxies;
 use tokio::{task::JoinHandle, time::sleep};
 
-use super::{
-    harness::{Cost, Harness, Link},
-    proxy::Proxies,
-};
+use super::harness::{Cost, Harness, Link};
 
 /// Within this time anything happens that has no fault to overcome, on a busy machine.
 pub(crate) const SOON: Duration = Duration::from_secs(10);
@@ -85,7 +83,8 @@ impl Case {
     /// The same with faults to choose from.
     #[allow(dead_code)] // there may be no network
     pub(crate) async fn proxies(&self) -> Arc<Proxies> {
-        let proxies = Arc::new(Proxies::start(self.store.network()).await);
+        let (backend, servers) = self.store.network();
+        let proxies = Arc::new(Proxies::start(backend, servers).await);
         lock(&self.links).push(Arc::<Proxies>::clone(&proxies));
         proxies
     }

@@ -3,18 +3,18 @@
 use std::{collections::HashMap, net::SocketAddr, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use etcd_client::{Client, ConnectOptions, GetOptions};
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
-    time::timeout,
+use distlock_testkit::{
+    backend::Backend,
+    proxies::Proxies,
+    servers::{self, METRICS, endpoints},
 };
+use etcd_client::{Client, ConnectOptions, GetOptions};
+use tokio::time::timeout;
 
 use super::{
+    case::SOON,
     harness::{Cost, Elsewhere, Harness, Job, Link},
     process::Process,
-    proxy::{Framing, Proxies},
-    servers,
 };
 
 pub(crate) struct Etcd {
@@ -74,11 +74,8 @@ where
 #[async_trait]
 impl Harness for Etcd {
     async fn start() -> Self {
-        let url = servers::url(
-            "DISTLOCK_ETCD_URL",
-            "etcd://127.0.0.1:23791,127.0.0.1:23792,127.0.0.1:23793",
-        );
-        let endpoints = servers::endpoints(&url).await;
+        let url = Backend::Etcd.url();
+        let endpoints = endpoints(&url).await;
         let addresses: Vec<_> =
             endpoints.iter().map(|endpoint| format!("http://{endpoint}")).collect();
         let options = ConnectOptions::new().with_require_leader(true);
@@ -90,12 +87,8 @@ impl Harness for Etcd {
         self.url.clone()
     }
 
-    fn network(&self) -> (&'static str, &[SocketAddr], Framing) {
-        ("etcd", &self.endpoints, Framing::Http2)
-    }
-
-    fn servers(&self) -> Vec<(&'static str, SocketAddr)> {
-        ["etcd1", "etcd2", "etcd3"].into_iter().zip(self.endpoints.iter().copied()).collect()
+    fn network(&self) -> (Backend, &[SocketAddr]) {
+        (Backend::Etcd, &self.endpoints)
     }
 
     async fn serves(&self, server: SocketAddr) -> bool {
@@ -209,7 +202,7 @@ impl Harness for Etcd {
     }
 
     async fn link(&self) -> Arc<dyn Link> {
-        Arc::new(Proxies::start(self.network()).await)
+        Arc::new(Proxies::start(Backend::Etcd, &self.endpoints).await)
     }
 
     async fn lock_elsewhere(&self, job: Job) -> Box<dyn Elsewhere> {
@@ -219,10 +212,7 @@ impl Harness for Etcd {
 
 /// What a member has counted, in Prometheus' words.
 async fn metrics(endpoint: SocketAddr) -> String {
-    let mut stream = TcpStream::connect(endpoint).await.expect("etcd answers");
-    stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").await.expect("etcd listens");
-    let mut text = String::new();
-    stream.read_to_string(&mut text).await.expect("etcd answers");
+    let text = servers::ask(endpoint, METRICS, SOON).await.expect("etcd answers");
     assert!(text.contains("grpc_server_started_total"), "no counters at {endpoint}: {text:.200}");
     text
 }

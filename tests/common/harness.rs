@@ -9,11 +9,9 @@ use std::{
 
 use async_trait::async_trait;
 use distlock::{Client, LockGuard};
+use distlock_testkit::{backend::Backend, proxies::Proxies, proxy::Mode};
 
-use super::{
-    case::Case,
-    proxy::{Framing, Mode, Proxies},
-};
+use super::case::Case;
 
 /// The operator's side of a store, and its faults.
 #[async_trait]
@@ -25,14 +23,15 @@ pub(crate) trait Harness: Send + Sync + 'static {
 
     fn url(&self) -> String;
 
-    /// Scheme, servers and framing, for stores that have a network in between.
-    fn network(&self) -> (&'static str, &[SocketAddr], Framing) {
+    /// Which store it is and its servers, for stores that have a network in between.
+    fn network(&self) -> (Backend, &[SocketAddr]) {
         unimplemented!("there is no network")
     }
 
     /// The servers of the cluster, by the names that docker/'s scripts know them by.
     fn servers(&self) -> Vec<(&'static str, SocketAddr)> {
-        unimplemented!("there are no servers")
+        let (backend, servers) = self.network();
+        backend.services().into_iter().zip(servers.iter().copied()).collect()
     }
 
     /// Whether this server answers, with the cluster behind it.

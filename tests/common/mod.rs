@@ -22,13 +22,9 @@ pub(crate) mod memory;
 #[allow(dead_code)]
 pub(crate) mod process;
 #[allow(dead_code)]
-pub(crate) mod proxy;
-#[allow(dead_code)]
 pub(crate) mod raw;
 #[allow(dead_code)]
 pub(crate) mod secrets;
-#[allow(dead_code)]
-pub(crate) mod servers;
 #[cfg(feature = "zookeeper")]
 #[allow(dead_code)]
 pub(crate) mod zookeeper;

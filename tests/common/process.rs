@@ -1,19 +1,13 @@
 //! A process of its own, to be killed: this very test binary once more, told to run one job.
 
 use std::{
-    io::Read,
-    process::Stdio,
     sync::{Arc, Weak},
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, Instant},
 };
 
 use async_trait::async_trait;
 use distlock::LockGuard;
-use tokio::{
-    io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines},
-    process::{Child, ChildStdout, Command},
-    sync::oneshot,
-};
+use distlock_testkit::{child::Child, clock::uptime, orders::orders_for_life};
 
 use super::{
     harness::{Elsewhere, Job},
@@ -32,12 +26,9 @@ const VALID: &str = "job valid: ";
 /// How long a lock is held that was taken on waking.
 const HOLD: Duration = Duration::from_millis(2200);
 
-/// The process. It is killed when this is dropped, and it ends when its standard input does, should
-/// this process be killed first.
-pub(crate) struct Process {
-    child: Child,
-    output: Lines<BufReader<ChildStdout>>,
-}
+/// The process. It is killed when this is dropped, and it ends with the one that started it, should
+/// that be killed first.
+pub(crate) struct Process(Child);
 
 impl Process {
     pub(crate) fn start(url: &str, job: &Job) -> Self {
@@ -45,26 +36,15 @@ impl Process {
             [job.ttl.as_millis(), job.crowd as u128, job.writes as u128].map(|n| n.to_string());
         let sleeps = job.sleeps.to_string();
         let told = [url, &job.namespace, &job.name, &ttl, &crowd, &writes, &sleeps].join(" ");
-        let mut child = Command::new(std::env::current_exe().expect("this binary"))
-            .args(["--exact", TEST, "--nocapture", "--test-threads=1"])
-            .env(VARIABLE, told)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()
-            .expect("a process");
-        let output = BufReader::new(child.stdout.take().expect("it is piped")).lines();
-        Self { child, output }
+        let mut command = Child::again().expect("this binary");
+        command.args(["--exact", TEST, "--nocapture", "--test-threads=1"]).env(VARIABLE, told);
+        Self(Child::start(&mut command).expect("a process"))
     }
 
     /// What the process says next after these words.
     async fn said(&mut self, words: &str) -> String {
-        while let Some(line) = self.output.next_line().await.expect("its output can be read") {
-            if let Some((_, said)) = line.split_once(words) {
-                return said.to_owned();
-            }
-        }
-        panic!("the process ended and never said {words:?}");
+        let said = self.0.until(|line| line.split_once(words).map(|(_, said)| said.to_owned()));
+        said.await.unwrap_or_else(|error| panic!("{error} and never said {words:?}"))
     }
 
     /// Of a job that sleeps: waits until it has nothing.
@@ -74,40 +54,18 @@ impl Process {
 
     /// Returns when none of its threads runs any more.
     pub(crate) async fn stop(&self) {
-        self.signal("-STOP").await;
-        let id = self.child.id().expect("it runs").to_string();
-        loop {
-            let state = Command::new("ps")
-                .args(["-o", "state=", "-p", &id])
-                .output()
-                .await
-                .expect("there is a ps command");
-            if state.stdout.trim_ascii() == b"T" {
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
+        self.0.stop().await.expect("it runs");
     }
 
     /// Lets it go on and take its lock; gives the key.
     pub(crate) async fn wake(&mut self) -> String {
-        self.signal("-CONT").await;
+        self.0.go_on().expect("it is stopped");
         self.said(LOCKED).await
     }
 
-    /// When its guard was last valid, by [`micros`].
+    /// When its guard was last valid, by [`uptime`].
     pub(crate) async fn last_valid(&mut self) -> u64 {
         self.said(VALID).await.parse().expect("a number")
-    }
-
-    async fn signal(&self, signal: &str) {
-        let id = self.child.id().expect("it runs").to_string();
-        let status = Command::new("kill")
-            .args([signal, &id])
-            .status()
-            .await
-            .expect("there is a kill command");
-        assert!(status.success(), "kill {signal} {id}");
     }
 }
 
@@ -118,23 +76,22 @@ impl Elsewhere for Process {
     }
 
     async fn sleep_through(&mut self, time: Duration) -> bool {
-        self.signal("-STOP").await;
+        self.stop().await;
         tokio::time::sleep(time).await;
-        self.signal("-CONT").await;
+        self.0.go_on().expect("it is stopped");
         self.said(WOKE).await.parse().expect("true or false")
     }
 
     async fn leave(mut self: Box<Self>) -> Instant {
-        let mut input = self.child.stdin.take().expect("it is piped");
-        input.write_all(b".").await.expect("it listens");
-        let status = self.child.wait().await.expect("it ends");
+        self.0.order("leave").await.expect("it listens");
+        let status = self.0.wait().await.expect("it ends");
         assert!(status.success(), "{status}");
         Instant::now()
     }
 
     async fn crash(mut self: Box<Self>) -> Instant {
         // SIGKILL, and its end is awaited: nothing of it runs any more.
-        self.child.kill().await.expect("it was running");
+        self.0.kill().await.expect("it was running");
         Instant::now()
     }
 }
@@ -149,7 +106,8 @@ pub(crate) fn run_job() {
     let sleeps = sleeps.parse().expect("true or false");
     let job =
         Job { namespace: namespace.to_owned(), name: name.to_owned(), ttl, crowd, writes, sleeps };
-    let (leave, leaving) = oneshot::channel();
+    // It ends with the one that asked for it. By exiting: in good order the lock would be released.
+    let mut orders = orders_for_life();
     let work = async move {
         if job.writes > 0 {
             return write_on_waking(url, &job).await;
@@ -188,19 +146,9 @@ pub(crate) fn run_job() {
             }
         });
         // The process that started this one ends it.
-        let _ = leaving.await;
+        let _ = orders.recv().await;
         weak
     };
-    std::thread::spawn(|| {
-        let mut word = [0];
-        if std::io::stdin().read_exact(&mut word).is_ok() {
-            let _ = leave.send(());
-            return;
-        }
-        // Ends with the one that asked for this process. By exiting: in good order the lock would
-        // be released.
-        std::process::exit(0);
-    });
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let looked_at = runtime.block_on(work);
@@ -210,13 +158,6 @@ pub(crate) fn run_job() {
         std::thread::yield_now();
     }
     std::process::exit(0);
-}
-
-/// The time, for all processes of this machine.
-pub(crate) fn micros() -> u64 {
-    let since =
-        SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("a time after 1970");
-    u64::try_from(since.as_micros()).expect("a time before the end of time")
 }
 
 /// Has an idle session until it has slept, locks as soon as it wakes, and tells how long that was
@@ -245,7 +186,7 @@ async fn lock_on_waking(url: &str, job: &Job) -> Weak<LockGuard> {
     println!("\n{LOCKED}{}", guard.key());
     let (start, mut valid) = (Instant::now(), 0);
     loop {
-        let at = micros();
+        let at = uptime();
         if !guard.is_valid() || start.elapsed() > HOLD {
             break;
         }

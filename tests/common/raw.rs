@@ -1,6 +1,7 @@
 //! The stores' own clients, which write by the condition that a guard gives.
 
 use distlock::LockGuard;
+use distlock_testkit::backend::Backend;
 
 pub(crate) enum Raw {
     #[cfg(feature = "etcd")]
@@ -11,16 +12,16 @@ pub(crate) enum Raw {
 
 impl Raw {
     pub(crate) async fn connect(url: &str) -> Self {
-        match url.split_once("://").expect("a URL") {
+        match Backend::split(url) {
             #[cfg(feature = "etcd")]
-            ("etcd", servers) => {
+            Some((Backend::Etcd, servers)) => {
                 let client =
                     etcd_client::Client::connect(servers.split(',').collect::<Vec<_>>(), None)
                         .await;
                 Self::Etcd(Box::new(client.expect("etcd answers")))
             }
             #[cfg(feature = "zookeeper")]
-            ("zk", servers) => {
+            Some((Backend::ZooKeeper, servers)) => {
                 // The longest that the servers grant: this session is not to end in its sleep.
                 let connector = zookeeper_client::Client::connector()
                     .with_session_timeout(std::time::Duration::from_secs(20));

@@ -9,18 +9,22 @@ use std::{
 };
 
 use async_trait::async_trait;
+use distlock_testkit::{
+    backend::Backend,
+    proxies::Proxies,
+    servers::{ask, endpoints},
+};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
-    time::{sleep, timeout},
+    time::sleep,
 };
 use zookeeper_client::{Client, Error, Stat};
 
 use super::{
+    case::SOON,
     harness::{Cost, Elsewhere, Harness, Job, Link},
     process::Process,
-    proxy::{Framing, Proxies},
-    servers,
 };
 
 /// The longest that the servers grant: the operator outlives elections.
@@ -57,9 +61,8 @@ impl ZooKeeper {
 #[async_trait]
 impl Harness for ZooKeeper {
     async fn start() -> Self {
-        let url =
-            servers::url("DISTLOCK_ZK_URL", "zk://127.0.0.1:21811,127.0.0.1:21812,127.0.0.1:21813");
-        let endpoints = servers::endpoints(&url).await;
+        let url = Backend::ZooKeeper.url();
+        let endpoints = endpoints(&url).await;
         let cluster: Vec<_> = endpoints.iter().map(ToString::to_string).collect();
         let connector = Client::connector().with_session_timeout(OPERATOR_TTL);
         let client = connector
@@ -73,24 +76,13 @@ impl Harness for ZooKeeper {
         self.url.clone()
     }
 
-    fn network(&self) -> (&'static str, &[SocketAddr], Framing) {
-        ("zk", &self.endpoints, Framing::Jute)
-    }
-
-    fn servers(&self) -> Vec<(&'static str, SocketAddr)> {
-        servers::zookeeper_servers(&self.endpoints)
+    fn network(&self) -> (Backend, &[SocketAddr]) {
+        (Backend::ZooKeeper, &self.endpoints)
     }
 
     async fn serves(&self, server: SocketAddr) -> bool {
-        let ask = async {
-            let mut stream = TcpStream::connect(server).await?;
-            stream.write_all(b"srvr").await?;
-            let mut answer = String::new();
-            stream.read_to_string(&mut answer).await?;
-            // Outside of the quorum it has none.
-            io::Result::Ok(answer.contains("\nMode: "))
-        };
-        matches!(timeout(Duration::from_secs(1), ask).await, Ok(Ok(true)))
+        // Outside of the quorum it has none.
+        mode_of(server).await != "none"
     }
 
     fn min_ttl(&self) -> Duration {
@@ -234,7 +226,7 @@ impl Harness for ZooKeeper {
     }
 
     async fn link(&self) -> Arc<dyn Link> {
-        Arc::new(Proxies::start(self.network()).await)
+        Arc::new(Proxies::start(Backend::ZooKeeper, &self.endpoints).await)
     }
 
     async fn lock_elsewhere(&self, job: Job) -> Box<dyn Elsewhere> {
@@ -250,25 +242,13 @@ fn field(line: &str, name: &str) -> u64 {
 
 /// A four-letter word and the server's answer.
 pub(crate) async fn four_letters(endpoint: SocketAddr, word: &str) -> String {
-    let mut stream = TcpStream::connect(endpoint).await.expect("ZooKeeper answers");
-    stream.write_all(word.as_bytes()).await.expect("ZooKeeper listens");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await.expect("ZooKeeper answers");
-    answer
+    ask(endpoint, word, SOON).await.expect("ZooKeeper answers")
 }
 
 /// What a server takes itself for: `leader`, `follower`, `standalone`, or `none` of them when it
 /// does not serve or does not answer.
 pub(crate) async fn mode_of(endpoint: SocketAddr) -> String {
-    let answer = async {
-        let mut stream = TcpStream::connect(endpoint).await?;
-        stream.write_all(b"srvr").await?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).await.map(|_| answer)
-    };
-    let answer =
-        timeout(Duration::from_secs(1), answer).await.unwrap_or_else(|late| Err(late.into()));
-    let answer = answer.unwrap_or_default();
+    let answer = ask(endpoint, "srvr", Duration::from_secs(1)).await.unwrap_or_default();
     answer.lines().find_map(|line| line.strip_prefix("Mode: ")).unwrap_or("none").to_owned()
 }
 

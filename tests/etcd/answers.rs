@@ -7,14 +7,13 @@ use std::{
 };
 
 use distlock::Client;
+use distlock_testkit::{docker::OwnEtcd, proxy::Mode};
 use etcd_client::CompactionOptions;
 
 use crate::common::{
     Harness, alone, beside_others,
     case::{SOON, eventually, throughout, within},
     etcd::Etcd,
-    proxy::Mode,
-    servers::OwnEtcd,
 };
 
 static FORGED: AtomicUsize = AtomicUsize::new(0);

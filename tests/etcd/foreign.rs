@@ -4,6 +4,7 @@
 use std::{process::Stdio, time::Duration};
 
 use distlock::{Error, LostReason};
+use distlock_testkit::docker::container;
 use etcd_client::{DeleteOptions, PutOptions, Txn, TxnOp};
 use tokio::process::{Child, Command};
 
@@ -11,7 +12,6 @@ use crate::common::{
     Case, Harness, beside_others,
     case::{SOON, eventually, throughout, within},
     etcd::Etcd,
-    servers::container,
 };
 
 /// `etcdctl lock`, which is Go's `clientv3/concurrency`: the one on the path, else the one in a
@@ -114,7 +114,7 @@ async fn keys_without_a_lease_are_passed_over() {
     .await;
 }
 
-/// In a long queue who comes is told who came before him by a key that others do not write.
+/// In a long queue a newcomer is told who came before it by a key that others do not write.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_foreign_waiter_in_a_long_queue_has_its_turn() {
     beside_others::<Etcd>(async |t| {

@@ -3,11 +3,12 @@
 
 use std::time::{Duration, Instant};
 
+use distlock_testkit::docker::Cut;
+
 use crate::common::{
     Case, alone,
     case::{SOON, eventually, throughout, within},
     etcd::Etcd,
-    servers::Cut,
 };
 
 /// Waits until every member knows the leader again: what others ask of it until then fails.

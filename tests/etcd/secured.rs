@@ -6,13 +6,17 @@ use std::{
 };
 
 use distlock::{Builder, Client, Error, Tls};
+use distlock_testkit::{
+    backend::Backend,
+    framing::Framing,
+    proxy::Proxy,
+    servers::{certificates, endpoints},
+};
 use etcd_client::{GetOptions, Permission};
 
 use crate::common::{
     case::{SOON, eventually, throughout, within},
-    proxy::{Framing, Proxy},
     secrets::{Shown, lines_of},
-    servers,
 };
 
 /// The user `app` may touch what begins with `/distlock`.
@@ -21,14 +25,14 @@ fn namespace() -> String {
 }
 
 async fn with_users() -> Builder {
-    let url = servers::url("DISTLOCK_ETCD_AUTH_URL", "etcd://127.0.0.1:23795");
-    servers::endpoints(&url).await;
+    let url = Backend::Etcd.url_with_users();
+    endpoints(&url).await;
     Client::builder(&url).namespace(namespace())
 }
 
 async fn with_tls() -> Builder {
-    let url = servers::url("DISTLOCK_ETCD_TLS_URL", "etcd://127.0.0.1:23794");
-    servers::endpoints(&url).await;
+    let url = Backend::Etcd.url_with_tls();
+    endpoints(&url).await;
     Client::builder(&url).namespace(namespace())
 }
 
@@ -115,8 +119,8 @@ impl User {
     const PASSWORD: &str = "secret";
 
     async fn new() -> Self {
-        let url = servers::url("DISTLOCK_ETCD_AUTH_URL", "etcd://127.0.0.1:23795");
-        let address = servers::endpoints(&url).await[0];
+        let url = Backend::Etcd.url_with_users();
+        let address = endpoints(&url).await[0];
         let options = etcd_client::ConnectOptions::new().with_user("root", "rootpw");
         let operator = etcd_client::Client::connect([format!("http://{address}")], Some(options))
             .await
@@ -160,13 +164,13 @@ impl User {
     }
 }
 
-/// The operator's doing reaches a holder and his client while both are at work. What the server
+/// The operator's doing reaches a holder and its client while both are at work. What the server
 /// still renews is held; what it refuses is told as it is, and not asked for again and again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_password_changed_on_the_way_is_denied_without_a_storm() {
     let user = User::new().await;
-    let url = servers::url("DISTLOCK_ETCD_AUTH_URL", "etcd://127.0.0.1:23795");
-    let proxy = Proxy::start(servers::endpoints(&url).await[0], Framing::Http2).await;
+    let url = Backend::Etcd.url_with_users();
+    let proxy = Proxy::start(endpoints(&url).await[0], Framing::Http2).await;
     let client = user.client(proxy.address).await;
     let guard = client.mutex("a").lock().await.unwrap();
     user.operator.auth_client().user_change_password(user.name.as_str(), "another").await.unwrap();
@@ -197,8 +201,8 @@ async fn a_password_changed_on_the_way_is_denied_without_a_storm() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_role_taken_away_on_the_way_is_denied_until_it_is_back() {
     let user = User::new().await;
-    let url = servers::url("DISTLOCK_ETCD_AUTH_URL", "etcd://127.0.0.1:23795");
-    let client = user.client(servers::endpoints(&url).await[0]).await;
+    let url = Backend::Etcd.url_with_users();
+    let client = user.client(endpoints(&url).await[0]).await;
     let guard = client.mutex("a").lock().await.unwrap();
     user.operator
         .auth_client()
@@ -223,7 +227,7 @@ async fn a_role_taken_away_on_the_way_is_denied_until_it_is_back() {
 
 #[tokio::test]
 async fn certificates_let_in() {
-    let [ca, certificate, key] = servers::certificates();
+    let [ca, certificate, key] = certificates();
     let tls = Tls::new().ca_certificate(ca).client_identity(certificate, key);
     let client = with_tls().await.tls(tls).connect().await.unwrap();
     let guard = client.mutex("a").lock().await.unwrap();
@@ -235,7 +239,7 @@ async fn certificates_let_in() {
 /// Each wrong in another way; none hangs, none is let in.
 #[tokio::test]
 async fn wrong_certificates_are_refused() {
-    let [ca, certificate, key] = servers::certificates();
+    let [ca, certificate, key] = certificates();
     let wrong = [
         (
             "a CA that did not sign the server's",
@@ -263,7 +267,7 @@ async fn wrong_certificates_are_refused() {
 /// PEM that is none is told before a server is asked.
 #[tokio::test]
 async fn garbled_certificates_are_told() {
-    let [ca, ..] = servers::certificates();
+    let [ca, ..] = certificates();
     for tls in [
         Tls::new().ca_certificate("no PEM"),
         Tls::new().ca_certificate(ca).client_identity("no PEM", "no key"),
@@ -278,7 +282,7 @@ async fn garbled_certificates_are_told() {
 /// Whether they are let in, refused, or find nobody.
 #[tokio::test]
 async fn nothing_that_is_shown_has_a_secret() {
-    let [ca, certificate, key] = servers::certificates();
+    let [ca, certificate, key] = certificates();
     let mut shown = Shown::default();
     let nobody =
         || Client::builder("etcd://127.0.0.1:1").connect_timeout(Duration::from_millis(500));

@@ -3,15 +3,10 @@
 
 use std::net::SocketAddr;
 
+use distlock_testkit::{backend::Backend, servers::endpoints};
 use etcd_client::Client;
 
-use crate::{assert_defect, servers};
-
-async fn endpoints() -> Vec<SocketAddr> {
-    let url =
-        servers::url("DISTLOCK_ETCD_URL", "etcd://127.0.0.1:23791,127.0.0.1:23792,127.0.0.1:23793");
-    servers::endpoints(&url).await
-}
+use crate::assert_defect;
 
 async fn connect(endpoints: &[SocketAddr]) -> Client {
     let addresses: Vec<_> = endpoints.iter().map(|endpoint| format!("http://{endpoint}")).collect();
@@ -22,7 +17,7 @@ async fn connect(endpoints: &[SocketAddr]) -> Client {
 /// src/rpc/lease.rs:560. It says Ok of a lease that is gone.
 #[tokio::test]
 async fn a_revoked_lease_is_kept_alive() {
-    let mut client = connect(&endpoints().await).await;
+    let mut client = connect(&endpoints(&Backend::Etcd.url()).await).await;
     let lease = client.lease_grant(60, None).await.expect("etcd answers").id();
     let (mut keeper, mut answers) = client.lease_keep_alive(lease).await.unwrap();
     client.lease_revoke(lease).await.unwrap();
@@ -38,7 +33,7 @@ async fn a_revoked_lease_is_kept_alive() {
 /// ready (`reconnect.rs:129` beside it): <https://github.com/grpc/grpc-rust/issues/2839>.
 #[tokio::test]
 async fn one_dead_endpoint_fails_requests() {
-    let mut endpoints = endpoints().await;
+    let mut endpoints = endpoints(&Backend::Etcd.url()).await;
     endpoints.truncate(2);
     // Bound but not listening: connections are refused, and nobody else gets the port.
     let dead = tokio::net::TcpSocket::new_v4().unwrap();

@@ -4,12 +4,6 @@
 #![allow(clippy::expect_used, clippy::panic)] // a test fails by panicking
 
 mod etcd;
-#[path = "../common/proxy.rs"]
-#[allow(dead_code)]
-mod proxy;
-#[path = "../common/servers.rs"]
-#[allow(dead_code)]
-mod servers;
 mod zookeeper;
 
 /// Fails once a defect is gone. `workaround` says where distlock gets by with it.

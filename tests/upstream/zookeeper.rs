@@ -7,17 +7,20 @@ use std::{
     time::{Duration, Instant},
 };
 
+use distlock_testkit::{
+    backend::Backend,
+    framing::Framing,
+    median::median,
+    proxy::{Mode, Proxy},
+    servers::endpoints,
+};
 use tokio::{runtime::Runtime, task::yield_now, time::timeout};
 use zookeeper_client::{
     Acls, AddWatchMode, Client, CreateMode, Error, EventType, LockPrefix, PersistentWatcher,
     SessionState,
 };
 
-use crate::{
-    assert_defect,
-    proxy::{Framing, Mode, Proxy},
-    servers,
-};
+use crate::assert_defect;
 
 /// What ought to happen has happened by then.
 const SOON: Duration = Duration::from_secs(10);
@@ -27,9 +30,7 @@ const QUIET: Duration = Duration::from_millis(500);
 const TTL: Duration = Duration::from_secs(2);
 
 async fn server() -> SocketAddr {
-    let url =
-        servers::url("DISTLOCK_ZK_URL", "zk://127.0.0.1:21811,127.0.0.1:21812,127.0.0.1:21813");
-    servers::endpoints(&url).await[0]
+    endpoints(&Backend::ZooKeeper.url()).await[0]
 }
 
 async fn proxy() -> Proxy {
@@ -170,11 +171,6 @@ async fn many_watches_end_the_session() {
     assert_defect(!survived, "src/backend/zookeeper/store.rs: `WATCH_BUDGET`");
 }
 
-fn median<const N: usize>(mut times: [Duration; N]) -> Duration {
-    times.sort_unstable();
-    times[N / 2]
-}
-
 /// `TCP_NODELAY` is off, so that of two requests in one flight the second stays at home until the
 /// first is answered: src/session/connection.rs:201.
 #[tokio::test]
@@ -201,7 +197,10 @@ async fn a_second_request_waits_for_the_reply_to_the_first() {
             second.await.unwrap();
             *two = start.elapsed();
         }
-        let (one, two) = (median(one), median(two));
+        let [one, two] = [one, two].map(|times| {
+            let middle = median(times.iter().map(Duration::as_secs_f64));
+            Duration::from_secs_f64(middle.expect("there are some"))
+        });
         println!("{one:?} for one, {two:?} for two");
         slow += usize::from(two > one + WAY);
     }
@@ -252,8 +251,7 @@ async fn a_session_expires_late() {
 /// :474.
 #[tokio::test]
 async fn credentials_fail_connections() {
-    let url = servers::url("DISTLOCK_ZK_AUTH_URL", "zk://127.0.0.1:21814");
-    let server = servers::endpoints(&url).await[0].to_string();
+    let server = endpoints(&Backend::ZooKeeper.url_with_users()).await[0].to_string();
     let connector = Client::connector().with_session_timeout(TTL).with_fail_eagerly();
     let mut failed = false;
     // About every fifth fails. That none of them does is a chance of 1 in 10^9.

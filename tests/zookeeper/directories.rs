@@ -3,12 +3,12 @@
 
 use std::time::Duration;
 
+use distlock_testkit::proxy::Mode;
 use zookeeper_client::{Acl, Acls, AuthId, CreateMode, Permission};
 
 use crate::common::{
     Case, Harness, beside_others,
     case::{SOON, eventually, throughout, within},
-    proxy::Mode,
     zookeeper::ZooKeeper,
 };
 

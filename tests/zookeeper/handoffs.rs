@@ -2,13 +2,13 @@
 
 use std::time::{Duration, Instant};
 
+use distlock_testkit::proxy::{Mode, Proxy};
 use tokio::{task::JoinSet, time::sleep};
 use zookeeper_client::{Acls, CreateMode};
 
 use crate::common::{
     Harness, alone, beside_others,
     case::{SOON, eventually, throughout, within},
-    proxy::{Mode, Proxy},
     zookeeper::ZooKeeper,
 };
 

@@ -3,10 +3,11 @@
 
 use std::time::{Duration, Instant};
 
+use distlock_testkit::docker::Cut;
+
 use crate::common::{
     alone,
     case::{SOON, eventually},
-    servers::{Cut, zookeeper_servers},
     zookeeper::{ZooKeeper, mode_of},
 };
 
@@ -16,7 +17,7 @@ use crate::common::{
 async fn a_holder_on_a_follower_that_is_cut_off_knows_before_its_successor() {
     alone::<ZooKeeper>(async |t| {
         let (mut followers, mut others) = (Vec::new(), Vec::new());
-        for (name, server) in zookeeper_servers(t.store.network().1) {
+        for (name, server) in t.store.servers() {
             match mode_of(server).await.as_str() {
                 "follower" if followers.is_empty() => followers.push((name, server)),
                 _ => others.push(server.to_string()),

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
+use distlock_testkit::{backend::Backend, clock::uptime, proxies::Proxies, proxy::Mode};
 use tokio::{task::JoinSet, time::sleep};
 use zookeeper_client::{Client, EventType};
 
 use crate::common::{
     alone,
     harness::Job,
-    process::{Process, micros},
-    proxy::{Framing, Mode, Proxies},
+    process::Process,
     zookeeper::{ZooKeeper, mode_of},
 };
 
@@ -41,7 +41,7 @@ async fn a_session_that_slept_proves_nothing_for_a_while() {
             for number in 0..PROCESSES {
                 let job =
                     Job { sleeps: true, ..Job::new(t, &format!("slept-{round}-{number}"), ttl) };
-                let proxies = Proxies::start(("zk", &followers, Framing::Jute)).await;
+                let proxies = Proxies::start(Backend::ZooKeeper, &followers).await;
                 let apart = TICK * number / PROCESSES;
                 processes.spawn(sleep_and_lock(job, apart, proxies, watcher.clone()));
             }
@@ -76,7 +76,7 @@ async fn sleep_and_lock(job: Job, apart: Duration, proxies: Proxies, watcher: Cl
             let (stat, changes) =
                 watcher.check_and_watch_stat(&key).await.expect("the leader answers");
             if stat.is_none() || changes.changed().await.event_type == EventType::NodeDeleted {
-                return micros();
+                return uptime();
             }
         }
     });

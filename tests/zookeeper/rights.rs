@@ -3,14 +3,13 @@
 use std::time::Duration;
 
 use distlock::{Client, Error, LostReason};
+use distlock_testkit::{backend::Backend, framing::Framing, proxy::Proxy, servers::endpoints};
 use zookeeper_client::{Acl, AuthId, Permission};
 
 use crate::{
     common::{
         Harness, beside_others,
         case::{SOON, eventually, throughout, within},
-        proxy::{Framing, Proxy},
-        servers,
         zookeeper::ZooKeeper,
     },
     forger::Forger,
@@ -70,9 +69,8 @@ async fn who_is_locked_out_is_told_and_does_not_rage() {
 /// The client comes back, and its password is not taken any more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_whose_credentials_are_refused_is_told() {
-    let url =
-        servers::url("DISTLOCK_ZK_URL", "zk://127.0.0.1:21811,127.0.0.1:21812,127.0.0.1:21813");
-    let server = servers::endpoints(&url).await[0];
+    let url = Backend::ZooKeeper.url();
+    let server = endpoints(&url).await[0];
     let forger = Forger::start(server, |mut packet| {
         if packet.connection > 0 {
             packet.garble_credentials();

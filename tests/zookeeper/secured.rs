@@ -3,11 +3,14 @@
 use std::time::Duration;
 
 use distlock::{Builder, Client, Error, Tls};
+use distlock_testkit::{
+    backend::Backend,
+    servers::{certificates, endpoints},
+};
 
 use crate::common::{
     case::{SOON, within},
     secrets::{Shown, lines_of},
-    servers,
 };
 
 fn namespace() -> String {
@@ -15,14 +18,14 @@ fn namespace() -> String {
 }
 
 async fn with_users() -> Builder {
-    let url = servers::url("DISTLOCK_ZK_AUTH_URL", "zk://127.0.0.1:21814");
-    servers::endpoints(&url).await;
+    let url = Backend::ZooKeeper.url_with_users();
+    endpoints(&url).await;
     Client::builder(&url).namespace(namespace())
 }
 
 async fn with_tls() -> Builder {
-    let url = servers::url("DISTLOCK_ZK_TLS_URL", "zk://127.0.0.1:21815");
-    servers::endpoints(&url).await;
+    let url = Backend::ZooKeeper.url_with_tls();
+    endpoints(&url).await;
     Client::builder(&url).namespace(namespace())
 }
 
@@ -62,7 +65,7 @@ async fn locks_belong_to_the_user_who_made_them() {
 
 #[tokio::test]
 async fn certificates_let_in() {
-    let [ca, certificate, key] = servers::certificates();
+    let [ca, certificate, key] = certificates();
     let tls = Tls::new().ca_certificate(ca).client_identity(certificate, key);
     let client = with_tls().await.tls(tls).connect().await.unwrap();
     let guard = client.mutex("a").lock().await.unwrap();
@@ -74,7 +77,7 @@ async fn certificates_let_in() {
 /// Each wrong in another way; none hangs, none is let in.
 #[tokio::test]
 async fn wrong_certificates_are_refused() {
-    let [ca, certificate, key] = servers::certificates();
+    let [ca, certificate, key] = certificates();
     let wrong = [
         (
             "a CA that did not sign the server's",
@@ -101,7 +104,7 @@ async fn wrong_certificates_are_refused() {
 /// What cannot work is told before a server is asked.
 #[tokio::test]
 async fn garbled_certificates_are_told() {
-    let [ca, ..] = servers::certificates();
+    let [ca, ..] = certificates();
     for tls in [
         Tls::new().ca_certificate("no PEM"),
         Tls::new().ca_certificate(ca).client_identity("no PEM", "no key"),
@@ -115,7 +118,7 @@ async fn garbled_certificates_are_told() {
 /// Whether they are let in, refused, or find nobody.
 #[tokio::test]
 async fn nothing_that_is_shown_has_a_secret() {
-    let [ca, certificate, key] = servers::certificates();
+    let [ca, certificate, key] = certificates();
     let mut shown = Shown::default();
     let nobody = || Client::builder("zk://127.0.0.1:1").connect_timeout(Duration::from_millis(500));
     let users = with_users().await;

@@ -6,6 +6,10 @@ use std::{
 };
 
 use distlock::{Client, Error, LockGuard, LostReason};
+use distlock_testkit::{
+    framing::Framing,
+    proxy::{Mode, Proxy},
+};
 use tokio::{
     net::TcpStream,
     task::{JoinHandle, JoinSet},
@@ -17,7 +21,6 @@ use crate::{
     common::{
         Case, Harness, beside_others,
         case::{SOON, eventually, throughout, within},
-        proxy::{Framing, Mode, Proxy},
         zookeeper::{ZooKeeper, four_letters, take_over},
     },
     forger::{Forger, Packet},

@@ -3,13 +3,13 @@
 use std::{collections::HashSet, time::Duration};
 
 use distlock::{Client, LockGuard};
+use distlock_testkit::proxy::Mode;
 use tokio::{task::JoinHandle, time::sleep};
 use zookeeper_client::{Acls, CreateMode};
 
 use crate::common::{
     Case, Harness, beside_others,
     case::{SOON, eventually, throughout, within},
-    proxy::Mode,
     zookeeper::ZooKeeper,
 };
 

@@ -1,10 +1,10 @@
 //! What an etcd client's error means for the request that met it.
 
-use std::fmt;
+use std::{fmt, time::Duration};
 
 use etcd_client::Error;
 
-use crate::{backend::error::StoreError, lost::LostReason};
+use crate::{backend::error::StoreError, lost::LostReason, runtime::clock::timeout};
 
 /// An error and the endpoint that it came from.
 #[derive(Debug)]
@@ -18,6 +18,14 @@ pub(super) enum Cause {
     /// The request was sent, perhaps, and nothing came back in time.
     Silence,
     Client(Error),
+}
+
+/// What a member answers, if it does in time.
+pub(super) async fn in_time<T>(
+    patience: Duration,
+    call: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Cause> {
+    timeout(patience, call).await.map_err(|_| Cause::Silence)?.map_err(Cause::Client)
 }
 
 impl fmt::Display for EndpointError {
@@ -77,15 +85,13 @@ impl EndpointError {
                 return StoreError::SessionGone(LostReason::SessionExpired);
             }
             Cause::Client(
-                Error::InvalidArgs(_) | Error::InvalidUri(_) | Error::InvalidMetadataValue(_),
-            ) => {
-                return StoreError::Fatal { operation, source: self.into() };
-            }
-            // Raised while the connection is being set up: a certificate or key that cannot be
-            // used.
-            Cause::Client(Error::TransportError(_)) => {
-                return StoreError::Fatal { operation, source: self.into() };
-            }
+                Error::InvalidArgs(_)
+                | Error::InvalidUri(_)
+                | Error::InvalidMetadataValue(_)
+                // Raised while the connection is being set up: a certificate or key that cannot be
+                // used.
+                | Error::TransportError(_),
+            ) => return StoreError::Fatal { operation, source: self.into() },
             _ => return StoreError::Unknown(self.into()),
         };
         let message = status.message();

@@ -5,6 +5,7 @@
 //! in hex}`, below the same prefix: all stand in one queue.
 
 mod error;
+mod extras;
 mod heat;
 mod list;
 mod pool;
@@ -20,8 +21,8 @@ use etcd_client::{Client, LeaseGrantOptions};
 use self::{pool::Pool, store::EtcdStore};
 use super::{Backend, Facts, Store};
 use crate::{
-    backend::{error::StoreError, remote::Remote},
-    runtime,
+    backend::{error::Result, remote::Remote},
+    runtime::random,
 };
 
 /// The backend of `etcd://`.
@@ -47,19 +48,17 @@ impl Backend for Etcd {
         "etcd"
     }
 
-    async fn open(&self, ttl: Duration) -> Result<(Facts, Arc<dyn Store>), StoreError> {
+    async fn open(&self, ttl: Duration) -> Result<(Facts, Arc<dyn Store>)> {
         // Whole seconds, at least one; the server may grant more.
         let seconds = i64::try_from(ttl.as_millis().div_ceil(1000)).unwrap_or(i64::MAX);
         let mut attempts_left = self.pool.len();
         let granted = loop {
             attempts_left -= 1;
             // An id of our own choice; should the answer be lost, that lease ends with its TTL.
-            let id = runtime::random_id();
-            let grant = |client: Arc<Client>| async move {
-                client
-                    .lease_client()
-                    .grant(seconds, Some(LeaseGrantOptions::new().with_id(id)))
-                    .await
+            let id = random::id();
+            let grant = async |client: Arc<Client>| {
+                let options = LeaseGrantOptions::new().with_id(id);
+                client.lease_client().grant(seconds, Some(options)).await
             };
             match self.pool.request_within(self.patience, "lease grant", grant).await {
                 Ok(granted) => break granted,

@@ -1,17 +1,16 @@
 //! The endpoints of a cluster, and which one to talk to.
 
-use std::{
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
+use std::{sync::Arc, time::Duration};
+
+use etcd_client::{
+    Certificate, Client, ConnectOptions, Error, GetOptions, GetResponse, Identity, TlsOptions,
 };
+use tokio::sync::watch;
 
-use etcd_client::{Certificate, Client, ConnectOptions, Error, Identity, TlsOptions};
-use tokio::{sync::watch, time::timeout};
-
-use super::error::{Cause, EndpointError};
+use super::error::{Cause, EndpointError, in_time};
 use crate::{
-    backend::{error::StoreError, remote::Remote, secret::Secret},
-    runtime,
+    backend::{error::Result, remote::Remote, secret::Secret},
+    runtime::{mutex::Mutex, random},
 };
 
 /// Below 5 s etcd takes a client's pings for an attack and hangs up
@@ -81,7 +80,7 @@ impl Pool {
         let endpoint = |address| Endpoint { address, client: Mutex::default() };
         let endpoints: Vec<_> = remote.endpoints.into_iter().map(endpoint).collect();
         // Clients spread over the members.
-        let current = watch::Sender::new(runtime::random_below(endpoints.len()));
+        let current = watch::Sender::new(random::below(endpoints.len()));
         let options = Secret::new(options);
         Self { endpoints, options, request_timeout: remote.request_timeout, current }
     }
@@ -103,20 +102,16 @@ impl Pool {
     async fn pick_within(&self, patience: Duration, ahead: usize) -> Result<Picked, EndpointError> {
         let index = (*self.current.borrow() + ahead) % self.endpoints.len();
         let endpoint = &self.endpoints[index];
-        let known = endpoint.client.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let known = endpoint.client.lock().clone();
         let client = match known {
             Some(client) => client,
             None => {
                 // With a user this is a request, so that it can hang like one.
                 let connecting =
                     Client::connect([&endpoint.address], Some(self.options.expose().clone()));
-                let client = match timeout(patience, connecting).await {
-                    Ok(Ok(client)) => client,
-                    Ok(Err(error)) => return Err(self.failed(index, Cause::Client(error))),
-                    Err(_) => return Err(self.failed(index, Cause::Silence)),
-                };
-                let mut known = endpoint.client.lock().unwrap_or_else(PoisonError::into_inner);
-                Arc::clone(known.get_or_insert_with(|| Arc::new(client)))
+                let client = in_time(patience, connecting).await;
+                let client = client.map_err(|cause| self.failed(index, cause))?;
+                Arc::clone(endpoint.client.lock().get_or_insert_with(|| Arc::new(client)))
             }
         };
         Ok(Picked { index, client })
@@ -124,35 +119,36 @@ impl Pool {
 
     /// One attempt of one request at the current endpoint. If that endpoint fails, the next attempt
     /// goes to another one.
-    pub(super) async fn request<T, F>(
+    pub(super) async fn request<T>(
         &self,
         operation: &'static str,
-        request: impl FnOnce(Arc<Client>) -> F,
-    ) -> Result<T, StoreError>
-    where
-        F: Future<Output = Result<T, Error>>,
-    {
+        request: impl AsyncFnOnce(Arc<Client>) -> Result<T, Error>,
+    ) -> Result<T> {
         self.request_within(self.request_timeout, operation, request).await
     }
 
+    /// Reads a key, or those that the options say.
+    pub(super) async fn get(
+        &self,
+        operation: &'static str,
+        key: &str,
+        options: GetOptions,
+    ) -> Result<GetResponse> {
+        let get = async |client: Arc<Client>| client.kv_client().get(key, Some(options)).await;
+        self.request(operation, get).await
+    }
+
     /// The same with another timeout.
-    pub(super) async fn request_within<T, F>(
+    pub(super) async fn request_within<T>(
         &self,
         patience: Duration,
         operation: &'static str,
-        request: impl FnOnce(Arc<Client>) -> F,
-    ) -> Result<T, StoreError>
-    where
-        F: Future<Output = Result<T, Error>>,
-    {
+        request: impl AsyncFnOnce(Arc<Client>) -> Result<T, Error>,
+    ) -> Result<T> {
         let picked =
             self.pick_within(patience, 0).await.map_err(|error| error.triage(operation))?;
-        let cause = match timeout(patience, request(picked.client)).await {
-            Ok(Ok(reply)) => return Ok(reply),
-            Ok(Err(error)) => Cause::Client(error),
-            Err(_) => Cause::Silence,
-        };
-        Err(self.failed(picked.index, cause).triage(operation))
+        let reply = in_time(patience, request(picked.client)).await;
+        reply.map_err(|cause| self.failed(picked.index, cause).triage(operation))
     }
 
     /// Takes note of a failed request: an endpoint that cannot be talked to is left for the next
@@ -175,7 +171,7 @@ impl Pool {
     /// Moves on from an endpoint, and forgets its connection: one that is silently dead would
     /// otherwise be used again.
     pub(super) fn leave(&self, index: usize) {
-        *self.endpoints[index].client.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.endpoints[index].client.lock() = None;
         let next = (index + 1) % self.endpoints.len();
         // With a single endpoint nothing moves, but the tasks that watch its connection have to
         // know that it is given up.

@@ -22,8 +22,6 @@
 //! Where there is none, a waiter that expects a long queue makes it, by putting its own key there
 //! as it joins.
 
-use std::borrow::Cow;
-
 use etcd_client::{
     Compare, CompareOp, DeleteOptions, DeleteResponse, GetOptions, KeyValue, PutOptions, SortOrder,
     SortTarget, Txn, TxnOp, TxnOpResponse, TxnResponse,
@@ -168,13 +166,11 @@ impl<'a> Paths<'a> {
         let others =
             told.any(|range| !matches!(range, TxnOpResponse::Get(get) if get.count() == 0));
         match tail.take_prev_key() {
-            Some(tail) if !others => Answer::BehindTail(Entry {
-                key: String::from_utf8_lossy(tail.value()).into(),
+            Some(tail) if !others => Answer::BehindTail(Entry::new(
+                String::from_utf8_lossy(tail.value()),
                 // Written by the transaction that created that key.
-                revision: tail.mod_revision().unsigned_abs(),
-                token: tail.mod_revision().unsigned_abs(),
-                crowded: false,
-            }),
+                tail.mod_revision().unsigned_abs(),
+            )),
             _ => Answer::AmongOthers,
         }
     }
@@ -302,13 +298,7 @@ pub(super) fn one(key: &str) -> TxnOp {
 }
 
 pub(super) fn entry(kv: &KeyValue) -> Entry {
-    let key: Cow<'_, str> = String::from_utf8_lossy(kv.key());
-    Entry {
-        key: key.into(),
-        revision: kv.create_revision().unsigned_abs(),
-        token: kv.create_revision().unsigned_abs(),
-        crowded: false,
-    }
+    Entry::new(String::from_utf8_lossy(kv.key()), kv.create_revision().unsigned_abs())
 }
 
 /// Whether this is the very key, and somebody's place still.

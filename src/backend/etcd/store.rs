@@ -10,13 +10,11 @@ use std::{
 
 use async_trait::async_trait;
 use etcd_client::{
-    Client, DeleteOptions, GetOptions, KeyValue, LeaseTimeToLiveOptions, Txn, TxnOp, TxnOpResponse,
-    TxnResponse,
+    Client, DeleteOptions, KeyValue, LeaseTimeToLiveOptions, Txn, TxnOp, TxnOpResponse, TxnResponse,
 };
-use tokio::time::timeout;
 
 use super::{
-    error::Cause,
+    error::{Cause, in_time},
     heat::{Heat, LONG, Level},
     pool::Pool,
     queue::{self, Answer, Paths},
@@ -24,12 +22,13 @@ use super::{
 };
 use crate::{
     backend::{
-        Ask, Entry, Extras, Fate, Join, Joined, Leaving, Left, Listing, Moment, Predecessor,
-        Present, Rewritten, Standing, Store, Watch, Write,
-        error::StoreError,
+        Ask, Entry, Fate, Join, Joined, Leaving, Left, Listing, Moment, Predecessor, Present,
+        Standing, Store, Watch,
+        error::{Result, StoreError},
         name::{Queue, Ticket},
     },
     lost::LostReason,
+    runtime::{clock::timeout, executor::spawn_beside},
 };
 
 pub(super) const JOIN: &str = "joining a queue";
@@ -88,8 +87,8 @@ impl EtcdStore {
         &self,
         operation: &'static str,
         txn: Txn,
-    ) -> Result<(TxnResponse, u64), StoreError> {
-        let request = |client: Arc<Client>| async move { client.kv_client().txn(txn).await };
+    ) -> Result<(TxnResponse, u64)> {
+        let request = async |client: Arc<Client>| client.kv_client().txn(txn).await;
         let response = self.pool.request(operation, request).await?;
         let revision = response.header().map_or(0, |header| header.revision().unsigned_abs());
         self.told.fetch_max(revision, Ordering::Relaxed);
@@ -98,7 +97,7 @@ impl EtcdStore {
 
     /// A read of keys, one of them `own`, that is no older than that one: a member that has not
     /// heard of it yet cannot tell who is ahead, nor that it is gone.
-    async fn read(&self, own: &Entry, txn: Txn) -> Result<TxnResponse, StoreError> {
+    async fn read(&self, own: &Entry, txn: Txn) -> Result<TxnResponse> {
         let (response, revision) = self.txn(READ, txn).await?;
         if revision < own.revision {
             return Err(StoreError::Unavailable("a stale read".into()));
@@ -107,26 +106,16 @@ impl EtcdStore {
     }
 
     /// Where the key created at `revision` stands, given what the server said is just ahead.
-    async fn behind(
-        &self,
-        prefix: &str,
-        mut ahead: Option<KeyValue>,
-    ) -> Result<Standing, StoreError> {
+    async fn behind(&self, prefix: &str, mut ahead: Option<KeyValue>) -> Result<Standing> {
         while let Some(kv) = ahead {
             if queue::is_place(prefix, &kv) {
-                return Ok(Standing::Behind(Predecessor {
-                    entry: queue::entry(&kv),
-                    first: false,
-                    seen: true,
-                }));
+                let entry = queue::entry(&kv);
+                return Ok(Standing::Behind(Predecessor { entry, first: false, seen: true }));
             }
             // No waiter's key. Nobody can join ahead of us any more, so that reading on from here,
             // later, tells the truth.
             let options = queue::nearest_below(kv.create_revision()).with_limit(100);
-            let read = |client: Arc<Client>| async move {
-                client.kv_client().get(prefix, Some(options)).await
-            };
-            let mut kvs = self.pool.request(READ, read).await?.take_kvs();
+            let mut kvs = self.pool.get(READ, prefix, options).await?.take_kvs();
             let found = kvs.iter().position(|kv| queue::is_place(prefix, kv));
             ahead = found.map(|index| kvs.swap_remove(index)).or_else(|| kvs.pop());
         }
@@ -134,21 +123,11 @@ impl EtcdStore {
     }
 
     /// Joins in one request, whether somebody is there or not.
-    async fn join(
-        &self,
-        paths: &Paths<'_>,
-        dir: &str,
-        value: &[u8],
-        long: bool,
-    ) -> Result<Joined, StoreError> {
+    async fn join(&self, paths: &Paths<'_>, dir: &str, value: &[u8], long: bool) -> Result<Joined> {
         let (joined, revision) = self.txn(JOIN, paths.join(value, long)).await?;
         // Where there was no tail, and none was made, none can be its own.
-        let mut entry = Entry {
-            key: paths.key.as_str().into(),
-            revision,
-            token: revision,
-            crowded: long || !joined.succeeded(),
-        };
+        let mut entry = Entry::new(paths.key.as_str(), revision);
+        entry.crowded = long || !joined.succeeded();
         let answer = paths.answer(&joined);
         let alone = matches!(answer, Answer::Joined { count: ..=1, .. });
         match &answer {
@@ -167,11 +146,8 @@ impl EtcdStore {
             Answer::Joined { ahead: Some(ahead), count: 2 }
                 if queue::is_place(&paths.prefix(), &ahead) && ahead.key_str().is_ok() =>
             {
-                Ok(Standing::Behind(Predecessor {
-                    entry: queue::entry(&ahead),
-                    first: true,
-                    seen: true,
-                }))
+                let entry = queue::entry(&ahead);
+                Ok(Standing::Behind(Predecessor { entry, first: true, seen: true }))
             }
             Answer::Joined { ahead, .. } => self.behind(&paths.prefix(), ahead).await,
             Answer::AmongOthers => self.standing(&entry).await,
@@ -185,24 +161,15 @@ impl EtcdStore {
         let at = Moment(entry.revision);
         // The key is there, so that the failure of what came after it says nothing about the
         // joining as a whole.
-        let standing = standing.map_err(|error| match error {
-            StoreError::SessionGone(reason) => StoreError::SessionGone(reason),
-            error => StoreError::Unknown(error.into_source()),
-        })?;
+        let standing = standing.map_err(StoreError::in_doubt)?;
         Ok(Joined::Queued { entry, standing, at, alive: None, alone })
     }
 }
 
 /// What joining says of one who is alone.
 pub(super) fn alone(paths: &Paths<'_>, revision: u64) -> Joined {
-    let entry = Entry { key: paths.key.as_str().into(), revision, token: revision, crowded: false };
-    Joined::Queued {
-        entry,
-        standing: Standing::First,
-        at: Moment(revision),
-        alive: None,
-        alone: true,
-    }
+    let (entry, standing) = (Entry::new(paths.key.as_str(), revision), Standing::First);
+    Joined::Queued { entry, standing, at: Moment(revision), alive: None, alone: true }
 }
 
 #[async_trait]
@@ -212,7 +179,7 @@ impl Store for EtcdStore {
     /// re-opened, and re-opened again when its token expires, which the server checks on every
     /// renewal since 3.5.28. This one is new each time: its answer is the proof or there is none.
     /// It costs the server the same one message.
-    async fn keep_alive(&self) -> Result<Duration, StoreError> {
+    async fn keep_alive(&self) -> Result<Duration> {
         const OPERATION: &str = "keepalive";
         // While others are without an answer, this one tries another member.
         let unanswered = Counted::new(&self.unanswered);
@@ -220,27 +187,23 @@ impl Store for EtcdStore {
             self.pool.pick(unanswered.before).await.map_err(|error| error.triage(OPERATION))?;
         let mut lease = picked.client.lease_client();
         let mut call = std::pin::pin!(lease.keep_alive(self.lease));
-        let mut reply = timeout(self.ttl / 3, &mut call).await;
-        if reply.is_err() {
+        let mut reply = in_time(self.ttl / 3, &mut call).await;
+        if matches!(reply, Err(Cause::Silence)) {
             // Others need not wait for this member any longer. The answer may still come, if the
             // way is only long.
             self.pool.leave(picked.index);
-            reply = timeout(self.ttl, call).await;
+            reply = in_time(self.ttl, call).await;
         }
-        match reply {
-            Ok(Ok((keeper, mut stream))) => {
-                // Ends the stream in good order instead of by a reset.
-                drop(keeper);
-                tokio::spawn(timeout(self.pool.request_timeout, async move {
-                    while let Ok(Some(_)) = stream.message().await {}
-                }));
-                Ok(self.ttl)
-            }
-            Ok(Err(error)) => {
-                Err(self.pool.failed(picked.index, Cause::Client(error)).triage(OPERATION))
-            }
-            Err(_) => Err(self.pool.failed(picked.index, Cause::Silence).triage(OPERATION)),
-        }
+        let (keeper, mut stream) =
+            reply.map_err(|cause| self.pool.failed(picked.index, cause).triage(OPERATION))?;
+        // Ends the stream in good order instead of by a reset.
+        drop(keeper);
+        let patience = self.pool.request_timeout;
+        spawn_beside(async move {
+            let rest = async { while let Ok(Some(_)) = stream.message().await {} };
+            let _ = timeout(patience, rest).await;
+        });
+        Ok(self.ttl)
     }
 
     async fn enqueue(
@@ -249,7 +212,7 @@ impl Store for EtcdStore {
         ticket: Ticket,
         value: &[u8],
         join: Join,
-    ) -> Result<Joined, StoreError> {
+    ) -> Result<Joined> {
         let (paths, dir) = (Paths::new(queue, self.lease, ticket), queue.dir());
         if join == Join::IfFree {
             let (joined, revision) = self.txn(JOIN, paths.join_if_free(value)).await?;
@@ -298,7 +261,7 @@ impl Store for EtcdStore {
         self.join(&paths, dir, value, long).await
     }
 
-    async fn standing(&self, entry: &Entry) -> Result<Standing, StoreError> {
+    async fn standing(&self, entry: &Entry) -> Result<Standing> {
         let revision = i64::try_from(entry.revision).unwrap_or(i64::MAX);
         let prefix = queue::prefix_of(&entry.key);
         // As others see it: written over without its lease, it is nobody's place.
@@ -315,7 +278,7 @@ impl Store for EtcdStore {
         self.behind(prefix, ahead).await
     }
 
-    async fn present(&self, entry: &Entry, ahead: &Entry) -> Result<Present, StoreError> {
+    async fn present(&self, entry: &Entry, ahead: &Entry) -> Result<Present> {
         let both = Txn::new().and_then([queue::one(&entry.key), queue::one(&ahead.key)]);
         let mut reads = self.read(entry, both).await?.op_responses().into_iter();
         let own = queue::is_there(reads.next(), entry, Some(self.lease));
@@ -324,9 +287,9 @@ impl Store for EtcdStore {
 
     /// The leader tells them, of what it has applied. An answer of more than 4 MiB cannot be read,
     /// as the crate has no option for that here: 50,000 keys and more are watched and nothing else.
-    async fn own_keys(&self) -> Result<Vec<Arc<str>>, StoreError> {
+    async fn own_keys(&self) -> Result<Vec<Arc<str>>> {
         let lease = self.lease;
-        let ask = |client: Arc<Client>| async move {
+        let ask = async |client: Arc<Client>| {
             let keys = LeaseTimeToLiveOptions::new().with_keys();
             client.lease_client().time_to_live(lease, Some(keys)).await
         };
@@ -334,16 +297,11 @@ impl Store for EtcdStore {
         Ok(told.keys().iter().map(|key| String::from_utf8_lossy(key).into()).collect())
     }
 
-    async fn watch(&self, entry: &Entry, urgent: bool) -> Result<Option<Watch>, StoreError> {
+    async fn watch(&self, entry: &Entry, urgent: bool) -> Result<Option<Watch>> {
         watcher::watch(&self.watcher, &self.pool, entry, urgent).await
     }
 
-    async fn leave(
-        &self,
-        queue: &Queue,
-        ticket: Ticket,
-        leave: Leaving<'_>,
-    ) -> Result<Left, StoreError> {
+    async fn leave(&self, queue: &Queue, ticket: Ticket, leave: Leaving<'_>) -> Result<Left> {
         const OPERATION: &str = "delete of a key";
         let paths = Paths::new(queue, self.lease, ticket);
         let txn = match leave {
@@ -352,9 +310,8 @@ impl Store for EtcdStore {
             Leaving { entry: Some(entry), .. } if !entry.crowded => {
                 let key = paths.key.as_str();
                 let options = DeleteOptions::new().with_prev_key();
-                let delete = |client: Arc<Client>| async move {
-                    client.kv_client().delete(key, Some(options)).await
-                };
+                let delete =
+                    async |client: Arc<Client>| client.kv_client().delete(key, Some(options)).await;
                 let deleted = self.pool.request(OPERATION, delete).await?;
                 let at = deleted.header().map_or(0, |header| header.revision().unsigned_abs());
                 let existed = queue::was_there(&deleted, self.lease);
@@ -374,66 +331,17 @@ impl Store for EtcdStore {
         Ok(Left { existed, successor, at: Moment(revision) })
     }
 
-    async fn list(&self, queue: &Queue, ask: Ask) -> Result<Listing, StoreError> {
+    async fn list(&self, queue: &Queue, ask: Ask) -> Result<Listing> {
         self.read_all(queue, ask).await
     }
 
     /// A lease dies silently.
-    async fn ended(&self) -> LostReason {
-        std::future::pending().await
-    }
-
-    async fn close(&self) -> Result<(), StoreError> {
+    async fn close(&self) -> Result<()> {
         let lease = self.lease;
-        let revoke = |client: Arc<Client>| async move { client.lease_client().revoke(lease).await };
+        let revoke = async |client: Arc<Client>| client.lease_client().revoke(lease).await;
         match self.pool.request("lease revoke", revoke).await {
             Ok(_) | Err(StoreError::SessionGone(LostReason::SessionExpired)) => Ok(()),
             Err(error) => Err(error),
         }
-    }
-}
-
-#[async_trait]
-impl Extras for EtcdStore {
-    async fn rewrite(
-        &self,
-        _: Ticket,
-        entry: &Entry,
-        value: &[u8],
-        version: Option<u64>,
-    ) -> Result<Rewritten, StoreError> {
-        self.overwrite(entry, value, version.unwrap_or(entry.revision)).await
-    }
-
-    async fn relabel(
-        &self,
-        _: &Queue,
-        to: &Queue,
-        ticket: Ticket,
-        entry: &Entry,
-        value: &[u8],
-    ) -> Result<Option<Entry>, StoreError> {
-        self.replace(&Paths::new(to, self.lease, ticket), entry, value).await
-    }
-
-    async fn commit(&self, guard: Option<&Entry>, writes: &[Write]) -> Result<bool, StoreError> {
-        Ok(self.write(guard, queue::commit(guard, self.lease, writes)).await?.0.succeeded())
-    }
-
-    async fn enqueue_all(
-        &self,
-        queues: &[(Queue, Ticket)],
-        value: &[u8],
-    ) -> Result<Option<Vec<Joined>>, StoreError> {
-        self.join_all(queues, value).await
-    }
-
-    /// All others in the queue joined later.
-    async fn followed(&self, entry: &Entry) -> Result<bool, StoreError> {
-        let count = GetOptions::new().with_prefix().with_count_only();
-        let prefix = queue::prefix_of(&entry.key);
-        let read =
-            |client: Arc<Client>| async move { client.kv_client().get(prefix, Some(count)).await };
-        Ok(self.pool.request(READ, read).await?.count() > 1)
     }
 }

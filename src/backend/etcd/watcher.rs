@@ -11,16 +11,26 @@ use std::{
 };
 
 use etcd_client::{
-    Client, Error, EventType, GetOptions, KeyValue, WatchFilterType, WatchOptions,
-    WatchRequestSender, WatchResponse, WatchResponseStream,
+    Error, EventType, GetOptions, KeyValue, WatchFilterType, WatchOptions, WatchRequestSender,
+    WatchResponse, WatchResponseStream,
 };
-use tokio::{
-    sync::{mpsc, oneshot, watch::Sender},
-    time::{sleep, timeout},
-};
+use tokio::sync::{mpsc, oneshot, watch::Sender};
 
-use super::{error::Cause, pool::Pool, queue};
-use crate::backend::{self, Entry, Event, error::StoreError};
+use super::{
+    error::{Cause, in_time},
+    pool::Pool,
+    queue,
+};
+use crate::{
+    backend::{
+        self, Entry, Event,
+        error::{Result, StoreError},
+    },
+    runtime::{
+        clock::{sleep, timeout},
+        executor::spawn_beside,
+    },
+};
 
 /// When to look again for a key whose watch may not be in step with the server yet. etcd serves
 /// such watches every 100 ms (`syncWatchersLoop`,
@@ -38,6 +48,8 @@ const LOOKS: [Duration; 5] = [
 pub(super) struct Watcher {
     commands: mpsc::UnboundedSender<Command>,
     last_id: AtomicI64,
+    /// For the server's word that a watch has begun.
+    patience: Duration,
 }
 
 #[derive(Debug)]
@@ -57,8 +69,10 @@ struct Signals {
 }
 
 /// A watch on one key, or on those of a prefix; dropping it cancels it.
-struct Watch {
+pub(super) struct Watch {
     id: i64,
+    /// From which revision the server took "now". Up to it, what has happened is no news.
+    start: i64,
     news: tokio::sync::watch::Receiver<i64>,
     commands: mpsc::UnboundedSender<Command>,
 }
@@ -89,25 +103,25 @@ pub(super) async fn watch(
     pool: &Arc<Pool>,
     entry: &Entry,
     urgent: bool,
-) -> Result<Option<backend::Watch>, StoreError> {
+) -> Result<Option<backend::Watch>> {
     // Those who wait for the end of a key need not be told of each write to it. One's own may be
     // written over without its lease: that ends it as well.
-    let (mut watch, start) =
-        watcher.watch(&entry.key, false, !urgent, pool.request_timeout).await?;
+    let mut watch = watcher.watch(&entry.key, false, !urgent).await?;
     let seen = look(pool, entry).await?;
-    if seen < start {
+    if seen < watch.start {
         return Err(StoreError::Unavailable("a stale read".into()));
     }
     if seen == GONE {
         return Ok(None);
     }
-    if seen == start || !urgent {
+    if seen == watch.start || !urgent {
         return Ok(Some(Box::pin(async move { watch.deleted().await })));
     }
     let (pool, entry) = (Arc::clone(pool), entry.clone());
     Ok(Some(Box::pin(async move {
         for pause in LOOKS {
             tokio::select! {
+                biased;
                 deleted = watch.deleted() => return deleted,
                 () = sleep(pause) => {}
             }
@@ -119,44 +133,14 @@ pub(super) async fn watch(
     })))
 }
 
-/// A watch on what lies directly below a prefix, from "now": who then reads it will miss nothing.
-pub(super) struct Below {
-    watch: Watch,
-    /// Up to this revision, what has happened is no news.
-    start: i64,
-}
-
-impl Below {
-    pub(super) async fn start(
-        watcher: &Watcher,
-        prefix: &str,
-        patience: Duration,
-    ) -> Result<Self, StoreError> {
-        let (watch, start) = watcher.watch(&prefix.into(), true, true, patience).await?;
-        Ok(Self { watch, start })
-    }
-
-    /// Goes on from what was read as of this revision. News may be late by 100 ms (see [`watch`]);
-    /// it is never lost.
-    pub(super) fn since(mut self, read: i64) -> Result<backend::Watch, StoreError> {
-        if read < self.start {
-            return Err(StoreError::Unavailable("a stale read".into()));
-        }
-        Ok(Box::pin(async move { self.watch.news(read).await.map(|()| Event::Touched) }))
-    }
-}
-
 /// What [`look`] says of a key that is not there, or is another one by now.
 const GONE: i64 = i64::MAX;
 
 /// Looks for the key; tells as of which revision it is there. The member that has the watch knows
 /// best what the watch may have missed, so that the others need not be asked.
-async fn look(pool: &Pool, entry: &Entry) -> Result<i64, StoreError> {
-    let look = |client: Arc<Client>| {
-        let options = GetOptions::new().with_keys_only().with_serializable();
-        async move { client.kv_client().get(&*entry.key, Some(options)).await }
-    };
-    let seen = pool.request("look at a key", look).await?;
+async fn look(pool: &Pool, entry: &Entry) -> Result<i64> {
+    let options = GetOptions::new().with_keys_only().with_serializable();
+    let seen = pool.get("look at a key", &entry.key, options).await?;
     let revision = seen.header().map_or(0, |header| header.revision());
     if revision.unsigned_abs() < entry.revision {
         return Err(StoreError::Unavailable("a stale read".into()));
@@ -168,20 +152,14 @@ async fn look(pool: &Pool, entry: &Entry) -> Result<i64, StoreError> {
 impl Watcher {
     pub(super) fn start(pool: Arc<Pool>) -> Self {
         let (commands, inbox) = mpsc::unbounded_channel();
-        tokio::spawn(run(pool, inbox));
-        Self { commands, last_id: AtomicI64::new(0) }
+        let patience = pool.request_timeout;
+        spawn_beside(run(pool, inbox));
+        Self { commands, last_id: AtomicI64::new(0), patience }
     }
 
     /// Starts to watch `key` for its deletion, or all that begins with it for whatever happens,
-    /// from the server's "now"; tells from which revision the server, which has the watch by then,
-    /// took that.
-    async fn watch(
-        &self,
-        key: &Arc<str>,
-        prefix: bool,
-        puts: bool,
-        patience: Duration,
-    ) -> Result<(Watch, i64), StoreError> {
+    /// from the server's "now": who then reads it will miss nothing.
+    pub(super) async fn watch(&self, key: &Arc<str>, prefix: bool, puts: bool) -> Result<Watch> {
         let (created, created_rx) = oneshot::channel();
         let (news, news_rx) = tokio::sync::watch::channel(0);
         // Its own id, never 0 (the server's choice) and never used twice, so that answers are
@@ -192,25 +170,32 @@ impl Watcher {
         // Should the task be gone, the senders are dropped here and the watch is broken from the
         // start.
         let _ = self.commands.send(Command::Watch { id, key: Arc::clone(key), puts, signals });
-        let watch = Watch { id, news: news_rx, commands: self.commands.clone() };
-        let start = timeout(patience, created_rx)
-            .await
-            .map_err(|late| StoreError::Unavailable(late.into()))?;
-        Ok((watch, start.map_err(|_| Broken)?))
+        let mut watch = Watch { id, start: 0, news: news_rx, commands: self.commands.clone() };
+        let start = timeout(self.patience, created_rx).await;
+        let start = start.map_err(|late| StoreError::Unavailable(late.into()))?;
+        watch.start = start.map_err(|_| Broken)?;
+        Ok(watch)
     }
 }
 
 impl Watch {
     /// Returns when something has happened after this revision.
-    async fn news(&mut self, after: i64) -> Result<(), StoreError> {
-        self.news
-            .wait_for(|news| *news > after)
-            .await
-            .map_or_else(|_| Err(Broken.into()), |_| Ok(()))
+    async fn news(&mut self, after: i64) -> Result<()> {
+        self.news.wait_for(|news| *news > after).await.map_err(|_| Broken)?;
+        Ok(())
+    }
+
+    /// Goes on from what was read as of this revision. News may be late by 100 ms (see [`watch`]);
+    /// it is never lost.
+    pub(super) fn since(mut self, read: i64) -> Result<backend::Watch> {
+        if read < self.start {
+            return Err(StoreError::Unavailable("a stale read".into()));
+        }
+        Ok(Box::pin(async move { self.news(read).await.map(|()| Event::Touched) }))
     }
 
     /// Returns when the key was deleted.
-    async fn deleted(&mut self) -> Result<Event, StoreError> {
+    async fn deleted(&mut self) -> Result<Event> {
         self.news(0).await.map(|()| Event::Deleted)
     }
 }
@@ -234,6 +219,7 @@ async fn run(pool: Arc<Pool>, mut inbox: mpsc::UnboundedReceiver<Command>) {
     let mut current = pool.watch_current();
     loop {
         let broken = tokio::select! {
+            biased;
             command = inbox.recv() => match command {
                 None => return,
                 Some(Command::Cancel(id)) => cancel(&mut stream, &mut watches, id).await.is_err(),
@@ -282,16 +268,10 @@ async fn run(pool: Arc<Pool>, mut inbox: mpsc::UnboundedReceiver<Command>) {
 async fn open(pool: &Pool, key: Arc<str>, options: WatchOptions) -> Option<Stream> {
     let picked = pool.pick(0).await.ok()?;
     let mut client = picked.client.watch_client();
-    let cause = match timeout(pool.request_timeout, client.watch(&*key, Some(options))).await {
-        Ok(Ok(stream)) => {
-            let (requests, responses) = stream.split();
-            return Some(Stream { endpoint: picked.index, requests, responses });
-        }
-        Ok(Err(error)) => Cause::Client(error),
-        Err(_) => Cause::Silence,
-    };
-    drop(pool.failed(picked.index, cause));
-    None
+    let stream = in_time(pool.request_timeout, client.watch(&*key, Some(options))).await;
+    let stream = stream.map_err(|cause| pool.failed(picked.index, cause)).ok()?;
+    let (requests, responses) = stream.split();
+    Some(Stream { endpoint: picked.index, requests, responses })
 }
 
 async fn next(stream: &mut Option<Stream>) -> Result<Option<WatchResponse>, Error> {

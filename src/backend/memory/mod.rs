@@ -10,14 +10,20 @@ mod store;
 use std::{
     collections::{BTreeMap, HashMap},
     fmt,
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, atomic::AtomicU64},
+    sync::{Arc, OnceLock, atomic::AtomicU64},
     time::Duration,
 };
 
 use tokio::sync::watch;
 
 use super::{Entry, Predecessor, Standing};
-use crate::{backend::name::Queue, runtime::clock};
+use crate::{
+    backend::name::Queue,
+    runtime::{
+        clock,
+        mutex::{Mutex, MutexGuard},
+    },
+};
 
 pub(crate) use store::Memory;
 
@@ -99,8 +105,7 @@ impl Space {
     #[must_use]
     pub fn named(name: &str) -> Self {
         static SPACES: OnceLock<Mutex<HashMap<String, Space>>> = OnceLock::new();
-        let mut spaces =
-            SPACES.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
+        let mut spaces = SPACES.get_or_init(Mutex::default).lock();
         let new = || Self { state: Arc::default(), reachable: watch::Sender::new(true) };
         spaces.entry(name.to_owned()).or_insert_with(new).clone()
     }
@@ -173,7 +178,7 @@ impl Space {
 
     /// The state as of now: what has run out is gone.
     fn state(&self) -> MutexGuard<'_, State> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         let now = state.now();
         let over = |(id, session): (&u64, &SessionRecord)| (session.expires <= now).then_some(*id);
         for session in state.sessions.iter().filter_map(over).collect::<Vec<_>>() {
@@ -254,12 +259,7 @@ impl State {
         let mut ahead =
             self.keys.range(..revision).rev().filter(|(_, record)| record.queue == *queue);
         let Some((revision, record)) = ahead.next() else { return Standing::First };
-        let entry = Entry {
-            key: record.key.as_str().into(),
-            revision: *revision,
-            token: *revision,
-            crowded: false,
-        };
+        let entry = Entry::new(record.key.as_str(), *revision);
         Standing::Behind(Predecessor { entry, first: ahead.next().is_none(), seen: true })
     }
 

@@ -1,28 +1,28 @@
 //! The backend of `memory://`, and its sessions.
 
 use std::{
-    future::pending,
-    sync::{Arc, MutexGuard, atomic::Ordering},
+    sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
 use async_trait::async_trait;
-use tokio::{
-    sync::watch,
-    time::{sleep, timeout},
-};
+use tokio::sync::watch;
 
 use super::{KeyRecord, REVISION, SessionRecord, Space, State};
 use crate::{
     backend::{
         Ask, Backend, Detail, Entry, Event, Extras, Facts, Fate, Join, Joined, Leaving, Left,
         Listing, Member, Moment, Present, Rewritten, Standing, Store, Watch, Write,
-        error::StoreError,
+        error::{Result, StoreError},
         name::{Queue, Ticket},
         remote::Remote,
     },
     lost::LostReason,
-    runtime::yield_now,
+    runtime::{
+        clock::{sleep, timeout},
+        mutex::MutexGuard,
+        yield_now,
+    },
 };
 
 /// A key's version as it is created.
@@ -50,7 +50,7 @@ impl Backend for Memory {
         "memory"
     }
 
-    async fn open(&self, ttl: Duration) -> Result<(Facts, Arc<dyn Store>), StoreError> {
+    async fn open(&self, ttl: Duration) -> Result<(Facts, Arc<dyn Store>)> {
         answered(&self.space, self.request_timeout).await?;
         let mut state = self.space.state();
         let id = REVISION.fetch_add(1, Ordering::Relaxed);
@@ -64,7 +64,7 @@ impl Backend for Memory {
 }
 
 /// Returns when the store hears a request; an error if it does not in time.
-async fn answered(space: &Space, within: Duration) -> Result<(), StoreError> {
+async fn answered(space: &Space, within: Duration) -> Result<()> {
     // As every store does: others get their turn.
     yield_now().await;
     let mut reachable = space.reachable.subscribe();
@@ -83,7 +83,7 @@ struct MemoryStore {
 
 impl MemoryStore {
     /// The store's state, once it has heard this session's request.
-    async fn request(&self) -> Result<MutexGuard<'_, State>, StoreError> {
+    async fn request(&self) -> Result<MutexGuard<'_, State>> {
         answered(&self.space, self.request_timeout).await?;
         if self.space.state().sessions.get(&self.id).is_some_and(|session| session.cut) {
             sleep(self.request_timeout).await;
@@ -117,7 +117,7 @@ impl MemoryStore {
         revision
     }
 
-    async fn deleted(&self, key: Arc<str>, revision: u64) -> Result<Event, StoreError> {
+    async fn deleted(&self, key: Arc<str>, revision: u64) -> Result<Event> {
         loop {
             let (mut alive, expires) = {
                 let state = self.space.state();
@@ -132,6 +132,7 @@ impl MemoryStore {
                 (record.alive.subscribe(), expires.saturating_sub(state.now()))
             };
             tokio::select! {
+                biased;
                 _ = alive.changed() => {}
                 // Nobody else sweeps: the one that waits for a key looks when its session may be
                 // over.
@@ -145,7 +146,7 @@ impl MemoryStore {
 
 #[async_trait]
 impl Store for MemoryStore {
-    async fn keep_alive(&self) -> Result<Duration, StoreError> {
+    async fn keep_alive(&self) -> Result<Duration> {
         let mut state = self.request().await?;
         state.requests.keepalives += 1;
         let now = state.now();
@@ -162,7 +163,7 @@ impl Store for MemoryStore {
         ticket: Ticket,
         value: &[u8],
         join: Join,
-    ) -> Result<Joined, StoreError> {
+    ) -> Result<Joined> {
         let mut state = self.request().await?;
         state.requests.joins += 1;
         let key = self.key(queue, ticket);
@@ -178,7 +179,7 @@ impl Store for MemoryStore {
         Ok(state.joined(queue, key, revision))
     }
 
-    async fn standing(&self, entry: &Entry) -> Result<Standing, StoreError> {
+    async fn standing(&self, entry: &Entry) -> Result<Standing> {
         let mut state = self.request().await?;
         state.requests.reads += 1;
         let own = state.keys.get(&entry.revision).filter(|record| *record.key == *entry.key);
@@ -186,20 +187,20 @@ impl Store for MemoryStore {
         Ok(queue.map_or(Standing::Evicted, |queue| state.standing(&queue, entry.revision)))
     }
 
-    async fn present(&self, entry: &Entry, ahead: &Entry) -> Result<Present, StoreError> {
+    async fn present(&self, entry: &Entry, ahead: &Entry) -> Result<Present> {
         let mut state = self.request().await?;
         state.requests.reads += 1;
         Ok(Present { own: state.there(entry), ahead: Fate::of(state.there(ahead)) })
     }
 
-    async fn own_keys(&self) -> Result<Vec<Arc<str>>, StoreError> {
+    async fn own_keys(&self) -> Result<Vec<Arc<str>>> {
         let mut state = self.request().await?;
         state.requests.reads += 1;
         let own = state.keys.values().filter(|record| record.session == self.id);
         Ok(own.map(|record| record.key.as_str().into()).collect())
     }
 
-    async fn watch(&self, entry: &Entry, _: bool) -> Result<Option<Watch>, StoreError> {
+    async fn watch(&self, entry: &Entry, _: bool) -> Result<Option<Watch>> {
         if !self.space.state().there(entry) {
             return Ok(None);
         }
@@ -207,12 +208,7 @@ impl Store for MemoryStore {
         Ok(Some(Box::pin(async move { store.deleted(key, revision).await })))
     }
 
-    async fn leave(
-        &self,
-        queue: &Queue,
-        ticket: Ticket,
-        leave: Leaving<'_>,
-    ) -> Result<Left, StoreError> {
+    async fn leave(&self, queue: &Queue, ticket: Ticket, leave: Leaving<'_>) -> Result<Left> {
         let mut state = self.request().await?;
         state.requests.deletes += 1;
         let revision = state.revision_of(&self.key(queue, ticket));
@@ -223,7 +219,7 @@ impl Store for MemoryStore {
         })
     }
 
-    async fn list(&self, queue: &Queue, ask: Ask) -> Result<Listing, StoreError> {
+    async fn list(&self, queue: &Queue, ask: Ask) -> Result<Listing> {
         let mut state = self.request().await?;
         state.requests.reads += 1;
         let watch = ask.watch.then(|| {
@@ -236,12 +232,7 @@ impl Store for MemoryStore {
         });
         let members = state.keys.iter().filter(|(_, record)| record.queue == *queue).map(
             |(revision, record)| Member {
-                entry: Entry {
-                    key: record.key.as_str().into(),
-                    revision: *revision,
-                    token: *revision,
-                    crowded: false,
-                },
+                entry: Entry::new(record.key.as_str(), *revision),
                 label: record.queue.label().split('@').next().map(Into::into),
                 detail: ask.values.then(|| Detail {
                     value: record.value.clone(),
@@ -258,11 +249,7 @@ impl Store for MemoryStore {
         })
     }
 
-    async fn ended(&self) -> LostReason {
-        pending().await
-    }
-
-    async fn close(&self) -> Result<(), StoreError> {
+    async fn close(&self) -> Result<()> {
         self.request().await?.end_session(self.id);
         Ok(())
     }
@@ -274,7 +261,7 @@ impl Extras for MemoryStore {
         &self,
         queues: &[(Queue, Ticket)],
         value: &[u8],
-    ) -> Result<Option<Vec<Joined>>, StoreError> {
+    ) -> Result<Option<Vec<Joined>>> {
         let mut state = self.request().await?;
         state.requests.joins += 1;
         if state.keys.values().any(|record| queues.iter().any(|(queue, _)| *queue == record.queue))
@@ -295,7 +282,7 @@ impl Extras for MemoryStore {
         entry: &Entry,
         value: &[u8],
         version: Option<u64>,
-    ) -> Result<Rewritten, StoreError> {
+    ) -> Result<Rewritten> {
         let mut state = self.request().await?;
         state.requests.writes += 1;
         let Some(record) = state.keys.get_mut(&entry.revision) else { return Ok(Rewritten::Gone) };
@@ -311,12 +298,11 @@ impl Extras for MemoryStore {
 
     async fn relabel(
         &self,
-        _: &Queue,
         to: &Queue,
         ticket: Ticket,
         entry: &Entry,
         value: &[u8],
-    ) -> Result<Option<Entry>, StoreError> {
+    ) -> Result<Option<Entry>> {
         let key = self.key(to, ticket);
         let mut state = self.request().await?;
         state.requests.writes += 1;
@@ -334,7 +320,7 @@ impl Extras for MemoryStore {
         Ok(Some(Entry { key: key.into(), ..entry.clone() }))
     }
 
-    async fn commit(&self, guard: Option<&Entry>, writes: &[Write]) -> Result<bool, StoreError> {
+    async fn commit(&self, guard: Option<&Entry>, writes: &[Write]) -> Result<bool> {
         let mut state = match self.request().await {
             // Its keys have gone with it.
             Err(StoreError::SessionGone(_)) if guard.is_some() => return Ok(false),
@@ -355,7 +341,7 @@ impl Extras for MemoryStore {
         Ok(true)
     }
 
-    async fn followed(&self, entry: &Entry) -> Result<bool, StoreError> {
+    async fn followed(&self, entry: &Entry) -> Result<bool> {
         let mut state = self.request().await?;
         state.requests.reads += 1;
         let Some(own) = state.keys.get(&entry.revision) else { return Ok(true) };
@@ -367,7 +353,7 @@ impl State {
     /// How a key has joined a queue.
     fn joined(&self, queue: &Queue, key: String, revision: u64) -> Joined {
         let standing = self.standing(queue, revision);
-        let entry = Entry { key: key.into(), revision, token: revision, crowded: false };
+        let entry = Entry::new(key, revision);
         let others =
             self.keys.iter().any(|(other, record)| *other != revision && record.queue == *queue);
         let alone = !others && self.notes(queue).next().is_none();

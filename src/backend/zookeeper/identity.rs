@@ -4,11 +4,13 @@ use std::{
     collections::BTreeSet,
     future::{Future, poll_fn},
     pin::pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     task::Poll,
 };
 
 use zookeeper_client as zk;
+
+use crate::runtime::mutex::Mutex;
 
 /// The crate reconnects by itself and takes the session that it is given, also another one than it
 /// asked for:
@@ -44,31 +46,31 @@ impl Identity {
     /// What has to be found out: `None` while the connection is the known one, or nothing is there
     /// to be lost.
     pub(super) async fn question(&self) -> Option<Question> {
-        let mut connection = lock(&self.known).clone();
+        let mut connection = self.known.lock().clone();
         let changed = {
             // Polled once, never awaited.
             let mut changed = pin!(connection.changed());
             poll_fn(|context| Poll::Ready(changed.as_mut().poll(context).is_ready())).await
         };
-        let node = lock(&self.nodes).first().cloned();
+        let node = self.nodes.lock().first().cloned();
         node.filter(|_| changed).map(|node| Question { node, connection })
     }
 
     /// The node was found to be this session's: so is the connection.
     pub(super) fn confirmed(&self, question: Question) {
-        *lock(&self.known) = question.connection;
+        *self.known.lock() = question.connection;
     }
 
     pub(super) fn created(&self, node: &Arc<str>) {
-        lock(&self.nodes).insert(Arc::clone(node));
+        self.nodes.lock().insert(Arc::clone(node));
     }
 
     pub(super) fn has(&self, node: &str) -> bool {
-        lock(&self.nodes).contains(node)
+        self.nodes.lock().contains(node)
     }
 
     pub(super) fn gone(&self, node: &str) {
-        lock(&self.nodes).remove(node);
+        self.nodes.lock().remove(node);
     }
 }
 
@@ -77,9 +79,4 @@ impl Identity {
 pub(super) struct Question {
     pub(super) node: Arc<str>,
     connection: zk::StateWatcher,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing panics while one is locked.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -7,7 +7,7 @@
 //! is one request, and its release is another, however many locks there are: joining writes to the
 //! directory in the transaction that creates the node, for the sake of the answer
 //! (`store/join.rs`). So data that an operator puts on a lock's directory is lost with the next
-//! lock; who withholds the right to write to it keeps his data, and each lock then costs a list.
+//! lock, unless nobody else has the right to write to it: then each lock costs a list.
 //!
 //! It uses `zookeeper-client` for single requests only. The crate's own `lock` leaves nodes behind
 //! when it is cancelled or a reply is lost, its persistent watches do not survive a reconnect, and
@@ -32,7 +32,6 @@ use std::{
 };
 
 use async_trait::async_trait;
-use tokio::time::timeout;
 use zookeeper_client as zk;
 
 use self::{
@@ -41,8 +40,13 @@ use self::{
 };
 use super::{Backend, Facts, Store};
 use crate::{
-    backend::{error::StoreError, remote::Remote, secret::Secret},
+    backend::{
+        error::{Result, StoreError},
+        remote::Remote,
+        secret::Secret,
+    },
     error::Error,
+    runtime::clock::timeout,
 };
 
 /// How often a server hangs up on the same request before that is taken for its answer.
@@ -75,7 +79,7 @@ impl ZooKeeper {
     }
 
     /// Opens a session, having tried each server once.
-    async fn connect(&self, ttl: Duration) -> Result<zk::Client, StoreError> {
+    async fn connect(&self, ttl: Duration) -> Result<zk::Client> {
         let mut connector = zk::Client::connector()
             .with_session_timeout(ttl)
             .with_connection_timeout(self.patience(ttl))
@@ -107,10 +111,8 @@ impl ZooKeeper {
                 StoreError::Fatal { operation: "connect", source: error.into() }
             }
             // The crate keeps what each server said to itself.
-            zk::Error::NoHosts => {
-                StoreError::Unavailable(self.no_session("refused, silent or without a quorum"))
-            }
-            error => StoreError::Unavailable(self.no_session(&error.to_string())),
+            zk::Error::NoHosts => self.no_session("refused, silent or without a quorum"),
+            error => self.no_session(&error.to_string()),
         })
     }
 
@@ -130,7 +132,7 @@ impl ZooKeeper {
     /// session's own nodes, and several reads in one request. An older one hangs up on each such
     /// request, which would look like a network that fails. So it is asked once, while there is
     /// nothing to lose.
-    async fn probe(&self, client: &zk::Client) -> Result<(), StoreError> {
+    async fn probe(&self, client: &zk::Client) -> Result<()> {
         if self.proven.load(Ordering::Relaxed) {
             return Ok(());
         }
@@ -158,13 +160,14 @@ impl ZooKeeper {
                 );
                 Err(StoreError::Fatal { operation: "connect", source: source.into() })
             }
-            Err(error) => Err(StoreError::Unavailable(self.no_session(&error.to_string()))),
+            Err(error) => Err(self.no_session(&error.to_string())),
         }
     }
 
-    fn no_session(&self, reason: &str) -> crate::error::BoxError {
+    fn no_session(&self, reason: &str) -> StoreError {
         let tls = if self.tls.is_some() { ", or TLS failed" } else { "" };
-        format!("no session from {}: {reason}{tls}", self.remote.endpoints.join(", ")).into()
+        let servers = self.remote.endpoints.join(", ");
+        StoreError::Unavailable(format!("no session from {servers}: {reason}{tls}").into())
     }
 }
 
@@ -174,7 +177,7 @@ impl Backend for ZooKeeper {
         "ZooKeeper"
     }
 
-    async fn open(&self, ttl: Duration) -> Result<(Facts, Arc<dyn Store>), StoreError> {
+    async fn open(&self, ttl: Duration) -> Result<(Facts, Arc<dyn Store>)> {
         let open = async {
             let asked = match self.granted.load(Ordering::Relaxed) {
                 0 => ttl,
@@ -194,19 +197,12 @@ impl Backend for ZooKeeper {
             Ok::<_, StoreError>(client)
         };
         let limit = self.remote.connect_timeout;
-        let client = match timeout(limit, open).await {
-            Ok(opened) => opened?,
-            Err(_) => {
-                return Err(StoreError::Unavailable(
-                    self.no_session(&format!("no answer within {limit:?}")),
-                ));
-            }
-        };
+        let silence = |_| self.no_session(&format!("no answer within {limit:?}"));
+        let client = timeout(limit, open).await.map_err(silence)??;
         // Who brings a password shares the locks with no other user.
-        let acls = if self.remote.credentials.is_some() {
-            zk::Acls::creator_all()
-        } else {
-            zk::Acls::anyone_all()
+        let acls = match self.remote.credentials {
+            Some(_) => zk::Acls::creator_all(),
+            None => zk::Acls::anyone_all(),
         };
         let facts = Facts {
             // The crate pings. That keeps the session but proves nothing: a follower that is cut

@@ -92,7 +92,7 @@ pub(super) fn ticket_in(data: &[u8]) -> Option<&str> {
     str::from_utf8(ticket).ok().filter(|_| rest.starts_with(b" "))
 }
 
-/// What was written into a node of ours. Who lets go of a lock has emptied his.
+/// What was written into a node of ours. A client that lets go of a lock has emptied its node.
 pub(super) fn value(mut data: Vec<u8>) -> Vec<u8> {
     if ticket_in(&data).is_some() {
         data.drain(..=TICKET);

@@ -2,34 +2,37 @@
 
 mod commit;
 mod directory;
+mod extras;
 mod join;
 mod leave;
 mod list;
-mod relabel;
 mod search;
 mod watch;
 
 use std::{
     collections::HashSet,
     future::Future,
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    sync::{Arc, OnceLock},
     time::Duration,
 };
 
 use async_trait::async_trait;
-use tokio::{sync, time::timeout};
+use tokio::sync;
 use zookeeper_client::{self as zk, MultiWriteError, SessionState};
 
 use self::search::Search;
 use super::{error, identity::Identity, node, tags::Tags};
 use crate::{
     backend::{
-        Ask, Entry, Extras, Join, Joined, Leaving, Left, Listing, Moment, Present, Rewritten,
-        Standing, Store, Watch, Write,
-        error::StoreError,
+        Ask, Entry, Join, Joined, Leaving, Left, Listing, Moment, Present, Standing, Store, Watch,
+        error::{Result, StoreError},
         name::{Queue, Ticket},
     },
     lost::LostReason,
+    runtime::{
+        clock::timeout,
+        mutex::{Mutex, MutexGuard},
+    },
 };
 
 /// How much a session can watch. After a reconnect the crate restores watches in batches of 128 KiB
@@ -80,6 +83,17 @@ pub(super) struct ZooKeeperStore {
     junk: Mutex<HashSet<Box<str>>>,
 }
 
+/// What the crate returns when it sends a request.
+trait Request<T>: Future<Output = Result<T, zk::Error>> {}
+
+impl<T, F: Future<Output = Result<T, zk::Error>>> Request<T> for F {}
+
+/// What came of a transaction, if it is known.
+type Committed = Result<Vec<zk::MultiWriteResult>, Refusal>;
+
+/// The number of the operation that failed, unless all did, and why.
+type Refusal = (Option<usize>, zk::Error);
+
 impl ZooKeeperStore {
     pub(super) fn new(
         client: zk::Client,
@@ -108,12 +122,12 @@ impl ZooKeeperStore {
     }
 
     /// For one call: none may keep it longer, or the session could not be closed.
-    fn client(&self) -> Result<zk::Client, StoreError> {
-        lock(&self.client).clone().ok_or_else(|| StoreError::SessionGone(self.over()))
+    fn client(&self) -> Result<zk::Client> {
+        self.client.lock().clone().ok_or_else(|| StoreError::SessionGone(self.over()))
     }
 
     fn doubtful(&self) -> MutexGuard<'_, HashSet<Ticket>> {
-        lock(&self.doubtful)
+        self.doubtful.lock()
     }
 
     /// Sends a request, or several in one flight, and tells its place in the order of this
@@ -127,18 +141,18 @@ impl ZooKeeperStore {
     /// the one sent first was served first, be they of one connection or of two. That is no word on
     /// a request whose reply was lost.
     fn send<T>(&self, send: impl FnOnce() -> T) -> (Moment, T) {
-        let mut sent = lock(&self.sent);
+        let mut sent = self.sent.lock();
         *sent += 1;
         (Moment(*sent), send())
     }
 
     /// Awaits the reply to a request, or to several in one flight. The crate sends a request when
     /// its method is called, whether or not the future is ever polled, and waits without a limit.
-    async fn reply<T>(
-        &self,
-        limit: Duration,
-        reply: impl Future<Output = T>,
-    ) -> Result<T, StoreError> {
+    async fn reply<T>(&self, reply: impl Future<Output = T>) -> Result<T> {
+        self.reply_within(self.request_timeout, reply).await
+    }
+
+    async fn reply_within<T>(&self, limit: Duration, reply: impl Future<Output = T>) -> Result<T> {
         let mut closed = self.closed.subscribe();
         tokio::select! {
             biased;
@@ -147,6 +161,45 @@ impl ZooKeeperStore {
                 reply.map_err(|_| StoreError::Unknown(format!("no answer within {limit:?}").into()))
             }
         }
+    }
+
+    /// What the server says, and nothing but that.
+    async fn ask<T>(&self, operation: &'static str, request: impl Request<T>) -> Result<T> {
+        self.reply(request).await?.map_err(|error| self.failed(operation, error))
+    }
+
+    /// The same of a node; `None` if it is not there.
+    async fn seek<T>(
+        &self,
+        operation: &'static str,
+        request: impl Request<T>,
+    ) -> Result<Option<T>> {
+        match self.reply(request).await? {
+            Err(zk::Error::NoNode) => Ok(None),
+            answer => answer.map(Some).map_err(|error| self.failed(operation, error)),
+        }
+    }
+
+    /// Awaits the reply to a request that was sent just after a `sync`: then it is of a server that
+    /// has caught up.
+    async fn synced<T>(
+        &self,
+        sync: impl Request<()>,
+        request: impl Future<Output = T>,
+    ) -> Result<T> {
+        let (synced, answer) = self.reply(async { tokio::join!(sync, request) }).await?;
+        synced.map_err(|error| self.failed("sync", error))?;
+        Ok(answer)
+    }
+
+    /// Commits a transaction; with its place in the order of this session's requests.
+    async fn transact(&self, mut writer: zk::MultiWriter<'_>) -> Result<(Moment, Committed)> {
+        let (at, committed) = self.send(|| writer.commit());
+        let committed = self.reply(committed).await?.map_err(|error| match error {
+            MultiWriteError::OperationFailed { index, source } => (Some(index), source),
+            MultiWriteError::RequestFailed { source } => (None, source),
+        });
+        Ok((at, committed))
     }
 
     /// Why the session is over. A session that ended by itself is closed as well, while calls may
@@ -163,27 +216,21 @@ impl ZooKeeperStore {
     }
 
     /// Makes sure that what was just confirmed was confirmed to the session whose nodes ours are.
-    async fn identify(&self, client: &zk::Client) -> Result<(), StoreError> {
+    async fn identify(&self) -> Result<()> {
         // Once more if there was yet another connection meanwhile.
         while let Some(question) = self.identity.question().await {
-            let listed =
-                self.reply(self.request_timeout, client.list_ephemerals(&question.node)).await?;
-            match listed {
-                Ok(own) if own.iter().any(|own| **own == *question.node) => {
-                    self.identity.confirmed(question)
+            let client = self.client()?;
+            let own = self.ask("list", client.list_ephemerals(&question.node)).await?;
+            if own.iter().any(|own| **own == *question.node) {
+                self.identity.confirmed(question);
+                continue;
+            }
+            match self.ask("get", client.check_stat(&question.node)).await? {
+                Some(stat) if self.identity.owns(&stat) => {
+                    return Err(StoreError::SessionGone(LostReason::SessionExpired));
                 }
-                Ok(_) => match self
-                    .reply(self.request_timeout, client.check_stat(&question.node))
-                    .await?
-                {
-                    Ok(Some(stat)) if self.identity.owns(&stat) => {
-                        return Err(StoreError::SessionGone(LostReason::SessionExpired));
-                    }
-                    // Deleted meanwhile: it tells nothing.
-                    Ok(_) => self.identity.gone(&question.node),
-                    Err(error) => return Err(self.failed("get", error)),
-                },
-                Err(error) => return Err(self.failed("list", error)),
+                // Deleted meanwhile: it tells nothing.
+                _ => self.identity.gone(&question.node),
             }
         }
         Ok(())
@@ -192,16 +239,16 @@ impl ZooKeeperStore {
 
 #[async_trait]
 impl Store for ZooKeeperStore {
-    async fn keep_alive(&self) -> Result<Duration, StoreError> {
+    async fn keep_alive(&self) -> Result<Duration> {
         let client = self.client()?;
         // A `multi` goes through the leader's session check and the quorum's log even when nothing
         // in it changes anything, and needs no node of ours. Whatever its one `check` finds, it was
         // found there.
         let mut writer = client.new_multi_writer();
         writer.add_check_version("/", -1).map_err(|error| self.failed("keep alive", error))?;
-        let commit = self.reply(self.ttl, writer.commit());
+        let commit = self.reply_within(self.ttl, writer.commit());
         // In one flight: connections on a slow network may not last for two.
-        let (committed, identified) = tokio::join!(commit, self.identify(&client));
+        let (committed, identified) = tokio::join!(commit, self.identify());
         match committed? {
             Ok(_)
             | Err(MultiWriteError::OperationFailed {
@@ -212,7 +259,7 @@ impl Store for ZooKeeperStore {
         }
         identified?;
         // The answer may have come by another connection yet.
-        self.identify(&client).await?;
+        self.identify().await?;
         Ok(granted(self.ttl))
     }
 
@@ -222,16 +269,16 @@ impl Store for ZooKeeperStore {
         ticket: Ticket,
         value: &[u8],
         join: Join,
-    ) -> Result<Joined, StoreError> {
+    ) -> Result<Joined> {
         self.join(queue, ticket, value, join).await
     }
 
-    async fn standing(&self, entry: &Entry) -> Result<Standing, StoreError> {
-        self.stands(&self.client()?, &entry.key).await
+    async fn standing(&self, entry: &Entry) -> Result<Standing> {
+        self.stands(&entry.key).await
     }
 
-    async fn present(&self, entry: &Entry, ahead: &Entry) -> Result<Present, StoreError> {
-        self.look(&self.client()?, entry, ahead).await
+    async fn present(&self, entry: &Entry, ahead: &Entry) -> Result<Present> {
+        self.look(entry, ahead).await
     }
 
     fn tells_releases(&self, ahead: &Entry) -> bool {
@@ -239,39 +286,29 @@ impl Store for ZooKeeperStore {
     }
 
     /// Any server may answer: a session never goes back to an older state than its own writes had.
-    async fn own_keys(&self) -> Result<Vec<Arc<str>>, StoreError> {
-        let client = self.client()?;
-        let listed = self.reply(self.request_timeout, client.list_ephemerals("/")).await?;
-        let keys = listed.map_err(|error| self.failed("list", error))?;
+    async fn own_keys(&self) -> Result<Vec<Arc<str>>> {
+        let keys = self.ask("list", self.client()?.list_ephemerals("/")).await?;
         Ok(keys.into_iter().map(Into::into).collect())
     }
 
-    async fn watch(&self, entry: &Entry, _: bool) -> Result<Option<Watch>, StoreError> {
-        let client = self.client()?;
+    async fn watch(&self, entry: &Entry, _: bool) -> Result<Option<Watch>> {
         // By reading the node: a watch for its existence would stay behind on a node that is gone
         // already.
-        match self.reply(self.request_timeout, client.get_and_watch_data(&entry.key)).await? {
-            Ok((_, stat, _)) if node::is_nobodys(&stat) => {
-                self.remember_junk(&entry.key);
-                Ok(None)
-            }
-            Ok((.., watcher)) => Ok(Some(watch::watch(watcher))),
-            Err(zk::Error::NoNode) => Ok(None),
-            Err(error) => Err(self.failed("watch", error)),
+        let read = self.seek("watch", self.client()?.get_and_watch_data(&entry.key)).await?;
+        let Some((_, stat, watcher)) = read else { return Ok(None) };
+        if node::is_nobodys(&stat) {
+            self.remember_junk(&entry.key);
+            return Ok(None);
         }
+        Ok(Some(watch::watch(watcher)))
     }
 
-    async fn leave(
-        &self,
-        queue: &Queue,
-        ticket: Ticket,
-        leave: Leaving<'_>,
-    ) -> Result<Left, StoreError> {
+    async fn leave(&self, queue: &Queue, ticket: Ticket, leave: Leaving<'_>) -> Result<Left> {
         self.leave(queue, ticket, leave).await
     }
 
-    async fn list(&self, queue: &Queue, ask: Ask) -> Result<Listing, StoreError> {
-        self.listing(&self.client()?, queue.dir(), ask).await
+    async fn list(&self, queue: &Queue, ask: Ask) -> Result<Listing> {
+        self.listing(queue.dir(), ask).await
     }
 
     /// Told by the server when it refuses the session, or else by the crate's own count, long after
@@ -284,12 +321,12 @@ impl Store for ZooKeeperStore {
         self.over()
     }
 
-    async fn close(&self) -> Result<(), StoreError> {
+    async fn close(&self) -> Result<()> {
         let mut state = self.state.clone();
         let was = *self.closed_in.get_or_init(|| state.peek_state());
         // Calls under way see it and let go of their clones.
         self.closed.send_replace(true);
-        drop(lock(&self.client).take());
+        drop(self.client.lock().take());
         let over = async {
             while !state.peek_state().is_terminated() {
                 state.changed().await;
@@ -302,54 +339,6 @@ impl Store for ZooKeeperStore {
         }
         Err(StoreError::Unknown("no server has confirmed the end of the session".into()))
     }
-}
-
-#[async_trait]
-impl Extras for ZooKeeperStore {
-    async fn rewrite(
-        &self,
-        ticket: Ticket,
-        entry: &Entry,
-        value: &[u8],
-        version: Option<u64>,
-    ) -> Result<Rewritten, StoreError> {
-        self.overwrite(
-            &self.client()?,
-            &entry.key,
-            &node::data(ticket, value),
-            version.unwrap_or(0),
-        )
-        .await
-    }
-
-    async fn relabel(
-        &self,
-        _: &Queue,
-        to: &Queue,
-        ticket: Ticket,
-        entry: &Entry,
-        value: &[u8],
-    ) -> Result<Option<Entry>, StoreError> {
-        self.exchange(to.label(), ticket, entry, value).await
-    }
-
-    async fn commit(&self, guard: Option<&Entry>, writes: &[Write]) -> Result<bool, StoreError> {
-        self.write(&self.client()?, guard.map(|guard| &*guard.key), writes).await
-    }
-
-    /// All others in the directory joined later.
-    async fn followed(&self, entry: &Entry) -> Result<bool, StoreError> {
-        let client = self.client()?;
-        let stat =
-            self.reply(self.request_timeout, client.check_stat(node::split(&entry.key).0)).await?;
-        let stat = stat.map_err(|error| self.failed("exists", error))?;
-        Ok(stat.is_none_or(|stat| stat.num_children > 1))
-    }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing panics while one is locked.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -3,10 +3,12 @@
 use std::{
     collections::HashMap,
     hash::{BuildHasher, RandomState},
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Weak},
 };
 
 use tokio::sync;
+
+use crate::runtime::mutex::Mutex;
 
 /// How many directories are remembered. Past that all are forgotten, which costs the next lock of
 /// each nothing but a list if others are there.
@@ -16,7 +18,7 @@ const REMEMBERED: usize = 16 * 1024;
 ///
 /// A directory's tag is its czxid: a directory that was removed and made again has another,
 /// although its sequence numbers begin at 0 again. So a name of tag and number is given once and
-/// never to another ticket, whatever labels its node has in turn (`store/relabel.rs`): a client
+/// never to another ticket, whatever labels its node has in turn (`store/extras.rs`): a client
 /// that deletes, reads or watches a node by its name, however late, means the one that it knows, or
 /// none. What is remembered here is only a guess at the tag: the reply to the create tells the true
 /// one, and a node that was named for another is given up before it is anybody's place.
@@ -38,22 +40,22 @@ struct Directory {
 
 impl Tags {
     pub(super) fn get(&self, dir: &str) -> Option<i64> {
-        lock(&self.known).get(&self.hasher.hash_one(dir)).map(|known| known.czxid)
+        self.known.lock().get(&self.hasher.hash_one(dir)).map(|known| known.czxid)
     }
 
     /// The name of the last holder that is known to have left.
     pub(super) fn marked(&self, dir: &str) -> Option<Arc<str>> {
-        lock(&self.known).get(&self.hasher.hash_one(dir))?.mark.clone()
+        self.known.lock().get(&self.hasher.hash_one(dir))?.mark.clone()
     }
 
     pub(super) fn mark(&self, dir: &str, name: &str) {
-        if let Some(known) = lock(&self.known).get_mut(&self.hasher.hash_one(dir)) {
+        if let Some(known) = self.known.lock().get_mut(&self.hasher.hash_one(dir)) {
             known.mark = Some(name.into());
         }
     }
 
     pub(super) fn learn(&self, dir: &str, czxid: i64) {
-        let mut known = lock(&self.known);
+        let mut known = self.known.lock();
         if known.len() >= REMEMBERED {
             known.clear();
         }
@@ -67,7 +69,7 @@ impl Tags {
     /// Held by the one who learns the tag of a directory, while the others wait: hundreds that join
     /// a queue at once, and don't know it, would have to list each other.
     pub(super) fn turn(&self, dir: &str) -> Arc<sync::Mutex<()>> {
-        let mut learning = lock(&self.learning);
+        let mut learning = self.learning.lock();
         let hash = self.hasher.hash_one(dir);
         if let Some(turn) = learning.get(&hash).and_then(Weak::upgrade) {
             return turn;
@@ -81,11 +83,6 @@ impl Tags {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing panics while one is locked.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -97,7 +94,7 @@ mod tests {
             tags.learn(&format!("/ns/{number}"), 7);
             assert_eq!(tags.get(&format!("/ns/{number}")), Some(7));
         }
-        assert!(lock(&tags.known).len() <= REMEMBERED);
+        assert!(tags.known.lock().len() <= REMEMBERED);
         tags.learn("/ns/again", 1);
         tags.learn("/ns/again", 2);
         assert_eq!((tags.get("/ns/again"), tags.get("/ns/never")), (Some(2), None));
@@ -112,7 +109,7 @@ mod tests {
         for number in 0..1000 {
             tags.turn(&format!("/ns/{number}"));
         }
-        assert!(lock(&tags.learning).len() <= 64, "those who are done are forgotten");
+        assert!(tags.learning.lock().len() <= 64, "those who are done are forgotten");
         assert!(Arc::ptr_eq(&turn, &tags.turn("/ns/a")));
     }
 }

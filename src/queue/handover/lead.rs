@@ -7,7 +7,6 @@ use crate::{
     backend::name::Queue,
     error::Result,
     queue::{Hold, Wait, acquire},
-    runtime,
     session::Sessions,
 };
 
@@ -41,31 +40,16 @@ impl Lead {
     }
 
     pub(super) async fn take(mut self, sessions: &Sessions, wait: Wait) -> Result<Option<Share>> {
-        let runtime = sessions.runtime();
+        let queue = Queue::new(&sessions.shared().namespace, &self.name)?;
         let taken = match wait {
-            Wait::No => {
-                let queue = Queue::new(sessions.namespace(), &self.name)?;
-                runtime::within(
-                    runtime,
-                    wait.bounds(sessions, acquire::take(sessions, &queue, wait)),
-                )
-                .await
-            }
+            Wait::No => wait.bounds(sessions, acquire::take(sessions, &queue, wait)).await,
             Wait::Forever | Wait::Until(_) => {
-                let taking = match &mut self.taking {
-                    Some(taking) => taking,
-                    none => {
-                        let queue = Queue::new(sessions.namespace(), &self.name)?;
-                        let sessions = sessions.clone();
-                        none.insert(Box::pin(async move {
-                            acquire::take(&sessions, &queue, Wait::Forever).await
-                        }))
-                    }
-                };
-                let taken = match wait {
-                    Wait::Until(at) => runtime::within_until(runtime, at, taking).await,
-                    _ => Some(runtime::within(runtime, taking).await),
-                };
+                let taking = self.taking.get_or_insert_with(|| {
+                    let sessions = sessions.clone();
+                    Box::pin(async move { acquire::take(&sessions, &queue, Wait::Forever).await })
+                });
+                let runtime = &sessions.shared().runtime;
+                let taken = runtime.within(wait.before(taking)).await;
                 let Some(taken) = taken else { return Ok(None) };
                 // It is done, and of no use to anybody else.
                 self.taking = None;
@@ -73,9 +57,9 @@ impl Lead {
             }
         };
         let Some(hold) = taken? else { return Ok(None) };
-        let tenure = Tenure::new(&hold)?;
+        let tenure = Tenure::new(&hold, self.term)?;
         self.armed = false;
-        self.handover.granted(&self.name, self.term, hold, tenure).map(Some)
+        self.handover.granted(hold, tenure).map(Some)
     }
 }
 

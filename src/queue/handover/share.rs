@@ -2,14 +2,12 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::time::timeout;
-
 use super::{Handover, Others};
 use crate::{
     backend::name::Queue,
     error::{BoxError, Error, Result},
     queue::Hold,
-    runtime::{self, carried::Carried},
+    runtime::{carried::Carried, clock::timeout},
     session::{Session, own_keys::OwnKey},
 };
 
@@ -26,6 +24,8 @@ pub(crate) struct Tenure {
     session: Arc<Session>,
     own_key: Arc<OwnKey>,
     queue: Queue,
+    /// In which this client has it.
+    pub(super) term: u64,
     /// The token of grant number zero.
     first_token: u64,
 }
@@ -34,16 +34,16 @@ impl Tenure {
     /// # Errors
     ///
     /// If the store counts too far for a token.
-    pub(super) fn new(hold: &Hold) -> Result<Self> {
+    pub(super) fn new(hold: &Hold, term: u64) -> Result<Self> {
         let session = Arc::clone(hold.attempt.session());
         // A lock that is held has one.
         let own_key = hold.attempt.own_key().map(Arc::clone).ok_or(Error::Closed)?;
         let first_token = first_token(own_key.entry.token).map_err(|source| Error::Backend {
-            backend: session.shared().backend.name(),
+            backend: session.shared.backend.name(),
             operation: "a grant with local hand-over",
             source,
         })?;
-        Ok(Self { session, own_key, queue: hold.attempt.queue().clone(), first_token })
+        Ok(Self { session, own_key, queue: hold.attempt.queue().clone(), term, first_token })
     }
 
     pub(crate) fn session(&self) -> &Session {
@@ -64,14 +64,14 @@ impl Tenure {
 
     /// Whether the lock is held at this instant. Once false, it stays false.
     pub(super) fn is_valid(&self) -> bool {
-        self.own_key.lost_reason().is_none() && !self.session.deadline().remaining().is_zero()
+        self.own_key.lost_reason().is_none() && !self.session.deadline.remaining().is_zero()
     }
 
     /// Returns when the lock is lost (true) or released (false).
     pub(super) async fn lost_before_it_ended(&self) -> bool {
         tokio::select! {
             biased;
-            _ = self.session.deadline().lost() => true,
+            _ = self.session.deadline.lost() => true,
             _ = self.own_key.lost() => true,
             () = self.own_key.left() => false,
         }
@@ -96,7 +96,6 @@ fn first_token(revision: u64) -> Result<u64, BoxError> {
 pub(crate) struct Share {
     handover: Arc<Handover>,
     tenure: Arc<Tenure>,
-    term: u64,
     number: u16,
     armed: bool,
 }
@@ -114,13 +113,8 @@ pub(crate) enum Passing {
 }
 
 impl Share {
-    pub(super) fn new(
-        handover: Arc<Handover>,
-        tenure: Arc<Tenure>,
-        term: u64,
-        number: u16,
-    ) -> Self {
-        Self { handover, tenure, term, number, armed: true }
+    pub(super) fn new(handover: Arc<Handover>, tenure: Arc<Tenure>, number: u16) -> Self {
+        Self { handover, tenure, number, armed: true }
     }
 
     pub(crate) fn tenure(&self) -> &Tenure {
@@ -135,39 +129,36 @@ impl Share {
         self.armed = false;
     }
 
-    /// Gives the lock to the next one, or to the caller what he is to release. Done all the same if
+    /// Gives the lock to the next one, or to the caller what it is to release. Done all the same if
     /// this future is dropped once it was polled.
     pub(crate) async fn pass_on(&mut self) -> Passing {
         self.armed = false;
-        let passing = self.handover.pass(&self.tenure, self.term, Others::Unknown);
+        let passing = self.handover.pass(&self.tenure, Others::Unknown);
         if !matches!(passing, Passing::Undecided) {
             return passing;
         }
-        let runtime = self.handover.runtime;
-        let asking = ask(Arc::clone(&self.handover), Arc::clone(&self.tenure), self.term);
-        runtime::within(runtime, Carried::whole(runtime, asking)).await
+        let runtime = &self.handover.runtime;
+        let asking = ask(Arc::clone(&self.handover), Arc::clone(&self.tenure));
+        runtime.within(Carried::whole(runtime, asking)).await
     }
 }
 
 impl Drop for Share {
     fn drop(&mut self) {
         if self.armed
-            && matches!(
-                self.handover.pass(&self.tenure, self.term, Others::Unknown),
-                Passing::Undecided
-            )
+            && matches!(self.handover.pass(&self.tenure, Others::Unknown), Passing::Undecided)
         {
-            let asking = ask(Arc::clone(&self.handover), Arc::clone(&self.tenure), self.term);
+            let asking = ask(Arc::clone(&self.handover), Arc::clone(&self.tenure));
             self.handover.runtime.spawn(async move { drop(asking.await) });
         }
     }
 }
 
 /// Passes the lock on if nobody else waits for it.
-async fn ask(handover: Arc<Handover>, tenure: Arc<Tenure>, term: u64) -> Passing {
+async fn ask(handover: Arc<Handover>, tenure: Arc<Tenure>) -> Passing {
     let followed = timeout(PATIENCE, tenure.session.store().followed(&tenure.own_key.entry)).await;
     let others = if matches!(followed, Ok(Ok(false))) { Others::Absent } else { Others::Wait };
-    handover.pass(&tenure, term, others)
+    handover.pass(&tenure, others)
 }
 
 #[cfg(test)]

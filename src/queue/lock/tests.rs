@@ -1,6 +1,6 @@
 //! The algorithm over a store that follows a script: each of its calls may fail, lag or hang the
 //! first time, and the caller may go away at any moment. Whatever happens, no key stays behind, and
-//! who is told that he holds the lock does.
+//! a caller that is told that it holds the lock does.
 
 use std::sync::{
     Mutex,
@@ -17,7 +17,7 @@ use crate::{
         Present, Standing, Store, Watch,
         name::{Queue, Ticket},
     },
-    client::{Client, builder::Settings},
+    client::Client,
     queue::attempt::Release,
 };
 use tokio::sync::watch;
@@ -25,7 +25,7 @@ use tokio::sync::watch;
 use crate::{
     backend::error::StoreError,
     lost::LostReason,
-    runtime::{self, clock},
+    runtime::{Runtime, clock},
     session::{Session, Shared},
 };
 
@@ -312,9 +312,11 @@ impl Extras for ScriptedStore {
 async fn session(script: &Arc<Script>) -> Arc<Session> {
     let shared = Shared {
         backend: Arc::new(ScriptedBackend(Arc::clone(script))),
-        runtime: runtime::handle().unwrap(),
+        runtime: Runtime::own().unwrap(),
+        namespace: "/ns".into(),
         ttl: Duration::from_secs(60),
         owner: String::new(),
+        connect_timeout: TIMEOUT,
         request_timeout: TIMEOUT,
         recheck_interval: Duration::from_secs(60),
     };
@@ -372,7 +374,7 @@ async fn play(first: [First; 4], wait: Option<Wait>, held: bool, patience: Optio
         sleep(LANDS_AFTER).await;
     }
     only(&script, &[], &what).await;
-    assert_eq!(session.deadline().lost_reason(), None, "{what}: the session is lost");
+    assert_eq!(session.deadline.lost_reason(), None, "{what}: the session is lost");
 }
 
 /// Every combination of scripts, ways to wait and moments to leave, all at once.
@@ -444,7 +446,7 @@ async fn nothing_stays_behind_when_joining_lands_late() {
     }
 }
 
-/// A caller who waits behind these keys, and his own key.
+/// A caller that waits behind these keys, and its own key.
 async fn wait_behind(
     script: &Arc<Script>,
     ahead: &[&str],
@@ -487,7 +489,7 @@ async fn a_deleted_waiter_is_told() {
 async fn a_lost_session_ends_the_wait() {
     let script = Script::new([First::Answers; 4]);
     let (session, caller, _) = wait_behind(&script, &["holder"]).await;
-    session.deadline().lose(LostReason::SessionExpired);
+    session.deadline.lose(LostReason::SessionExpired);
     let failure = caller.await.unwrap().unwrap_err();
     assert!(matches!(failure, Failure::Final(Error::SessionLost { .. })), "{failure:?}");
 }
@@ -525,17 +527,17 @@ async fn a_try_ends_though_its_session_can_prove_nothing() {
     let mut script = Script::new([First::Answers; 4]);
     Arc::get_mut(&mut script).unwrap().ttl = TTL;
     script.answers.store(false, Ordering::Relaxed);
-    let settings = Settings {
+    let shared = Shared {
         backend: Arc::new(ScriptedBackend(Arc::clone(&script))),
+        runtime: Runtime::own().unwrap(),
         namespace: "/ns".into(),
         ttl: TTL,
         owner: String::new(),
         connect_timeout: TTL,
         request_timeout: TIMEOUT,
         recheck_interval: Duration::from_secs(60),
-        local_handover: None,
     };
-    let client = Client::open(settings).await.unwrap();
+    let client = Client::open(shared, None).await.unwrap();
     sleep(TTL).await;
     let start = Instant::now();
     let error = client.mutex("a").try_lock().await.expect_err("it may not be granted");
@@ -554,7 +556,7 @@ async fn a_session_is_not_ended_before_its_margin() {
     script.answers.store(false, Ordering::Relaxed);
     let opened = clock::now();
     let (session, hold) = held(&script).await;
-    assert_eq!(session.deadline().lost().await, LostReason::DeadlinePassed);
+    assert_eq!(session.deadline.lost().await, LostReason::DeadlinePassed);
     let lost = clock::now();
     let ended = async {
         while script.closed.lock().unwrap().is_none() {
@@ -608,7 +610,7 @@ async fn join_several(first: First, leave: First, patience: Duration, held: bool
     let queues = ["a", "b", "c"].map(|name| Queue::new("/ns", name).unwrap());
     let attempts =
         queues.iter().map(|queue| Attempt::in_session(&session, queue).unwrap()).collect();
-    let joining = Carried::whole(session.shared().runtime, Attempt::join_all(attempts));
+    let joining = Carried::whole(&session.shared.runtime, Attempt::join_all(attempts));
     match timeout(patience, joining).await {
         Ok(Ok(Some(entered))) => {
             assert!(!held, "{what}: joined behind somebody");
@@ -636,10 +638,10 @@ async fn join_several(first: First, leave: First, patience: Duration, held: bool
     }
     only(&script, if held { &["holder"] } else { &[] }, &what).await;
     let done = async {
-        while session.deadline().vitals().busy {
+        while session.deadline.vitals().busy {
             sleep(LAG).await;
         }
     };
     assert!(timeout(Duration::from_secs(20), done).await.is_ok(), "{what}: a claim is left");
-    assert_eq!(session.deadline().lost_reason(), None, "{what}: the session is lost");
+    assert_eq!(session.deadline.lost_reason(), None, "{what}: the session is lost");
 }

@@ -197,9 +197,11 @@ async fn play(plot: (usize, Effect)) {
     let script = Script::new(plot);
     let shared = Shared {
         backend: Arc::new(Scripted(Arc::clone(&script))),
-        runtime: runtime::handle().unwrap(),
+        runtime: Runtime::own().unwrap(),
+        namespace: "/ns".into(),
         ttl: Duration::from_secs(60),
         owner: String::new(),
+        connect_timeout: Duration::from_secs(1),
         request_timeout: Duration::from_secs(1),
         recheck_interval: Duration::from_secs(60),
     };

@@ -10,10 +10,9 @@ use std::{
         atomic::{AtomicU64, Ordering},
     },
     task::Poll,
-    time::Instant,
 };
 
-use tokio::{sync::oneshot, time::timeout};
+use tokio::sync::oneshot;
 
 use super::*;
 use crate::{Builder, Client, Error, LockGuard, LostReason, memory::Space};
@@ -76,7 +75,7 @@ fn a_suspended_holder_is_told_within_a_second() {
     alone("a_suspended_holder_is_told_within_a_second", async {
         let guard = held().await;
         // The keeper has gone to sleep by then: it is to be woken, not to find out before.
-        tokio::time::sleep(Duration::from_millis(200)).await;
+        sleep(Duration::from_millis(200)).await;
         // Nor is the network back at once: only the clock can tell.
         Space::named("suspended").set_reachable(false);
         suspend(TTL * 2);
@@ -146,7 +145,7 @@ fn a_short_suspend_is_survived() {
                 "not renewed after {:?}",
                 woke.elapsed()
             );
-            tokio::time::sleep(Duration::from_millis(5)).await;
+            sleep(Duration::from_millis(5)).await;
         }
         guard.unlock().await.unwrap();
     });

@@ -200,7 +200,7 @@ pub(crate) async fn a_key_with_all_its_numbers_given_is_let_go(t: &Case) {
     holder.unlock().await.expect("released");
 }
 
-/// The lock is his before he is polled again. If he never is, it goes on to the next one.
+/// The lock is its own before it is polled again. If it never is, the lock goes on to the next.
 pub(crate) async fn a_waiter_dropped_at_its_handover_passes_the_lock_on(t: &Case) {
     let client = client(t, MOST).await;
     let guard = lock(&client, "handed").await;
@@ -285,7 +285,7 @@ pub(crate) async fn the_place_of_a_caller_who_gives_up_is_kept(t: &Case) {
     }
 }
 
-/// Its holder is told, and keeps his guard; the others do not wait for him.
+/// Its holder is told, and keeps its guard; the others do not wait for it.
 pub(crate) async fn a_lock_lost_while_others_wait_is_taken_anew(t: &Case) {
     for by_session in [true, false] {
         let client = client(t, MOST).await;

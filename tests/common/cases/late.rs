@@ -3,12 +3,12 @@
 use std::time::{Duration, Instant};
 
 use distlock::Error;
+use distlock_testkit::proxy::Mode;
 use tokio::time::sleep;
 
 use crate::common::{
     case::{Case, SOON, eventually, throughout, within},
     harness::Job,
-    proxy::Mode,
 };
 
 /// How many locks the stopped process holds. It writes under each of them as it wakes.

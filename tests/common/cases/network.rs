@@ -9,12 +9,12 @@ use std::{
 };
 
 use distlock::{Client, Error, LockGuard, LostReason};
+use distlock_testkit::{proxies::Proxies, proxy::Mode};
 use tokio::{task::JoinSet, time::sleep};
 
 use crate::common::{
     case::{Case, SOON, eventually, poll, throughout, within},
     harness::Job,
-    proxy::{Mode, Proxies},
 };
 
 /// A client by way of proxies, whose session outlives the case.

@@ -291,8 +291,9 @@ pub(crate) async fn a_permit_given_back_wakes_one_waiter(t: &Case) {
         });
         settled(t, &sessions).await;
         let spent = t.cost(&sessions).await - before;
-        // One, and the holder may hear of its own key's end.
-        assert!(spent.events <= 2, "round {round}: {spent:?}: more than one was told");
+        // One; the holder may hear of its own key's end, and who comes to the permits next of
+        // what happened before it looked. Not the other two hundred.
+        assert!(spent.events <= 4, "round {round}: {spent:?}: more than one was told");
         assert_eq!(waiters.len(), 199 - round, "one was let in");
     }
     waiters.shutdown().await;

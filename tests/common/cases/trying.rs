@@ -91,7 +91,7 @@ pub(crate) async fn try_locks_at_once_grant_one_at_most(t: &Case) {
 }
 
 /// No time, or next to none, for a lock that is free, one that is held and one that all want: who
-/// is told that he does not have it leaves nothing.
+/// is told that it does not have it leaves nothing.
 pub(crate) async fn hasty_tries_are_granted_or_gone(t: &Case) {
     const TRIES: usize = 40;
     let clients = t.clients::<4>().await;
@@ -193,7 +193,7 @@ pub(crate) async fn waiters_that_timed_out_are_passed_over(t: &Case) {
     let waiter = t.enqueue(&patient, "queue").await;
     assert!(hasty.await.expect("no panic").expect("no error").is_none());
     t.queue_of(2).await;
-    // And his key is there: were it deleted, he would know by then.
+    // And its key is there: were it deleted, it would know by then.
     let held = async || waiter.waits() && guard.is_valid();
     throughout(
         Duration::from_millis(300),

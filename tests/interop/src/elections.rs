@@ -1,7 +1,8 @@
 //! Elections that are shared with Go's `concurrency.Election` and `etcdctl elect`.
 
+use distlock_testkit::Result;
+
 use crate::{
-    Result,
     fleet::{Kind, Stage, Worker},
     scenarios::{LONG, finish},
 };

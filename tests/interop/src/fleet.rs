@@ -1,24 +1,14 @@
 //! Workers: processes of distlock on this machine, and of other clients in a container.
 
 use std::{
-    process::Stdio,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
-use rustix::process::{Pid, Signal, kill_process};
-use tokio::{
-    io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
-    process::{Child, ChildStdin, Command},
-    sync::mpsc,
-    time::timeout,
-};
+use distlock_testkit::{Result, child::Child, clock::now};
+use tokio::{process::Command, sync::mpsc, time::timeout};
 
-use crate::{
-    Result, check,
-    line::{Line, now},
-    store::Store,
-};
+use crate::{check, line::Line, store::Store};
 
 /// How long anything may take that is not measured.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -119,7 +109,7 @@ impl<'a> Stage<'a> {
             command.args(["exec", "--interactive", self.container]).args(kind.program());
             command
         } else {
-            let mut command = Command::new(std::env::current_exe()?);
+            let mut command = Child::again()?;
             command.args(["worker", kind.name()]);
             command
         };
@@ -127,35 +117,22 @@ impl<'a> Stage<'a> {
         if let Some(layout) = kind.layout() {
             command.arg(layout);
         }
-        let mut child =
-            command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true).spawn()?;
-        let (stdin, stdout) =
-            (child.stdin.take().ok_or("no stdin")?, child.stdout.take().ok_or("no stdout")?);
+        let mut child = Child::start(&mut command)?;
         let (sender, lines) = mpsc::unbounded_channel();
         let log = Arc::clone(&self.log);
-        tokio::spawn(async move {
-            let mut read = BufReader::new(stdout).lines();
-            while let Ok(Some(text)) = read.next_line().await {
-                let Some(line) = Line::parse(&text) else {
-                    eprintln!("{text}");
-                    continue;
-                };
-                log.lock().unwrap_or_else(PoisonError::into_inner).push((number, line.clone()));
-                let _ = sender.send(line); // nobody listens to a worker that was dropped
-            }
+        child.listen(move |text| {
+            let Some(line) = Line::parse(text) else {
+                eprintln!("{text}");
+                return Ok(());
+            };
+            log.lock().unwrap_or_else(PoisonError::into_inner).push((number, line.clone()));
+            let _ = sender.send(line); // nobody listens to a worker that was dropped
+            Ok(())
         });
         let (name, container) =
             (self.names[number].clone(), kind.is_foreign().then(|| self.container.to_owned()));
-        let mut worker = Worker {
-            number,
-            name,
-            pid: 0,
-            container,
-            child,
-            stdin: Some(stdin),
-            lines,
-            log: Arc::clone(&self.log),
-        };
+        let mut worker =
+            Worker { number, name, pid: 0, container, child, lines, log: Arc::clone(&self.log) };
         worker.pid = worker.until("ready").await?.rest.parse()?;
         Ok(worker)
     }
@@ -172,20 +149,18 @@ impl<'a> Stage<'a> {
 pub(crate) struct Worker {
     pub(crate) number: usize,
     pub(crate) name: String,
+    /// Its number there.
     pid: i32,
-    /// Where it runs.
+    /// Where it runs, if not on this machine itself.
     container: Option<String>,
     child: Child,
-    stdin: Option<ChildStdin>,
     lines: mpsc::UnboundedReceiver<Line>,
     log: Arc<Mutex<check::Log>>,
 }
 
 impl Worker {
     pub(crate) async fn tell(&mut self, command: &str) -> Result<()> {
-        let stdin = self.stdin.as_mut().ok_or("it was told to end")?;
-        stdin.write_all(format!("{command}\n").as_bytes()).await?;
-        Ok(stdin.flush().await?)
+        Ok(self.child.order(command).await?)
     }
 
     /// Waits until it says that.
@@ -211,10 +186,8 @@ impl Worker {
         self.until(word).await
     }
 
-    async fn signal(&self, signal: Signal, name: &str) -> Result<()> {
-        let Some(container) = &self.container else {
-            return Ok(kill_process(Pid::from_raw(self.pid).ok_or("no process")?, signal)?);
-        };
+    /// To what runs in the container.
+    async fn signal(&self, container: &str, name: &str) -> Result<()> {
         let kill = format!("kill -{name} -- -{}", self.pid);
         let done =
             Command::new("docker").args(["exec", container, "bash", "-c", &kill]).status().await?;
@@ -224,24 +197,35 @@ impl Worker {
     /// Ends it without a chance to say anything; when that was begun.
     pub(crate) async fn kill(mut self) -> Result<u64> {
         let at = now();
-        self.signal(Signal::KILL, "KILL").await?;
-        self.child.wait().await?;
+        match &self.container {
+            Some(container) => {
+                self.signal(container, "KILL").await?;
+                self.child.wait().await?;
+            }
+            None => self.child.kill().await?,
+        }
         let line = Line { word: "killed".to_owned(), at, rest: String::new() };
         self.log.lock().unwrap_or_else(PoisonError::into_inner).push((self.number, line));
         Ok(at)
     }
 
     pub(crate) async fn stop(&self) -> Result<()> {
-        self.signal(Signal::STOP, "STOP").await
+        match &self.container {
+            Some(container) => self.signal(container, "STOP").await,
+            None => Ok(self.child.stop().await?),
+        }
     }
 
     pub(crate) async fn go_on(&self) -> Result<()> {
-        self.signal(Signal::CONT, "CONT").await
+        match &self.container {
+            Some(container) => self.signal(container, "CONT").await,
+            None => Ok(self.child.go_on()?),
+        }
     }
 
     /// Lets it end its session.
     pub(crate) async fn end(mut self) -> Result<()> {
-        drop(self.stdin.take());
+        self.child.hang_up();
         match timeout(PATIENCE, self.child.wait()).await {
             Ok(Ok(status)) if status.success() => Ok(()),
             Ok(status) => Err(format!("{} failed at its end: {status:?}", self.name).into()),

@@ -2,11 +2,7 @@
 
 use std::fmt;
 
-/// Nanoseconds on `CLOCK_MONOTONIC`, which containers share with the machine.
-pub(crate) fn now() -> u64 {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()
-}
+use distlock_testkit::clock::now;
 
 pub(crate) fn say(word: &str, rest: &str) {
     println!("{}", Line { word: word.to_owned(), at: now(), rest: rest.to_owned() });

@@ -10,9 +10,7 @@ mod scenarios;
 mod store;
 mod worker;
 
-use std::{error::Error, process::ExitCode};
-
-pub(crate) type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
+use std::process::ExitCode;
 
 #[tokio::main]
 async fn main() -> ExitCode {

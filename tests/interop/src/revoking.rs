@@ -3,10 +3,10 @@
 //! that the holder has left. The one behind is stopped meanwhile, so that it sees all of it at
 //! once.
 
+use distlock_testkit::Result;
 use tokio::time::sleep;
 
 use crate::{
-    Result,
     fleet::{Kind, Stage, Worker},
     scenarios::{LONG, WATCHED, finish},
 };

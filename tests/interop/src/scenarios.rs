@@ -5,8 +5,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+use distlock_testkit::{Result, backend::Backend};
+
 use crate::{
-    Result, check, elections,
+    check, elections,
     fleet::{Kind, Stage, Worker},
     revoking,
     store::Store,
@@ -86,11 +88,10 @@ impl fmt::Display for Scenario {
 }
 
 impl Scenario {
-    fn all(etcd: bool) -> Vec<Self> {
-        let theirs = if etcd {
-            vec![Go, Etcdctl]
-        } else {
-            vec![Curator, Kazoo, KazooAsCurator, ZooKeeperClient]
+    fn all(backend: Backend) -> Vec<Self> {
+        let theirs = match backend {
+            Backend::Etcd => vec![Go, Etcdctl],
+            Backend::ZooKeeper => vec![Curator, Kazoo, KazooAsCurator, ZooKeeperClient],
         };
         let mut all = Vec::new();
         for kind in theirs.iter().copied() {
@@ -107,7 +108,7 @@ impl Scenario {
         let seen_by_all = theirs.iter().copied().filter(|kind| *kind != Kazoo);
         let together: Vec<Kind> = std::iter::once(Distlock).chain(seen_by_all).collect();
         all.push(Self::Turns(together.clone()));
-        if etcd {
+        if backend == Backend::Etcd {
             all.extend(theirs.iter().map(|kind| Self::Campaigns(vec![Distlock, *kind])));
             all.push(Self::Campaigns(together));
             // `etcdctl elect` has no option for its TTL, which is a minute.
@@ -133,8 +134,10 @@ impl Scenario {
                 holder_killed(stage, *dead, *next).await
             }
             Self::WaiterKilled { dead, others } => waiter_killed(stage, *dead, *others).await,
-            Self::Junk(kind) if stage.store.is_etcd() => junk_on_etcd(stage, *kind).await,
-            Self::Junk(kind) => junk_on_zookeeper(stage, *kind).await,
+            Self::Junk(kind) => match stage.store.backend() {
+                Backend::Etcd => junk_on_etcd(stage, *kind).await,
+                Backend::ZooKeeper => junk_on_zookeeper(stage, *kind).await,
+            },
             Self::OneWay => one_way(stage).await,
             Self::RevokedStays => revoking::stays(stage).await,
             Self::RevokedLeaves => revoking::leaves(stage).await,
@@ -156,9 +159,9 @@ impl Scenario {
 /// Runs all scenarios whose line has `only` in it. 0: all passed; 1: not all did.
 pub(crate) async fn run_all(container: &str, url: &str, only: &str) -> Result<u8> {
     let store = Store::connect(url).await?;
-    let (scheme, _) = url.split_once("://").ok_or("no URL")?;
+    let scheme = store.backend().scheme();
     let mut status = NONE_RAN;
-    for (number, scenario) in Scenario::all(store.is_etcd()).iter().enumerate() {
+    for (number, scenario) in Scenario::all(store.backend()).iter().enumerate() {
         let name = format!("{scheme}: {scenario}");
         if !name.contains(only) {
             continue;

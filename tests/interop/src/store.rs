@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
+use distlock_testkit::{Result, backend::Backend};
 use tokio::time::{Instant, sleep};
 use zookeeper_client as zk;
-
-use crate::Result;
 
 /// How often a condition is looked at.
 const POLL: Duration = Duration::from_millis(5);
@@ -17,22 +16,25 @@ pub(crate) enum Store {
 
 impl Store {
     pub(crate) async fn connect(url: &str) -> Result<Self> {
-        match url.split_once("://") {
-            Some(("etcd", servers)) => {
+        match Backend::split(url) {
+            Some((Backend::Etcd, servers)) => {
                 let servers: Vec<&str> = servers.split(',').collect();
                 Ok(Self::Etcd(Box::new(etcd_client::Client::connect(servers, None).await?)))
             }
-            Some(("zk", servers)) => {
+            Some((Backend::ZooKeeper, servers)) => {
                 let connector =
                     zk::Client::connector().with_session_timeout(Duration::from_secs(20));
                 Ok(Self::ZooKeeper(connector.connect(servers).await?))
             }
-            _ => Err(format!("no such store: {url}").into()),
+            None => Err(format!("no such store: {url}").into()),
         }
     }
 
-    pub(crate) fn is_etcd(&self) -> bool {
-        matches!(self, Self::Etcd(_))
+    pub(crate) fn backend(&self) -> Backend {
+        match self {
+            Self::Etcd(_) => Backend::Etcd,
+            Self::ZooKeeper(_) => Backend::ZooKeeper,
+        }
     }
 
     /// The keys of all who hold and wait, in their order.

@@ -1,16 +1,14 @@
 //! The clients written in Rust, distlock itself and zookeeper-client's `Client::lock`, told on
 //! standard input what to do (`docker/interop.d/protocol.md`).
 
-use std::{
-    io::{self, BufRead},
-    time::Duration,
-};
+use std::time::Duration;
 
 use distlock::{Client, LockGuard};
+use distlock_testkit::{Result, backend::Backend, orders::orders};
 use tokio::{sync::mpsc, time::sleep};
 use zookeeper_client as zk;
 
-use crate::{Result, line::say};
+use crate::line::say;
 
 /// What stands behind the name of an election's queue.
 const ELECTION: &str = "!election";
@@ -129,15 +127,6 @@ impl<'a> Worker<'a> {
     }
 }
 
-/// The lines of standard input.
-fn commands() -> mpsc::UnboundedReceiver<String> {
-    let (sender, commands) = mpsc::unbounded_channel();
-    std::thread::spawn(move || {
-        io::stdin().lock().lines().map_while(io::Result::ok).try_for_each(|line| sender.send(line))
-    });
-    commands
-}
-
 pub(crate) async fn run(client: &str, url: &str, path: &str, ttl: &str, value: &str) -> Result<()> {
     let outcome = work(client, url, path, Duration::from_millis(ttl.parse()?), value).await;
     if let Err(error) = &outcome {
@@ -149,10 +138,10 @@ pub(crate) async fn run(client: &str, url: &str, path: &str, ttl: &str, value: &
 async fn work(client: &str, url: &str, path: &str, ttl: Duration, value: &str) -> Result<()> {
     let ready = || say("ready", &std::process::id().to_string());
     if client == "zookeeper-client" {
-        let servers = url.trim_start_matches("zk://");
+        let (_, servers) = Backend::split(url).ok_or("no such store")?;
         let client = zk::Client::connector().with_session_timeout(ttl).connect(servers).await?;
         ready();
-        return Worker::Crate { client: &client, dir: path.to_owned() }.obey(commands()).await;
+        return Worker::Crate { client: &client, dir: path.to_owned() }.obey(orders()).await;
     }
     let (namespace, queue) = path.rsplit_once('/').ok_or("a path has a slash")?;
     let name =
@@ -164,7 +153,7 @@ async fn work(client: &str, url: &str, path: &str, ttl: Duration, value: &str) -
         Worker::Mutex(client.mutex(&name))
     };
     ready();
-    let outcome = worker.obey(commands()).await;
+    let outcome = worker.obey(orders()).await;
     client.close().await?;
     outcome
 }

@@ -2,17 +2,11 @@
 
 use std::{path::PathBuf, time::Duration};
 
+use distlock_testkit::backend::Backend;
 use lexopt::{Arg, Parser, ValueExt};
 use serde::{Deserialize, Serialize};
 
 use crate::{fault::Kind, primitive::Primitive};
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Backend {
-    Etcd,
-    ZooKeeper,
-}
 
 /// What to run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -131,13 +125,7 @@ pub(crate) fn parse() -> Result<Command, lexopt::Error> {
             Arg::Long("soak") => soak = Some(within(&mut parser, 0.1..=100_000.0)?),
             Arg::Long("out") => out = parser.value()?.into(),
             Arg::Long("leak") => leak = true,
-            Arg::Long("backend") => {
-                backend = Some(match parser.value()?.string()?.as_str() {
-                    "etcd" => Backend::Etcd,
-                    "zookeeper" => Backend::ZooKeeper,
-                    other => return Err(format!("no backend {other:?}: etcd or zookeeper").into()),
-                });
-            }
+            Arg::Long("backend") => backend = Some(parser.value()?.parse()?),
             Arg::Long("primitive") => run.primitive = parser.value()?.parse()?,
             Arg::Long("processes") => run.processes = within(&mut parser, 1..=100)?,
             Arg::Long("seconds") => run.seconds = within(&mut parser, 1..=86_400)?,

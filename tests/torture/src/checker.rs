@@ -12,9 +12,12 @@ mod windows;
 
 use std::collections::HashMap;
 
+use distlock_testkit::clock::micros;
+
 use crate::{
     args::Run,
-    event::{Event, Outcome, Record, micros},
+    event::{Event, Outcome, Record},
+    fault::Kind,
     manner::Manner,
     primitive::Mode,
     report::{Invariant, Report, Spread},
@@ -101,11 +104,14 @@ struct Fault {
     target: String,
     from: u64,
     to: u64,
+    /// One packet was lost and nothing else: who was to be told by it finds out by itself.
+    drops: bool,
 }
 
 impl History {
-    /// When one who is to be told of something done then can be told at the latest.
-    fn told_by(&self, worker: &str, done: u64) -> u64 {
+    /// When one who is to be told of something done then can be told at the latest. One that was
+    /// told nothing looks again after 1.25 recheck intervals.
+    fn told_by(&self, worker: &str, done: u64, recheck: u64) -> u64 {
         let strikes = |fault: &&Fault| {
             fault.target == worker || SERVERS.iter().any(|name| fault.target.starts_with(name))
         };
@@ -113,6 +119,7 @@ impl History {
         faults.sort_by_key(|fault| fault.from);
         let last = |end: u64, fault: &Fault| match fault.from <= end.saturating_add(windows::NOTICE)
         {
+            true if fault.drops => end.max(fault.to).max(done.saturating_add(recheck / 4 * 5)),
             true => end.max(fault.to),
             false => end,
         };
@@ -125,7 +132,7 @@ const SERVERS: [&str; 2] = ["etcd", "zk"];
 
 pub(crate) fn check(run: &Run, records: &[Record]) -> Report {
     let mut report = Report::new(run);
-    let history = digest(records, &mut report);
+    let history = digest(run, records, &mut report);
     registers::check(records, &mut report);
     report.calls = history.calls.len();
     report.grants = history.grants.len();
@@ -144,7 +151,7 @@ pub(crate) fn check(run: &Run, records: &[Record]) -> Report {
 }
 
 /// Puts together what belongs together. What one record alone gives away is told here.
-fn digest(records: &[Record], report: &mut Report) -> History {
+fn digest(run: &Run, records: &[Record], report: &mut Report) -> History {
     let mut history = History::default();
     let mut calls = HashMap::new();
     let mut guards = HashMap::new();
@@ -256,7 +263,8 @@ fn digest(records: &[Record], report: &mut Report) -> History {
                 }
             }
             Event::FaultBegan { fault, kind, target } => {
-                history.faults.insert(fault, Fault { target, from: at, to: NEVER });
+                let drops = kind == Kind::Drop.to_string();
+                history.faults.insert(fault, Fault { target, from: at, to: NEVER, drops });
                 *report.faults.entry(kind).or_default() += 1;
                 report.faults_total += 1;
             }
@@ -284,11 +292,12 @@ fn digest(records: &[Record], report: &mut Report) -> History {
     if !left {
         report.violated(Invariant::Run, "the run did not come to its end");
     }
-    let mut grants = std::mem::take(&mut history.grants);
+    let (mut grants, recheck) = (std::mem::take(&mut history.grants), micros(run.ttl()));
     for grant in &mut grants {
         let deleted = history.deleted.get(&place(&grant.key)).into_iter().flatten();
-        grant.deleted =
-            deleted.map(|(since, done)| (*since, history.told_by(&grant.by, *done))).collect();
+        grant.deleted = deleted
+            .map(|(since, done)| (*since, history.told_by(&grant.by, *done, recheck)))
+            .collect();
     }
     history.grants = grants;
     history

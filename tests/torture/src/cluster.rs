@@ -2,28 +2,24 @@
 
 use std::{
     collections::HashSet,
-    error::Error,
-    io,
     net::SocketAddr,
     time::{Duration, Instant},
 };
 
+use distlock_testkit::{
+    Result,
+    backend::Backend,
+    docker::{container, docker, script},
+    servers::{METRICS, ask, resolve},
+};
 use etcd_client::{Client as Etcd, GetOptions, KeyValue};
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpStream, lookup_host},
-    process::Command,
     sync::Mutex,
     time::{sleep, timeout},
 };
 use zookeeper_client::{Client as ZooKeeper, Error as ZkError};
 
-use crate::{
-    args::Backend,
-    fault::{Deed, Role},
-};
-
-pub(crate) type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
+use crate::fault::{Deed, Role};
 
 /// An answer that takes longer is none.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -41,22 +37,7 @@ pub(crate) struct Cluster {
 
 impl Cluster {
     pub(crate) async fn connect(backend: Backend) -> Result<Self> {
-        let (variable, default) = match backend {
-            Backend::Etcd => {
-                ("DISTLOCK_ETCD_URL", "etcd://127.0.0.1:23791,127.0.0.1:23792,127.0.0.1:23793")
-            }
-            Backend::ZooKeeper => {
-                ("DISTLOCK_ZK_URL", "zk://127.0.0.1:21811,127.0.0.1:21812,127.0.0.1:21813")
-            }
-        };
-        let url = std::env::var(variable).unwrap_or_else(|_| default.to_owned());
-        let hosts = url.split_once("://").ok_or("no URL")?.1;
-        let mut servers = Vec::new();
-        for host in hosts.split(',') {
-            servers.push(
-                lookup_host(host).await?.next().ok_or_else(|| format!("{host} has no address"))?,
-            );
-        }
+        let servers = resolve(&backend.url()).await?;
         let cluster = Self { backend, servers, session: Mutex::new(None) };
         for server in 0..cluster.servers.len() {
             cluster
@@ -67,30 +48,20 @@ impl Cluster {
         Ok(cluster)
     }
 
-    pub(crate) fn scheme(&self) -> &'static str {
-        match self.backend {
-            Backend::Etcd => "etcd",
-            Backend::ZooKeeper => "zk",
-        }
-    }
-
     pub(crate) fn url(&self) -> String {
-        let servers: Vec<_> = self.servers.iter().map(ToString::to_string).collect();
-        format!("{}://{}", self.scheme(), servers.join(","))
+        self.backend.url_of(&self.servers)
     }
 
     /// The name that docker/'s scripts know a server by.
-    pub(crate) fn service(&self, server: usize) -> String {
-        format!("{}{}", self.scheme(), server + 1)
+    pub(crate) fn service(&self, server: usize) -> &'static str {
+        self.backend.services()[server]
     }
 
-    async fn docker(&self, arguments: &[&str], server: usize) -> Result<()> {
-        let project =
-            std::env::var("COMPOSE_PROJECT_NAME").unwrap_or_else(|_| "distlock".to_owned());
-        let container = format!("{project}-{}", self.service(server));
+    async fn docker(&self, command: &str, server: usize) -> Result<()> {
+        let container = container(self.service(server));
         let mut attempts = 0;
         loop {
-            match run(Command::new("docker").args(arguments).arg(&container)).await {
+            match docker(&[command, &container]).await.map(drop) {
                 // A busy engine fails now and then, `unable to freeze`, and may have done it all
                 // the same.
                 Err(error) if attempts > 0 && error.to_string().contains("is already") => {
@@ -104,15 +75,14 @@ impl Cluster {
     }
 
     async fn script(&self, name: &str, server: usize, more: &[&str]) -> Result<()> {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docker");
-        run(Command::new(format!("{path}/{name}")).arg(self.service(server)).args(more)).await
+        script(name, &[&[self.service(server)], more].concat()).await.map(drop)
     }
 
     pub(crate) async fn strike(&self, deed: Deed, server: usize) -> Result<()> {
         match deed {
-            Deed::Pause => self.docker(&["pause"], server).await,
-            Deed::Kill => self.docker(&["kill"], server).await,
-            Deed::Stop => self.docker(&["stop"], server).await,
+            Deed::Pause => self.docker("pause", server).await,
+            Deed::Kill => self.docker("kill", server).await,
+            Deed::Stop => self.docker("stop", server).await,
             Deed::Cut => self.script("cut", server, &[]).await,
             Deed::Loss => self.script("impair", server, &["loss"]).await,
             Deed::Slow => self.script("impair", server, &["slow"]).await,
@@ -121,8 +91,8 @@ impl Cluster {
 
     pub(crate) async fn mend(&self, deed: Deed, server: usize) -> Result<()> {
         match deed {
-            Deed::Pause => self.docker(&["unpause"], server).await,
-            Deed::Kill | Deed::Stop => self.docker(&["start"], server).await,
+            Deed::Pause => self.docker("unpause", server).await,
+            Deed::Kill | Deed::Stop => self.docker("start", server).await,
             Deed::Cut | Deed::Loss | Deed::Slow => self.script("heal", server, &[]).await,
         }
     }
@@ -151,7 +121,7 @@ impl Cluster {
                 status.leader() == status.header()?.member_id()
             }
             Backend::ZooKeeper => {
-                let answer = four_letters(self.servers[server], "srvr").await.ok()?;
+                let answer = ask(self.servers[server], "srvr", PATIENCE).await.ok()?;
                 match answer.lines().find_map(|line| line.strip_prefix("Mode: "))? {
                     "leader" | "standalone" => true,
                     "follower" => false,
@@ -254,7 +224,7 @@ impl Cluster {
                 sessions
                     .extend(leases.leases().iter().map(|lease| format!("lease {:x}", lease.id())));
                 for server in &self.servers {
-                    let metrics = ask(*server, b"GET /metrics HTTP/1.0\r\n\r\n").await?;
+                    let metrics = ask(*server, METRICS, PATIENCE).await?;
                     let gauge = metrics
                         .lines()
                         .find_map(|line| line.strip_prefix("etcd_debugging_mvcc_watcher_total "));
@@ -266,13 +236,13 @@ impl Cluster {
                 let own = self.zookeeper().await?.session_id().0;
                 for server in &self.servers {
                     // Every server lists all sessions that it knows of; the leader knows them all.
-                    let dump = four_letters(*server, "dump").await?;
+                    let dump = ask(*server, "dump", PATIENCE).await?;
                     let listed = dump.split("ephemeral nodes dump").next().unwrap_or_default();
                     let ids =
                         listed.split_whitespace().map(|word| word.trim_end_matches([',', ':']));
                     let ids = ids.filter(|id| id.starts_with("0x") && *id != format!("0x{own:x}"));
                     sessions.extend(ids.map(|id| format!("session {id}")));
-                    let counted = four_letters(*server, "wchs").await?;
+                    let counted = ask(*server, "wchs", PATIENCE).await?;
                     let total =
                         counted.lines().find_map(|line| line.strip_prefix("Total watches:"));
                     watches += total.ok_or("no count of the watches")?.trim().parse::<u64>()?;
@@ -288,29 +258,4 @@ fn absent_is_empty(listed: std::result::Result<Vec<String>, ZkError>) -> Result<
         Err(ZkError::NoNode) => Ok(Vec::new()),
         listed => Ok(listed?),
     }
-}
-
-async fn run(command: &mut Command) -> Result<()> {
-    let output = command.output().await?;
-    if output.status.success() {
-        return Ok(());
-    }
-    Err(format!("{command:?}: {}", String::from_utf8_lossy(&output.stderr).trim()).into())
-}
-
-/// A four-letter word and the server's answer.
-async fn four_letters(server: SocketAddr, word: &str) -> io::Result<String> {
-    ask(server, word.as_bytes()).await
-}
-
-/// Sends a question and reads until the server hangs up.
-async fn ask(server: SocketAddr, question: &[u8]) -> io::Result<String> {
-    let exchange = async {
-        let mut stream = TcpStream::connect(server).await?;
-        stream.write_all(question).await?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).await?;
-        Ok(answer)
-    };
-    timeout(PATIENCE, exchange).await?
 }

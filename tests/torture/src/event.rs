@@ -5,23 +5,12 @@ use std::{
     io::{self, Write},
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
-    time::Duration,
 };
 
+use distlock_testkit::{Result, clock::uptime};
 use serde::{Deserialize, Serialize};
 
 use crate::{args::Run, manner::Manner, primitive::Mode};
-
-/// Microseconds on a clock that all processes of the machine share: the one that distlock keeps its
-/// deadlines on.
-pub(crate) fn now() -> u64 {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-    time.tv_sec.unsigned_abs() * 1_000_000 + time.tv_nsec.unsigned_abs() / 1000
-}
-
-pub(crate) fn micros(time: Duration) -> u64 {
-    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
-}
 
 /// What came of a call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -223,7 +212,7 @@ impl Journal {
     }
 
     pub(crate) fn tell(&self, event: Event) {
-        self.tell_at(now(), event);
+        self.tell_at(uptime(), event);
     }
 
     /// One write for each record, and no buffer: what is told stays told, whatever becomes of the
@@ -238,7 +227,7 @@ impl Journal {
 }
 
 /// Reads a history, in the order of time.
-pub(crate) fn read(folder: &Path) -> Result<Vec<Record>, Box<dyn std::error::Error + Send + Sync>> {
+pub(crate) fn read(folder: &Path) -> Result<Vec<Record>> {
     let mut records = Vec::new();
     let mut files: Vec<PathBuf> =
         std::fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<io::Result<_>>()?;

@@ -3,7 +3,7 @@
 use std::{
     io,
     path::PathBuf,
-    process::{ExitStatus, Stdio},
+    process::ExitStatus,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering::SeqCst},
@@ -11,12 +11,8 @@ use std::{
     time::Duration,
 };
 
-use rustix::process::{Pid, Signal, kill_process};
-use tokio::{
-    io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
-    process::{Child, ChildStdin, Command},
-    time::{sleep, timeout},
-};
+use distlock_testkit::child::Child;
+use tokio::time::{sleep, timeout};
 
 use crate::{
     event::{Event, Journal},
@@ -50,7 +46,6 @@ pub(crate) struct Place {
 struct Running {
     name: String,
     child: Child,
-    orders: ChildStdin,
     said: Arc<Said>,
 }
 
@@ -74,7 +69,7 @@ impl Place {
     }
 
     pub(crate) async fn order(&mut self, order: Order) -> io::Result<()> {
-        self.running.orders.write_all(order.line().as_bytes()).await
+        self.running.child.order(&order.line()).await
     }
 
     /// Counts the times that it said so.
@@ -100,9 +95,7 @@ impl Place {
             self.check_lives()?;
             sleep(Duration::from_millis(1)).await;
         }
-        while !self.is_stopped()? {
-            sleep(Duration::from_millis(1)).await;
-        }
+        self.running.child.stopped().await?;
         self.brief.journal.tell(Event::Stopped { worker: self.name().to_owned() });
         sleep(time).await;
         self.go_on()?;
@@ -114,7 +107,7 @@ impl Place {
     }
 
     fn check_lives(&mut self) -> io::Result<()> {
-        match self.running.child.try_wait()? {
+        match self.running.child.ended()? {
             Some(status) => {
                 Err(io::Error::other(format!("{} has ended by itself: {status}", self.name())))
             }
@@ -122,35 +115,20 @@ impl Place {
         }
     }
 
-    /// Whether none of its threads runs.
-    fn is_stopped(&self) -> io::Result<bool> {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.id()?.as_raw_nonzero()))?;
-        Ok(stat.contains(") T "))
-    }
-
-    fn id(&self) -> io::Result<Pid> {
-        let id = self.running.child.id().and_then(|id| Pid::from_raw(id.try_into().ok()?));
-        id.ok_or_else(|| io::Error::other(format!("{} has ended", self.name())))
-    }
-
-    fn signal(&self, signal: Signal) -> io::Result<()> {
-        Ok(kill_process(self.id()?, signal)?)
-    }
-
-    pub(crate) fn stop(&self) -> io::Result<()> {
+    pub(crate) async fn stop(&self) -> io::Result<()> {
         self.brief.journal.tell(Event::Stopped { worker: self.name().to_owned() });
-        self.signal(Signal::STOP)
+        self.running.child.stop().await
     }
 
     pub(crate) fn go_on(&self) -> io::Result<()> {
-        self.signal(Signal::CONT)?;
+        self.running.child.go_on()?;
         self.brief.journal.tell(Event::Continued { worker: self.name().to_owned() });
         Ok(())
     }
 
     /// Kills it, and waits until nothing of it runs any more.
     pub(crate) async fn kill(&mut self) -> io::Result<()> {
-        if self.running.child.try_wait()?.is_some() {
+        if self.running.child.ended()?.is_some() {
             return Err(io::Error::other(format!("{} has ended by itself", self.name())));
         }
         self.running.child.kill().await?;
@@ -189,7 +167,8 @@ impl Running {
         let name = format!("worker{number}.{incarnation}");
         let number = ((number as u64 + 1) << 16) + incarnation;
         let errors = std::fs::File::create(brief.folder.join(format!("{name}.stderr")))?;
-        let mut child = Command::new(std::env::current_exe()?)
+        let mut command = Child::again()?;
+        command
             .arg("--worker")
             .arg(&brief.folder)
             .args([&name, &number.to_string(), url, &brief.namespace])
@@ -200,30 +179,21 @@ impl Running {
             ])
             .args([brief.handover.to_string(), brief.primitive.to_string()])
             .env("RUST_BACKTRACE", "1")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(errors)
-            .kill_on_drop(true)
-            .spawn()?;
-        let (orders, output) = (child.stdin.take(), child.stdout.take());
-        let (Some(orders), Some(output)) = (orders, output) else {
-            return Err(io::Error::other("no pipes"));
-        };
+            .stderr(errors);
+        let mut child = Child::start(&mut command)?;
         let said = Arc::<Said>::default();
         let counts = Arc::clone(&said);
-        tokio::spawn(async move {
-            let mut lines = BufReader::new(output).lines();
-            while let Ok(Some(line)) = lines.next_line().await {
-                let count = match line.as_str() {
-                    SERVED => &counts.served,
-                    STOPPING => &counts.stopping,
-                    WENT_ON => &counts.went_on,
-                    _ => continue,
-                };
-                count.fetch_add(1, SeqCst);
-            }
+        child.listen(move |line| {
+            let count = match line {
+                SERVED => &counts.served,
+                STOPPING => &counts.stopping,
+                WENT_ON => &counts.went_on,
+                _ => return Ok(()),
+            };
+            count.fetch_add(1, SeqCst);
+            Ok(())
         });
         brief.journal.tell(Event::Spawned { worker: name.clone() });
-        Ok(Self { name, child, orders, said })
+        Ok(Self { name, child, said })
     }
 }

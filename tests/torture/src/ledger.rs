@@ -2,12 +2,12 @@
 
 use std::{sync::Arc, time::Duration};
 
+use distlock_testkit::{Result, backend::Backend};
 use tokio::time::timeout;
 use zookeeper_client::{Acls, CreateMode};
 
 use crate::{
-    args::Backend,
-    cluster::{Cluster, Result},
+    cluster::Cluster,
     event::{Event, Journal},
     primitive::locks,
 };

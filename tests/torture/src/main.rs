@@ -16,9 +16,6 @@ mod nemesis;
 mod operator;
 mod pauses;
 mod primitive;
-#[path = "../../common/proxy.rs"]
-#[allow(dead_code)] // the conformance suite uses more of it
-mod proxy;
 mod register;
 mod report;
 mod sampler;
@@ -30,6 +27,7 @@ mod worker;
 use std::{path::Path, process::ExitCode};
 
 use args::Command;
+use distlock_testkit::Result;
 use event::{Event, Record};
 use report::Report;
 
@@ -47,7 +45,7 @@ fn main() -> ExitCode {
 }
 
 /// The last line of the output, and whether all is well.
-fn run() -> cluster::Result<Option<(String, bool)>> {
+fn run() -> Result<Option<(String, bool)>> {
     let report = match args::parse().map_err(|error| format!("{error}; see torture --help"))? {
         Command::Torture(run) => torture::torture(&run)?,
         Command::Replay(folder) => replay(&folder)?,
@@ -80,7 +78,7 @@ fn run() -> cluster::Result<Option<(String, bool)>> {
 }
 
 /// Checks a history once more.
-fn replay(folder: &Path) -> cluster::Result<Report> {
+fn replay(folder: &Path) -> Result<Report> {
     let records = event::read(folder)?;
     let run = records.iter().find_map(|Record { event, .. }| match event {
         Event::Began { run } => Some(run.clone()),

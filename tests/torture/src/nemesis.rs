@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use distlock_testkit::{Result, proxies::Proxies, proxy::Mode};
 use tokio::{
     sync::{Mutex, RwLock},
     task::JoinSet,
@@ -16,13 +17,11 @@ use tokio::{
 };
 
 use crate::{
-    cluster::{Cluster, Result},
+    cluster::Cluster,
     event::{Event, Journal},
     fault::{Deed, Kind, Role},
     fleet::Place,
-    operator,
-    proxy::{Mode, Proxies},
-    strangers,
+    operator, strangers,
     worker::Order,
 };
 
@@ -109,7 +108,7 @@ impl Nemesis {
         let place = place.as_mut().ok_or("no worker")?;
         match kind {
             Kind::Sigstop => {
-                place.stop()?;
+                place.stop().await?;
                 sleep(time).await;
                 place.go_on()?;
             }

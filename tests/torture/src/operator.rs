@@ -6,14 +6,14 @@
 
 use std::time::Duration;
 
+use distlock_testkit::{Result, backend::Backend, clock::uptime};
 use etcd_client::{Client as Etcd, PutOptions};
 use tokio::time::{Instant, sleep, timeout};
 use zookeeper_client::{Acls, Client as ZooKeeper, CreateMode, Error as ZkError};
 
 use crate::{
-    args::Backend,
-    cluster::{Cluster, Result},
-    event::{Event, Journal, now},
+    cluster::Cluster,
+    event::{Event, Journal},
 };
 
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -40,7 +40,7 @@ pub(crate) async fn meddle(cluster: &Cluster, journal: &Journal, namespace: &str
         sleep(Duration::from_millis(fastrand::u64(1..60))).await;
     }
     for (key, since) in std::mem::take(&mut operator.to_delete) {
-        operator.delete(key, since.min(now())).await;
+        operator.delete(key, since.min(uptime())).await;
     }
 }
 
@@ -59,7 +59,7 @@ impl Operator<'_> {
         let ours: Vec<_> = keys.into_iter().filter(|key| is_ours(key)).collect();
         let Some(key) = fastrand::choice(ours) else { return Ok(()) };
         if fastrand::u8(..8) == 0 {
-            self.delete(key, now()).await;
+            self.delete(key, uptime()).await;
             return Ok(());
         }
         let dir = key.rsplit_once('/').ok_or("no directory")?.0.to_owned();
@@ -77,7 +77,7 @@ impl Operator<'_> {
         match fastrand::u8(..8) {
             0 => {
                 // Without its lease it is nobody's place any more.
-                let since = now();
+                let since = uptime();
                 self.to_delete.push((key.clone(), since));
                 timeout(PATIENCE, client.put(key.as_str(), NOTE, None)).await??;
                 self.journal.tell(Event::KeyDeleted { key, since });
@@ -86,7 +86,7 @@ impl Operator<'_> {
             }
             1 | 2 => {
                 let odd = format!("{dir}/{}", odd());
-                self.to_delete.push((odd.clone(), now()));
+                self.to_delete.push((odd.clone(), uptime()));
                 timeout(PATIENCE, client.put(odd, NOTE, None)).await??;
             }
             _ => {
@@ -102,7 +102,7 @@ impl Operator<'_> {
             0 => drop(timeout(PATIENCE, client.set_data(dir, NOTE, None)).await??),
             1 | 2 => {
                 let odd = format!("{dir}/{}", odd());
-                self.to_delete.push((odd.clone(), now()));
+                self.to_delete.push((odd.clone(), uptime()));
                 let options = CreateMode::Persistent.with_acls(Acls::anyone_all());
                 timeout(PATIENCE, client.create(&odd, NOTE, &options)).await??;
             }

@@ -2,12 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use distlock_testkit::backend::Backend;
 use serde::Serialize;
 
-use crate::{
-    args::{Backend, Run},
-    primitive::Primitive,
-};
+use crate::{args::Run, primitive::Primitive};
 
 /// So many violations of a kind are told in words.
 const TOLD: usize = 5;

@@ -6,8 +6,10 @@ use std::{
     time::Duration,
 };
 
+use distlock_testkit::clock::{micros, uptime};
+
 use crate::{
-    event::{Event, Journal, micros, now},
+    event::{Event, Journal},
     primitive::Held,
 };
 
@@ -67,7 +69,7 @@ impl Watched {
     fn look(&mut self, journal: &Journal) {
         let Some(held) = self.held.upgrade() else { return };
         // Read before the guard looks at its own: it is valid until then at least.
-        let before = now();
+        let before = uptime();
         let remaining = micros(held.guards()[self.index].remaining());
         drop(held);
         if remaining == 0 {

@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use distlock_testkit::{Result, backend::Backend, clock::uptime};
 use etcd_client::{
     Client as Etcd, Compare, CompareOp, GetOptions, PutOptions, SortOrder, SortTarget, Txn, TxnOp,
 };
@@ -19,9 +20,8 @@ use tokio::{
 use zookeeper_client::{Acls, Client as ZooKeeper, CreateMode, Error as ZkError};
 
 use crate::{
-    args::Backend,
-    cluster::{Cluster, Result},
-    event::{Event, Journal, now},
+    cluster::Cluster,
+    event::{Event, Journal},
     manner::Manner,
     primitive::{Mode, strange_locks},
 };
@@ -177,9 +177,9 @@ async fn as_go(client: &mut Etcd, lease: i64, visit: Visit<'_>, namespace: &str)
             .with_keys_only();
         let ahead = timeout(PATIENCE, client.get(prefix.as_str(), Some(older))).await??;
         if ahead.kvs().is_empty() {
-            let at = now();
+            let at = uptime();
             sleep(work()).await;
-            let until = now();
+            let until = uptime();
             let there = timeout(PATIENCE, client.get(key.as_str(), None)).await??;
             if there.kvs().first().is_some_and(|kv| kv.create_revision() == own) {
                 visit.held(at, until, own.unsigned_abs(), key.clone());
@@ -249,9 +249,9 @@ async fn as_curator(
         let ahead =
             children.into_iter().filter(|child| number(child).is_some_and(|number| number < own));
         let Some(ahead) = ahead.max_by_key(|child| number(child)) else {
-            let at = now();
+            let at = uptime();
             sleep(work()).await;
-            return Ok(Some((at, now())));
+            return Ok(Some((at, uptime())));
         };
         let ahead = format!("{dir}/{ahead}");
         let (stat, changes) = timeout(PATIENCE, client.check_and_watch_stat(&ahead)).await??;

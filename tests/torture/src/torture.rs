@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use distlock_testkit::{Result, proxies::Proxies};
 use tokio::{
     net::TcpListener,
     sync::{Mutex, RwLock},
@@ -15,15 +16,14 @@ use tokio::{
 };
 
 use crate::{
-    args::{Backend, Run},
+    args::Run,
     checker,
-    cluster::{Cluster, Result},
+    cluster::Cluster,
     event::{self, Event, Journal},
     fault::Kind,
     fleet::{Brief, Place},
     ledger::Ledger,
     nemesis::{Lane, Nemesis},
-    proxy::{Framing, Proxies},
     register::Registers,
     report::Report,
 };
@@ -76,8 +76,7 @@ async fn conduct(run: &mut Run, folder: &Path, namespace: &str) -> Result<()> {
     };
     let mut lanes = Vec::new();
     for number in 0..run.processes {
-        let framing = if run.backend == Backend::Etcd { Framing::Http2 } else { Framing::Jute };
-        let proxies = Proxies::start((cluster.scheme(), &cluster.servers, framing)).await;
+        let proxies = Proxies::start(run.backend, &cluster.servers).await;
         let place = Place::start(brief.clone(), number, proxies.url())?;
         lanes.push(Lane { place: Mutex::new(Some(place)), proxies });
     }

@@ -3,7 +3,6 @@
 mod hold;
 
 use std::{
-    io::BufRead,
     net::SocketAddr,
     path::Path,
     sync::{
@@ -14,14 +13,18 @@ use std::{
 };
 
 use distlock::{Client, Error};
+use distlock_testkit::{
+    clock::{micros, uptime},
+    orders::orders_for_life,
+};
 use tokio::{
-    sync::{RwLock, mpsc, watch},
+    sync::{RwLock, watch},
     task::JoinSet,
     time::{sleep, timeout},
 };
 
 use crate::{
-    event::{Event, Journal, Outcome, micros, now},
+    event::{Event, Journal, Outcome},
     manner::Manner,
     primitive::{Held, Primitive, Want},
     register::Resource,
@@ -56,12 +59,12 @@ pub(crate) enum Order {
 impl Order {
     pub(crate) fn line(self) -> String {
         match self {
-            Self::Calm => "calm\n".to_owned(),
-            Self::Resume => "resume\n".to_owned(),
-            Self::Block(millis) => format!("block {millis}\n"),
-            Self::StopIdle(millis) => format!("stop-idle {millis}\n"),
-            Self::StopBeforeLock(millis) => format!("stop-before-lock {millis}\n"),
-            Self::Finish => "finish\n".to_owned(),
+            Self::Calm => "calm".to_owned(),
+            Self::Resume => "resume".to_owned(),
+            Self::Block(millis) => format!("block {millis}"),
+            Self::StopIdle(millis) => format!("stop-idle {millis}"),
+            Self::StopBeforeLock(millis) => format!("stop-before-lock {millis}"),
+            Self::Finish => "finish".to_owned(),
         }
     }
 
@@ -126,14 +129,7 @@ pub(crate) fn run(arguments: &[String]) {
     let (number, register) =
         (number.parse().expect("a number"), register.parse().expect("an address"));
 
-    let (orders, mut inbox) = mpsc::unbounded_channel();
-    std::thread::spawn(move || {
-        for line in std::io::stdin().lock().lines().map_while(Result::ok) {
-            let _ = orders.send(Order::parse(&line).expect("an order"));
-        }
-        // The coordinator is gone. In good order the locks would be released.
-        std::process::exit(0);
-    });
+    let mut orders = orders_for_life();
 
     // One thread, so that blocking it blocks all.
     let runtime =
@@ -178,8 +174,8 @@ pub(crate) fn run(arguments: &[String]) {
         for task in 0..TASKS {
             tasks.spawn(Arc::clone(&worker).contend(task));
         }
-        while let Some(order) = inbox.recv().await {
-            match order {
+        while let Some(order) = orders.recv().await {
+            match Order::parse(&order).expect("an order") {
                 Order::Calm => {
                     worker.calm.store(true, SeqCst);
                     worker.unserved.store(TASKS, SeqCst);
@@ -272,12 +268,12 @@ impl Worker {
             limit: limit.map(micros),
         });
         let answer = want.get(&self.client, manner, patience).await;
-        let returned = now();
+        let returned = uptime();
         let outcome = match &answer {
             Ok(Some(held)) => {
                 for (guard, (lock, token)) in held.guards().iter().zip(held.parts()) {
                     // Valid until then at least: the clock was read before.
-                    let before = now();
+                    let before = uptime();
                     let remaining = micros(guard.remaining());
                     let until = if remaining > 0 { before + remaining } else { 0 };
                     let (key, mode) = (guard.key().to_owned(), held.mode());

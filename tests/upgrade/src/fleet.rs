@@ -1,20 +1,19 @@
 //! The workers of a rollout.
 
-use std::{path::Path, process::Stdio, time::Duration};
+use std::{path::Path, time::Duration};
 
+use distlock_testkit::{Result, child::Child, clock::now};
 use tokio::{
-    io::{AsyncBufReadExt, BufReader},
-    process::{Child, Command},
+    process::Command,
     sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
     task::JoinHandle,
     time::timeout,
 };
 
 use crate::{
-    Result,
     args::Task,
     check::{History, Origin, Stage},
-    told::{Told, now},
+    told::Told,
 };
 
 /// Until somebody is granted something, or a worker has finished; killed ones keep the others out
@@ -43,23 +42,14 @@ impl<'a> Fleet<'a> {
 
     pub(crate) fn start(&mut self, program: &Path, new: bool) -> Result<()> {
         let Task { url, namespace, primitive } = self.task;
-        let mut child = Command::new(program)
-            .args([url, "--worker", namespace, "--primitive", primitive.name()])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()?;
+        let arguments = [url, "--worker", namespace, "--primitive", primitive.name()];
+        let mut child = Child::start(Command::new(program).args(arguments))?;
         let number = self.history.workers.len();
         self.history.workers.push(Origin { new, killed: None });
-        let mut lines = BufReader::new(child.stdout.take().ok_or("no pipe")?).lines();
         let sender = self.sender.clone();
-        let reader = tokio::spawn(async move {
-            while let Some(line) = lines.next_line().await? {
-                let told =
-                    Told::parse(&line).ok_or_else(|| format!("worker {number} said {line:?}"))?;
-                sender.send((number, told))?;
-            }
-            Ok(())
+        let reader = child.listen(move |line| {
+            let told = Told::parse(line).ok_or_else(|| format!("worker {number} said {line:?}"))?;
+            Ok(sender.send((number, told))?)
         });
         self.workers.push(Worker { number, child, reader });
         Ok(())
@@ -105,7 +95,7 @@ impl<'a> Fleet<'a> {
     /// Lets the oldest one finish.
     pub(crate) async fn finish(&mut self) -> Result<()> {
         let mut worker = self.workers.remove(0);
-        drop(worker.child.stdin.take());
+        worker.child.hang_up();
         let ended = timeout(PATIENCE, worker.child.wait()).await;
         let status = ended.map_err(|_| format!("worker {} does not finish", worker.number))??;
         worker.reader.await??;

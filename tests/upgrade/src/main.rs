@@ -10,11 +10,10 @@ mod store;
 mod told;
 mod worker;
 
-use std::{error::Error, process::ExitCode};
+use std::process::ExitCode;
 
 use args::Command;
-
-pub(crate) type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
+use distlock_testkit::Result;
 
 fn main() -> ExitCode {
     match run() {

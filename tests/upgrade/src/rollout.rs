@@ -1,13 +1,13 @@
 //! Replaces workers of one build by those of the other, one by one, while they contend.
 
+use distlock_testkit::{Result, backend::Backend};
 use tokio::{task::JoinSet, time::Instant};
 
 use crate::{
-    Result,
     args::{Plan, Task},
     check::{Verdict, judge},
     fleet::Fleet,
-    store::{self, emptied},
+    store::emptied,
 };
 
 /// Workers at once.
@@ -37,6 +37,7 @@ pub(crate) async fn all(plan: Plan) -> Result<bool> {
 }
 
 async fn on(plan: Plan, url: String) -> Result<bool> {
+    let (backend, _) = Backend::split(&url).ok_or("no such store")?;
     let mut good = true;
     for primitive in &plan.primitives {
         for upgrade in [true, false] {
@@ -44,7 +45,7 @@ async fn on(plan: Plan, url: String) -> Result<bool> {
             let task = Task { url: url.clone(), namespace, primitive: *primitive };
             let (start, order) =
                 (Instant::now(), if upgrade { "old to new" } else { "new to old" });
-            let name = format!("{} | {} | {order}", store::name(&url), primitive.name());
+            let name = format!("{backend} | {} | {order}", primitive.name());
             let verdict =
                 rollout(&plan, &task, upgrade).await.map_err(|error| format!("{name}: {error}"))?;
             let Verdict { old, new, share, fair, gave_up, violations } = verdict;

@@ -2,34 +2,30 @@
 
 use std::time::Duration;
 
+use distlock_testkit::{Result, backend::Backend};
 use etcd_client::GetOptions;
 use tokio::time::{Instant, sleep};
 
-use crate::{Result, worker::TTL};
+use crate::worker::TTL;
 
 /// The keys of the killed go with their sessions, and ZooKeeper's directories one after the other.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 const PAUSE: Duration = Duration::from_millis(200);
 
-pub(crate) fn name(url: &str) -> &'static str {
-    if url.starts_with("etcd:") { "etcd" } else { "zookeeper" }
-}
-
 /// Waits until there is nothing below the namespace any more; an error if something stays.
 pub(crate) async fn emptied(url: &str, namespace: &str) -> Result<()> {
-    let hosts = url.split_once("://").ok_or("no URL")?.1;
+    let (backend, hosts) = Backend::split(url).ok_or("no such store")?;
     let deadline = Instant::now() + TTL + PATIENCE;
     loop {
-        let left = if name(url) == "etcd" {
-            etcd(hosts, namespace).await?
-        } else {
-            zookeeper(hosts, namespace).await?
+        let left = match backend {
+            Backend::Etcd => etcd(hosts, namespace).await?,
+            Backend::ZooKeeper => zookeeper(hosts, namespace).await?,
         };
         if left.is_empty() {
             return Ok(());
         } else if Instant::now() > deadline {
-            return Err(format!("left in {}: {}", name(url), left.join(", ")).into());
+            return Err(format!("left in {backend}: {}", left.join(", ")).into());
         }
         sleep(PAUSE).await;
     }

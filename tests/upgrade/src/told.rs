@@ -1,18 +1,8 @@
 //! What a worker tells, a line each.
 
-use std::{
-    fmt,
-    io::{self, Write, stdout},
-};
+use std::{fmt, io};
 
-use rustix::time::{ClockId, clock_gettime};
-
-/// Nanoseconds since some fixed point, the same in every process of the machine.
-pub(crate) fn now() -> u64 {
-    let time = clock_gettime(ClockId::Monotonic);
-    // Both fields are non-negative: this clock starts at zero.
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
-}
+use distlock_testkit::orders::say;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Told {
@@ -68,11 +58,8 @@ impl Told {
         }
     }
 
-    /// Writes it in one piece, as a process that is killed leaves no half lines.
     pub(crate) fn tell(&self) -> io::Result<()> {
-        let mut out = stdout().lock();
-        out.write_all(format!("{self}\n").as_bytes())?;
-        out.flush()
+        say(&self.to_string())
     }
 }
 

@@ -4,17 +4,13 @@
 use std::{io, time::Duration};
 
 use distlock::Client;
-use tokio::{
-    sync::watch,
-    task::{JoinSet, spawn_blocking},
-    time::sleep,
-};
+use distlock_testkit::{Result, clock::now, orders::orders};
+use tokio::{sync::watch, task::JoinSet, time::sleep};
 
 use crate::{
-    Result,
     args::Task,
     primitive::{Held, Lock, Manner},
-    told::{Told, now},
+    told::Told,
 };
 
 /// Tasks of each worker: so some hand-overs stay within a client.
@@ -40,7 +36,8 @@ pub(crate) async fn run(task: &Task) -> Result<()> {
     }
     drop(finishing);
     // Until the process that started it hangs up, or has ended.
-    spawn_blocking(|| io::stdin().lines().for_each(drop)).await?;
+    let mut orders = orders();
+    while orders.recv().await.is_some() {}
     drop(finish);
     while let Some(done) = tasks.join_next().await {
         done??;

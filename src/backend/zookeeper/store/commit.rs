@@ -1,10 +1,14 @@
 //! Writes to data that belongs to no session.
 
-use futures_util::future::join_all;
-use zookeeper_client::{self as zk, CreateMode, MultiWriteError};
+use futures_util::future::{OptionFuture, join_all};
+use zookeeper_client::{self as zk, CreateMode};
 
 use super::ZooKeeperStore;
-use crate::backend::{Write, error::StoreError, zookeeper::node};
+use crate::backend::{
+    Write,
+    error::{Result, StoreError},
+    zookeeper::node,
+};
 
 /// How often to look again at what others create and delete meanwhile.
 const ATTEMPTS: usize = 8;
@@ -16,27 +20,22 @@ impl ZooKeeperStore {
     /// Writes in one transaction, if the guard is there. A transaction fails as a whole if a node
     /// that it writes or deletes is missing, or one that it creates is not. Mostly all of them are
     /// there; if not, it is looked up which.
-    pub(super) async fn write(
-        &self,
-        client: &zk::Client,
-        guard: Option<&str>,
-        writes: &[Write],
-    ) -> Result<bool, StoreError> {
+    pub(super) async fn write(&self, guard: Option<&str>, writes: &[Write]) -> Result<bool> {
         let mut missing = None;
         for attempt in 0..ATTEMPTS {
             if let Some(dir) = missing.take() {
-                self.make(client, dir).await?;
+                self.make(dir).await?;
             }
             // None of the attempts before this one has written anything, and nor has a look.
-            let there = if attempt == 0 {
-                Ok(vec![true; writes.len()])
-            } else {
-                self.there(client, writes).await
+            let there = match attempt {
+                0 => Ok(vec![true; writes.len()]),
+                _ => self.there(writes).await,
             };
             let there = there.map_err(|error| match error {
                 StoreError::Unknown(source) => StoreError::Unavailable(source),
                 error => error,
             })?;
+            let client = self.client()?;
             let mut writer = client.new_multi_writer();
             let node = CreateMode::Persistent.with_acls(self.acls);
             // What each operation creates.
@@ -47,37 +46,28 @@ impl ZooKeeperStore {
                 creates.push(None);
             }
             for (write, there) in writes.iter().zip(there) {
-                let creates_key = match (write, there) {
+                let (add, creates_key) = match (write, there) {
                     (Write::Put { key, value }, true) => {
-                        added = added.and_then(|()| writer.add_set_data(key, value, None));
-                        None
+                        (writer.add_set_data(key, value, None), None)
                     }
                     (Write::Put { key, value }, false) => {
-                        added = added.and_then(|()| writer.add_create(key, value, &node));
-                        Some(key.as_str())
+                        (writer.add_create(key, value, &node), Some(key.as_str()))
                     }
-                    (Write::Delete { key }, true) => {
-                        added = added.and_then(|()| writer.add_delete(key, None));
-                        None
-                    }
+                    (Write::Delete { key }, true) => (writer.add_delete(key, None), None),
                     (Write::Delete { .. }, false) => continue,
                 };
+                added = added.and(add);
                 creates.push(creates_key);
             }
             added.map_err(|error| self.failed("write", error))?;
-            let (_, committed) = self.send(|| writer.commit());
-            match self.reply(self.request_timeout, committed).await? {
+            match self.transact(writer).await?.1 {
                 Ok(_) => return Ok(true),
-                Err(MultiWriteError::OperationFailed { index: 0, source: zk::Error::NoNode })
-                    if guard.is_some() =>
-                {
-                    return Ok(false);
-                }
-                Err(MultiWriteError::OperationFailed { index, source: zk::Error::NoNode }) => {
+                Err((Some(0), zk::Error::NoNode)) if guard.is_some() => return Ok(false),
+                Err((Some(index), zk::Error::NoNode)) => {
                     missing = creates.get(index).copied().flatten().map(|key| node::split(key).0);
                 }
-                Err(MultiWriteError::OperationFailed { source: zk::Error::NodeExists, .. }) => {}
-                Err(error) => return Err(self.failed("write", error.into())),
+                Err((Some(_), zk::Error::NodeExists)) => {}
+                Err((_, error)) => return Err(self.failed("write", error)),
             }
         }
         Err(StoreError::Unavailable("what is to be written comes and goes".into()))
@@ -85,37 +75,29 @@ impl ZooKeeperStore {
 
     /// Which nodes are there. As of now: nothing would show that one which is to be deleted is
     /// there after all.
-    async fn there(&self, client: &zk::Client, writes: &[Write]) -> Result<Vec<bool>, StoreError> {
+    async fn there(&self, writes: &[Write]) -> Result<Vec<bool>> {
         let deletes = writes.iter().any(|write| matches!(write, Write::Delete { .. }));
-        let sync = deletes.then(|| client.sync("/"));
+        let client = self.client()?;
+        let sync = OptionFuture::from(deletes.then(|| client.sync("/")));
         let stats: Vec<_> = writes
             .iter()
             .map(|write| match write {
                 Write::Put { key, .. } | Write::Delete { key } => client.check_stat(key),
             })
             .collect();
-        let sync = async {
-            match sync {
-                Some(sync) => sync.await,
-                None => Ok(()),
-            }
-        };
-        let (synced, stats) =
-            self.reply(self.request_timeout, async { tokio::join!(sync, join_all(stats)) }).await?;
-        synced.map_err(|error| self.failed("sync", error))?;
+        let sync = async { sync.await.unwrap_or(Ok(())) };
+        let stats = self.synced(sync, join_all(stats)).await?;
         let stats = stats.into_iter().map(|stat| stat.map(|stat| stat.is_some()));
         stats.collect::<Result<_, _>>().map_err(|error| self.failed("get", error))
     }
 
     /// Creates a directory and those above it: a queue's as joining it would, and others for good.
-    async fn make(&self, client: &zk::Client, dir: &str) -> Result<(), StoreError> {
+    async fn make(&self, dir: &str) -> Result<()> {
         let mode = if node::split(dir).1.contains(PURPOSE) {
             CreateMode::Container
         } else {
             CreateMode::Persistent
         };
-        let made =
-            self.reply(self.request_timeout, client.mkdir(dir, &mode.with_acls(self.acls))).await?;
-        made.map_err(|error| self.failed("mkdir", error))
+        self.ask("mkdir", self.client()?.mkdir(dir, &mode.with_acls(self.acls))).await
     }
 }

@@ -7,68 +7,53 @@ use zookeeper_client::{self as zk, MultiReadResult};
 use super::ZooKeeperStore;
 use crate::backend::{
     Entry, Fate, Predecessor, Present, Standing,
-    error::StoreError,
+    error::{Result, StoreError},
     name::Queue,
     zookeeper::node::{self, Position},
 };
 
 /// A node of somebody's, of which the name alone is known.
 pub(super) fn named(key: impl Into<Arc<str>>) -> Entry {
-    Entry { key: key.into(), revision: 0, token: 0, crowded: false }
+    Entry::new(key, 0)
 }
 
 impl ZooKeeperStore {
     /// Where a node stands, by the list of its queue.
-    pub(super) async fn stands(
-        &self,
-        client: &zk::Client,
-        key: &str,
-    ) -> Result<Standing, StoreError> {
+    pub(super) async fn stands(&self, key: &str) -> Result<Standing> {
         // Any server may answer. It knows of the own node (a session never goes back to an older
         // state), so also of all that joined before it; some of those may be gone already, which
         // the next look will show.
-        match self.reply(self.request_timeout, client.list_children(node::split(key).0)).await? {
-            Ok(children) => self.position(client, key, &children).await,
-            Err(zk::Error::NoNode) => Ok(Standing::Evicted),
-            Err(error) => Err(self.failed("list", error)),
+        match self.seek("list", self.client()?.list_children(node::split(key).0)).await? {
+            Some(children) => self.position(key, &children).await,
+            None => Ok(Standing::Evicted),
         }
     }
 
     /// Where the node `key` stands among `children`, which were listed after it was created.
-    pub(super) async fn position(
-        &self,
-        client: &zk::Client,
-        key: &str,
-        children: &[String],
-    ) -> Result<Standing, StoreError> {
+    pub(super) async fn position(&self, key: &str, children: &[String]) -> Result<Standing> {
         let (dir, own) = node::split(key);
         let mut waiters = Cow::Borrowed(children);
         loop {
             match node::position(own, &waiters) {
                 Position::First => return Ok(Standing::First),
                 Position::Gone => return Ok(Standing::Evicted),
-                Position::Unclear => return self.place_by_age(client, key, &waiters).await,
+                Position::Unclear => return self.place_by_age(key, &waiters).await,
                 Position::Behind { child, first } => {
                     let ahead = format!("{dir}/{child}");
                     let checked = matches!(waiters, Cow::Owned(_));
-                    if checked || !self.is_nobodys(client, &ahead).await? {
-                        return Ok(Standing::Behind(Predecessor {
-                            entry: named(ahead),
-                            first,
-                            seen: true,
-                        }));
+                    if checked || !self.is_nobodys(&ahead).await? {
+                        let entry = named(ahead);
+                        return Ok(Standing::Behind(Predecessor { entry, first, seen: true }));
                     }
                 }
             }
-            waiters =
-                Cow::Owned(self.without_junk(client, dir, children.to_vec(), |_| true).await?);
+            waiters = Cow::Owned(self.without_junk(dir, children.to_vec(), |_| true).await?);
         }
     }
 
     /// A name alone does not tell whether a node is anybody's.
-    async fn is_nobodys(&self, client: &zk::Client, key: &str) -> Result<bool, StoreError> {
-        let stat = self.reply(self.request_timeout, client.check_stat(key)).await?;
-        let stat = stat.map_err(|error| self.failed("get", error))?;
+    async fn is_nobodys(&self, key: &str) -> Result<bool> {
+        let stat = self.ask("get", self.client()?.check_stat(key)).await?;
         Ok(stat.is_some_and(|stat| node::is_nobodys(&stat)))
     }
 
@@ -76,24 +61,20 @@ impl ZooKeeperStore {
     /// What is gone meanwhile stays in the list: it was there.
     pub(super) async fn without_junk(
         &self,
-        client: &zk::Client,
         dir: &str,
         mut children: Vec<String>,
         is_doubtful: impl Fn(&str) -> bool,
-    ) -> Result<Vec<String>, StoreError> {
+    ) -> Result<Vec<String>> {
         let doubtful =
             children.iter().filter(|child| node::sequence(child).is_some() && is_doubtful(child));
         // In one flight.
+        let client = self.client()?;
         let replies: Vec<_> = doubtful
             .map(|child| (child.clone(), client.check_stat(&format!("{dir}/{child}"))))
             .collect();
         let mut junk = HashSet::new();
         for (child, reply) in replies {
-            let stat = self
-                .reply(self.request_timeout, reply)
-                .await?
-                .map_err(|error| self.failed("get", error))?;
-            if stat.is_some_and(|stat| node::is_nobodys(&stat)) {
+            if self.ask("get", reply).await?.is_some_and(|stat| node::is_nobodys(&stat)) {
                 junk.insert(child);
             }
         }
@@ -103,105 +84,70 @@ impl ZooKeeperStore {
 
     /// The same by the nodes' own transaction ids: one more request for each child, and never
     /// wrong.
-    async fn place_by_age(
-        &self,
-        client: &zk::Client,
-        own: &str,
-        children: &[String],
-    ) -> Result<Standing, StoreError> {
+    async fn place_by_age(&self, own: &str, children: &[String]) -> Result<Standing> {
         let (dir, _) = node::split(own);
         let waiters = children.iter().filter(|child| node::sequence(child).is_some());
         let keys: Vec<_> = waiters.map(|child| Arc::from(format!("{dir}/{child}"))).collect();
-        let mut nodes = self.read(client, keys).await?;
+        let mut nodes = self.read(keys).await?;
         nodes.retain(|(_, _, stat)| !node::is_nobodys(stat));
         let Some(age) = nodes.iter().find(|(key, ..)| **key == *own).map(|(_, _, stat)| stat.czxid)
         else {
             return Ok(Standing::Evicted);
         };
         let older = || nodes.iter().filter(|(_, _, stat)| stat.czxid < age);
-        Ok(match older().max_by_key(|(_, _, stat)| stat.czxid) {
-            Some((key, ..)) => Standing::Behind(Predecessor {
-                entry: named(Arc::clone(key)),
-                first: older().nth(1).is_none(),
-                seen: true,
-            }),
-            None => Standing::First,
-        })
+        let nearest = older().max_by_key(|(_, _, stat)| stat.czxid);
+        let Some((key, ..)) = nearest else { return Ok(Standing::First) };
+        let (entry, first) = (named(Arc::clone(key)), older().nth(1).is_none());
+        Ok(Standing::Behind(Predecessor { entry, first, seen: true }))
     }
 
     /// Reads nodes, in one flight. Those that are gone are left out.
     pub(super) async fn read(
         &self,
-        client: &zk::Client,
         keys: Vec<Arc<str>>,
-    ) -> Result<Vec<(Arc<str>, Vec<u8>, zk::Stat)>, StoreError> {
+    ) -> Result<Vec<(Arc<str>, Vec<u8>, zk::Stat)>> {
+        let client = self.client()?;
         let replies: Vec<_> = keys.iter().map(|key| client.get_data(key)).collect();
         let mut nodes = Vec::with_capacity(keys.len());
         for (key, reply) in keys.into_iter().zip(replies) {
-            match self.reply(self.request_timeout, reply).await? {
-                Ok((data, stat)) => nodes.push((key, data, stat)),
-                Err(zk::Error::NoNode) => {}
-                Err(error) => return Err(self.failed("get", error)),
-            }
+            let read = self.seek("get", reply).await?;
+            nodes.extend(read.map(|(data, stat)| (key, data, stat)));
         }
         Ok(nodes)
     }
 
     /// Whether somebody is in a queue. Writes nothing.
-    pub(super) async fn is_occupied(
-        &self,
-        client: &zk::Client,
-        queue: &Queue,
-    ) -> Result<bool, StoreError> {
+    pub(super) async fn is_occupied(&self, queue: &Queue) -> Result<bool> {
         let dir = queue.dir();
-        let children = match self.reply(self.request_timeout, client.get_children(dir)).await? {
-            Ok((children, stat)) => {
-                self.tags.learn(dir, stat.czxid);
-                children
-            }
-            Err(zk::Error::NoNode) => return Ok(false),
-            Err(error) => return Err(self.failed("list", error)),
-        };
+        let client = self.client()?;
+        let listed = self.seek("list", client.get_children(dir)).await?;
+        let Some((children, stat)) = listed else { return Ok(false) };
+        self.tags.learn(dir, stat.czxid);
         // That a queue is free is put to the test by joining it. That it is not may be old news of
         // a server that lags behind, or junk: one waiter that is there now is enough.
         let Some(first) = node::lowest(&children) else { return Ok(false) };
         let (sync, there) = (client.sync("/"), client.check_stat(&format!("{dir}/{first}")));
-        let (synced, there) =
-            self.reply(self.request_timeout, async { tokio::join!(sync, there) }).await?;
-        synced.map_err(|error| self.failed("sync", error))?;
-        if there
-            .map_err(|error| self.failed("get", error))?
-            .is_some_and(|stat| !node::is_nobodys(&stat))
-        {
+        let there = self.synced(sync, there).await?.map_err(|error| self.failed("get", error))?;
+        if there.is_some_and(|stat| !node::is_nobodys(&stat)) {
             return Ok(true);
         }
-        let children = self.list_now(client, dir).await?;
-        let waiters = self.without_junk(client, dir, children, |_| true).await?;
+        let children = self.list_now(dir).await?;
+        let waiters = self.without_junk(dir, children, |_| true).await?;
         Ok(node::lowest(&waiters).is_some())
     }
 
     /// The children of a directory as of now; none without a directory.
-    pub(super) async fn list_now(
-        &self,
-        client: &zk::Client,
-        dir: &str,
-    ) -> Result<Vec<String>, StoreError> {
-        Ok(self.children_now(client, dir).await?.0)
+    pub(super) async fn list_now(&self, dir: &str) -> Result<Vec<String>> {
+        Ok(self.children_now(dir).await?.0)
     }
 
     /// The same with the directory's czxid. Whatever this session has sent before is decided by
     /// then: requests of one session are served in order, and those that a former server still had
     /// are refused as `SessionMoved`.
-    pub(super) async fn children_now(
-        &self,
-        client: &zk::Client,
-        dir: &str,
-    ) -> Result<(Vec<String>, Option<i64>), StoreError> {
+    pub(super) async fn children_now(&self, dir: &str) -> Result<(Vec<String>, Option<i64>)> {
+        let client = self.client()?;
         let (sync, list) = (client.sync("/"), client.get_children(dir));
-        let (synced, listed) =
-            self.reply(self.request_timeout, async { tokio::join!(sync, list) }).await?;
-        synced.map_err(|error| self.failed("sync", error))?;
-        match listed {
+        match self.synced(sync, list).await? {
             Ok((children, stat)) => Ok((children, Some(stat.czxid))),
             Err(zk::Error::NoNode) => Ok((Vec::new(), None)),
             Err(error) => Err(self.failed("list", error)),
@@ -214,12 +160,8 @@ impl ZooKeeperStore {
     ///
     /// A name is written by the transaction that deletes that holder's node, or passed on by
     /// somebody who has read or written it: it is true for ever, as no name comes again (`Tags`).
-    pub(super) async fn look(
-        &self,
-        client: &zk::Client,
-        own: &Entry,
-        ahead: &Entry,
-    ) -> Result<Present, StoreError> {
+    pub(super) async fn look(&self, own: &Entry, ahead: &Entry) -> Result<Present> {
+        let client = self.client()?;
         let mut both = client.new_multi_reader();
         let (dir, name) = node::split(&ahead.key);
         let added = both
@@ -227,10 +169,7 @@ impl ZooKeeperStore {
             .and_then(|()| both.add_get_data(&own.key))
             .and_then(|()| both.add_get_data(dir));
         added.map_err(|error| self.failed("get", error))?;
-        let read = match self.reply(self.request_timeout, both.commit()).await? {
-            Ok(read) => read,
-            Err(error) => return Err(self.failed("get", error)),
-        };
+        let read = self.ask("get", both.commit()).await?;
         let mut found = read.into_iter().map(|read| match read {
             MultiReadResult::Data { data, stat } => Ok(Some((data, stat))),
             MultiReadResult::Error { err: zk::Error::NoNode } => Ok(None),

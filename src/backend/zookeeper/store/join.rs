@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
-use zookeeper_client::{self as zk, CreateMode, MultiWriteError, MultiWriteResult};
+use zookeeper_client::{self as zk, CreateMode, MultiWriteResult};
 
 use super::{
-    ZooKeeperStore,
+    Refusal, ZooKeeperStore,
     directory::{named, revision},
     granted,
 };
 use crate::{
     backend::{
         Entry, Join, Joined, Leaving, Moment, Predecessor, Standing,
-        error::StoreError,
+        error::{Result, StoreError},
         name::{Queue, Ticket},
         zookeeper::node::{self, Tag},
     },
@@ -54,9 +54,6 @@ enum Directory {
     Unknown,
 }
 
-/// The number of the operation that failed, and why.
-type Refusal = (usize, zk::Error);
-
 impl ZooKeeperStore {
     pub(super) async fn join(
         &self,
@@ -64,23 +61,22 @@ impl ZooKeeperStore {
         ticket: Ticket,
         value: &[u8],
         join: Join,
-    ) -> Result<Joined, StoreError> {
-        let client = self.client()?;
+    ) -> Result<Joined> {
         if self.doubtful().contains(&ticket) {
-            let joined = self.rejoin(&client, queue, ticket).await?;
+            let joined = self.rejoin(queue, ticket).await?;
             self.doubtful().remove(&ticket);
             if let Some(joined) = joined {
                 return Ok(joined);
             }
         }
-        if join == Join::IfFree && self.is_occupied(&client, queue).await? {
+        if join == Join::IfFree && self.is_occupied(queue).await? {
             return Ok(Joined::Occupied);
         }
         let dir = queue.dir();
         let turn = self.tags.get(dir).is_none().then(|| self.tags.turn(dir));
         // However long the first one takes, each has its own time.
         let _turn = match &turn {
-            Some(turn) => self.reply(self.request_timeout, turn.lock()).await.ok(),
+            Some(turn) => self.reply(turn.lock()).await.ok(),
             None => None,
         }
         // Known by now: let the next one go.
@@ -93,24 +89,21 @@ impl ZooKeeperStore {
                 _ => Tag::Ticket(ticket),
             };
             self.doubtful().insert(ticket);
-            let refusal =
-                match self.create(&client, dir, &tag.prefix(dir, queue.label()), &data, way).await?
-                {
-                    Ok(created) => match self.settle(&client, ticket, created, join).await {
-                        Ok(joined) => {
-                            self.doubtful().remove(&ticket);
-                            match joined {
-                                Some(joined) => return Ok(joined),
-                                None => continue,
-                            }
-                        }
-                        Err(error @ StoreError::SessionGone(_)) => return Err(error),
-                        // The node is there: the next attempt finds it, or the withdrawal of the
-                        // ticket.
-                        Err(error) => return Err(StoreError::Unknown(error.into_source())),
-                    },
-                    Err(refusal) => refusal,
-                };
+            let prefix = tag.prefix(dir, queue.label());
+            let refusal = match self.create(dir, &prefix, &data, way).await? {
+                Ok(created) => {
+                    // Should it fail, the node is there: the next attempt finds it, or the
+                    // withdrawal of the ticket.
+                    let joined = self.settle(ticket, created, join).await;
+                    let joined = joined.map_err(StoreError::in_doubt)?;
+                    self.doubtful().remove(&ticket);
+                    match joined {
+                        Some(joined) => return Ok(joined),
+                        None => continue,
+                    }
+                }
+                Err(refusal) => refusal,
+            };
             // Nothing was created: whatever comes of the next step, there is nothing to look for.
             self.doubtful().remove(&ticket);
             match refusal {
@@ -119,17 +112,14 @@ impl ZooKeeperStore {
                 (_, zk::Error::NoNode) => {
                     let (namespace, _) = node::split(dir);
                     let directory = CreateMode::Container.with_acls(self.acls);
-                    let made = self
-                        .reply(self.request_timeout, client.mkdir(namespace, &directory))
-                        .await?;
-                    made.map_err(|error| self.failed("mkdir", error))?;
+                    self.ask("mkdir", self.client()?.mkdir(namespace, &directory)).await?;
                 }
                 // Somebody else has made the directory.
                 (_, zk::Error::NodeExists) if way == Way::WithDirectory => way = Way::Counted,
                 // Somebody has made a node of the next number by hand, or the counter is worn out.
                 (_, zk::Error::NodeExists) if !taken => taken = true,
                 // The directory is an operator's, who lets nobody write to it.
-                (1, zk::Error::NoAuth) if way == Way::Counted => way = Way::Alone,
+                (Some(1), zk::Error::NoAuth) if way == Way::Counted => way = Way::Alone,
                 (_, error) => return Err(self.failed("create", error)),
             }
         }
@@ -143,24 +133,24 @@ impl ZooKeeperStore {
     /// transaction, but a write to the directory can, and its result has the number of children.
     async fn create(
         &self,
-        client: &zk::Client,
         dir: &str,
         prefix: &str,
         data: &[u8],
         way: Way,
-    ) -> Result<Result<Created, Refusal>, StoreError> {
+    ) -> Result<Result<Created, Refusal>> {
         let node = CreateMode::EphemeralSequential.with_acls(self.acls);
         let directory = CreateMode::Container.with_acls(self.acls);
+        let client = self.client()?;
         let mut both = client.new_multi_writer();
         let added = match way {
             Way::Alone => {
                 let (at, created) = self.send(|| client.create(prefix, data, &node));
-                return match self.reply(self.request_timeout, created).await? {
+                return match self.reply(created).await? {
                     Ok((stat, sequence)) => {
                         let key = format!("{prefix}{sequence}").into();
                         Ok(Ok(Created { key, at, stat, directory: Directory::Unknown }))
                     }
-                    Err(error) => self.refused(0, error),
+                    Err(error) => self.refused((None, error)),
                 };
             }
             Way::Counted => {
@@ -175,13 +165,10 @@ impl ZooKeeperStore {
                 .and_then(|()| both.add_create(prefix, data, &node)),
         };
         added.map_err(|error| self.failed("create", error))?;
-        let (at, committed) = self.send(|| both.commit());
-        let results = match self.reply(self.request_timeout, committed).await? {
+        let (at, committed) = self.transact(both).await?;
+        let results = match committed {
             Ok(results) => results,
-            Err(MultiWriteError::OperationFailed { index, source }) => {
-                return self.refused(index, source);
-            }
-            Err(MultiWriteError::RequestFailed { source }) => return self.refused(0, source),
+            Err(refusal) => return self.refused(refusal),
         };
         let (mut created, mut directory) = (None, Directory::Made);
         for result in results {
@@ -199,11 +186,7 @@ impl ZooKeeperStore {
     }
 
     /// Only what certainly was not applied is a refusal.
-    fn refused<T>(
-        &self,
-        operation: usize,
-        error: zk::Error,
-    ) -> Result<Result<T, Refusal>, StoreError> {
+    fn refused<T>(&self, (operation, error): Refusal) -> Result<Result<T, Refusal>> {
         match self.failed("create", error.clone()) {
             unknown @ (StoreError::Unknown(_) | StoreError::SessionGone(_)) => Err(unknown),
             _ => Ok(Err((operation, error))),
@@ -213,17 +196,15 @@ impl ZooKeeperStore {
     /// Where the new node stands; `None` if it could not stay there.
     async fn settle(
         &self,
-        client: &zk::Client,
         ticket: Ticket,
         mut created: Created,
         join: Join,
-    ) -> Result<Option<Joined>, StoreError> {
+    ) -> Result<Option<Joined>> {
         let key = Arc::clone(&created.key);
         // Servers have left that out of a transaction's results
         // (https://issues.apache.org/jira/browse/ZOOKEEPER-4026, -4667).
         if created.stat.czxid <= 0 {
-            let read = self.reply(self.request_timeout, client.get_data(&key)).await?;
-            created.stat = read.map_err(|error| self.failed("get", error))?.1;
+            created.stat = self.ask("get", self.client()?.get_data(&key)).await?.1;
         }
         if !self.identity.owns(&created.stat) {
             return Err(StoreError::SessionGone(LostReason::SessionExpired));
@@ -237,8 +218,7 @@ impl ZooKeeperStore {
         self.tags.learn(node::split(&key).0, czxid);
         if !node::is_unique(&key, ticket, czxid) {
             // Named for a directory that is no more, and not yet anybody's place.
-            self.delete(client, &key, Leaving { entry: None, held: false, successor: None })
-                .await?;
+            self.delete(&key, Leaving::default()).await?;
             return Ok(None);
         }
         let alone = created.is_alone();
@@ -249,7 +229,7 @@ impl ZooKeeperStore {
             None if node::label(name).is_some_and(|label| !label.is_empty()) => {
                 Standing::Behind(Predecessor { entry: named(dir), first: false, seen: false })
             }
-            None => self.stands(client, &key).await?,
+            None => self.stands(&key).await?,
         };
         // Not before: what is known is not searched for, should the list be lost.
         self.identity.created(&key);
@@ -265,18 +245,13 @@ impl ZooKeeperStore {
     }
 
     /// Finds the node of an earlier attempt to join.
-    async fn rejoin(
-        &self,
-        client: &zk::Client,
-        queue: &Queue,
-        ticket: Ticket,
-    ) -> Result<Option<Joined>, StoreError> {
-        let Some(key) = self.find(client, queue.dir(), ticket).await? else { return Ok(None) };
+    async fn rejoin(&self, queue: &Queue, ticket: Ticket) -> Result<Option<Joined>> {
+        let Some(key) = self.find(queue.dir(), ticket).await? else { return Ok(None) };
         // When the node was created is not known. It was there when it was read.
+        let client = self.client()?;
         let (at, (read, list)) =
             self.send(|| (client.get_data(&key), client.get_children(queue.dir())));
-        let (read, listed) =
-            self.reply(self.request_timeout, async { tokio::join!(read, list) }).await?;
+        let (read, listed) = self.reply(async { tokio::join!(read, list) }).await?;
         let ((_, stat), (children, directory)) = match (read, listed) {
             (Ok(read), Ok(listed)) => (read, listed),
             (Err(zk::Error::NoNode), _) | (_, Err(zk::Error::NoNode)) => return Ok(None),
@@ -288,14 +263,13 @@ impl ZooKeeperStore {
             return Ok(None);
         }
         if !node::is_unique(&key, ticket, directory.czxid) {
-            self.delete(client, &key, Leaving { entry: None, held: false, successor: None })
-                .await?;
+            self.delete(&key, Leaving::default()).await?;
             return Ok(None);
         }
         self.identity.created(&key);
         let standing = async {
-            self.identify(client).await?;
-            self.position(client, &key, &children).await
+            self.identify().await?;
+            self.position(&key, &children).await
         };
         match standing.await {
             Ok(standing) => {
@@ -339,7 +313,7 @@ impl Created {
 
     /// Where it stands, as far as the number of children tells. `None`: the list has to.
     ///
-    /// Who is the only child is the first, and nobody can join ahead of him. Else the one just
+    /// The only child is the first, and nobody can join ahead of it. Else the one just
     /// ahead is the one of the number before, *if* it is found there when it is looked at: so it
     /// was there when this one was created, and no number lies between. If it is not (it has left,
     /// or that number's node is another client's, with a name of another kind, or no waiter's at

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use zookeeper_client::{self as zk, MultiWriteError};
+use zookeeper_client as zk;
 
-use super::ZooKeeperStore;
+use super::{Refusal, ZooKeeperStore};
 use crate::backend::{
     Leaving, Left, Moment,
-    error::StoreError,
+    error::Result,
     name::{Queue, Ticket},
     zookeeper::node,
 };
@@ -21,15 +21,14 @@ impl ZooKeeperStore {
         queue: &Queue,
         ticket: Ticket,
         leave: Leaving<'_>,
-    ) -> Result<Left, StoreError> {
-        let client = self.client()?;
+    ) -> Result<Left> {
         let key = match leave.entry {
             Some(entry) => Some(Arc::clone(&entry.key)),
-            None => self.find(&client, queue.dir(), ticket).await?,
+            None => self.find(queue.dir(), ticket).await?,
         };
         let mut withdrawn = match key {
             Some(key) => {
-                let withdrawn = self.delete(&client, &key, leave).await?;
+                let withdrawn = self.delete(&key, leave).await?;
                 self.identity.gone(&key);
                 withdrawn
             }
@@ -38,15 +37,15 @@ impl ZooKeeperStore {
         if let Some(entry) =
             leave.entry.filter(|_| !withdrawn.existed && self.doubtful().contains(&ticket))
         {
-            // Under the name that another label gave it: see `exchange`.
+            // Under the name that another label gave it: see `relabel`.
             let (dir, name) = node::split(&entry.key);
-            let children = self.list_now(&client, dir).await?;
+            let children = self.list_now(dir).await?;
             let place = node::place_of(name);
             if let Some(child) =
                 children.iter().find(|child| place.is_some() && node::place_of(child) == place)
             {
                 let key = format!("{dir}/{child}");
-                withdrawn = self.delete(&client, &key, leave).await?;
+                withdrawn = self.delete(&key, leave).await?;
                 self.identity.gone(&key);
             }
         }
@@ -62,47 +61,39 @@ impl ZooKeeperStore {
     /// a client that finds that name there knows that the owner deleted this node, as a holder.
     /// Nothing that happens to the node itself could show that: anybody may write to it, and a
     /// waiter that gives up deletes its own as well.
-    pub(super) async fn delete(
-        &self,
-        client: &zk::Client,
-        key: &str,
-        leave: Leaving<'_>,
-    ) -> Result<Left, StoreError> {
+    pub(super) async fn delete(&self, key: &str, leave: Leaving<'_>) -> Result<Left> {
         let mut successor = leave.successor;
         let crowded = leave.entry.is_some_and(|entry| entry.crowded);
         let mut mark = crowded && node::is_marked(key) && leave.held;
         loop {
-            let (at, outcome) = self
-                .delete_once(client, key, successor.map(|successor| &*successor.key), mark)
-                .await?;
+            let beside = successor.map(|successor| &*successor.key);
+            let (at, outcome) = self.delete_once(key, beside, mark).await?;
             match outcome {
                 Ok(()) => return Ok(Left { existed: true, successor: successor.is_some(), at }),
                 // The successor is gone, and the node is still there.
-                Err((1, zk::Error::NoNode)) if successor.is_some() => successor = None,
+                Err((Some(1), zk::Error::NoNode)) if successor.is_some() => successor = None,
                 Err((_, zk::Error::NoNode)) => {
                     return Ok(Left { existed: false, successor: false, at });
                 }
                 // An operator lets nobody write to the directory.
-                Err((0, zk::Error::NoAuth)) if mark && successor.is_none() => mark = false,
+                Err((None | Some(0), zk::Error::NoAuth)) if mark && successor.is_none() => {
+                    mark = false
+                }
                 Err((_, error)) => return Err(self.failed("delete", error)),
             }
         }
     }
 
-    /// The outcome, with the number of the operation that failed.
     async fn delete_once(
         &self,
-        client: &zk::Client,
         key: &str,
         successor: Option<&str>,
         mark: bool,
-    ) -> Result<(Moment, Result<(), (usize, zk::Error)>), StoreError> {
+    ) -> Result<(Moment, Result<(), Refusal>)> {
+        let client = self.client()?;
         if successor.is_none() && !mark {
             let (at, deleted) = self.send(|| client.delete(key, None));
-            return Ok((
-                at,
-                self.reply(self.request_timeout, deleted).await?.map_err(|error| (0, error)),
-            ));
+            return Ok((at, self.reply(deleted).await?.map_err(|error| (None, error))));
         }
         let mut both = client.new_multi_writer();
         let (dir, name) = node::split(key);
@@ -117,12 +108,7 @@ impl ZooKeeperStore {
             }
         };
         added.map_err(|error| self.failed("delete", error))?;
-        let (at, committed) = self.send(|| both.commit());
-        let outcome = match self.reply(self.request_timeout, committed).await? {
-            Ok(_) => Ok(()),
-            Err(MultiWriteError::OperationFailed { index, source }) => Err((index, source)),
-            Err(MultiWriteError::RequestFailed { source }) => Err((0, source)),
-        };
-        Ok((at, outcome))
+        let (at, committed) = self.transact(both).await?;
+        Ok((at, committed.map(drop)))
     }
 }

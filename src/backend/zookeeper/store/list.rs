@@ -6,14 +6,19 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use futures_util::future::OptionFuture;
 use zookeeper_client as zk;
 
 use super::{
     ZooKeeperStore,
     directory::{named, revision},
-    lock, watch,
+    watch,
 };
-use crate::backend::{Ask, Detail, Listing, Member, Watch, error::StoreError, zookeeper::node};
+use crate::backend::{
+    Ask, Detail, Listing, Member, Watch,
+    error::{Result, StoreError},
+    zookeeper::node,
+};
 
 /// How often to list a queue whose directory comes and goes, or whose nodes change their names.
 const ATTEMPTS: usize = 8;
@@ -30,14 +35,9 @@ const JUNK: usize = 1024;
 impl ZooKeeperStore {
     /// Any server may answer, unless it is to be fresh: it knows of all that this session was told,
     /// so of its own nodes.
-    pub(super) async fn listing(
-        &self,
-        client: &zk::Client,
-        dir: &str,
-        ask: Ask,
-    ) -> Result<Listing, StoreError> {
+    pub(super) async fn listing(&self, dir: &str, ask: Ask) -> Result<Listing> {
         for _ in 0..ATTEMPTS {
-            let Some((children, directory, watch)) = self.children(client, dir, ask).await? else {
+            let Some((children, directory, watch)) = self.children(dir, ask).await? else {
                 continue;
             };
             let (mut waiters, notes): (Vec<_>, Vec<_>) =
@@ -45,7 +45,7 @@ impl ZooKeeperStore {
             if !ask.values {
                 let is_doubtful =
                     |child: &str| node::is_doubtful(child, directory) || self.is_junk(dir, child);
-                waiters = self.without_junk(client, dir, waiters, is_doubtful).await?;
+                waiters = self.without_junk(dir, waiters, is_doubtful).await?;
             }
             let clear = waiters
                 .iter()
@@ -54,11 +54,9 @@ impl ZooKeeperStore {
             if ask.values || !clear {
                 let keys =
                     waiters.iter().map(|child| Arc::from(format!("{dir}/{child}"))).collect();
-                let read = self.read(client, keys).await?;
+                let read = self.read(keys).await?;
                 nodes = read.into_iter().map(|(key, data, stat)| (key, (data, stat))).collect();
-                if nodes.len() < waiters.len()
-                    && self.any_renamed(client, dir, &waiters, &nodes).await?
-                {
+                if nodes.len() < waiters.len() && self.any_renamed(dir, &waiters, &nodes).await? {
                     continue;
                 }
                 nodes.retain(|_, (_, stat)| !node::is_nobodys(stat));
@@ -92,7 +90,7 @@ impl ZooKeeperStore {
     /// A node was seen to be nobody's, whatever its name says. A rule that judges names would wait
     /// for it for ever.
     pub(super) fn remember_junk(&self, key: &str) {
-        let mut junk = lock(&self.junk);
+        let mut junk = self.junk.lock();
         if junk.len() >= JUNK {
             junk.clear();
         }
@@ -101,73 +99,52 @@ impl ZooKeeperStore {
 
     /// Whether it was once seen to be: another node may have the name now.
     fn is_junk(&self, dir: &str, child: &str) -> bool {
-        let junk = lock(&self.junk);
+        let junk = self.junk.lock();
         !junk.is_empty() && junk.contains(&*format!("{dir}/{child}"))
     }
 
     /// The children of a directory and its czxid, none without one; `None` if it came meanwhile.
     /// The watch, if asked for, begins with the answer.
-    async fn children(
-        &self,
-        client: &zk::Client,
-        dir: &str,
-        ask: Ask,
-    ) -> Result<Option<Children>, StoreError> {
+    async fn children(&self, dir: &str, ask: Ask) -> Result<Option<Children>> {
+        let client = self.client()?;
         if !ask.watch {
-            let (children, directory) = match ask.fresh {
-                true => self.children_now(client, dir).await?,
-                false => match self.reply(self.request_timeout, client.get_children(dir)).await? {
-                    Ok((children, stat)) => (children, Some(stat.czxid)),
-                    Err(zk::Error::NoNode) => (Vec::new(), None),
-                    Err(error) => return Err(self.failed("list", error)),
-                },
+            let (children, directory) = if ask.fresh {
+                self.children_now(dir).await?
+            } else {
+                let listed = self.seek("list", client.get_children(dir)).await?;
+                listed.map(|(children, stat)| (children, Some(stat.czxid))).unwrap_or_default()
             };
             return Ok(Some((children, directory, None)));
         }
         // In one flight, in this order: see `children_now`.
-        let (sync, list) =
-            (ask.fresh.then(|| client.sync("/")), client.get_and_watch_children(dir));
-        let sync = async {
-            match sync {
-                Some(sync) => sync.await,
-                None => Ok(()),
-            }
-        };
-        let (synced, listed) =
-            self.reply(self.request_timeout, async { tokio::join!(sync, list) }).await?;
-        synced.map_err(|error| self.failed("sync", error))?;
-        match listed {
+        let sync = OptionFuture::from(ask.fresh.then(|| client.sync("/")));
+        let list = client.get_and_watch_children(dir);
+        match self.synced(async { sync.await.unwrap_or(Ok(())) }, list).await? {
             Ok((children, stat, watcher)) => {
                 return Ok(Some((children, Some(stat.czxid), Some(watch::any(watcher)))));
             }
             Err(zk::Error::NoNode) => {}
             Err(error) => return Err(self.failed("list", error)),
         }
-        match self.reply(self.request_timeout, client.check_and_watch_stat(dir)).await? {
-            Ok((None, watcher)) => Ok(Some((Vec::new(), None, Some(watch::any(watcher))))),
-            Ok((Some(_), _)) => Ok(None),
-            Err(error) => Err(self.failed("get", error)),
-        }
+        let (there, watcher) = self.ask("get", client.check_and_watch_stat(dir)).await?;
+        Ok(there.is_none().then(|| (Vec::new(), None, Some(watch::any(watcher)))))
     }
 
     /// Whether one of the waiters that could not be read stands there under another name: it must
     /// not be missing from the list.
     async fn any_renamed(
         &self,
-        client: &zk::Client,
         dir: &str,
         waiters: &[String],
         nodes: &HashMap<Arc<str>, Node>,
-    ) -> Result<bool, StoreError> {
+    ) -> Result<bool> {
         // This server has seen them go, so it has seen what came in the same transaction.
-        let children = match self.reply(self.request_timeout, client.list_children(dir)).await? {
-            Err(zk::Error::NoNode) => return Ok(false),
-            listed => listed.map_err(|error| self.failed("list", error))?,
-        };
+        let children = self.seek("list", self.client()?.list_children(dir)).await?;
         let gone = waiters.iter().filter(|child| !nodes.contains_key(&*format!("{dir}/{child}")));
         let gone: Vec<_> = gone.filter_map(|child| node::place_of(child)).collect();
         Ok(children
             .iter()
+            .flatten()
             .filter_map(|child| node::place_of(child))
             .any(|place| gone.contains(&place)))
     }

@@ -2,10 +2,8 @@
 
 use std::sync::Arc;
 
-use zookeeper_client as zk;
-
 use super::ZooKeeperStore;
-use crate::backend::{Moment, error::StoreError, name::Ticket, zookeeper::node};
+use crate::backend::{Moment, error::Result, name::Ticket, zookeeper::node};
 
 /// What a search has found, for all who wait for one: a lost connection leaves thousands in doubt
 /// at once.
@@ -25,16 +23,11 @@ impl Search {
 
 impl ZooKeeperStore {
     /// The node in `dir` that this session has created for a ticket, if it has.
-    pub(super) async fn find(
-        &self,
-        client: &zk::Client,
-        dir: &str,
-        ticket: Ticket,
-    ) -> Result<Option<Arc<str>>, StoreError> {
+    pub(super) async fn find(&self, dir: &str, ticket: Ticket) -> Result<Option<Arc<str>>> {
         let (since, ()) = self.send(|| ());
-        let mut search = self.reply(self.request_timeout, self.search.lock()).await?;
+        let mut search = self.reply(self.search.lock()).await?;
         if !search.covers(since) {
-            *search = self.search(client).await?;
+            *search = self.search().await?;
         }
         let ticket = ticket.to_string();
         let mut found =
@@ -42,16 +35,15 @@ impl ZooKeeperStore {
         Ok(found.next().map(|(_, key)| Arc::clone(key)))
     }
 
-    async fn search(&self, client: &zk::Client) -> Result<Search, StoreError> {
+    async fn search(&self) -> Result<Search> {
+        let client = self.client()?;
         // As of now: see `list_now`.
         let (at, (sync, list)) = self.send(|| (client.sync("/"), client.list_ephemerals("/")));
-        let (synced, listed) =
-            self.reply(self.request_timeout, async { tokio::join!(sync, list) }).await?;
-        synced.map_err(|error| self.failed("sync", error))?;
+        let listed = self.synced(sync, list).await?;
         let keys = listed.map_err(|error| self.failed("list", error))?;
         let unclaimed =
             keys.into_iter().filter(|key| node::sequence(key).is_some() && !self.identity.has(key));
-        let nodes = self.read(client, unclaimed.map(Arc::from).collect()).await?;
+        let nodes = self.read(unclaimed.map(Arc::from).collect()).await?;
         let own = nodes.into_iter().filter(|(.., stat)| self.identity.owns(stat));
         let found =
             own.filter_map(|(key, data, _)| Some((node::ticket_in(&data)?.into(), key))).collect();

@@ -9,7 +9,10 @@ use std::{
 
 use zookeeper_client::{EventType, OneshotWatcher};
 
-use crate::backend::{Event, Watch, error::StoreError};
+use crate::backend::{
+    Event, Watch,
+    error::{Result, StoreError},
+};
 
 /// Waits for the one event of a watch on a waiter's node. Dropping it takes the watch back.
 pub(super) fn watch(watcher: OneshotWatcher) -> Watch {
@@ -29,7 +32,7 @@ pub(super) fn any(watcher: OneshotWatcher) -> Watch {
     Box::pin(async move { event(watcher).await.map(|_| Event::Touched) })
 }
 
-async fn event(watcher: OneshotWatcher) -> Result<EventType, StoreError> {
+async fn event(watcher: OneshotWatcher) -> Result<EventType> {
     let mut changed = pin!(watcher.changed());
     // The crate panics when its session task is no more
     // (https://github.com/kezhuw/zookeeper-client-rust/blob/v0.11.2/src/session/watch.rs#L120).

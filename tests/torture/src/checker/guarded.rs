@@ -78,7 +78,7 @@ fn check_sent(write: &Write<'_>, history: &History, report: &mut Report) {
 }
 
 /// What is written after somebody has looked who was granted the lock, or has written, is written
-/// by him or by a later one.
+/// by that one or by a later one.
 fn check_order(lock: &str, looks: &[Look], report: &mut Report) {
     let (mut floor, mut next, mut at) = (0, 0, 0);
     for (version, token, writer) in looks.iter().copied() {

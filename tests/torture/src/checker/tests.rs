@@ -2,8 +2,9 @@
 
 mod primitives;
 
+use distlock_testkit::backend::Backend;
+
 use super::*;
-use crate::args::Backend;
 
 const SECOND: u64 = 1_000_000;
 
@@ -182,6 +183,17 @@ fn a_holder_whose_key_the_operator_deleted_has_a_moment_to_learn_of_it() {
         let ended = record(2 * SECOND, "coordinator", Event::FaultEnded { fault: 1 });
         let violated = violated([vec![began, early.clone()], beside.clone(), vec![ended]].concat());
         assert_eq!(violated.is_empty(), excused);
+    }
+    // Nor one whose event was lost, until it looks by itself: another recheck interval, and no
+    // longer.
+    for (kind, until, excused) in [("drop", 2, true), ("delay", 2, false), ("drop", 9, false)] {
+        let (kind, target) = (kind.to_owned(), "c".to_owned());
+        let began = record(SECOND, "coordinator", Event::FaultBegan { fault: 1, kind, target });
+        let ended = record(SECOND + 200, "coordinator", Event::FaultEnded { fault: 1 });
+        let mut records = vec![began, deleted(SECOND + 100, SECOND + 200, "/red/7"), ended];
+        records.extend(granted(SECOND, "c", 1, 7, until * SECOND));
+        records.extend(granted(SECOND + 400_000, "e", 1, 9, until * SECOND));
+        assert_eq!(violated(records).is_empty(), excused, "{until}");
     }
 }
 

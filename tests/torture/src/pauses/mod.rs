@@ -8,24 +8,18 @@
 
 mod sleeper;
 
-use std::{io, process::Stdio, time::Duration};
+use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
+use distlock_testkit::{
+    Result, backend::Backend, child::Child, clock::uptime, proxies::Proxies, proxy::Mode,
+};
 use tokio::{
-    io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines},
-    process::{Child, ChildStdin, ChildStdout, Command},
     task::JoinSet,
     time::{sleep, timeout},
 };
 use zookeeper_client::{Client as ZooKeeper, EventType};
 
-use crate::{
-    args::Backend,
-    cluster::{Cluster, Result},
-    event::now,
-    fault::Role,
-    proxy::{Framing, Mode, Proxies},
-};
+use crate::{cluster::Cluster, fault::Role};
 
 pub(crate) use sleeper::run as sleep_and_lock;
 
@@ -98,7 +92,7 @@ async fn conduct(number: usize) -> Result<(String, bool)> {
                 name: format!("{}-{lane}", ttl.as_secs()),
                 number: lane,
                 ttl,
-                proxies: Proxies::start(("zk", &followers, Framing::Jute)).await,
+                proxies: Proxies::start(Backend::ZooKeeper, &followers).await,
                 watcher: watcher.clone(),
                 other: other.clone(),
             };
@@ -154,7 +148,7 @@ impl Lane {
 
     async fn round(&self, sleeper: &mut Sleeper, round: usize, cut: bool) -> Result<Tally> {
         let name = format!("{}-{round}", self.name);
-        sleeper.orders.write_all(format!("{name}\n").as_bytes()).await?;
+        sleeper.0.order(&name).await?;
         sleeper.said("idle").await?;
         // The crate pings at least every eighth of T and puts up with silence for a quarter: there
         // is an answer under way when the process stops, and it finds that when it wakes.
@@ -162,10 +156,10 @@ impl Lane {
         self.proxies.set(&Mode::BlackholeToClient);
         sleep(self.ttl.mul_f64(0.11)).await;
         let accepted = self.proxies.accepted();
-        sleeper.stop().await?;
+        sleeper.0.stop().await?;
         self.proxies.set(&Mode::Pass);
         sleep(self.ttl + TICK.mul_f64(fastrand::f64())).await;
-        sleeper.signal(Signal::CONT)?;
+        sleeper.0.go_on()?;
 
         let mut tally = Tally { pauses: 1, ..Tally::default() };
         if let Some(key) = sleeper.said("granted ").await.ok().filter(|key| !key.is_empty()) {
@@ -178,7 +172,7 @@ impl Lane {
             let mutex = self.other.mutex(&name);
             let second = tokio::spawn(async move {
                 let guard = mutex.lock().await?;
-                let granted = now();
+                let granted = uptime();
                 guard.unlock().await.map(|()| granted)
             });
             let valid = sleeper.said("valid ").await?.parse::<u64>()?;
@@ -201,63 +195,30 @@ async fn deletion(watcher: ZooKeeper, key: String) -> Result<u64> {
     loop {
         let (stat, changes) = watcher.check_and_watch_stat(&key).await?;
         if stat.is_none() || changes.changed().await.event_type == EventType::NodeDeleted {
-            return Ok(now());
+            return Ok(uptime());
         }
     }
 }
 
-struct Sleeper {
-    child: Child,
-    orders: ChildStdin,
-    output: Lines<BufReader<ChildStdout>>,
-}
+struct Sleeper(Child);
 
 impl Sleeper {
-    fn start(url: &str, namespace: &str, ttl: Duration) -> io::Result<Self> {
-        let mut child = Command::new(std::env::current_exe()?)
-            .args(["--sleeper", url, namespace, &ttl.as_millis().to_string()])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()?;
-        let (orders, output) = (child.stdin.take(), child.stdout.take());
-        let (Some(orders), Some(output)) = (orders, output) else {
-            return Err(io::Error::other("no pipes"));
-        };
-        Ok(Self { child, orders, output: BufReader::new(output).lines() })
+    fn start(url: &str, namespace: &str, ttl: Duration) -> Result<Self> {
+        let ttl = ttl.as_millis().to_string();
+        Ok(Self(Child::start(Child::again()?.args(["--sleeper", url, namespace, &ttl]))?))
     }
 
     /// What it says next after these words; nothing if it was refused the lock.
     async fn said(&mut self, words: &str) -> Result<String> {
-        while let Some(line) = timeout(Duration::from_secs(60), self.output.next_line()).await?? {
-            match line.strip_prefix(words) {
-                Some(said) => return Ok(said.to_owned()),
-                None if line.starts_with("refused") => {
-                    eprintln!("{line}");
-                    return Ok(String::new());
-                }
-                None => {}
+        let said = self.0.until(|line| match line.strip_prefix(words) {
+            Some(said) => Some(said.to_owned()),
+            None if line.starts_with("refused") => {
+                eprintln!("{line}");
+                Some(String::new())
             }
-        }
-        Err(format!("the process ended and never said {words:?}").into())
-    }
-
-    fn id(&self) -> io::Result<Pid> {
-        let id = self.child.id().and_then(|id| Pid::from_raw(id.try_into().ok()?));
-        id.ok_or_else(|| io::Error::other("the process has ended"))
-    }
-
-    fn signal(&self, signal: Signal) -> io::Result<()> {
-        Ok(kill_process(self.id()?, signal)?)
-    }
-
-    /// Returns when none of its threads runs any more.
-    async fn stop(&self) -> Result<()> {
-        self.signal(Signal::STOP)?;
-        let stat = format!("/proc/{}/stat", self.id()?.as_raw_nonzero());
-        while !std::fs::read_to_string(&stat)?.contains(") T ") {
-            sleep(Duration::from_millis(1)).await;
-        }
-        Ok(())
+            None => None,
+        });
+        let said = timeout(Duration::from_secs(60), said).await?;
+        said.map_err(|error| format!("{error} and never said {words:?}").into())
     }
 }

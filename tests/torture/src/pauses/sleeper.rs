@@ -1,15 +1,15 @@
 //! The process that is stopped: idle until it wakes, and then it locks at once.
 
-use std::{
-    io::{self, BufRead},
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use distlock::{Client, LockGuard};
-use tokio::{sync::mpsc, time::timeout};
+use distlock_testkit::{
+    clock::{micros, uptime},
+    orders::orders_for_life,
+};
+use tokio::time::timeout;
 
 use super::HOLD;
-use crate::event::{micros, now};
 
 /// Between two looks at the guard.
 const LOOK: Duration = Duration::from_micros(200);
@@ -18,13 +18,7 @@ const LOOK: Duration = Duration::from_micros(200);
 pub(crate) fn run(arguments: &[String]) {
     let [url, namespace, ttl] = arguments else { panic!("{arguments:?}") };
     let ttl = Duration::from_millis(ttl.parse().expect("a number"));
-    let (names, mut rounds) = mpsc::unbounded_channel();
-    std::thread::spawn(move || {
-        for name in io::stdin().lock().lines().map_while(Result::ok) {
-            let _ = names.send(name);
-        }
-        std::process::exit(0);
-    });
+    let mut rounds = orders_for_life();
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
@@ -67,12 +61,12 @@ fn sleep_through(time: Duration) {
 
 /// Looks at the guard for as long as it is valid, at most for [`HOLD`].
 async fn hold(guard: LockGuard) {
-    let (granted, mut valid) = (now(), 0);
+    let (granted, mut valid) = (uptime(), 0);
     println!("granted {}", guard.key());
     let looked = std::thread::spawn(move || {
         loop {
             // Read before the guard looks at its own: it was valid then.
-            let at = now();
+            let at = uptime();
             if !guard.is_valid() || at > granted + micros(HOLD) {
                 return (guard, valid);
             }

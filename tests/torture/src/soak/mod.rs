@@ -8,7 +8,6 @@ mod workload;
 use std::{
     collections::{BTreeMap, HashSet},
     path::{Path, PathBuf},
-    process::Stdio,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -16,18 +15,11 @@ use std::{
     time::Duration,
 };
 
+use distlock_testkit::{Result, backend::Backend, child::Child, proxies::Proxies, proxy::Mode};
 use serde::Serialize;
-use tokio::{
-    io::{AsyncBufReadExt, BufReader},
-    process::{Child, Command},
-    time::{Instant, MissedTickBehavior, interval, sleep},
-};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
-use crate::{
-    args::{Backend, Soak},
-    cluster::{Cluster, Result},
-    proxy::{Framing, Mode, Proxies},
-};
+use crate::{args::Soak, cluster::Cluster};
 use verdict::{MEASURES, Verdict, judge};
 
 pub(crate) use workload::run as work;
@@ -67,8 +59,7 @@ pub(crate) fn soak(soak: &Soak) -> Result<Report> {
 async fn conduct(soak: &Soak) -> Result<Report> {
     let cluster = Cluster::connect(soak.backend).await?;
     let (others, _) = cluster.upkeep().await?;
-    let framing = if soak.backend == Backend::Etcd { Framing::Http2 } else { Framing::Jute };
-    let proxies = Proxies::start((cluster.scheme(), &cluster.servers, framing)).await;
+    let proxies = Proxies::start(soak.backend, &cluster.servers).await;
     let mut subject = Subject::start(&proxies.url(), soak.leak, others)?;
 
     let time = Duration::from_secs_f64(soak.minutes * 60.0);
@@ -130,21 +121,15 @@ struct Subject {
 impl Subject {
     fn start(url: &str, leak: bool, others: HashSet<String>) -> Result<Self> {
         let namespace = format!("/soak-{:08x}", fastrand::u32(..));
-        let mut process = Command::new(std::env::current_exe()?)
-            .args(["--soaked", url, &namespace, if leak { "leak" } else { "no-leak" }])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()?;
-        let mut lines = BufReader::new(process.stdout.take().ok_or("no output")?).lines();
+        let leak = if leak { "leak" } else { "no-leak" };
+        let mut process = Child::start(Child::again()?.args(["--soaked", url, &namespace, leak]))?;
         let told = Arc::new(Told::default());
         let listener = Arc::clone(&told);
-        tokio::spawn(async move {
-            while let Ok(Some(line)) = lines.next_line().await {
-                let mut numbers = line.split(' ').map_while(|word| word.parse().ok());
-                listener.tasks.store(numbers.next().unwrap_or_default(), Relaxed);
-                listener.locks.store(numbers.next().unwrap_or_default(), Relaxed);
-            }
+        process.listen(move |line| {
+            let mut numbers = line.split(' ').map_while(|word| word.parse().ok());
+            listener.tasks.store(numbers.next().unwrap_or_default(), Relaxed);
+            listener.locks.store(numbers.next().unwrap_or_default(), Relaxed);
+            Ok(())
         });
         Ok(Self { process, namespace, told, others })
     }
@@ -185,10 +170,10 @@ impl Subject {
 
     /// What the process uses.
     fn own(&mut self) -> Result<[f64; 4]> {
-        if let Some(status) = self.process.try_wait()? {
+        if let Some(status) = self.process.ended()? {
             return Err(format!("the soaked process has ended: {status}").into());
         }
-        let id = self.process.id().ok_or("the soaked process has ended")?;
+        let id = self.process.id()?.as_raw_nonzero();
         let status = std::fs::read_to_string(format!("/proc/{id}/status"))?;
         let field = |name: &str| -> Result<f64> {
             let line =

@@ -1,5 +1,6 @@
 //! Whether a series of samples grows.
 
+use distlock_testkit::median::median;
 use serde::Serialize;
 
 /// The first part of a run, in which caches fill and pools come to their size.
@@ -49,20 +50,14 @@ pub(crate) fn judge(samples: &[f64], tolerance: f64) -> Option<Verdict> {
         return None;
     }
     let medians: Vec<f64> = (0..MEDIANS)
-        .map(|n| median(&rest[n * rest.len() / MEDIANS..(n + 1) * rest.len() / MEDIANS]))
-        .collect();
+        .map(|n| &rest[n * rest.len() / MEDIANS..(n + 1) * rest.len() / MEDIANS])
+        .map(|part| median(part.iter().copied()))
+        .collect::<Option<_>>()?;
     let pairs = (0..MEDIANS).flat_map(|from| (from + 1..MEDIANS).map(move |to| (from, to)));
-    let slopes: Vec<f64> =
-        pairs.map(|(from, to)| (medians[to] - medians[from]) / (to - from) as f64).collect();
-    let growth = median(&slopes) * (MEDIANS - 1) as f64;
+    let slopes = pairs.map(|(from, to)| (medians[to] - medians[from]) / (to - from) as f64);
+    let growth = median(slopes)? * (MEDIANS - 1) as f64;
     let (first, last) = (medians[0], medians[MEDIANS - 1]);
     Some(Verdict { first, last, growth, tolerance, flat: growth <= tolerance })
-}
-
-fn median(values: &[f64]) -> f64 {
-    let mut values = values.to_vec();
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
 }
 
 #[cfg(test)]

@@ -1,7 +1,6 @@
 //! What the soaked process does: everything that a program does with locks, over and over.
 
 use std::{
-    io::BufRead,
     pin::pin,
     sync::{
         Arc, OnceLock,
@@ -13,6 +12,7 @@ use std::{
 };
 
 use distlock::{Builder, Client, Error, Result};
+use distlock_testkit::orders::orders_for_life;
 use tokio::{
     runtime::Handle,
     time::{sleep, timeout},
@@ -32,10 +32,8 @@ pub(super) const TTL: Duration = Duration::from_secs(5);
 /// Runs the workload by its coordinator's arguments, until its standard input ends.
 pub(crate) fn run(arguments: &[String]) {
     let [url, namespace, leaks] = arguments else { panic!("{arguments:?}") };
-    thread::spawn(|| {
-        for _ in std::io::stdin().lock().lines() {}
-        std::process::exit(0);
-    });
+    // It is told nothing, and ends with the one that started it.
+    drop(orders_for_life());
     let builder = Client::builder(url).namespace(namespace).session_ttl(TTL).recheck_interval(TTL);
     let library = runtime_of_the_library(&builder);
     let runtime =

@@ -6,11 +6,12 @@ use std::{
 };
 
 use distlock::Error;
+use distlock_testkit::clock::{micros, uptime};
 use tokio::{task::JoinSet, time::sleep};
 
 use super::{REQUEST_TIMEOUT, Worker, told};
 use crate::{
-    event::{Event, Outcome, micros, now},
+    event::{Event, Outcome},
     ledger,
     manner::Manner,
     primitive::{Held, Mode, Part},
@@ -136,7 +137,7 @@ impl Worker {
         for (lock, token) in watched.held.parts() {
             self.journal.tell(Event::Downgrading { lock, token });
         }
-        let (asked, parts) = (now(), watched.held.parts());
+        let (asked, parts) = (uptime(), watched.held.parts());
         let Held::Write(writer) = self.unwatch(watched).await else {
             unreachable!("it is a writer")
         };

@@ -1,55 +1,63 @@
-//! Writes to own nodes, and puts others into their places.
+//! What only some primitives need of ZooKeeper.
 
-use zookeeper_client::{self as zk, CreateMode, MultiWriteError, MultiWriteResult};
+use async_trait::async_trait;
+use zookeeper_client::{self as zk, CreateMode, MultiWriteResult};
 
 use super::{ZooKeeperStore, directory::revision};
 use crate::{
-    backend::{Entry, Rewritten, error::StoreError, name::Ticket, zookeeper::node},
+    backend::{
+        Entry, Extras, Rewritten, Write,
+        error::{Result, StoreError},
+        name::{Queue, Ticket},
+        zookeeper::node,
+    },
     lost::LostReason,
 };
 
-impl ZooKeeperStore {
+#[async_trait]
+impl Extras for ZooKeeperStore {
     /// Writes over a node of this version, by its name, which never comes again.
-    pub(super) async fn overwrite(
+    async fn rewrite(
         &self,
-        client: &zk::Client,
-        key: &str,
-        data: &[u8],
-        version: u64,
-    ) -> Result<Rewritten, StoreError> {
+        ticket: Ticket,
+        entry: &Entry,
+        value: &[u8],
+        version: Option<u64>,
+    ) -> Result<Rewritten> {
         let number = |stat: zk::Stat| u64::from(stat.version.unsigned_abs());
-        let version = i32::try_from(version).unwrap_or(i32::MAX);
-        match self.reply(self.request_timeout, client.set_data(key, data, Some(version))).await? {
+        let version = i32::try_from(version.unwrap_or(0)).unwrap_or(i32::MAX);
+        let client = self.client()?;
+        match self
+            .reply(client.set_data(&entry.key, &node::data(ticket, value), Some(version)))
+            .await?
+        {
             Ok(stat) => return Ok(Rewritten::Done(number(stat))),
             Err(zk::Error::NoNode) => return Ok(Rewritten::Gone),
             Err(zk::Error::BadVersion) => {}
             Err(error) => return Err(self.failed("set", error)),
         }
-        match self.reply(self.request_timeout, client.check_stat(key)).await? {
-            Ok(stat) => Ok(stat.map_or(Rewritten::Gone, |stat| Rewritten::Not(number(stat)))),
-            Err(error) => Err(self.failed("get", error)),
-        }
+        let stat = self.ask("get", client.check_stat(&entry.key)).await?;
+        Ok(stat.map_or(Rewritten::Gone, |stat| Rewritten::Not(number(stat))))
     }
 
     /// Puts a node with another label into the place of an own one: it has the same tag and number.
     ///
     /// The one that withdraws the ticket may not have heard of it, because the reply was lost or
     /// nobody waited for it: then `leave` finds the node by its place.
-    pub(super) async fn exchange(
+    async fn relabel(
         &self,
-        label: &str,
+        to: &Queue,
         ticket: Ticket,
         entry: &Entry,
         value: &[u8],
-    ) -> Result<Option<Entry>, StoreError> {
-        let client = self.client()?;
-        let Some(key) = node::relabelled(&entry.key, label) else {
+    ) -> Result<Option<Entry>> {
+        let Some(key) = node::relabelled(&entry.key, to.label()) else {
             let source = format!("{} is no node of ours", entry.key).into();
             return Err(StoreError::Fatal { operation: "relabel", source });
         };
         let data = node::data(ticket, value);
         self.doubtful().insert(ticket);
-        let exchanged = self.exchange_once(&client, &entry.key, &key, &data).await?;
+        let exchanged = self.exchange_once(&entry.key, &key, &data).await?;
         self.identity.gone(&entry.key);
         let new = exchanged.map(|stat| Entry {
             key: key.into(),
@@ -63,38 +71,42 @@ impl ZooKeeperStore {
         Ok(new)
     }
 
+    async fn commit(&self, guard: Option<&Entry>, writes: &[Write]) -> Result<bool> {
+        self.write(guard.map(|guard| &*guard.key), writes).await
+    }
+
+    /// All others in the directory joined later.
+    async fn followed(&self, entry: &Entry) -> Result<bool> {
+        let (dir, _) = node::split(&entry.key);
+        let stat = self.ask("exists", self.client()?.check_stat(dir)).await?;
+        Ok(stat.is_none_or(|stat| stat.num_children > 1))
+    }
+}
+
+impl ZooKeeperStore {
     /// The new node's stat; `None` if neither is there. The create comes first: a server that
     /// showed half of it would show both nodes, not none.
-    async fn exchange_once(
-        &self,
-        client: &zk::Client,
-        old: &str,
-        new: &str,
-        data: &[u8],
-    ) -> Result<Option<zk::Stat>, StoreError> {
+    async fn exchange_once(&self, old: &str, new: &str, data: &[u8]) -> Result<Option<zk::Stat>> {
         let node = CreateMode::Ephemeral.with_acls(self.acls);
+        let client = self.client()?;
         let mut both = client.new_multi_writer();
         let added = both.add_create(new, data, &node).and_then(|()| both.add_delete(old, None));
         added.map_err(|error| self.failed("create", error))?;
-        let (_, committed) = self.send(|| both.commit());
-        let results = match self.reply(self.request_timeout, committed).await? {
+        let results = match self.transact(both).await?.1 {
             Ok(results) => results,
-            Err(MultiWriteError::OperationFailed { source: zk::Error::NoNode, .. }) => {
-                return Ok(None);
-            }
+            Err((Some(_), zk::Error::NoNode)) => return Ok(None),
             // An earlier attempt's, whose reply was lost.
-            Err(MultiWriteError::OperationFailed { index: 0, source: zk::Error::NodeExists }) => {
-                return match self.reply(self.request_timeout, client.check_stat(new)).await? {
-                    Ok(Some(stat)) if self.identity.owns(&stat) => Ok(Some(stat)),
-                    Ok(Some(_)) => {
+            Err((Some(0), zk::Error::NodeExists)) => {
+                let there = self.ask("get", client.check_stat(new)).await;
+                return match there.map_err(StoreError::in_doubt)? {
+                    Some(stat) if !self.identity.owns(&stat) => {
                         let source = format!("{new} is another session's").into();
                         Err(StoreError::Fatal { operation: "relabel", source })
                     }
-                    Ok(None) => Ok(None),
-                    Err(error) => Err(StoreError::Unknown(self.failed("get", error).into_source())),
+                    found => Ok(found),
                 };
             }
-            Err(error) => return Err(self.failed("create", error.into())),
+            Err((_, error)) => return Err(self.failed("create", error)),
         };
         let created = results.into_iter().find_map(|result| match result {
             MultiWriteResult::Create { stat, .. } => Some(stat),
@@ -103,13 +115,11 @@ impl ZooKeeperStore {
         let stat = match created {
             Some(stat) if stat.czxid > 0 => stat,
             // Servers have left it out: see `settle`.
-            _ => match self.reply(self.request_timeout, client.get_data(new)).await? {
-                Ok((_, stat)) => stat,
-                Err(zk::Error::NoNode) => return Ok(None),
-                Err(error) => {
-                    return Err(StoreError::Unknown(self.failed("get", error).into_source()));
-                }
-            },
+            _ => {
+                let read = self.seek("get", client.get_data(new)).await;
+                let Some((_, stat)) = read.map_err(StoreError::in_doubt)? else { return Ok(None) };
+                stat
+            }
         };
         if !self.identity.owns(&stat) {
             return Err(StoreError::SessionGone(LostReason::SessionExpired));

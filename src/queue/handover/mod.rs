@@ -1,18 +1,17 @@
 //! Local hand-over: the contenders of one lock within one client share one key in the store's
 //! queue, and pass the lock among themselves.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
-use tokio::{runtime::Handle, sync::oneshot};
+use tokio::sync::oneshot;
 
 use crate::{
     error::{Error, Result},
     queue::{Hold, Wait},
-    runtime,
+    runtime::{
+        Runtime,
+        mutex::{Mutex, MutexGuard},
+    },
     session::Sessions,
 };
 
@@ -30,7 +29,7 @@ pub(crate) use share::{Passing, Share, Tenure};
 pub(crate) struct Handover {
     /// How often the lock is passed on before others get their turn.
     max: u32,
-    runtime: &'static Handle,
+    runtime: Runtime,
     state: Mutex<State>,
 }
 
@@ -41,7 +40,7 @@ struct State {
     last: u64,
     /// By the locks' names, those that somebody of this client holds or is about to take. The
     /// others are not here.
-    locals: HashMap<Arc<str>, Local>,
+    locals: BTreeMap<Arc<str>, Local>,
 }
 
 /// The contenders for one lock: one is in charge, the others wait.
@@ -91,13 +90,8 @@ enum Role<'a> {
 }
 
 impl Handover {
-    pub(crate) fn new(max: u32, runtime: &'static Handle) -> Self {
+    pub(crate) fn new(max: u32, runtime: Runtime) -> Self {
         Self { max, runtime, state: Mutex::default() }
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        // Nothing panics while it is locked.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes the lock, from a holder of this client's or from the store. May be dropped at any
@@ -122,10 +116,7 @@ impl Handover {
                 Role::Waits(waiter) => waiter,
             };
             number = Some(waiter.number);
-            let permit = match wait {
-                Wait::Until(at) => runtime::within_until(self.runtime, at, waiter.permit()).await,
-                Wait::Forever | Wait::No => Some(waiter.permit().await),
-            };
+            let permit = self.runtime.within(wait.before(waiter.permit())).await;
             let Some(permit) = permit else { return Ok(None) };
             match permit? {
                 Turn::Lead(lead) => return Box::pin(lead.take(sessions, wait)).await,
@@ -139,7 +130,7 @@ impl Handover {
     /// Leads, if nobody of this client is at this lock, or stands in its queue: at the end, or
     /// where `number` stood before.
     fn stand<'a>(self: &'a Arc<Self>, name: &'a str, number: Option<u64>) -> Result<Role<'a>> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.closed {
             return Err(Error::Closed);
         }
@@ -160,7 +151,7 @@ impl Handover {
     /// Leads if nobody of this client has or wants this lock.
     fn stand_alone(self: &Arc<Self>, name: &str) -> Result<Option<Lead>> {
         loop {
-            let mut state = self.state();
+            let mut state = self.state.lock();
             if state.closed {
                 return Err(Error::Closed);
             }
@@ -169,11 +160,11 @@ impl Handover {
                 let term = state.last;
                 return Ok(Some(self.appoint_first(state, name, term)));
             };
-            let holder = local.held.as_ref().map(|held| (Arc::clone(&held.tenure), local.term));
+            let tenure = local.held.as_ref().map(|held| Arc::clone(&held.tenure));
             drop(state);
-            match holder {
+            match tenure {
                 // Its guard may be kept for as long as anyone likes; the lock is free to be taken.
-                Some((tenure, term)) if !tenure.is_valid() => self.forfeit(&tenure, term),
+                Some(tenure) if !tenure.is_valid() => self.forfeit(&tenure),
                 _ => return Ok(None),
             }
         }
@@ -194,56 +185,42 @@ impl Handover {
     /// none, that is dropped.
     fn appoint(self: &Arc<Self>, name: &Arc<str>, term: u64, mut taking: Option<Acquiring>) {
         loop {
-            let mut state = self.state();
+            let mut state = self.state.lock();
             let Some(local) = state.of_term(name, term) else { return };
             let Some((_, next)) = local.waiting.pop_first() else {
                 state.locals.remove(name);
                 return;
             };
             drop(state);
-            let Err(permit) =
-                next.send(Turn::Lead(Lead::new(Arc::clone(self), Arc::clone(name), term, taking)))
-            else {
-                return;
-            };
+            let lead = Lead::new(Arc::clone(self), Arc::clone(name), term, taking);
+            let Err(permit) = next.send(Turn::Lead(lead)) else { return };
             // Gone a moment ago.
             taking = permit.take_back();
         }
     }
 
     /// The leader has taken the lock.
-    fn granted(
-        self: &Arc<Self>,
-        name: &str,
-        term: u64,
-        hold: Hold,
-        tenure: Tenure,
-    ) -> Result<Share> {
+    fn granted(self: &Arc<Self>, hold: Hold, tenure: Tenure) -> Result<Share> {
         let tenure = Arc::new(tenure);
-        let mut state = self.state();
+        let mut state = self.state.lock();
         // Nobody else ends a leader's term.
-        let Some(local) = state.of_term(name, term) else { return Err(Error::Closed) };
-        local.held = Some(Current {
-            hold,
-            tenure: Arc::clone(&tenure),
-            grant: 0,
-            passed: 0,
-            watched: false,
-        });
+        let local = state.of_term(tenure.name(), tenure.term).ok_or(Error::Closed)?;
+        let held = Arc::clone(&tenure);
+        local.held = Some(Current { hold, tenure: held, grant: 0, passed: 0, watched: false });
         let watch = if local.waiting.is_empty() { None } else { local.watch() };
         drop(state);
         self.watch(watch);
-        Ok(Share::new(Arc::clone(self), tenure, term, 0))
+        Ok(Share::new(Arc::clone(self), tenure, 0))
     }
 
     /// A holder is done: gives the lock to the next one in the queue, if it may; else tells what
     /// there is to do.
-    fn pass(self: &Arc<Self>, tenure: &Arc<Tenure>, term: u64, others: Others) -> Passing {
+    fn pass(self: &Arc<Self>, tenure: &Arc<Tenure>, others: Others) -> Passing {
         loop {
             // First: it may wake somebody.
             let valid = tenure.is_valid();
-            let mut state = self.state();
-            let Some((waiting, held)) = state.held_in_term(tenure.name(), term) else {
+            let mut state = self.state.lock();
+            let Some((waiting, held)) = state.held_in(tenure) else {
                 return Passing::Over;
             };
             if others == Others::Absent {
@@ -256,18 +233,14 @@ impl Handover {
             }
             let next = if may { waiting.pop_first() } else { None };
             let Some((_, next)) = next else {
-                return self.let_go(state, tenure, term).map_or(Passing::Over, Passing::LetGo);
+                return self.let_go(state, tenure).map_or(Passing::Over, Passing::LetGo);
             };
             held.passed += 1;
             held.grant += 1;
             let grant = held.grant;
             drop(state);
-            match next.send(Turn::Share(Share::new(
-                Arc::clone(self),
-                Arc::clone(tenure),
-                term,
-                grant,
-            ))) {
+            let share = Share::new(Arc::clone(self), Arc::clone(tenure), grant);
+            match next.send(Turn::Share(share)) {
                 Ok(()) => return Passing::Passed,
                 // Gone a moment ago.
                 Err(permit) => drop(permit.take_back()),
@@ -277,21 +250,15 @@ impl Handover {
 
     /// The lock is lost, though its holder has not let go of it: the next grant comes from the
     /// store.
-    fn forfeit(self: &Arc<Self>, tenure: &Tenure, term: u64) {
-        let state = self.state();
-        drop(self.let_go(state, tenure, term));
+    fn forfeit(self: &Arc<Self>, tenure: &Tenure) {
+        drop(self.let_go(self.state.lock(), tenure));
     }
 
     /// Ends the term of a holder and lets the next one lead. The caller releases the lock.
-    fn let_go(
-        self: &Arc<Self>,
-        mut state: MutexGuard<'_, State>,
-        tenure: &Tenure,
-        term: u64,
-    ) -> Option<Hold> {
+    fn let_go(self: &Arc<Self>, mut state: MutexGuard<'_, State>, tenure: &Tenure) -> Option<Hold> {
         state.last += 1;
         let next_term = state.last;
-        let local = state.of_term(tenure.name(), term)?;
+        let local = state.of_term(tenure.name(), tenure.term)?;
         let held = local.held.take()?;
         if local.waiting.is_empty() {
             // At once: one who only tries must not find that somebody is about to take it.
@@ -307,19 +274,19 @@ impl Handover {
     }
 
     /// Watches for the loss of a lock, so that waiters need not wait for its holder.
-    fn watch(self: &Arc<Self>, watch: Option<(Arc<Tenure>, u64)>) {
-        let Some((tenure, term)) = watch else { return };
+    fn watch(self: &Arc<Self>, tenure: Option<Arc<Tenure>>) {
+        let Some(tenure) = tenure else { return };
         let handover = Arc::clone(self);
         self.runtime.spawn(async move {
             if tenure.lost_before_it_ended().await {
-                handover.forfeit(&tenure, term);
+                handover.forfeit(&tenure);
             }
         });
     }
 
     /// All that wait are told, and all that come later.
     pub(crate) fn close(&self) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.closed = true;
         let waiting = state
             .locals
@@ -342,8 +309,8 @@ impl State {
         self.locals.get_mut(name).filter(|local| local.term == term)
     }
 
-    fn held_in_term(&mut self, name: &str, term: u64) -> Option<(&mut Waiting, &mut Current)> {
-        let local = self.of_term(name, term)?;
+    fn held_in(&mut self, tenure: &Tenure) -> Option<(&mut Waiting, &mut Current)> {
+        let local = self.of_term(tenure.name(), tenure.term)?;
         local.held.as_mut().map(|held| (&mut local.waiting, held))
     }
 }
@@ -351,10 +318,10 @@ impl State {
 impl Local {
     /// What is to be watched for its loss, now that somebody waits for it; once for each time it is
     /// taken.
-    fn watch(&mut self) -> Option<(Arc<Tenure>, u64)> {
+    fn watch(&mut self) -> Option<Arc<Tenure>> {
         let held = self.held.as_mut().filter(|held| !held.watched)?;
         held.watched = true;
-        Some((Arc::clone(&held.tenure), self.term))
+        Some(Arc::clone(&held.tenure))
     }
 }
 
@@ -371,8 +338,8 @@ impl Turn {
     }
 }
 
-/// One who waits for his turn. If he goes away it is given to the next one, even if he has just got
-/// it.
+/// A caller that waits for its turn. If it goes away the turn is the next one's, even if it was
+/// just given.
 struct Waiter<'a> {
     handover: &'a Handover,
     name: &'a str,
@@ -393,7 +360,7 @@ impl Waiter<'_> {
 impl Drop for Waiter<'_> {
     fn drop(&mut self) {
         if !self.done {
-            let mut state = self.handover.state();
+            let mut state = self.handover.state.lock();
             let own = state
                 .locals
                 .get_mut(self.name)

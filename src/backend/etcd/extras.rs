@@ -1,0 +1,109 @@
+//! What only some primitives need of etcd.
+
+use async_trait::async_trait;
+use etcd_client::{GetOptions, Txn, TxnOpResponse, TxnResponse};
+
+use super::{
+    error::is_too_large,
+    queue::{self, Paths},
+    store::{self, EtcdStore, JOIN, READ},
+};
+use crate::backend::{
+    Entry, Extras, Joined, Rewritten, Write,
+    error::{Result, StoreError},
+    name::{Queue, Ticket},
+};
+
+/// Past that, the server would refuse the transaction (`--max-txn-ops`, 128 by default, counts the
+/// two comparisons of each as well).
+const MOST_AT_ONCE: usize = 60;
+
+impl EtcdStore {
+    /// A write, on condition that `guard` is there: what is answered of that is no older than the
+    /// guard.
+    async fn write(&self, guard: Option<&Entry>, txn: Txn) -> Result<(TxnResponse, u64)> {
+        let (response, revision) = self.txn("write", txn).await?;
+        if guard.is_some_and(|guard| revision < guard.revision) {
+            return Err(StoreError::Unknown("a stale answer".into()));
+        }
+        Ok((response, revision))
+    }
+}
+
+#[async_trait]
+impl Extras for EtcdStore {
+    async fn rewrite(
+        &self,
+        _: Ticket,
+        entry: &Entry,
+        value: &[u8],
+        version: Option<u64>,
+    ) -> Result<Rewritten> {
+        let version = version.unwrap_or(entry.revision);
+        let (response, revision) =
+            self.write(Some(entry), queue::rewrite(entry, self.lease, value, version)).await?;
+        if response.succeeded() {
+            return Ok(Rewritten::Done(revision));
+        }
+        let Some(TxnOpResponse::Get(get)) = response.op_responses().pop() else {
+            return Err(StoreError::Unknown("an answer without a read".into()));
+        };
+        let own =
+            get.kvs().first().filter(|kv| queue::is_entry(kv, entry) && kv.lease() == self.lease);
+        Ok(own.map_or(Rewritten::Gone, |kv| Rewritten::Not(kv.mod_revision().unsigned_abs())))
+    }
+
+    async fn relabel(
+        &self,
+        to: &Queue,
+        ticket: Ticket,
+        entry: &Entry,
+        value: &[u8],
+    ) -> Result<Option<Entry>> {
+        let paths = Paths::new(to, self.lease, ticket);
+        let (response, mut revision) = self.write(Some(entry), paths.replace(entry, value)).await?;
+        if !response.succeeded() {
+            // An earlier attempt, whose answer was lost, did put it. Or the key is gone.
+            let Some(TxnOpResponse::Get(get)) = response.op_responses().pop() else {
+                return Err(StoreError::Unknown("an answer without a read".into()));
+            };
+            let Some(kv) = get.kvs().first() else { return Ok(None) };
+            revision = kv.create_revision().unsigned_abs();
+        }
+        Ok(Some(Entry { key: paths.key.as_str().into(), revision, ..entry.clone() }))
+    }
+
+    async fn commit(&self, guard: Option<&Entry>, writes: &[Write]) -> Result<bool> {
+        Ok(self.write(guard, queue::commit(guard, self.lease, writes)).await?.0.succeeded())
+    }
+
+    async fn enqueue_all(
+        &self,
+        queues: &[(Queue, Ticket)],
+        value: &[u8],
+    ) -> Result<Option<Vec<Joined>>> {
+        if queues.len() > MOST_AT_ONCE {
+            return Ok(None);
+        }
+        let paths: Vec<_> =
+            queues.iter().map(|(queue, ticket)| Paths::new(queue, self.lease, *ticket)).collect();
+        let alone: Vec<_> = paths.iter().flat_map(Paths::alone).collect();
+        let puts: Vec<_> = paths.iter().map(|paths| paths.put(value)).collect();
+        let (joined, revision) = match self.txn(JOIN, Txn::new().when(alone).and_then(puts)).await {
+            // The operator has set a lower limit than etcd's default: one at a time they are within
+            // it.
+            Err(error) if is_too_large(&error) => return Ok(None),
+            joined => joined?,
+        };
+        Ok(joined
+            .succeeded()
+            .then(|| paths.iter().map(|paths| store::alone(paths, revision)).collect()))
+    }
+
+    /// All others in the queue joined later.
+    async fn followed(&self, entry: &Entry) -> Result<bool> {
+        let count = GetOptions::new().with_prefix().with_count_only();
+        let prefix = queue::prefix_of(&entry.key);
+        Ok(self.pool.get(READ, prefix, count).await?.count() > 1)
+    }
+}

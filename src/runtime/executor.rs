@@ -1,0 +1,69 @@
+//! The seam to what polls: where the library's own work is done.
+
+use std::{
+    future::Future,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::OnceLock,
+    time::Duration,
+};
+
+pub(crate) use tokio::{
+    runtime::{Builder, EnterGuard, Handle},
+    task::AbortHandle,
+};
+
+use crate::error::Error;
+
+/// What the library's work is done by. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct Executor(Handle);
+
+impl Executor {
+    /// The library's own: one for the process, made on first use, never shut down.
+    ///
+    /// Keepalives and releases must go on when the caller's runtime is blocked, has ended or never
+    /// was (a guard may be dropped on any thread). `zookeeper-client` demands it too: its session
+    /// dies, unnoticed, with the runtime that made it.
+    pub(crate) fn own() -> Result<Self, Error> {
+        static RUNTIME: OnceLock<tokio::runtime::Runtime> = OnceLock::new();
+        if let Some(runtime) = RUNTIME.get() {
+            return Ok(Self(runtime.handle().clone()));
+        }
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(2)
+            .thread_name("distlock")
+            .enable_all()
+            .build()
+            .map_err(|source| Error::Runtime { source })?;
+        // A racing thread may have been first: its runtime stays and this one, still idle, is put
+        // away without blocking.
+        if let Err(extra) = RUNTIME.set(runtime) {
+            extra.shutdown_background();
+        }
+        RUNTIME.get().map(|runtime| Self(runtime.handle().clone())).ok_or(Error::Closed)
+    }
+
+    /// The user's; `None` if it has no timers. Tokio tells that by a panic alone.
+    pub(crate) fn of(handle: Handle) -> Option<Self> {
+        let timer = catch_unwind(AssertUnwindSafe(|| {
+            let _entered = handle.enter();
+            drop(tokio::time::sleep(Duration::ZERO));
+        }));
+        timer.is_ok().then_some(Self(handle))
+    }
+
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
+        self.0.spawn(task).abort_handle()
+    }
+
+    /// Timers and connections that are made while the guard lives are this executor's.
+    pub(crate) fn enter(&self) -> EnterGuard<'_> {
+        self.0.enter()
+    }
+}
+
+/// A task beside the one that is polled at this moment, by the same executor.
+#[cfg(feature = "etcd")]
+pub(crate) fn spawn_beside(task: impl Future<Output = ()> + Send + 'static) {
+    drop(tokio::spawn(task));
+}

@@ -1,0 +1,36 @@
+//! Pauses of random length, so that not all do the same at once.
+
+use std::{future::poll_fn, task::Poll, time::Duration};
+
+use super::random;
+
+/// The pause before retry number `attempt` (from 0): doubles from 20 ms to 1 s, with jitter so that
+/// clients spread out.
+pub(crate) fn backoff(attempt: u32) -> Duration {
+    let full = Duration::from_millis(20 << attempt.min(6)).min(Duration::from_secs(1));
+    full.mul_f64(0.5 + random::fraction() / 2.0)
+}
+
+/// A time between half and one and a half of this, so that not all do the same at once.
+pub(crate) fn jittered(time: Duration) -> Duration {
+    time.mul_f64(0.5 + random::fraction())
+}
+
+/// A factor: up to a quarter may be added to an interval, so that not all look at once.
+pub(crate) fn late() -> f64 {
+    1.0 + random::fraction() / 4.0
+}
+
+/// Gives others their turn, on any executor. Tokio's own, polled on a thread of tokio's, comes back
+/// only when that thread is tokio's again; if it waits for this very future, never.
+pub(crate) async fn yield_now() {
+    let mut yielded = false;
+    poll_fn(|context| {
+        if std::mem::replace(&mut yielded, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}

@@ -1,0 +1,97 @@
+//! Prints a history: who did what, and the queue after it.
+
+use stateright::Path;
+
+use crate::{
+    model::Step,
+    state::{Key, Stage, State},
+};
+
+const NAMES: [&str; 3] = ["A", "B", "C"];
+
+pub(crate) fn print(path: Path<State, Step>) {
+    let mut steps = path.into_vec().into_iter().peekable();
+    let mut number = 1;
+    while let Some((before, step)) = steps.next() {
+        let (Some(step), Some((after, _))) = (step, steps.peek()) else { continue };
+        let line = tell(&before, step, after);
+        let text = format!("  {number:>2}. {line:62} {:14} {}", queue(after), holders(after));
+        println!("{}", text.trim_end());
+        number += 1;
+    }
+}
+
+fn queue(state: &State) -> String {
+    let key = |key: &Key| format!("{}{}", NAMES[key.client], key.n);
+    let keys: Vec<_> = state.queue.iter().map(key).collect();
+    format!("[{}]", keys.join(" "))
+}
+
+/// Who believes so.
+fn holders(state: &State) -> String {
+    let holders = (0..NAMES.len()).filter(|client| state.holds(*client));
+    let names: Vec<_> = holders.map(|client| NAMES[client]).collect();
+    if names.is_empty() { String::new() } else { format!("held by {}", names.join(" and ")) }
+}
+
+fn tell(before: &State, step: Step, after: &State) -> String {
+    let stages = |c: usize| (before.clients[c].stage, after.clients[c].stage);
+    let (c, text) = match step {
+        Step::Tick => return "a tick passes".into(),
+        Step::Delete(n) => return format!("an operator deletes key {n}"),
+        Step::Join(c) => match stages(c) {
+            (Stage::Doubt, Stage::Joined(wait)) => {
+                (c, format!("asks again to join; its key is {}; the reply is sent", wait.own))
+            }
+            (_, Stage::Joined(wait)) => {
+                (c, format!("asks to join, and gets key {}; the reply is sent", wait.own))
+            }
+            _ => (c, String::new()),
+        },
+        Step::JoinLate(c) => (c, "asks to join; the request is delayed, and held lost".into()),
+        Step::ApplyLate(c) => (c, "'s late request to join is applied".into()),
+        Step::DropLate(c) => (c, "'s late request to join is lost for good".into()),
+        Step::LoseReply(c) => (c, "gets no reply".into()),
+        Step::ToldJoined(c) => match stages(c).1 {
+            Stage::Behind(wait) => (c, format!("is told: behind key {}", wait.ahead)),
+            Stage::Holding { .. } => (c, "is told: nobody is ahead; it is granted".into()),
+            _ => (c, "is told: nobody is ahead, but its deadline has passed".into()),
+        },
+        Step::Watch(c) => match stages(c).1 {
+            Stage::Watching(wait) if !wait.view.has(wait.ahead) => {
+                (c, format!("watches key {}, which is gone, and is not told so", wait.ahead))
+            }
+            Stage::Watching(wait) => (c, format!("watches key {}, which is there", wait.ahead)),
+            _ => (c, "would watch, and is told that the key is gone".into()),
+        },
+        Step::CatchUp(c) => match stages(c) {
+            (Stage::Watching(_), Stage::Woken(wait)) => {
+                (c, format!("is told that key {} is gone", wait.ahead))
+            }
+            _ => (c, "'s server catches up".into()),
+        },
+        Step::Look(c) => match stages(c).1 {
+            Stage::Holding { .. } => (c, "looks, and is granted".into()),
+            Stage::Behind(wait) => (c, format!("looks, and is behind key {}", wait.ahead)),
+            _ => (c, "looks, and its key is not there".into()),
+        },
+        Step::Recheck(c) => (c, "rechecks, and its key is not there".into()),
+        Step::Leave(c) => match stages(c).0 {
+            Stage::Holding { .. } => (c, "releases the lock".into()),
+            Stage::Leaving(_) => (c, "deletes its key, at last".into()),
+            _ => (c, "gives up, and deletes its key".into()),
+        },
+        Step::LoseLeave(c) => (c, "wants to delete its key; the request is lost".into()),
+        Step::LookAgain(c) => (c, "looks again for what its requests have left".into()),
+        Step::Renew(c) => (c, "renews its session; the reply is under way".into()),
+        Step::ToldRenewed(c) => {
+            let left = after.clients[c].deadline;
+            (c, format!("is told so, and counts on {left} more ticks"))
+        }
+        Step::ToldRobbed(c) => (c, "is told that its key was deleted".into()),
+        Step::GiveUp(c) => (c, "gives its session up".into()),
+        Step::Expire(c) => (c, "'s session is ended by the store".into()),
+    };
+    let gap = if text.starts_with('\'') { "" } else { " " };
+    format!("{}{gap}{text}", NAMES[c])
+}

@@ -1,0 +1,129 @@
+//! Which steps there are, and when each may be taken.
+
+use std::fmt;
+
+use stateright::{Model, Property};
+
+use crate::{
+    properties,
+    rules::Rule,
+    state::{CLIENTS, Client, Stage, State},
+    steps::Next,
+};
+
+/// How much may happen, and what is left of that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Bounds {
+    /// For how many ticks a session is granted.
+    pub(crate) ttl: u8,
+    pub(crate) attempts: u8,
+    /// Requests and replies that are lost or late.
+    pub(crate) faults: u8,
+    /// By an operator.
+    pub(crate) deletes: u8,
+    pub(crate) renewals: u8,
+}
+
+impl fmt::Display for Bounds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { ttl, attempts, faults, deletes, renewals } = self;
+        write!(f, "TTL {ttl}, {attempts} attempts, {faults} faults, ")?;
+        write!(f, "{deletes} deletes, {renewals} renewals")
+    }
+}
+
+/// A lock, all of whose histories are tried.
+pub(crate) struct Lock {
+    pub(crate) bounds: Bounds,
+    pub(crate) without: Option<Rule>,
+    pub(crate) properties: Vec<Property<Self>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    Join(usize),
+    /// The request to join stays somewhere on the way, and may be applied later or never.
+    JoinLate(usize),
+    ApplyLate(usize),
+    DropLate(usize),
+    LoseReply(usize),
+    ToldJoined(usize),
+    Watch(usize),
+    CatchUp(usize),
+    Look(usize),
+    Recheck(usize),
+    Leave(usize),
+    LoseLeave(usize),
+    LookAgain(usize),
+    Renew(usize),
+    ToldRenewed(usize),
+    ToldRobbed(usize),
+    GiveUp(usize),
+    Expire(usize),
+    Delete(u8),
+    Tick,
+}
+
+impl Lock {
+    pub(crate) fn new(bounds: Bounds, without: Option<Rule>) -> Self {
+        Self { bounds, without, properties: properties::all() }
+    }
+}
+
+impl Model for Lock {
+    type State = State;
+    type Action = Step;
+
+    fn init_states(&self) -> Vec<State> {
+        let clients = [Client::idle(self.bounds.ttl); CLIENTS];
+        let (queue, left) = (Vec::new(), self.bounds);
+        vec![State { queue, newest: 0, clients, left, granted: 0, cleaned: false, broken: None }]
+    }
+
+    fn actions(&self, state: &State, steps: &mut Vec<Step>) {
+        // A history ends where it has broken a property.
+        if self.without.is_some() && properties::is_broken(self, state) {
+            return;
+        }
+        steps.push(Step::Tick);
+        for (c, client) in state.clients.iter().enumerate() {
+            let own: &[fn(usize) -> Step] = match client.stage {
+                Stage::Idle => &[Step::Join, Step::JoinLate],
+                Stage::Doubt => &[Step::Join, Step::Leave, Step::LoseLeave],
+                Stage::Joined(_) => &[Step::LoseReply, Step::ToldJoined],
+                Stage::Behind(_) => &[Step::Watch, Step::CatchUp, Step::Leave, Step::LoseLeave],
+                Stage::Watching(_) => &[Step::CatchUp, Step::Recheck, Step::Leave, Step::LoseLeave],
+                Stage::Woken(_) => &[Step::Look, Step::CatchUp, Step::Leave, Step::LoseLeave],
+                Stage::Holding { .. } => &[Step::ToldRobbed, Step::Leave, Step::LoseLeave],
+                Stage::Leaving(_) => &[Step::Leave],
+                Stage::Over => &[],
+            };
+            steps.extend(own.iter().map(|step| step(c)));
+            if client.is_busy() {
+                steps.extend([Step::Renew, Step::ToldRenewed, Step::GiveUp].map(|step| step(c)));
+            }
+            if client.lease == 0 {
+                steps.push(Step::Expire(c));
+            }
+            if client.late.is_some() {
+                steps.extend([Step::ApplyLate(c), Step::DropLate(c)]);
+            }
+            if client.again.is_some() {
+                steps.push(Step::LookAgain(c));
+            }
+        }
+        if state.left.deletes > 0 {
+            steps.extend(state.queue.iter().map(|key| Step::Delete(key.n)));
+        }
+    }
+
+    fn next_state(&self, state: &State, step: Step) -> Option<State> {
+        let mut next = Next { lock: self, state: state.clone() };
+        next.take(step)?;
+        Some(next.state)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        self.properties.clone()
+    }
+}

@@ -1,0 +1,111 @@
+//! What is demanded of every state, and what has to be reached.
+
+use stateright::{Expectation, Property};
+
+use crate::{
+    model::Lock,
+    state::{Broken, Client, Key, Stage, State},
+};
+
+pub(crate) fn all() -> Vec<Property<Lock>> {
+    vec![
+        Property::always("exclusion", |_, state: &State| exclusion(state)),
+        Property::always("no early grant", |_, state: &State| state.broken != Some(Broken::Early)),
+        Property::always("grants in order", |_, state: &State| state.broken != Some(Broken::Order)),
+        Property::always("no false alarm", |_, state: &State| {
+            state.broken != Some(Broken::FalseAlarm)
+        }),
+        Property::always("no lost wake-up", |_, state: &State| !lost_wake_up(state)),
+        Property::always("no orphan", |_, state: &State| {
+            !state.queue.iter().any(|key| orphan(state, key))
+        }),
+        Property::always("nobody waits behind nothing", |_, state: &State| !stranded(state)),
+        Property::sometimes("handover", |_, state: &State| served(state)),
+        Property::sometimes("expiry with a successor", |_, state: &State| {
+            served(state) && state.clients.iter().any(|client| client.expired)
+        }),
+        Property::sometimes("cancel in the middle", |lock, state: &State| {
+            state.left.deletes == lock.bounds.deletes && cancelled_in_the_middle(state)
+        }),
+        Property::sometimes("late write cleaned up", |_, state: &State| state.cleaned),
+        Property::sometimes("holder's key deleted", |_, state: &State| {
+            state.clients.iter().any(|client| client.robbed)
+        }),
+        Property::sometimes("lock passed on beside the robbed one", |_, state: &State| {
+            (0..state.clients.len()).filter(|client| state.holds(*client)).count() > 1
+        }),
+    ]
+}
+
+/// Whether a state is one that no history may reach.
+pub(crate) fn is_broken(model: &Lock, state: &State) -> bool {
+    let broken = |property: &Property<Lock>| {
+        property.expectation == Expectation::Always && !(property.condition)(model, state)
+    };
+    model.properties.iter().any(broken)
+}
+
+/// Two guards are never valid at once, unless an operator took the key of one that held.
+fn exclusion(state: &State) -> bool {
+    let sound = |client: &usize| state.holds(*client) && !state.clients[*client].robbed;
+    (0..state.clients.len()).filter(sound).count() <= 1
+}
+
+/// One waits for an event that cannot come: the server that answers it knows all, and the key
+/// which it watches is not there, or does not stand ahead.
+fn lost_wake_up(state: &State) -> bool {
+    let keys = state.keys();
+    state.clients.iter().any(|client| match client.stage {
+        Stage::Watching(wait) => {
+            let told_all = wait.view == keys.up_to(wait.own) && wait.view.has(wait.own);
+            told_all && !wait.view.ahead_of(wait.own).has(wait.ahead)
+        }
+        _ => false,
+    })
+}
+
+/// A key that nobody will delete while its session lives, and that no attempt goes on with.
+fn orphan(state: &State, key: &Key) -> bool {
+    let client = &state.clients[key.client];
+    let is_current = client.is_busy() && client.attempt == key.attempt;
+    let in_doubt = matches!(client.stage, Stage::Doubt | Stage::Leaving(0));
+    // One behind its own key is in nobody's way until that is gone, and is looked for then.
+    let to_come = client.doubtful && client.own().is_some_and(|own| own < key.n);
+    let accounted = client.stage == Stage::Over
+        || client.expired
+        || client.again >= Some(key.attempt)
+        || is_current && (in_doubt || to_come || client.own() == Some(key.n));
+    !accounted
+}
+
+/// Somebody stands in the queue, and nothing is under way: without the passing of time, or a change
+/// of mind, it stays so.
+fn stranded(state: &State) -> bool {
+    let keys = state.keys();
+    let rests = |client: &Client| match client.stage {
+        Stage::Idle => true,
+        Stage::Over => client.expired,
+        Stage::Watching(wait) => wait.view == keys.up_to(wait.own) && wait.view.has(wait.own),
+        _ => false,
+    };
+    let at_rest =
+        |client: &Client| rests(client) && client.late.is_none() && client.again.is_none();
+    !state.queue.is_empty() && state.clients.iter().all(at_rest)
+}
+
+/// One that had to wait is in.
+fn served(state: &State) -> bool {
+    state.clients.iter().any(|client| matches!(client.stage, Stage::Holding { waited: true, .. }))
+}
+
+/// One is woken while others stand ahead, though no key was deleted by an operator or by the end
+/// of a session.
+fn cancelled_in_the_middle(state: &State) -> bool {
+    !state.clients.iter().any(|client| client.expired)
+        && state.clients.iter().any(|client| match client.stage {
+            Stage::Woken(wait) => {
+                wait.seen && !wait.first && wait.view.ahead_of(wait.own).len() > 0
+            }
+            _ => false,
+        })
+}

@@ -1,0 +1,36 @@
+//! What the algorithm obeys. Each rule can be switched off, to see what it is for.
+
+macro_rules! rules {
+    ($($rule:ident $name:literal $text:literal,)*) => {
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) enum Rule {
+            $(#[doc = $text] $rule,)*
+        }
+
+        impl Rule {
+            pub(crate) const ALL: &[Self] = &[$(Self::$rule),*];
+
+            pub(crate) fn name(self) -> &'static str {
+                match self { $(Self::$rule => $name,)* }
+            }
+
+            pub(crate) fn text(self) -> &'static str {
+                match self { $(Self::$rule => $text,)* }
+            }
+        }
+    };
+}
+
+rules! {
+    FromSending "from-sending" "The deadline counts from when the keepalive was sent.",
+    EndsAtDeadline "ends-at-deadline" "One that holds stops at its deadline.",
+    ProvedGrant "proved-grant" "No grant after the deadline.",
+    MissingTold "missing-told" "A watch on a key that is gone says so.",
+    OwnKey "own-key" "The look that grants shows the own key.",
+    First "first" "That the key ahead is gone grants only if nobody was ahead of it.",
+    Seen "seen" "It grants only if it was seen there after joining.",
+    NotBehind "not-behind" "No read is older than what the session was told.",
+    OneKey "one-key" "A repeated request to join makes no second key.",
+    UntilConfirmed "until-confirmed" "A release is repeated until the store confirms it.",
+    LookAgain "look-again" "What an attempt in doubt may have left is looked for again.",
+}

@@ -1,0 +1,366 @@
+//! What each step does.
+
+use crate::{
+    model::{Bounds, Lock, Step},
+    rules::Rule,
+    state::{Broken, CLIENTS, Client, Key, Keys, Stage, State, Wait},
+};
+
+/// A state that becomes the next one.
+pub(crate) struct Next<'a> {
+    pub(crate) lock: &'a Lock,
+    pub(crate) state: State,
+}
+
+impl Next<'_> {
+    fn on(&self, rule: Rule) -> bool {
+        self.lock.without != Some(rule)
+    }
+
+    fn client(&mut self, client: usize) -> &mut Client {
+        &mut self.state.clients[client]
+    }
+
+    /// `None`: this step cannot be taken now.
+    pub(crate) fn take(&mut self, step: Step) -> Option<()> {
+        match step {
+            Step::Join(c) => self.join(c),
+            Step::JoinLate(c) => self.join_late(c),
+            Step::ApplyLate(c) => self.apply_late(c),
+            Step::DropLate(c) => self.client(c).late.take().map(|_| ()),
+            Step::LoseReply(c) => self.lose_reply(c),
+            Step::ToldJoined(c) => self.told_joined(c),
+            Step::Watch(c) => self.watch(c),
+            Step::CatchUp(c) => self.catch_up(c),
+            Step::Look(c) => self.look(c),
+            Step::Recheck(c) => self.recheck(c),
+            Step::Leave(c) => self.leave(c),
+            Step::LoseLeave(c) => self.lose_leave(c),
+            Step::LookAgain(c) => self.look_again(c),
+            Step::Renew(c) => self.renew(c),
+            Step::ToldRenewed(c) => self.told_renewed(c),
+            Step::ToldRobbed(c) => self.told_robbed(c),
+            Step::GiveUp(c) => self.give_up(c),
+            Step::Expire(c) => self.expire(c),
+            Step::Delete(n) => self.delete(n),
+            Step::Tick => self.tick(),
+        }
+    }
+
+    fn spend(&mut self, what: fn(&mut Bounds) -> &mut u8) -> Option<()> {
+        let left = what(&mut self.state.left);
+        *left = left.checked_sub(1)?;
+        Some(())
+    }
+
+    // The attempt.
+
+    /// All clients are alike: their first attempts come in the order of their names.
+    fn begin(&mut self, c: usize) -> Option<()> {
+        let turn = c == 0 || self.state.clients[c - 1].attempt > 0;
+        self.spend(|left| &mut left.attempts)?;
+        self.client(c).attempt += 1;
+        turn.then_some(())
+    }
+
+    fn fault(&mut self) -> Option<()> {
+        self.spend(|left| &mut left.faults)
+    }
+
+    fn put(&mut self, c: usize, attempt: u8) -> u8 {
+        self.state.newest += 1;
+        let n = self.state.newest;
+        self.state.queue.push(Key { n, client: c, attempt });
+        n
+    }
+
+    /// A request to join is applied, the first one or a repeated one.
+    fn join(&mut self, c: usize) -> Option<()> {
+        if self.state.clients[c].stage != Stage::Doubt {
+            self.begin(c)?;
+        } else if self.state.clients[c].expired {
+            return None;
+        }
+        let attempt = self.state.clients[c].attempt;
+        let there = self.state.key_of(c, attempt).filter(|_| self.on(Rule::OneKey));
+        let before = self.state.keys();
+        let wait = if let Some(own) = there {
+            let view = before.up_to(own);
+            let ahead = view.ahead_of(own);
+            let first = ahead.len() == 1;
+            Wait { own, ahead: ahead.nearest().unwrap_or(0), first, seen: true, view }
+        } else {
+            let own = self.put(c, attempt);
+            // By number: that key may be gone.
+            let ahead = if before == Keys::default() { 0 } else { own - 1 };
+            let view = if self.on(Rule::NotBehind) { before.with(own) } else { before };
+            Wait { own, ahead, first: before.len() == 1, seen: false, view }
+        };
+        self.client(c).stage = Stage::Joined(wait);
+        Some(())
+    }
+
+    fn join_late(&mut self, c: usize) -> Option<()> {
+        self.begin(c)?;
+        self.fault()?;
+        let client = self.client(c);
+        if client.late.is_some() {
+            return None;
+        }
+        (client.stage, client.doubtful, client.late) = (Stage::Doubt, true, Some(client.attempt));
+        Some(())
+    }
+
+    fn apply_late(&mut self, c: usize) -> Option<()> {
+        let attempt = self.client(c).late.take()?;
+        if self.state.key_of(c, attempt).is_none() || !self.on(Rule::OneKey) {
+            self.put(c, attempt);
+        }
+        Some(())
+    }
+
+    fn lose_reply(&mut self, c: usize) -> Option<()> {
+        let Stage::Joined(_) = self.state.clients[c].stage else { return None };
+        self.fault()?;
+        let client = self.client(c);
+        (client.stage, client.doubtful) = (Stage::Doubt, true);
+        Some(())
+    }
+
+    fn told_joined(&mut self, c: usize) -> Option<()> {
+        let Stage::Joined(wait) = self.state.clients[c].stage else { return None };
+        self.client(c).stage = Stage::Behind(wait);
+        if wait.ahead == 0 && self.grant(c, wait, false).is_none() {
+            self.client(c).stage = Stage::Woken(wait);
+        }
+        Some(())
+    }
+
+    /// `None`: the deadline has passed. It looks again once the session is proved.
+    fn grant(&mut self, c: usize, wait: Wait, waited: bool) -> Option<()> {
+        let own = wait.own;
+        if self.state.clients[c].deadline == 0 && self.on(Rule::ProvedGrant) {
+            return None;
+        }
+        let keys = self.state.keys();
+        let client = self.client(c);
+        client.stage = Stage::Holding { own, waited };
+        // Its key was there when the look was answered, and the session has not ended.
+        client.robbed = !keys.has(own) && (!waited || wait.view.has(own)) && !client.expired;
+        if keys.ahead_of(own) != Keys::default() {
+            self.state.broken = Some(Broken::Early);
+        } else if own < self.state.granted && !self.state.clients[c].robbed {
+            self.state.broken = Some(Broken::Order);
+        }
+        self.state.granted = self.state.granted.max(own);
+        Some(())
+    }
+
+    /// Deletes the key. Cancels, releases, or repeats a request to do so.
+    fn leave(&mut self, c: usize) -> Option<()> {
+        let (own, attempt) = (self.state.clients[c].own(), self.state.clients[c].attempt);
+        self.remove(|key| match own {
+            Some(own) => key.n == own,
+            None => key.client == c && key.attempt == attempt,
+        });
+        self.end_attempt(c)
+    }
+
+    fn lose_leave(&mut self, c: usize) -> Option<()> {
+        self.fault()?;
+        if !self.on(Rule::UntilConfirmed) {
+            return self.end_attempt(c);
+        }
+        let client = self.client(c);
+        client.stage = Stage::Leaving(client.own().unwrap_or(0));
+        Some(())
+    }
+
+    fn end_attempt(&mut self, c: usize) -> Option<()> {
+        let (ttl, looks) = (self.lock.bounds.ttl, self.on(Rule::LookAgain));
+        let client = self.client(c);
+        if client.expired {
+            return self.over(c);
+        }
+        let Client { attempt, doubtful, late, mut again, .. } = *client;
+        if doubtful && looks {
+            again = Some(attempt);
+        }
+        *client = Client { attempt, late, again, ..Client::idle(ttl) };
+        Some(())
+    }
+
+    /// Until the request in doubt has either come or gone.
+    fn look_again(&mut self, c: usize) -> Option<()> {
+        let client = self.client(c);
+        if client.late.is_some() {
+            return None;
+        }
+        let attempt = client.again.take()?;
+        let before = self.state.queue.len();
+        self.remove(|key| key.client == c && key.attempt <= attempt);
+        self.state.cleaned |= self.state.queue.len() < before;
+        Some(())
+    }
+
+    fn remove(&mut self, gone: impl Fn(&Key) -> bool) {
+        self.state.queue.retain(|key| !gone(key));
+    }
+
+    // The waiter.
+
+    fn watch(&mut self, c: usize) -> Option<()> {
+        let Stage::Behind(mut wait) = self.state.clients[c].stage else { return None };
+        let there = wait.view.has(wait.ahead);
+        wait.seen |= there;
+        let waits = there || !self.on(Rule::MissingTold);
+        self.client(c).stage = if waits { Stage::Watching(wait) } else { Stage::Woken(wait) };
+        Some(())
+    }
+
+    /// The server that answers this client catches up with the others, and tells what it watched.
+    fn catch_up(&mut self, c: usize) -> Option<()> {
+        let keys = self.state.keys();
+        let client = self.client(c);
+        let mut wait = client.wait()?;
+        if matches!(client.stage, Stage::Joined(_)) || wait.view == keys.up_to(wait.own) {
+            return None;
+        }
+        let gone = wait.view.has(wait.ahead) && !keys.has(wait.ahead);
+        wait.view = keys.up_to(wait.own);
+        client.stage = match client.stage {
+            Stage::Behind(_) => Stage::Behind(wait),
+            Stage::Watching(_) if !gone => Stage::Watching(wait),
+            _ => Stage::Woken(wait),
+        };
+        Some(())
+    }
+
+    fn look(&mut self, c: usize) -> Option<()> {
+        let Stage::Woken(wait) = self.state.clients[c].stage else { return None };
+        let Wait { own, ahead, view, .. } = wait;
+        if !view.has(own) && self.on(Rule::OwnKey) {
+            return self.evicted(c, own);
+        }
+        // A look at both keys is enough where nobody was ahead of the other one.
+        let first = wait.first || !self.on(Rule::First);
+        let seen = wait.seen || !self.on(Rule::Seen);
+        let enough = first && seen && ahead > 0 && !view.has(ahead);
+        // Else the queue has to tell.
+        match view.ahead_of(own).nearest() {
+            Some(ahead) if !enough => {
+                let first = view.ahead_of(own).len() == 1;
+                let wait = Wait { own, ahead, first, seen: true, view };
+                self.client(c).stage = Stage::Behind(wait);
+                Some(())
+            }
+            _ => self.grant(c, wait, true),
+        }
+    }
+
+    /// Looks without a reason. Finds what a watch does not tell: that the own key is gone.
+    fn recheck(&mut self, c: usize) -> Option<()> {
+        let Stage::Watching(wait) = self.state.clients[c].stage else { return None };
+        if wait.view.has(wait.own) { None } else { self.evicted(c, wait.own) }
+    }
+
+    fn evicted(&mut self, c: usize, own: u8) -> Option<()> {
+        if self.state.keys().has(own) {
+            self.state.broken = Some(Broken::FalseAlarm);
+            return Some(());
+        }
+        self.end_attempt(c)
+    }
+
+    // The session.
+
+    /// A keepalive is sent and applied. Another one that is under way counts no more.
+    fn renew(&mut self, c: usize) -> Option<()> {
+        let ttl = self.lock.bounds.ttl;
+        let client = self.client(c);
+        if client.expired || client.lease == ttl {
+            return None;
+        }
+        (client.lease, client.renewing) = (ttl, true);
+        self.spend(|left| &mut left.renewals)
+    }
+
+    fn told_renewed(&mut self, c: usize) -> Option<()> {
+        let (ttl, from_sending) = (self.lock.bounds.ttl, self.on(Rule::FromSending));
+        let client = self.client(c);
+        if !std::mem::take(&mut client.renewing) {
+            return None;
+        }
+        // What the store granted has been running since then.
+        client.deadline = if from_sending { client.lease } else { ttl };
+        Some(())
+    }
+
+    /// It is told that somebody has deleted its key.
+    fn told_robbed(&mut self, c: usize) -> Option<()> {
+        let Stage::Holding { own, .. } = self.state.clients[c].stage else { return None };
+        if self.state.keys().has(own) || self.state.clients[c].expired {
+            return None;
+        }
+        self.end_attempt(c)
+    }
+
+    /// One that waits is told that its session is over, or puts up no longer with a deadline that
+    /// has passed.
+    fn give_up(&mut self, c: usize) -> Option<()> {
+        let client = &self.state.clients[c];
+        let over = client.expired || client.deadline == 0;
+        if !over || self.state.holds(c) {
+            return None;
+        }
+        self.over(c)
+    }
+
+    fn over(&mut self, c: usize) -> Option<()> {
+        let client = self.client(c);
+        let Client { expired, late, .. } = *client;
+        *client = Client { stage: Stage::Over, attempt: 1, expired, late, ..Client::idle(0) };
+        Some(())
+    }
+
+    /// The store ends the session, at its end or later.
+    fn expire(&mut self, c: usize) -> Option<()> {
+        let client = self.client(c);
+        if client.expired {
+            return None;
+        }
+        (client.expired, client.late, client.again) = (true, None, None);
+        self.remove(|key| key.client == c);
+        Some(())
+    }
+
+    // The others.
+
+    fn delete(&mut self, n: u8) -> Option<()> {
+        self.spend(|left| &mut left.deletes)?;
+        let client = self.state.queue.iter().find(|key| key.n == n)?.client;
+        self.remove(|key| key.n == n);
+        if self.state.holds(client) && self.state.clients[client].own() == Some(n) {
+            self.client(client).robbed = true;
+        }
+        Some(())
+    }
+
+    /// Time passes, for all alike. What is under way stays there for as long as it likes.
+    fn tick(&mut self) -> Option<()> {
+        let mut passes = false;
+        for c in 0..CLIENTS {
+            let client = self.client(c);
+            if client.stage == Stage::Idle || client.lease + client.deadline == 0 {
+                continue;
+            }
+            passes = true;
+            client.lease = client.lease.saturating_sub(1);
+            client.deadline = client.deadline.saturating_sub(1);
+            if client.deadline == 0 && self.on(Rule::EndsAtDeadline) && self.state.holds(c) {
+                self.over(c)?;
+            }
+        }
+        passes.then_some(())
+    }
+}

@@ -1,0 +1,100 @@
+//! The command line.
+
+use std::{
+    path::PathBuf,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use lexopt::{Arg, Parser, ValueExt};
+
+use crate::server::Contract;
+
+const USAGE: &str = "\
+Usage: simulation [--seeds N] [--first N] [--minutes M] [--contract etcd|zookeeper]
+                  [--known FILE] [--coverage] [--complete] [--failures N] [--no-shrink]
+       simulation --seed N [--contract etcd|zookeeper]
+       simulation -h
+
+Runs histories of distlock's own code on a simulated store, one for each seed and contract, until
+the seeds (10,000, from 1 on) or the minutes (from a seed drawn from the clock on) are used up, and
+those of a file before (lines of a contract, a seed, and a word on it). With --coverage it prints
+how often each thing happened; with --complete it fails if something never did. With --seed it runs
+one history and tells all of it; the last line is the hash of what happened.";
+
+#[derive(Debug)]
+pub(crate) struct Args {
+    pub(crate) seed: Option<u64>,
+    pub(crate) first: u64,
+    pub(crate) seeds: u64,
+    pub(crate) minutes: Option<Duration>,
+    pub(crate) contracts: Vec<Contract>,
+    pub(crate) known: Option<PathBuf>,
+    pub(crate) coverage: bool,
+    pub(crate) complete: bool,
+    pub(crate) failures: u64,
+    pub(crate) shrinks: bool,
+}
+
+impl Contract {
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        [Self::Etcd, Self::ZooKeeper].into_iter().find(|contract| contract.name() == name)
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Etcd => "etcd",
+            Self::ZooKeeper => "zookeeper",
+        }
+    }
+}
+
+impl Args {
+    /// `None`: it was for help that was asked.
+    pub(crate) fn parse() -> Result<Option<Self>, lexopt::Error> {
+        let mut args = Self {
+            seed: None,
+            first: 1,
+            seeds: 10_000,
+            minutes: None,
+            contracts: vec![Contract::Etcd, Contract::ZooKeeper],
+            known: None,
+            coverage: false,
+            complete: false,
+            failures: 1,
+            shrinks: true,
+        };
+        let (mut parser, mut first) = (Parser::from_env(), None);
+        while let Some(arg) = parser.next()? {
+            match arg {
+                Arg::Long("seed") => args.seed = Some(parser.value()?.parse()?),
+                Arg::Long("first") => first = Some(parser.value()?.parse()?),
+                Arg::Long("known") => args.known = Some(parser.value()?.into()),
+                Arg::Long("seeds") => args.seeds = parser.value()?.parse()?,
+                Arg::Long("failures") => args.failures = parser.value()?.parse()?,
+                Arg::Long("minutes") => {
+                    let minutes: f64 = parser.value()?.parse()?;
+                    args.minutes = Some(Duration::from_secs_f64(minutes * 60.0));
+                    args.seeds = u64::MAX;
+                }
+                Arg::Long("contract") => {
+                    let name = parser.value()?.string()?;
+                    let contract = Contract::named(&name);
+                    args.contracts =
+                        vec![contract.ok_or_else(|| format!("no contract like {name}"))?];
+                }
+                Arg::Long("coverage") => args.coverage = true,
+                Arg::Long("complete") => args.complete = true,
+                Arg::Long("no-shrink") => args.shrinks = false,
+                Arg::Short('h') | Arg::Long("help") => {
+                    println!("{USAGE}");
+                    return Ok(None);
+                }
+                _ => return Err(arg.unexpected()),
+            }
+        }
+        let clock = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let drawn = args.minutes.map(|_| clock() << 16);
+        args.first = first.or(drawn).unwrap_or(1);
+        Ok(Some(args))
+    }
+}

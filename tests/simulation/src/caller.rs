@@ -1,0 +1,299 @@
+//! A caller, which does what its plan says by the library's public functions alone.
+
+use std::{
+    future::{Future, poll_fn},
+    pin::Pin,
+    sync::{Arc, Mutex},
+    task::Poll,
+    time::Duration,
+};
+
+use crate::{
+    client::Client,
+    director::CONNECT_TIMEOUT,
+    error::{Error, Result},
+    grants::{self, Guard},
+    history,
+    plan::{End, How, Inside, Step, What},
+    runtime::clock::{Instant, sleep, timeout},
+    scheduler,
+};
+
+/// How long a holder waits to be told something.
+const LONGEST: Duration = Duration::from_secs(3);
+
+type Taking = Pin<Box<dyn Future<Output = Result<Option<Guard>>> + Send>>;
+
+/// Futures that nobody polls any more. Those that stand in nobody's way lie there to the end.
+#[derive(Clone, Default)]
+pub(crate) struct Forsaken(pub(crate) Arc<Mutex<Vec<(bool, Taking)>>>);
+
+impl Forsaken {
+    fn add(&self, lonely: bool, taking: Taking) {
+        self.0.lock().expect("not poisoned").push((lonely, taking));
+    }
+
+    /// Lets go of those that stand in others' way, or of all.
+    pub(crate) fn bury(&self, all: bool) {
+        let mut forsaken = self.0.lock().expect("not poisoned");
+        let (kept, buried) =
+            std::mem::take(&mut *forsaken).into_iter().partition(|(lonely, _)| *lonely && !all);
+        *forsaken = kept;
+        drop(forsaken);
+        let buried: Vec<_> = buried;
+        drop(buried);
+    }
+}
+
+pub(crate) struct Calling {
+    pub(crate) number: usize,
+    pub(crate) process: usize,
+    pub(crate) client: Client,
+    pub(crate) handover: bool,
+    pub(crate) forsaken: Forsaken,
+}
+
+impl Calling {
+    pub(crate) async fn run(self, steps: Vec<Step>) {
+        for (count, step) in steps.into_iter().enumerate() {
+            if scheduler::with(|world| world.calm) {
+                break;
+            }
+            sleep(step.pause).await;
+            self.step(count, &step).await;
+        }
+        scheduler::with(|world| {
+            world.busy.remove(&self.number);
+            world.doing.remove(&self.number);
+        });
+    }
+
+    fn note(&self, what: history::What) {
+        scheduler::with(|world| world.note(self.process, what));
+    }
+
+    async fn step(&self, count: usize, step: &Step) {
+        let told = format!("{:?} {:?} {:?}", step.what, step.how, step.end);
+        let began = Instant::now();
+        scheduler::with(|world| {
+            world.doing.insert(self.number, told.clone());
+            world.history.calls += 1;
+            let until = world.now() + step.neglected;
+            if !step.neglected.is_zero() && !world.calm {
+                world.note(self.process, history::What::Neglected);
+                if let Some(task) = world.scheduler.running() {
+                    world.scheduler.neglect(task, until);
+                }
+            }
+        });
+        self.note(history::What::Calls(told.into()));
+        let mut taking = take(self.client.clone(), format!("lonely-{}-{count}", self.number), step);
+        let taken = match step.end {
+            End::Finished => Some(taking.await),
+            End::DroppedAfter(polls) => {
+                let taken = polled(&mut taking, polls).await;
+                if taken.is_none() {
+                    self.note(history::What::Dropped);
+                    drop(taking);
+                }
+                taken
+            }
+            End::ForsakenAfter(polls) => {
+                let taken = polled(&mut taking, polls).await;
+                if taken.is_none() {
+                    self.note(history::What::Forsaken);
+                    self.forsaken.add(matches!(step.what, What::Lonely), taking);
+                    if scheduler::with(|world| world.calm) {
+                        self.forsaken.bury(false);
+                    }
+                }
+                taken
+            }
+        };
+        self.check_time(step, began);
+        match taken {
+            None => {}
+            Some(Ok(Some(guard))) => self.hold(guard, count, step).await,
+            Some(Ok(None)) => {
+                self.note(history::What::Returns("nothing".into()));
+                self.check_nothing(step, began.elapsed());
+            }
+            Some(Err(error)) => self.failed(&error, step),
+        }
+    }
+
+    fn failed(&self, error: &Error, step: &Step) {
+        let kind = grants::kind_of(error);
+        scheduler::with(|world| {
+            world.history.coverage.count(format!("error {kind}"));
+            if let Error::SessionLost { reason, .. } = error {
+                world.history.coverage.count(format!("waiting {reason:?}"));
+            }
+            if matches!(error, Error::Evicted { .. }) && world.history.operated.is_empty() {
+                world.history.violated(format!("{step:?}: evicted, though nobody deleted a key"));
+            }
+        });
+        self.note(history::What::Returns(format!("{error}").into()));
+    }
+
+    /// A try is over in good time, whatever the store does; a call with a limit at its limit.
+    fn check_time(&self, step: &Step, began: Instant) {
+        let limit = match step.how {
+            How::Wait => return,
+            How::Try => Duration::ZERO,
+            How::For(limit) => limit,
+        };
+        if !step.what.is_lock() {
+            return;
+        }
+        let took = began.elapsed();
+        scheduler::with(|world| {
+            let process = &world.processes[self.process];
+            let kept = process.struck.max(process.stopped);
+            let idle = step.neglected.is_zero() && kept <= world.now().saturating_sub(took);
+            let patience = CONNECT_TIMEOUT * 2 + world.request_timeout * 6;
+            if idle && took > limit + patience {
+                world.history.violated(format!("{step:?}: took {took:?}"));
+            }
+        });
+    }
+
+    fn check_nothing(&self, step: &Step, took: Duration) {
+        if let How::For(limit) = step.how
+            && took < limit
+            && step.what.is_lock()
+        {
+            scheduler::with(|world| {
+                world.history.violated(format!("{step:?}: nothing after {took:?}"));
+            });
+        }
+    }
+
+    async fn hold(&self, guard: Guard, count: usize, step: &Step) {
+        let held = grants::register(self.process, guard);
+        match step.inside {
+            Inside::Put => {
+                let value = format!("{}-{count}", self.number);
+                held.put(&value).await;
+            }
+            Inside::Proclaim => held.proclaim(format!("{}-{count}", self.number).as_bytes()).await,
+            Inside::Run => held.run(step.hold).await,
+            Inside::WaitForLoss => drop(timeout((step.hold * 20).min(LONGEST), held.lost()).await),
+            Inside::WaitForRequest => drop(timeout(step.hold * 2, held.requested()).await),
+            Inside::Nothing | Inside::Downgrade => {}
+        }
+        sleep(step.hold).await;
+        let held = if step.inside == Inside::Downgrade {
+            let Some(held) = held.downgrade(self.process).await else { return };
+            held
+        } else {
+            held
+        };
+        held.release(self.process, step.unlocks, self.handover).await;
+    }
+}
+
+/// Polls so often, and then no more.
+async fn polled<T>(future: &mut Pin<Box<dyn Future<Output = T> + Send>>, polls: u32) -> Option<T> {
+    let mut left = polls;
+    poll_fn(|context| {
+        if left == 0 {
+            return Poll::Ready(None);
+        }
+        left -= 1;
+        match future.as_mut().poll(context) {
+            Poll::Ready(done) => Poll::Ready(Some(done)),
+            Poll::Pending if left == 0 => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        }
+    })
+    .await
+}
+
+fn named(number: usize) -> String {
+    format!("name-{number}")
+}
+
+fn take(client: Client, lonely: String, step: &Step) -> Taking {
+    let (what, how) = (step.what.clone(), step.how);
+    Box::pin(async move {
+        match what {
+            What::Mutex(name) => lock(&client, &named(name), how).await,
+            What::Lonely => lock(&client, &lonely, how).await,
+            What::Read(name) => {
+                let lock = client.rw_lock(named(name));
+                let guard = match how {
+                    How::Wait => Some(lock.read().await?),
+                    How::Try => lock.try_read().await?,
+                    How::For(limit) => lock.read_timeout(limit).await?,
+                };
+                Ok(guard.map(Guard::Read))
+            }
+            What::Write(name) => {
+                let lock = client.rw_lock(named(name));
+                let guard = match how {
+                    How::Wait => Some(lock.write().await?),
+                    How::Try => lock.try_write().await?,
+                    How::For(limit) => lock.write_timeout(limit).await?,
+                };
+                Ok(guard.map(Guard::Write))
+            }
+            What::Permits(name, count, of) => {
+                let semaphore = client.semaphore(named(name), of);
+                let permit = match how {
+                    How::Wait => Some(semaphore.acquire_many(count).await?),
+                    How::Try => semaphore.try_acquire_many(count).await?,
+                    How::For(limit) => semaphore.acquire_many_timeout(count, limit).await?,
+                };
+                Ok(permit.map(|permit| Guard::Permit(permit, of)))
+            }
+            What::Election(name) => {
+                let election = client.election(named(name));
+                let leadership = match how {
+                    How::Wait => Some(election.campaign("me").await?),
+                    How::Try => election.try_campaign("me").await?,
+                    How::For(limit) => election.campaign_timeout("me", limit).await?,
+                };
+                Ok(leadership.map(Guard::Leader))
+            }
+            What::All(names) => {
+                let names = names.into_iter().map(named);
+                let all = match how {
+                    How::Wait => Some(client.lock_all(names).await?),
+                    How::Try => client.try_lock_all(names).await?,
+                    How::For(limit) => client.lock_all_timeout(names, limit).await?,
+                };
+                Ok(all.map(Guard::All))
+            }
+            What::RequestRelease(name) => {
+                client.mutex(named(name)).request_release("please").await.map(|_| None)
+            }
+            What::Queue(name) => client.mutex(named(name)).queue().await.map(|_| None),
+            What::Leader(name) => client.election(named(name)).leader().await.map(|_| None),
+            What::WatchQueue(name) => {
+                let mut watch = client.mutex(named(name)).watch_queue()?;
+                let _ = timeout(Duration::from_millis(50), watch.next()).await;
+                Ok(None)
+            }
+            What::Observe(name) => {
+                let mut observe = client.election(named(name)).observe()?;
+                let _ = timeout(Duration::from_millis(50), observe.next()).await;
+                Ok(None)
+            }
+            What::SetPermits(name, permits) => {
+                scheduler::with(|world| world.history.permits_set = true);
+                client.semaphore(named(name), 3).set_permits(permits).await.map(|()| None)
+            }
+        }
+    })
+}
+
+async fn lock(client: &Client, name: &str, how: How) -> Result<Option<Guard>> {
+    let mutex = client.mutex(name);
+    let guard = match how {
+        How::Wait => Some(mutex.lock().await?),
+        How::Try => mutex.try_lock().await?,
+        How::For(limit) => mutex.lock_timeout(limit).await?,
+    };
+    Ok(guard.map(Guard::Lock))
+}

@@ -1,0 +1,254 @@
+//! One history: processes and callers begin, things go wrong, then nothing does, and all is well.
+
+use std::{
+    rc::Rc,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use crate::{
+    caller::{Calling, Forsaken},
+    client::Client,
+    error::Error,
+    grants,
+    history::History,
+    holders,
+    plan::{LONGEST, Plan},
+    runtime::{
+        Runtime,
+        clock::{Instant, sleep, timeout},
+        executor::Executor,
+    },
+    scheduler,
+    server::Key,
+    session::Shared,
+    store::SimulatedBackend,
+    world::World,
+};
+
+pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// For how long an attempt in doubt looks for what it may have left: 13 s.
+const DOUBT: Duration = Duration::from_secs(16);
+
+/// Runs a plan; tells what happened, how long it took in there, and how many polls.
+pub(crate) fn run(plan: &Plan, verbose: bool) -> (History, Duration, u64) {
+    let director = plan.processes;
+    let mut world = World::new(plan.seed, plan.contract, plan.processes + 1, verbose);
+    world.faults = plan.faults;
+    (world.ttl, world.recheck) = (plan.ttl, plan.ttl);
+    world.request_timeout = plan.request_timeout;
+    world.handover = plan.handover;
+    world.busy = plan.callers.iter().map(|caller| caller.process).enumerate().collect();
+    for (at, strike) in plan.strikes.clone() {
+        world.scheduler.after(at, move |world| world.strike(strike));
+    }
+    for replica in 1..3 {
+        let phase = world.ttl / 8 * u32::try_from(replica).unwrap_or(1);
+        world.scheduler.after(phase, move |world| world.report(replica));
+    }
+    scheduler::start(world);
+    let (clients, forsaken) = (Arc::<Mutex<Vec<(usize, Client)>>>::default(), Forsaken::default());
+    for process in 0..plan.processes {
+        let callers: Vec<_> = plan
+            .callers
+            .iter()
+            .enumerate()
+            .filter(|(_, caller)| caller.process == process)
+            .map(|(number, caller)| (number, caller.steps.clone()))
+            .collect();
+        let (plan, clients, forsaken) = (plan.clone(), Arc::clone(&clients), forsaken.clone());
+        scheduler::spawn(process, "main", async move {
+            let client = connect(&plan, process).await;
+            clients.lock().expect("not poisoned").push((process, client.clone()));
+            for (number, steps) in callers {
+                let calling = Calling {
+                    number,
+                    process,
+                    client: client.clone(),
+                    handover: plan.handover.is_some(),
+                    forsaken: forsaken.clone(),
+                };
+                scheduler::spawn(process, "caller", calling.run(steps));
+            }
+        });
+    }
+    let done = Arc::new(Mutex::new(false));
+    // What is left of a world that fails goes while there is one.
+    let rest = (forsaken.clone(), Arc::clone(&clients));
+    let told = Arc::clone(&done);
+    let plan = plan.clone();
+    scheduler::spawn(director, "director", async move {
+        direct(&plan, &clients, &forsaken).await;
+        *told.lock().expect("not poisoned") = true;
+    });
+    scheduler::run(|_| *done.lock().expect("not poisoned"));
+    rest.0.bury(true);
+    rest.1.lock().expect("not poisoned").clear();
+    let world = scheduler::end();
+    let (time, polls) = (world.now(), world.scheduler.polls);
+    (world.history, time, polls)
+}
+
+async fn connect(plan: &Plan, process: usize) -> Client {
+    loop {
+        let (ttl, recheck, request_timeout) =
+            scheduler::with(|world| (world.ttl, world.recheck, world.request_timeout));
+        let shared = Shared {
+            backend: Arc::new(SimulatedBackend { process, contract: plan.contract }),
+            runtime: Runtime::of(Executor::in_process(process)),
+            namespace: "/sim".into(),
+            ttl,
+            owner: format!("client{process}"),
+            connect_timeout: CONNECT_TIMEOUT,
+            request_timeout,
+            recheck_interval: recheck,
+        };
+        if let Ok(client) = Client::open(shared, plan.handover).await {
+            return client;
+        }
+        sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// Closes a client while it is used. That it is closed is true.
+fn close_early(clients: &Mutex<Vec<(usize, Client)>>, process: usize) {
+    let clients = clients.lock().expect("not poisoned");
+    let Some((_, client)) = clients.iter().find(|(of, _)| *of == process) else { return };
+    let client = client.clone();
+    scheduler::spawn(process, "closing", async move {
+        for _ in 0..2 {
+            let closed = client.close().await;
+            scheduler::with(|world| {
+                world.history.coverage.count(format!("close {}", closed.is_ok()));
+                let of = |key: &Rc<Key>| world.server.sessions.get(&key.session);
+                let own = |key: &&Rc<Key>| of(key).is_some_and(|of| of.process == process);
+                let left = world.server.now.keys().find(own).map(|key| Arc::clone(&key.name));
+                // What was lost and could not be ended for two TTLs is left to the servers, which
+                // keep it for longer where another one leads.
+                let another = world.cut[0] > Duration::ZERO;
+                if let Some(left) = left.filter(|_| closed.is_ok() && !another) {
+                    let what = format!("client{process} is closed, and has {left}");
+                    world.history.violated(what);
+                }
+            });
+        }
+    });
+}
+
+/// What a client remembers of what is over: nothing.
+fn check_maps(client: &Client) {
+    let shown = format!("{client:?}");
+    for empty in ["held: 0,", "awaited: 0,", "queues: {}", "paths: {}", "wanted: {}"] {
+        let name = empty.split(':').next().unwrap_or_default();
+        let all = shown.matches(&format!("{name}: ")).count();
+        if all != shown.matches(empty).count() {
+            scheduler::with(|world| {
+                let at = shown.find(&format!("{name}: ")).unwrap_or_default();
+                let part: String = shown.chars().skip(at).take(200).collect();
+                world.history.violated(format!("a client remembers: {part}"));
+            });
+        }
+    }
+}
+
+/// Callers of dead processes are done.
+fn busy() -> usize {
+    scheduler::with(|world| world.busy.len())
+}
+
+async fn until(limit: Duration, mut done: impl FnMut() -> bool) -> bool {
+    let end = Instant::now() + limit;
+    while !done() {
+        if Instant::now() >= end {
+            return false;
+        }
+        sleep(Duration::from_millis(20)).await;
+    }
+    true
+}
+
+async fn direct(plan: &Plan, clients: &Mutex<Vec<(usize, Client)>>, forsaken: &Forsaken) {
+    let mut closing = plan.closing;
+    until(LONGEST, || {
+        holders::check_robbed();
+        if let Some((process, at)) = closing
+            && scheduler::now() >= at
+        {
+            closing = None;
+            close_early(clients, process);
+        }
+        busy() == 0
+    })
+    .await;
+    scheduler::heal();
+    forsaken.bury(false);
+    let bound = scheduler::with(|world| grants::bound(world.ttl, world.recheck));
+    let done = until(bound, || {
+        holders::check_robbed();
+        busy() == 0
+    });
+    if !done.await {
+        scheduler::with(|world| {
+            let keys: Vec<_> = world.server.now.keys().map(|key| key.name.to_string()).collect();
+            let doing = format!(
+                "not done {bound:?} after all was well: {:?} {:?}; there is {keys:?}",
+                world.busy, world.doing
+            );
+            world.history.violated(doing);
+        });
+        return;
+    }
+    forsaken.bury(true);
+    let clients = std::mem::take(&mut *clients.lock().expect("not poisoned"));
+    // What was dropped ends by itself.
+    sleep(DOUBT).await;
+    scheduler::with(|world| {
+        let left: Vec<_> = world.server.now.keys().map(|key| key.name.to_string()).collect();
+        if !left.is_empty() {
+            world.history.violated(format!("left behind: {left:?}"));
+        }
+    });
+    for (process, client) in &clients {
+        // Now and then: it is a long text.
+        if plan.seed.is_multiple_of(4) && !scheduler::with(|world| world.processes[*process].dead) {
+            check_maps(client);
+        }
+    }
+    for (process, client) in clients {
+        if scheduler::with(|world| world.processes[process].dead) {
+            continue;
+        }
+        match timeout(bound, client.close()).await {
+            // A session that was lost before and could not be ended is not known to be over.
+            Ok(
+                Ok(())
+                | Err(Error::Unavailable { .. } | Error::Denied { .. } | Error::Backend { .. }),
+            ) => {}
+            other => scheduler::with(|world| {
+                world.history.violated(format!("close of client{process}: {other:?}"));
+            }),
+        }
+    }
+    sleep(bound).await;
+    scheduler::with(|world| {
+        for process in 0..plan.processes {
+            let left = world.scheduler.tasks_of(process);
+            if !left.is_empty() {
+                world.history.violated(format!("tasks of client{process}: {left:?}"));
+            }
+        }
+        let late: Vec<_> = world
+            .history
+            .unwritten
+            .iter()
+            .filter(|value| {
+                world.server.written.iter().any(|(_, put, _)| **put == value.as_bytes())
+            })
+            .cloned()
+            .collect();
+        if !late.is_empty() {
+            world.history.violated(format!("refused as lost, and applied: {late:?}"));
+        }
+    });
+}

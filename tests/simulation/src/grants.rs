@@ -1,0 +1,266 @@
+//! What a caller holds, and whether what it is told of it is true.
+
+use std::{
+    future::{Future, poll_fn},
+    ops::Deref,
+    pin::pin,
+    sync::Arc,
+    time::Duration,
+};
+
+use crate::{
+    backend::Entry,
+    error::Error,
+    history::What,
+    holders::{self, Holder, Mode, Valid},
+    lost::LostReason,
+    primitives::{
+        election::Leadership,
+        guard::LockGuard,
+        multi_lock::AllGuard,
+        rwlock::{ReadGuard, WriteGuard},
+        semaphore::Permit,
+    },
+    runtime::clock::sleep,
+    scheduler,
+};
+
+pub(crate) enum Guard {
+    Lock(LockGuard),
+    Read(ReadGuard),
+    Write(WriteGuard),
+    /// With the number of permits that it counts on.
+    Permit(Permit, u32),
+    Leader(Leadership),
+    All(AllGuard),
+}
+
+impl Guard {
+    fn each(&self) -> Vec<(&LockGuard, Mode)> {
+        match self {
+            Self::Lock(guard) => vec![(guard, Mode::Exclusive)],
+            Self::Read(guard) => vec![(guard.deref(), Mode::Shared)],
+            Self::Write(guard) => vec![(guard.deref(), Mode::Exclusive)],
+            Self::Permit(permit, of) => {
+                vec![(permit.deref(), Mode::Permits(permit.permits(), *of))]
+            }
+            Self::Leader(leader) => vec![(leader.deref(), Mode::Exclusive)],
+            Self::All(all) => all.guards().iter().map(|guard| (guard, Mode::Exclusive)).collect(),
+        }
+    }
+
+    async fn unlock(self) -> Result<(), Error> {
+        match self {
+            Self::Lock(guard) => guard.unlock().await,
+            Self::Read(guard) => guard.unlock().await,
+            Self::Write(guard) => guard.unlock().await,
+            Self::Permit(permit, _) => permit.release().await,
+            Self::Leader(leader) => leader.resign().await,
+            Self::All(all) => all.unlock().await,
+        }
+    }
+}
+
+/// One guard of several.
+struct Part {
+    guard: Arc<Guard>,
+    index: usize,
+}
+
+impl Valid for Part {
+    fn is_valid(&self) -> bool {
+        self.guard.each()[self.index].0.is_valid()
+    }
+}
+
+/// A guard that others may ask whether it is valid.
+pub(crate) struct Held {
+    guard: Arc<Guard>,
+    numbers: Vec<u64>,
+}
+
+pub(crate) fn register(process: usize, guard: Guard) -> Held {
+    let guard = Arc::new(guard);
+    let each = guard.each().into_iter().enumerate();
+    let new: Vec<_> = each
+        .map(|(index, (own, mode))| Holder {
+            process,
+            queue: own.queue().shared_dir(),
+            key: own.key().into(),
+            revision: own.own_key().entry.revision,
+            token: own.fencing_token().as_u64(),
+            mode,
+            guard: Arc::new(Part { guard: Arc::clone(&guard), index }),
+            deleted: None,
+        })
+        .collect();
+    let alone = !matches!(*guard, Guard::All(_));
+    for holder in &new {
+        scheduler::with(|world| {
+            world.note(process, What::Grants(Arc::clone(&holder.key), holder.token));
+        });
+    }
+    let numbers = new.into_iter().map(|new| holders::granted(new, alone)).collect();
+    Held { guard, numbers }
+}
+
+pub(crate) fn kind_of(error: &Error) -> String {
+    let text = format!("{error:?}");
+    text.split([' ', '(']).next().unwrap_or_default().to_owned()
+}
+
+impl Held {
+    fn first(&self) -> Option<&LockGuard> {
+        self.guard.each().first().map(|(guard, _)| *guard)
+    }
+
+    fn count(&self, what: &str, outcome: &Result<(), Error>) {
+        let kind = outcome.as_ref().map_or_else(kind_of, |()| "Ok".to_owned());
+        scheduler::with(|world| {
+            world.history.coverage.count(format!("{what} {kind}"));
+            if let Err(Error::Lost { reason, .. }) = outcome {
+                world.history.coverage.count(format!("lost {reason:?}"));
+            }
+        });
+    }
+
+    pub(crate) async fn put(&self, value: &str) {
+        let Some(guard) = self.first() else { return };
+        let (key, own) = (format!("/data{}", guard.queue().dir()), guard.key());
+        let outcome = guard.put(key, value).await;
+        self.count("put", &outcome);
+        scheduler::with(|world| {
+            let written = world.server.written.iter().find(|(_, put, _)| **put == value.as_bytes());
+            let unguarded = written
+                .is_some_and(|(_, _, revision)| world.server.at(*revision).key(own).is_none());
+            let written = written.is_some();
+            if unguarded {
+                world.history.violated(format!("put {value} was applied without {own}"));
+            }
+            match outcome {
+                Ok(()) if !written => {
+                    world.history.violated(format!("put {value} is Ok, and was not applied"));
+                }
+                Err(Error::Lost { .. }) => {
+                    world.history.unwritten.push(value.to_owned());
+                }
+                _ => {}
+            }
+        });
+    }
+
+    pub(crate) async fn proclaim(&self, value: &[u8]) {
+        let Guard::Leader(leader) = &*self.guard else { return };
+        let outcome = leader.proclaim(value).await;
+        self.count("proclaim", &outcome);
+        if outcome.is_err() {
+            return;
+        }
+        let key = leader.key();
+        scheduler::with(|world| {
+            let there = world.server.now.key(key).map(|key| key.value.clone());
+            let foreign = there.as_deref().is_some_and(|there| there.starts_with(b"somebody"));
+            if there.is_some_and(|there| there != value) && !foreign {
+                let what = format!("a proclamation on {key} is Ok, and is not there");
+                world.history.violated(what);
+            }
+        });
+    }
+
+    pub(crate) async fn lost(&self) -> Option<LostReason> {
+        let reason = self.first()?.lost().await;
+        scheduler::with(|world| world.history.coverage.count(format!("told {reason:?}")));
+        Some(reason)
+    }
+
+    pub(crate) async fn requested(&self) {
+        if let (Guard::Lock(_), Some(guard)) = (&*self.guard, self.first()) {
+            drop(guard.release_requested().await);
+            scheduler::with(|world| world.history.coverage.count("release requested"));
+        }
+    }
+
+    /// Work that is never polled once the lock is known to be lost.
+    pub(crate) async fn run(&self, time: Duration) {
+        let Some(guard) = self.first() else { return };
+        let mut slept = pin!(sleep(time));
+        let work = poll_fn(|context| {
+            if !guard.is_valid() {
+                scheduler::with(|world| {
+                    world.history.violated(format!("{guard:?}: its work goes on"));
+                });
+            }
+            slept.as_mut().poll(context)
+        });
+        let done = guard.run(work).await;
+        scheduler::with(|world| world.history.coverage.count(format!("run {}", done.is_ok())));
+    }
+
+    /// Whether somebody had deleted one of its keys by then, too.
+    fn take(self) -> (Option<Guard>, bool) {
+        let robbed = self.numbers.iter().filter(|number| holders::released(**number)).count();
+        (Arc::try_unwrap(self.guard).ok(), robbed > 0)
+    }
+
+    pub(crate) async fn downgrade(self, process: usize) -> Option<Self> {
+        if !matches!(*self.guard, Guard::Write(_)) {
+            return Some(self);
+        }
+        let (Some(Guard::Write(guard)), _) = self.take() else { return None };
+        let token = guard.fencing_token();
+        let outcome = guard.downgrade().await;
+        if let Ok(guard) = &outcome
+            && guard.fencing_token() != token
+        {
+            scheduler::with(|world| {
+                world.history.violated(format!("{guard:?} had {token:?} as a writer's"));
+            });
+        }
+        let kind = outcome.as_ref().map_or_else(kind_of, |_| "Ok".to_owned());
+        scheduler::with(|world| world.history.coverage.count(format!("downgrade {kind}")));
+        Some(register(process, Guard::Read(outcome.ok()?)))
+    }
+
+    /// `Ok` is true: the key is gone. So it is when the guard was dropped, but later.
+    pub(crate) async fn release(self, process: usize, unlock: bool, handover: bool) {
+        let entries: Vec<_> =
+            self.guard.each().iter().map(|(guard, _)| guard.own_key().entry.clone()).collect();
+        let (Some(guard), robbed) = self.take() else { return };
+        scheduler::with(|world| {
+            for entry in &entries {
+                world.note(process, What::Releases(Arc::clone(&entry.key)));
+            }
+        });
+        if !unlock {
+            return drop(guard);
+        }
+        let doubt = scheduler::with(|world| world.doubtful);
+        let passes = handover && matches!(guard, Guard::Lock(_) | Guard::All(_));
+        let outcome = guard.unlock().await;
+        let kind = outcome.as_ref().map_or_else(kind_of, |()| "Ok".to_owned());
+        scheduler::with(|world| {
+            world.history.coverage.count(format!("unlock {kind}"));
+            if let Err(Error::Lost { reason, .. }) = &outcome {
+                world.history.coverage.count(format!("lost {reason:?}"));
+            }
+            // Where an answer was lost, an attempt that finds nothing takes that for its own doing.
+            let clear =
+                world.doubtful == doubt && world.processes[process].struck == Duration::ZERO;
+            if outcome.is_ok() && robbed && !passes && clear {
+                world.history.violated(format!("unlock is Ok, and {entries:?} was lost before"));
+            }
+            if outcome.is_ok() && !passes {
+                let there = |entry: &&Entry| world.server.key_of(entry).is_some();
+                let left: Vec<_> = entries.iter().filter(there).collect();
+                if !left.is_empty() {
+                    world.history.violated(format!("unlock is Ok, and {left:?} is there"));
+                }
+            }
+        });
+    }
+}
+
+/// The bound of a call, once nothing goes wrong any more.
+pub(crate) fn bound(ttl: Duration, recheck: Duration) -> Duration {
+    ttl * 4 + recheck * 2 + Duration::from_secs(9)
+}

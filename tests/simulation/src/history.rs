@@ -1,0 +1,265 @@
+//! What happened, in few words; and how much of all that can happen did.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+    sync::Arc,
+    time::Duration,
+};
+
+impl Fate {
+    pub(crate) const ALL: [Self; 10] = [
+        Self::Answered,
+        Self::Slow,
+        Self::RequestLost,
+        Self::ReplyLost,
+        Self::AppliedLate,
+        Self::RefusedBefore,
+        Self::FailedAfter,
+        Self::Disconnected,
+        Self::Denied,
+        Self::Fatal,
+    ];
+}
+
+/// What becomes of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Fate {
+    Answered,
+    Slow,
+    RequestLost,
+    ReplyLost,
+    AppliedLate,
+    RefusedBefore,
+    FailedAfter,
+    Disconnected,
+    Denied,
+    Fatal,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum What {
+    Asked(&'static str, Fate),
+    /// At which revision; 0: the session was over.
+    Served(&'static str, u64),
+    Told(bool),
+    EventLost,
+    Calls(Arc<str>),
+    Returns(Arc<str>),
+    Grants(Arc<str>, u64),
+    Releases(Arc<str>),
+    Dropped,
+    Forsaken,
+    Neglected,
+    Stopped,
+    Blocked,
+    Killed,
+    Cut,
+    Connected(u64),
+    Disconnected,
+    Expired(u64),
+    Operator(&'static str, Arc<str>),
+    Healed,
+}
+
+#[derive(Debug)]
+pub(crate) struct History {
+    verbose: bool,
+    pub(crate) lines: Vec<(Duration, usize, What)>,
+    hash: u64,
+    pub(crate) calls: u64,
+    pub(crate) coverage: Coverage,
+    pub(crate) violations: Vec<String>,
+    /// Guarded writes that were refused as the lock was lost.
+    pub(crate) unwritten: Vec<String>,
+    /// Somebody has set a number of permits.
+    pub(crate) permits_set: bool,
+    /// Queues in which an operator has deleted something.
+    pub(crate) operated: BTreeSet<String>,
+}
+
+/// How often each thing happened that should.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Coverage {
+    pub(crate) counts: BTreeMap<String, u64>,
+    pub(crate) fates: BTreeMap<(&'static str, Fate), u64>,
+}
+
+/// What each kind of call is asked of the store.
+const REQUESTS: [&str; 14] = [
+    "keep_alive",
+    "enqueue",
+    "enqueue_all",
+    "standing",
+    "present",
+    "own_keys",
+    "watch",
+    "leave",
+    "close",
+    "list",
+    "rewrite",
+    "relabel",
+    "commit",
+    "followed",
+];
+
+/// What has to happen, beside all fates of all requests.
+const EVENTS: [&str; 37] = [
+    "error SessionLost",
+    "error Evicted",
+    "error Unavailable",
+    "error Denied",
+    "error Backend",
+    "error Closed",
+    "error PermitsDisagree",
+    "error InvalidPermits",
+    "unlock Ok",
+    "unlock Lost",
+    "unlock ReleaseUnconfirmed",
+    "unlock Denied",
+    "put Ok",
+    "put Lost",
+    "put WriteUnconfirmed",
+    "lost DeadlinePassed",
+    "lost SessionExpired",
+    "lost KeyDeleted",
+    "lost ClientClosed",
+    "told DeadlinePassed",
+    "told KeyDeleted",
+    "told ClientClosed",
+    "waiting DeadlinePassed",
+    "waiting SessionExpired",
+    "downgrade Ok",
+    "downgrade Lost",
+    "proclaim Ok",
+    "proclaim Lost",
+    "release requested",
+    "concluded There own true seen true first true: Waits",
+    "concluded Gone own true seen true first true: First",
+    "concluded Gone own true seen false first true: Unknown",
+    "concluded Gone own false seen true first true: Evicted",
+    "concluded Released own true seen true first false: First",
+    "concluded inherited first true: First",
+    "concluded withdrawn first true: Behind",
+    "concluded hint first false: Unknown",
+];
+
+impl Coverage {
+    pub(crate) fn text(&self) -> String {
+        let mut text = String::new();
+        for ((call, fate), count) in &self.fates {
+            let _ = writeln!(text, "{count:>10} {call}: {fate:?}");
+        }
+        for (what, count) in &self.counts {
+            let _ = writeln!(text, "{count:>10} {what}");
+        }
+        text
+    }
+
+    /// What should have happened, and never did.
+    pub(crate) fn missing(&self) -> Vec<String> {
+        let fates =
+            REQUESTS.iter().flat_map(|call| Fate::ALL.iter().map(move |fate| (*call, *fate)));
+        let fates = fates.filter(|fate| !self.fates.contains_key(fate));
+        let fates = fates.map(|(call, fate)| format!("{call}: {fate:?}"));
+        let events = EVENTS.iter().filter(|event| !self.counts.contains_key(**event));
+        fates.chain(events.map(ToString::to_string)).collect()
+    }
+
+    pub(crate) fn count(&mut self, what: impl Into<String>) {
+        *self.counts.entry(what.into()).or_default() += 1;
+    }
+
+    pub(crate) fn add(&mut self, other: &Self) {
+        for (what, count) in &other.counts {
+            match self.counts.get_mut(what) {
+                Some(known) => *known += count,
+                None => drop(self.counts.insert(what.clone(), *count)),
+            }
+        }
+        for (fate, count) in &other.fates {
+            *self.fates.entry(*fate).or_default() += count;
+        }
+    }
+}
+
+impl History {
+    pub(crate) fn new(verbose: bool) -> Self {
+        Self {
+            verbose,
+            lines: Vec::new(),
+            hash: 0xcbf2_9ce4_8422_2325,
+            calls: 0,
+            coverage: Coverage::default(),
+            violations: Vec::new(),
+            unwritten: Vec::new(),
+            permits_set: false,
+            operated: BTreeSet::new(),
+        }
+    }
+
+    pub(crate) fn note(&mut self, at: Duration, who: usize, what: What) {
+        self.mix(&at.as_nanos().to_be_bytes());
+        self.mix(&who.to_be_bytes());
+        match &what {
+            What::Asked(name, fate) => {
+                self.mix(name.as_bytes());
+                self.mix(&[*fate as u8]);
+            }
+            What::Served(name, revision) => {
+                self.mix(name.as_bytes());
+                self.mix(&revision.to_be_bytes());
+            }
+            What::Calls(what) | What::Returns(what) | What::Releases(what) => {
+                self.mix(what.as_bytes());
+            }
+            What::Grants(what, token) => {
+                self.mix(what.as_bytes());
+                self.mix(&token.to_be_bytes());
+            }
+            What::Operator(deed, key) => {
+                self.mix(deed.as_bytes());
+                self.mix(key.as_bytes());
+            }
+            What::Connected(number) | What::Expired(number) => self.mix(&number.to_be_bytes()),
+            _ => self.mix(&[1]),
+        }
+        if let What::Asked(name, fate) = &what {
+            *self.coverage.fates.entry((name, *fate)).or_default() += 1;
+        }
+        if self.verbose {
+            self.lines.push((at, who, what));
+        }
+    }
+
+    /// FNV-1a: the same on every machine.
+    fn mix(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.hash = (self.hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        }
+    }
+
+    pub(crate) fn hash(&self) -> u64 {
+        self.hash
+    }
+
+    pub(crate) fn violated(&mut self, what: String) {
+        self.violations.push(what);
+    }
+
+    pub(crate) fn text(&self) -> String {
+        let mut text = String::new();
+        // Keepalives are most of it, and tell little.
+        let idle = |what: &What| {
+            matches!(
+                what,
+                What::Asked("keep_alive", Fate::Answered) | What::Served("keep_alive", _)
+            )
+        };
+        for (at, who, what) in self.lines.iter().filter(|(.., what)| !idle(what)) {
+            let who = if *who == usize::MAX { "world".to_owned() } else { format!("client{who}") };
+            let _ = writeln!(text, "{:>12.6} {who:>8} {what:?}", at.as_secs_f64());
+        }
+        text
+    }
+}

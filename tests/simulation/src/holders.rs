@@ -1,0 +1,206 @@
+//! Who holds what, as the holders themselves see it.
+
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
+
+use crate::{scheduler, world::World};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    Exclusive,
+    Shared,
+    /// So many, of as many as it counts on.
+    Permits(u32, u32),
+}
+
+/// Something that knows whether it is still held.
+pub(crate) trait Valid: Send + Sync {
+    fn is_valid(&self) -> bool;
+}
+
+#[derive(Clone)]
+pub(crate) struct Holder {
+    pub(crate) process: usize,
+    pub(crate) queue: Arc<str>,
+    pub(crate) key: Arc<str>,
+    pub(crate) revision: u64,
+    pub(crate) token: u64,
+    pub(crate) mode: Mode,
+    pub(crate) guard: Arc<dyn Valid>,
+    /// When somebody deleted its key.
+    pub(crate) deleted: Option<Duration>,
+}
+
+impl fmt::Debug for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "client{} {} {} {:?}", self.process, self.key, self.token, self.mode)
+    }
+}
+
+#[derive(Debug, Default)]
+struct Handed {
+    past: Option<(u64, u64)>,
+    times: u32,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Holders {
+    all: BTreeMap<u64, Holder>,
+    count: u64,
+    /// The highest token that was granted to one who was alone.
+    tokens: BTreeMap<Arc<str>, u64>,
+    /// By queue, the last key that was granted and the first stranger behind it, and how often
+    /// that was handed on since.
+    handed: BTreeMap<Arc<str>, Handed>,
+}
+
+impl World {
+    /// The keys that somebody deleted, whose holders are to be told.
+    pub(crate) fn robbed(&mut self, key: &str) {
+        let now = self.now();
+        for holder in self.holders.all.values_mut().filter(|holder| *holder.key == *key) {
+            holder.deleted.get_or_insert(now);
+        }
+    }
+
+    /// Nobody of a dead process holds anything; of none, at the end.
+    pub(crate) fn take_holders(&mut self, process: Option<usize>) -> Vec<Holder> {
+        let of = |holder: &Holder| process.is_none_or(|process| holder.process == process);
+        let theirs: Vec<_> =
+            self.holders.all.iter().filter(|(_, holder)| of(holder)).map(|(id, _)| *id).collect();
+        theirs.into_iter().filter_map(|id| self.holders.all.remove(&id)).collect()
+    }
+
+    /// Whether a holder whose key was deleted may not know of it yet: it is told at once, or looks
+    /// by itself, unless something keeps it from that.
+    fn is_excused(&self, holder: &Holder) -> bool {
+        let Some(deleted) = holder.deleted else { return false };
+        let process = &self.processes[holder.process];
+        let struck = process.struck.max(process.blocked).max(process.stopped);
+        // It is told at once if nothing is ever lost, and else finds out by itself.
+        let patience = match self.faults {
+            0 => Duration::from_millis(1500),
+            _ => self.recheck * 2 + self.request_timeout * 6 + self.ttl,
+        };
+        self.now() < deleted.max(struck) + patience
+    }
+
+    /// A key is handed on within a client so often, and then others have their turn.
+    fn hand_on(&mut self, new: &Holder) {
+        // Only of the lock itself.
+        let Some(most) = self.handover.filter(|_| !new.queue.contains('!')) else { return };
+        // The one who has waited for longest.
+        let own = self.server.now.key(&new.key).map(|key| (key.token, key.session));
+        let behind = self.server.now.in_dir(&new.queue).find(|key| {
+            own.is_some_and(|(token, session)| key.token > token && key.session != session)
+        });
+        // Names come again; what a token begins with does not.
+        let waits = behind.map(|key| (new.token >> u16::BITS, key.token));
+        let handed = self.holders.handed.entry(Arc::clone(&new.queue)).or_default();
+        let same = waits.is_some() && handed.past == waits;
+        *handed = Handed { past: waits, times: if same { handed.times + 1 } else { 0 } };
+        if handed.times > most {
+            let times = handed.times;
+            let what = format!("{new:?} was handed on {times} times while others waited");
+            self.history.violated(what);
+        }
+    }
+
+    fn exclusive_ahead(&self, new: &Holder) -> Option<String> {
+        let own = self.server.now.key(&new.key)?;
+        let ahead = self.server.now.in_dir(&new.queue).filter(|key| key.token < own.token);
+        let ahead: Vec<_> = ahead.collect();
+        let found = match new.mode {
+            Mode::Exclusive => ahead.first().map(|key| key.name.to_string()),
+            Mode::Shared => {
+                let writer = ahead.iter().find(|key| !key.said().starts_with('r'));
+                writer.map(|key| key.name.to_string())
+            }
+            Mode::Permits(..) => None,
+        };
+        found.map(|key| format!("{new:?} was granted while {key} stood ahead"))
+    }
+}
+
+/// Somebody was granted something.
+pub(crate) fn granted(mut new: Holder, alone: bool) -> u64 {
+    // One of several may be lost while the others are waited for.
+    if alone && !new.guard.is_valid() {
+        scheduler::with(|world| world.history.violated(format!("{new:?} was granted when lost")));
+    }
+    let (beside, number, new) = scheduler::with(|world| {
+        let there = world.server.now.key(&new.key);
+        let own = there.is_some_and(|key| key.revision == new.revision);
+        if !own {
+            // A caller that comes late to what it was granted: it is told from now on.
+            new.deleted = Some(world.now());
+        }
+        let ahead = world.exclusive_ahead(&new);
+        world.history.violations.extend(ahead);
+        world.hand_on(&new);
+        if new.mode == Mode::Exclusive && own {
+            let highest = world.holders.tokens.entry(Arc::clone(&new.queue)).or_default();
+            if *highest >= new.token {
+                let what = format!("the token of {new:?} is not above {highest}");
+                world.history.violated(what);
+            }
+            *highest = (*highest).max(new.token);
+        }
+        let beside = world.holders.all.values().filter(|other| other.queue == new.queue);
+        let beside: Vec<_> = beside.cloned().collect();
+        world.holders.count += 1;
+        let number = world.holders.count;
+        world.holders.all.insert(number, new.clone());
+        (beside, number, new)
+    });
+    // Asked as their owners would ask at this moment.
+    let beside: Vec<_> = beside.into_iter().filter(|other| other.guard.is_valid()).collect();
+    if !beside.is_empty() && new.guard.is_valid() {
+        scheduler::with(|world| {
+            let beside: Vec<_> =
+                beside.into_iter().filter(|other| !world.is_excused(other)).collect();
+            let clash = match new.mode {
+                Mode::Exclusive => !beside.is_empty(),
+                Mode::Shared => beside.iter().any(|other| other.mode == Mode::Exclusive),
+                Mode::Permits(..) => {
+                    let all = || beside.iter().chain([&new]).map(Holder::permits);
+                    let taken: u32 = all().map(|(taken, _)| taken).sum();
+                    let least = all().map(|(_, of)| of).min().unwrap_or_default();
+                    // `set_permits` may have made so many.
+                    taken > if world.history.permits_set { 4 } else { least }
+                }
+            };
+            if clash && !world.is_excused(&new) {
+                world.history.violated(format!("{new:?} beside {beside:?}"));
+            }
+        });
+    }
+    number
+}
+
+/// Tells whether somebody had deleted its key.
+pub(crate) fn released(number: u64) -> bool {
+    let holder = scheduler::with(|world| world.holders.all.remove(&number));
+    holder.is_some_and(|holder| holder.deleted.is_some())
+}
+
+/// Holders whose keys were deleted are told, each in good time.
+pub(crate) fn check_robbed() {
+    let late = scheduler::with(|world| {
+        let robbed = world.holders.all.values().filter(|holder| holder.deleted.is_some());
+        robbed.filter(|holder| !world.is_excused(holder)).cloned().collect::<Vec<_>>()
+    });
+    for holder in late.into_iter().filter(|holder| holder.guard.is_valid()) {
+        scheduler::with(|world| {
+            world.history.violated(format!("{holder:?} was not told that its key was deleted"));
+        });
+    }
+}
+
+impl Holder {
+    fn permits(&self) -> (u32, u32) {
+        match self.mode {
+            Mode::Permits(taken, of) => (taken, of),
+            Mode::Exclusive | Mode::Shared => (0, u32::MAX),
+        }
+    }
+}

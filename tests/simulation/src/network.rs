@@ -1,0 +1,264 @@
+//! What becomes of a request on its way to the store and back.
+
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use crate::{
+    backend::{Event, error::StoreError},
+    history::{Fate, What},
+    lost::LostReason,
+    server::{Contract, Server, Watching},
+    world::World,
+};
+
+pub(crate) type Answer<T> = oneshot::Sender<Result<T, StoreError>>;
+
+/// What is asked of the store; on a server's view as of that moment.
+pub(crate) type Request<T> = Box<dyn FnOnce(&mut Server) -> T + Send>;
+
+/// A request on its way.
+pub(crate) struct Letter<T> {
+    pub(crate) session: u64,
+    pub(crate) process: usize,
+    pub(crate) name: &'static str,
+    /// Any server may answer, however far behind it is.
+    pub(crate) local: bool,
+    pub(crate) request: Request<T>,
+    pub(crate) answer: Answer<T>,
+}
+
+impl World {
+    fn fate(&mut self) -> Fate {
+        if !self.chance(self.faults) {
+            return Fate::Answered;
+        }
+        let contract = self.server.contract;
+        match self.dice.u32(..16) {
+            0..2 => Fate::Slow,
+            2..4 => Fate::RequestLost,
+            4..7 => Fate::ReplyLost,
+            7..10 if contract == Contract::Etcd => Fate::AppliedLate,
+            7..10 => Fate::Disconnected,
+            10..12 => Fate::RefusedBefore,
+            12..14 => Fate::FailedAfter,
+            14 if self.dice.u32(..20) == 0 => Fate::Denied,
+            14 if self.dice.u32(..20) == 0 => Fate::Fatal,
+            _ => Fate::Slow,
+        }
+    }
+
+    /// Sends a request.
+    pub(crate) fn send<T: Send + 'static>(&mut self, letter: Letter<T>) {
+        if self.processes[letter.process].dead {
+            return;
+        }
+        let fate = self.fate();
+        self.note(letter.process, What::Asked(letter.name, fate));
+        let certain = matches!(fate, Fate::Answered | Fate::RefusedBefore | Fate::Denied);
+        if letter.name == "leave" && !certain {
+            self.doubtful += 1;
+        }
+        let (way, now) = (self.latency(), self.now());
+        let long = Duration::from_millis(self.dice.u64(1..400));
+        match fate {
+            Fate::RefusedBefore => {
+                self.fail(letter, way, StoreError::Unavailable("refused".into()))
+            }
+            Fate::Denied => self.fail(letter, way, StoreError::Denied("denied".into())),
+            Fate::Fatal => {
+                let error = StoreError::Fatal { operation: "a request", source: "refused".into() };
+                self.fail(letter, way, error);
+            }
+            // Its client waits as long as it will.
+            Fate::RequestLost if self.server.contract == Contract::Etcd => {
+                self.scheduler.after(long * 20, move |_| drop(letter));
+            }
+            Fate::RequestLost | Fate::Disconnected => {
+                self.disconnect(letter.session);
+                self.arrive(letter, now + way, fate);
+            }
+            Fate::Slow => self.arrive(letter, now + way + long, fate),
+            Fate::AppliedLate => self.arrive(letter, now + way + long * 8, fate),
+            Fate::Answered | Fate::ReplyLost | Fate::FailedAfter => {
+                self.arrive(letter, now + way, fate);
+            }
+        }
+    }
+
+    fn fail<T: Send + 'static>(&mut self, letter: Letter<T>, after: Duration, error: StoreError) {
+        self.scheduler.after(after, move |_| drop(letter.answer.send(Err(error))));
+    }
+
+    /// A request arrives then, unless it is held up or its connection is lost.
+    fn arrive<T: Send + 'static>(&mut self, letter: Letter<T>, at: Duration, fate: Fate) {
+        let blocked = self.processes[letter.process].blocked;
+        let at = if blocked > self.now() { at.max(blocked + self.latency()) } else { at };
+        let now = self.now();
+        match self.server.contract {
+            Contract::Etcd => {
+                // A connection that was silent for long may be given up, with what was on it.
+                if blocked > now && self.dice.bool() {
+                    self.scheduler.after(blocked - now + self.request_timeout, |_| drop(letter));
+                    return;
+                }
+                self.scheduler.after(at - now, move |world| world.serve(letter, fate));
+            }
+            Contract::ZooKeeper => {
+                let session = self.server.sessions.get_mut(&letter.session);
+                let connection = session.as_ref().map(|session| session.connection);
+                let at = session.map_or(at, |session| {
+                    session.applied = session.applied.max(at);
+                    session.applied
+                });
+                self.scheduler.after(at - now, move |world| {
+                    let session = world.server.sessions.get(&letter.session);
+                    let now = session.map(|session| (session.connection, session.replica));
+                    match now {
+                        // It is kept until there is a connection.
+                        Some((_, None)) => {
+                            let later = world.now() + Duration::from_millis(20);
+                            world.arrive(letter, later, fate);
+                        }
+                        // What was under way on a connection is lost with it.
+                        Some((now, _)) if connection != Some(now) => {
+                            let error = StoreError::Unknown("the connection was lost".into());
+                            drop(letter.answer.send(Err(error)));
+                        }
+                        _ => world.serve(letter, fate),
+                    }
+                });
+            }
+        }
+    }
+
+    /// The store does what it is asked to do, and answers.
+    fn serve<T: Send + 'static>(&mut self, letter: Letter<T>, fate: Fate) {
+        let cut = self.cut_off(letter.session);
+        if cut > self.now() && !letter.local {
+            // The one who decides is not to be reached from here.
+            self.scheduler.after(cut - self.now(), move |world| world.arrive_again(letter, fate));
+            return;
+        }
+        let Letter { session, process, name, local, request, answer } = letter;
+        if !self.server.sessions.contains_key(&session) {
+            self.note(process, What::Served(name, 0));
+            let way = self.latency();
+            let gone = StoreError::SessionGone(LostReason::SessionExpired);
+            self.scheduler.after(way, move |_| drop(answer.send(Err(gone))));
+            return;
+        }
+        let before = self.server.now.revision;
+        self.server.time = self.now();
+        let result = request(&mut self.server);
+        self.touch(session);
+        let revision = self.server.now.revision;
+        self.note(process, What::Served(name, revision));
+        if revision > before {
+            self.changed();
+        }
+        if !local {
+            // What the one who decides has answered, its server knows.
+            self.catch_up(session, revision);
+        }
+        let told = self.server.view_of(session).revision;
+        match fate {
+            Fate::ReplyLost if self.server.contract == Contract::ZooKeeper => {
+                self.disconnect(session);
+                let way = self.latency();
+                let lost = StoreError::Unknown("the connection was lost".into());
+                self.scheduler.after(way, move |_| drop(answer.send(Err(lost))));
+            }
+            Fate::ReplyLost => {
+                let silent = self.request_timeout * 2;
+                self.scheduler.after(silent, move |_| drop(answer));
+            }
+            Fate::FailedAfter | Fate::AppliedLate => {
+                let way = self.latency();
+                let error = StoreError::Unknown("failed on its way".into());
+                self.scheduler.after(way, move |_| drop(answer.send(Err(error))));
+            }
+            _ => self.reply(session, process, told, move || drop(answer.send(Ok(result)))),
+        }
+    }
+
+    fn arrive_again<T: Send + 'static>(&mut self, letter: Letter<T>, fate: Fate) {
+        let at = self.now() + self.latency();
+        self.arrive(letter, at, fate);
+    }
+
+    /// An answer or an event, on its way to its client: in their order where there is one
+    /// connection, and not at all if that is lost.
+    fn reply(&mut self, session: u64, process: usize, told: u64, tell: impl FnOnce() + 'static) {
+        let now = self.now();
+        let at = (now + self.latency()).max(self.processes[process].blocked);
+        let record = self.server.sessions.get_mut(&session);
+        let ordered = self.server.contract == Contract::ZooKeeper;
+        let connection = record.as_ref().map(|session| session.connection);
+        let at = record.filter(|_| ordered).map_or(at, |session| {
+            session.replied = session.replied.max(at);
+            session.replied
+        });
+        self.scheduler.after(at - now, move |world| {
+            let now = world.now();
+            if let Some(session) = world.server.sessions.get_mut(&session) {
+                if ordered && connection != Some(session.connection) {
+                    return;
+                }
+                session.told = session.told.max(told);
+                session.answered = now;
+            }
+            tell();
+        });
+    }
+
+    /// Something was changed: those who watch are told, by and by.
+    pub(crate) fn changed(&mut self) {
+        let to = self.server.now.revision;
+        match self.server.contract {
+            Contract::Etcd => self.tell(None, to),
+            Contract::ZooKeeper => {
+                for replica in 0..3 {
+                    let lag = self.latency() + self.cut[replica].saturating_sub(self.now());
+                    self.scheduler.after(lag, move |world| world.advance(replica, to));
+                }
+            }
+        }
+        self.server.forget(400);
+        if self.dice.u32(..4) == 0 {
+            self.server.remove_empty_dirs();
+        }
+    }
+
+    fn advance(&mut self, replica: usize, to: u64) {
+        if self.server.replicas[replica] < to {
+            self.server.replicas[replica] = to;
+            self.tell(Some(replica), to);
+        }
+    }
+
+    fn catch_up(&mut self, session: u64, to: u64) {
+        let replica = self.server.sessions.get(&session).and_then(|session| session.replica);
+        if let Some(replica) = replica {
+            self.advance(replica, to);
+        }
+    }
+
+    pub(crate) fn tell(&mut self, replica: Option<usize>, to: u64) {
+        for (watching, event) in self.server.struck(replica, to) {
+            let Watching { session, tell, .. } = watching;
+            let Some(process) = self.server.sessions.get(&session).map(|session| session.process)
+            else {
+                continue;
+            };
+            if self.chance(self.faults / 4) {
+                // Lost, or so late that it makes no difference.
+                self.note(process, What::EventLost);
+                self.scheduler.after(self.recheck * 4, move |_| drop(tell));
+                continue;
+            }
+            self.note(process, What::Told(event == Event::Deleted));
+            self.reply(session, process, to, move || _ = tell.send(event));
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! What is to happen in a history, drawn from its seed: data, so that a part of it can be left out.
+
+use std::time::Duration;
+
+use crate::server::Contract;
+
+/// How long things go wrong at most.
+pub(crate) const LONGEST: Duration = Duration::from_secs(60);
+
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) seed: u64,
+    pub(crate) contract: Contract,
+    pub(crate) processes: usize,
+    pub(crate) handover: Option<u32>,
+    pub(crate) ttl: Duration,
+    pub(crate) request_timeout: Duration,
+    /// Of a thousand requests.
+    pub(crate) faults: u32,
+    pub(crate) callers: Vec<Caller>,
+    pub(crate) strikes: Vec<(Duration, Strike)>,
+    /// A client that is closed in the middle of all.
+    pub(crate) closing: Option<(usize, Duration)>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Caller {
+    pub(crate) process: usize,
+    pub(crate) steps: Vec<Step>,
+}
+
+/// One call, and what is done with what comes of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Step {
+    pub(crate) pause: Duration,
+    pub(crate) what: What,
+    pub(crate) how: How,
+    pub(crate) end: End,
+    pub(crate) hold: Duration,
+    pub(crate) inside: Inside,
+    pub(crate) unlocks: bool,
+    /// Nobody polls the caller for so long, once the call is under way.
+    pub(crate) neglected: Duration,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum What {
+    Mutex(usize),
+    Read(usize),
+    Write(usize),
+    /// So many of so many.
+    Permits(usize, u32, u32),
+    Election(usize),
+    All(Vec<usize>),
+    RequestRelease(usize),
+    Queue(usize),
+    WatchQueue(usize),
+    Leader(usize),
+    Observe(usize),
+    SetPermits(usize, u32),
+    /// A lock that nobody else wants.
+    Lonely,
+}
+
+impl What {
+    /// Whether it is something to hold.
+    pub(crate) fn is_lock(&self) -> bool {
+        matches!(
+            self,
+            Self::Mutex(_)
+                | Self::Read(_)
+                | Self::Write(_)
+                | Self::Permits(..)
+                | Self::Election(_)
+                | Self::All(_)
+                | Self::Lonely
+        )
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum How {
+    Wait,
+    Try,
+    For(Duration),
+}
+
+/// What becomes of the call's future.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum End {
+    Finished,
+    DroppedAfter(u32),
+    /// It is kept, and never polled again.
+    ForsakenAfter(u32),
+}
+
+/// What a holder does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Inside {
+    Nothing,
+    Put,
+    Downgrade,
+    Proclaim,
+    WaitForLoss,
+    Run,
+    WaitForRequest,
+}
+
+/// What goes wrong with a process, a server or a queue.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Strike {
+    Stop(usize, Duration),
+    Block(usize, Duration),
+    Kill(usize),
+    Cut(usize, Duration),
+    DeleteKey,
+    WriteKey,
+    /// Another client's waiter comes, and goes after a time.
+    Stranger(Duration),
+}
+
+impl Plan {
+    pub(crate) fn draw(seed: u64, contract: Contract) -> Self {
+        let mut dice = fastrand::Rng::with_seed(seed ^ 0x5eed);
+        let processes = dice.usize(1..=5);
+        let handover = (dice.u32(..4) == 0).then(|| dice.u32(1..5));
+        let faults = [0, 10, 40, 120][dice.usize(..4)];
+        let agreed = dice.bool();
+        let count = dice.usize(1..=12);
+        let calls = 110 / count + 1;
+        let mut caller = |_| {
+            let steps = (0..calls).map(|_| Step::draw(&mut dice, agreed)).collect();
+            Caller { process: dice.usize(..processes), steps }
+        };
+        let callers = (0..count).map(&mut caller).collect();
+        let mut strikes: Vec<_> = (0..dice.usize(..8))
+            .map(|_| (millis(&mut dice, 0, 6000), Strike::draw(&mut dice, processes)))
+            .collect();
+        strikes.sort_by_key(|(at, _)| *at);
+        let closing =
+            (dice.u32(..8) == 0).then(|| (dice.usize(..processes), millis(&mut dice, 0, 3000)));
+        let ttl = Duration::from_secs(dice.u64(1..=3));
+        let request_timeout = Duration::from_millis([300, 800, 1500][dice.usize(..3)]);
+        Self {
+            seed,
+            contract,
+            processes,
+            handover,
+            ttl,
+            request_timeout,
+            faults,
+            callers,
+            strikes,
+            closing,
+        }
+    }
+}
+
+fn millis(dice: &mut fastrand::Rng, from: u64, to: u64) -> Duration {
+    Duration::from_millis(dice.u64(from..to))
+}
+
+impl Step {
+    fn draw(dice: &mut fastrand::Rng, agreed: bool) -> Self {
+        let name = dice.usize(..3);
+        let what = match dice.u32(..100) {
+            0..30 => What::Mutex(name),
+            30..42 => What::Read(name % 2),
+            42..52 => What::Write(name % 2),
+            52..64 => {
+                let named = if agreed { 3 } else { dice.u32(2..=4) };
+                What::Permits(name % 2, dice.u32(1..=3), named)
+            }
+            64..72 => What::Election(name % 2),
+            72..78 => {
+                let mut names: Vec<_> = (0..3).collect();
+                dice.shuffle(&mut names);
+                names.truncate(dice.usize(2..=3));
+                What::All(names)
+            }
+            78..80 => What::Lonely,
+            80..84 => What::RequestRelease(name),
+            84..88 => What::Queue(name),
+            88..92 => What::WatchQueue(name),
+            92..95 => What::Leader(name % 2),
+            95..98 => What::Observe(name % 2),
+            _ if agreed => What::SetPermits(name % 2, dice.u32(2..=4)),
+            _ => What::Queue(name),
+        };
+        let how = match dice.u32(..10) {
+            0..2 => How::Try,
+            2..4 => How::For(millis(dice, 1, 800)),
+            _ => How::Wait,
+        };
+        let end = match dice.u32(..20) {
+            0..3 => End::DroppedAfter(dice.u32(1..12)),
+            3 => End::ForsakenAfter(dice.u32(1..8)),
+            _ => End::Finished,
+        };
+        let hold = if dice.u32(..20) == 0 { millis(dice, 0, 3000) } else { millis(dice, 0, 20) };
+        let inside = match dice.u32(..20) {
+            0..3 => Inside::Put,
+            3..7 => Inside::Downgrade,
+            7..10 => Inside::Proclaim,
+            10 => Inside::WaitForLoss,
+            11..13 => Inside::WaitForRequest,
+            13..15 => Inside::Run,
+            _ => Inside::Nothing,
+        };
+        let neglected = match dice.u32(..40) {
+            0 => millis(dice, 100, 6000),
+            _ => Duration::ZERO,
+        };
+        let pause = if dice.u32(..60) == 0 { millis(dice, 0, 5000) } else { millis(dice, 0, 30) };
+        let unlocks = dice.u32(..4) > 0;
+        Self { pause, what, how, end, hold, inside, unlocks, neglected }
+    }
+}
+
+impl Strike {
+    fn draw(dice: &mut fastrand::Rng, processes: usize) -> Self {
+        let process = dice.usize(..processes);
+        match dice.u32(..16) {
+            0..3 => Self::Stop(process, millis(dice, 100, 5000)),
+            3..7 => Self::Block(process, millis(dice, 50, 5000)),
+            7 => Self::Kill(process),
+            8..11 => Self::Cut(dice.usize(..3), millis(dice, 50, 3000)),
+            11..13 => Self::DeleteKey,
+            13 => Self::WriteKey,
+            _ => Self::Stranger(millis(dice, 1, 2000)),
+        }
+    }
+}

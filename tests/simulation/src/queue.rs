@@ -1,0 +1,45 @@
+//! The library's `queue/`, with one thing between: what is concluded is counted.
+
+#[rustfmt::skip]
+#[path = "../../../src/queue/acquire.rs"]
+pub(crate) mod acquire;
+#[rustfmt::skip]
+#[path = "../../../src/queue/attempt.rs"]
+pub(crate) mod attempt;
+#[path = "evidence.rs"]
+mod evidence;
+#[rustfmt::skip]
+#[path = "../../../src/queue/failure.rs"]
+mod failure;
+#[rustfmt::skip]
+#[path = "../../../src/queue/handover/mod.rs"]
+pub(crate) mod handover;
+#[rustfmt::skip]
+#[path = "../../../src/queue/hold.rs"]
+mod hold;
+#[rustfmt::skip]
+#[path = "../../../src/queue/lock.rs"]
+mod lock;
+#[rustfmt::skip]
+#[path = "../../../src/queue/mode.rs"]
+pub(crate) mod mode;
+#[rustfmt::skip]
+#[path = "../../../src/queue/news.rs"]
+mod news;
+#[rustfmt::skip]
+#[path = "../../../src/queue/pace.rs"]
+mod pace;
+#[rustfmt::skip]
+#[path = "../../../src/queue/view.rs"]
+pub(crate) mod view;
+#[rustfmt::skip]
+#[path = "../../../src/queue/wait.rs"]
+mod wait;
+#[rustfmt::skip]
+#[path = "../../../src/queue/waiter.rs"]
+mod waiter;
+
+pub(crate) use failure::{Failure, STALE_SESSIONS};
+pub(crate) use hold::Hold;
+pub(crate) use lock::{COURTESY, hold, join};
+pub(crate) use wait::Wait;

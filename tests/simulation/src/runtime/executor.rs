@@ -1,0 +1,47 @@
+//! The simulation's executor: one for each simulated process.
+
+use std::future::Future;
+
+use crate::{error::Error, scheduler};
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Executor {
+    process: usize,
+}
+
+/// What is made within it needs no more than the world's clock.
+#[derive(Debug)]
+pub(crate) struct Entered;
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AbortHandle {
+    task: scheduler::TaskId,
+}
+
+impl Executor {
+    pub(crate) fn in_process(process: usize) -> Self {
+        Self { process }
+    }
+
+    pub(crate) fn own() -> Result<Self, Error> {
+        Err(Error::Closed)
+    }
+
+    pub(crate) fn of(_: tokio::runtime::Handle) -> Option<Self> {
+        None
+    }
+
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
+        AbortHandle { task: scheduler::spawn(self.process, "library", task) }
+    }
+
+    pub(crate) fn enter(&self) -> Entered {
+        Entered
+    }
+}
+
+impl AbortHandle {
+    pub(crate) fn abort(&self) {
+        scheduler::abort(self.task);
+    }
+}

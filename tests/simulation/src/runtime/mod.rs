@@ -1,0 +1,16 @@
+//! The library's `runtime/` on three other seams.
+
+#[path = "../../../../src/runtime/carried.rs"]
+pub(crate) mod carried;
+pub(crate) mod clock;
+pub(crate) mod executor;
+#[path = "../../../../src/runtime/mutex.rs"]
+pub(crate) mod mutex;
+#[path = "../../../../src/runtime/pause.rs"]
+mod pause;
+pub(crate) mod random;
+#[path = "../../../../src/runtime/work.rs"]
+mod work;
+
+pub(crate) use pause::{backoff, jittered, late, yield_now};
+pub(crate) use work::Runtime;

@@ -1,0 +1,330 @@
+//! The simulated store: what is true, in the order in which it became so.
+
+pub(crate) mod queue;
+mod session;
+
+use std::{collections::BTreeMap, rc::Rc, sync::Arc, time::Duration};
+
+use tokio::sync::oneshot;
+
+use crate::backend::{Entry, Event};
+
+pub(crate) use session::SessionRecord;
+
+/// What stores promise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Contract {
+    /// Writes and reads at the leader, in the order of revisions; leases that a keepalive renews
+    /// there. A request may be applied long after its client has given it up.
+    Etcd,
+    /// Sequence numbers; reads at a server that may lag behind; sessions whose renewal reaches the
+    /// leader late; one connection, whose requests are served in their order.
+    ZooKeeper,
+}
+
+/// A key in a queue.
+#[derive(Debug)]
+pub(crate) struct Key {
+    pub(crate) name: Arc<str>,
+    pub(crate) dir: Arc<str>,
+    /// `None`: another client's.
+    pub(crate) label: Option<String>,
+    pub(crate) revision: u64,
+    pub(crate) token: u64,
+    pub(crate) session: u64,
+    pub(crate) ticket: String,
+    pub(crate) value: Vec<u8>,
+    pub(crate) version: u64,
+    /// Others stood there when it came.
+    pub(crate) crowded: bool,
+}
+
+/// All that is there at one revision.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct View {
+    pub(crate) revision: u64,
+    /// By directory, and there by token: the order of every queue.
+    dirs: BTreeMap<Arc<str>, Rc<BTreeMap<u64, Rc<Key>>>>,
+    pub(crate) data: BTreeMap<String, Rc<Vec<u8>>>,
+    /// The name that the last holder to leave a directory has left there.
+    pub(crate) marks: BTreeMap<Arc<str>, Arc<str>>,
+}
+
+/// What became of a key by one change.
+#[derive(Clone, Debug)]
+pub(crate) struct Change {
+    pub(crate) name: Arc<str>,
+    pub(crate) dir: Arc<str>,
+    pub(crate) deleted: bool,
+    pub(crate) touched: bool,
+}
+
+/// What a watch is set on.
+#[derive(Debug)]
+pub(crate) enum Target {
+    Key(Arc<str>),
+    Dir(Arc<str>),
+}
+
+#[derive(Debug)]
+pub(crate) struct Watching {
+    pub(crate) session: u64,
+    pub(crate) target: Target,
+    /// Up to where its server has seen.
+    pub(crate) since: u64,
+    pub(crate) tell: oneshot::Sender<Event>,
+}
+
+/// A directory: its numbers begin anew when it was removed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Dir {
+    pub(crate) czxid: u64,
+    pub(crate) next: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Server {
+    pub(crate) contract: Contract,
+    pub(crate) now: Rc<View>,
+    /// What was, the oldest first; the last one is `now`.
+    past: Vec<Rc<View>>,
+    /// What the latest changes were, for servers that lag behind.
+    changes: Vec<(u64, Vec<Change>)>,
+    pub(crate) dirs: BTreeMap<Arc<str>, Dir>,
+    pub(crate) sessions: BTreeMap<u64, SessionRecord>,
+    pub(crate) watches: BTreeMap<u64, Watching>,
+    /// Up to which revision each server has come.
+    pub(crate) replicas: [u64; 3],
+    pub(crate) numbers: u64,
+    /// What its clock shows.
+    pub(crate) time: Duration,
+    /// What guarded writes have put anywhere, with the revision.
+    pub(crate) written: Vec<(String, Rc<Vec<u8>>, u64)>,
+}
+
+impl Server {
+    pub(crate) fn new(contract: Contract) -> Self {
+        let now = Rc::new(View { revision: 1, ..View::default() });
+        Self {
+            contract,
+            past: vec![Rc::clone(&now)],
+            now,
+            changes: Vec::new(),
+            dirs: BTreeMap::new(),
+            sessions: BTreeMap::new(),
+            watches: BTreeMap::new(),
+            replicas: [1; 3],
+            numbers: 0,
+            time: Duration::ZERO,
+            written: Vec::new(),
+        }
+    }
+
+    pub(crate) fn number(&mut self) -> u64 {
+        self.numbers += 1;
+        self.numbers
+    }
+
+    /// Changes what is true. Tells the watches of servers that never lag; the others learn when
+    /// they come to it.
+    pub(crate) fn change(&mut self, changes: Vec<Change>, change: impl FnOnce(&mut View)) {
+        let mut next = (*self.now).clone();
+        next.revision += 1;
+        change(&mut next);
+        let next = Rc::new(next);
+        self.past.push(Rc::clone(&next));
+        self.changes.push((next.revision, changes));
+        self.now = next;
+    }
+
+    /// What was there at a revision, or the oldest that is remembered.
+    pub(crate) fn at(&self, revision: u64) -> &Rc<View> {
+        let place = self.past.partition_point(|view| view.revision < revision);
+        &self.past[place.min(self.past.len() - 1)]
+    }
+
+    /// What has changed after a revision, up to another.
+    pub(crate) fn between(&self, from: u64, to: u64) -> impl Iterator<Item = &Change> {
+        let changes = self.changes.iter().filter(move |(at, _)| from < *at && *at <= to);
+        changes.flat_map(|(_, changes)| changes)
+    }
+
+    /// The watches to be told when a server has come from one revision to another.
+    pub(crate) fn struck(&mut self, replica: Option<usize>, to: u64) -> Vec<(Watching, Event)> {
+        let mut struck = Vec::new();
+        for (id, watching) in &self.watches {
+            let Some(session) = self.sessions.get(&watching.session) else {
+                struck.push((*id, None));
+                continue;
+            };
+            if replica.is_some_and(|replica| session.replica != Some(replica)) {
+                continue;
+            }
+            let event =
+                self.between(watching.since, to).find_map(|change| match &watching.target {
+                    Target::Key(name) if *name != change.name => None,
+                    Target::Key(_) if change.deleted => Some(Event::Deleted),
+                    Target::Key(_) => (change.touched && self.contract == Contract::ZooKeeper)
+                        .then_some(Event::Touched),
+                    Target::Dir(dir) => (*dir == change.dir).then_some(Event::Touched),
+                });
+            struck.extend(event.map(|event| (*id, Some(event))));
+        }
+        let told =
+            struck.into_iter().filter_map(|(id, event)| Some((self.watches.remove(&id)?, event?)));
+        told.collect()
+    }
+
+    /// A session asks for what is true now: its server comes to it first.
+    pub(crate) fn refresh(&mut self, session: u64) {
+        let now = self.now.revision;
+        if let Some(session) = self.sessions.get_mut(&session) {
+            session.told = session.told.max(now);
+        }
+    }
+
+    pub(crate) fn key_of(&self, entry: &Entry) -> Option<&Rc<Key>> {
+        self.now.key(&entry.key).filter(|key| entry.revision == 0 || entry.revision == key.revision)
+    }
+
+    /// How far a session may be from the last change, as its server knows it.
+    pub(crate) fn view_of(&self, session: u64) -> &Rc<View> {
+        let seen =
+            self.sessions.get(&session).and_then(|session| Some((session.replica?, session.told)));
+        match seen {
+            Some((replica, told)) if self.contract == Contract::ZooKeeper => {
+                self.at(self.replicas[replica].max(told))
+            }
+            _ => &self.now,
+        }
+    }
+
+    /// Deletes keys, by anybody; those that were there.
+    pub(crate) fn delete(&mut self, names: &[Arc<str>]) -> Vec<Rc<Key>> {
+        let keys: Vec<_> = names.iter().filter_map(|name| self.now.key(name).cloned()).collect();
+        if keys.is_empty() {
+            return keys;
+        }
+        let changes = keys.iter().map(|key| Change::deleted(key)).collect();
+        self.change(changes, |view| keys.iter().for_each(|key| view.remove(key)));
+        keys
+    }
+
+    /// Writes another value into a key.
+    pub(crate) fn rewrite(&mut self, key: &Key, value: Vec<u8>) {
+        let changes = vec![Change { touched: true, ..Change::of(key) }];
+        let new = Rc::new(Key { value, version: key.version + 1, ..key.copied() });
+        self.change(changes, |view| view.put(new));
+    }
+
+    /// A session ends, and its keys with it.
+    pub(crate) fn end(&mut self, session: u64) -> Option<SessionRecord> {
+        let record = self.sessions.remove(&session)?;
+        let own: Vec<_> = self.now.of_session(session).map(|key| Arc::clone(&key.name)).collect();
+        self.delete(&own);
+        Some(record)
+    }
+
+    /// Directories without a key and without data are removed; their numbers begin anew.
+    pub(crate) fn remove_empty_dirs(&mut self) {
+        let now = &self.now;
+        self.dirs
+            .retain(|dir, _| now.in_dir(dir).next().is_some() || now.notes(dir).next().is_some());
+        let dirs = &self.dirs;
+        if self.now.marks.keys().any(|dir| !dirs.contains_key(dir)) {
+            let mut next = (*self.now).clone();
+            next.marks.retain(|dir, _| dirs.contains_key(dir));
+            let next = Rc::new(next);
+            if let Some(last) = self.past.last_mut() {
+                *last = Rc::clone(&next);
+            }
+            self.now = next;
+        }
+    }
+
+    /// What nobody can ask for any more is forgotten.
+    pub(crate) fn forget(&mut self, longest: u64) {
+        let oldest = self.now.revision.saturating_sub(longest);
+        self.past.retain(|view| view.revision >= oldest);
+        self.changes.retain(|(at, _)| *at >= oldest);
+    }
+}
+
+impl View {
+    pub(crate) fn key(&self, name: &str) -> Option<&Rc<Key>> {
+        let (dir, _) = name.rsplit_once('/')?;
+        self.in_dir(dir).find(|key| *key.name == *name)
+    }
+
+    /// The keys of a queue, in its order.
+    pub(crate) fn in_dir(&self, dir: &str) -> impl DoubleEndedIterator<Item = &Rc<Key>> {
+        self.dirs.get(dir).into_iter().flat_map(|keys| keys.values())
+    }
+
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &Rc<Key>> {
+        self.dirs.values().flat_map(|keys| keys.values())
+    }
+
+    pub(crate) fn of_session(&self, session: u64) -> impl Iterator<Item = &Rc<Key>> {
+        self.keys().filter(move |key| key.session == session)
+    }
+
+    /// In the place of one with the same token, if there is one.
+    pub(crate) fn put(&mut self, key: Rc<Key>) {
+        let keys = self.dirs.entry(Arc::clone(&key.dir)).or_default();
+        Rc::make_mut(keys).insert(key.token, key);
+    }
+
+    pub(crate) fn remove(&mut self, key: &Key) {
+        if let Some(keys) = self.dirs.get_mut(&key.dir) {
+            Rc::make_mut(keys).remove(&key.token);
+            if keys.is_empty() {
+                self.dirs.remove(&key.dir);
+            }
+        }
+    }
+
+    /// The names of what belongs to no session, in a queue's directory.
+    pub(crate) fn notes<'a>(&'a self, dir: &'a str) -> impl Iterator<Item = &'a str> {
+        self.data.keys().filter_map(move |key| {
+            key.strip_prefix(dir)?.strip_prefix('/').filter(|name| !name.contains('/'))
+        })
+    }
+}
+
+impl Key {
+    fn copied(&self) -> Self {
+        Self {
+            name: Arc::clone(&self.name),
+            dir: Arc::clone(&self.dir),
+            label: self.label.clone(),
+            ticket: self.ticket.clone(),
+            value: self.value.clone(),
+            ..*self
+        }
+    }
+
+    pub(crate) fn entry(&self) -> Entry {
+        Entry {
+            key: Arc::clone(&self.name),
+            revision: self.revision,
+            token: self.token,
+            crowded: self.crowded,
+        }
+    }
+}
+
+impl Change {
+    pub(crate) fn of(key: &Key) -> Self {
+        Self {
+            name: Arc::clone(&key.name),
+            dir: Arc::clone(&key.dir),
+            deleted: false,
+            touched: false,
+        }
+    }
+
+    pub(crate) fn deleted(key: &Key) -> Self {
+        Self { deleted: true, ..Self::of(key) }
+    }
+}

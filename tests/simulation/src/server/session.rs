@@ -1,0 +1,30 @@
+//! Sessions, as the servers keep them.
+
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+#[derive(Debug)]
+pub(crate) struct SessionRecord {
+    pub(crate) process: usize,
+    pub(crate) ttl: Duration,
+    /// When the one who decides has last heard of it.
+    pub(crate) heard: Duration,
+    /// When the server that it is connected to has last heard of it, and has not yet told.
+    pub(crate) touched: bool,
+    /// Which server that is; `None` while there is no connection.
+    pub(crate) replica: Option<usize>,
+    /// Counts its connections: what was sent by an earlier one is lost.
+    pub(crate) connection: u64,
+    /// When its client has last heard of a server.
+    pub(crate) answered: Duration,
+    /// The latest revision of which it was told: it never goes back behind that.
+    pub(crate) told: u64,
+    /// One connection: requests are applied, and replies come, in their order.
+    pub(crate) applied: Duration,
+    pub(crate) replied: Duration,
+    /// Its client would have it end, and does nothing else for it any more.
+    pub(crate) closing: bool,
+    /// Tells its client that the session is over.
+    pub(crate) ended: watch::Sender<bool>,
+}

@@ -1,0 +1,218 @@
+//! How servers and clients hear of each other, and when a session ends.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use tokio::sync::watch;
+
+use crate::{
+    history::What,
+    server::{Contract, SessionRecord},
+    world::World,
+};
+
+impl World {
+    /// Opens a session, at a server that is to be reached.
+    pub(crate) fn open_session(&mut self, process: usize) -> (u64, watch::Receiver<bool>) {
+        let id = self.server.number();
+        let (ended, end) = watch::channel(false);
+        let (now, replica) = (self.now(), self.dice.usize(..3));
+        let record = SessionRecord {
+            process,
+            ttl: self.ttl,
+            heard: now,
+            touched: false,
+            replica: Some(replica),
+            connection: 0,
+            answered: now,
+            told: self.server.now.revision,
+            applied: now,
+            replied: now,
+            closing: false,
+            ended,
+        };
+        self.server.sessions.insert(id, record);
+        self.note(process, What::Connected(id));
+        self.look_at(id, self.ttl);
+        if self.server.contract == Contract::ZooKeeper {
+            self.ping(id);
+        }
+        (id, end)
+    }
+
+    /// Until when the one who decides is not to be reached from a session's server.
+    pub(crate) fn cut_off(&self, session: u64) -> Duration {
+        let replica = self.server.sessions.get(&session).and_then(|session| session.replica);
+        match self.server.contract {
+            Contract::Etcd => self.cut[0],
+            Contract::ZooKeeper => replica.map_or(Duration::ZERO, |replica| self.cut[replica]),
+        }
+    }
+
+    /// A server has heard of a session.
+    pub(crate) fn touch(&mut self, session: u64) {
+        let now = self.now();
+        if self.server.contract == Contract::ZooKeeper
+            && let Some(session) = self.server.sessions.get_mut(&session)
+        {
+            match session.replica {
+                Some(0) => session.heard = now,
+                Some(_) => session.touched = true,
+                None => {}
+            }
+        }
+    }
+
+    /// The one who decides looks whether a session's time is up.
+    fn look_at(&mut self, session: u64, after: Duration) {
+        self.scheduler.after(after, move |world| {
+            let now = world.now();
+            let Some(record) = world.server.sessions.get(&session) else { return };
+            let over = record.heard + record.ttl;
+            // Without a leader nothing ends; a new one gives all of them their whole time.
+            let over = over.max(world.cut[0]);
+            if now < over {
+                return world.look_at(session, over - now);
+            }
+            // Sessions end in groups, a little late.
+            if world.dice.bool() {
+                let late = Duration::from_micros(world.dice.u64(1..200_000));
+                return world.look_at(session, late);
+            }
+            world.expire(session);
+        });
+    }
+
+    fn expire(&mut self, session: u64) {
+        let Some(record) = self.server.end(session) else { return };
+        self.note(record.process, What::Expired(session));
+        self.changed();
+        // Where the client is told unasked, if it can be.
+        if self.server.contract == Contract::ZooKeeper {
+            let blocked = self.processes[record.process].blocked.saturating_sub(self.now());
+            let way = self.latency() + blocked + record.ttl / 8;
+            self.scheduler.after(way, move |_| _ = record.ended.send(true));
+        }
+    }
+
+    /// A connection is lost: its client finds another, in its own time.
+    pub(crate) fn disconnect(&mut self, session: u64) {
+        let Some(record) = self.server.sessions.get_mut(&session) else { return };
+        record.connection += 1;
+        record.replica = None;
+        record.touched = false;
+        let process = record.process;
+        self.note(process, What::Disconnected);
+    }
+
+    fn reconnect(&mut self, session: u64) {
+        let (now, replica) = (self.now(), self.dice.usize(..3));
+        let behind = self.server.replicas[replica];
+        let cut = self.cut[replica].max(self.cut[0]);
+        let Some(record) = self.server.sessions.get_mut(&session) else { return };
+        // A server that knows less than the client sends it away.
+        if cut > now || behind < record.told {
+            return;
+        }
+        // It asks the one who decides.
+        record.heard = now;
+        record.answered = now;
+        record.replica = Some(replica);
+        let process = record.process;
+        self.note(process, What::Connected(session));
+        // What it missed is told by the new server.
+        self.tell(Some(replica), behind);
+    }
+
+    /// What the client does by itself while it runs: it pings, gives up a connection that says
+    /// nothing, and looks for another.
+    fn ping(&mut self, session: u64) {
+        let pause = self.ttl / 8 - self.ttl / 64;
+        self.scheduler.after(pause, move |world| {
+            let now = world.now();
+            let Some(record) = world.server.sessions.get(&session) else { return };
+            let process = &world.processes[record.process];
+            if process.dead {
+                return;
+            }
+            if process.stopped > now {
+                let stopped = process.stopped - now;
+                world.scheduler.after(stopped, move |world| world.ping(session));
+                return;
+            }
+            let silent = now.saturating_sub(record.answered) > record.ttl / 4;
+            match record.replica {
+                Some(_) if silent => world.disconnect(session),
+                None if process.blocked <= now => world.reconnect(session),
+                // As the crate does, on each connection until it is done.
+                Some(_) if process.blocked <= now && record.closing => {
+                    let way = world.latency();
+                    world.scheduler.after(way, move |world| {
+                        world.server.end(session);
+                        world.changed();
+                    });
+                }
+                Some(_) if process.blocked <= now => {
+                    let connection = record.connection;
+                    let way = world.latency();
+                    world.scheduler.after(way, move |world| world.pinged(session, connection));
+                }
+                _ => {}
+            }
+            world.ping(session);
+        });
+    }
+
+    fn pinged(&mut self, session: u64, connection: u64) {
+        let now = self.now();
+        let Some(record) = self.server.sessions.get_mut(&session) else { return };
+        if record.connection != connection {
+            return;
+        }
+        record.answered = now;
+        self.touch(session);
+    }
+
+    /// The followers tell the leader whom they have heard of.
+    pub(crate) fn report(&mut self, replica: usize) {
+        let now = self.now();
+        if self.cut[replica] <= now && self.cut[0] <= now {
+            for record in self.server.sessions.values_mut() {
+                if record.replica == Some(replica) && std::mem::take(&mut record.touched) {
+                    record.heard = now;
+                }
+            }
+        }
+        let pause = self.ttl / 4;
+        self.scheduler.after(pause, move |world| world.report(replica));
+    }
+
+    /// A server is cut off from the others. Its clients notice when it closes their connections.
+    pub(crate) fn cut_server(&mut self, replica: usize, time: Duration) {
+        let now = self.now();
+        self.cut[replica] = now + time;
+        self.note(usize::MAX, What::Cut);
+        for process in &mut self.processes {
+            process.struck = process.struck.max(now + time);
+        }
+        if self.server.contract == Contract::ZooKeeper {
+            let until = time.min(self.ttl / 2);
+            self.scheduler.after(until, move |world| {
+                let theirs = world.server.sessions.iter();
+                let theirs: BTreeSet<_> = theirs
+                    .filter(|(_, record)| record.replica == Some(replica))
+                    .map(|(id, _)| *id)
+                    .collect();
+                theirs.into_iter().for_each(|session| world.disconnect(session));
+            });
+        }
+        if replica == 0 {
+            // Another leader gives all sessions their whole time.
+            self.scheduler.after(time, |world| {
+                let now = world.now();
+                for record in world.server.sessions.values_mut() {
+                    record.heard = now;
+                }
+            });
+        }
+    }
+}

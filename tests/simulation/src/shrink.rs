@@ -1,0 +1,64 @@
+//! Leaves out of a history that fails what it does not need for that.
+
+use crate::{director, plan::Plan};
+
+/// How many runs that may take.
+const RUNS: usize = 400;
+
+/// Prints the smallest plan found that fails, and what happens in it.
+pub(crate) fn tell(plan: &Plan) {
+    let (mut plan, mut runs) = (plan.clone(), 0);
+    loop {
+        let smaller = candidates(&plan).find(|smaller| {
+            runs += 1;
+            runs <= RUNS && !director::run(smaller, false).0.violations.is_empty()
+        });
+        match smaller {
+            Some(smaller) => plan = smaller,
+            None => break,
+        }
+    }
+    let (history, _, _) = director::run(&plan, true);
+    print!("{}", history.text());
+    let steps: usize = plan.callers.iter().map(|caller| caller.steps.len()).sum();
+    println!(
+        "after {runs} runs: {} callers, {steps} calls, {} strikes, {} of 1,000 requests fail",
+        plan.callers.len(),
+        plan.strikes.len(),
+        plan.faults,
+    );
+    for violation in &history.violations {
+        println!("violation: {violation}");
+    }
+}
+
+/// The same with a caller, a strike, or half of a caller's calls less, or without faults.
+fn candidates(plan: &Plan) -> impl Iterator<Item = Plan> {
+    let callers = (0..plan.callers.len()).map(|index| {
+        let mut plan = plan.clone();
+        plan.callers.remove(index);
+        plan
+    });
+    let strikes = (0..plan.strikes.len()).map(|index| {
+        let mut plan = plan.clone();
+        plan.strikes.remove(index);
+        plan
+    });
+    let halves = (0..plan.callers.len() * 2).filter_map(|index| {
+        let mut plan = plan.clone();
+        let steps = &mut plan.callers[index / 2].steps;
+        let half = steps.len().div_ceil(2);
+        if half == steps.len() {
+            return None;
+        }
+        let rest = steps.split_off(half);
+        if index % 2 == 1 {
+            *steps = rest;
+        }
+        Some(plan)
+    });
+    let open = plan.closing.is_some().then(|| Plan { closing: None, ..plan.clone() });
+    let calm = (plan.faults > 0).then(|| Plan { faults: 0, ..plan.clone() });
+    let all: Vec<_> = callers.chain(strikes).chain(open).chain(calm).chain(halves).collect();
+    all.into_iter()
+}

@@ -1,0 +1,317 @@
+//! The library's view of the simulated store: each call is one request.
+
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use tokio::sync::{oneshot, watch};
+
+use crate::{
+    backend::{
+        Ask, Backend, Entry, Event, Extras, Facts, Join, Joined, Leaving, Left, Listing, Present,
+        Rewritten, Standing, Store, Watch, Write,
+        error::StoreError,
+        name::{Queue, Ticket},
+    },
+    lost::LostReason,
+    network::Letter,
+    runtime::clock::timeout,
+    scheduler,
+    server::{Contract, Server, Target, Watching},
+};
+
+/// The simulated store, as one process reaches it.
+#[derive(Debug)]
+pub(crate) struct SimulatedBackend {
+    pub(crate) process: usize,
+    pub(crate) contract: Contract,
+}
+
+#[async_trait]
+impl Backend for SimulatedBackend {
+    fn name(&self) -> &'static str {
+        match self.contract {
+            Contract::Etcd => "etcd",
+            Contract::ZooKeeper => "ZooKeeper",
+        }
+    }
+
+    async fn open(&self, _: Duration) -> Result<(Facts, Arc<dyn Store>), StoreError> {
+        let (tell, told) = oneshot::channel();
+        let process = self.process;
+        let request_timeout = scheduler::with(|world| {
+            let way =
+                world.latency() + world.processes[process].blocked.saturating_sub(world.now());
+            let refused = world.chance(world.faults);
+            world.scheduler.after(way, move |world| {
+                if !refused && !world.processes[process].dead {
+                    drop(tell.send(world.open_session(process)));
+                }
+            });
+            world.request_timeout
+        });
+        let opened = timeout(request_timeout, told).await;
+        let Ok(Ok((id, ended))) = opened else {
+            return Err(StoreError::Unavailable("no server gives a session".into()));
+        };
+        let ttl = scheduler::with(|world| world.ttl);
+        let facts = match self.contract {
+            Contract::Etcd => Facts { keeps_old_names: true, ..Facts::new(ttl) },
+            Contract::ZooKeeper => Facts {
+                renewed_when_idle: false,
+                relays_renewals: true,
+                watch_budget: 2000,
+                ..Facts::new(ttl)
+            },
+        };
+        let store = SimulatedStore {
+            id,
+            process,
+            contract: self.contract,
+            request_timeout,
+            closed: AtomicBool::new(false),
+            ended,
+        };
+        Ok((facts, Arc::new(store)))
+    }
+}
+
+struct SimulatedStore {
+    id: u64,
+    process: usize,
+    contract: Contract,
+    request_timeout: Duration,
+    closed: AtomicBool,
+    ended: watch::Receiver<bool>,
+}
+
+impl fmt::Debug for SimulatedStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SimulatedStore({})", self.id)
+    }
+}
+
+impl SimulatedStore {
+    async fn ask<T: Send + 'static>(
+        &self,
+        name: &'static str,
+        request: impl FnOnce(&mut Server) -> T + Send + 'static,
+    ) -> Result<T, StoreError> {
+        self.send(name, false, request).await
+    }
+
+    async fn look<T: Send + 'static>(
+        &self,
+        name: &'static str,
+        request: impl FnOnce(&mut Server) -> T + Send + 'static,
+    ) -> Result<T, StoreError> {
+        self.send(name, true, request).await
+    }
+
+    async fn send<T: Send + 'static>(
+        &self,
+        name: &'static str,
+        local: bool,
+        request: impl FnOnce(&mut Server) -> T + Send + 'static,
+    ) -> Result<T, StoreError> {
+        if self.closed.load(Ordering::Relaxed) {
+            return Err(StoreError::SessionGone(LostReason::ClientClosed));
+        }
+        let (answer, answered) = oneshot::channel();
+        let (session, process) = (self.id, self.process);
+        let letter = Letter { session, process, name, local, request: Box::new(request), answer };
+        scheduler::with(|world| world.send(letter));
+        match timeout(self.request_timeout, answered).await {
+            Ok(Ok(result)) => result,
+            Ok(Err(_)) => Err(StoreError::Unknown("the connection was lost".into())),
+            Err(late) => Err(StoreError::Unknown(late.into())),
+        }
+    }
+}
+
+fn watch_of(told: oneshot::Receiver<Event>) -> Watch {
+    Box::pin(async move { told.await.map_err(|gone| StoreError::Unknown(gone.into())) })
+}
+
+/// Sets a watch. Those that nobody waits for any more are taken back.
+fn set_watch(server: &mut Server, session: u64, target: Target) -> Option<Watch> {
+    server.watches.retain(|_, watching| !watching.tell.is_closed());
+    let view = server.view_of(session);
+    if let Target::Key(name) = &target {
+        view.key(name)?;
+    }
+    let since = view.revision;
+    let (tell, told) = oneshot::channel();
+    let id = server.number();
+    server.watches.insert(id, Watching { session, target, since, tell });
+    Some(watch_of(told))
+}
+
+#[async_trait]
+impl Store for SimulatedStore {
+    async fn keep_alive(&self) -> Result<Duration, StoreError> {
+        let (id, contract) = (self.id, self.contract);
+        self.ask("keep_alive", move |server| {
+            let time = server.time;
+            let record = server.sessions.get_mut(&id);
+            let ttl = record.as_ref().map_or(Duration::ZERO, |session| session.ttl);
+            match (contract, record) {
+                (Contract::Etcd, Some(session)) => session.heard = time,
+                // It goes through the leader's log, and touches nothing there.
+                _ => server.change(Vec::new(), |_| {}),
+            }
+            if contract == Contract::Etcd { ttl } else { ttl * 2 / 3 }
+        })
+        .await
+    }
+
+    async fn enqueue(
+        &self,
+        queue: &Queue,
+        ticket: Ticket,
+        value: &[u8],
+        join: Join,
+    ) -> Result<Joined, StoreError> {
+        let (id, queue, value) = (self.id, queue.clone(), value.to_vec());
+        let guess = scheduler::draw(fastrand::Rng::bool);
+        self.ask("enqueue", move |server| server.enqueue(id, &queue, ticket, &value, join, guess))
+            .await
+    }
+
+    async fn standing(&self, entry: &Entry) -> Result<Standing, StoreError> {
+        let (id, entry) = (self.id, entry.clone());
+        self.look("standing", move |server| server.view_of(id).standing_of(&entry)).await
+    }
+
+    async fn present(&self, entry: &Entry, ahead: &Entry) -> Result<Present, StoreError> {
+        let (id, entry, ahead) = (self.id, entry.clone(), ahead.clone());
+        self.look("present", move |server| server.view_of(id).present(&entry, &ahead)).await
+    }
+
+    fn tells_releases(&self, ahead: &Entry) -> bool {
+        let name = ahead.key.rsplit('/').next().unwrap_or_default();
+        self.contract == Contract::ZooKeeper && name.split('-').count() == 3
+    }
+
+    async fn own_keys(&self) -> Result<Vec<Arc<str>>, StoreError> {
+        let id = self.id;
+        self.look("own_keys", move |server| {
+            server.view_of(id).of_session(id).map(|key| Arc::clone(&key.name)).collect()
+        })
+        .await
+    }
+
+    async fn watch(&self, entry: &Entry, _: bool) -> Result<Option<Watch>, StoreError> {
+        let (id, key) = (self.id, Arc::clone(&entry.key));
+        self.look("watch", move |server| set_watch(server, id, Target::Key(key))).await
+    }
+
+    async fn leave(
+        &self,
+        queue: &Queue,
+        ticket: Ticket,
+        leave: Leaving<'_>,
+    ) -> Result<Left, StoreError> {
+        let (id, queue, held) = (self.id, queue.clone(), leave.held);
+        let (entry, successor) = (leave.entry.cloned(), leave.successor.cloned());
+        self.ask("leave", move |server| {
+            let leave = Leaving { entry: entry.as_ref(), held, successor: successor.as_ref() };
+            server.leave(id, &queue, ticket, leave)
+        })
+        .await
+    }
+
+    async fn ended(&self) -> LostReason {
+        let mut ended = self.ended.clone();
+        if self.contract == Contract::Etcd || ended.wait_for(|ended| *ended).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+        LostReason::SessionExpired
+    }
+
+    async fn close(&self) -> Result<(), StoreError> {
+        let (id, was) = (self.id, self.closed.swap(false, Ordering::Relaxed));
+        scheduler::with(|world| {
+            if let Some(session) = world.server.sessions.get_mut(&id) {
+                session.closing = true;
+            }
+        });
+        let closed = self.ask("close", move |server| drop(server.end(id))).await;
+        self.closed.store(true, Ordering::Relaxed);
+        match closed {
+            Err(StoreError::SessionGone(_)) if was => Ok(()),
+            closed => closed,
+        }
+    }
+
+    async fn list(&self, queue: &Queue, ask: Ask) -> Result<Listing, StoreError> {
+        let (id, queue) = (self.id, queue.clone());
+        let list = move |server: &mut Server| {
+            if ask.fresh {
+                server.refresh(id);
+            }
+            let watch = ask.watch.then(|| set_watch(server, id, Target::Dir(queue.shared_dir())));
+            let view = server.view_of(id);
+            Listing {
+                members: view.members(&queue, id, ask),
+                notes: view.notes(queue.dir()).map(Into::into).collect(),
+                watch: watch.flatten(),
+            }
+        };
+        self.send("list", !ask.fresh, list).await
+    }
+}
+
+#[async_trait]
+impl Extras for SimulatedStore {
+    async fn rewrite(
+        &self,
+        _: Ticket,
+        entry: &Entry,
+        value: &[u8],
+        version: Option<u64>,
+    ) -> Result<Rewritten, StoreError> {
+        let (entry, value) = (entry.clone(), value.to_vec());
+        self.ask("rewrite", move |server| server.rewrite_own(&entry, &value, version)).await
+    }
+
+    async fn relabel(
+        &self,
+        to: &Queue,
+        _: Ticket,
+        entry: &Entry,
+        value: &[u8],
+    ) -> Result<Option<Entry>, StoreError> {
+        let (to, entry, value) = (to.clone(), entry.clone(), value.to_vec());
+        self.ask("relabel", move |server| server.relabel(&to, &entry, &value)).await
+    }
+
+    async fn commit(&self, guard: Option<&Entry>, writes: &[Write]) -> Result<bool, StoreError> {
+        let (guard, writes) = (guard.cloned(), writes.to_vec());
+        self.ask("commit", move |server| server.commit(guard.as_ref(), &writes)).await
+    }
+
+    async fn enqueue_all(
+        &self,
+        queues: &[(Queue, Ticket)],
+        value: &[u8],
+    ) -> Result<Option<Vec<Joined>>, StoreError> {
+        let (id, queues, value) = (self.id, queues.to_vec(), value.to_vec());
+        self.ask("enqueue_all", move |server| server.enqueue_all(id, &queues, &value)).await
+    }
+
+    async fn followed(&self, entry: &Entry) -> Result<bool, StoreError> {
+        let entry = entry.clone();
+        self.ask("followed", move |server| {
+            let Some(own) = server.key_of(&entry) else { return true };
+            server.now.in_dir(&own.dir).any(|key| key.token > own.token)
+        })
+        .await
+    }
+}

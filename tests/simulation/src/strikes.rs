@@ -1,0 +1,95 @@
+//! What goes wrong with processes, servers and queues.
+
+use std::{rc::Rc, sync::Arc, time::Duration};
+
+use crate::{
+    history::What,
+    plan::Strike,
+    server::{Change, Key},
+    world::World,
+};
+
+impl World {
+    pub(crate) fn strike(&mut self, strike: Strike) {
+        if self.calm {
+            return;
+        }
+        let now = self.now();
+        match strike {
+            Strike::Stop(process, time) => {
+                self.note(process, What::Stopped);
+                let process = &mut self.processes[process];
+                process.stopped = process.stopped.max(now + time);
+                process.struck = process.struck.max(now + time);
+            }
+            Strike::Block(process, time) => {
+                self.note(process, What::Blocked);
+                let process = &mut self.processes[process];
+                process.blocked = process.blocked.max(now + time);
+                process.struck = process.struck.max(now + time);
+            }
+            Strike::Kill(process) => {
+                let alive = self.processes.iter().filter(|process| !process.dead).count();
+                // One is to go on, beside the director.
+                if alive > 2 && !self.processes[process].dead {
+                    self.note(process, What::Killed);
+                    self.doomed.push(process);
+                }
+            }
+            Strike::Cut(replica, time) => self.cut_server(replica, time),
+            Strike::DeleteKey => self.delete_one(),
+            Strike::WriteKey => {
+                let Some(key) = self.any_key() else { return };
+                self.note(usize::MAX, What::Operator("writes", Arc::clone(&key.name)));
+                self.server.rewrite(&key, b"somebody was here".to_vec());
+                self.changed();
+            }
+            Strike::Stranger(time) => self.stranger(time),
+        }
+    }
+
+    fn any_key(&mut self) -> Option<Rc<Key>> {
+        let count = self.server.now.keys().count();
+        let place = if count == 0 { return None } else { self.dice.usize(..count) };
+        self.server.now.keys().nth(place).cloned()
+    }
+
+    fn delete_one(&mut self) {
+        let Some(key) = self.any_key() else { return };
+        self.note(usize::MAX, What::Operator("deletes", Arc::clone(&key.name)));
+        self.robbed(&key.name);
+        self.server.delete(&[Arc::clone(&key.name)]);
+        self.history.operated.insert(key.dir.to_string());
+        self.changed();
+    }
+
+    /// Another client's waiter stands in a queue for a while.
+    fn stranger(&mut self, time: Duration) {
+        let Some(dir) = self.any_key().map(|key| Arc::clone(&key.dir)) else { return };
+        let (number, revision) = (self.server.number(), self.server.now.revision + 1);
+        let name: Arc<str> = format!("{dir}/_c_{number}-lock-{revision:010}").into();
+        let key = Rc::new(Key {
+            name: Arc::clone(&name),
+            dir: Arc::clone(&dir),
+            label: None,
+            revision,
+            token: revision,
+            session: 0,
+            ticket: String::new(),
+            value: Vec::new(),
+            version: 1,
+            crowded: true,
+        });
+        self.note(usize::MAX, What::Operator("stands", Arc::clone(&name)));
+        let new = Rc::clone(&key);
+        self.server.change(vec![Change::of(&key)], |view| view.put(new));
+        if let Some(dir) = self.server.dirs.get_mut(&key.dir) {
+            dir.next += 1;
+        }
+        self.changed();
+        self.scheduler.after(time, move |world| {
+            world.server.delete(&[name]);
+            world.changed();
+        });
+    }
+}

@@ -1,0 +1,132 @@
+//! All there is: the clock, the store, the processes, and what has happened so far.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use crate::{
+    history::{History, What},
+    holders::Holders,
+    scheduler::Scheduler,
+    server::{Contract, Server, Watching},
+};
+
+/// A simulated process, with one client in it.
+#[derive(Debug, Default)]
+pub(crate) struct Process {
+    pub(crate) dead: bool,
+    /// Nothing of it runs until then.
+    pub(crate) stopped: Duration,
+    /// Nothing passes between it and the servers until then.
+    pub(crate) blocked: Duration,
+    /// When something last kept it from hearing of things.
+    pub(crate) struck: Duration,
+}
+
+#[derive(Debug)]
+pub(crate) struct World {
+    pub(crate) scheduler: Scheduler,
+    pub(crate) dice: fastrand::Rng,
+    pub(crate) processes: Vec<Process>,
+    pub(crate) server: Server,
+    pub(crate) history: History,
+    pub(crate) holders: Holders,
+    /// Nothing goes wrong any more.
+    pub(crate) calm: bool,
+    pub(crate) ttl: Duration,
+    pub(crate) recheck: Duration,
+    pub(crate) request_timeout: Duration,
+    pub(crate) handover: Option<u32>,
+    /// How often things go wrong: of a thousand calls.
+    pub(crate) faults: u32,
+    /// Until when each server of several is cut off from the others.
+    pub(crate) cut: [Duration; 3],
+    /// How many requests to leave may have been applied, or not.
+    pub(crate) doubtful: u64,
+    /// Processes to be killed.
+    pub(crate) doomed: Vec<usize>,
+    /// Callers that are not done, and where they run.
+    pub(crate) busy: BTreeMap<usize, usize>,
+    /// What each caller is about, for the report of one that hangs.
+    pub(crate) doing: BTreeMap<usize, String>,
+}
+
+impl World {
+    pub(crate) fn new(seed: u64, contract: Contract, processes: usize, verbose: bool) -> Self {
+        Self {
+            scheduler: Scheduler::default(),
+            dice: fastrand::Rng::with_seed(seed),
+            processes: (0..processes).map(|_| Process::default()).collect(),
+            server: Server::new(contract),
+            history: History::new(verbose),
+            holders: Holders::default(),
+            calm: false,
+            ttl: Duration::from_secs(2),
+            recheck: Duration::from_secs(2),
+            request_timeout: Duration::from_millis(500),
+            handover: None,
+            faults: 30,
+            cut: [Duration::ZERO; 3],
+            doubtful: 0,
+            doomed: Vec::new(),
+            busy: BTreeMap::new(),
+            doing: BTreeMap::new(),
+        }
+    }
+
+    pub(crate) fn now(&self) -> Duration {
+        self.scheduler.now()
+    }
+
+    pub(crate) fn note(&mut self, who: usize, what: What) {
+        let now = self.now();
+        self.history.note(now, who, what);
+    }
+
+    /// How long a poll takes.
+    pub(crate) fn passes(&mut self) -> Duration {
+        match self.dice.u32(..1000) {
+            0 if !self.calm => Duration::from_micros(self.dice.u64(..20_000)),
+            _ => Duration::from_micros(self.dice.u64(1..20)),
+        }
+    }
+
+    /// How much later than its time a timer fires.
+    pub(crate) fn lateness(&mut self) -> Duration {
+        let longest = match self.dice.u32(..100) {
+            0 if !self.calm => 100_000,
+            1..10 if !self.calm => 10_000,
+            _ => 1000,
+        };
+        Duration::from_micros(self.dice.u64(..longest))
+    }
+
+    /// How long a message is on its way.
+    pub(crate) fn latency(&mut self) -> Duration {
+        let longest = match self.dice.u32(..100) {
+            0 if !self.calm => 120_000,
+            1..10 if !self.calm => 20_000,
+            _ => 1000,
+        };
+        Duration::from_micros(100 + self.dice.u64(..longest))
+    }
+
+    pub(crate) fn chance(&mut self, of_a_thousand: u32) -> bool {
+        !self.calm && self.dice.u32(..1000) < of_a_thousand
+    }
+
+    pub(crate) fn take_watchers(&mut self) -> BTreeMap<u64, Watching> {
+        std::mem::take(&mut self.server.watches)
+    }
+
+    /// Nothing goes wrong from now on.
+    pub(crate) fn heal(&mut self) {
+        self.calm = true;
+        let now = self.now();
+        for process in &mut self.processes {
+            process.stopped = process.stopped.min(now);
+            process.blocked = process.blocked.min(now);
+        }
+        self.cut = [now; 3];
+        self.scheduler.look_after_all();
+        self.note(usize::MAX, What::Healed);
+    }
+}

@@ -1,0 +1,185 @@
+//! Processes that this one starts, most of them copies of itself.
+
+use std::{
+    io,
+    process::{ExitStatus, Stdio},
+    time::Duration,
+};
+
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
+use tokio::{
+    io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines},
+    process::{self, ChildStdin, ChildStdout, Command},
+    task::JoinHandle,
+    time::sleep,
+};
+
+use crate::Result;
+
+/// Between two looks at a process that is about to stop.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// A process that says lines, and is told lines. It is killed when this is dropped; should this
+/// process be killed first, it reads to the end of its orders.
+#[derive(Debug)]
+pub struct Child {
+    process: process::Child,
+    orders: Option<ChildStdin>,
+    lines: Option<Lines<BufReader<ChildStdout>>>,
+}
+
+impl Child {
+    /// The command that starts this very program once more.
+    pub fn again() -> io::Result<Command> {
+        Ok(Command::new(std::env::current_exe()?))
+    }
+
+    /// Starts a program, with its standard input and output piped.
+    pub fn start(command: &mut Command) -> io::Result<Self> {
+        let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut process = piped.kill_on_drop(true).spawn()?;
+        let (orders, output) = (process.stdin.take(), process.stdout.take());
+        Ok(Self { process, orders, lines: output.map(|output| BufReader::new(output).lines()) })
+    }
+
+    /// Tells it a line.
+    pub async fn order(&mut self, order: &str) -> io::Result<()> {
+        let orders = self.orders.as_mut().ok_or_else(|| io::Error::other("it was hung up on"))?;
+        orders.write_all(format!("{order}\n").as_bytes()).await
+    }
+
+    /// Tells it that there are no more orders.
+    pub fn hang_up(&mut self) {
+        self.orders = None;
+    }
+
+    /// Its next line; `None` if it has ended.
+    pub async fn line(&mut self) -> io::Result<Option<String>> {
+        let lines = self.lines.as_mut().ok_or_else(|| io::Error::other("others hear its lines"))?;
+        lines.next_line().await
+    }
+
+    /// What `read` makes of the first of its lines that it makes something of.
+    pub async fn until<T>(&mut self, mut read: impl FnMut(&str) -> Option<T>) -> Result<T> {
+        while let Some(line) = self.line().await? {
+            if let Some(found) = read(&line) {
+                return Ok(found);
+            }
+        }
+        Err("the process has ended".into())
+    }
+
+    /// Has all of its lines heard from now on, up to its end or to an error of `hear`.
+    pub fn listen(
+        &mut self,
+        mut hear: impl FnMut(&str) -> Result<()> + Send + 'static,
+    ) -> JoinHandle<Result<()>> {
+        let lines = self.lines.take();
+        tokio::spawn(async move {
+            let mut lines = lines.ok_or("others hear its lines")?;
+            while let Some(line) = lines.next_line().await? {
+                hear(&line)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Its number. An error if it has ended.
+    pub fn id(&self) -> io::Result<Pid> {
+        let id = self.process.id().and_then(|id| Pid::from_raw(id.try_into().ok()?));
+        id.ok_or_else(ended)
+    }
+
+    /// Stops it, and returns when none of its threads runs any more.
+    pub async fn stop(&self) -> io::Result<()> {
+        kill_process(self.id()?, Signal::STOP)?;
+        self.stopped().await
+    }
+
+    /// Returns when it was stopped, and none of its threads runs any more.
+    pub async fn stopped(&self) -> io::Result<()> {
+        let options = WaitIdOptions::STOPPED | WaitIdOptions::EXITED;
+        // Only a look: it is for others to wait for it.
+        let options = options | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+        loop {
+            match waitid(WaitId::Pid(self.id()?), options)? {
+                Some(status) if status.stopped() => return Ok(()),
+                Some(_) => return Err(ended()),
+                None => sleep(LOOK).await,
+            }
+        }
+    }
+
+    /// Lets it go on after it was stopped.
+    pub fn go_on(&self) -> io::Result<()> {
+        Ok(kill_process(self.id()?, Signal::CONT)?)
+    }
+
+    /// How it has ended, if it has.
+    pub fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
+        self.process.try_wait()
+    }
+
+    /// Waits until it has ended. It may still be told lines meanwhile.
+    pub async fn wait(&mut self) -> io::Result<ExitStatus> {
+        self.process.wait().await
+    }
+
+    /// Kills it, and returns when nothing of it runs any more.
+    pub async fn kill(&mut self) -> io::Result<()> {
+        self.process.kill().await
+    }
+}
+
+fn ended() -> io::Error {
+    io::Error::other("the process has ended")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Child {
+        Child::start(Command::new("sh").args(["-c", script])).expect("there is a shell")
+    }
+
+    #[tokio::test]
+    async fn orders_are_heard_and_answered() {
+        let mut child = shell("while read -r order; do echo \"heard $order\"; done; echo end");
+        child.order("one").await.expect("it listens");
+        assert_eq!(child.line().await.expect("it says that").as_deref(), Some("heard one"));
+        child.order("two").await.expect("it listens");
+        child.hang_up();
+        assert!(child.order("three").await.is_err());
+        let said = child.until(|line| line.strip_prefix("e").map(str::to_owned)).await;
+        assert_eq!(said.expect("it says that"), "nd");
+        assert!(child.until(|_| Some(())).await.is_err(), "it has ended");
+        assert!(child.wait().await.expect("it ends").success());
+    }
+
+    #[tokio::test]
+    async fn all_lines_are_heard_up_to_the_first_bad_one() {
+        let mut child = shell("echo 1; echo 2; echo x; echo 4");
+        let (sender, mut heard) = tokio::sync::mpsc::unbounded_channel();
+        let hearing = child.listen(move |line| Ok(sender.send(line.parse::<u8>()?)?));
+        assert!(hearing.await.expect("it does not panic").is_err());
+        assert_eq!([heard.recv().await, heard.recv().await], [Some(1), Some(2)]);
+        assert_eq!(heard.recv().await, None);
+        assert!(child.line().await.is_err(), "they were heard elsewhere");
+    }
+
+    #[tokio::test]
+    async fn it_stops_and_goes_on() {
+        let mut child = shell("read -r order; echo \"$order\"");
+        for _ in 0..2 {
+            child.stop().await.expect("it is stopped");
+            child.go_on().expect("it runs");
+        }
+        child.order("go").await.expect("it listens");
+        assert_eq!(child.line().await.expect("it says that").as_deref(), Some("go"));
+        while child.ended().expect("it is ours").is_none() {
+            sleep(LOOK).await;
+        }
+        assert!(child.stop().await.is_err(), "it has ended");
+    }
+}

@@ -1,0 +1,161 @@
+//! The servers' containers, and what docker/'s scripts do to them.
+
+use std::{net::SocketAddr, time::Duration};
+
+use tokio::{
+    process::Command,
+    time::{Instant, sleep},
+};
+
+use crate::Result;
+
+/// The root of the repository.
+pub(crate) const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+
+/// The name of a server's container.
+pub fn container(server: &str) -> String {
+    let project = std::env::var("COMPOSE_PROJECT_NAME").unwrap_or_else(|_| "distlock".to_owned());
+    format!("{project}-{server}")
+}
+
+/// Runs docker, and returns what it says.
+pub async fn docker(arguments: &[&str]) -> Result<String> {
+    run(Command::new("docker").args(arguments)).await
+}
+
+/// Runs one of docker/'s scripts, and returns what it says.
+pub async fn script(name: &str, arguments: &[&str]) -> Result<String> {
+    run(Command::new(path(name)).args(arguments)).await
+}
+
+fn path(script: &str) -> String {
+    format!("{ROOT}/docker/{script}")
+}
+
+async fn run(command: &mut Command) -> Result<String> {
+    let output = command.output().await.map_err(|error| format!("{command:?}: {error}"))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned());
+    }
+    Err(format!("{command:?}: {}", String::from_utf8_lossy(&output.stderr).trim()).into())
+}
+
+/// For a test, which fails without it.
+fn done<T>(outcome: Result<T>) -> T {
+    outcome.unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// A server that is cut off from its peers. Healed at the end of the test, however it ends.
+#[derive(Debug)]
+pub struct Cut {
+    server: &'static str,
+    healed: bool,
+}
+
+impl Cut {
+    /// Cuts it off.
+    pub async fn off(server: &'static str) -> Self {
+        let cut = Self { server, healed: false };
+        done(script("cut", &[server]).await);
+        cut
+    }
+
+    /// Heals it.
+    pub async fn heal(mut self) {
+        done(script("heal", &[self.server]).await);
+        self.healed = true;
+    }
+}
+
+impl Drop for Cut {
+    fn drop(&mut self) {
+        if !self.healed {
+            let _ = std::process::Command::new(path("heal")).arg(self.server).output();
+        }
+    }
+}
+
+/// Ends a server in good order and starts it again. It may take seconds until it serves.
+pub async fn restart(server: &str) {
+    done(docker(&["restart", &container(server)]).await);
+}
+
+/// A server that is down. It runs again at the end of the test, however it ends.
+#[derive(Debug)]
+pub struct Outage {
+    server: &'static str,
+    undo: &'static str,
+    over: bool,
+}
+
+impl Outage {
+    /// SIGKILL; its data stays.
+    pub async fn kill(server: &'static str) -> Self {
+        Self::begin(server, "kill", "start").await
+    }
+
+    /// It stands still, and its connections stay.
+    pub async fn pause(server: &'static str) -> Self {
+        Self::begin(server, "pause", "unpause").await
+    }
+
+    async fn begin(server: &'static str, command: &str, undo: &'static str) -> Self {
+        let outage = Self { server, undo, over: false };
+        done(docker(&[command, &container(server)]).await);
+        outage
+    }
+
+    /// Lets it run again.
+    pub async fn end(mut self) {
+        // Docker may still be putting the killed process away.
+        let start = Instant::now();
+        while let Err(error) = docker(&[self.undo, &container(self.server)]).await {
+            assert!(start.elapsed() < Duration::from_secs(10), "{error}");
+            sleep(Duration::from_millis(100)).await;
+        }
+        self.over = true;
+    }
+}
+
+impl Drop for Outage {
+    fn drop(&mut self) {
+        if !self.over {
+            let _ = std::process::Command::new("docker")
+                .args([self.undo, &container(self.server)])
+                .output();
+        }
+    }
+}
+
+/// A single etcd of one test's own, with options that the others do not have; gone at the end of
+/// the test.
+#[derive(Debug)]
+pub struct OwnEtcd {
+    container: String,
+    /// Where it listens.
+    pub address: SocketAddr,
+}
+
+impl OwnEtcd {
+    /// The image is that of the servers which are up.
+    pub async fn start(options: &[&str]) -> Self {
+        let of_the_others = ["inspect", "--format={{.Config.Image}}", &container("etcd1")];
+        let image = done(docker(&of_the_others).await);
+        let listen = [
+            "--listen-client-urls=http://0.0.0.0:2379",
+            "--advertise-client-urls=http://127.0.0.1:2379",
+        ];
+        let run =
+            ["run", "--rm", "--detach", "--publish=127.0.0.1::2379", "--entrypoint=etcd", &image];
+        let container = done(docker(&[&run[..], &listen, options].concat()).await);
+        let address = done(docker(&["port", &container, "2379"]).await);
+        Self { container, address: address.parse().expect("an address") }
+    }
+}
+
+impl Drop for OwnEtcd {
+    fn drop(&mut self) {
+        let _ =
+            std::process::Command::new("docker").args(["rm", "--force", &self.container]).output();
+    }
+}

@@ -1,0 +1,21 @@
+//! What those have in common who try distlock from outside: the test suites, the torture, interop,
+//! upgrade and the benchmark. It knows the stores' servers and the network to them, and starts
+//! processes; it does not know distlock.
+
+#![allow(clippy::expect_used, clippy::panic)] // a test fails by panicking
+
+pub mod backend;
+pub mod child;
+pub mod clock;
+pub mod docker;
+pub mod framing;
+pub mod median;
+pub mod orders;
+pub mod proxies;
+pub mod proxy;
+pub mod servers;
+
+use std::error::Error;
+
+/// The result of what may fail in several ways, and is told in words.
+pub type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;

@@ -1,0 +1,71 @@
+//! Where the servers are, and what they say to bare questions.
+
+use std::{io, net::SocketAddr, time::Duration};
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpStream, ToSocketAddrs, lookup_host},
+    time::timeout,
+};
+
+use crate::{Result, docker::ROOT};
+
+/// A URL from the environment, else the one of `docker/up`.
+pub(crate) fn url(variable: &str, default: &str) -> String {
+    std::env::var(variable).unwrap_or_else(|_| default.to_owned())
+}
+
+/// The addresses of a URL, or of its servers alone.
+pub async fn resolve(url: &str) -> Result<Vec<SocketAddr>> {
+    let hosts = url.split_once("://").map_or(url, |(_, hosts)| hosts);
+    let mut addresses = Vec::new();
+    for host in hosts.split(',') {
+        let mut found = lookup_host(host).await.map_err(|error| format!("{host}: {error}"))?;
+        addresses.push(found.next().ok_or_else(|| format!("{host} has no address"))?);
+    }
+    Ok(addresses)
+}
+
+/// The same. Panics if a server is not there: a test that needs it fails, it is never skipped.
+pub async fn endpoints(url: &str) -> Vec<SocketAddr> {
+    let endpoints = resolve(url).await.unwrap_or_else(|error| panic!("{error}"));
+    for endpoint in &endpoints {
+        let connected = timeout(Duration::from_secs(5), TcpStream::connect(endpoint)).await;
+        assert!(
+            matches!(connected, Ok(Ok(_))),
+            "no server at {endpoint}: start the servers with docker/up"
+        );
+    }
+    endpoints
+}
+
+/// Sends a question, such as a four-letter word, and reads until the server hangs up. An answer
+/// that takes longer than this is none.
+pub async fn ask(
+    server: impl ToSocketAddrs,
+    question: impl AsRef<[u8]>,
+    patience: Duration,
+) -> io::Result<String> {
+    let exchange = async {
+        let mut stream = TcpStream::connect(server).await?;
+        stream.write_all(question.as_ref()).await?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await?;
+        Ok(answer)
+    };
+    timeout(patience, exchange).await?
+}
+
+/// The question for what a member of etcd has counted.
+pub const METRICS: &str = "GET /metrics HTTP/1.0\r\n\r\n";
+
+/// The CA's certificate, a client's and its key, which `docker/up` has made.
+pub fn certificates() -> [String; 3] {
+    let default = format!("{ROOT}/target/docker/certs");
+    let folder = std::env::var("DISTLOCK_CERTS").unwrap_or(default);
+    ["ca.pem", "client.pem", "client-key.pem"].map(|name| {
+        let path = format!("{folder}/{name}");
+        std::fs::read_to_string(&path)
+            .unwrap_or_else(|error| panic!("{path}: {error}; docker/up makes it"))
+    })
+}
