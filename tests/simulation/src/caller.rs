@@ -87,6 +87,9 @@ impl Calling {
             }
         });
         self.note(history::What::Calls(told.into()));
+        if let What::Crowd(many) = step.what {
+            return self.crowd(count, many).await;
+        }
         let mut taking = take(self.client.clone(), format!("lonely-{}-{count}", self.number), step);
         let taken = match step.end {
             End::Finished => Some(taking.await),
@@ -119,6 +122,19 @@ impl Calling {
                 self.check_nothing(step, began.elapsed());
             }
             Some(Err(error)) => self.failed(&error, step),
+        }
+    }
+
+    /// What nobody polls any more stands in nobody's way.
+    async fn crowd(&self, count: usize, many: usize) {
+        for number in 0..many {
+            let name = format!("lonely-{}-{count}-{number}", self.number);
+            let client = self.client.clone();
+            let mut taking: Taking =
+                Box::pin(async move { lock(&client, &name, How::Wait).await });
+            if polled(&mut taking, 1).await.is_none() {
+                self.forsaken.add(true, taking);
+            }
         }
     }
 
@@ -189,6 +205,9 @@ impl Calling {
         } else {
             held
         };
+        if step.robbed {
+            held.rob();
+        }
         held.release(self.process, step.unlocks, self.handover).await;
     }
 }
@@ -219,7 +238,7 @@ fn take(client: Client, lonely: String, step: &Step) -> Taking {
     Box::pin(async move {
         match what {
             What::Mutex(name) => lock(&client, &named(name), how).await,
-            What::Lonely => lock(&client, &lonely, how).await,
+            What::Lonely | What::Crowd(_) => lock(&client, &lonely, how).await,
             What::Read(name) => {
                 let lock = client.rw_lock(named(name));
                 let guard = match how {

@@ -196,6 +196,18 @@ impl Held {
         scheduler::with(|world| world.history.coverage.count(format!("run {}", done.is_ok())));
     }
 
+    /// An operator deletes what is held, if nothing else does.
+    pub(crate) fn rob(&self) {
+        let Some(guard) = self.first() else { return };
+        let key = guard.own_key().entry.key.clone();
+        scheduler::with(|world| {
+            let there = world.server.now.key(&key).cloned();
+            if let Some(there) = there.filter(|_| !world.calm) {
+                world.delete(&there);
+            }
+        });
+    }
+
     /// Whether somebody had deleted one of its keys by then, too.
     fn take(self) -> (Option<Guard>, bool) {
         let robbed = self.numbers.iter().filter(|number| holders::released(**number)).count();
@@ -234,7 +246,7 @@ impl Held {
         if !unlock {
             return drop(guard);
         }
-        let doubt = scheduler::with(|world| world.doubtful);
+        let (doubt, began) = scheduler::with(|world| (world.doubtful, world.now()));
         let passes = handover && matches!(guard, Guard::Lock(_) | Guard::All(_));
         let outcome = guard.unlock().await;
         let kind = outcome.as_ref().map_or_else(kind_of, |()| "Ok".to_owned());
@@ -244,8 +256,9 @@ impl Held {
                 world.history.coverage.count(format!("lost {reason:?}"));
             }
             // Where an answer was lost, an attempt that finds nothing takes that for its own doing.
-            let clear =
-                world.doubtful == doubt && world.processes[process].struck == Duration::ZERO;
+            let clear = world.doubtful == doubt
+                && world.now() < began + world.request_timeout
+                && world.processes[process].struck == Duration::ZERO;
             if outcome.is_ok() && robbed && !passes && clear {
                 world.history.violated(format!("unlock is Ok, and {entries:?} was lost before"));
             }

@@ -56,8 +56,8 @@ impl World {
         let fate = self.fate();
         self.note(letter.process, What::Asked(letter.name, fate));
         let certain = matches!(fate, Fate::Answered | Fate::RefusedBefore | Fate::Denied);
-        if letter.name == "leave" && !certain {
-            self.doubtful += 1;
+        if !certain {
+            self.doubt(letter.name);
         }
         let (way, now) = (self.latency(), self.now());
         let long = Duration::from_millis(self.dice.u64(1..400));
@@ -86,6 +86,11 @@ impl World {
         }
     }
 
+    /// An answer will not come, or will not tell.
+    fn doubt(&mut self, name: &str) {
+        self.doubtful += u64::from(name == "leave");
+    }
+
     fn fail<T: Send + 'static>(&mut self, letter: Letter<T>, after: Duration, error: StoreError) {
         self.scheduler.after(after, move |_| drop(letter.answer.send(Err(error))));
     }
@@ -99,6 +104,7 @@ impl World {
             Contract::Etcd => {
                 // A connection that was silent for long may be given up, with what was on it.
                 if blocked > now && self.dice.bool() {
+                    self.doubt(letter.name);
                     self.scheduler.after(blocked - now + self.request_timeout, |_| drop(letter));
                     return;
                 }
@@ -122,6 +128,7 @@ impl World {
                         }
                         // What was under way on a connection is lost with it.
                         Some((now, _)) if connection != Some(now) => {
+                            world.doubt(letter.name);
                             let error = StoreError::Unknown("the connection was lost".into());
                             drop(letter.answer.send(Err(error)));
                         }

@@ -39,6 +39,8 @@ pub(crate) struct Step {
     pub(crate) hold: Duration,
     pub(crate) inside: Inside,
     pub(crate) unlocks: bool,
+    /// An operator deletes the key just before it is released.
+    pub(crate) robbed: bool,
     /// Nobody polls the caller for so long, once the call is under way.
     pub(crate) neglected: Duration,
 }
@@ -60,6 +62,8 @@ pub(crate) enum What {
     SetPermits(usize, u32),
     /// A lock that nobody else wants.
     Lonely,
+    /// So many of them, each polled once and then left alone.
+    Crowd(usize),
 }
 
 impl What {
@@ -132,7 +136,11 @@ impl Plan {
             let steps = (0..calls).map(|_| Step::draw(&mut dice, agreed)).collect();
             Caller { process: dice.usize(..processes), steps }
         };
-        let callers = (0..count).map(&mut caller).collect();
+        let mut callers: Vec<_> = (0..count).map(&mut caller).collect();
+        if dice.u32(..60) == 0 {
+            let steps = &mut callers[0].steps;
+            steps[dice.usize(..5)].what = What::Crowd(dice.usize(120..150));
+        }
         let mut strikes: Vec<_> = (0..dice.usize(..8))
             .map(|_| (millis(&mut dice, 0, 6000), Strike::draw(&mut dice, processes)))
             .collect();
@@ -212,8 +220,8 @@ impl Step {
             _ => Duration::ZERO,
         };
         let pause = if dice.u32(..60) == 0 { millis(dice, 0, 5000) } else { millis(dice, 0, 30) };
-        let unlocks = dice.u32(..4) > 0;
-        Self { pause, what, how, end, hold, inside, unlocks, neglected }
+        let (unlocks, robbed) = (dice.u32(..4) > 0, dice.u32(..40) == 0);
+        Self { pause, what, how, end, hold, inside, unlocks, robbed, neglected }
     }
 }
 

@@ -101,6 +101,8 @@ impl World {
         record.replica = None;
         record.touched = false;
         let process = record.process;
+        // With it goes what was under way.
+        self.doubtful += 1;
         self.note(process, What::Disconnected);
     }
 

@@ -37,7 +37,10 @@ impl World {
                 }
             }
             Strike::Cut(replica, time) => self.cut_server(replica, time),
-            Strike::DeleteKey => self.delete_one(),
+            Strike::DeleteKey => {
+                let Some(key) = self.any_key() else { return };
+                self.delete(&key);
+            }
             Strike::WriteKey => {
                 let Some(key) = self.any_key() else { return };
                 self.note(usize::MAX, What::Operator("writes", Arc::clone(&key.name)));
@@ -54,8 +57,8 @@ impl World {
         self.server.now.keys().nth(place).cloned()
     }
 
-    fn delete_one(&mut self) {
-        let Some(key) = self.any_key() else { return };
+    /// An operator does so.
+    pub(crate) fn delete(&mut self, key: &Key) {
         self.note(usize::MAX, What::Operator("deletes", Arc::clone(&key.name)));
         self.robbed(&key.name);
         self.server.delete(&[Arc::clone(&key.name)]);
