@@ -130,8 +130,7 @@ impl Calling {
         for number in 0..many {
             let name = format!("lonely-{}-{count}-{number}", self.number);
             let client = self.client.clone();
-            let mut taking: Taking =
-                Box::pin(async move { lock(&client, &name, How::Wait).await });
+            let mut taking: Taking = Box::pin(async move { lock(&client, &name, How::Wait).await });
             if polled(&mut taking, 1).await.is_none() {
                 self.forsaken.add(true, taking);
             }
