@@ -186,9 +186,8 @@ impl Held {
         let mut slept = pin!(sleep(time));
         let work = poll_fn(|context| {
             if !guard.is_valid() {
-                scheduler::with(|world| {
-                    world.history.violated(format!("{guard:?}: its work goes on"));
-                });
+                let what = format!("{guard:?}: its work goes on");
+                scheduler::with(|world| world.history.violated(what));
             }
             slept.as_mut().poll(context)
         });
@@ -224,9 +223,8 @@ impl Held {
         if let Ok(guard) = &outcome
             && guard.fencing_token() != token
         {
-            scheduler::with(|world| {
-                world.history.violated(format!("{guard:?} had {token:?} as a writer's"));
-            });
+            let what = format!("{guard:?} had {token:?} as a writer's");
+            scheduler::with(|world| world.history.violated(what));
         }
         let kind = outcome.as_ref().map_or_else(kind_of, |_| "Ok".to_owned());
         scheduler::with(|world| world.history.coverage.count(format!("downgrade {kind}")));
