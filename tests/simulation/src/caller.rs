@@ -16,7 +16,7 @@ use crate::{
     history,
     plan::{End, How, Inside, Step, What},
     runtime::clock::{Instant, sleep, timeout},
-    scheduler,
+    scheduler, settings,
 };
 
 /// How long a holder waits to be told something.
@@ -257,13 +257,18 @@ fn take(client: Client, lonely: String, step: &Step) -> Taking {
                 Ok(guard.map(Guard::Write))
             }
             What::Permits(name, count, of) => {
+                let known = settings::known(name);
+                let of = known.map_or(of, |(number, _)| number);
                 let semaphore = client.semaphore(named(name), of);
                 let permit = match how {
-                    How::Wait => Some(semaphore.acquire_many(count).await?),
-                    How::Try => semaphore.try_acquire_many(count).await?,
-                    How::For(limit) => semaphore.acquire_many_timeout(count, limit).await?,
+                    How::Wait => semaphore.acquire_many(count).await.map(Some),
+                    How::Try => semaphore.try_acquire_many(count).await,
+                    How::For(limit) => semaphore.acquire_many_timeout(count, limit).await,
                 };
-                Ok(permit.map(|permit| Guard::Permit(permit, of)))
+                if let Err(error) = &permit {
+                    settings::check(name, known, error);
+                }
+                Ok(permit?.map(|permit| Guard::Permit(permit, of)))
             }
             What::Election(name) => {
                 let election = client.election(named(name));
@@ -300,7 +305,10 @@ fn take(client: Client, lonely: String, step: &Step) -> Taking {
             }
             What::SetPermits(name, permits) => {
                 scheduler::with(|world| world.history.permits_set = true);
-                client.semaphore(named(name), 3).set_permits(permits).await.map(|()| None)
+                let change = settings::begin(name);
+                let set = client.semaphore(named(name), 3).set_permits(permits).await;
+                settings::end(name, change, set.is_ok().then_some(permits));
+                set.map(|()| None)
             }
         }
     })

@@ -35,6 +35,7 @@ mod plan;
 mod scheduler;
 mod server;
 mod sessions;
+mod settings;
 mod shrink;
 mod store;
 mod strikes;

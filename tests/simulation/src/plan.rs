@@ -67,6 +67,56 @@ pub(crate) enum What {
 }
 
 impl What {
+    const KINDS: usize = 13;
+    /// Of these, the first are locks that others want, too.
+    const LOCKS: usize = 6;
+
+    fn kind(&self) -> usize {
+        match self {
+            Self::Mutex(_) => 0,
+            Self::Read(_) => 1,
+            Self::Write(_) => 2,
+            Self::Permits(..) => 3,
+            Self::Election(_) => 4,
+            Self::All(_) => 5,
+            Self::Lonely | Self::Crowd(_) => 6,
+            Self::RequestRelease(_) => 7,
+            Self::Queue(_) => 8,
+            Self::WatchQueue(_) => 9,
+            Self::Leader(_) => 10,
+            Self::Observe(_) => 11,
+            Self::SetPermits(..) => 12,
+        }
+    }
+
+    fn draw(dice: &mut fastrand::Rng, agreed: bool, names: usize) -> Self {
+        let name = dice.usize(..names);
+        match dice.u32(..100) {
+            0..30 => Self::Mutex(name),
+            30..42 => Self::Read(name % 2),
+            42..52 => Self::Write(name % 2),
+            52..64 => {
+                let named = if agreed { 3 } else { dice.u32(2..=4) };
+                Self::Permits(name % 2, dice.u32(1..=3), named)
+            }
+            64..72 => Self::Election(name % 2),
+            72..78 => {
+                let mut names: Vec<_> = (0..3).collect();
+                dice.shuffle(&mut names);
+                names.truncate(dice.usize(2..=3));
+                Self::All(names)
+            }
+            78..80 => Self::Lonely,
+            80..84 => Self::RequestRelease(name),
+            84..88 => Self::Queue(name),
+            88..92 => Self::WatchQueue(name),
+            92..95 => Self::Leader(name % 2),
+            95..98 => Self::Observe(name % 2),
+            _ if agreed => Self::SetPermits(name % 2, dice.u32(2..=4)),
+            _ => Self::Queue(name),
+        }
+    }
+
     /// Whether it is something to hold.
     pub(crate) fn is_lock(&self) -> bool {
         matches!(
@@ -131,9 +181,10 @@ impl Plan {
         let faults = [0, 10, 40, 120][dice.usize(..4)];
         let agreed = dice.bool();
         let count = dice.usize(1..=12);
-        let calls = 110 / count + 1;
+        let calls = 116 / count + 1;
+        let menu = Menu::draw(&mut dice);
         let mut caller = |_| {
-            let steps = (0..calls).map(|_| Step::draw(&mut dice, agreed)).collect();
+            let steps = (0..calls).map(|_| Step::draw(&mut dice, agreed, &menu)).collect();
             Caller { process: dice.usize(..processes), steps }
         };
         let mut callers: Vec<_> = (0..count).map(&mut caller).collect();
@@ -168,32 +219,31 @@ fn millis(dice: &mut fastrand::Rng, from: u64, to: u64) -> Duration {
     Duration::from_millis(dice.u64(from..to))
 }
 
+/// What is called in a history at all: with less of it the rest meets more often.
+struct Menu {
+    kinds: [bool; What::KINDS],
+    names: usize,
+}
+
+impl Menu {
+    fn draw(dice: &mut fastrand::Rng) -> Self {
+        let mut kinds = [true; What::KINDS];
+        if dice.bool() {
+            kinds.iter_mut().for_each(|kind| *kind = dice.bool());
+            // There is always something to wait for.
+            kinds[dice.usize(..What::LOCKS)] = true;
+        }
+        Self { kinds, names: dice.usize(1..=3) }
+    }
+}
+
 impl Step {
-    fn draw(dice: &mut fastrand::Rng, agreed: bool) -> Self {
-        let name = dice.usize(..3);
-        let what = match dice.u32(..100) {
-            0..30 => What::Mutex(name),
-            30..42 => What::Read(name % 2),
-            42..52 => What::Write(name % 2),
-            52..64 => {
-                let named = if agreed { 3 } else { dice.u32(2..=4) };
-                What::Permits(name % 2, dice.u32(1..=3), named)
+    fn draw(dice: &mut fastrand::Rng, agreed: bool, menu: &Menu) -> Self {
+        let what = loop {
+            let what = What::draw(dice, agreed, menu.names);
+            if menu.kinds[what.kind()] {
+                break what;
             }
-            64..72 => What::Election(name % 2),
-            72..78 => {
-                let mut names: Vec<_> = (0..3).collect();
-                dice.shuffle(&mut names);
-                names.truncate(dice.usize(2..=3));
-                What::All(names)
-            }
-            78..80 => What::Lonely,
-            80..84 => What::RequestRelease(name),
-            84..88 => What::Queue(name),
-            88..92 => What::WatchQueue(name),
-            92..95 => What::Leader(name % 2),
-            95..98 => What::Observe(name % 2),
-            _ if agreed => What::SetPermits(name % 2, dice.u32(2..=4)),
-            _ => What::Queue(name),
         };
         let how = match dice.u32(..10) {
             0..2 => How::Try,

@@ -7,6 +7,7 @@ use crate::{
     holders::Holders,
     scheduler::Scheduler,
     server::{Contract, Server, Watching},
+    settings::Setting,
 };
 
 /// A simulated process, with one client in it.
@@ -39,6 +40,8 @@ pub(crate) struct World {
     pub(crate) faults: u32,
     /// Until when each server of several is cut off from the others.
     pub(crate) cut: [Duration; 3],
+    /// By semaphore.
+    pub(crate) settings: BTreeMap<usize, Setting>,
     /// How many requests to leave may have been applied, or not.
     pub(crate) doubtful: u64,
     /// Processes to be killed.
@@ -65,6 +68,7 @@ impl World {
             handover: None,
             faults: 30,
             cut: [Duration::ZERO; 3],
+            settings: BTreeMap::new(),
             doubtful: 0,
             doomed: Vec::new(),
             busy: BTreeMap::new(),
