@@ -22,6 +22,9 @@ use crate::{
 /// How long a holder waits to be told something.
 const LONGEST: Duration = Duration::from_secs(3);
 
+/// The same, if there is something to be told.
+const LATEST: Duration = Duration::from_secs(25);
+
 type Taking = Pin<Box<dyn Future<Output = Result<Option<Guard>>> + Send>>;
 
 /// Futures that nobody polls any more. Those that stand in nobody's way lie there to the end.
@@ -193,6 +196,10 @@ impl Calling {
             }
             Inside::Proclaim => held.proclaim(format!("{}-{count}", self.number).as_bytes()).await,
             Inside::Run => held.run(step.hold).await,
+            // Who waits to be told is told, however late.
+            Inside::WaitForLoss if step.robbed && held.rob() => {
+                let _ = timeout(LATEST, held.lost()).await;
+            }
             Inside::WaitForLoss => drop(timeout((step.hold * 20).min(LONGEST), held.lost()).await),
             Inside::WaitForRequest => drop(timeout(step.hold * 2, held.requested()).await),
             Inside::Nothing | Inside::Downgrade => {}

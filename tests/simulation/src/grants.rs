@@ -195,16 +195,15 @@ impl Held {
         scheduler::with(|world| world.history.coverage.count(format!("run {}", done.is_ok())));
     }
 
-    /// An operator deletes what is held, if nothing else does.
-    pub(crate) fn rob(&self) {
-        let Some(guard) = self.first() else { return };
-        let key = guard.own_key().entry.key.clone();
+    /// An operator deletes what is held, while things go wrong; tells whether.
+    pub(crate) fn rob(&self) -> bool {
+        let Some(guard) = self.first() else { return false };
+        let key = Arc::clone(&guard.own_key().entry.key);
         scheduler::with(|world| {
             let there = world.server.now.key(&key).cloned();
-            if let Some(there) = there.filter(|_| !world.calm) {
-                world.delete(&there);
-            }
-        });
+            let there = there.filter(|_| !world.calm);
+            there.map(|there| world.delete(&there)).is_some()
+        })
     }
 
     /// Whether somebody had deleted one of its keys by then, too.

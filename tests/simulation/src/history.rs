@@ -244,7 +244,10 @@ impl History {
     }
 
     pub(crate) fn violated(&mut self, what: String) {
-        self.violations.push(what);
+        // Some are seen again at each look.
+        if !self.violations.contains(&what) {
+            self.violations.push(what);
+        }
     }
 
     pub(crate) fn text(&self) -> String {

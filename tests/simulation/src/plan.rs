@@ -92,26 +92,26 @@ impl What {
     fn draw(dice: &mut fastrand::Rng, agreed: bool, names: usize) -> Self {
         let name = dice.usize(..names);
         match dice.u32(..100) {
-            0..30 => Self::Mutex(name),
-            30..42 => Self::Read(name % 2),
-            42..52 => Self::Write(name % 2),
-            52..64 => {
+            0..27 => Self::Mutex(name),
+            27..39 => Self::Read(name % 2),
+            39..49 => Self::Write(name % 2),
+            49..61 => {
                 let named = if agreed { 3 } else { dice.u32(2..=4) };
                 Self::Permits(name % 2, dice.u32(1..=3), named)
             }
-            64..72 => Self::Election(name % 2),
-            72..78 => {
+            61..69 => Self::Election(name % 2),
+            69..75 => {
                 let mut names: Vec<_> = (0..3).collect();
                 dice.shuffle(&mut names);
                 names.truncate(dice.usize(2..=3));
                 Self::All(names)
             }
-            78..80 => Self::Lonely,
-            80..84 => Self::RequestRelease(name),
-            84..88 => Self::Queue(name),
-            88..92 => Self::WatchQueue(name),
-            92..95 => Self::Leader(name % 2),
-            95..98 => Self::Observe(name % 2),
+            75..77 => Self::Lonely,
+            77..81 => Self::RequestRelease(name),
+            81..85 => Self::Queue(name),
+            85..89 => Self::WatchQueue(name),
+            89..92 => Self::Leader(name % 2),
+            92..95 => Self::Observe(name % 2),
             _ if agreed => Self::SetPermits(name % 2, dice.u32(2..=4)),
             _ => Self::Queue(name),
         }
@@ -167,6 +167,8 @@ pub(crate) enum Strike {
     Block(usize, Duration),
     Kill(usize),
     Cut(usize, Duration),
+    /// An operator ends its sessions, and it is given none for so long.
+    Revoke(usize, Duration),
     DeleteKey,
     WriteKey,
     /// Another client's waiter comes, and goes after a time.
@@ -278,7 +280,8 @@ impl Step {
 impl Strike {
     fn draw(dice: &mut fastrand::Rng, processes: usize) -> Self {
         let process = dice.usize(..processes);
-        match dice.u32(..16) {
+        match dice.u32(..17) {
+            16 => Self::Revoke(process, millis(dice, 1000, 15_000)),
             0..3 => Self::Stop(process, millis(dice, 100, 5000)),
             3..7 => Self::Block(process, millis(dice, 50, 5000)),
             7 => Self::Kill(process),

@@ -82,7 +82,7 @@ impl World {
         });
     }
 
-    fn expire(&mut self, session: u64) {
+    pub(crate) fn expire(&mut self, session: u64) {
         let Some(record) = self.server.end(session) else { return };
         self.note(record.process, What::Expired(session));
         self.changed();
@@ -138,7 +138,7 @@ impl World {
             }
             if process.stopped > now {
                 let stopped = process.stopped - now;
-                world.scheduler.after(stopped, move |world| world.ping(session));
+                world.scheduler.after(stopped, move |world| world.woke(session));
                 return;
             }
             let silent = now.saturating_sub(record.answered) > record.ttl / 4;
@@ -162,6 +162,17 @@ impl World {
             }
             world.ping(session);
         });
+    }
+
+    /// What came meanwhile may be read before anybody looks at how long it was silent.
+    fn woke(&mut self, session: u64) {
+        let (now, heard) = (self.now(), self.dice.bool());
+        if let Some(record) = self.server.sessions.get_mut(&session)
+            && heard
+        {
+            record.answered = now;
+        }
+        self.ping(session);
     }
 
     fn pinged(&mut self, session: u64, connection: u64) {

@@ -48,7 +48,8 @@ impl Backend for SimulatedBackend {
         let request_timeout = scheduler::with(|world| {
             let way =
                 world.latency() + world.processes[process].blocked.saturating_sub(world.now());
-            let refused = world.chance(world.faults);
+            let refused =
+                world.now() < world.processes[process].refused || world.chance(world.faults);
             world.scheduler.after(way, move |world| {
                 if !refused && !world.processes[process].dead {
                     drop(tell.send(world.open_session(process)));
@@ -208,8 +209,14 @@ impl Store for SimulatedStore {
     }
 
     async fn watch(&self, entry: &Entry, _: bool) -> Result<Option<Watch>, StoreError> {
-        let (id, key) = (self.id, Arc::clone(&entry.key));
-        self.look("watch", move |server| set_watch(server, id, Target::Key(key))).await
+        let (id, entry) = (self.id, entry.clone());
+        self.look("watch", move |server| {
+            // Its place may be taken by another one of that name.
+            let there = server.view_of(id).key(&entry.key);
+            there.filter(|key| entry.revision == 0 || key.revision == entry.revision)?;
+            set_watch(server, id, Target::Key(entry.key))
+        })
+        .await
     }
 
     async fn leave(

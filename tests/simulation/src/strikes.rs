@@ -36,6 +36,15 @@ impl World {
                     self.doomed.push(process);
                 }
             }
+            Strike::Revoke(process, time) => {
+                self.processes[process].refused = now + time;
+                let theirs = self.server.sessions.iter();
+                let theirs: Vec<_> = theirs
+                    .filter(|(_, session)| session.process == process)
+                    .map(|(session, _)| *session)
+                    .collect();
+                theirs.into_iter().for_each(|session| self.revoke(session));
+            }
             Strike::Cut(replica, time) => self.cut_server(replica, time),
             Strike::DeleteKey => {
                 let Some(key) = self.any_key() else { return };
@@ -55,6 +64,16 @@ impl World {
         let count = self.server.now.keys().count();
         let place = if count == 0 { return None } else { self.dice.usize(..count) };
         self.server.now.keys().nth(place).cloned()
+    }
+
+    /// An operator ends a session.
+    fn revoke(&mut self, session: u64) {
+        let keys = self.server.now.keys().filter(|key| key.session == session);
+        for key in keys.cloned().collect::<Vec<_>>() {
+            self.robbed(&key.name);
+            self.history.operated.insert(key.dir.to_string());
+        }
+        self.expire(session);
     }
 
     /// An operator does so.

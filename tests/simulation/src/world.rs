@@ -18,6 +18,8 @@ pub(crate) struct Process {
     pub(crate) stopped: Duration,
     /// Nothing passes between it and the servers until then.
     pub(crate) blocked: Duration,
+    /// It is given no session until then.
+    pub(crate) refused: Duration,
     /// When something last kept it from hearing of things.
     pub(crate) struck: Duration,
 }
