@@ -163,7 +163,7 @@ async fn until(limit: Duration, mut done: impl FnMut() -> bool) -> bool {
         if Instant::now() >= end {
             return false;
         }
-        sleep(Duration::from_millis(20)).await;
+        sleep(Duration::from_millis(100)).await;
     }
     true
 }
@@ -211,7 +211,7 @@ async fn direct(plan: &Plan, clients: &Mutex<Vec<(usize, Client)>>, forsaken: &F
     });
     for (process, client) in &clients {
         // Now and then: it is a long text.
-        if plan.seed.is_multiple_of(4) && !scheduler::with(|world| world.processes[*process].dead) {
+        if plan.seed.is_multiple_of(16) && !scheduler::with(|world| world.processes[*process].dead) {
             check_maps(client);
         }
     }
