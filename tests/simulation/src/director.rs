@@ -211,7 +211,8 @@ async fn direct(plan: &Plan, clients: &Mutex<Vec<(usize, Client)>>, forsaken: &F
     });
     for (process, client) in &clients {
         // Now and then: it is a long text.
-        if plan.seed.is_multiple_of(16) && !scheduler::with(|world| world.processes[*process].dead) {
+        if plan.seed.is_multiple_of(16) && !scheduler::with(|world| world.processes[*process].dead)
+        {
             check_maps(client);
         }
     }
