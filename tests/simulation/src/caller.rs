@@ -167,8 +167,9 @@ impl Calling {
         let took = began.elapsed();
         scheduler::with(|world| {
             let process = &world.processes[self.process];
-            let kept = process.struck.max(process.stopped);
-            let idle = step.neglected.is_zero() && kept <= world.now().saturating_sub(took);
+            // The step before may have left it unpolled.
+            let kept = process.struck.max(process.stopped).max(world.scheduler.neglected());
+            let idle = kept <= world.now().saturating_sub(took);
             let patience = CONNECT_TIMEOUT * 2 + world.request_timeout * 6;
             if idle && took > limit + patience {
                 world.history.violated(format!("{step:?}: took {took:?}"));

@@ -144,10 +144,16 @@ impl Scheduler {
         }
     }
 
+    /// Until when the task was not to be polled that is polled now.
+    pub(crate) fn neglected(&mut self) -> Duration {
+        let running = self.running;
+        running.and_then(|task| self.task(task)).map_or(Duration::ZERO, |task| task.neglected)
+    }
+
     /// Nobody is neglected any more.
     pub(crate) fn look_after_all(&mut self) {
         for task in &mut self.tasks {
-            task.neglected = Duration::ZERO;
+            task.neglected = task.neglected.min(self.now);
         }
         let all = self.tasks.iter().enumerate().filter(|(_, task)| task.queued);
         self.ready =

@@ -130,6 +130,7 @@ impl World {
         for process in &mut self.processes {
             process.stopped = process.stopped.min(now);
             process.blocked = process.blocked.min(now);
+            process.refused = process.refused.min(now);
         }
         self.cut = [now; 3];
         self.scheduler.look_after_all();
