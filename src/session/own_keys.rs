@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::Notify;
 
 use crate::{
     backend::{Entry, Left, Moment, Predecessor},
@@ -31,6 +31,8 @@ const PATIENCE: Duration = Duration::from_millis(2);
 pub(crate) struct OwnKeys {
     known: Mutex<Known>,
     joining: AtomicUsize,
+    /// There is one more.
+    added: Notify,
 }
 
 /// One who is about to join.
@@ -42,23 +44,9 @@ impl Drop for Joining<'_> {
     }
 }
 
-/// A key that somebody waits to hear of, or has ceased to.
-struct Wanted<'a> {
-    own_keys: &'a OwnKeys,
-    key: &'a Arc<str>,
-}
-
-impl Drop for Wanted<'_> {
-    fn drop(&mut self) {
-        self.own_keys.known.lock().wanted.remove(self.key);
-    }
-}
-
 #[derive(Debug, Default)]
 struct Known {
     own_keys: HashMap<Arc<str>, Arc<OwnKey>>,
-    /// Keys that somebody has been told of before their owner was.
-    wanted: HashMap<Arc<str>, oneshot::Sender<()>>,
     ended: VecDeque<Arc<OwnKey>>,
 }
 
@@ -74,13 +62,8 @@ impl OwnKeys {
         };
         let (state, changed) = (Mutex::new(state), Notify::new());
         let own_key = Arc::new(OwnKey { entry, joined, sent, state, changed });
-        let mut known = self.known.lock();
-        let wanted = known.wanted.remove(&key);
-        known.own_keys.insert(key, Arc::clone(&own_key));
-        drop(known);
-        if let Some(wanted) = wanted {
-            let _ = wanted.send(());
-        }
+        self.known.lock().own_keys.insert(key, Arc::clone(&own_key));
+        self.added.notify_waiters();
         own_key
     }
 
@@ -91,14 +74,17 @@ impl OwnKeys {
         if found.is_some() || self.joining.load(Ordering::Relaxed) == 0 {
             return found;
         }
-        let (sender, added) = oneshot::channel();
-        let wanted = Wanted { own_keys: self, key: &entry.key };
-        self.known.lock().wanted.insert(Arc::clone(wanted.key), sender);
-        // It may have come in between.
-        if self.find(entry).is_none() {
-            let _ = timeout(PATIENCE, added).await;
-        }
-        self.find(entry)
+        let found = async {
+            loop {
+                // From here on it is told, also of what comes before it waits.
+                let added = self.added.notified();
+                if let Some(found) = self.find(entry) {
+                    return found;
+                }
+                added.await;
+            }
+        };
+        timeout(PATIENCE, found).await.ok()
     }
 
     /// Counts those who are about to join.

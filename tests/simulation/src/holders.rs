@@ -4,6 +4,9 @@ use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use crate::{scheduler, world::World};
 
+/// How long it takes at most to hear that one is the first, where nothing goes wrong.
+const LONGEST_WAIT: Duration = Duration::from_millis(500);
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
     Exclusive,
@@ -105,8 +108,30 @@ impl World {
         }
     }
 
+    /// Something was changed in the store: somebody may be the first in a queue now.
+    pub(crate) fn note_first(&mut self) {
+        if !self.undisturbed {
+            return;
+        }
+        let (now, last) = (self.now(), self.server.now.revision);
+        let deleted = self.server.between(last - 1, last).filter(|change| change.deleted);
+        let firsts = deleted.filter_map(|change| self.server.now.in_dir(&change.dir).next());
+        for first in firsts.map(|key| (Arc::clone(&key.name), key.revision)).collect::<Vec<_>>() {
+            self.firsts.entry(first).or_insert(now);
+        }
+    }
+
+    /// Who is the first is told at once, if nothing goes wrong.
+    fn check_wait(&mut self, new: &Holder) {
+        let Some(since) = self.firsts.remove(&(Arc::clone(&new.key), new.revision)) else { return };
+        let waited = self.now().saturating_sub(since.max(self.scheduler.neglected()));
+        if new.mode == Mode::Exclusive && waited > LONGEST_WAIT {
+            self.history.violated(format!("{new:?} was granted {waited:?} after it was the first"));
+        }
+    }
+
     fn exclusive_ahead(&self, new: &Holder) -> Option<String> {
-        let own = self.server.now.key(&new.key)?;
+        let own = self.server.now.key(&new.key).filter(|own| own.revision == new.revision)?;
         let ahead = self.server.now.in_dir(&new.queue).filter(|key| key.token < own.token);
         let ahead: Vec<_> = ahead.collect();
         let found = match new.mode {
@@ -137,6 +162,9 @@ pub(crate) fn granted(mut new: Holder, alone: bool) -> u64 {
         let ahead = world.exclusive_ahead(&new);
         world.history.violations.extend(ahead);
         world.hand_on(&new);
+        if alone {
+            world.check_wait(&new);
+        }
         if new.mode == Mode::Exclusive && own {
             let highest = world.holders.tokens.entry(Arc::clone(&new.queue)).or_default();
             if *highest >= new.token {

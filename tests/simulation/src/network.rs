@@ -222,6 +222,7 @@ impl World {
     /// Something was changed: those who watch are told, by and by.
     pub(crate) fn changed(&mut self) {
         let to = self.server.now.revision;
+        self.note_first();
         match self.server.contract {
             Contract::Etcd => self.tell(None, to),
             Contract::ZooKeeper => {

@@ -11,12 +11,13 @@ use std::{
     time::Duration,
 };
 
-use crate::world::World;
+use crate::{runtime::mutex, world::World};
 
 thread_local! {
     static WORLD: RefCell<Option<World>> = const { RefCell::new(None) };
-    /// Tasks that were woken, in the order in which they were: apart, as anything may wake.
-    static WOKEN: RefCell<Vec<TaskId>> = const { RefCell::new(Vec::new()) };
+    /// Tasks that were woken, and whether under a lock of the library's: apart, as anything may
+    /// wake.
+    static WOKEN: RefCell<Vec<(TaskId, bool)>> = const { RefCell::new(Vec::new()) };
 }
 
 /// A task; its place may be another's later.
@@ -75,7 +76,7 @@ struct Waking(TaskId);
 
 impl Wake for Waking {
     fn wake(self: Arc<Self>) {
-        WOKEN.with_borrow_mut(|woken| woken.push(self.0));
+        WOKEN.with_borrow_mut(|woken| woken.push((self.0, mutex::any_locked())));
     }
 }
 
@@ -282,13 +283,17 @@ enum Next {
 fn step(over: &impl Fn(&World) -> bool) -> bool {
     let mut woken = WOKEN.with_borrow_mut(std::mem::take);
     // Tokio's `watch` wakes in an order that it draws from a randomness of its own.
-    woken.sort_unstable_by_key(|id| id.index);
+    woken.sort_unstable_by_key(|(id, _)| id.index);
     let next = with(|world| {
-        for id in woken {
-            if let Some(task) = world.scheduler.task(id)
-                && !std::mem::replace(&mut task.queued, true)
-            {
+        for (id, locked) in woken {
+            let Some(task) = world.scheduler.task(id) else { continue };
+            let (queued, what) = (std::mem::replace(&mut task.queued, true), task.what);
+            if !queued {
                 world.scheduler.ready.push(id);
+            }
+            // Its waker might look at a guard.
+            if locked && what == "caller" {
+                world.history.violated("a caller was woken under a lock".into());
             }
         }
         if over(world) { Next::Over } else { world.next() }

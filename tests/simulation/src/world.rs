@@ -1,6 +1,6 @@
 //! All there is: the clock, the store, the processes, and what has happened so far.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use crate::{
     history::{History, What},
@@ -40,6 +40,10 @@ pub(crate) struct World {
     pub(crate) handover: Option<u32>,
     /// How often things go wrong: of a thousand calls.
     pub(crate) faults: u32,
+    /// Nothing goes wrong at all.
+    pub(crate) undisturbed: bool,
+    /// Since when nobody stands ahead of a key that had somebody ahead.
+    pub(crate) firsts: BTreeMap<(Arc<str>, u64), Duration>,
     /// Until when each server of several is cut off from the others.
     pub(crate) cut: [Duration; 3],
     /// By semaphore.
@@ -70,6 +74,8 @@ impl World {
             handover: None,
             faults: 30,
             cut: [Duration::ZERO; 3],
+            undisturbed: false,
+            firsts: BTreeMap::new(),
             settings: BTreeMap::new(),
             doubtful: 0,
             doomed: Vec::new(),

@@ -1,10 +1,9 @@
-//! The library's `runtime/` on three other seams.
+//! The library's `runtime/` on other seams.
 
 #[path = "../../../../src/runtime/carried.rs"]
 pub(crate) mod carried;
 pub(crate) mod clock;
 pub(crate) mod executor;
-#[path = "../../../../src/runtime/mutex.rs"]
 pub(crate) mod mutex;
 #[path = "../../../../src/runtime/pause.rs"]
 mod pause;
