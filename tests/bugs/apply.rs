@@ -15,6 +15,9 @@
 //!     lines to put in their place
 //! ```
 //!
+//! After the tests a line `not simulated: WHY` may say why the simulation cannot find it
+//! (`docker/simulation --bugs`).
+//!
 //! BINARY is `memory`, `etcd` or `zookeeper`, or `lib` for a unit test. `lib:zookeeper` is one that
 //! is there with this feature alone. There may be several tests, and several places.
 
@@ -89,7 +92,7 @@ impl Bug {
                         }
                         _ => return wrong(&format!("not a binary and a test: {test}")),
                     },
-                    None if line.is_empty() => {}
+                    None if line.is_empty() || line.starts_with("not simulated: ") => {}
                     None => why.push(line),
                 },
                 (Some(place), "find:") if place.find.is_empty() => finding = true,
