@@ -50,22 +50,23 @@ mod check;
 mod history;
 mod model;
 mod properties;
+mod replay;
 mod rules;
 mod state;
 mod steps;
 
-use std::process::ExitCode;
+use std::{path::PathBuf, process::ExitCode};
 
 use lexopt::{Arg, Parser, ValueExt};
 
 use rules::Rule;
 
 const USAGE: &str = "\
-Usage: model [--without RULE | --all | --list | -h]
+Usage: model [--without RULE | --all | --replay FILE | --list | -h]
 
 Visits all states of a model of the lock, with all rules of the algorithm. --without RULE leaves
 one out, and prints the shortest history that breaks a property; --all does both, for every rule.
---list prints the rules.";
+--replay follows the histories that the simulation has written with --trace. --list prints the rules.";
 
 fn main() -> ExitCode {
     match run() {
@@ -91,6 +92,10 @@ fn run() -> Result<bool, lexopt::Error> {
                 holds = false;
             }
             Arg::Long("all") => (holds, left_out) = (true, Rule::ALL.to_vec()),
+            Arg::Long("replay") => {
+                let file: PathBuf = parser.value()?.into();
+                return replay::all(&file).map_err(Into::into);
+            }
             Arg::Long("list") => {
                 for rule in Rule::ALL {
                     println!("{:16}  {}", rule.name(), rule.text());

@@ -12,14 +12,16 @@ use crate::server::Contract;
 const USAGE: &str = "\
 Usage: simulation [--seeds N] [--first N] [--minutes M] [--contract etcd|zookeeper]
                   [--known FILE] [--coverage] [--complete] [--failures N] [--no-shrink]
+                  [--trace FILE]
        simulation --seed N [--contract etcd|zookeeper]
        simulation -h
 
 Runs histories of distlock's own code on a simulated store, one for each seed and contract, until
 the seeds (10,000, from 1 on) or the minutes (from a seed drawn from the clock on) are used up, and
 those of a file before (lines of a contract, a seed, and a word on it). With --coverage it prints
-how often each thing happened; with --complete it fails if something never did. With --seed it runs
-one history and tells all of it; the last line is the hash of what happened.";
+how often each thing happened; with --complete it fails if something never did. With --trace it
+writes what became of the plain locks' keys, for the model to follow. With --seed it runs one
+history and tells all of it; the last line is the hash of what happened.";
 
 #[derive(Debug)]
 pub(crate) struct Args {
@@ -33,6 +35,7 @@ pub(crate) struct Args {
     pub(crate) complete: bool,
     pub(crate) failures: u64,
     pub(crate) shrinks: bool,
+    pub(crate) trace: Option<PathBuf>,
 }
 
 impl Contract {
@@ -62,6 +65,7 @@ impl Args {
             complete: false,
             failures: 1,
             shrinks: true,
+            trace: None,
         };
         let (mut parser, mut first) = (Parser::from_env(), None);
         while let Some(arg) = parser.next()? {
@@ -69,6 +73,7 @@ impl Args {
                 Arg::Long("seed") => args.seed = Some(parser.value()?.parse()?),
                 Arg::Long("first") => first = Some(parser.value()?.parse()?),
                 Arg::Long("known") => args.known = Some(parser.value()?.into()),
+                Arg::Long("trace") => args.trace = Some(parser.value()?.into()),
                 Arg::Long("seeds") => args.seeds = parser.value()?.parse()?,
                 Arg::Long("failures") => args.failures = parser.value()?.parse()?,
                 Arg::Long("minutes") => {

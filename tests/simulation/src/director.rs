@@ -23,6 +23,7 @@ use crate::{
     server::Key,
     session::Shared,
     store::SimulatedBackend,
+    trace::Trace,
     world::World,
 };
 
@@ -31,10 +32,19 @@ pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// For how long an attempt in doubt looks for what it may have left: 13 s.
 const DOUBT: Duration = Duration::from_secs(16);
 
+/// What is wanted of a history, beside what was wrong in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tell {
+    Nothing,
+    All,
+    Trace,
+}
+
 /// Runs a plan; tells what happened, how long it took in there, and how many polls.
-pub(crate) fn run(plan: &Plan, verbose: bool) -> (History, Duration, u64) {
+pub(crate) fn run(plan: &Plan, tell: Tell) -> (History, Duration, u64) {
     let director = plan.processes;
-    let mut world = World::new(plan.seed, plan.contract, plan.processes + 1, verbose);
+    let mut world = World::new(plan.seed, plan.contract, plan.processes + 1, tell == Tell::All);
+    world.server.trace = (tell == Tell::Trace).then(Trace::default);
     world.faults = plan.faults;
     world.undisturbed = plan.faults == 0 && plan.strikes.is_empty() && plan.handover.is_none();
     (world.ttl, world.recheck) = (plan.ttl, plan.ttl);
@@ -89,7 +99,8 @@ pub(crate) fn run(plan: &Plan, verbose: bool) -> (History, Duration, u64) {
     scheduler::run(|_| *done.lock().expect("not poisoned"));
     rest.0.bury(true);
     rest.1.lock().expect("not poisoned").clear();
-    let world = scheduler::end();
+    let mut world = scheduler::end();
+    world.history.trace = world.server.trace.take();
     let (time, polls) = (world.now(), world.scheduler.polls);
     (world.history, time, polls)
 }

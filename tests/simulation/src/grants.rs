@@ -22,7 +22,7 @@ use crate::{
         semaphore::Permit,
     },
     runtime::clock::sleep,
-    scheduler,
+    scheduler, trace,
 };
 
 pub(crate) enum Guard {
@@ -98,6 +98,9 @@ pub(crate) fn register(process: usize, guard: Guard) -> Held {
     for holder in &new {
         scheduler::with(|world| {
             world.note(process, What::Grants(Arc::clone(&holder.key), holder.token));
+            if let Some(trace) = &mut world.server.trace {
+                trace.add(&holder.queue, &holder.key, String::new(), trace::What::Granted);
+            }
         });
     }
     let numbers = new.into_iter().map(|new| holders::granted(new, alone)).collect();

@@ -74,6 +74,7 @@ pub(crate) struct History {
     pub(crate) unwritten: Vec<String>,
     /// Somebody has set a number of permits.
     pub(crate) permits_set: bool,
+    pub(crate) trace: Option<crate::trace::Trace>,
     /// Queues in which an operator has deleted something.
     pub(crate) operated: BTreeSet<String>,
 }
@@ -194,6 +195,7 @@ impl History {
             violations: Vec::new(),
             unwritten: Vec::new(),
             permits_set: false,
+            trace: None,
             operated: BTreeSet::new(),
         }
     }

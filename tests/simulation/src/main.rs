@@ -39,6 +39,7 @@ mod settings;
 mod shrink;
 mod store;
 mod strikes;
+mod trace;
 mod world;
 
 use std::{
@@ -48,6 +49,7 @@ use std::{
 };
 
 use args::Args;
+use director::Tell;
 use history::Coverage;
 use plan::Plan;
 use server::Contract;
@@ -82,7 +84,7 @@ fn failed(code: &ExitCode) -> bool {
 /// Runs one history and tells all of it.
 fn replay(seed: u64, contract: Contract) -> ExitCode {
     let plan = Plan::draw(seed, contract);
-    let (history, time, polls) = director::run(&plan, true);
+    let (history, time, polls) = director::run(&plan, Tell::All);
     print!("{}", history.text());
     for violation in &history.violations {
         println!("violation: {violation}");
@@ -101,6 +103,7 @@ struct Search<'a> {
     calls: u64,
     polls: u64,
     failures: u64,
+    traces: Option<String>,
 }
 
 /// Runs histories until the time or the seeds are used up.
@@ -113,6 +116,7 @@ fn search(args: &Args) -> Result<ExitCode, String> {
         calls: 0,
         polls: 0,
         failures: 0,
+        traces: args.trace.as_ref().map(|_| String::new()),
     };
     let drawn = (args.first..)
         .take_while(|seed| seed - args.first < args.seeds)
@@ -128,6 +132,9 @@ fn search(args: &Args) -> Result<ExitCode, String> {
             told = Instant::now();
             eprintln!("{} histories, {} failed", search.histories, search.failures);
         }
+    }
+    if let (Some(file), Some(traces)) = (&args.trace, &search.traces) {
+        fs::write(file, traces).map_err(|error| format!("{}: {error}", file.display()))?;
     }
     Ok(search.tell())
 }
@@ -149,7 +156,11 @@ fn known(args: &Args) -> Result<Vec<(Contract, u64)>, String> {
 impl Search<'_> {
     fn run(&mut self, contract: Contract, seed: u64) {
         let plan = Plan::draw(seed, contract);
-        let (history, _, polled) = director::run(&plan, false);
+        let tell = if self.traces.is_some() { Tell::Trace } else { Tell::Nothing };
+        let (history, _, polled) = director::run(&plan, tell);
+        if let (Some(traces), Some(trace)) = (&mut self.traces, &history.trace) {
+            traces.push_str(&trace.text(&format!("{} seed {seed}", contract.name())));
+        }
         self.histories += 1;
         self.calls += history.calls;
         self.polls += polled;

@@ -7,6 +7,7 @@ use tokio::sync::watch;
 use crate::{
     history::What,
     server::{Contract, SessionRecord},
+    trace,
     world::World,
 };
 
@@ -78,12 +79,12 @@ impl World {
                 let late = Duration::from_micros(world.dice.u64(1..200_000));
                 return world.look_at(session, late);
             }
-            world.expire(session);
+            world.expire(session, trace::What::Expired);
         });
     }
 
-    pub(crate) fn expire(&mut self, session: u64) {
-        let Some(record) = self.server.end(session) else { return };
+    pub(crate) fn expire(&mut self, session: u64, how: trace::What) {
+        let Some(record) = self.server.end(session, how) else { return };
         self.note(record.process, What::Expired(session));
         self.changed();
         // Where the client is told unasked, if it can be.
@@ -149,7 +150,7 @@ impl World {
                 Some(_) if process.blocked <= now && record.closing => {
                     let way = world.latency();
                     world.scheduler.after(way, move |world| {
-                        world.server.end(session);
+                        world.server.end(session, trace::What::Closed);
                         world.changed();
                     });
                 }

@@ -1,6 +1,9 @@
 //! Leaves out of a history that fails what it does not need for that.
 
-use crate::{director, plan::Plan};
+use crate::{
+    director::{self, Tell},
+    plan::Plan,
+};
 
 /// How many runs that may take.
 const RUNS: usize = 400;
@@ -11,14 +14,14 @@ pub(crate) fn tell(plan: &Plan) {
     loop {
         let smaller = candidates(&plan).find(|smaller| {
             runs += 1;
-            runs <= RUNS && !director::run(smaller, false).0.violations.is_empty()
+            runs <= RUNS && !director::run(smaller, Tell::Nothing).0.violations.is_empty()
         });
         match smaller {
             Some(smaller) => plan = smaller,
             None => break,
         }
     }
-    let (history, _, _) = director::run(&plan, true);
+    let (history, _, _) = director::run(&plan, Tell::All);
     print!("{}", history.text());
     let steps: usize = plan.callers.iter().map(|caller| caller.steps.len()).sum();
     println!(

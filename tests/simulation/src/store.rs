@@ -24,6 +24,7 @@ use crate::{
     runtime::clock::timeout,
     scheduler,
     server::{Contract, Server, Target, Watching},
+    trace,
 };
 
 /// The simulated store, as one process reaches it.
@@ -249,7 +250,8 @@ impl Store for SimulatedStore {
                 session.closing = true;
             }
         });
-        let closed = self.ask("close", move |server| drop(server.end(id))).await;
+        let closed =
+            self.ask("close", move |server| drop(server.end(id, trace::What::Closed))).await;
         self.closed.store(true, Ordering::Relaxed);
         match closed {
             Err(StoreError::SessionGone(_)) if was => Ok(()),

@@ -6,6 +6,7 @@ use crate::{
     history::What,
     plan::Strike,
     server::{Change, Key},
+    trace,
     world::World,
 };
 
@@ -73,14 +74,16 @@ impl World {
             self.robbed(&key.name);
             self.history.operated.insert(key.dir.to_string());
         }
-        self.expire(session);
+        self.expire(session, trace::What::Deleted);
     }
 
     /// An operator does so.
     pub(crate) fn delete(&mut self, key: &Key) {
         self.note(usize::MAX, What::Operator("deletes", Arc::clone(&key.name)));
         self.robbed(&key.name);
+        self.server.deletes = trace::What::Deleted;
         self.server.delete(&[Arc::clone(&key.name)]);
+        self.server.deletes = trace::What::Left;
         self.history.operated.insert(key.dir.to_string());
         self.changed();
     }

@@ -7,7 +7,10 @@ use std::{collections::BTreeMap, rc::Rc, sync::Arc, time::Duration};
 
 use tokio::sync::oneshot;
 
-use crate::backend::{Entry, Event};
+use crate::{
+    backend::{Entry, Event},
+    trace::{Trace, What},
+};
 
 pub(crate) use session::SessionRecord;
 
@@ -98,6 +101,9 @@ pub(crate) struct Server {
     pub(crate) numbers: u64,
     /// What its clock shows.
     pub(crate) time: Duration,
+    /// If somebody wants to know, and what the next deletes are.
+    pub(crate) trace: Option<Trace>,
+    pub(crate) deletes: What,
     /// What guarded writes have put anywhere, with the revision.
     pub(crate) written: Vec<(String, Rc<Vec<u8>>, u64)>,
 }
@@ -116,6 +122,8 @@ impl Server {
             replicas: [1; 3],
             numbers: 0,
             time: Duration::ZERO,
+            trace: None,
+            deletes: What::Left,
             written: Vec::new(),
         }
     }
@@ -132,6 +140,18 @@ impl Server {
         next.revision += 1;
         change(&mut next);
         let next = Rc::new(next);
+        if let Some(trace) = &mut self.trace {
+            for Change { name, dir, deleted, touched } in &changes {
+                match next.key(name) {
+                    _ if *deleted => trace.add(dir, name, String::new(), self.deletes),
+                    Some(key) if !touched => {
+                        let attempt = format!("{}-{}", key.session, key.ticket);
+                        trace.add(dir, name, attempt, What::Put);
+                    }
+                    _ => {}
+                }
+            }
+        }
         self.past.push(Rc::clone(&next));
         self.changes.push((next.revision, changes));
         self.now = next;
@@ -218,10 +238,12 @@ impl Server {
     }
 
     /// A session ends, and its keys with it.
-    pub(crate) fn end(&mut self, session: u64) -> Option<SessionRecord> {
+    pub(crate) fn end(&mut self, session: u64, how: What) -> Option<SessionRecord> {
         let record = self.sessions.remove(&session)?;
         let own: Vec<_> = self.now.of_session(session).map(|key| Arc::clone(&key.name)).collect();
+        self.deletes = how;
         self.delete(&own);
+        self.deletes = What::Left;
         Some(record)
     }
 

@@ -1,0 +1,95 @@
+//! What became of the keys of the plain locks, told for the model to follow (`docs/model.md`).
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+    sync::Arc,
+};
+
+/// The model has three clients, and room for so many keys.
+const ATTEMPTS: usize = 3;
+const KEYS: usize = 7;
+
+/// What happened to a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum What {
+    /// By an attempt: its session and its ticket.
+    Put,
+    Left,
+    /// By an operator.
+    Deleted,
+    /// Its session's time was over.
+    Expired,
+    /// Its client has closed the session.
+    Closed,
+    Granted,
+}
+
+#[derive(Debug)]
+struct Event {
+    dir: Arc<str>,
+    key: Arc<str>,
+    attempt: String,
+    what: What,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Trace(Vec<Event>);
+
+/// A queue from the first key that came into it until it was empty.
+#[derive(Default)]
+struct Stretch {
+    attempts: Vec<String>,
+    keys: BTreeMap<Arc<str>, usize>,
+    there: BTreeSet<Arc<str>>,
+    count: usize,
+    text: String,
+}
+
+impl Trace {
+    pub(crate) fn add(&mut self, dir: &Arc<str>, key: &Arc<str>, attempt: String, what: What) {
+        // The others have labels, or gates, or no waiters.
+        if dir.starts_with("/sim/name-") && !dir.contains('!') {
+            let (dir, key) = (Arc::clone(dir), Arc::clone(key));
+            self.0.push(Event { dir, key, attempt, what });
+        }
+    }
+
+    /// Each stretch that the model has room for: a line for each event.
+    pub(crate) fn text(&self, of: &str) -> String {
+        let (mut text, mut stretches) = (String::new(), BTreeMap::<_, Stretch>::new());
+        for Event { dir, key, attempt, what } in &self.0 {
+            let stretch = stretches.entry(Arc::clone(dir)).or_default();
+            stretch.take(key, attempt, *what);
+            if *what != What::Put && *what != What::Granted && stretch.there.is_empty() {
+                let stretch = std::mem::take(stretch);
+                if (2..=ATTEMPTS).contains(&stretch.attempts.len()) && stretch.count <= KEYS {
+                    let _ = writeln!(text, "# {of} {dir}\n{}", stretch.text);
+                }
+            }
+        }
+        text
+    }
+}
+
+impl Stretch {
+    fn take(&mut self, key: &Arc<str>, attempt: &str, what: What) {
+        if what == What::Put {
+            self.count += 1;
+            self.keys.insert(Arc::clone(key), self.count);
+            self.there.insert(Arc::clone(key));
+            if !self.attempts.iter().any(|known| known == attempt) {
+                self.attempts.push(attempt.to_owned());
+            }
+            let place = self.attempts.iter().position(|known| known == attempt).unwrap_or(0) + 1;
+            let _ = writeln!(self.text, "put {place} {}", self.count);
+            return;
+        }
+        if what != What::Granted {
+            self.there.remove(key);
+        }
+        // One that is told of its grant when its key is gone is none of this stretch's.
+        let Some(number) = self.keys.get(key) else { return };
+        let _ = writeln!(self.text, "{} {number}", format!("{what:?}").to_lowercase());
+    }
+}
