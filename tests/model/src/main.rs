@@ -66,7 +66,8 @@ Usage: model [--without RULE | --all | --replay FILE | --list | -h]
 
 Visits all states of a model of the lock, with all rules of the algorithm. --without RULE leaves
 one out, and prints the shortest history that breaks a property; --all does both, for every rule.
---replay follows the histories that the simulation has written with --trace. --list prints the rules.";
+--replay follows the histories that the simulation has written with --trace. --list prints the
+rules.";
 
 fn main() -> ExitCode {
     match run() {

@@ -53,7 +53,7 @@ pub(crate) fn all(file: &Path) -> Result<bool, String> {
         }
     }
     println!(
-        "{count} histories, {} different ones: {strange} are not the model's; {most} states at most",
+        "{count} histories, {} different ones: {strange} not the model's; {most} states at most",
         histories.len()
     );
     Ok(strange == 0)
