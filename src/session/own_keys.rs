@@ -278,3 +278,43 @@ impl OwnKey {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        sync::mpsc,
+        task::{Context, Wake},
+        thread,
+    };
+
+    use super::*;
+
+    /// As an executor does that runs on its own thread and looks at once.
+    #[test]
+    fn a_waker_may_look_for_a_key() {
+        struct Looks(Arc<OwnKeys>, Entry);
+        impl Wake for Looks {
+            fn wake(self: Arc<Self>) {
+                drop(self.0.find(&self.1));
+            }
+        }
+        let (told, done) = mpsc::channel();
+        thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+            let runtime = runtime.unwrap();
+            let _within = runtime.enter();
+            let entry = Entry { key: "/a/1".into(), revision: 1, token: 1, crowded: false };
+            let own_keys = Arc::new(OwnKeys::default());
+            let _joining = own_keys.joins();
+            let waker = Arc::new(Looks(Arc::clone(&own_keys), entry.clone())).into();
+            let mut context = Context::from_waker(&waker);
+            let mut first = pin!(own_keys.find_soon(&entry));
+            let mut second = pin!(own_keys.find_soon(&entry));
+            let _ = first.as_mut().poll(&mut context);
+            let _ = second.as_mut().poll(&mut context);
+            own_keys.add(entry.clone(), Moment(1), Duration::ZERO);
+            told.send(()).unwrap();
+        });
+        done.recv_timeout(Duration::from_secs(10)).expect("it looks while one is added");
+    }
+}
