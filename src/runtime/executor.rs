@@ -63,7 +63,7 @@ impl Executor {
 }
 
 /// A task beside the one that is polled at this moment, by the same executor.
-#[cfg(feature = "etcd")]
+#[cfg(any(feature = "etcd", feature = "zookeeper"))]
 pub(crate) fn spawn_beside(task: impl Future<Output = ()> + Send + 'static) {
     drop(tokio::spawn(task));
 }

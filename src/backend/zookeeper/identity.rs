@@ -2,15 +2,16 @@
 
 use std::{
     collections::BTreeSet,
-    future::{Future, poll_fn},
-    pin::pin,
+    future::Future,
+    pin::Pin,
     sync::Arc,
-    task::Poll,
+    task::{Context, Poll, Waker},
 };
 
+use tokio::sync::watch;
 use zookeeper_client as zk;
 
-use crate::runtime::mutex::Mutex;
+use crate::runtime::{executor::spawn_beside, mutex::Mutex};
 
 /// The crate reconnects by itself and takes the session that it is given, also another one than it
 /// asked for:
@@ -24,18 +25,79 @@ use crate::runtime::mutex::Mutex;
 #[derive(Debug)]
 pub(super) struct Identity {
     session: i64,
-    /// Has seen the connection that was last known to be the session's.
-    known: Mutex<zk::StateWatcher>,
+    changes: Arc<Mutex<Changes>>,
+    /// How many changes there had been when the connection was last known to be the session's.
+    known: Mutex<u64>,
     /// The session's nodes.
     nodes: Mutex<BTreeSet<Arc<str>>>,
+    /// Whether the crate says that the session is over.
+    over: watch::Receiver<bool>,
+}
+
+/// Counts the changes of the session's state.
+///
+/// One future does that, and it is not dropped while it waits: in asyncs-sync 0.4.0, which the
+/// crate uses, a waiter that is dropped just as the state changes is taken out of a list that is no
+/// more, and what happens to be in its place is written over. A process has died of that.
+/// <https://docs.rs/asyncs-sync/0.4.0/src/asyncs_sync/notify.rs.html#437> looks for a notification
+/// before it has the lock, and not again.
+struct Changes {
+    next: Pin<Box<dyn Future<Output = zk::StateWatcher> + Send>>,
+    count: u64,
+}
+
+impl std::fmt::Debug for Changes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Changes").field("count", &self.count).finish_non_exhaustive()
+    }
+}
+
+impl Changes {
+    fn after(mut state: zk::StateWatcher, count: u64) -> Self {
+        let next = Box::pin(async move {
+            state.changed().await;
+            state
+        });
+        Self { next, count }
+    }
+
+    /// How many there have been by now.
+    fn count(&mut self) -> u64 {
+        let mut context = Context::from_waker(Waker::noop());
+        while let Poll::Ready(state) = self.next.as_mut().poll(&mut context) {
+            *self = Self::after(state, self.count + 1);
+        }
+        self.count
+    }
 }
 
 impl Identity {
     pub(super) fn new(client: &zk::Client) -> Self {
+        let changes = Arc::new(Mutex::new(Changes::after(client.state_watcher(), 0)));
+        let (tell, over) = watch::channel(false);
+        let (mut state, rest) = (client.state_watcher(), Arc::clone(&changes));
+        spawn_beside(async move {
+            while !state.peek_state().is_terminated() {
+                state.changed().await;
+            }
+            // The last change is the last thing that it waits for, whoever drops it then.
+            rest.lock().count();
+            tell.send_replace(true);
+        });
         Self {
             session: client.session_id().0,
-            known: Mutex::new(client.state_watcher()),
+            changes,
+            known: Mutex::new(0),
             nodes: Mutex::default(),
+            over,
+        }
+    }
+
+    /// Returns when the crate says that the session is over.
+    pub(super) async fn ended(&self) {
+        if self.over.clone().wait_for(|over| *over).await.is_err() {
+            // The runtime ends, which says nothing of the session.
+            std::future::pending::<()>().await;
         }
     }
 
@@ -45,20 +107,17 @@ impl Identity {
 
     /// What has to be found out: `None` while the connection is the known one, or nothing is there
     /// to be lost.
-    pub(super) async fn question(&self) -> Option<Question> {
-        let mut connection = self.known.lock().clone();
-        let changed = {
-            // Polled once, never awaited.
-            let mut changed = pin!(connection.changed());
-            poll_fn(|context| Poll::Ready(changed.as_mut().poll(context).is_ready())).await
-        };
+    pub(super) fn question(&self) -> Option<Question> {
+        let changes = self.changes.lock().count();
+        let changed = changes != *self.known.lock();
         let node = self.nodes.lock().first().cloned();
-        node.filter(|_| changed).map(|node| Question { node, connection })
+        node.filter(|_| changed).map(|node| Question { node, changes })
     }
 
     /// The node was found to be this session's: so is the connection.
     pub(super) fn confirmed(&self, question: Question) {
-        *self.known.lock() = question.connection;
+        let mut known = self.known.lock();
+        *known = question.changes.max(*known);
     }
 
     pub(super) fn created(&self, node: &Arc<str>) {
@@ -78,5 +137,5 @@ impl Identity {
 #[derive(Debug)]
 pub(super) struct Question {
     pub(super) node: Arc<str>,
-    connection: zk::StateWatcher,
+    changes: u64,
 }

@@ -218,7 +218,7 @@ impl ZooKeeperStore {
     /// Makes sure that what was just confirmed was confirmed to the session whose nodes ours are.
     async fn identify(&self) -> Result<()> {
         // Once more if there was yet another connection meanwhile.
-        while let Some(question) = self.identity.question().await {
+        while let Some(question) = self.identity.question() {
             let client = self.client()?;
             let own = self.ask("list", client.list_ephemerals(&question.node)).await?;
             if own.iter().any(|own| **own == *question.node) {
@@ -314,25 +314,16 @@ impl Store for ZooKeeperStore {
     /// Told by the server when it refuses the session, or else by the crate's own count, long after
     /// the deadline.
     async fn ended(&self) -> LostReason {
-        let mut state = self.state.clone();
-        while !state.peek_state().is_terminated() {
-            state.changed().await;
-        }
+        self.identity.ended().await;
         self.over()
     }
 
     async fn close(&self) -> Result<()> {
-        let mut state = self.state.clone();
-        let was = *self.closed_in.get_or_init(|| state.peek_state());
+        let was = *self.closed_in.get_or_init(|| self.state.peek_state());
         // Calls under way see it and let go of their clones.
         self.closed.send_replace(true);
         drop(self.client.lock().take());
-        let over = async {
-            while !state.peek_state().is_terminated() {
-                state.changed().await;
-            }
-        };
-        let ended = timeout(self.request_timeout, over).await.is_ok();
+        let ended = timeout(self.request_timeout, self.identity.ended()).await.is_ok();
         // An expiry that comes only now is the crate's own count more often than the server's word.
         if ended && (was.is_terminated() || self.state.peek_state() == SessionState::Closed) {
             return Ok(());

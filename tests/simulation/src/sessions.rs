@@ -12,11 +12,18 @@ use crate::{
 };
 
 impl World {
-    /// Opens a session, at a server that is to be reached.
-    pub(crate) fn open_session(&mut self, process: usize) -> (u64, watch::Receiver<bool>) {
+    /// Opens a session, at a server that is to be reached and reaches the one who decides.
+    pub(crate) fn open_session(&mut self, process: usize) -> Option<(u64, watch::Receiver<bool>)> {
+        let (now, replica) = (self.now(), self.dice.usize(..3));
+        let cut = match self.server.contract {
+            Contract::Etcd => self.cut[0],
+            Contract::ZooKeeper => self.cut[0].max(self.cut[replica]),
+        };
+        if cut > now {
+            return None;
+        }
         let id = self.server.number();
         let (ended, end) = watch::channel(false);
-        let (now, replica) = (self.now(), self.dice.usize(..3));
         let record = SessionRecord {
             process,
             ttl: self.ttl,
@@ -37,7 +44,7 @@ impl World {
         if self.server.contract == Contract::ZooKeeper {
             self.ping(id);
         }
-        (id, end)
+        Some((id, end))
     }
 
     /// Until when the one who decides is not to be reached from a session's server.

@@ -52,8 +52,9 @@ impl Backend for SimulatedBackend {
             let refused =
                 world.now() < world.processes[process].refused || world.chance(world.faults);
             world.scheduler.after(way, move |world| {
-                if !refused && !world.processes[process].dead {
-                    drop(tell.send(world.open_session(process)));
+                let there = !refused && !world.processes[process].dead;
+                if let Some(opened) = there.then(|| world.open_session(process)).flatten() {
+                    drop(tell.send(opened));
                 }
             });
             world.request_timeout
