@@ -80,7 +80,7 @@ impl Identity {
             while !state.peek_state().is_terminated() {
                 state.changed().await;
             }
-            // The last change is the last thing that it waits for, whoever drops it then.
+            // The last change is the last thing that it waits for: it may be dropped then.
             rest.lock().count();
             tell.send_replace(true);
         });
