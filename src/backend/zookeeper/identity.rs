@@ -38,8 +38,9 @@ pub(super) struct Identity {
 ///
 /// One future does that, and it is not dropped while it waits: in asyncs-sync 0.4.0, which the
 /// crate uses, a waiter that is dropped just as the state changes is taken out of a list that is no
-/// more, and what happens to be in its place is written over. A process has died of that.
-/// <https://docs.rs/asyncs-sync/0.4.0/src/asyncs_sync/notify.rs.html#437> looks for a notification
+/// more, and what happens to be in its place is written over. A process that crashed may have died
+/// of that.
+/// <https://docs.rs/asyncs-sync/0.4.0/src/asyncs_sync/notify.rs.html#434> looks for a notification
 /// before it has the lock, and not again.
 struct Changes {
     next: Pin<Box<dyn Future<Output = zk::StateWatcher> + Send>>,
