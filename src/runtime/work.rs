@@ -99,6 +99,8 @@ async fn look_after(runtime: Runtime) {
     loop {
         let oldest = {
             let mut watched = runtime.of.1.0.lock();
+            // Almost all are done by now, and nobody wakes up for them.
+            watched.loads.retain(|(_, load)| load.strong_count() > 0);
             watched.running = !watched.loads.is_empty();
             watched.loads.front().map(|(since, _)| *since)
         };
