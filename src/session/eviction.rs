@@ -54,21 +54,34 @@ struct Granted {
 }
 
 impl Granted {
-    /// Waits for a place whose time has come.
-    async fn due(&self) -> Option<Arc<OwnKey>> {
-        let next = loop {
-            let first = self.own_keys.lock().front().map(|(granted, _)| *granted);
-            match first {
-                Some(granted) => break granted,
-                None => self.first.notified().await,
+    /// Waits for a key whose time has come.
+    async fn due(&self) -> Arc<OwnKey> {
+        loop {
+            let oldest = self.oldest();
+            let Some((granted, own_key)) = oldest else {
+                self.first.notified().await;
+                continue;
+            };
+            let due = granted + WATCH_AFTER;
+            if due <= Instant::now() {
+                self.own_keys.lock().pop_front();
+                return own_key;
             }
-        };
-        sleep_until(next + WATCH_AFTER).await;
-        self.own_keys
-            .lock()
-            .pop_front()
-            .and_then(|(_, own_key)| own_key.upgrade())
-            .filter(|own_key| own_key.is_held())
+            drop(own_key);
+            sleep_until(due).await;
+        }
+    }
+
+    /// The first of those that are still held: nobody wakes up for the others.
+    fn oldest(&self) -> Option<(Instant, Arc<OwnKey>)> {
+        let mut own_keys = self.own_keys.lock();
+        loop {
+            let (granted, own_key) = own_keys.front()?;
+            match own_key.upgrade().filter(|own_key| own_key.is_held()) {
+                Some(own_key) => return Some((*granted, own_key)),
+                None => drop(own_keys.pop_front()),
+            }
+        }
     }
 }
 
@@ -202,7 +215,7 @@ impl Work {
                 biased;
                 _ = self.deadline.lost() => return,
                 Some(()) = watches.next() => {}
-                key = granted_keys.due() => watches.extend(key.map(|key| self.look_after(key))),
+                key = granted_keys.due() => watches.push(self.look_after(key)),
                 () = &mut rechecks => return,
             }
         }
