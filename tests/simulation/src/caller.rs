@@ -17,6 +17,7 @@ use crate::{
     plan::{End, How, Inside, Step, What},
     runtime::clock::{Instant, sleep, timeout},
     scheduler, settings,
+    told::{self, REASON, named},
 };
 
 /// How long a holder waits to be told something.
@@ -24,6 +25,9 @@ const LONGEST: Duration = Duration::from_secs(3);
 
 /// The same, if there is something to be told.
 const LATEST: Duration = Duration::from_secs(25);
+
+/// How long a watcher of a queue goes on after the last news.
+const SOON: Duration = Duration::from_millis(50);
 
 type Taking = Pin<Box<dyn Future<Output = Result<Option<Guard>>> + Send>>;
 
@@ -93,7 +97,8 @@ impl Calling {
         if let What::Crowd(many) = step.what {
             return self.crowd(count, many).await;
         }
-        let mut taking = take(self.client.clone(), format!("lonely-{}-{count}", self.number), step);
+        let lonely = format!("lonely-{}-{count}", self.number);
+        let mut taking = take(self.client.clone(), self.process, lonely.clone(), step);
         let taken = match step.end {
             End::Finished => Some(taking.await),
             End::DroppedAfter(polls) => {
@@ -119,12 +124,18 @@ impl Calling {
         self.check_time(step, began);
         match taken {
             None => {}
-            Some(Ok(Some(guard))) => self.hold(guard, count, step).await,
+            Some(Ok(Some(guard))) => {
+                told::check_guard(&guard, &step.what, &lonely);
+                self.hold(guard, count, step).await;
+            }
             Some(Ok(None)) => {
                 self.note(history::What::Returns("nothing".into()));
                 self.check_nothing(step, began.elapsed());
             }
-            Some(Err(error)) => self.failed(&error, step),
+            Some(Err(error)) => {
+                told::check_error(&error, &step.what, &lonely);
+                self.failed(&error, step);
+            }
         }
     }
 
@@ -236,11 +247,7 @@ async fn polled<T>(future: &mut Pin<Box<dyn Future<Output = T> + Send>>, polls: 
     .await
 }
 
-fn named(number: usize) -> String {
-    format!("name-{number}")
-}
-
-fn take(client: Client, lonely: String, step: &Step) -> Taking {
+fn take(client: Client, process: usize, lonely: String, step: &Step) -> Taking {
     let (what, how) = (step.what.clone(), step.how);
     Box::pin(async move {
         match what {
@@ -297,18 +304,32 @@ fn take(client: Client, lonely: String, step: &Step) -> Taking {
                 Ok(all.map(Guard::All))
             }
             What::RequestRelease(name) => {
-                client.mutex(named(name)).request_release("please").await.map(|_| None)
+                client.mutex(named(name)).request_release(REASON).await.map(|_| None)
             }
-            What::Queue(name) => client.mutex(named(name)).queue().await.map(|_| None),
-            What::Leader(name) => client.election(named(name)).leader().await.map(|_| None),
+            What::Queue(name) => {
+                told::check_entries(process, &client.mutex(named(name)).queue().await?, name);
+                let holder = client.mutex(named(name)).holder().await?;
+                told::check_entries(process, holder.as_slice(), name);
+                Ok(None)
+            }
+            What::Leader(name) => {
+                if let Some(leader) = client.election(named(name)).leader().await? {
+                    told::check_leader(&leader, name);
+                }
+                Ok(None)
+            }
             What::WatchQueue(name) => {
                 let mut watch = client.mutex(named(name)).watch_queue()?;
-                let _ = timeout(Duration::from_millis(50), watch.next()).await;
+                while let Ok(Some(entries)) = timeout(SOON, watch.next()).await {
+                    told::check_entries(process, &entries, name);
+                }
                 Ok(None)
             }
             What::Observe(name) => {
                 let mut observe = client.election(named(name)).observe()?;
-                let _ = timeout(Duration::from_millis(50), observe.next()).await;
+                while let Ok(Some(leader)) = timeout(SOON, observe.next()).await {
+                    told::check_leader(&leader, name);
+                }
                 Ok(None)
             }
             What::SetPermits(name, permits) => {

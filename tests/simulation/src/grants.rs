@@ -14,6 +14,7 @@ use crate::{
     history::What,
     holders::{self, Holder, Mode, Valid},
     lost::LostReason,
+    network::DENIED,
     primitives::{
         election::Leadership,
         guard::LockGuard,
@@ -22,7 +23,7 @@ use crate::{
         semaphore::Permit,
     },
     runtime::clock::sleep,
-    scheduler, trace,
+    scheduler, told, trace,
 };
 
 pub(crate) enum Guard {
@@ -36,7 +37,7 @@ pub(crate) enum Guard {
 }
 
 impl Guard {
-    fn each(&self) -> Vec<(&LockGuard, Mode)> {
+    pub(crate) fn each(&self) -> Vec<(&LockGuard, Mode)> {
         match self {
             Self::Lock(guard) => vec![(guard, Mode::Exclusive)],
             Self::Read(guard) => vec![(guard.deref(), Mode::Shared)],
@@ -178,7 +179,7 @@ impl Held {
 
     pub(crate) async fn requested(&self) {
         if let (Guard::Lock(_), Some(guard)) = (&*self.guard, self.first()) {
-            drop(guard.release_requested().await);
+            told::check_request(&guard.release_requested().await);
             scheduler::with(|world| world.history.coverage.count("release requested"));
         }
     }
@@ -254,6 +255,11 @@ impl Held {
             world.history.coverage.count(format!("unlock {kind}"));
             if let Err(Error::Lost { reason, .. }) = &outcome {
                 world.history.coverage.count(format!("lost {reason:?}"));
+            }
+            if let Err(Error::ReleaseUnconfirmed { source, .. }) = &outcome
+                && source.to_string().contains(DENIED)
+            {
+                world.history.violated(format!("unlock was denied, and says {source}"));
             }
             // Where an answer was lost, an attempt that finds nothing takes that for its own doing.
             let clear = world.doubtful == doubt

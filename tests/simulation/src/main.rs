@@ -30,6 +30,7 @@ mod director;
 mod grants;
 mod history;
 mod holders;
+mod menu;
 mod network;
 mod plan;
 mod scheduler;
@@ -39,6 +40,7 @@ mod settings;
 mod shrink;
 mod store;
 mod strikes;
+mod told;
 mod trace;
 mod world;
 

@@ -12,6 +12,9 @@ use crate::{
     world::World,
 };
 
+/// What the store says to one who has no right.
+pub(crate) const DENIED: &str = "no right to do that";
+
 pub(crate) type Answer<T> = oneshot::Sender<Result<T, StoreError>>;
 
 /// What is asked of the store; on a server's view as of that moment.
@@ -53,7 +56,8 @@ impl World {
         if self.processes[letter.process].dead {
             return;
         }
-        let fate = self.fate();
+        let denied = self.processes[letter.process].denied > self.now() && letter.name == "leave";
+        let fate = if denied { Fate::Denied } else { self.fate() };
         self.note(letter.process, What::Asked(letter.name, fate));
         let certain = matches!(fate, Fate::Answered | Fate::RefusedBefore | Fate::Denied);
         if !certain {
@@ -65,7 +69,7 @@ impl World {
             Fate::RefusedBefore => {
                 self.fail(letter, way, StoreError::Unavailable("refused".into()))
             }
-            Fate::Denied => self.fail(letter, way, StoreError::Denied("denied".into())),
+            Fate::Denied => self.fail(letter, way, StoreError::Denied(DENIED.into())),
             Fate::Fatal => {
                 let error = StoreError::Fatal { operation: "a request", source: "refused".into() };
                 self.fail(letter, way, error);
@@ -260,9 +264,9 @@ impl World {
                 continue;
             };
             if self.chance(self.faults / 4) {
-                // Lost, or so late that it makes no difference.
+                // Lost: whoever waits for it is told nothing.
                 self.note(process, What::EventLost);
-                self.scheduler.after(self.recheck * 4, move |_| drop(tell));
+                self.lost_events.push(tell);
                 continue;
             }
             self.note(process, What::Told(event == Event::Deleted));

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use crate::server::Contract;
+use crate::{
+    menu::{Menu, Tempo},
+    server::Contract,
+};
 
 /// How long things go wrong at most.
 pub(crate) const LONGEST: Duration = Duration::from_secs(60);
@@ -67,11 +70,11 @@ pub(crate) enum What {
 }
 
 impl What {
-    const KINDS: usize = 13;
+    pub(crate) const KINDS: usize = 13;
     /// Of these, the first are locks that others want, too.
-    const LOCKS: usize = 6;
+    pub(crate) const LOCKS: usize = 6;
 
-    fn kind(&self) -> usize {
+    pub(crate) fn kind(&self) -> usize {
         match self {
             Self::Mutex(_) => 0,
             Self::Read(_) => 1,
@@ -89,7 +92,7 @@ impl What {
         }
     }
 
-    fn draw(dice: &mut fastrand::Rng, agreed: bool, names: usize) -> Self {
+    pub(crate) fn draw(dice: &mut fastrand::Rng, agreed: bool, names: usize) -> Self {
         let name = dice.usize(..names);
         match dice.u32(..100) {
             0..27 => Self::Mutex(name),
@@ -169,6 +172,8 @@ pub(crate) enum Strike {
     Cut(usize, Duration),
     /// An operator ends its sessions, and it is given none for so long.
     Revoke(usize, Duration),
+    /// It has no right to delete a key for so long.
+    Deny(usize, Duration),
     DeleteKey,
     WriteKey,
     /// Another client's waiter comes, and goes after a time.
@@ -182,9 +187,10 @@ impl Plan {
         let handover = (dice.u32(..4) == 0).then(|| dice.u32(1..5));
         let faults = [0, 10, 40, 120][dice.usize(..4)];
         let agreed = dice.bool();
-        let count = dice.usize(1..=12);
-        let calls = 116 / count + 1;
         let menu = Menu::draw(&mut dice);
+        let slow = menu.tempo == Tempo::Slow;
+        let count = dice.usize(if slow { 6 } else { 1 }..=12);
+        let calls = 116 / count + 1;
         let mut caller = |_| {
             let steps = (0..calls).map(|_| Step::draw(&mut dice, agreed, &menu)).collect();
             Caller { process: dice.usize(..processes), steps }
@@ -194,13 +200,14 @@ impl Plan {
             let steps = &mut callers[0].steps;
             steps[dice.usize(..5)].what = What::Crowd(dice.usize(120..150));
         }
-        let mut strikes: Vec<_> = (0..dice.usize(..8))
-            .map(|_| (millis(&mut dice, 0, 6000), Strike::draw(&mut dice, processes)))
+        let ttl = Duration::from_secs(dice.u64(1..=3));
+        let (most, last) = if slow { (24, 40_000) } else { (8, 6000) };
+        let mut strikes: Vec<_> = (0..dice.usize(..most))
+            .map(|_| (millis(&mut dice, 0, last), Strike::draw(&mut dice, processes, ttl)))
             .collect();
         strikes.sort_by_key(|(at, _)| *at);
         let closing =
             (dice.u32(..8) == 0).then(|| (dice.usize(..processes), millis(&mut dice, 0, 3000)));
-        let ttl = Duration::from_secs(dice.u64(1..=3));
         let request_timeout = Duration::from_millis([300, 800, 1500][dice.usize(..3)]);
         Self {
             seed,
@@ -221,32 +228,9 @@ fn millis(dice: &mut fastrand::Rng, from: u64, to: u64) -> Duration {
     Duration::from_millis(dice.u64(from..to))
 }
 
-/// What is called in a history at all: with less of it the rest meets more often.
-struct Menu {
-    kinds: [bool; What::KINDS],
-    names: usize,
-}
-
-impl Menu {
-    fn draw(dice: &mut fastrand::Rng) -> Self {
-        let mut kinds = [true; What::KINDS];
-        if dice.bool() {
-            kinds.iter_mut().for_each(|kind| *kind = dice.bool());
-            // There is always something to wait for.
-            kinds[dice.usize(..What::LOCKS)] = true;
-        }
-        Self { kinds, names: dice.usize(1..=3) }
-    }
-}
-
 impl Step {
     fn draw(dice: &mut fastrand::Rng, agreed: bool, menu: &Menu) -> Self {
-        let what = loop {
-            let what = What::draw(dice, agreed, menu.names);
-            if menu.kinds[what.kind()] {
-                break what;
-            }
-        };
+        let what = menu.what(dice, agreed);
         let how = match dice.u32(..10) {
             0..2 => How::Try,
             2..4 => How::For(millis(dice, 1, 800)),
@@ -257,7 +241,7 @@ impl Step {
             3 => End::ForsakenAfter(dice.u32(1..8)),
             _ => End::Finished,
         };
-        let hold = if dice.u32(..20) == 0 { millis(dice, 0, 3000) } else { millis(dice, 0, 20) };
+        let hold = menu.tempo.hold(dice);
         let inside = match dice.u32(..20) {
             0..3 => Inside::Put,
             3..7 => Inside::Downgrade,
@@ -271,17 +255,20 @@ impl Step {
             0 => millis(dice, 100, 6000),
             _ => Duration::ZERO,
         };
-        let pause = if dice.u32(..60) == 0 { millis(dice, 0, 5000) } else { millis(dice, 0, 30) };
+        let pause = menu.tempo.pause(dice);
         let (unlocks, robbed) = (dice.u32(..4) > 0, dice.u32(..40) == 0);
         Self { pause, what, how, end, hold, inside, unlocks, robbed, neglected }
     }
 }
 
 impl Strike {
-    fn draw(dice: &mut fastrand::Rng, processes: usize) -> Self {
+    fn draw(dice: &mut fastrand::Rng, processes: usize, ttl: Duration) -> Self {
         let process = dice.usize(..processes);
-        match dice.u32(..17) {
+        match dice.u32(..20) {
             16 => Self::Revoke(process, millis(dice, 1000, 15_000)),
+            17 => Self::Deny(process, millis(dice, 100, 5000)),
+            // About as long as a session lasts.
+            18..20 => Self::Stop(process, ttl * dice.u32(60..130) / 100),
             0..3 => Self::Stop(process, millis(dice, 100, 5000)),
             3..7 => Self::Block(process, millis(dice, 50, 5000)),
             7 => Self::Kill(process),

@@ -37,10 +37,7 @@ pub(crate) struct SimulatedBackend {
 #[async_trait]
 impl Backend for SimulatedBackend {
     fn name(&self) -> &'static str {
-        match self.contract {
-            Contract::Etcd => "etcd",
-            Contract::ZooKeeper => "ZooKeeper",
-        }
+        self.contract.store()
     }
 
     async fn open(&self, _: Duration) -> Result<(Facts, Arc<dyn Store>), StoreError> {

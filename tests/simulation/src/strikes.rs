@@ -46,6 +46,7 @@ impl World {
                     .collect();
                 theirs.into_iter().for_each(|session| self.revoke(session));
             }
+            Strike::Deny(process, time) => self.processes[process].denied = now + time,
             Strike::Cut(replica, time) => self.cut_server(replica, time),
             Strike::DeleteKey => {
                 let Some(key) = self.any_key() else { return };

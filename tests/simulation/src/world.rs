@@ -2,11 +2,14 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use tokio::sync::oneshot;
+
 use crate::{
+    backend::Event,
     history::{History, What},
     holders::Holders,
     scheduler::Scheduler,
-    server::{Contract, Server, Watching},
+    server::{Contract, Server},
     settings::Setting,
 };
 
@@ -20,6 +23,8 @@ pub(crate) struct Process {
     pub(crate) blocked: Duration,
     /// It is given no session until then.
     pub(crate) refused: Duration,
+    /// It may delete no key until then.
+    pub(crate) denied: Duration,
     /// When something last kept it from hearing of things.
     pub(crate) struck: Duration,
 }
@@ -50,6 +55,8 @@ pub(crate) struct World {
     pub(crate) settings: BTreeMap<usize, Setting>,
     /// How many requests to leave may have been applied, or not.
     pub(crate) doubtful: u64,
+    /// Events that nobody is told of.
+    pub(crate) lost_events: Vec<oneshot::Sender<Event>>,
     /// Processes to be killed.
     pub(crate) doomed: Vec<usize>,
     /// Callers that are not done, and where they run.
@@ -78,6 +85,7 @@ impl World {
             firsts: BTreeMap::new(),
             settings: BTreeMap::new(),
             doubtful: 0,
+            lost_events: Vec::new(),
             doomed: Vec::new(),
             busy: BTreeMap::new(),
             doing: BTreeMap::new(),
@@ -125,8 +133,9 @@ impl World {
         !self.calm && self.dice.u32(..1000) < of_a_thousand
     }
 
-    pub(crate) fn take_watchers(&mut self) -> BTreeMap<u64, Watching> {
-        std::mem::take(&mut self.server.watches)
+    /// Those who wait for events, to be dropped where nothing is borrowed.
+    pub(crate) fn take_watchers(&mut self) -> impl Sized + use<> {
+        (std::mem::take(&mut self.server.watches), std::mem::take(&mut self.lost_events))
     }
 
     /// Nothing goes wrong from now on.
@@ -137,6 +146,7 @@ impl World {
             process.stopped = process.stopped.min(now);
             process.blocked = process.blocked.min(now);
             process.refused = process.refused.min(now);
+            process.denied = process.denied.min(now);
         }
         self.cut = [now; 3];
         self.scheduler.look_after_all();

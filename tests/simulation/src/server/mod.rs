@@ -25,6 +25,16 @@ pub(crate) enum Contract {
     ZooKeeper,
 }
 
+impl Contract {
+    /// What the library calls such a store.
+    pub(crate) fn store(self) -> &'static str {
+        match self {
+            Self::Etcd => "etcd",
+            Self::ZooKeeper => "ZooKeeper",
+        }
+    }
+}
+
 /// A key in a queue.
 #[derive(Debug)]
 pub(crate) struct Key {

@@ -1,0 +1,145 @@
+//! Whether what callers are told beside the lock itself is true: names, owners, positions, reasons.
+
+use crate::{
+    error::Error,
+    grants::Guard,
+    plan::What,
+    primitives::{
+        election::Leader, guard::LockGuard, multi_lock::AllGuard, queue_entry::QueueEntry,
+        release_request::ReleaseRequest,
+    },
+    runtime::clock::wall,
+    scheduler,
+};
+
+/// What a request to release says.
+pub(crate) const REASON: &str = "please";
+
+pub(crate) fn named(number: usize) -> String {
+    format!("name-{number}")
+}
+
+/// Notes what is not true.
+fn hold(is_true: bool, what: impl FnOnce() -> String) {
+    if !is_true {
+        scheduler::with(|world| world.history.violated(what()));
+    }
+}
+
+fn names(what: &What, lonely: &str) -> Vec<String> {
+    match what {
+        What::Mutex(name)
+        | What::Read(name)
+        | What::Write(name)
+        | What::Permits(name, ..)
+        | What::Election(name)
+        | What::RequestRelease(name)
+        | What::Queue(name)
+        | What::WatchQueue(name)
+        | What::Leader(name)
+        | What::Observe(name)
+        | What::SetPermits(name, _) => vec![named(*name)],
+        What::All(names) => names.iter().copied().map(named).collect(),
+        What::Lonely | What::Crowd(_) => vec![lonely.to_owned()],
+    }
+}
+
+/// An error names the lock that it is of, and the store.
+pub(crate) fn check_error(error: &Error, what: &What, lonely: &str) {
+    let names = names(what, lonely);
+    let store = scheduler::with(|world| world.server.contract.store());
+    let is_true = match error {
+        Error::Evicted { name } | Error::Lost { name, .. } | Error::InvalidPermits { name, .. } => {
+            names.contains(name)
+        }
+        Error::PermitsDisagree { name, agreed, named } => names.contains(name) && agreed != named,
+        Error::Unavailable { backend, .. }
+        | Error::Denied { backend, .. }
+        | Error::Backend { backend, .. }
+        | Error::SessionLost { backend, .. } => *backend == store,
+        _ => true,
+    };
+    hold(is_true, || format!("{error:?} of {names:?} on {store}"));
+}
+
+/// What a guard says of itself, when it was just granted.
+pub(crate) fn check_guard(guard: &Guard, what: &What, lonely: &str) {
+    let names = names(what, lonely);
+    let each = guard.each();
+    let told: Vec<_> = each.iter().map(|(guard, _)| guard.name().to_owned()).collect();
+    let mut sorted = names.clone();
+    sorted.sort();
+    let mut told_sorted = told.clone();
+    told_sorted.sort();
+    hold(sorted == told_sorted, || format!("{told:?} were granted, {names:?} were wanted"));
+    each.iter().for_each(|(guard, _)| check_time(guard));
+    match (guard, what) {
+        (Guard::All(all), _) => check_all(all, &names),
+        (Guard::Permit(permit, _), What::Permits(_, wanted, _)) => {
+            let count = permit.permits();
+            hold(count == *wanted, || format!("{count} permits, {wanted} were wanted"));
+        }
+        _ => {}
+    }
+}
+
+fn check_time(guard: &LockGuard) {
+    let (ttl, remaining) = (scheduler::with(|world| world.ttl), guard.remaining());
+    let is_true = remaining <= ttl && guard.is_valid() != remaining.is_zero();
+    // It may be lost by itself, while its session has time.
+    let is_lost = !guard.is_valid() && !remaining.is_zero();
+    hold(is_true && !is_lost, || format!("{guard:?}: {remaining:?} remain of {ttl:?}"));
+}
+
+fn check_all(all: &AllGuard, names: &[String]) {
+    let least = all.guards().iter().map(LockGuard::remaining).min();
+    let valid = all.guards().iter().all(LockGuard::is_valid);
+    let each = names.iter().all(|name| all.get(name).is_some_and(|guard| guard.name() == name));
+    let is_true = each
+        && all.get("another").is_none()
+        && least == Some(all.remaining())
+        && valid == all.is_valid();
+    hold(is_true, || format!("{all:?} of {names:?}"));
+}
+
+pub(crate) fn check_request(request: &ReleaseRequest) {
+    let is_true = request.reason() == REASON && request.owner().starts_with("client");
+    hold(is_true, || format!("{request:?}"));
+}
+
+pub(crate) fn check_leader(leader: &Leader, name: usize) {
+    let of = format!("/sim/{}!election/", named(name));
+    let is_true = leader.key().starts_with(&of)
+        && leader.token().as_u64() > 0
+        && leader.value_str().map(str::as_bytes) == Some(leader.value())
+        // Another library's waiter has none.
+        && (!leader.value().is_empty() || leader.key().contains("/_c_"));
+    hold(is_true, || format!("{leader:?} leads {of}"));
+}
+
+/// Who stands in a queue, as the library tells a process of it.
+pub(crate) fn check_entries(process: usize, entries: &[QueueEntry], name: usize) {
+    let of = format!("/sim/{}/", named(name));
+    let (now, mut last) = (wall(), 0);
+    for (index, entry) in entries.iter().enumerate() {
+        let (owner, own) = scheduler::with(|world| {
+            let key = world.server.now.key(entry.key());
+            let key = key.filter(|key| !key.value.starts_with(b"somebody"));
+            let session = key.and_then(|key| world.server.sessions.get(&key.session));
+            let owner = session.map(|session| format!("client{}", session.process));
+            (owner, session.map(|session| session.process == process))
+        });
+        // What is another's session's is not its own; what it has itself, it knows, while nothing
+        // goes wrong.
+        let sure = scheduler::with(|world| world.undisturbed);
+        let knows = own.is_none_or(|own| own == entry.is_own() || own && !sure);
+        let is_true = entry.position() == index
+            && entry.key().starts_with(&of)
+            && entry.token().as_u64() > last
+            && owner.as_ref().is_none_or(|owner| entry.owner() == owner)
+            && (owner.is_none() || entry.since().is_some_and(|since| since <= now))
+            && knows;
+        last = entry.token().as_u64();
+        hold(is_true, || format!("{entry:?} in {of} of {owner:?}, own: {own:?}"));
+    }
+}
