@@ -1,18 +1,27 @@
 //! What can go wrong, told by what the caller can do about it.
 
-use crate::lost::LostReason;
+use std::{error::Error as StdError, sync::Arc};
+
+use crate::lost::{Lost, LostReason};
 
 /// The result of this crate's operations.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync + 'static>;
+pub(crate) type BoxError = Box<dyn StdError + Send + Sync + 'static>;
+
+/// What is behind an error; several may be told of it.
+pub(crate) type Source = Arc<dyn StdError + Send + Sync + 'static>;
+
+pub(crate) fn source(of: impl Into<BoxError>) -> Source {
+    Arc::from(of.into())
+}
 
 /// Why an operation failed.
 ///
 /// "Held by another" and "time is up" are no errors: [`try_lock`](crate::Mutex::try_lock) and
 /// [`lock_timeout`](crate::Mutex::lock_timeout) answer `Ok(None)`. The message never repeats the
 /// [`source`](std::error::Error::source): print the chain to see it all.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The URL cannot be used. Nothing was sent.
@@ -89,7 +98,7 @@ pub enum Error {
         backend: &'static str,
         /// The store's own words.
         #[source]
-        source: BoxError,
+        source: Source,
     },
     /// No server answered in time. Nothing was taken; try again later. A request that was sent may
     /// have arrived all the same: whatever it wrote into a queue is taken back in the background.
@@ -100,7 +109,7 @@ pub enum Error {
         backend: &'static str,
         /// What the last attempt met; it names the endpoint where there is one.
         #[source]
-        source: BoxError,
+        source: Source,
     },
     /// The session ended while waiting, and with it the place in the queue. Lock again: that opens
     /// a new session.
@@ -121,10 +130,10 @@ pub enum Error {
     },
     /// The lock was lost before it was unlocked: others may have held it meanwhile. Check what was
     /// done under it.
-    #[error("the lock {name:?} was lost before it was unlocked ({reason})")]
+    #[error("the lock{} was lost before it was unlocked ({reason})", spaced(name))]
     #[non_exhaustive]
     Lost {
-        /// The lock's name.
+        /// The lock's name; empty if it was made from a [`Lost`], which has none.
         name: String,
         /// Why it was lost.
         reason: LostReason,
@@ -138,7 +147,7 @@ pub enum Error {
         name: String,
         /// What the last attempt met.
         #[source]
-        source: BoxError,
+        source: Source,
     },
     /// The store did not answer to a guarded write: it may or may not have been applied, or may be
     /// yet, while the lock is held. It is not sent again.
@@ -149,7 +158,7 @@ pub enum Error {
         name: String,
         /// What the attempt met.
         #[source]
-        source: BoxError,
+        source: Source,
     },
     /// The client was closed. Connect again.
     #[error("the client is closed")]
@@ -160,7 +169,7 @@ pub enum Error {
     Runtime {
         /// The operating system's error.
         #[source]
-        source: std::io::Error,
+        source: Arc<std::io::Error>,
     },
     /// The store gave an answer that this crate does not expect.
     #[error("{backend} failed during {operation}")]
@@ -172,8 +181,20 @@ pub enum Error {
         operation: &'static str,
         /// The store's own words.
         #[source]
-        source: BoxError,
+        source: Source,
     },
+}
+
+/// A name within a text, if there is one.
+fn spaced(name: &str) -> String {
+    if name.is_empty() { String::new() } else { format!(" {name:?}") }
+}
+
+/// So that `guard.run(…).await?` does in a function that returns this crate's errors.
+impl From<Lost> for Error {
+    fn from(lost: Lost) -> Self {
+        Self::Lost { name: String::new(), reason: lost.reason }
+    }
 }
 
 impl Error {
@@ -182,5 +203,27 @@ impl Error {
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         matches!(self, Self::Unavailable { .. } | Self::SessionLost { .. } | Self::Evicted { .. })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clones_have_the_same_source() {
+        let error = Error::Denied { backend: "etcd", source: source("no right") };
+        let clone = error.clone();
+        assert_eq!(clone.source().map(ToString::to_string).as_deref(), Some("no right"));
+        assert_eq!(clone.to_string(), error.to_string());
+    }
+
+    #[test]
+    fn a_loss_is_an_error() {
+        let lost = |name: &str| Error::Lost { name: name.into(), reason: LostReason::KeyDeleted };
+        let error = Error::from(Lost { reason: LostReason::KeyDeleted });
+        let told = "was lost before it was unlocked (somebody deleted its key)";
+        assert_eq!(error.to_string(), format!("the lock {told}"));
+        assert_eq!(lost("a").to_string(), format!("the lock \"a\" {told}"));
     }
 }

@@ -2,6 +2,8 @@
 
 use std::{
     fmt,
+    num::{ParseIntError, TryFromIntError},
+    str::FromStr,
     sync::atomic::{AtomicU64, Ordering},
 };
 
@@ -28,6 +30,21 @@ use std::{
 /// assert!(second > first);
 /// # Ok(()) }
 /// ```
+///
+/// It goes into a column of any kind and comes back: `u64`, `i64` (checked), text, and with the
+/// feature `serde` as a number.
+///
+/// ```
+/// # use distlock::FencingToken;
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let token: FencingToken = "41".parse()?;
+/// assert_eq!(i64::try_from(token)?, 41);
+/// assert_eq!(FencingToken::try_from(41_i64)?, token);
+/// assert!(FencingToken::try_from(-1_i64).is_err());
+/// # Ok(()) }
+/// ```
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(transparent))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FencingToken(u64);
 
@@ -46,6 +63,39 @@ impl FencingToken {
 impl From<FencingToken> for u64 {
     fn from(token: FencingToken) -> Self {
         token.0
+    }
+}
+
+/// One that was stored.
+impl From<u64> for FencingToken {
+    fn from(token: u64) -> Self {
+        Self(token)
+    }
+}
+
+/// One that was stored. Fails if it is negative.
+impl TryFrom<i64> for FencingToken {
+    type Error = TryFromIntError;
+
+    fn try_from(token: i64) -> Result<Self, Self::Error> {
+        u64::try_from(token).map(Self)
+    }
+}
+
+/// For databases without unsigned numbers. Fails above [`i64::MAX`], which no store reaches.
+impl TryFrom<FencingToken> for i64 {
+    type Error = TryFromIntError;
+
+    fn try_from(token: FencingToken) -> Result<Self, Self::Error> {
+        Self::try_from(token.0)
+    }
+}
+
+impl FromStr for FencingToken {
+    type Err = ParseIntError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        text.parse().map(Self)
     }
 }
 

@@ -99,7 +99,7 @@ mod session;
 pub mod zookeeper;
 
 pub use backend::{memory, tls::Tls};
-pub use client::{Builder, Client};
+pub use client::{Builder, Client, Health};
 pub use error::{Error, Result};
 pub use fencing::{FencingGate, FencingToken, StaleToken};
 pub use lost::{Lost, LostReason};

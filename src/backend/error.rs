@@ -30,11 +30,13 @@ impl StoreError {
     pub(crate) fn into_public(self, backend: &'static str) -> Error {
         match self {
             Self::Unavailable(source) | Self::Unknown(source) => {
-                Error::Unavailable { backend, source }
+                Error::Unavailable { backend, source: source.into() }
             }
             Self::SessionGone(reason) => Error::SessionLost { backend, reason },
-            Self::Denied(source) => Error::Denied { backend, source },
-            Self::Fatal { operation, source } => Error::Backend { backend, operation, source },
+            Self::Denied(source) => Error::Denied { backend, source: source.into() },
+            Self::Fatal { operation, source } => {
+                Error::Backend { backend, operation, source: source.into() }
+            }
         }
     }
 

@@ -21,6 +21,7 @@ use crate::{
 
 /// The longest owner text, in bytes: it is stored with every key.
 const MAX_OWNER: usize = 1024;
+const DEFAULT_TTL: Duration = Duration::from_secs(10);
 const MIN_TTL: Duration = Duration::from_millis(100);
 const MAX_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 const MAX_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
@@ -45,10 +46,10 @@ const MAX_HANDOVERS: u32 = u16::MAX as u32;
 #[must_use = "nothing happens before `connect`"]
 pub struct Builder {
     url: Given,
-    namespace: String,
-    ttl: Duration,
+    namespace: Option<String>,
+    ttl: Option<Duration>,
     owner: Option<String>,
-    connect_timeout: Duration,
+    connect_timeout: Option<Duration>,
     request_timeout: Option<Duration>,
     recheck_interval: Option<Duration>,
     local_handover: Option<u32>,
@@ -61,10 +62,10 @@ impl Builder {
     pub(crate) fn new(url: &str) -> Self {
         Self {
             url: Given::new(url),
-            namespace: "/distlock".to_owned(),
-            ttl: Duration::from_secs(10),
+            namespace: None,
+            ttl: None,
             owner: None,
-            connect_timeout: Duration::from_secs(5),
+            connect_timeout: None,
             request_timeout: None,
             recheck_interval: None,
             local_handover: None,
@@ -77,7 +78,7 @@ impl Builder {
     /// Where in the store the locks lie: an absolute path of printable ASCII, up to 255 bytes.
     /// Default `/distlock`. Clients exclude each other only within one namespace.
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
-        self.namespace = namespace.into();
+        self.namespace = Some(namespace.into());
         self
     }
 
@@ -90,7 +91,7 @@ impl Builder {
     /// less, the client is not told, and that server gives its locks away while their holders still
     /// count on the longer time.
     pub fn session_ttl(mut self, ttl: Duration) -> Self {
-        self.ttl = ttl;
+        self.ttl = Some(ttl);
         self
     }
 
@@ -102,7 +103,7 @@ impl Builder {
 
     /// How long to try for a session, at connecting and when a lost one is replaced. Default 5 s.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
-        self.connect_timeout = timeout;
+        self.connect_timeout = Some(timeout);
         self
     }
 
@@ -251,30 +252,34 @@ impl Builder {
     /// # }
     /// ```
     pub async fn connect(self) -> Result<Client> {
-        let local_handover = self.local_handover;
-        Client::open(self.check()?, local_handover).await
+        let (shared, local_handover) = self.check()?;
+        Client::open(shared, local_handover).await
     }
 
-    /// What the client's sessions need.
-    fn check(self) -> Result<Shared> {
+    /// What the client's sessions need, and how often a lock is handed on.
+    fn check(self) -> Result<(Shared, Option<u32>)> {
         let invalid =
             |option, reason: &str| Err(Error::InvalidConfig { option, reason: reason.into() });
         let url = self.url.parse()?;
-        check_namespace(&self.namespace)?;
-        if !(MIN_TTL..=MAX_TTL).contains(&self.ttl) {
+        let namespace = self.namespace.or(url.namespace).unwrap_or_else(|| "/distlock".to_owned());
+        check_namespace(&namespace)?;
+        let ttl = self.ttl.or(url.options.ttl).unwrap_or(DEFAULT_TTL);
+        if !(MIN_TTL..=MAX_TTL).contains(&ttl) {
             return invalid("session_ttl", "must be between 100 ms and 24 h");
         }
-        let owner = self.owner.unwrap_or_else(default_owner);
+        let owner = self.owner.or(url.options.owner).unwrap_or_else(default_owner);
         if owner.len() > MAX_OWNER {
             return invalid("owner", "at most 1,024 bytes: it is stored with every key");
         }
-        let request_timeout = self
-            .request_timeout
-            .unwrap_or((self.ttl / 2).clamp(Duration::from_secs(1), Duration::from_secs(3)));
-        let recheck_interval =
-            self.recheck_interval.unwrap_or(self.ttl.max(Duration::from_secs(20)));
+        let connect_timeout = self.connect_timeout.or(url.options.connect_timeout);
+        let connect_timeout = connect_timeout.unwrap_or(Duration::from_secs(5));
+        let request_timeout = self.request_timeout.or(url.options.request_timeout);
+        let request_timeout = request_timeout
+            .unwrap_or((ttl / 2).clamp(Duration::from_secs(1), Duration::from_secs(3)));
+        let recheck_interval = self.recheck_interval.or(url.options.recheck_interval);
+        let recheck_interval = recheck_interval.unwrap_or(ttl.max(Duration::from_secs(20)));
         for (option, value) in [
-            ("connect_timeout", self.connect_timeout),
+            ("connect_timeout", connect_timeout),
             ("request_timeout", request_timeout),
             ("recheck_interval", recheck_interval),
         ] {
@@ -282,16 +287,19 @@ impl Builder {
                 return invalid(option, "must be between 1 ms and 24 h");
             }
         }
-        if self.local_handover.is_some_and(|max| !(1..=MAX_HANDOVERS).contains(&max)) {
+        let local_handover = self.local_handover.or(url.options.local_handover);
+        if local_handover.is_some_and(|max| !(1..=MAX_HANDOVERS).contains(&max)) {
             return invalid("local_handover", "must be between 1 and 65,535");
         }
-        if self.credentials.as_ref().is_some_and(|credentials| credentials.user.is_empty()) {
+        let credentials = self.credentials.or(url.credentials);
+        if credentials.as_ref().is_some_and(|credentials| credentials.user.is_empty()) {
             return invalid("credentials", "the user must not be empty");
         }
-        if self.credentials.as_ref().is_some_and(|credentials| credentials.user.contains(':')) {
+        if credentials.as_ref().is_some_and(|credentials| credentials.user.contains(':')) {
             return invalid("credentials", "the user must not contain `:`");
         }
-        if let Some(tls) = &self.tls {
+        let tls = self.tls.or(url.secure.then(Tls::new));
+        if let Some(tls) = &tls {
             tls.check()?;
         }
         let runtime = match self.runtime {
@@ -301,23 +309,19 @@ impl Builder {
                 None => return invalid("runtime", "its timers are off: build it by `enable_all`"),
             },
         };
-        let remote = Remote {
-            endpoints: url.endpoints,
-            connect_timeout: self.connect_timeout,
-            request_timeout,
-            credentials: self.credentials,
-            tls: self.tls,
-        };
-        Ok(Shared {
+        let remote =
+            Remote { endpoints: url.endpoints, connect_timeout, request_timeout, credentials, tls };
+        let shared = Shared {
             backend: backend(url.scheme, remote)?,
             runtime,
-            namespace: self.namespace,
-            ttl: self.ttl,
+            namespace,
+            ttl,
             owner,
-            connect_timeout: self.connect_timeout,
+            connect_timeout,
             request_timeout,
             recheck_interval,
-        })
+        };
+        Ok((shared, local_handover))
     }
 }
 

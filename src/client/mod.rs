@@ -1,19 +1,25 @@
 //! The client: what a program makes once and takes its locks from.
 
 pub(crate) mod builder;
+mod health;
 mod multi_lock;
+mod options;
 mod url;
 
-use std::{sync::Arc, time::Duration};
+use std::{env::VarError, sync::Arc, time::Duration};
 
 use crate::{
-    error::Result,
+    error::{Error, Result},
     primitives::{election::Election, mutex::Mutex, rwlock::RwLock, semaphore::Semaphore},
     queue::handover::Handover,
     session::{Sessions, Shared},
 };
 
 pub use builder::Builder;
+pub use health::Health;
+
+/// Where [`Client::from_env`] looks.
+const URL_VARIABLE: &str = "DISTLOCK_URL";
 
 /// A connection to a store, and the session that its locks live in. Cheap to clone; all clones are
 /// one client.
@@ -59,8 +65,47 @@ impl Client {
 
     /// Starts to describe a client. The URL is `etcd://host:2379`, `zk://host:2181` (several hosts
     /// of one cluster separated by commas) or `memory://name`, a store within this process.
+    ///
+    /// `etcds://` and `zks://` connect by TLS. A URL may have all that a program's operator wants
+    /// to set: `etcd://user:password@h1,h2/namespace?ttl=15s&request_timeout=2s`, with user and
+    /// password percent-escaped. The options are `ttl`, `owner`, `connect_timeout`,
+    /// `request_timeout`, `recheck_interval` and `local_handover`; others are refused. The
+    /// builder's methods go before what the URL says.
     pub fn builder(url: impl AsRef<str>) -> Builder {
         Builder::new(url.as_ref())
+    }
+
+    /// Connects to what the environment names: the URL in `DISTLOCK_URL`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidConfig`](crate::Error::InvalidConfig) if it is not set or not UTF-8,
+    /// otherwise as [`Builder::connect`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`connect`](Self::connect).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// // DISTLOCK_URL=etcd://h1:2379,h2:2379/prod/locks?ttl=15s
+    /// match distlock::Client::from_env().await {
+    ///     Ok(client) => println!("the locks are in {}", client.backend()),
+    ///     Err(error) => eprintln!("{error}"),
+    /// }
+    /// # }
+    /// ```
+    pub async fn from_env() -> Result<Self> {
+        let url = std::env::var(URL_VARIABLE).map_err(|error| Error::InvalidConfig {
+            option: URL_VARIABLE,
+            reason: match error {
+                VarError::NotPresent => "set it to the store's URL, as in etcd://host:2379".into(),
+                VarError::NotUnicode(_) => "it is not UTF-8".into(),
+            },
+        });
+        Self::connect(url?).await
     }
 
     pub(crate) async fn open(shared: Shared, local_handover: Option<u32>) -> Result<Self> {
@@ -106,6 +151,81 @@ impl Client {
     #[must_use]
     pub fn session_ttl(&self) -> Duration {
         self.sessions.ttl()
+    }
+
+    /// What keeps the locks: `etcd`, `ZooKeeper` or `memory`.
+    #[must_use]
+    pub fn backend(&self) -> &'static str {
+        self.sessions.shared().backend.name()
+    }
+
+    /// The text that operators find in each key: [`Builder::owner`].
+    #[must_use]
+    pub fn owner(&self) -> &str {
+        &self.sessions.shared().owner
+    }
+
+    /// Where in the store the locks lie: [`Builder::namespace`].
+    #[must_use]
+    pub fn namespace(&self) -> &str {
+        &self.sessions.shared().namespace
+    }
+
+    /// Whether [`close`](Self::close) was called on it, or on a clone.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.sessions.is_closed()
+    }
+
+    /// What is known of the session without asking anybody: for a liveness probe.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// # use distlock::Health;
+    /// let client = distlock::Client::connect("memory://docs-health").await?;
+    /// assert!(matches!(client.health(), Health::Proved { .. }));
+    /// client.close().await?;
+    /// assert_eq!(client.health(), Health::Closed);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn health(&self) -> Health {
+        if self.is_closed() {
+            return Health::Closed;
+        }
+        match self.sessions.remaining() {
+            Some(remaining) if !remaining.is_zero() => Health::Proved { remaining },
+            Some(_) => Health::Unproved,
+            None => Health::Lost,
+        }
+    }
+
+    /// Asks the store to confirm the session, and tells how long that took: one write on
+    /// ZooKeeper, one keepalive on etcd. Opens a session if there is none.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unavailable`](crate::Error::Unavailable) if no server answers within about twice
+    /// the [`request_timeout`](Builder::request_timeout), or if a new session was needed and could
+    /// not be opened within the [`connect_timeout`](Builder::connect_timeout);
+    /// [`Error::SessionLost`](crate::Error::SessionLost) if the session has ended,
+    /// [`Error::Denied`](crate::Error::Denied), [`Error::Closed`](crate::Error::Closed).
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-ping").await?;
+    /// println!("the store answers within {:?}", client.ping().await?);
+    /// # Ok(()) }
+    /// ```
+    pub async fn ping(&self) -> Result<Duration> {
+        let runtime = &self.sessions.shared().runtime;
+        runtime.within(self.sessions.ping()).await
     }
 
     /// Releases everything and ends the session. `Ok` when the store has confirmed it.

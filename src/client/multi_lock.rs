@@ -10,7 +10,8 @@ use crate::{
 };
 
 impl Client {
-    /// Takes all these mutexes' locks, or none: the ones that [`mutex`](Self::mutex) makes.
+    /// Takes all these mutexes' locks, or none: the ones that [`mutex`](Self::mutex) makes. A name
+    /// that comes twice counts once.
     ///
     /// They are taken in one order, whatever the order of the names, so that callers whose names
     /// overlap never wait for each other in a circle. That goes for callers of `lock_all`; a
@@ -23,8 +24,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidName`] at once, also if there is no name or one of them is there twice.
-    /// Otherwise as [`Mutex::lock`](crate::Mutex::lock), where losing a lock that was taken while
+    /// [`Error::InvalidName`] at once, also if there is no name at all. Otherwise as [`Mutex::lock`](crate::Mutex::lock), where losing a lock that was taken while
     /// others are waited for is like losing a place in a queue. Nothing is held then.
     ///
     /// # Cancel safety

@@ -1,9 +1,12 @@
 //! Connection URLs.
 
-use std::fmt;
+use std::{borrow::Cow, fmt};
 
+use percent_encoding::percent_decode_str;
+
+use super::options::Options;
 use crate::{
-    backend::secret::Secret,
+    backend::{remote::Credentials, secret::Secret},
     error::{Error, Result},
 };
 
@@ -15,15 +18,20 @@ pub(crate) enum Scheme {
     ZooKeeper,
 }
 
-/// `etcd://h1:2379,h2`, `zk://h1,[::1]:2181` or `memory://name`.
-#[derive(Debug, PartialEq, Eq)]
+/// `etcd://h1:2379,h2`, `zks://user:password@h1,[::1]:2181/namespace?ttl=15s` or `memory://name`.
+#[derive(Debug)]
 pub(crate) struct Url {
     pub(crate) scheme: Scheme,
+    /// By TLS.
+    pub(crate) secure: bool,
+    pub(crate) credentials: Option<Credentials>,
     /// `host:port` each; for memory the one name of the space, which may be empty.
     pub(crate) endpoints: Vec<String>,
+    pub(crate) namespace: Option<String>,
+    pub(crate) options: Options,
 }
 
-/// A URL as it was given, perhaps with a password that does not belong there.
+/// A URL as it was given, perhaps with a password in it.
 #[derive(Clone)]
 pub(crate) struct Given(Secret);
 
@@ -46,42 +54,69 @@ impl fmt::Debug for Given {
 impl Url {
     fn parse(url: &str) -> Result<Self> {
         // No reason may repeat a part of the URL: that may be a part of a password.
-        let invalid =
-            |reason: &str| Error::InvalidUrl { url: redacted(url), reason: reason.into() };
+        let invalid = |reason: String| Error::InvalidUrl { url: redacted(url), reason };
+        Self::parts(url).map_err(invalid)
+    }
+
+    fn parts(url: &str) -> Result<Self, String> {
         let Some((scheme, rest)) = url.split_once("://") else {
-            return Err(invalid("write etcd://host:2379, zk://host:2181 or memory://name"));
+            return Err("write etcd://host:2379, zk://host:2181 or memory://name".into());
         };
-        let (scheme, port) = match scheme {
-            "memory" => {
-                return Ok(Self { scheme: Scheme::Memory, endpoints: vec![rest.to_owned()] });
-            }
-            "etcd" => (Scheme::Etcd, 2379),
-            "zk" | "zookeeper" => (Scheme::ZooKeeper, 2181),
-            _ => return Err(invalid("the scheme is not one of etcd, zk and memory")),
+        let (scheme, port, secure) = match scheme {
+            "memory" => (Scheme::Memory, 0, false),
+            "etcd" => (Scheme::Etcd, 2379, false),
+            "etcds" => (Scheme::Etcd, 2379, true),
+            "zk" | "zookeeper" => (Scheme::ZooKeeper, 2181, false),
+            "zks" => (Scheme::ZooKeeper, 2281, true),
+            _ => return Err("the scheme is not one of etcd, etcds, zk, zks and memory".into()),
         };
-        if rest.contains('@') {
-            return Err(invalid(
-                "leave user and password out of the URL and pass them to Builder::credentials",
-            ));
+        let (rest, query) = rest.split_once('?').map_or((rest, None), |(rest, q)| (rest, Some(q)));
+        let options = || query.map_or_else(|| Ok(Options::default()), Options::parse);
+        if scheme == Scheme::Memory {
+            let (endpoints, namespace, credentials) = (vec![rest.to_owned()], None, None);
+            let options = options()?;
+            return Ok(Self { scheme, secure, credentials, endpoints, namespace, options });
         }
-        let rest = rest.strip_suffix('/').unwrap_or(rest);
-        if rest.contains(['/', '?', '#']) {
-            return Err(invalid(
-                "only hosts may follow the scheme; a path goes to Builder::namespace",
-            ));
+        let (authority, path) = rest.find('/').map_or((rest, ""), |slash| rest.split_at(slash));
+        if path.contains(['@', '#']) || authority.contains('#') {
+            return Err("a `/`, `@` or `#` of the user or the password has to be written as \
+                        %2F, %40 or %23"
+                .into());
         }
-        let endpoints = rest.split(',').enumerate().map(|(index, endpoint)| {
+        let (user, hosts) = authority
+            .rsplit_once('@')
+            .map_or((None, authority), |(user, hosts)| (Some(user), hosts));
+        let credentials = user.map(credentials).transpose()?;
+        let endpoints = hosts.split(',').enumerate().map(|(index, endpoint)| {
             with_port(endpoint.trim(), port).ok_or_else(|| {
                 let number = index + 1;
-                let reason = format!(
+                format!(
                     "number {number} of what stands between the commas is not a host or host:port; \
                      an IPv6 address needs brackets, as in [::1]:{port}"
-                );
-                invalid(&reason)
+                )
             })
         });
-        Ok(Self { scheme, endpoints: endpoints.collect::<Result<_>>()? })
+        let endpoints = endpoints.collect::<Result<_, _>>()?;
+        let namespace = Some(path).filter(|path| path.len() > 1).map(str::to_owned);
+        // After all that may have been meant as a password.
+        let options = options()?;
+        Ok(Self { scheme, secure, credentials, endpoints, namespace, options })
     }
+}
+
+/// `user:password`, each percent-escaped.
+fn credentials(text: &str) -> Result<Credentials, String> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || "-._~!$&'()*+;=%".contains(c);
+    let plain = |text: &str| {
+        let decoded = text.chars().all(fits).then(|| percent_decode_str(text).decode_utf8().ok());
+        decoded.flatten().map(Cow::into_owned).ok_or_else(|| {
+            "percent-escape what is neither a letter nor a digit in the user and the password"
+                .to_owned()
+        })
+    };
+    let (user, password) =
+        text.split_once(':').ok_or("before the `@` there has to be user:password")?;
+    Ok(Credentials { user: plain(user)?, password: Secret::new(plain(password)?) })
 }
 
 /// `endpoint` with the default port if it has none; `None` if it is not an endpoint at all.
@@ -118,7 +153,8 @@ const LONGEST: usize = 200;
 /// host counts as one only where no `@` is anywhere and all that stands with it reads as hosts and
 /// ports, too. Of a name in memory nothing is shown that looks like a user or a query.
 fn redacted(url: &str) -> String {
-    const SCHEMES: [&str; 6] = ["memory", "etcd", "zk", "zookeeper", "http", "https"];
+    const SCHEMES: [&str; 8] =
+        ["memory", "etcd", "etcds", "zk", "zks", "zookeeper", "http", "https"];
     let are_hosts =
         |list: &str| list.split(',').all(|endpoint| with_port(endpoint.trim(), 1).is_some());
     let shown = match url.split_once("://") {
@@ -151,6 +187,8 @@ fn is_word(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -159,7 +197,23 @@ mod tests {
         assert_eq!(url.scheme, Scheme::Etcd);
         assert_eq!(url.endpoints, ["a:2379", "b:1", "[::1]:2379", "[::1]:5"]);
         assert_eq!(Url::parse("zk://h/").unwrap().endpoints, ["h:2181"]);
+        assert_eq!(Url::parse("zks://h").unwrap().endpoints, ["h:2281"]);
         assert_eq!(Url::parse("memory://").unwrap().endpoints, [""]);
+    }
+
+    #[test]
+    fn all_of_it_is_read() {
+        let url = "etcds://app:p%40ss%2F%3A@h1,h2:2/prod/locks?ttl=15s&owner=a%20b";
+        let url = Url::parse(url).unwrap();
+        assert!(url.secure);
+        let credentials = url.credentials.unwrap();
+        assert_eq!((&*credentials.user, &**credentials.password.expose()), ("app", "p@ss/:"));
+        assert_eq!(url.endpoints, ["h1:2379", "h2:2"]);
+        assert_eq!(url.namespace.as_deref(), Some("/prod/locks"));
+        assert_eq!(url.options.ttl, Some(Duration::from_secs(15)));
+        assert_eq!(url.options.owner.as_deref(), Some("a b"));
+        let url = Url::parse("memory://a/b?ttl=1s").unwrap();
+        assert_eq!((url.endpoints, url.namespace), (vec!["a/b".to_owned()], None));
     }
 
     #[test]
@@ -179,9 +233,17 @@ mod tests {
             "etcd://::1",
             "etcd://[::1",
             "etcd://[x]:1",
-            "etcd://a/b",
-            "zk://h:1/chroot",
             "etcd://a:1:2",
+            "etcd://user@a",
+            "etcd://user:pass:word@a",
+            "etcd://user:pass/word@a",
+            "etcd://user:pass@word@a",
+            "etcd://a#b",
+            "etcd://a?tll=1s",
+            "etcd://a?ttl",
+            "etcd://a?ttl=1",
+            "etcd://a?ttl=1s&ttl=2s",
+            "memory://a?b",
             "http://h",
         ] {
             assert!(matches!(Url::parse(bad), Err(Error::InvalidUrl { .. })), "{bad:?}");
@@ -226,7 +288,6 @@ mod tests {
                 format!("h/?user=root&password={password}"),
                 format!("h?password={password}"),
                 format!("h:2379#password={password}"),
-                format!("h/password={password}/x"),
                 format!("h:2379,[::1,root:{password}"),
             ] {
                 for scheme in [
@@ -242,10 +303,15 @@ mod tests {
                 ] {
                     let (url, given) =
                         (format!("{scheme}{url}"), Given::new(&format!("{scheme}{url}")));
+                    // That is a host, as in all URLs.
+                    if url.ends_with("@cret") {
+                        continue;
+                    }
                     let mut shown = format!("{given:?} {given:#?}");
                     match given.parse() {
                         Err(error) => shown += &format!("{error} {error:?} {error:#?}"),
-                        Ok(parsed) => assert_eq!(parsed.scheme, Scheme::Memory, "{url}"),
+                        Ok(parsed) if parsed.scheme == Scheme::Memory => {}
+                        Ok(parsed) => shown += &format!("{parsed:?} {parsed:#?}"),
                     }
                     // None of its parts, however the URL was taken apart.
                     assert!(!shown.contains("cret"), "{url}: {shown}");

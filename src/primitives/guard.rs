@@ -11,7 +11,7 @@ use std::{
 
 use crate::{
     backend::{error::StoreError, name::Queue, signature},
-    error::{Error, Result},
+    error::{Error, Result, source},
     fencing::FencingToken,
     lost::{Lost, LostReason},
     queue::{
@@ -205,6 +205,47 @@ impl LockGuard {
         run(self.lost(), || self.lost_reason(), future).await
     }
 
+    /// Drives `future` while the lock is held, and then unlocks it: a future of its own, to be
+    /// spawned.
+    ///
+    /// What was done stays done if the release is not confirmed: that goes on in the background,
+    /// as after [`unlock`](Self::unlock), and is no error here.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Lost`] if the lock was lost before it was unlocked. If that was before the end of
+    /// `future`, it has been dropped, as by [`run`](Self::run).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping it drops `future` and the guard.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let client = distlock::Client::connect("memory://docs-run-owned").await?;
+    /// let guard = client.mutex("a").lock().await?;
+    /// let work = tokio::spawn(guard.run_owned(async { 6 * 7 }));
+    /// assert_eq!(work.await??, 42);
+    /// # Ok(()) }
+    /// ```
+    pub async fn run_owned<T>(self, future: impl Future<Output = T>) -> Result<T> {
+        let done = self.run(future).await;
+        self.end_with(done).await
+    }
+
+    /// Unlocks after work that was done, whether or not that is confirmed soon.
+    pub(crate) async fn end_with<T>(self, done: Result<T, Lost>) -> Result<T> {
+        let name = self.name().to_owned();
+        let done = done.map_err(|Lost { reason }| Error::Lost { name, reason })?;
+        match self.unlock().await {
+            Err(error @ Error::Lost { .. }) => Err(error),
+            _ => Ok(done),
+        }
+    }
+
     /// Puts a key with another label into the place of this guard's.
     pub(crate) async fn relabel(self, label: &'static str) -> Result<Self> {
         if let Some(reason) = self.lost_reason() {
@@ -296,10 +337,10 @@ impl LockGuard {
                     }
                     (None, Release::Released) => Ok(()),
                     (None, Release::Refused(refusal)) => {
-                        Err(Error::Denied { backend, source: refusal.into() })
+                        Err(Error::Denied { backend, source: source(refusal) })
                     }
                     (None, Release::Trying(error)) => {
-                        let source = error.unwrap_or_else(|| "no answer yet".into()).into();
+                        let source = source(error.unwrap_or_else(|| "no answer yet".into()));
                         Err(Error::ReleaseUnconfirmed { name, source })
                     }
                 }

@@ -211,7 +211,9 @@ impl LockGuard {
         match written.map_err(|error| error.into_public(session.shared.backend.name()))? {
             Written::Done => Ok(()),
             Written::Lost(reason) => Err(Error::Lost { name: name(), reason }),
-            Written::Unconfirmed(source) => Err(Error::WriteUnconfirmed { name: name(), source }),
+            Written::Unconfirmed(source) => {
+                Err(Error::WriteUnconfirmed { name: name(), source: source.into() })
+            }
         }
     }
 }

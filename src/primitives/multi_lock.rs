@@ -62,15 +62,10 @@ impl MultiLock {
             names.into_iter().map(|name| Queue::new(&sessions.shared().namespace, name.as_ref()));
         let mut queues = queues.collect::<Result<Vec<_>>>()?;
         queues.sort_unstable_by(|one, other| one.dir().cmp(other.dir()));
-        let invalid = |name: &str, reason: &str| Error::InvalidName {
-            name: name.to_owned(),
-            reason: reason.to_owned(),
-        };
+        queues.dedup();
         if queues.is_empty() {
-            return Err(invalid("", "there is nothing to lock: pass at least one name"));
-        }
-        if let Some(twice) = queues.windows(2).find(|pair| pair[0] == pair[1]) {
-            return Err(invalid(twice[0].name(), "it is there twice: pass each name once"));
+            let reason = "there is nothing to lock: pass at least one name".to_owned();
+            return Err(Error::InvalidName { name: String::new(), reason });
         }
         Ok(Self { sessions, handover, queues })
     }
@@ -98,7 +93,7 @@ impl MultiLock {
                 .iter()
                 .map(|queue| Attempt::in_session(first.session(), queue))
                 .collect::<Option<Vec<_>>>();
-            Ok(rest.map(|rest| std::iter::once(first).chain(rest).collect::<Vec<_>>()))
+            Ok::<_, Error>(rest.map(|rest| std::iter::once(first).chain(rest).collect::<Vec<_>>()))
         };
         let Some(attempts) = wait.before(attempts).await.transpose()?.flatten() else {
             return Ok(None);

@@ -270,6 +270,36 @@ impl Mutex {
         release_request::ask(&self.sessions, &self.line()?, reason.as_ref()).await
     }
 
+    /// Locks, does `work` while the lock is held, and unlocks.
+    ///
+    /// What was done stays done if the release is not confirmed: that goes on in the background,
+    /// as after [`LockGuard::unlock`], and is no error here.
+    ///
+    /// # Errors
+    ///
+    /// As [`lock`](Self::lock). [`Error::Lost`] if the lock was lost before it was unlocked: `work`
+    /// has been dropped, as by [`LockGuard::run`], unless it was done by then.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future drops `work`, and releases the lock in the background.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-mutex-run").await?;
+    /// let report = client.mutex("nightly-report");
+    /// let token = report.run(async |guard| guard.fencing_token()).await?;
+    /// assert!(token.as_u64() > 0);
+    /// # Ok(()) }
+    /// ```
+    pub async fn run<T>(&self, work: impl AsyncFnOnce(&LockGuard) -> T) -> Result<T> {
+        let guard = self.lock().await?;
+        let done = guard.run(work(&guard)).await;
+        guard.end_with(done).await
+    }
+
     fn line(&self) -> Result<Queue> {
         Queue::new(&self.sessions.shared().namespace, &self.name)
     }

@@ -5,7 +5,7 @@ use std::{pin::pin, time::Duration};
 use super::Failure;
 use crate::{
     backend::error::StoreError,
-    error::{Error, Result},
+    error::{Error, Result, source},
     runtime::clock::{Instant, sleep_until, timeout},
     session::{Session, Sessions},
 };
@@ -80,7 +80,7 @@ impl Wait {
             drop(sessions.any().await?);
             let limit = shared.patience();
             timeout(limit, work).await.unwrap_or_else(|_| {
-                let source = format!("no answer within {limit:?}").into();
+                let source = source(format!("no answer within {limit:?}"));
                 Err(Error::Unavailable { backend: shared.backend.name(), source })
             })
         };

@@ -34,7 +34,7 @@ impl Executor {
             .thread_name("distlock")
             .enable_all()
             .build()
-            .map_err(|source| Error::Runtime { source })?;
+            .map_err(|source| Error::Runtime { source: source.into() })?;
         // A racing thread may have been first: its runtime stays and this one, still idle, is put
         // away without blocking.
         if let Err(extra) = RUNTIME.set(runtime) {

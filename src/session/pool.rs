@@ -65,6 +65,25 @@ impl Sessions {
         state.known.last().map_or(self.pool.shared.ttl, |session| session.facts.ttl)
     }
 
+    pub(crate) fn is_closed(&self) -> bool {
+        self.pool.state.lock().closed
+    }
+
+    /// How long the session that was proved last is certain to live; `None`: there is none.
+    pub(crate) fn remaining(&self) -> Option<Duration> {
+        let known = self.pool.state.lock().known.clone();
+        let alive = known.iter().filter(|session| session.deadline.lost_reason().is_none());
+        alive.map(|session| session.deadline.remaining()).max()
+    }
+
+    /// Has a session confirmed; tells how long that took.
+    pub(crate) async fn ping(&self) -> Result<Duration> {
+        let session = self.any().await?;
+        let began = Instant::now();
+        let proved = session.ask_briefly(|| session.prove()).await;
+        proved.map(|()| began.elapsed()).map_err(|error| session.public(error))
+    }
+
     /// Opens no other session, and ends all of them. That goes on once the future was polled.
     pub(crate) fn close(&self) -> impl Future<Output = Result<()>> + use<> {
         let sessions = {

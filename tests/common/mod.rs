@@ -83,6 +83,8 @@ macro_rules! conformance {
                 guards::a_waiter_of_a_dropped_runtime_leaves_the_queue,
                 guards::a_lock_is_kept_for_three_ttls,
                 guards::run_returns_the_value,
+                guards::work_is_done_under_a_lock_that_is_then_free,
+                guards::a_client_tells_how_it_is,
                 guards::run_drops_the_future_at_loss,
                 cancelling::a_thousand_dropped_locks_leave_nothing,
                 cancelling::a_lock_dropped_after_any_poll_leaves_nothing,

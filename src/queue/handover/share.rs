@@ -41,7 +41,7 @@ impl Tenure {
         let first_token = first_token(own_key.entry.token).map_err(|source| Error::Backend {
             backend: session.shared.backend.name(),
             operation: "a grant with local hand-over",
-            source,
+            source: source.into(),
         })?;
         Ok(Self { session, own_key, queue: hold.attempt.queue().clone(), term, first_token })
     }

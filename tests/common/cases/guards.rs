@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use distlock::{Client, LockGuard, Result};
+use distlock::{Client, Error, Health, LockGuard, Result};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::common::case::{Case, SOON, eventually, throughout, within};
@@ -205,6 +205,45 @@ pub(crate) async fn run_returns_the_value(t: &Case) {
     assert_eq!(guard.run(work).await, Ok(8));
     assert!(guard.is_valid(), "run() does not use the guard up");
     guard.unlock().await.expect("released");
+}
+
+pub(crate) async fn work_is_done_under_a_lock_that_is_then_free(t: &Case) {
+    let client = t.client().await;
+    let mutex = client.mutex("run");
+    let (taken, other) = (mutex.clone(), mutex.clone());
+    // On a task of its own, as services do.
+    let work = tokio::spawn(async move {
+        taken.run(async |guard| (guard.is_valid(), other.try_lock().await)).await
+    });
+    let (valid, tried) = work.await.expect("no panic").expect("granted");
+    assert!(valid && tried.expect("answered").is_none());
+
+    let guard = mutex.try_lock().await.expect("answered").expect("it is free");
+    let work = tokio::spawn(guard.run_owned(async { 42 }));
+    assert_eq!(work.await.expect("no panic").expect("held"), 42);
+
+    let lost = mutex.run(async |guard| {
+        t.store.delete_key(guard.key()).await;
+        std::future::pending::<()>().await;
+    });
+    let error = within(SOON, "the work is stopped", lost).await.expect_err("it was lost");
+    let is_told = matches!(&error, Error::Lost { name, .. } if name == "run");
+    assert!(is_told, "{error:?}");
+    mutex.lock().await.expect("granted").unlock().await.expect("released");
+}
+
+pub(crate) async fn a_client_tells_how_it_is(t: &Case) {
+    let client = t.client().await;
+    assert!(!client.is_closed() && client.ping().await.is_ok());
+    let Health::Proved { remaining, .. } = client.health() else {
+        panic!("{:?}", client.health());
+    };
+    assert!(remaining > Duration::ZERO && remaining <= client.session_ttl());
+    assert!(!client.owner().is_empty() && client.namespace().starts_with('/'));
+    client.close().await.expect("closed");
+    assert!(client.is_closed());
+    assert_eq!(client.health(), Health::Closed);
+    assert!(matches!(client.ping().await, Err(Error::Closed)));
 }
 
 pub(crate) async fn run_drops_the_future_at_loss(t: &Case) {

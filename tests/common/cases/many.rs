@@ -44,6 +44,9 @@ pub(crate) async fn free_locks_are_taken_together_and_released_together(t: &Case
         waiter.served().await;
         assert!(t.keys().await.is_empty());
     }
+    let all = client.lock_all(["b", "a", "b"]).await.expect("a name that comes twice counts once");
+    assert_eq!(all.guards().len(), 2);
+    all.unlock().await.expect("released");
 }
 
 /// Two sets that overlap, asked for in opposite orders: nobody waits in a circle, nobody is in
@@ -201,7 +204,7 @@ pub(crate) async fn bad_lists_are_refused_before_anything_is_sent(t: &Case) {
     let client = t.connect(t.builder_for(&link.url())).await;
     link.set_reachable(false);
     let long = "x".repeat(256);
-    for bad in [&[][..], &["a", "b", "a"], &["a", ""], &["a", &long]] {
+    for bad in [&[][..], &["a", ""], &["a", &long]] {
         let refused = [
             client.lock_all(bad).await.map(drop),
             client.try_lock_all(bad).await.map(drop),
