@@ -271,7 +271,7 @@ impl World {
                 continue;
             };
             if self.chance(self.faults / 4) {
-                // Lost: whoever waits for it is told nothing.
+                // Lost: the one that waits for it is told nothing.
                 self.note(process, What::EventLost);
                 self.lost_events.push(tell);
                 continue;
