@@ -128,7 +128,7 @@ pub(crate) fn check_entries(process: usize, entries: &[QueueEntry], name: usize)
             let owner = session.map(|session| format!("client{}", session.process));
             (owner, session.map(|session| session.process == process))
         });
-        // What is another's is not its own. That one of its own is there, it may not have heard yet.
+        // Of its own it may not have heard yet.
         let overwritten = entry.owner().starts_with("somebody");
         let is_true = entry.position() == index
             && entry.key().starts_with(&of)
