@@ -6,12 +6,13 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, Waker},
+    time::Duration,
 };
 
 use tokio::sync::watch;
 use zookeeper_client as zk;
 
-use crate::runtime::{executor::spawn_beside, mutex::Mutex};
+use crate::runtime::{clock, executor::spawn_beside, mutex::Mutex};
 
 /// The crate reconnects by itself and takes the session that it is given, also another one than it
 /// asked for:
@@ -30,8 +31,8 @@ pub(super) struct Identity {
     known: Mutex<u64>,
     /// The session's nodes.
     nodes: Mutex<BTreeSet<Arc<str>>>,
-    /// Whether the crate says that the session is over.
-    over: watch::Receiver<bool>,
+    /// When the crate said that the session is over, or a moment later.
+    over: watch::Receiver<Option<Duration>>,
 }
 
 /// Counts the changes of the session's state.
@@ -75,7 +76,7 @@ impl Changes {
 impl Identity {
     pub(super) fn new(client: &zk::Client) -> Self {
         let changes = Arc::new(Mutex::new(Changes::after(client.state_watcher(), 0)));
-        let (tell, over) = watch::channel(false);
+        let (tell, over) = watch::channel(None);
         let (mut state, rest) = (client.state_watcher(), Arc::clone(&changes));
         spawn_beside(async move {
             while !state.peek_state().is_terminated() {
@@ -83,7 +84,7 @@ impl Identity {
             }
             // The last change is the last thing that it waits for: it may be dropped then.
             rest.lock().count();
-            tell.send_replace(true);
+            tell.send_replace(Some(clock::now()));
         });
         Self {
             session: client.session_id().0,
@@ -94,11 +95,13 @@ impl Identity {
         }
     }
 
-    /// Returns when the crate says that the session is over.
-    pub(super) async fn ended(&self) {
-        if self.over.clone().wait_for(|over| *over).await.is_err() {
+    /// Returns when the crate says that the session is over; tells when it said so.
+    pub(super) async fn ended(&self) -> Duration {
+        let over = self.over.clone().wait_for(Option::is_some).await.ok().and_then(|over| *over);
+        match over {
+            Some(at) => at,
             // The runtime ends, which says nothing of the session.
-            std::future::pending::<()>().await;
+            None => std::future::pending().await,
         }
     }
 

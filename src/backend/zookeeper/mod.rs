@@ -46,7 +46,7 @@ use crate::{
         secret::Secret,
     },
     error::Error,
-    runtime::clock::timeout,
+    runtime::clock::{self, timeout},
 };
 
 /// How often a server hangs up on the same request before that is taken for its answer.
@@ -178,6 +178,7 @@ impl Backend for ZooKeeper {
     }
 
     async fn open(&self, ttl: Duration) -> Result<(Facts, Arc<dyn Store>)> {
+        let sent = clock::now();
         let open = async {
             let asked = match self.granted.load(Ordering::Relaxed) {
                 0 => ttl,
@@ -213,7 +214,7 @@ impl Backend for ZooKeeper {
             ..Facts::new(client.session_timeout())
         };
         let (tags, patience) = (Arc::clone(&self.tags), self.remote.request_timeout);
-        Ok((facts, Arc::new(ZooKeeperStore::new(client, acls, tags, patience))))
+        Ok((facts, Arc::new(ZooKeeperStore::new(client, sent, acls, tags, patience))))
     }
 }
 

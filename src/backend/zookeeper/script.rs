@@ -5,7 +5,7 @@ use std::{
     io,
     net::SocketAddr,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicUsize, Ordering::SeqCst},
     },
     time::Duration,
@@ -25,7 +25,7 @@ const PING: i32 = 11;
 pub(super) const MULTI: i32 = 14;
 pub(super) const CREATE_CONTAINER: i32 = 19;
 pub(super) const GET_EPHEMERALS: i32 = 103;
-const CLOSE_SESSION: i32 = -11;
+pub(super) const CLOSE_SESSION: i32 = -11;
 
 /// Errors (`KeeperException.Code`).
 pub(super) const UNIMPLEMENTED: i32 = -6;
@@ -39,6 +39,10 @@ pub(super) enum Answer {
     Nothing,
     Refused(i32),
     HangUp,
+    /// It hangs up, and has no such session from then on.
+    Ends,
+    /// It hangs up, and answers nobody from then on.
+    Vanishes,
 }
 
 type Script = dyn Fn(i32) -> Answer + Send + Sync;
@@ -53,11 +57,12 @@ impl Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (address, connections) = (listener.local_addr().unwrap(), Arc::default());
         let (script, counted) = (Arc::new(script), Arc::<AtomicUsize>::clone(&connections));
+        let end = Arc::<OnceLock<Answer>>::default();
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 counted.fetch_add(1, SeqCst);
-                let script = Arc::clone(&script);
-                tokio::spawn(async move { serve(stream, &*script).await });
+                let (script, end) = (Arc::clone(&script), Arc::clone(&end));
+                tokio::spawn(async move { serve(stream, &*script, &end).await });
             }
         });
         Self { address, connections }
@@ -86,12 +91,16 @@ impl Server {
 }
 
 /// Serves one connection, which gets a session and what the script says.
-async fn serve(mut stream: TcpStream, script: &Script) -> io::Result<()> {
+async fn serve(mut stream: TcpStream, script: &Script, end: &OnceLock<Answer>) -> io::Result<()> {
     let asked = receive(&mut stream).await?;
+    let known = match end.get() {
+        Some(Answer::Vanishes) => return Ok(()),
+        end => end.is_none(),
+    };
     let mut session = Vec::new();
     session.extend(0_i32.to_be_bytes()); // protocol version
     session.extend(&asked[12..16]); // timeout
-    session.extend(7_i64.to_be_bytes()); // session
+    session.extend(if known { 7_i64 } else { 0 }.to_be_bytes()); // session
     session.extend(16_i32.to_be_bytes()); // password
     session.extend([0; 16]);
     session.push(0); // not read-only
@@ -99,14 +108,17 @@ async fn serve(mut stream: TcpStream, script: &Script) -> io::Result<()> {
     loop {
         let request = receive(&mut stream).await?;
         let kind = i32::from_be_bytes([request[4], request[5], request[6], request[7]]);
-        let answer =
-            if kind == PING || kind == CLOSE_SESSION { Answer::Nothing } else { script(kind) };
+        let answer = if kind == PING { Answer::Nothing } else { script(kind) };
         let (error, body) = match answer {
             Answer::Nothing if kind == EXISTS => (0, &[0; 68][..]),
             Answer::Nothing if kind == GET_EPHEMERALS => (0, &[0; 4][..]),
             Answer::Nothing => (0, &[][..]),
             Answer::Refused(error) => (error, &[][..]),
             Answer::HangUp => return Ok(()),
+            Answer::Ends | Answer::Vanishes => {
+                end.get_or_init(|| answer);
+                return Ok(());
+            }
         };
         let mut reply = request[..4].to_vec(); // the request's number
         reply.extend(0_i64.to_be_bytes()); // zxid

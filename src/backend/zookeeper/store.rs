@@ -30,7 +30,7 @@ use crate::{
     },
     lost::LostReason,
     runtime::{
-        clock::timeout,
+        clock::{self, timeout},
         mutex::{Mutex, MutexGuard},
     },
 };
@@ -72,6 +72,8 @@ pub(super) struct ZooKeeperStore {
     request_timeout: Duration,
     acls: zk::Acls<'static>,
     tags: Arc<Tags>,
+    /// When the latest request was sent that is known to have been answered.
+    answered: Mutex<Duration>,
     /// How many requests have been sent whose order is of interest.
     sent: Mutex<u64>,
     /// Tickets whose node may have been created although no reply said so, or may have another name
@@ -95,8 +97,10 @@ type Committed = Result<Vec<zk::MultiWriteResult>, Refusal>;
 type Refusal = (Option<usize>, zk::Error);
 
 impl ZooKeeperStore {
+    /// `sent`: when the session was asked for.
     pub(super) fn new(
         client: zk::Client,
+        sent: Duration,
         acls: zk::Acls<'static>,
         tags: Arc<Tags>,
         request_timeout: Duration,
@@ -114,6 +118,7 @@ impl ZooKeeperStore {
             request_timeout,
             acls,
             tags,
+            answered: Mutex::new(sent),
             sent: Mutex::default(),
             doubtful: Mutex::default(),
             search: sync::Mutex::default(),
@@ -202,6 +207,27 @@ impl ZooKeeperStore {
         Ok((at, committed))
     }
 
+    /// A request that was sent then was answered.
+    fn answered(&self, sent: Duration) {
+        let mut answered = self.answered.lock();
+        *answered = sent.max(*answered);
+    }
+
+    /// Whether the end of the session, told at `at`, is the server's word.
+    ///
+    /// [`SessionState::Closed`] is the answer to our request. That answer may be lost, as the
+    /// server hangs up after it: then the crate connects again, and is told that there is no such
+    /// session ([`SessionState::Expired`]). It says the same by its own count, but not before 7/5
+    /// of the timeout have passed since the last packet
+    /// (<https://github.com/kezhuw/zookeeper-client-rust/blob/v0.11.2/src/session/mod.rs#L433>).
+    fn is_servers_word(&self, at: Duration) -> bool {
+        match self.state.peek_state() {
+            SessionState::Closed => true,
+            SessionState::Expired => at < *self.answered.lock() + self.ttl * 7 / 5,
+            _ => false,
+        }
+    }
+
     /// Why the session is over. A session that ended by itself is closed as well, while calls may
     /// still be under way.
     fn over(&self) -> LostReason {
@@ -240,7 +266,7 @@ impl ZooKeeperStore {
 #[async_trait]
 impl Store for ZooKeeperStore {
     async fn keep_alive(&self) -> Result<Duration> {
-        let client = self.client()?;
+        let (client, sent) = (self.client()?, clock::now());
         // A `multi` goes through the leader's session check and the quorum's log even when nothing
         // in it changes anything, and needs no node of ours. Whatever its one `check` finds, it was
         // found there.
@@ -257,6 +283,7 @@ impl Store for ZooKeeperStore {
             }) => {}
             Err(error) => return Err(self.failed("keep alive", error.into())),
         }
+        self.answered(sent);
         identified?;
         // The answer may have come by another connection yet.
         self.identify().await?;
@@ -270,7 +297,9 @@ impl Store for ZooKeeperStore {
         value: &[u8],
         join: Join,
     ) -> Result<Joined> {
-        self.join(queue, ticket, value, join).await
+        let sent = clock::now();
+        let joined = self.join(queue, ticket, value, join).await;
+        joined.inspect(|_| self.answered(sent))
     }
 
     async fn standing(&self, entry: &Entry) -> Result<Standing> {
@@ -304,7 +333,8 @@ impl Store for ZooKeeperStore {
     }
 
     async fn leave(&self, queue: &Queue, ticket: Ticket, leave: Leaving<'_>) -> Result<Left> {
-        self.leave(queue, ticket, leave).await
+        let sent = clock::now();
+        self.leave(queue, ticket, leave).await.inspect(|_| self.answered(sent))
     }
 
     async fn list(&self, queue: &Queue, ask: Ask) -> Result<Listing> {
@@ -323,12 +353,13 @@ impl Store for ZooKeeperStore {
         // Calls under way see it and let go of their clones.
         self.closed.send_replace(true);
         drop(self.client.lock().take());
-        let ended = timeout(self.request_timeout, self.identity.ended()).await.is_ok();
-        // An expiry that comes only now is the crate's own count more often than the server's word.
-        if ended && (was.is_terminated() || self.state.peek_state() == SessionState::Closed) {
-            return Ok(());
+        match timeout(self.request_timeout, self.identity.ended()).await {
+            Ok(at) if was.is_terminated() || self.is_servers_word(at) => Ok(()),
+            _ => {
+                let reason = "no server has confirmed the end of the session";
+                Err(StoreError::Unknown(reason.into()))
+            }
         }
-        Err(StoreError::Unknown("no server has confirmed the end of the session".into()))
     }
 }
 

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use super::script::{Answer, EXISTS, GET_EPHEMERALS, Server, UNIMPLEMENTED};
+use super::script::{Answer, CLOSE_SESSION, EXISTS, GET_EPHEMERALS, Server, UNIMPLEMENTED};
 use crate::{Client, Error};
 
 async fn refusal(server: &Server) -> Error {
@@ -48,4 +48,36 @@ async fn a_connection_that_is_lost_at_once_is_no_reason_to_refuse() {
     .await;
     Client::connect(&server.url()).await.unwrap();
     assert_eq!(server.connections(), 2);
+}
+
+/// The answer to the request to end the session may be lost, as the server hangs up after it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_of_which_the_server_knows_nothing_any_more_is_closed() {
+    let server = Server::start(|kind| match kind {
+        CLOSE_SESSION => Answer::Ends,
+        _ => Answer::Nothing,
+    })
+    .await;
+    let client = Client::connect(&server.url()).await.unwrap();
+    client.close().await.unwrap();
+    assert_eq!(server.connections(), 2, "it asked again");
+}
+
+/// The crate counts by itself, too, and says the same; that is no server's word.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_that_no_server_says_is_over_is_not_closed() {
+    let server = Server::start(|kind| match kind {
+        CLOSE_SESSION => Answer::Vanishes,
+        _ => Answer::Nothing,
+    })
+    .await;
+    let client = Client::builder(server.url())
+        .session_ttl(Duration::from_secs(1))
+        .connect_timeout(Duration::from_secs(3))
+        .connect()
+        .await
+        .unwrap();
+    let error = client.close().await.expect_err("nobody has confirmed it");
+    assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
+    assert!(server.connections() > 1, "it asked again");
 }

@@ -32,6 +32,9 @@ pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// For how long an attempt in doubt looks for what it may have left: 13 s.
 const DOUBT: Duration = Duration::from_secs(16);
 
+/// How long a holder keeps what it has.
+const LONGEST_HOLD: Duration = Duration::from_secs(9);
+
 /// What is wanted of a history, beside what was wrong in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tell {
@@ -199,7 +202,9 @@ async fn direct(plan: &Plan, clients: &Mutex<Vec<(usize, Client)>>, forsaken: &F
     scheduler::heal();
     forsaken.bury(false);
     let bound = scheduler::with(|world| grants::bound(world.ttl, world.recheck));
-    let done = until(bound, || {
+    // Those who hold by then go on for as long as they would, one after the other.
+    let holds = if plan.slow { LONGEST_HOLD * plan.callers.len() as u32 } else { Duration::ZERO };
+    let done = until(bound + holds, || {
         holders::check_robbed();
         busy() == 0
     });

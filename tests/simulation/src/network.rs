@@ -121,25 +121,32 @@ impl World {
                     session.applied = session.applied.max(at);
                     session.applied
                 });
-                self.scheduler.after(at - now, move |world| {
-                    let session = world.server.sessions.get(&letter.session);
-                    let now = session.map(|session| (session.connection, session.replica));
-                    match now {
-                        // It is kept until there is a connection.
-                        Some((_, None)) => {
-                            let later = world.now() + Duration::from_millis(20);
-                            world.arrive(letter, later, fate);
-                        }
-                        // What was under way on a connection is lost with it.
-                        Some((now, _)) if connection != Some(now) => {
-                            world.doubt(letter.name);
-                            let error = StoreError::Unknown("the connection was lost".into());
-                            drop(letter.answer.send(Err(error)));
-                        }
-                        _ => world.serve(letter, fate),
-                    }
-                });
+                self.scheduler.after(at - now, move |world| world.come(letter, connection, fate));
             }
+        }
+    }
+
+    /// A request comes to a server, if that is by the connection on which it was sent.
+    fn come<T: Send + 'static>(&mut self, letter: Letter<T>, connection: Option<u64>, fate: Fate) {
+        let session = self.server.sessions.get(&letter.session);
+        let cut = self.cut_off(letter.session).saturating_sub(self.now());
+        match session.map(|session| (session.connection, session.replica)) {
+            // It is kept until there is a connection.
+            Some((now, None)) if connection == Some(now) => {
+                let later = self.now() + Duration::from_millis(20);
+                self.arrive(letter, later, fate);
+            }
+            // What was under way on a connection is lost with it; what a server that was cut off
+            // passes on after its client has gone elsewhere is refused (`SessionMovedException`).
+            Some((now, _)) if connection != Some(now) => {
+                self.doubt(letter.name);
+                let error = StoreError::Unknown("the connection was lost".into());
+                drop(letter.answer.send(Err(error)));
+            }
+            Some(_) if !letter.local && !cut.is_zero() => {
+                self.scheduler.after(cut, move |world| world.come(letter, connection, fate));
+            }
+            _ => self.serve(letter, fate),
         }
     }
 
@@ -264,7 +271,7 @@ impl World {
                 continue;
             };
             if self.chance(self.faults / 4) {
-                // Lost: whoever waits for it is told nothing.
+                // Lost: the one that waits for it is told nothing.
                 self.note(process, What::EventLost);
                 self.lost_events.push(tell);
                 continue;

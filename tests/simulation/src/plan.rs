@@ -16,6 +16,8 @@ pub(crate) struct Plan {
     pub(crate) contract: Contract,
     pub(crate) processes: usize,
     pub(crate) handover: Option<u32>,
+    /// Holders hold for seconds.
+    pub(crate) slow: bool,
     pub(crate) ttl: Duration,
     pub(crate) request_timeout: Duration,
     /// Of a thousand requests.
@@ -214,6 +216,7 @@ impl Plan {
             contract,
             processes,
             handover,
+            slow,
             ttl,
             request_timeout,
             faults,

@@ -1,11 +1,18 @@
 //! How many permits a semaphore has, as far as anybody can know.
 
+use std::time::Duration;
+
 use crate::{error::Error, scheduler};
+
+/// How long a change whose caller was told that it failed may still come.
+const DOUBT: Duration = Duration::from_secs(20);
 
 #[derive(Debug, Default)]
 pub(crate) struct Setting {
     begun: u32,
     done: u32,
+    /// Until when one that failed may still come.
+    doubtful: Duration,
     /// The last change began when no other was under way.
     alone: bool,
     /// What the last change made it, if that is known, and no other was under way beside it.
@@ -24,9 +31,10 @@ pub(crate) fn known(name: usize) -> Known {
 
 pub(crate) fn begin(name: usize) -> u32 {
     scheduler::with(|world| {
+        let now = world.now();
         let setting = world.settings.entry(name).or_default();
         setting.number = None;
-        setting.alone = setting.begun == setting.done;
+        setting.alone = setting.begun == setting.done && setting.doubtful < now;
         setting.begun += 1;
         setting.begun
     })
@@ -34,8 +42,12 @@ pub(crate) fn begin(name: usize) -> u32 {
 
 pub(crate) fn end(name: usize, change: u32, number: Option<u32>) {
     scheduler::with(|world| {
+        let now = world.now();
         let setting = world.settings.entry(name).or_default();
         setting.done += 1;
+        if number.is_none() {
+            setting.doubtful = now + DOUBT;
+        }
         if setting.alone && setting.begun == change && setting.done == change {
             setting.number = number;
         }

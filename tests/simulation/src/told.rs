@@ -124,21 +124,18 @@ pub(crate) fn check_entries(process: usize, entries: &[QueueEntry], name: usize)
     for (index, entry) in entries.iter().enumerate() {
         let (owner, own) = scheduler::with(|world| {
             let key = world.server.now.key(entry.key());
-            let key = key.filter(|key| !key.value.starts_with(b"somebody"));
             let session = key.and_then(|key| world.server.sessions.get(&key.session));
             let owner = session.map(|session| format!("client{}", session.process));
             (owner, session.map(|session| session.process == process))
         });
-        // What is another's session's is not its own; what it has itself, it knows, while nothing
-        // goes wrong.
-        let sure = scheduler::with(|world| world.undisturbed);
-        let knows = own.is_none_or(|own| own == entry.is_own() || own && !sure);
+        // Of its own it may not have heard yet.
+        let overwritten = entry.owner().starts_with("somebody");
         let is_true = entry.position() == index
             && entry.key().starts_with(&of)
             && entry.token().as_u64() > last
-            && owner.as_ref().is_none_or(|owner| entry.owner() == owner)
-            && (owner.is_none() || entry.since().is_some_and(|since| since <= now))
-            && knows;
+            && (overwritten || owner.as_ref().is_none_or(|owner| entry.owner() == owner))
+            && (overwritten || owner.is_none() || entry.since().is_some_and(|since| since <= now))
+            && (own != Some(false) || !entry.is_own());
         last = entry.token().as_u64();
         hold(is_true, || format!("{entry:?} in {of} of {owner:?}, own: {own:?}"));
     }

@@ -19,7 +19,7 @@ fn main() -> ExitCode {
     match run() {
         Ok(good) => ExitCode::from(u8::from(!good)),
         Err(error) => {
-            eprintln!("upgrade: {error}");
+            eprintln!("upgrade: {}", chain(&*error));
             ExitCode::from(2)
         }
     }
@@ -35,4 +35,10 @@ fn run() -> Result<bool> {
     };
     runtime.shutdown_background();
     done
+}
+
+/// An error and what is behind it.
+fn chain(error: &dyn std::error::Error) -> String {
+    let sources = std::iter::successors(error.source(), |error| error.source());
+    sources.fold(error.to_string(), |told, source| format!("{told}: {source}"))
 }

@@ -340,8 +340,9 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::backend::zookeeper::script::{
-        Answer, CREATE_CONTAINER, MULTI, NO_AUTH, NO_NODE, Server,
+    use crate::{
+        backend::zookeeper::script::{Answer, CREATE_CONTAINER, MULTI, NO_AUTH, NO_NODE, Server},
+        runtime::clock,
     };
 
     /// Joins on a server that answers so; tells the error, and whether the ticket is kept as one to
@@ -351,6 +352,7 @@ mod tests {
         let client = server.backend().connect(Duration::from_secs(10)).await.unwrap();
         let store = ZooKeeperStore::new(
             client,
+            clock::now(),
             zk::Acls::anyone_all(),
             Arc::default(),
             Duration::from_secs(2),
