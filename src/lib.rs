@@ -64,6 +64,7 @@
 //! - `etcd`: URLs like `etcd://h1:2379,h2:2379`. Building it needs [`protoc`].
 //! - `zookeeper`: URLs like `zk://h1:2181,h2:2181`.
 //! - `blocking`: the same for threads.
+//! - `serde`: a [`FencingToken`] is written and read as a number.
 //!
 //! # Read on
 //!

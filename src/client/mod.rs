@@ -90,7 +90,7 @@ impl Client {
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() {
-    /// // DISTLOCK_URL=etcd://h1:2379,h2:2379/prod/locks?ttl=15s
+    /// // DISTLOCK_URL=memory://docs, or etcd://h1:2379,h2:2379/prod/locks?ttl=15s
     /// match distlock::Client::from_env().await {
     ///     Ok(client) => println!("the locks are in {}", client.backend()),
     ///     Err(error) => eprintln!("{error}"),

@@ -24,8 +24,9 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidName`] at once, also if there is no name at all. Otherwise as [`Mutex::lock`](crate::Mutex::lock), where losing a lock that was taken while
-    /// others are waited for is like losing a place in a queue. Nothing is held then.
+    /// [`Error::InvalidName`] at once, also if there is no name at all. Otherwise as
+    /// [`Mutex::lock`](crate::Mutex::lock), where losing a lock that was taken while others are
+    /// waited for is like losing a place in a queue. Nothing is held then.
     ///
     /// # Cancel safety
     ///
