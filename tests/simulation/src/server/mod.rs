@@ -155,7 +155,11 @@ impl Server {
                 match next.key(name) {
                     _ if *deleted => trace.add(dir, name, String::new(), self.deletes),
                     Some(key) if !touched => {
-                        let attempt = format!("{}-{}", key.session, key.ticket);
+                        // Each stranger is one of its own.
+                        let attempt = match key.session {
+                            0 => name.to_string(),
+                            session => format!("{session}-{}", key.ticket),
+                        };
                         trace.add(dir, name, attempt, What::Put);
                     }
                     _ => {}
