@@ -93,7 +93,7 @@ impl MultiLock {
                 .iter()
                 .map(|queue| Attempt::in_session(first.session(), queue))
                 .collect::<Option<Vec<_>>>();
-            Ok::<_, Error>(rest.map(|rest| std::iter::once(first).chain(rest).collect::<Vec<_>>()))
+            Ok(rest.map(|rest| std::iter::once(first).chain(rest).collect::<Vec<_>>()))
         };
         let Some(attempts) = wait.before(attempts).await.transpose()?.flatten() else {
             return Ok(None);
