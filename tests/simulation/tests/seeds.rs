@@ -1,4 +1,4 @@
-//! Ten seconds of seeds: what a mutant of the library has to survive (docker/mutants).
+//! Ten seconds of seeds: what a mutant of the library has to survive (cargo-mutants).
 
 use std::process::Command;
 
