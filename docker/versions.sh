@@ -30,16 +30,16 @@ title() {
     fi
 }
 
-# build_against COMMIT PACKAGE [--release]: builds the program of this tree's
+# build_against COMMIT PACKAGE [--release [FEATURES]]: builds the program of this tree's
 # package in the folder PACKAGE against the library of COMMIT (of this tree, if
 # that is empty) and its Cargo.lock, and sets `built` to its file. What the
 # programs have in common, tests/testkit, is this tree's for both.
 build_against() {
-    local tree folder target program profile=${3:-}
+    local tree folder target program profile=${3:-} features=${4:-}
     target=$(realpath -m "${CARGO_TARGET_DIR:-$ROOT/target}")
     mkdir -p "$VERSIONS"
     tree=$(tree "$1")
-    folder=$VERSIONS/${2##*/}-${tree##*/}
+    folder=$VERSIONS/${2##*/}-${tree##*/}${features:+-telemetry}
     mkdir -p "$folder"
     # A workspace of its own, as it lies below this one but is none of its members.
     sed -e "s|path = \"[./]*\"|path = \"$tree\"|" -e "s|path = \"src/|path = \"$ROOT/$2/src/|" \
@@ -48,7 +48,8 @@ build_against() {
     echo '[workspace]' >>"$folder/Cargo.toml"
     cp "$tree/Cargo.lock" "$folder/Cargo.lock"
     program=$(sed -n '/^\[\[bin\]\]$/,/^$/s/^name = "\(.*\)"$/\1/p' "$folder/Cargo.toml")
-    (cd "$folder" && CARGO_TARGET_DIR=$target cargo build --quiet ${profile:+"$profile"})
+    (cd "$folder" && CARGO_TARGET_DIR=$target cargo build --quiet ${profile:+"$profile"} \
+        ${features:+--features "$features"})
     built=$folder/$program
     # In one step, as an older one may be at work. No other build overwrites it.
     cp "$target/$([ -n "$profile" ] && echo release || echo debug)/$program" "$built.part"

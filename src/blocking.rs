@@ -18,7 +18,7 @@
 //!     thread::scope(|scope| {
 //!         let late = scope.spawn(|| mutex.lock_timeout(Duration::from_millis(20)).wait());
 //!         assert!(late.join().expect("it did not panic")?.is_none());
-//!         distlock::Result::Ok(())
+//!         Ok::<_, distlock::Error>(())
 //!     })?;
 //!
 //!     println!("held, with token {}", guard.fencing_token());

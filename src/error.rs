@@ -2,7 +2,7 @@
 
 use std::{error::Error as StdError, sync::Arc};
 
-use crate::lost::LostReason;
+use crate::lost::{Lost, LostReason};
 
 /// The result of this crate's operations.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -69,8 +69,8 @@ pub enum Error {
         /// What is wrong and what to pass instead.
         reason: String,
     },
-    /// Other clients count on another number of permits. Name the same, or change it for all with
-    /// [`set_permits`](crate::Semaphore::set_permits).
+    /// Other clients count on another number of permits. No call returns this any more: the smaller
+    /// number counts, until [`set_permits`](crate::Semaphore::set_permits) says otherwise.
     #[error("{name:?} has {agreed} permits for other clients, not {named}")]
     #[non_exhaustive]
     PermitsDisagree {
@@ -130,10 +130,10 @@ pub enum Error {
     },
     /// The lock was lost before it was unlocked: others may have held it meanwhile. Check what was
     /// done under it.
-    #[error("the lock {name:?} was lost before it was unlocked ({reason})")]
+    #[error("the lock{} was lost before it was unlocked ({reason})", spaced(name))]
     #[non_exhaustive]
     Lost {
-        /// The lock's name.
+        /// The lock's name; empty if it was made from a [`Lost`], which has none.
         name: String,
         /// Why it was lost.
         reason: LostReason,
@@ -185,6 +185,18 @@ pub enum Error {
     },
 }
 
+/// A name within a text, if there is one.
+fn spaced(name: &str) -> String {
+    if name.is_empty() { String::new() } else { format!(" {name:?}") }
+}
+
+/// So that `guard.run(…).await?` does in a function that returns this crate's errors.
+impl From<Lost> for Error {
+    fn from(lost: Lost) -> Self {
+        Self::Lost { name: String::new(), reason: lost.reason }
+    }
+}
+
 impl Error {
     /// Whether the same call may succeed later without a change to the program or its
     /// configuration.
@@ -204,5 +216,14 @@ mod tests {
         let clone = error.clone();
         assert_eq!(clone.source().map(ToString::to_string).as_deref(), Some("no right"));
         assert_eq!(clone.to_string(), error.to_string());
+    }
+
+    #[test]
+    fn a_loss_is_an_error() {
+        let lost = |name: &str| Error::Lost { name: name.into(), reason: LostReason::KeyDeleted };
+        let error = Error::from(Lost { reason: LostReason::KeyDeleted });
+        let told = "was lost before it was unlocked (somebody deleted its key)";
+        assert_eq!(error.to_string(), format!("the lock {told}"));
+        assert_eq!(lost("a").to_string(), format!("the lock \"a\" {told}"));
     }
 }

@@ -64,7 +64,12 @@
 //! - `etcd`: URLs like `etcd://h1:2379,h2:2379`. Building it needs [`protoc`].
 //! - `zookeeper`: URLs like `zk://h1:2181,h2:2181`.
 //! - `blocking`: the same for threads.
+//! - `sasl`: ZooKeeper's SASL (DIGEST-MD5): see [`Builder::sasl`].
 //! - `serde`: a [`FencingToken`] is written and read as a number.
+//! - `metrics`: how long calls and requests take, what is held, awaited and lost, to whatever
+//!   recorder the program has for the crate [`metrics`].
+//! - `tracing`: the spans `distlock.acquire` and `distlock.hold`, and warnings of what was lost, by
+//!   the crate [`tracing`]. [Operations][operations] has what both tell.
 //!
 //! # Read on
 //!
@@ -79,6 +84,8 @@
 //! [performance]: https://github.com/distlock/distlock/blob/main/docs/performance.md
 //! [architecture]: https://github.com/distlock/distlock/blob/main/docs/architecture.md
 //! [backends]: https://github.com/distlock/distlock/blob/main/docs/backends.md
+//! [`metrics`]: https://docs.rs/metrics
+//! [`tracing`]: https://docs.rs/tracing
 //! [`protoc`]: https://protobuf.dev/installation/
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
@@ -96,21 +103,27 @@ mod primitives;
 mod queue;
 mod runtime;
 mod session;
+mod telemetry;
 #[cfg(feature = "zookeeper")]
 pub mod zookeeper;
 
-pub use backend::{memory, tls::Tls};
+pub use backend::{credentials::Credentials, memory, tls::Tls};
 pub use client::{Builder, Client, Health};
 pub use error::{Error, Result};
 pub use fencing::{FencingGate, FencingToken, StaleToken};
 pub use lost::{Lost, LostReason};
 pub use primitives::{
-    election::{Election, Leader, Leadership, Observe},
+    election::Election,
     guard::LockGuard,
     guarded_write::Write,
+    leader::{Leader, LeaderWatch, Observe},
+    leadership::Leadership,
+    lock_info::LockInfo,
     multi_lock::AllGuard,
     mutex::Mutex,
-    queue_entry::{QueueEntry, QueueWatch},
+    queue_entry::QueueEntry,
+    queue_watch::QueueWatch,
+    reentrant::{ReentrantGuard, ReentrantMutex},
     release_request::ReleaseRequest,
     rwlock::{ReadGuard, RwLock, WriteGuard},
     semaphore::{Permit, Semaphore},

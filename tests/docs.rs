@@ -10,6 +10,7 @@ const DOCUMENTS: &[&str] = &[
     "CONTRIBUTING.md",
     "docs/architecture.md",
     "docs/backends.md",
+    "docs/cli.md",
     "docs/guarantees.md",
     "docs/model.md",
     "docs/operations.md",

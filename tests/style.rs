@@ -21,6 +21,7 @@ const LEFT: &[&str] = &[];
 const PLACES: &[&str] = &[
     ".ci",
     "benches",
+    "cli",
     "docker",
     "docs",
     "examples",

@@ -23,6 +23,8 @@ mod subject;
 mod table;
 mod targets;
 mod task;
+#[cfg(feature = "telemetry")]
+mod telemetry;
 mod turns;
 mod usage;
 mod workload;
@@ -63,6 +65,8 @@ fn run() -> Result<bool> {
             }
         }
         Command::Role(role) => {
+            #[cfg(feature = "telemetry")]
+            telemetry::listen()?;
             let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
             let done = runtime.block_on(act(role));
             runtime.shutdown_background();

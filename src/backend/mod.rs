@@ -1,9 +1,15 @@
 //! The stores, and what all of them have in common.
 
+pub(crate) mod acl;
+#[cfg(any(feature = "etcd", feature = "zookeeper"))]
+mod certificates;
+pub(crate) mod credentials;
 mod entry;
 pub(crate) mod error;
 #[cfg(feature = "etcd")]
 pub(crate) mod etcd;
+#[cfg(any(feature = "etcd", feature = "zookeeper"))]
+mod handshake;
 mod listing;
 pub mod memory;
 pub(crate) mod name;
@@ -11,6 +17,7 @@ pub(crate) mod remote;
 mod request;
 pub(crate) mod secret;
 pub(crate) mod signature;
+pub(crate) mod source;
 mod store;
 pub(crate) mod tls;
 #[cfg(feature = "zookeeper")]

@@ -1,8 +1,8 @@
 //! Names on the wire: queues and tickets.
 
-use std::{fmt, sync::Arc};
+use std::{borrow::Cow, fmt, sync::Arc};
 
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use uuid::Uuid;
 
 use crate::{error::Error, runtime::random};
@@ -75,6 +75,12 @@ impl Queue {
     /// `+`, or nothing.
     pub(crate) fn labelled(&self, label: &str) -> Self {
         Self { label: Some(label.into()), ..self.clone() }
+    }
+
+    /// The name of the lock that a directory of a namespace belongs to, if it is one of ours.
+    pub(crate) fn name_in(dir: &str) -> Option<String> {
+        let escaped = dir.split(PURPOSE).next()?;
+        percent_decode_str(escaped).decode_utf8().ok().map(Cow::into_owned)
     }
 
     /// What the caller's key says of itself; it is part of the key's name, so that a list of names

@@ -3,8 +3,8 @@
 use std::fmt::{self, Debug, Formatter};
 
 /// Something that nobody reads who prints what it is in: a password, a private key, or what a
-/// client crate keeps them in. Only who says `expose` or `into_exposed` has it.
-#[derive(Clone)]
+/// client crate keeps them in. Only who says `expose` has it.
+#[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Secret<T = String>(T);
 
 impl<T> Secret<T> {
@@ -14,11 +14,6 @@ impl<T> Secret<T> {
 
     pub(crate) fn expose(&self) -> &T {
         &self.0
-    }
-
-    #[cfg_attr(not(feature = "etcd"), allow(dead_code))]
-    pub(crate) fn into_exposed(self) -> T {
-        self.0
     }
 }
 

@@ -1,7 +1,7 @@
 //! What is written into a key for operators, and for those who look into the queue: whose it is and
 //! since when.
 //!
-//! This is the only place that asks for the wall clock, and nothing is decided by it.
+//! Nothing is decided by the wall clock that it shows.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

@@ -114,9 +114,9 @@ pub(crate) trait Store: Extras {
     async fn list(&self, queue: &Queue, ask: Ask) -> Result<Listing>;
 }
 
-/// What only some primitives need: guarded writes and the number of permits (`commit`), an
-/// election's `proclaim` (`rewrite`), `downgrade` (`relabel`); or what is only quicker
-/// (`enqueue_all`, `followed`).
+/// What only some primitives need: guarded writes and the number of permits (`commit`, `read`), an
+/// election's `proclaim` (`rewrite`), `downgrade` (`relabel`), the list of all locks (`queues`); or
+/// what is only quicker (`enqueue_all`, `followed`).
 #[async_trait]
 pub(crate) trait Extras: Debug + Send + Sync + 'static {
     /// Writes another value into an own key, if that is of this version: so that a write whose
@@ -148,6 +148,17 @@ pub(crate) trait Extras: Debug + Send + Sync + 'static {
     /// `false`: it is not, and nothing was written. Without a guard, always.
     async fn commit(&self, _guard: Option<&Entry>, _writes: &[Write]) -> Result<bool> {
         Err(missing("write"))
+    }
+
+    /// The newest value of a key of the store's own data; `None`: it is not there.
+    async fn read(&self, _key: &str) -> Result<Option<Vec<u8>>> {
+        Err(missing("read of a key"))
+    }
+
+    /// What there is right below a namespace, as of now: the names of queues' directories, and of
+    /// what others have put there.
+    async fn queues(&self, _namespace: &str) -> Result<Vec<String>> {
+        Err(missing("list of queues"))
     }
 
     /// Joins several queues in one transaction, if all of them are empty. `None`: they are not, or

@@ -1,14 +1,13 @@
 //! The options of a client, checked before anything is sent.
 
+mod security;
+
 use std::{sync::Arc, time::Duration};
 
 use crate::{
     backend::{
-        Backend, memory,
-        name::check_namespace,
-        remote::{Credentials, Remote},
-        secret::Secret,
-        tls::Tls,
+        Backend, acl::Acl, credentials::Credentials, memory, name::check_namespace, remote::Remote,
+        secret::Secret, source::Origin, tls::Tls,
     },
     client::{
         Client,
@@ -17,6 +16,7 @@ use crate::{
     error::{Error, Result},
     runtime::{Runtime, executor::Executor},
     session::Shared,
+    telemetry::{Label, Telemetry},
 };
 
 /// The longest owner text, in bytes: it is stored with every key.
@@ -53,9 +53,13 @@ pub struct Builder {
     request_timeout: Option<Duration>,
     recheck_interval: Option<Duration>,
     local_handover: Option<u32>,
-    credentials: Option<Credentials>,
-    tls: Option<Tls>,
+    credentials: Option<Origin<Credentials>>,
+    allow_plaintext_credentials: bool,
+    sasl: bool,
+    acl: Option<Secret>,
+    tls: Option<Origin<Tls>>,
     runtime: Option<tokio::runtime::Handle>,
+    metric_label: Option<Label>,
 }
 
 impl Builder {
@@ -70,8 +74,12 @@ impl Builder {
             recheck_interval: None,
             local_handover: None,
             credentials: None,
+            allow_plaintext_credentials: false,
+            sasl: false,
+            acl: None,
             tls: None,
             runtime: None,
+            metric_label: None,
         }
     }
 
@@ -185,20 +193,6 @@ impl Builder {
         self
     }
 
-    /// User and password: etcd's authentication, ZooKeeper's `digest` scheme. On ZooKeeper every
-    /// node is then created for this user alone (`creator_all`).
-    pub fn credentials(mut self, user: impl Into<String>, password: impl Into<String>) -> Self {
-        self.credentials =
-            Some(Credentials { user: user.into(), password: Secret::new(password.into()) });
-        self
-    }
-
-    /// Connects by TLS.
-    pub fn tls(mut self, tls: Tls) -> Self {
-        self.tls = Some(tls);
-        self
-    }
-
     /// Has the client's own work done by this runtime: keepalives, watches, and what is to be
     /// finished after a future or a guard was dropped. By default the library has a runtime of its
     /// own, two threads for the whole process.
@@ -209,6 +203,10 @@ impl Builder {
     /// later. A current-thread runtime works only while somebody is inside its `block_on`. So hand
     /// one in if a program may have no threads but its own, or to keep all work on a runtime that
     /// does nothing else.
+    ///
+    /// A client of `memory://` that connects within a runtime whose clock is stopped
+    /// (`tokio::time::pause`, `#[tokio::test(start_paused = true)]`) has its work done by that
+    /// runtime in any case: such a clock does not wait for other threads.
     ///
     /// [`connect`](Self::connect) fails with [`Error::InvalidConfig`] if its timers are not
     /// enabled. Etcd and ZooKeeper also need its I/O: `enable_all` does both.
@@ -226,6 +224,24 @@ impl Builder {
     /// ```
     pub fn runtime(mut self, runtime: tokio::runtime::Handle) -> Self {
         self.runtime = Some(runtime);
+        self
+    }
+
+    /// Gives the metrics of each lock the label `lock`, which this function makes of its name. By
+    /// default they have none: a recorder keeps a series for each value for ever, so names that
+    /// have an order's or a customer's number in them must not become labels as they are. It is
+    /// called once for each call for a lock, and does something only with the feature `metrics`.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// // `order-4711` and `order-4712` are counted as `order`.
+    /// let kind = |name: &str| name.split('-').next().unwrap_or_default().to_owned();
+    /// let builder = distlock::Client::builder("memory://docs-label").metric_label(kind);
+    /// builder.connect().await?.mutex("order-4711").lock().await?.unlock().await
+    /// # }
+    /// ```
+    pub fn metric_label(mut self, label: fn(&str) -> String) -> Self {
+        self.metric_label = Some(label);
         self
     }
 
@@ -254,6 +270,35 @@ impl Builder {
     pub async fn connect(self) -> Result<Client> {
         let (shared, local_handover) = self.check()?;
         Client::open(shared, local_handover).await
+    }
+
+    /// A client at once, for services that start before their store. The options are checked as
+    /// [`connect`](Self::connect) does; no session is there yet, and
+    /// [`health`](Client::health) says [`NotOpened`](crate::Health::NotOpened). The first call that
+    /// needs a session opens one, as it would after the session was lost: it fails with
+    /// [`Error::Unavailable`] if no server gives one within the
+    /// [`connect_timeout`](Self::connect_timeout), and the next call tries again.
+    /// [`ping`](Client::ping) opens one and does nothing else.
+    ///
+    /// Until then [`session_ttl`](Client::session_ttl) tells what will be asked for.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidUrl`], [`Error::InvalidConfig`] and [`Error::FeatureDisabled`]. Files of
+    /// certificates and passwords have to be there already.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// # use distlock::Health;
+    /// let client = distlock::Client::builder("memory://docs-lazy").connect_lazy()?;
+    /// assert_eq!(client.health(), Health::NotOpened);
+    /// client.mutex("a").lock().await?.unlock().await?;
+    /// assert_ne!(client.health(), Health::NotOpened);
+    /// # Ok(()) }
+    /// ```
+    pub fn connect_lazy(self) -> Result<Client> {
+        let (shared, local_handover) = self.check()?;
+        Ok(Client::lazy(shared, local_handover))
     }
 
     /// What the client's sessions need, and how often a lock is handed on.
@@ -292,27 +337,50 @@ impl Builder {
             return invalid("local_handover", "must be between 1 and 65,535");
         }
         let credentials = self.credentials.or(url.credentials);
-        if credentials.as_ref().is_some_and(|credentials| credentials.user.is_empty()) {
-            return invalid("credentials", "the user must not be empty");
+        let credentials = credentials.map(security::open_credentials).transpose()?;
+        let tls = self.tls.or(url.tls.map(Origin::Fixed)).map(security::open_tls).transpose()?;
+        let plaintext = self.allow_plaintext_credentials || url.options.allow_plaintext_credentials;
+        if credentials.is_some() && tls.is_none() && !plaintext && url.scheme != Scheme::Memory {
+            security::stays_here(&url.endpoints)?;
         }
-        if credentials.as_ref().is_some_and(|credentials| credentials.user.contains(':')) {
-            return invalid("credentials", "the user must not contain `:`");
+        let sasl = self.sasl || url.options.sasl;
+        let acl = self.acl.as_ref().map(|acl| acl.expose().clone()).or(url.options.acl);
+        for (option, set) in [("sasl", sasl), ("acl", acl.is_some())] {
+            if set && url.scheme != Scheme::ZooKeeper {
+                return invalid(option, "that is ZooKeeper's: leave it out");
+            }
         }
-        let tls = self.tls.or(url.secure.then(Tls::new));
-        if let Some(tls) = &tls {
-            tls.check()?;
+        if sasl && credentials.is_none() {
+            return invalid("sasl", "needs user and password: see Builder::credentials");
         }
+        if sasl && cfg!(not(feature = "sasl")) {
+            return invalid("sasl", "needs distlock's feature `sasl`: add it in Cargo.toml");
+        }
+        let acl = acl.map(|acl| acl.parse::<Acl>()).transpose();
+        let acl = acl.map_err(|reason| Error::InvalidConfig { option: "acl", reason })?;
         let runtime = match self.runtime {
-            None => Runtime::own()?,
+            None => match (url.scheme == Scheme::Memory).then(Executor::with_stopped_clock) {
+                Some(Some(executor)) => Runtime::of(executor),
+                _ => Runtime::own()?,
+            },
             Some(handle) => match Executor::of(handle) {
                 Some(executor) => Runtime::of(executor),
                 None => return invalid("runtime", "its timers are off: build it by `enable_all`"),
             },
         };
-        let remote =
-            Remote { endpoints: url.endpoints, connect_timeout, request_timeout, credentials, tls };
+        let remote = Remote {
+            endpoints: url.endpoints,
+            connect_timeout,
+            request_timeout,
+            credentials,
+            tls,
+            sasl,
+            acl,
+        };
+        let backend = backend(url.scheme, remote)?;
+        let telemetry = Telemetry::new(backend.name(), self.metric_label);
         let shared = Shared {
-            backend: backend(url.scheme, remote)?,
+            backend,
             runtime,
             namespace,
             ttl,
@@ -320,6 +388,8 @@ impl Builder {
             connect_timeout,
             request_timeout,
             recheck_interval,
+            draining: Default::default(),
+            telemetry,
         };
         Ok((shared, local_handover))
     }

@@ -14,6 +14,9 @@ pub enum Health {
     },
     /// Nothing is held, and the last proof is too old to count: the next lock asks for another.
     Unproved,
+    /// No session was opened yet: [`connect_lazy`](crate::Builder::connect_lazy) leaves that to the
+    /// first call that needs one.
+    NotOpened,
     /// The session is over, and what was held is lost. The next lock opens another one.
     Lost,
     /// The client was closed.

@@ -1,6 +1,7 @@
 //! The client: what a program makes once and takes its locks from.
 
 pub(crate) mod builder;
+mod evict;
 mod health;
 mod multi_lock;
 mod options;
@@ -10,8 +11,16 @@ use std::{env::VarError, sync::Arc, time::Duration};
 
 use crate::{
     error::{Error, Result},
-    primitives::{election::Election, mutex::Mutex, rwlock::RwLock, semaphore::Semaphore},
+    primitives::{
+        election::Election,
+        holders::Holders,
+        lock_info::{self, LockInfo},
+        mutex::Mutex,
+        rwlock::RwLock,
+        semaphore::Semaphore,
+    },
     queue::handover::Handover,
+    runtime::clock::timeout,
     session::{Sessions, Shared},
 };
 
@@ -37,6 +46,7 @@ pub struct Client {
     sessions: Sessions,
     /// If it is on.
     handover: Option<Arc<Handover>>,
+    holders: Arc<Holders>,
 }
 
 impl Client {
@@ -69,8 +79,10 @@ impl Client {
     /// `etcds://` and `zks://` connect by TLS. A URL may have all that a program's operator wants
     /// to set: `etcd://user:password@h1,h2/namespace?ttl=15s&request_timeout=2s`, with user and
     /// password percent-escaped. The options are `ttl`, `owner`, `connect_timeout`,
-    /// `request_timeout`, `recheck_interval` and `local_handover`; others are refused. The
-    /// builder's methods go before what the URL says.
+    /// `request_timeout`, `recheck_interval`, `local_handover`, `sasl`, `acl` and
+    /// `allow_plaintext_credentials`; `password_file` for `user@`; `ca_file`, `cert_file`,
+    /// `key_file` and `server_name` for `etcds://` and `zks://`. Others are refused. The builder's
+    /// methods go before what the URL says.
     pub fn builder(url: impl AsRef<str>) -> Builder {
         Builder::new(url.as_ref())
     }
@@ -112,7 +124,13 @@ impl Client {
         let handover =
             local_handover.map(|max| Arc::new(Handover::new(max, shared.runtime.clone())));
         let sessions = Sessions::open(shared).await?;
-        Ok(Self { sessions, handover })
+        Ok(Self { sessions, handover, holders: Arc::default() })
+    }
+
+    pub(crate) fn lazy(shared: Shared, local_handover: Option<u32>) -> Self {
+        let handover =
+            local_handover.map(|max| Arc::new(Handover::new(max, shared.runtime.clone())));
+        Self { sessions: Sessions::lazy(shared), handover, holders: Arc::default() }
     }
 
     /// The lock of this name. No I/O: the name is checked when it is first locked.
@@ -121,7 +139,8 @@ impl Client {
     /// name lies inside another).
     #[must_use]
     pub fn mutex(&self, name: impl AsRef<str>) -> Mutex {
-        Mutex::new(self.sessions.clone(), self.handover.clone(), name.as_ref().to_owned())
+        let (handover, holders) = (self.handover.clone(), Arc::clone(&self.holders));
+        Mutex::new(self.sessions.clone(), handover, holders, name.as_ref().to_owned())
     }
 
     /// The read-write lock of this name. No I/O: the name is checked when it is first locked. It
@@ -143,6 +162,36 @@ impl Client {
     #[must_use]
     pub fn election(&self, name: impl AsRef<str>) -> Election {
         Election::new(self.sessions.clone(), name.as_ref().to_owned())
+    }
+
+    /// All locks of the namespace at which somebody stands, by their names: mutexes, read-write
+    /// locks, semaphores and elections of all clients.
+    ///
+    /// It asks the store for the names in one request (on etcd for all keys below the namespace),
+    /// and then looks at each queue as [`Mutex::queue`] does. These looks are not of one moment.
+    ///
+    /// # Errors
+    ///
+    /// As [`Mutex::queue`], but for the name.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe: it only looks.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-locks").await?;
+    /// let guard = client.mutex("report").lock().await?;
+    /// for lock in client.locks().await? {
+    ///     let holders: Vec<_> = lock.holders().iter().map(|holder| holder.owner()).collect();
+    ///     println!("{} {}: {holders:?}, {} wait", lock.kind(), lock.name(), lock.waiters());
+    /// }
+    /// # guard.unlock().await }
+    /// ```
+    pub async fn locks(&self) -> Result<Vec<LockInfo>> {
+        lock_info::list(&self.sessions, self.handover.is_some()).await
     }
 
     /// What the server granted as the session's time to live: how long a crashed holder's lock
@@ -196,6 +245,7 @@ impl Client {
         match self.sessions.remaining() {
             Some(remaining) if !remaining.is_zero() => Health::Proved { remaining },
             Some(_) => Health::Unproved,
+            None if !self.sessions.is_opened() => Health::NotOpened,
             None => Health::Lost,
         }
     }
@@ -226,6 +276,51 @@ impl Client {
     pub async fn ping(&self) -> Result<Duration> {
         let runtime = &self.sessions.shared().runtime;
         runtime.within(self.sessions.ping()).await
+    }
+
+    /// Lets holders come to an end, and closes the client: what a service does at SIGTERM.
+    ///
+    /// From now on nothing is granted: those who wait and those who come get
+    /// [`Error::Closed`](crate::Error::Closed). Holders are told by
+    /// [`release_requested`](crate::LockGuard::release_requested), and keep their locks until they
+    /// let go, or until `grace` is over. Then the client is [closed](Self::close): holders that are
+    /// left lose their locks, and are told so.
+    ///
+    /// # Errors
+    ///
+    /// As [`close`](Self::close).
+    ///
+    /// # Cancel safety
+    ///
+    /// Once polled, nothing is granted any more. If it is dropped before the client is closed,
+    /// holders keep what they have.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-shutdown").await?;
+    /// let guard = client.mutex("batch").lock().await?;
+    /// let work = tokio::spawn(async move {
+    ///     let request = guard.release_requested().await;
+    ///     println!("to be stopped: {}", request.reason());
+    ///     guard.unlock().await
+    /// });
+    /// client.shutdown(Duration::from_secs(10)).await?;
+    /// work.await.expect("no panic")
+    /// # }
+    /// ```
+    pub async fn shutdown(&self, grace: Duration) -> Result<()> {
+        let shared = self.sessions.shared();
+        shared.draining.send_replace(true);
+        if let Some(handover) = &self.handover {
+            handover.close();
+        }
+        let unheld = async { timeout(grace, self.sessions.unheld()).await.is_ok() };
+        // Whether or not all have let go.
+        let _all = shared.runtime.within(unheld).await;
+        self.close().await
     }
 
     /// Releases everything and ends the session. `Ok` when the store has confirmed it.

@@ -4,6 +4,8 @@ use std::{collections::BTreeMap, time::Duration};
 
 use percent_encoding::percent_decode_str;
 
+use crate::backend::tls::Tls;
+
 /// What stands behind the `?` of a URL.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Options {
@@ -13,12 +15,44 @@ pub(crate) struct Options {
     pub(crate) request_timeout: Option<Duration>,
     pub(crate) recheck_interval: Option<Duration>,
     pub(crate) local_handover: Option<u32>,
+    pub(crate) password_file: Option<String>,
+    pub(crate) ca_file: Option<String>,
+    pub(crate) cert_file: Option<String>,
+    pub(crate) key_file: Option<String>,
+    pub(crate) server_name: Option<String>,
+    pub(crate) acl: Option<String>,
+    pub(crate) sasl: bool,
+    pub(crate) allow_plaintext_credentials: bool,
 }
 
-const KNOWN: &str =
-    "ttl, owner, connect_timeout, request_timeout, recheck_interval, local_handover";
+const KNOWN: &str = "ttl, owner, connect_timeout, request_timeout, recheck_interval, \
+                     local_handover, password_file, ca_file, cert_file, key_file, server_name, \
+                     acl, sasl, allow_plaintext_credentials";
 
 impl Options {
+    /// The TLS that they ask for; `None` if they ask for nothing of it.
+    pub(crate) fn tls(&self) -> Result<Option<Tls>, String> {
+        let identity = match (&self.cert_file, &self.key_file) {
+            (Some(certificate), Some(key)) => Some((certificate, key)),
+            (None, None) => None,
+            _ => return Err("cert_file and key_file go together".into()),
+        };
+        if self.ca_file.is_none() && identity.is_none() && self.server_name.is_none() {
+            return Ok(None);
+        }
+        let mut tls = Tls::new();
+        if let Some(ca) = &self.ca_file {
+            tls = tls.ca_certificate_file(ca);
+        }
+        if let Some((certificate, key)) = identity {
+            tls = tls.client_identity_files(certificate, key);
+        }
+        if let Some(name) = &self.server_name {
+            tls = tls.server_name(name);
+        }
+        Ok(Some(tls))
+    }
+
     /// The reason why not names an option, and never its value.
     pub(crate) fn parse(query: &str) -> Result<Self, String> {
         if query.contains(['@', '#']) {
@@ -40,6 +74,11 @@ impl Options {
                 .map_err(|_| format!("{name} is not a time with its unit, such as 500ms or 15s"))
         };
         let mut time = |name| given.remove(name).map(|value| time(value, name)).transpose();
+        let flag = |value: Option<String>, name: &str| match value.as_deref() {
+            None | Some("false") => Ok(false),
+            Some("true") => Ok(true),
+            Some(_) => Err(format!("{name} is neither true nor false")),
+        };
         let options = Self {
             ttl: time("ttl")?,
             connect_timeout: time("connect_timeout")?,
@@ -51,6 +90,17 @@ impl Options {
                 Some(Ok(number)) => Some(number),
                 Some(Err(_)) => return Err("local_handover is not a number".into()),
             },
+            password_file: given.remove("password_file"),
+            ca_file: given.remove("ca_file"),
+            cert_file: given.remove("cert_file"),
+            key_file: given.remove("key_file"),
+            server_name: given.remove("server_name"),
+            acl: given.remove("acl"),
+            sasl: flag(given.remove("sasl"), "sasl")?,
+            allow_plaintext_credentials: flag(
+                given.remove("allow_plaintext_credentials"),
+                "allow_plaintext_credentials",
+            )?,
         };
         let is_word = |name: &str| name.chars().all(|c| c.is_ascii_lowercase() || c == '_');
         match given.into_keys().next() {

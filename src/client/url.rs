@@ -6,7 +6,7 @@ use percent_encoding::percent_decode_str;
 
 use super::options::Options;
 use crate::{
-    backend::{remote::Credentials, secret::Secret},
+    backend::{credentials::Credentials, secret::Secret, source::Origin, tls::Tls},
     error::{Error, Result},
 };
 
@@ -22,9 +22,9 @@ pub(crate) enum Scheme {
 #[derive(Debug)]
 pub(crate) struct Url {
     pub(crate) scheme: Scheme,
-    /// By TLS.
-    pub(crate) secure: bool,
-    pub(crate) credentials: Option<Credentials>,
+    /// `Some`: by TLS.
+    pub(crate) tls: Option<Tls>,
+    pub(crate) credentials: Option<Origin<Credentials>>,
     /// `host:port` each; for memory the one name of the space, which may be empty.
     pub(crate) endpoints: Vec<String>,
     pub(crate) namespace: Option<String>,
@@ -73,9 +73,12 @@ impl Url {
         let (rest, query) = rest.split_once('?').map_or((rest, None), |(rest, q)| (rest, Some(q)));
         let options = || query.map_or_else(|| Ok(Options::default()), Options::parse);
         if scheme == Scheme::Memory {
-            let (endpoints, namespace, credentials) = (vec![rest.to_owned()], None, None);
-            let options = options()?;
-            return Ok(Self { scheme, secure, credentials, endpoints, namespace, options });
+            let (endpoints, options) = (vec![rest.to_owned()], options()?);
+            if options.tls()?.is_some() || options.password_file.is_some() {
+                return Err("memory:// has neither users nor a network".into());
+            }
+            let (tls, credentials, namespace) = (None, None, None);
+            return Ok(Self { scheme, tls, credentials, endpoints, namespace, options });
         }
         let (authority, path) = rest.find('/').map_or((rest, ""), |slash| rest.split_at(slash));
         if path.contains(['@', '#']) || authority.contains('#') {
@@ -86,7 +89,7 @@ impl Url {
         let (user, hosts) = authority
             .rsplit_once('@')
             .map_or((None, authority), |(user, hosts)| (Some(user), hosts));
-        let credentials = user.map(credentials).transpose()?;
+        let login = user.map(login).transpose()?;
         let endpoints = hosts.split(',').enumerate().map(|(index, endpoint)| {
             with_port(endpoint.trim(), port).ok_or_else(|| {
                 let number = index + 1;
@@ -100,12 +103,21 @@ impl Url {
         let namespace = Some(path).filter(|path| path.len() > 1).map(str::to_owned);
         // After all that may have been meant as a password.
         let options = options()?;
-        Ok(Self { scheme, secure, credentials, endpoints, namespace, options })
+        let credentials = credentials(login, options.password_file.clone())?;
+        let tls = match options.tls()? {
+            Some(_) if !secure => {
+                return Err("ca_file, cert_file, key_file and server_name are for etcds:// and \
+                            zks://"
+                    .into());
+            }
+            tls => tls.or(secure.then(Tls::new)),
+        };
+        Ok(Self { scheme, tls, credentials, endpoints, namespace, options })
     }
 }
 
-/// `user:password`, each percent-escaped.
-fn credentials(text: &str) -> Result<Credentials, String> {
+/// `user:password`, each percent-escaped, or a user alone.
+fn login(text: &str) -> Result<(String, Option<Secret>), String> {
     let fits = |c: char| c.is_ascii_alphanumeric() || "-._~!$&'()*+;=%".contains(c);
     let plain = |text: &str| {
         let decoded = text.chars().all(fits).then(|| percent_decode_str(text).decode_utf8().ok());
@@ -115,8 +127,32 @@ fn credentials(text: &str) -> Result<Credentials, String> {
         })
     };
     let (user, password) =
-        text.split_once(':').ok_or("before the `@` there has to be user:password")?;
-    Ok(Credentials { user: plain(user)?, password: Secret::new(plain(password)?) })
+        text.split_once(':').map_or((text, None), |(user, password)| (user, Some(password)));
+    Ok((plain(user)?, password.map(plain).transpose()?.map(Secret::new)))
+}
+
+fn credentials(
+    login: Option<(String, Option<Secret>)>,
+    file: Option<String>,
+) -> Result<Option<Origin<Credentials>>, String> {
+    Ok(match (login, file) {
+        (None, None) => None,
+        (Some((user, Some(password))), None) => Some(Origin::Fixed(Credentials { user, password })),
+        (Some((user, None)), Some(file)) => {
+            Some(Origin::changing(move || Credentials::read(&user, file.as_ref())))
+        }
+        (Some((_, None)), None) => {
+            return Err("before the `@` there has to be user:password, or user with a \
+                        password_file behind the `?`"
+                .into());
+        }
+        (Some((_, Some(_))), Some(_)) => {
+            return Err("there is both a password and a password_file".into());
+        }
+        (None, Some(_)) => {
+            return Err("password_file needs a user: write user@ before the hosts".into());
+        }
+    })
 }
 
 /// `endpoint` with the default port if it has none; `None` if it is not an endpoint at all.
@@ -205,8 +241,8 @@ mod tests {
     fn all_of_it_is_read() {
         let url = "etcds://app:p%40ss%2F%3A@h1,h2:2/prod/locks?ttl=15s&owner=a%20b";
         let url = Url::parse(url).unwrap();
-        assert!(url.secure);
-        let credentials = url.credentials.unwrap();
+        assert!(url.tls.is_some());
+        let Some(Origin::Fixed(credentials)) = url.credentials else { panic!("no credentials") };
         assert_eq!((&*credentials.user, &**credentials.password.expose()), ("app", "p@ss/:"));
         assert_eq!(url.endpoints, ["h1:2379", "h2:2"]);
         assert_eq!(url.namespace.as_deref(), Some("/prod/locks"));
@@ -214,6 +250,17 @@ mod tests {
         assert_eq!(url.options.owner.as_deref(), Some("a b"));
         let url = Url::parse("memory://a/b?ttl=1s").unwrap();
         assert_eq!((url.endpoints, url.namespace), (vec!["a/b".to_owned()], None));
+    }
+
+    #[test]
+    fn what_is_in_files_is_named() {
+        let url = "zks://app@h?password_file=/a&ca_file=/b&cert_file=/c&key_file=/d&sasl=true\
+                   &allow_plaintext_credentials=true&acl=auth::cdrwa,world:anyone:r";
+        let url = Url::parse(url).unwrap();
+        assert!(matches!(url.credentials, Some(Origin::Changing(_))));
+        assert!(url.tls.unwrap().has_files());
+        assert!(url.options.sasl && url.options.allow_plaintext_credentials);
+        assert_eq!(url.options.acl.as_deref(), Some("auth::cdrwa,world:anyone:r"));
     }
 
     #[test]
@@ -243,6 +290,12 @@ mod tests {
             "etcd://a?ttl",
             "etcd://a?ttl=1",
             "etcd://a?ttl=1s&ttl=2s",
+            "etcd://user:pass@a?password_file=/b",
+            "etcd://a?password_file=/b",
+            "etcd://a?ca_file=/b",
+            "etcds://a?cert_file=/b",
+            "etcds://a?sasl=yes",
+            "memory://a?ca_file=/b",
             "memory://a?b",
             "http://h",
         ] {

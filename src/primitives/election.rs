@@ -1,37 +1,23 @@
 //! A named election.
 
-use std::{
-    ops::Deref,
-    pin::Pin,
-    sync::Arc,
-    task::{Context, Poll},
-    time::Duration,
-};
-
-use futures_util::Stream;
-use tokio::sync::{Mutex as AsyncMutex, oneshot};
+use std::{pin::pin, time::Duration};
 
 use crate::{
-    backend::{
-        Member, Rewritten,
-        error::StoreError,
-        name::{Queue, Ticket},
-    },
+    backend::name::Queue,
     error::{Error, Result},
-    fencing::FencingToken,
-    lost::LostReason,
-    primitives::guard::LockGuard,
-    queue::{
-        Hold, Wait,
-        acquire::Acquire,
-        view::{self, Feed},
+    primitives::{
+        guard::LockGuard,
+        leader::{Leader, LeaderWatch, Observe},
+        leadership::{Leadership, checked},
+        queue_entry::QueueEntry,
+        queue_watch::QueueWatch,
+        viewer::{Kind, Viewer},
     },
-    runtime::{carried::Carried, mutex::Mutex},
-    session::{Session, Sessions, own_keys::OwnKey},
+    queue::{Wait, acquire::Acquire, view},
+    runtime::{backoff, clock::sleep},
+    session::Sessions,
+    telemetry::{Call, Primitive},
 };
-
-/// The longest value, in bytes: a look for the leader is sent those of all candidates.
-const MAX_VALUE: usize = 16 << 10;
 
 /// A named election: of those who campaign one leads, and everybody can see who, and what it has to
 /// say. Made by [`Client::election`](crate::Client::election); cheap to make, to clone and to throw
@@ -41,7 +27,7 @@ const MAX_VALUE: usize = 16 << 10;
 /// address, say. Leading is holding a lock: a leader that is cut off learns from its [`Leadership`]
 /// that it is none any more before another one is elected, but those who look may still take it for
 /// one for a moment. What must never be done by two carries the [fencing
-/// token](LockGuard::fencing_token).
+/// token](crate::LockGuard::fencing_token).
 ///
 /// On etcd the keys lie below `{namespace}/{name}!election/`, and their values are the candidates'
 /// as they are, so that Go's `concurrency.Election` and `etcdctl elect` take part in the election
@@ -107,7 +93,7 @@ impl Election {
     /// # }
     /// ```
     pub async fn campaign(&self, value: impl AsRef<[u8]>) -> Result<Leadership> {
-        self.run(value.as_ref(), Wait::Forever).await?.ok_or(Error::Closed)
+        self.stand(value.as_ref(), Wait::Forever).await?.ok_or(Error::Closed)
     }
 
     /// Leads if nobody else is a candidate; `None` if somebody is.
@@ -132,7 +118,7 @@ impl Election {
     /// # leadership.resign().await }
     /// ```
     pub async fn try_campaign(&self, value: impl AsRef<[u8]>) -> Result<Option<Leadership>> {
-        self.run(value.as_ref(), Wait::No).await
+        self.stand(value.as_ref(), Wait::No).await
     }
 
     /// The same as [`campaign`](Self::campaign), but for no longer than this; `None` when the time
@@ -163,7 +149,75 @@ impl Election {
         value: impl AsRef<[u8]>,
         timeout: Duration,
     ) -> Result<Option<Leadership>> {
-        self.run(value.as_ref(), Wait::at_most(timeout)).await
+        self.stand(value.as_ref(), Wait::at_most(timeout)).await
+    }
+
+    /// Campaigns, does `work` while it leads, and resigns when that is done; campaigns again when
+    /// the lead is lost before. `None`: it was cancelled, and has resigned.
+    ///
+    /// `work` is dropped at the moment of loss, as by
+    /// [`LockGuard::run`](crate::LockGuard::run), and begins anew with the
+    /// next lead. What it has to say at first is the client's [`owner`](crate::Builder::owner);
+    /// [`proclaim`](Leadership::proclaim) tells more. When `cancel` is done, `work` is dropped.
+    ///
+    /// # Errors
+    ///
+    /// As [`campaign`](Self::campaign), but for those after which trying again may help
+    /// ([`Error::is_retryable`]): then it campaigns again, with pauses of up to a second or so.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future drops `work`, and resigns in the background.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-election-run").await?;
+    /// let election = client.election("scheduler");
+    /// let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    /// let stopped = async { drop(stopped.await) }; // SIGTERM, say
+    /// let done = election.run(stopped, async |leadership| {
+    ///     leadership.proclaim("10.0.0.7:8080").await?;
+    ///     Ok::<_, distlock::Error>(leadership.fencing_token())
+    /// });
+    /// let token = done.await?.expect("nobody has stopped it")?;
+    /// assert!(token.as_u64() > 0);
+    /// # drop(stop);
+    /// # Ok(()) }
+    /// ```
+    pub async fn run<T>(
+        &self,
+        cancel: impl Future<Output = ()>,
+        work: impl AsyncFn(&Leadership) -> T,
+    ) -> Result<Option<T>> {
+        tokio::select! {
+            biased;
+            () = cancel => Ok(None),
+            done = self.lead(work) => done.map(Some),
+        }
+    }
+
+    async fn lead<T>(&self, work: impl AsyncFn(&Leadership) -> T) -> Result<T> {
+        let (runtime, mut failures) = (&self.sessions.shared().runtime, 0);
+        loop {
+            match self.campaign(&self.sessions.shared().owner).await {
+                Ok(leadership) => {
+                    failures = 0;
+                    if let Ok(done) = leadership.run(work(&leadership)).await {
+                        // What was done stays done: should this not be confirmed, it goes on in
+                        // the background.
+                        drop(leadership.resign().await);
+                        return Ok(done);
+                    }
+                }
+                Err(error) if error.is_retryable() => {
+                    runtime.within(sleep(backoff(failures))).await;
+                    failures += 1;
+                }
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     /// Who leads now; `None` if nobody does. Asks the store for its newest state.
@@ -192,8 +246,8 @@ impl Election {
     /// # leadership.resign().await }
     /// ```
     pub async fn leader(&self) -> Result<Option<Leader>> {
-        let members = view::look_now(&self.sessions, &self.queue()?).await?;
-        Ok(members.into_iter().next().map(Leader::new))
+        let sight = view::look_now(&self.sessions, &self.candidates()?).await?;
+        Ok(sight.members.into_iter().next().map(Leader::new))
     }
 
     /// All leaders from now on: the present one first, if there is one, then each later one, and
@@ -208,274 +262,100 @@ impl Election {
     /// [`Error::InvalidName`]. Later ones are not told: the stream goes on
     /// until the store answers again.
     pub fn observe(&self) -> Result<Observe> {
-        let mut last: Option<Leader> = None;
-        let pick = move |members: Vec<Member>| {
-            let leader = members.into_iter().next().map(Leader::new)?;
-            let age = |leader: &Leader| (leader.token, leader.version);
-            if last.as_ref().is_some_and(|last| age(&leader) <= age(last)) {
-                return None;
-            }
-            let same = last
-                .as_ref()
-                .is_some_and(|last| (last.token, &last.value) == (leader.token, &leader.value));
-            let leader = last.insert(leader);
-            (!same).then(|| leader.clone())
-        };
-        Ok(Observe { feed: Feed::new(&self.sessions, &self.queue()?, true, pick) })
+        Ok(Observe::new(&self.sessions, &self.candidates()?))
     }
 
-    fn queue(&self) -> Result<Queue> {
+    /// Who leads, from now on, and that nobody does: `None`. The present state first, then each
+    /// change: [`observe`](Self::observe) tells of leaders alone.
+    ///
+    /// Between two leaders it may or may not tell that nobody led. A leader that is told is the
+    /// newest one that the store knew of when it was asked; it may be none any more by now.
+    ///
+    /// # Errors
+    ///
+    /// As [`observe`](Self::observe).
+    pub fn watch_leader(&self) -> Result<LeaderWatch> {
+        Ok(LeaderWatch::new(&self.sessions, &self.candidates()?))
+    }
+
+    /// Who leads and who else is a candidate, in that order, as of now.
+    ///
+    /// What it costs is told by [`Mutex::queue`](crate::Mutex::queue). The
+    /// [`owner`](QueueEntry::owner) of an entry is what its candidate has to say.
+    ///
+    /// # Errors
+    ///
+    /// As [`Mutex::queue`](crate::Mutex::queue).
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe: it only looks.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-election-queue").await?;
+    /// let election = client.election("scheduler");
+    /// let leadership = election.campaign("10.0.0.7").await?;
+    /// let entries = election.queue().await?;
+    /// assert!(entries.len() == 1 && entries[0].is_holder());
+    /// # Ok(()) }
+    /// ```
+    pub async fn queue(&self) -> Result<Vec<QueueEntry>> {
+        self.viewer()?.look().await
+    }
+
+    /// The first of those who hold it; `None` if nobody does.
+    ///
+    /// # Errors
+    ///
+    /// As [`queue`](Self::queue).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`queue`](Self::queue).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-election-holder").await?;
+    /// let election = client.election("scheduler");
+    /// assert!(election.holder().await?.is_none());
+    /// # Ok(()) }
+    /// ```
+    pub async fn holder(&self) -> Result<Option<QueueEntry>> {
+        Ok(self.queue().await?.into_iter().next().filter(QueueEntry::is_holder))
+    }
+
+    /// The [`queue`](Self::queue) as it is now, and again whenever it has changed: as
+    /// [`Mutex::watch_queue`](crate::Mutex::watch_queue).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidName`]. Later ones are not told: the stream goes on until the store answers
+    /// again.
+    pub fn watch_queue(&self) -> Result<QueueWatch> {
+        Ok(QueueWatch::new(self.viewer()?))
+    }
+
+    fn viewer(&self) -> Result<Viewer> {
+        let queue = Queue::new(&self.sessions.shared().namespace, &self.name)?;
+        Ok(Viewer::new(self.sessions.clone(), Kind::Election, &queue, false))
+    }
+
+    fn candidates(&self) -> Result<Queue> {
         Ok(Queue::new(&self.sessions.shared().namespace, &self.name)?.of("election"))
     }
 
-    async fn run(&self, value: &[u8], wait: Wait) -> Result<Option<Leadership>> {
-        let queue = self.queue()?;
-        let taking = Acquire { value: Some(checked(value)?), ..Acquire::new(&queue, wait) };
-        let hold = wait.bounds(&self.sessions, taking.from(&self.sessions)).await?;
-        Ok(hold.map(|hold| Leadership { guard: LockGuard::new(hold), turn: Arc::default() }))
-    }
-}
-
-fn checked(value: &[u8]) -> Result<Arc<[u8]>> {
-    if value.len() > MAX_VALUE {
-        let reason =
-            "at most 16 KiB: all who look for the leader read it; publish where to find the rest"
-                .into();
-        return Err(Error::InvalidConfig { option: "value", reason });
-    }
-    Ok(value.into())
-}
-
-/// The leader's right to lead. It is a [`LockGuard`]: dropping it resigns in the background.
-#[derive(Debug)]
-#[must_use = "the leader resigns as soon as this is dropped"]
-pub struct Leadership {
-    guard: LockGuard,
-    /// Whose turn it is to proclaim, and the version of the key that was last heard of, once it was
-    /// written to.
-    turn: Arc<AsyncMutex<Option<u64>>>,
-}
-
-impl Leadership {
-    /// Tells another value, of at most 16 KiB, without losing the lead. `Ok` when the store has
-    /// confirmed it.
-    ///
-    /// Of two at once the second one waits for the first.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Lost`] if the leader is none any more. [`Error::Unavailable`] if the store has not
-    /// confirmed within twice the [`request_timeout`](crate::Builder::request_timeout): it still
-    /// leads then, and the value may have been written all the same, or may be yet, but never over
-    /// a later one. [`Error::InvalidConfig`] at once if the value is too long.
-    ///
-    /// # Cancel safety
-    ///
-    /// Once its turn has come it goes on in the background; dropped before, it has sent nothing.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
-    /// let client = distlock::Client::connect("memory://docs-proclaim").await?;
-    /// let election = client.election("scheduler");
-    /// let leadership = election.campaign("starting").await?;
-    /// leadership.proclaim("ready").await?;
-    /// let leader = election.leader().await?.expect("it still leads");
-    /// assert_eq!(leader.value(), b"ready");
-    /// # leadership.resign().await }
-    /// ```
-    pub async fn proclaim(&self, value: impl AsRef<[u8]>) -> Result<()> {
-        let value = checked(value.as_ref())?;
-        // An election's guard always has one.
-        let Some(rewrite) = self.guard.hold().and_then(Rewrite::new) else {
-            return Err(Error::Closed);
-        };
-        let runtime = &self.guard.session().shared.runtime;
-        let turn = Arc::clone(&self.turn);
-        let (interest, _interested) = oneshot::channel::<()>();
-        let work = Carried::whole(runtime, async move {
-            let mut turn = turn.lock_owned().await;
-            // Its caller went away before its turn came: nothing is sent.
-            if interest.is_closed() {
-                return Err(Error::Closed);
-            }
-            rewrite.run(&value, &mut turn).await
-        });
-        runtime.within(work).await
-    }
-
-    /// Lets the next candidate lead: [`LockGuard::unlock`].
-    ///
-    /// # Errors
-    ///
-    /// As [`LockGuard::unlock`].
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`LockGuard::unlock`].
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
-    /// let client = distlock::Client::connect("memory://docs-resign").await?;
-    /// let election = client.election("scheduler");
-    /// let leadership = election.campaign("one").await?;
-    /// leadership.resign().await?;
-    /// assert!(election.leader().await?.is_none());
-    /// # Ok(()) }
-    /// ```
-    pub async fn resign(self) -> Result<()> {
-        self.guard.unlock().await
-    }
-}
-
-impl Deref for Leadership {
-    type Target = LockGuard;
-
-    fn deref(&self) -> &LockGuard {
-        &self.guard
-    }
-}
-
-/// What it takes to write into one's own key.
-struct Rewrite {
-    session: Arc<Session>,
-    name: String,
-    ticket: Ticket,
-    own_key: Arc<OwnKey>,
-}
-
-impl Rewrite {
-    fn new(hold: &Hold) -> Option<Self> {
-        let attempt = &hold.attempt;
-        let (session, own_key) = (Arc::clone(attempt.session()), Arc::clone(attempt.own_key()?));
-        Some(Self {
-            session,
-            name: attempt.queue().name().to_owned(),
-            ticket: attempt.ticket(),
-            own_key,
-        })
-    }
-
-    /// Each attempt names the version that it writes over. So one that was given up can't be
-    /// applied after a later one, however long it was on its way.
-    async fn run(&self, value: &[u8], version: &mut Option<u64>) -> Result<()> {
-        let (session, own_key) = (&self.session, &self.own_key);
-        let known = Mutex::new(*version);
-        let request = || async {
-            let was = *known.lock();
-            match session.bare_store().rewrite(self.ticket, &own_key.entry, value, was).await? {
-                Rewritten::Done(now) => *known.lock() = Some(now),
-                // By an attempt whose answer was lost, or by an operator.
-                Rewritten::Not(now) => {
-                    *known.lock() = Some(now);
-                    return Err(StoreError::Unavailable("it was written meanwhile".into()));
-                }
-                Rewritten::Gone => own_key.lose(LostReason::KeyDeleted),
-            }
-            Ok(())
-        };
-        let written = tokio::select! {
-            biased;
-            _ = own_key.lost() => Ok(()),
-            written = session.ask_briefly(request) => written,
-        };
-        *version = *known.lock();
-        match own_key.lost_reason().or_else(|| session.deadline.lost_reason()) {
-            Some(reason) => Err(Error::Lost { name: self.name.clone(), reason }),
-            None => written.map_err(|error| session.public(error)),
-        }
-    }
-}
-
-/// One who leads, as seen from outside.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Leader {
-    value: Vec<u8>,
-    version: u64,
-    token: FencingToken,
-    key: Arc<str>,
-}
-
-impl Leader {
-    fn new(first: Member) -> Self {
-        let (value, version) =
-            first.detail.map_or_else(Default::default, |detail| (detail.value, detail.version));
-        Self { value, version, token: FencingToken::new(first.entry.token), key: first.entry.key }
-    }
-
-    /// What it has to say.
-    #[must_use]
-    pub fn value(&self) -> &[u8] {
-        &self.value
-    }
-
-    /// The same as text; `None` if it is not UTF-8.
-    #[must_use]
-    pub fn value_str(&self) -> Option<&str> {
-        std::str::from_utf8(&self.value).ok()
-    }
-
-    /// Its [fencing token](LockGuard::fencing_token): rises from one leader to the next.
-    #[must_use]
-    pub fn token(&self) -> FencingToken {
-        self.token
-    }
-
-    /// Its key, as the store's own tools show it.
-    #[must_use]
-    pub fn key(&self) -> &str {
-        &self.key
-    }
-}
-
-/// The leaders of an election, one after the other: a `Stream` (of the `futures` crates). Made by
-/// [`Election::observe`].
-///
-/// While nothing changes it asks nothing, except for a look every
-/// [`recheck_interval`](crate::Builder::recheck_interval). It gets over lost connections and
-/// sessions, waits while nobody leads, and ends when the client is closed; until then it keeps the
-/// client open. Dropping it ends everything.
-#[derive(Debug)]
-#[must_use = "it does nothing unless it is polled"]
-pub struct Observe {
-    feed: Feed<Leader>,
-}
-
-impl Observe {
-    /// The next leader, or value of the same; `None` when the client is closed. The same as the
-    /// stream's, for those who have no use for it.
-    ///
-    /// # Cancel safety
-    ///
-    /// Safe: nothing is missed.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
-    /// let client = distlock::Client::connect("memory://docs-observe-next").await?;
-    /// let election = client.election("scheduler");
-    /// let mut leaders = election.observe()?;
-    /// let leadership = election.campaign("10.0.0.7:8080").await?;
-    /// let leader = leaders.next().await.expect("the client is open");
-    /// assert_eq!(leader.token(), leadership.fencing_token());
-    ///
-    /// client.close().await?;
-    /// assert!(leaders.next().await.is_none());
-    /// # Ok(()) }
-    /// ```
-    pub async fn next(&mut self) -> Option<Leader> {
-        self.feed.next().await
-    }
-}
-
-impl Stream for Observe {
-    type Item = Leader;
-
-    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Leader>> {
-        self.feed.poll_next(context)
+    async fn stand(&self, value: &[u8], wait: Wait) -> Result<Option<Leadership>> {
+        let queue = self.candidates()?;
+        let acquire = Acquire { value: Some(checked(value)?), ..Acquire::new(&queue, wait) };
+        let telemetry = self.sessions.shared().telemetry;
+        let call = Call::new(telemetry, Primitive::Election, &self.name, wait.is_a_try());
+        let taking = pin!(wait.bounds(&self.sessions, acquire.from(&self.sessions)));
+        let taken = call.within(taking).await;
+        Ok(LockGuard::of(call, taken)?.map(Leadership::new))
     }
 }

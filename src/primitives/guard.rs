@@ -16,11 +16,12 @@ use crate::{
     lost::{Lost, LostReason},
     queue::{
         Hold,
-        attempt::Release,
         handover::{Passing, Share},
+        release::Release,
     },
     runtime::carried::Carried,
     session::{Session, own_keys::OwnKey},
+    telemetry::{Account, Call, Primitive},
 };
 
 /// A lock that is held.
@@ -47,12 +48,39 @@ enum Holding {
 }
 
 impl LockGuard {
-    pub(crate) fn new(hold: Hold) -> Self {
+    fn new(hold: Hold) -> Self {
         Self { held: Holding::Own(hold) }
     }
 
-    pub(crate) fn shared(grant: Share) -> Self {
-        Self { held: Holding::Shared(grant) }
+    /// What a call has brought.
+    pub(crate) fn of(call: Call<'_>, taken: Result<Option<Hold>>) -> Result<Option<Self>> {
+        Self::told(call, taken.map(|hold| hold.map(Self::new)))
+    }
+
+    /// The same, shared with others of the client.
+    pub(crate) fn shared(call: Call<'_>, taken: Result<Option<Share>>) -> Result<Option<Self>> {
+        let guard = |grant| Self { held: Holding::Shared(grant) };
+        Self::told(call, taken.map(|grant| grant.map(guard)))
+    }
+
+    fn told(call: Call<'_>, taken: Result<Option<Self>>) -> Result<Option<Self>> {
+        let Ok(Some(mut guard)) = taken else {
+            call.returned(&taken);
+            return taken;
+        };
+        let (token, accounts) = (guard.fencing_token(), &guard.session().deadline.accounts);
+        let account = call.granted(token.as_u64(), accounts, &guard.own_key().account);
+        // It may have been lost a moment ago, when nobody knew of the account yet.
+        account.lose(|| guard.lost_reason());
+        *guard.account() = account;
+        Ok(Some(guard))
+    }
+
+    fn account(&mut self) -> &mut Account {
+        match &mut self.held {
+            Holding::Own(hold) => &mut hold.attempt.account,
+            Holding::Shared(grant) => &mut grant.account,
+        }
     }
 
     /// What it holds, if it alone does.
@@ -236,6 +264,10 @@ impl LockGuard {
         self.end_with(done).await
     }
 
+    pub(crate) fn lost_error(&self, reason: LostReason) -> Error {
+        Error::Lost { name: self.name().to_owned(), reason }
+    }
+
     /// Unlocks after work that was done, whether or not that is confirmed soon.
     pub(crate) async fn end_with<T>(self, done: Result<T, Lost>) -> Result<T> {
         let name = self.name().to_owned();
@@ -247,9 +279,9 @@ impl LockGuard {
     }
 
     /// Puts a key with another label into the place of this guard's.
-    pub(crate) async fn relabel(self, label: &'static str) -> Result<Self> {
+    pub(crate) async fn relabel(self, label: &'static str, to: Primitive) -> Result<Self> {
         if let Some(reason) = self.lost_reason() {
-            return Err(Error::Lost { name: self.name().to_owned(), reason });
+            return Err(self.lost_error(reason));
         }
         let Holding::Own(hold) = self.held else { return Ok(self) };
         let session = Arc::clone(hold.attempt.session());
@@ -268,7 +300,8 @@ impl LockGuard {
             error => error.into_public(session.shared.backend.name()),
         })?;
         let own_key = attempt.own_key().map(Arc::clone).ok_or(Error::Closed)?;
-        let guard = Self::new(Hold::new(attempt, own_key));
+        let mut guard = Self::new(Hold::new(attempt, own_key));
+        guard.account().relabelled(to);
         match guard.lost_reason() {
             Some(reason) => Err(Error::Lost { name, reason }),
             None => Ok(guard),
@@ -318,6 +351,9 @@ impl LockGuard {
             Holding::Own(hold) => Some(hold),
             Holding::Shared(_) => not_passed,
         };
+        if let Some(hold) = &hold {
+            hold.attempt.account.lose(|| lost);
+        }
         let Some(hold) = hold else {
             // It was let go of already, as happens only when a lock is lost.
             return Err(Error::Lost { name, reason: lost.unwrap_or(LostReason::DeadlinePassed) });

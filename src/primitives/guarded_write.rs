@@ -98,6 +98,57 @@ impl LockGuard {
         self.write(&[Write::put(key, value)]).await
     }
 
+    /// Reads a value from the store: what was written by [`put`](Self::put), or by anybody else.
+    /// `None` if there is no such key.
+    ///
+    /// It is the newest value at a moment while the call lasts, and tells nothing of the lock: that
+    /// may be lost at the next moment, as ever. A [`write`](Self::write) that follows from it is
+    /// refused then. Keys are as in [`write`](Self::write).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidWrite`] before anything is sent, if there can be no such key.
+    /// [`Error::Lost`] if the lock was lost, as far as this process knows. [`Error::Unavailable`]
+    /// if the store does not answer within about twice the
+    /// [`request_timeout`](crate::Builder::request_timeout).
+    /// [`Error::Denied`] and [`Error::Backend`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe: it only looks.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-get").await?;
+    /// let guard = client.mutex("counter").lock().await?;
+    /// assert!(guard.get("/app/counter").await?.is_none());
+    /// guard.put("/app/counter", "1").await?;
+    /// assert_eq!(guard.get("/app/counter").await?.as_deref(), Some(&b"1"[..]));
+    /// # guard.unlock().await }
+    /// ```
+    pub async fn get(&self, key: impl AsRef<str>) -> Result<Option<Vec<u8>>> {
+        let key = key.as_ref();
+        check(self.queue().namespace(), &[Write::delete(key)])?;
+        self.read(key).await
+    }
+
+    /// The same, of any key.
+    pub(super) async fn read(&self, key: &str) -> Result<Option<Vec<u8>>> {
+        let session = self.session();
+        let lost = || self.lost_reason().map(|reason| self.lost_error(reason));
+        if let Some(error) = lost() {
+            return Err(error);
+        }
+        let asking = session.ask_briefly(|| session.store().read(key));
+        let read = session.shared.runtime.within(asking).await;
+        match lost() {
+            Some(error) => Err(error),
+            None => read.map_err(|error| session.public(error)),
+        }
+    }
+
     /// Deletes a key from the store, if the lock is held at that moment: [`write`](Self::write)
     /// with one [`Write::delete`]. That there is no such key is fine.
     ///
@@ -175,11 +226,16 @@ impl LockGuard {
     pub async fn write(&self, writes: &[Write]) -> Result<()> {
         check(self.queue().namespace(), writes)?;
         let writes: Vec<_> = writes.iter().map(|write| write.0.clone()).collect();
-        let shared = &self.session().shared;
-        shared.runtime.within(self.commit(&writes, shared.patience())).await
+        self.commit(&writes).await
     }
 
-    async fn commit(&self, writes: &[backend::Write], patience: Duration) -> Result<()> {
+    /// The same, to any keys.
+    pub(super) async fn commit(&self, writes: &[backend::Write]) -> Result<()> {
+        let runtime = &self.session().shared.runtime;
+        runtime.within(self.commit_within(writes, self.session().shared.patience())).await
+    }
+
+    async fn commit_within(&self, writes: &[backend::Write], patience: Duration) -> Result<()> {
         let (session, own_key) = (self.session(), self.own_key());
         let give_up = Instant::now() + patience;
         let request = || async {
@@ -207,12 +263,14 @@ impl LockGuard {
         // became of it.
         let again = |error: &StoreError, _| error.is_transient() && Instant::now() < give_up;
         let (written, _) = retry(again, request).await;
-        let name = || self.name().to_owned();
         match written.map_err(|error| error.into_public(session.shared.backend.name()))? {
             Written::Done => Ok(()),
-            Written::Lost(reason) => Err(Error::Lost { name: name(), reason }),
+            Written::Lost(reason) => {
+                session.shared.telemetry.write_rejected(reason);
+                Err(self.lost_error(reason))
+            }
             Written::Unconfirmed(source) => {
-                Err(Error::WriteUnconfirmed { name: name(), source: source.into() })
+                Err(Error::WriteUnconfirmed { name: self.name().to_owned(), source: source.into() })
             }
         }
     }

@@ -3,9 +3,17 @@
 pub(crate) mod election;
 pub(crate) mod guard;
 pub(crate) mod guarded_write;
+pub(crate) mod holders;
+pub(crate) mod leader;
+pub(crate) mod leadership;
+pub(crate) mod lock_info;
 pub(crate) mod multi_lock;
 pub(crate) mod mutex;
+pub(crate) mod period;
 pub(crate) mod queue_entry;
+pub(crate) mod queue_watch;
+pub(crate) mod reentrant;
 pub(crate) mod release_request;
 pub(crate) mod rwlock;
 pub(crate) mod semaphore;
+mod viewer;

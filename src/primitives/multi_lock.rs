@@ -1,6 +1,6 @@
 //! Several locks, all or none.
 
-use std::{future::pending, sync::Arc, time::Duration};
+use std::{future::pending, pin::pin, sync::Arc, time::Duration};
 
 use futures_util::future::{join_all, select_all};
 
@@ -12,9 +12,12 @@ use crate::{
         guard::{self, LockGuard},
         mutex::Mutex,
     },
-    queue::{self, COURTESY, Failure, Wait, attempt::Attempt, handover::Handover, mode::Mode},
+    queue::{
+        self, COURTESY, Failure, Hold, Wait, attempt::Attempt, handover::Handover, mode::Mode,
+    },
     runtime::{carried::Carried, clock::timeout},
     session::Sessions,
+    telemetry::{Call, Primitive},
 };
 
 /// How many queues are joined in one request: etcd takes 128 operations by default, and each queue
@@ -86,6 +89,32 @@ impl MultiLock {
         if self.handover.is_some() || !(2..=AT_ONCE).contains(&self.queues.len()) {
             return Ok(None);
         }
+        let telemetry = self.sessions.shared().telemetry;
+        let call = |name| Call::new(telemetry, Primitive::Mutex, name, wait.is_a_try());
+        // Each lock counts.
+        let calls: Vec<_> = self.queues.iter().map(Queue::name).map(call).collect();
+        let taking = pin!(self.hold_at_once(wait));
+        let taken = calls[0].within(taking).await;
+        let calls = calls.into_iter();
+        match taken {
+            Ok(Some(holds)) => {
+                let guards =
+                    calls.zip(holds).map(|(call, hold)| LockGuard::of(call, Ok(Some(hold))));
+                guards.collect()
+            }
+            // They are taken one by one.
+            Ok(None) if !wait.has_passed() => {
+                calls.for_each(Call::forget);
+                Ok(None)
+            }
+            taken => {
+                calls.for_each(|call| call.returned(&taken));
+                taken.map(|_| None)
+            }
+        }
+    }
+
+    async fn hold_at_once(&self, wait: Wait) -> Result<Option<Vec<Hold>>> {
         let attempts = async {
             let first = Attempt::new(&self.sessions, &self.queues[0]).await?;
             // All of one session.
@@ -93,7 +122,7 @@ impl MultiLock {
                 .iter()
                 .map(|queue| Attempt::in_session(first.session(), queue))
                 .collect::<Option<Vec<_>>>();
-            Ok(rest.map(|rest| std::iter::once(first).chain(rest).collect::<Vec<_>>()))
+            Ok::<_, Error>(rest.map(|rest| std::iter::once(first).chain(rest).collect::<Vec<_>>()))
         };
         let Some(attempts) = wait.before(attempts).await.transpose()?.flatten() else {
             return Ok(None);
@@ -112,22 +141,23 @@ impl MultiLock {
             Err(StoreError::Unknown(_)) if !matches!(wait, Wait::No) => return Ok(None),
             Err(error) => return Err(error.into_public(self.sessions.shared().backend.name())),
         };
-        let mut guards = Vec::with_capacity(entered.len());
+        let mut holds = Vec::with_capacity(entered.len());
         for entered in entered {
             match queue::hold(entered, wait, Mode::Exclusive).await {
-                Ok(Some(hold)) => guards.push(LockGuard::new(hold)),
+                Ok(Some(hold)) => holds.push(hold),
                 Ok(None) => return Ok(None),
                 Err(Failure::StaleSession(error) | Failure::Final(error)) => return Err(error),
             }
         }
-        Ok(Some(guards))
+        Ok(Some(holds))
     }
 
     async fn one_by_one(&self, wait: Wait) -> Result<Option<AllGuard>> {
         let mut all = AllGuard { guards: Vec::with_capacity(self.queues.len()) };
         for queue in &self.queues {
             let (sessions, handover) = (self.sessions.clone(), self.handover.clone());
-            let mutex = Mutex::new(sessions, handover, queue.name().to_owned());
+            let name = queue.name().to_owned();
+            let mutex = Mutex::new(sessions, handover, Arc::default(), name);
             let taken = tokio::select! {
                 biased;
                 (lost, reason) = all.first_lost() => return Err(forgone(lost, reason)),

@@ -1,35 +1,50 @@
 //! A named lock.
 
-use std::{sync::Arc, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use crate::{
     backend::name::Queue,
     error::{Error, Result},
     primitives::{
         guard::LockGuard,
-        queue_entry::{QueueEntry, QueueWatch, Viewer},
+        holders::Holders,
+        queue_entry::QueueEntry,
+        queue_watch::QueueWatch,
         release_request,
+        viewer::{Kind, Viewer},
     },
-    queue::{Wait, acquire::take, handover::Handover, view},
+    queue::{Wait, acquire::take, handover::Handover, unless_drained},
     session::Sessions,
+    telemetry::{Call, Primitive},
 };
 
 /// A named lock: the right to stand in its queue. Made by
 /// [`Client::mutex`](crate::Client::mutex); cheap to make, to clone and to throw away.
 ///
 /// A `Mutex` holds nothing by itself, so two of the same name exclude each other wherever they are:
-/// in one task, in one process or on two machines. Locking twice in one task waits for oneself:
-/// there is no reentrancy.
+/// in one task, in one process or on two machines. Locking twice in one task waits for oneself,
+/// unless a holder is named: [`reentrant`](Self::reentrant).
 #[derive(Clone, Debug)]
 pub struct Mutex {
     sessions: Sessions,
     handover: Option<Arc<Handover>>,
+    holders: Arc<Holders>,
     name: String,
 }
 
 impl Mutex {
-    pub(crate) fn new(sessions: Sessions, handover: Option<Arc<Handover>>, name: String) -> Self {
-        Self { sessions, handover, name }
+    pub(crate) fn new(
+        sessions: Sessions,
+        handover: Option<Arc<Handover>>,
+        holders: Arc<Holders>,
+        name: String,
+    ) -> Self {
+        Self { sessions, handover, holders, name }
+    }
+
+    /// Those who may take it again, of this client.
+    pub(crate) fn holders(&self) -> &Arc<Holders> {
+        &self.holders
     }
 
     /// The name as it was given.
@@ -170,8 +185,7 @@ impl Mutex {
     /// # guard.unlock().await }
     /// ```
     pub async fn queue(&self) -> Result<Vec<QueueEntry>> {
-        let members = view::look_now(&self.sessions, &self.line()?).await?;
-        Ok(self.viewer().entries(members))
+        self.viewer()?.look().await
     }
 
     /// Who holds the lock; `None` if nobody does. The first one of the [`queue`](Self::queue).
@@ -232,7 +246,7 @@ impl Mutex {
     /// # guard.unlock().await }
     /// ```
     pub fn watch_queue(&self) -> Result<QueueWatch> {
-        Ok(QueueWatch::new(self.viewer(), &self.line()?))
+        Ok(QueueWatch::new(self.viewer()?))
     }
 
     /// Asks the holder of the lock to let go, and says why (in at most 1,000 bytes); `false` if
@@ -304,17 +318,23 @@ impl Mutex {
         Queue::new(&self.sessions.shared().namespace, &self.name)
     }
 
-    fn viewer(&self) -> Viewer {
-        Viewer::new(self.sessions.clone(), self.handover.is_some())
+    fn viewer(&self) -> Result<Viewer> {
+        let (queue, shares) = (self.line()?, self.handover.is_some());
+        Ok(Viewer::new(self.sessions.clone(), Kind::Mutex, &queue, shares))
     }
 
     pub(crate) async fn acquire(&self, wait: Wait) -> Result<Option<LockGuard>> {
+        let (queue, sessions) = (self.line()?, &self.sessions);
+        let telemetry = sessions.shared().telemetry;
+        let call = Call::new(telemetry, Primitive::Mutex, &self.name, wait.is_a_try());
         if let Some(handover) = &self.handover {
-            let grant = handover.acquire(&self.sessions, &self.name, wait).await?;
-            return Ok(grant.map(LockGuard::shared));
+            let granting = handover.acquire(sessions, &self.name, wait);
+            let taking = pin!(unless_drained(sessions.shared(), granting));
+            let taken = call.within(taking).await;
+            return LockGuard::shared(call, taken);
         }
-        let queue = self.line()?;
-        let hold = wait.bounds(&self.sessions, take(&self.sessions, &queue, wait)).await?;
-        Ok(hold.map(LockGuard::new))
+        let taking = pin!(wait.bounds(sessions, take(sessions, &queue, wait)));
+        let taken = call.within(taking).await;
+        LockGuard::of(call, taken)
     }
 }

@@ -21,6 +21,9 @@ use crate::{
 /// The longest reason, in bytes.
 const MAX_REASON: usize = 1_000;
 
+/// What a client says to its own holders that shuts down.
+const SHUTDOWN: &str = "the client shuts down";
+
 /// How long a request stands: a holder that has not heard it by then is not listening.
 const LONGEST: Duration = Duration::from_secs(600);
 
@@ -145,7 +148,8 @@ async fn gone(session: &Session, entry: &Entry) {
 
 impl LockGuard {
     /// Resolves when another client asks for the lock by
-    /// [`Mutex::request_release`](crate::Mutex::request_release), or has asked already.
+    /// [`Mutex::request_release`](crate::Mutex::request_release), or has asked already; and when
+    /// this client [shuts down](crate::Client::shutdown).
     /// Whether to let go is the holder's to decide: nobody takes it by force.
     ///
     /// Requests that were meant for an earlier holder are not told. If the lock is lost it never
@@ -180,8 +184,9 @@ impl LockGuard {
         let watching = async {
             let visit = Visit::new(session, &side);
             let mut view = View::new(side.clone(), false);
-            while let Ok(members) = view.next(session, visit.is_some()).await {
-                if let Some(request) = members
+            while let Ok(sight) = view.next(session, visit.is_some()).await {
+                if let Some(request) = sight
+                    .members
                     .into_iter()
                     .find_map(|member| ReleaseRequest::read(member, &self.own_key().entry))
                 {
@@ -198,6 +203,10 @@ impl LockGuard {
                 tokio::select! {
                     biased;
                     _ = self.lost() => pending().await,
+                    () = session.shared.drained() => ReleaseRequest {
+                        owner: session.shared.owner.clone(),
+                        reason: SHUTDOWN.to_owned(),
+                    },
                     request = watching => request,
                 }
             })

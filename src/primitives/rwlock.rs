@@ -1,22 +1,28 @@
 //! A named read-write lock.
 
-use std::{ops::Deref, time::Duration};
+pub(super) mod rule;
+
+use std::{ops::Deref, pin::pin, time::Duration};
 
 use crate::{
-    backend::{Member, name::Queue},
+    backend::name::Queue,
     error::{Error, Result},
-    primitives::guard::LockGuard,
+    primitives::{
+        guard::LockGuard,
+        queue_entry::QueueEntry,
+        queue_watch::QueueWatch,
+        viewer::{Kind, Viewer},
+    },
     queue::{
         Wait,
         acquire::Acquire,
-        mode::{Mode, Rule, Verdict},
+        mode::{Mode, Rule},
     },
     session::Sessions,
+    telemetry::{Call, Primitive},
 };
 
-/// What a reader's key says of itself, and a writer's.
-const READER: &str = "r";
-const WRITER: &str = "w";
+use rule::{READER, Reader, WRITER, Writer};
 
 /// A named read-write lock: many readers together, or one writer alone. Made by
 /// [`Client::rw_lock`](crate::Client::rw_lock); cheap to make, to clone and to throw away.
@@ -231,33 +237,86 @@ impl RwLock {
         Ok(self.acquire(WRITER, Wait::at_most(timeout)).await?.map(WriteGuard::new))
     }
 
+    /// Who holds the lock and who waits for it, in that order, as of now.
+    ///
+    /// What it costs is told by [`Mutex::queue`](crate::Mutex::queue). Readers that
+    /// stand before the first writer hold it together.
+    ///
+    /// # Errors
+    ///
+    /// As [`Mutex::queue`](crate::Mutex::queue).
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe: it only looks.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-rw-lock-queue").await?;
+    /// let config = client.rw_lock("config");
+    /// let reader = config.read().await?;
+    /// let entries = config.queue().await?;
+    /// assert!(entries.len() == 1 && entries[0].is_holder());
+    /// # Ok(()) }
+    /// ```
+    pub async fn queue(&self) -> Result<Vec<QueueEntry>> {
+        self.viewer()?.look().await
+    }
+
+    /// The first of those who hold it; `None` if nobody does.
+    ///
+    /// # Errors
+    ///
+    /// As [`queue`](Self::queue).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`queue`](Self::queue).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-rw-lock-holder").await?;
+    /// let config = client.rw_lock("config");
+    /// assert!(config.holder().await?.is_none());
+    /// # Ok(()) }
+    /// ```
+    pub async fn holder(&self) -> Result<Option<QueueEntry>> {
+        Ok(self.queue().await?.into_iter().next().filter(QueueEntry::is_holder))
+    }
+
+    /// The [`queue`](Self::queue) as it is now, and again whenever it has changed: as
+    /// [`Mutex::watch_queue`](crate::Mutex::watch_queue).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidName`]. Later ones are not told: the stream goes on until the store answers
+    /// again.
+    pub fn watch_queue(&self) -> Result<QueueWatch> {
+        Ok(QueueWatch::new(self.viewer()?))
+    }
+
+    fn viewer(&self) -> Result<Viewer> {
+        let queue = Queue::new(&self.sessions.shared().namespace, &self.name)?;
+        Ok(Viewer::new(self.sessions.clone(), Kind::RwLock, &queue, false))
+    }
+
     async fn acquire(&self, label: &'static str, wait: Wait) -> Result<Option<LockGuard>> {
         let queue =
             Queue::new(&self.sessions.shared().namespace, &self.name)?.of("rw").labelled(label);
-        let rule = if label == READER { &Reader as &dyn Rule } else { &Writer };
-        let taking = Acquire { mode: Mode::Shared(rule), ..Acquire::new(&queue, wait) };
-        let hold = wait.bounds(&self.sessions, taking.from(&self.sessions)).await?;
-        Ok(hold.map(LockGuard::new))
-    }
-}
-
-/// Goes in with other readers.
-struct Reader;
-
-impl Rule for Reader {
-    fn judge(&self, ahead: &[Member], _: &[Box<str>]) -> Verdict {
-        // Another client's key, which does not say what it is for, may be a writer's.
-        let writer = ahead.iter().rev().find(|member| member.label.as_deref() != Some(READER));
-        writer.map_or(Verdict::In, |writer| Verdict::Behind(writer.entry.clone()))
-    }
-}
-
-/// Goes in alone.
-struct Writer;
-
-impl Rule for Writer {
-    fn judge(&self, ahead: &[Member], _: &[Box<str>]) -> Verdict {
-        ahead.last().map_or(Verdict::In, |nearest| Verdict::Behind(nearest.entry.clone()))
+        let (rule, primitive) = match label {
+            READER => (&Reader as &dyn Rule, Primitive::Reader),
+            _ => (&Writer as &dyn Rule, Primitive::Writer),
+        };
+        let telemetry = self.sessions.shared().telemetry;
+        let call = Call::new(telemetry, primitive, &self.name, wait.is_a_try());
+        let acquire = Acquire { mode: Mode::Shared(rule), ..Acquire::new(&queue, wait) };
+        let taking = pin!(wait.bounds(&self.sessions, acquire.from(&self.sessions)));
+        let taken = call.within(taking).await;
+        LockGuard::of(call, taken)
     }
 }
 
@@ -351,7 +410,7 @@ impl WriteGuard {
     /// # reader.unlock().await }
     /// ```
     pub async fn downgrade(self) -> Result<ReadGuard> {
-        self.guard.relabel(READER).await.map(ReadGuard::new)
+        self.guard.relabel(READER, Primitive::Reader).await.map(ReadGuard::new)
     }
 }
 

@@ -6,35 +6,34 @@
 //! permits, and what happens there wakes nobody else; when it is in, it opens the gate for the
 //! next.
 
-use std::{cmp::Reverse, ops::Deref, time::Duration};
+pub(super) mod limit;
+
+use std::{ops::Deref, pin::pin, time::Duration};
 
 use crate::{
-    backend::{Member, Write, name::Queue},
+    backend::{Write, name::Queue},
     error::{Error, Result},
-    primitives::guard::LockGuard,
+    primitives::{
+        guard::LockGuard,
+        queue_entry::QueueEntry,
+        queue_watch::QueueWatch,
+        viewer::{Kind, Viewer},
+    },
     queue::{
         self, Wait,
         acquire::Acquire,
-        mode::{Mode, Rule, Verdict},
+        mode::{Mode, Rule as _, Verdict},
         view,
     },
     runtime::clock::Instant,
     session::Sessions,
+    telemetry::{Call, Primitive},
 };
+
+use limit::{LIMIT, Limit, Limited};
 
 /// The most permits a semaphore may have.
 const MAX: u32 = 1_000_000;
-
-/// What the name of a note begins with that says how many permits there are, after
-/// [`Semaphore::set_permits`]; then come the number, those that it has replaced, and the note's
-/// generation.
-const LIMIT: &str = "limit=";
-
-/// What the generation begins with: no number, so that builds which know of none pass over it.
-const GENERATION: char = '@';
-
-/// How many replaced numbers are remembered.
-const REPLACED: usize = 8;
 
 /// A named semaphore: so many permits for all clients together. Made by
 /// [`Client::semaphore`](crate::Client::semaphore); cheap to make, to clone and to throw away.
@@ -44,9 +43,10 @@ const REPLACED: usize = 8;
 /// [`LockGuard`] has: a deadline, a fencing token, word of its loss; the permits of a crashed
 /// holder come back with its session's TTL.
 ///
-/// All clients have to name the same number of permits. As long as somebody holds or awaits some,
-/// the store knows the number, and who comes with another one gets [`Error::PermitsDisagree`].
-/// After [`set_permits`](Self::set_permits) the store knows it for ever.
+/// All clients should name the same number of permits. While one number is replaced by another,
+/// build by build, the smaller one counts for all as long as anybody is there who names it.
+/// [`set_permits`](Self::set_permits) ends that: the store keeps the number that was set, and it
+/// counts for those, too, who name one that it has replaced.
 ///
 /// # Examples
 ///
@@ -119,8 +119,7 @@ impl Semaphore {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidPermits`] for none, or for more than there are. [`Error::PermitsDisagree`]
-    /// if other clients count on another number of permits. Otherwise as
+    /// [`Error::InvalidPermits`] for none, or for more than there are. Otherwise as
     /// [`Mutex::lock`](crate::Mutex::lock).
     ///
     /// # Cancel safety
@@ -249,17 +248,18 @@ impl Semaphore {
         self.get(permits, Wait::at_most(timeout)).await
     }
 
-    /// Changes the number of permits for all clients.
+    /// Changes the number of permits for all clients, whatever it was before.
     ///
     /// The store keeps it, in a key that belongs to no session:
-    /// `{namespace}/{name}!permits/limit=…`. A client that names the number that it has replaced
-    /// goes along with the new one. With more permits, waiters are let in at once. With less,
-    /// nobody loses a permit: nobody is let in until enough were given back.
+    /// `{namespace}/{name}!permits/limit=…`. It replaces the number that was set before, those that
+    /// are named in the queue at this moment, and the one that this client names: who names one of
+    /// these goes along with the new one. For one that names yet another number the smaller of the
+    /// two counts. With more permits, waiters are let in at once. With less, nobody loses a permit:
+    /// nobody is let in until enough were given back.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidPermits`] for none, or for more than 1,000,000. [`Error::PermitsDisagree`]
-    /// if this client counts on another number than the others. Otherwise as
+    /// [`Error::InvalidPermits`] for none, or for more than 1,000,000. Otherwise as
     /// [`try_acquire`](Self::try_acquire).
     ///
     /// # Cancel safety
@@ -279,25 +279,19 @@ impl Semaphore {
     /// # Ok(()) }
     /// ```
     pub async fn set_permits(&self, permits: u32) -> Result<()> {
-        let queue = self.permits()?;
+        let queue = self.permit_queue()?;
         self.check(permits)?;
         self.sessions
             .shared()
             .runtime
             .within(async {
                 let listing = view::look(&self.sessions, &queue, false).await?;
-                let rule = self.rule(permits);
-                let (mut limit, noted) =
-                    (rule.agreed(&listing.members, &listing.notes)?, Limit::latest(&listing.notes));
                 // The write is repeated until it is confirmed, so that it may land once more, after
-                // later ones.
-                limit.generation = noted.map_or(0, |noted| noted.generation).saturating_add(1);
-                limit.replaced.retain(|number| *number != permits);
-                if limit.number != permits {
-                    limit.replaced.insert(0, limit.number);
-                }
-                limit.replaced.truncate(REPLACED);
-                limit.number = permits;
+                // later ones: the note with the highest generation counts.
+                let named =
+                    listing.members.iter().filter_map(limit::asked).map(|(_, number)| number);
+                let named = std::iter::once(self.permits).chain(named);
+                let limit = Limit::next(&listing.notes, named, permits);
                 let (note, key) = (limit.note(), |note: &str| format!("{}/{note}", queue.dir()));
                 let old =
                     listing.notes.iter().filter(|old| old.starts_with(LIMIT) && ***old != *note);
@@ -312,7 +306,102 @@ impl Semaphore {
             .await
     }
 
-    fn permits(&self) -> Result<Queue> {
+    /// How many permits count now: what was set last, or the smallest number that anybody names who
+    /// has permits or waits for them; without either, the one that this client names.
+    ///
+    /// # Errors
+    ///
+    /// As [`queue`](Self::queue).
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe: it only looks.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-permits").await?;
+    /// let jobs = client.semaphore("jobs", 10);
+    /// assert_eq!(jobs.permits().await?, 10);
+    /// jobs.set_permits(20).await?;
+    /// assert_eq!(jobs.permits().await?, 20);
+    /// # Ok(()) }
+    /// ```
+    pub async fn permits(&self) -> Result<u32> {
+        let sight = view::look_now(&self.sessions, &self.permit_queue()?).await?;
+        let number = limit::number(&sight.members, &sight.notes, None);
+        Ok(number.unwrap_or(self.permits))
+    }
+
+    /// Who holds permits and who waits for it, in that order, as of now.
+    ///
+    /// What it costs is told by [`Mutex::queue`](crate::Mutex::queue). It looks at two queues, one
+    /// after the other: one that has just got its permits may be there twice.
+    ///
+    /// # Errors
+    ///
+    /// As [`Mutex::queue`](crate::Mutex::queue).
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe: it only looks.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-semaphore-queue").await?;
+    /// let jobs = client.semaphore("jobs", 3);
+    /// let permit = jobs.acquire().await?;
+    /// let entries = jobs.queue().await?;
+    /// assert!(entries[0].is_holder());
+    /// # Ok(()) }
+    /// ```
+    pub async fn queue(&self) -> Result<Vec<QueueEntry>> {
+        self.viewer()?.look().await
+    }
+
+    /// The first of those who hold it; `None` if nobody does.
+    ///
+    /// # Errors
+    ///
+    /// As [`queue`](Self::queue).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`queue`](Self::queue).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-semaphore-holder").await?;
+    /// let jobs = client.semaphore("jobs", 3);
+    /// assert!(jobs.holder().await?.is_none());
+    /// # Ok(()) }
+    /// ```
+    pub async fn holder(&self) -> Result<Option<QueueEntry>> {
+        Ok(self.queue().await?.into_iter().next().filter(QueueEntry::is_holder))
+    }
+
+    /// The [`queue`](Self::queue) as it is now, and again whenever it has changed: as
+    /// [`Mutex::watch_queue`](crate::Mutex::watch_queue).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidName`]. Later ones are not told: the stream goes on until the store answers
+    /// again.
+    pub fn watch_queue(&self) -> Result<QueueWatch> {
+        Ok(QueueWatch::new(self.viewer()?))
+    }
+
+    fn viewer(&self) -> Result<Viewer> {
+        let queue = Queue::new(&self.sessions.shared().namespace, &self.name)?;
+        Ok(Viewer::new(self.sessions.clone(), Kind::Semaphore, &queue, false))
+    }
+
+    fn permit_queue(&self) -> Result<Queue> {
         Ok(Queue::new(&self.sessions.shared().namespace, &self.name)?.of("permits"))
     }
 
@@ -330,9 +419,12 @@ impl Semaphore {
 
     async fn get(&self, permits: u32, wait: Wait) -> Result<Option<Permit>> {
         self.check(permits)?;
-        let queue = self.permits()?.labelled(&format!("{permits}of{}", self.permits));
-        let hold = wait.bounds(&self.sessions, self.pass(&queue, permits, wait)).await?;
-        Ok(hold.map(|hold| Permit { guard: LockGuard::new(hold), permits }))
+        let queue = self.permit_queue()?.labelled(&format!("{permits}of{}", self.permits));
+        let telemetry = self.sessions.shared().telemetry;
+        let call = Call::new(telemetry, Primitive::Semaphore, &self.name, wait.is_a_try());
+        let taking = pin!(wait.bounds(&self.sessions, self.pass(&queue, permits, wait)));
+        let taken = call.within(taking).await;
+        Ok(LockGuard::of(call, taken)?.map(|guard| Permit { guard, permits }))
     }
 
     async fn pass(&self, queue: &Queue, permits: u32, wait: Wait) -> Result<Option<queue::Hold>> {
@@ -362,111 +454,6 @@ impl Semaphore {
 
     fn rule(&self, wanted: u32) -> Limited<'_> {
         Limited { name: &self.name, named: self.permits, wanted }
-    }
-}
-
-/// How many permits there are.
-#[derive(Debug, PartialEq, Eq)]
-struct Limit {
-    number: u32,
-    /// The numbers that it has replaced, the latest first.
-    replaced: Vec<u32>,
-    /// Rises from one note to the next; zero where there is no note, or one of a build that knew of
-    /// none.
-    generation: u64,
-}
-
-impl Limit {
-    fn noted(note: &str) -> Option<Self> {
-        let parts: Vec<_> = note.strip_prefix(LIMIT)?.split('+').collect();
-        let generation =
-            parts.last().and_then(|last| last.strip_prefix(GENERATION)?.parse().ok()).unwrap_or(0);
-        let mut numbers = parts.iter().map_while(|part| part.parse().ok());
-        let number = numbers.next().filter(|number| *number > 0)?;
-        Some(Self { number, replaced: numbers.collect(), generation })
-    }
-
-    /// The note that counts: of the highest generation. Two of one generation were written at the
-    /// same time, and of them the smaller number counts, as either may be the one that others saw.
-    fn latest(notes: &[Box<str>]) -> Option<Self> {
-        let noted = notes.iter().filter_map(|note| Self::noted(note));
-        noted.min_by_key(|limit| (Reverse(limit.generation), limit.number))
-    }
-
-    fn note(&self) -> String {
-        let numbers: String = std::iter::once(&self.number)
-            .chain(&self.replaced)
-            .map(|number| format!("{number}+"))
-            .collect();
-        format!("{LIMIT}{numbers}{GENERATION}{}", self.generation)
-    }
-}
-
-/// What a key's label says: how many permits it has or wants, and how many its owner thought there
-/// were.
-fn claimed(label: &str) -> Option<(u32, u32)> {
-    let (wanted, of) = label.split_once("of")?;
-    Some((wanted.parse().ok()?, of.parse().ok().filter(|of| *of > 0)?))
-}
-
-/// Goes in when there are so many permits left.
-struct Limited<'a> {
-    /// The semaphore's.
-    name: &'a str,
-    /// How many permits this client thinks there are.
-    named: u32,
-    wanted: u32,
-}
-
-impl Limited<'_> {
-    /// How many permits there are, by what was noted or else by the first one there that names a
-    /// number.
-    fn agreed(&self, members: &[Member], notes: &[Box<str>]) -> Result<Limit> {
-        let named = |number| Limit { number, replaced: Vec::new(), generation: 0 };
-        let first = || members.iter().find_map(asked).map(|(_, number)| named(number));
-        let limit = Limit::latest(notes).or_else(first).unwrap_or_else(|| named(self.named));
-        if limit.number == self.named || limit.replaced.contains(&self.named) {
-            return Ok(limit);
-        }
-        Err(Error::PermitsDisagree {
-            name: self.name.to_owned(),
-            agreed: limit.number,
-            named: self.named,
-        })
-    }
-
-    /// How many may be out together with those who are ahead. Without a note these may name
-    /// different numbers: some were let in by a note that is gone, others are about to be refused.
-    /// Each counts on no more being out than it named, so the smallest number counts.
-    fn out_at_most(&self, ahead: &[Member], notes: &[Box<str>], agreed: u32) -> u32 {
-        if Limit::latest(notes).is_some() {
-            return agreed;
-        }
-        ahead.iter().filter_map(asked).map(|(_, number)| number).fold(agreed, u32::min)
-    }
-}
-
-fn asked(member: &Member) -> Option<(u32, u32)> {
-    claimed(member.label.as_deref()?)
-}
-
-impl Rule for Limited<'_> {
-    fn judge(&self, ahead: &[Member], notes: &[Box<str>]) -> Verdict {
-        let agreed = match self.agreed(ahead, notes) {
-            Ok(limit) => limit.number,
-            Err(error) => return Verdict::Refused(error),
-        };
-        let wanted = u64::from(self.wanted);
-        if wanted > agreed.into() {
-            let reason =
-                format!("{wanted} were asked for, and there are {agreed}; set_permits makes more");
-            return Verdict::Refused(Error::InvalidPermits { name: self.name.to_owned(), reason });
-        }
-        // A key of which nobody knows what it is for had better have one.
-        let taken: u64 =
-            ahead.iter().map(|member| asked(member).map_or(1, |(taken, _)| u64::from(taken))).sum();
-        let room = taken + wanted <= self.out_at_most(ahead, notes, agreed).into();
-        if room { Verdict::In } else { Verdict::Full }
     }
 }
 
@@ -510,6 +497,3 @@ impl Deref for Permit {
         &self.guard
     }
 }
-
-#[cfg(test)]
-mod tests;

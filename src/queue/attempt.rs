@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::sync::{oneshot, watch};
 
+use super::release::{Release, Trouble};
 use crate::{
     backend::{
         Join, Joined, Leaving, Standing,
@@ -22,6 +23,7 @@ use crate::{
         deadline::NotGranted,
         own_keys::{End, OwnKey},
     },
+    telemetry::{Account, Handle},
 };
 
 /// When to look again for a key whose creation was in doubt: a request that timed out here may
@@ -44,6 +46,8 @@ pub(crate) struct Attempt {
     /// be watched.
     pub(crate) passing: bool,
     stage: Stage,
+    /// Of the hold that it has become, for those who listen.
+    pub(crate) account: Account,
 }
 
 /// The queues, which differ in the label, that name an attempt's key.
@@ -97,27 +101,6 @@ pub(crate) struct Entered {
     pub(crate) alone: bool,
 }
 
-/// What became of a release.
-#[derive(Debug, Clone)]
-pub(crate) enum Release {
-    Trying(Option<String>),
-    /// This release deleted the key.
-    Released,
-    /// The key was not there any more, though nobody but this guard should have deleted it.
-    Absent,
-    SessionOver(LostReason),
-    /// The store does not let this user delete it. It is tried on, as rights may come back.
-    Refused(String),
-}
-
-/// Takes note of why a request to release failed. Whatever it is, it is tried again.
-fn note(trouble: &watch::Sender<Release>, error: &StoreError) {
-    let refused = matches!(error, StoreError::Denied(_));
-    let reason = error.reason();
-    let release = if refused { Release::Refused(reason) } else { Release::Trying(Some(reason)) };
-    trouble.send_replace(release);
-}
-
 impl Attempt {
     /// In a session that lives and has room; opens one if there is none.
     pub(crate) async fn new(sessions: &Sessions, queue: &Queue) -> PublicResult<Self> {
@@ -134,6 +117,7 @@ impl Attempt {
             value: None,
             passing: false,
             stage: Stage::Nothing,
+            account: Account::default(),
         })
     }
 
@@ -279,6 +263,7 @@ impl Attempt {
         };
         let own = session.own_keys.add(entry, old.joined, old.sent);
         own.hold();
+        own.account.put(&self.account);
         session.evictions.watch(&own);
         let former = std::mem::replace(&mut self.names.now, to);
         let requests = requests.max(Requests::Answered);
@@ -297,6 +282,7 @@ impl Attempt {
     /// done in the background.
     pub(crate) async fn release_within(mut self, patience: Duration) -> Release {
         let (trouble, mut told) = watch::channel(Release::Trying(None));
+        let account = self.account.handle();
         let Some(work) = self.start_release(trouble) else { return Release::Absent };
         let work = Carried::whole(&self.session.shared.runtime, work);
         let refused = async {
@@ -307,7 +293,11 @@ impl Attempt {
             biased;
             release = work => release,
             Ok(refused) = refused => refused,
-            () = sleep(patience) => told.borrow().clone(),
+            () = sleep(patience) => {
+                let release = told.borrow().clone();
+                account.unconfirmed(None, || release.trouble());
+                release
+            }
         }
     }
 
@@ -332,9 +322,15 @@ impl Attempt {
             session.deadline.leave();
         }
         let former = std::mem::take(&mut self.names.former);
+        let account = std::mem::take(&mut self.account);
+        account.let_go();
+        let releasing = session.shared.telemetry.releasing();
         Some(async move {
+            let trouble = Trouble { told: trouble, account: account.handle() };
             let (release, tries) =
                 release(&session, &queue, ticket, own.as_ref(), held, &trouble).await;
+            releasing.done();
+            account.ended(release.end());
             if requests == Requests::One && tries.count == 1 {
                 session.reuse(ticket);
             }
@@ -365,7 +361,8 @@ fn look_again(session: &Arc<Session>, queue: &Queue, ticket: Ticket) {
             // Only a session that lives on has to look again: with its end the key is gone in any
             // case.
             let Some(session) = session.upgrade() else { return };
-            let trouble = watch::Sender::new(Release::Trying(None));
+            let told = watch::Sender::new(Release::Trying(None));
+            let trouble = Trouble { told, account: Handle::default() };
             release(&session, &queue, ticket, None, false, &trouble).await;
         }
     });
@@ -379,7 +376,7 @@ async fn release(
     ticket: Ticket,
     own: Option<&Arc<OwnKey>>,
     held: bool,
-    trouble: &watch::Sender<Release>,
+    trouble: &Trouble,
 ) -> (Release, Tries) {
     let request = || async {
         let successor = own.and_then(|own| own.successor());
@@ -392,7 +389,7 @@ async fn release(
         Ok((left, successor))
     };
     let again = |error: &StoreError, _| {
-        note(trouble, error);
+        trouble.note(error, session.shared.patience());
         true
     };
     let (left, tries) = session.ask_while(again, request).await;

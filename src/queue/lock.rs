@@ -15,13 +15,14 @@ use super::{
     waiter::Waiter,
 };
 use crate::{
-    backend::{Join, Predecessor, error::Result},
+    backend::{self, Join, Predecessor, error::Result},
     error::Error,
     runtime::{
         carried::Carried,
         clock::{Instant, sleep},
     },
     session::deadline::NotGranted,
+    telemetry::Call,
 };
 
 /// How long a call that gives up waits for its key to be gone. The release goes on for as long as
@@ -70,6 +71,11 @@ pub(crate) async fn hold(
     let Entered { mut attempt, standing, alone } = entered;
     let (session, queue) = (Arc::clone(attempt.session()), attempt.queue().clone());
     let Some(own) = attempt.own_key().map(Arc::clone) else { return Ok(None) };
+    match &standing {
+        backend::Standing::First => Call::placed(0),
+        backend::Standing::Behind(ahead) if ahead.first => Call::placed(1),
+        _ => {}
+    }
     let waiter = Waiter { session: &session, queue: &queue, own: &own, mode };
 
     let mut next = match mode.as_joined(standing, alone) {
@@ -151,8 +157,10 @@ impl Waiter<'_> {
                 changed = Box::pin(self.recheck(predecessor)) => changed?,
             };
             if let Some(evidence) = changed {
+                self.session.shared.telemetry.recheck_found("wait");
                 return Ok(evidence);
             }
+            Box::pin(self.tell_slow()).await;
         }
     }
 }

@@ -46,6 +46,21 @@ pub(crate) async fn look(sessions: &Sessions, queue: &Queue, values: bool) -> Re
     }
 }
 
+/// What was seen of a queue.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Sight {
+    /// Those who stand in it, the first one first.
+    pub(crate) members: Vec<Member>,
+    /// The names of keys that belong to no session.
+    pub(crate) notes: Vec<Box<str>>,
+}
+
+impl From<Listing> for Sight {
+    fn from(Listing { members, notes, .. }: Listing) -> Self {
+        Self { members, notes }
+    }
+}
+
 /// Looks at a queue again and again, in one session at a time.
 pub(crate) struct View {
     queue: Queue,
@@ -58,7 +73,7 @@ pub(crate) struct View {
     touched: Option<Entry>,
     /// Nothing is known to have happened since the last look.
     current: bool,
-    seen: Option<Vec<Member>>,
+    seen: Option<Sight>,
     /// How often it looked in vain.
     idle: u32,
 }
@@ -82,7 +97,7 @@ impl View {
         &mut self,
         session: &Session,
         watch: bool,
-    ) -> Result<Vec<Member>, LostReason> {
+    ) -> Result<Sight, LostReason> {
         let changed = tokio::select! {
             biased;
             reason = session.deadline.lost() => Err(reason),
@@ -95,14 +110,14 @@ impl View {
         changed
     }
 
-    async fn changed(&mut self, session: &Session, watch: bool) -> Result<Vec<Member>, LostReason> {
+    async fn changed(&mut self, session: &Session, watch: bool) -> Result<Sight, LostReason> {
         loop {
             let reason = self.news(session, watch).await;
             match self.look(session, watch).await {
-                Ok(members) if self.seen.as_ref() == Some(&members) => {}
-                Ok(members) => {
+                Ok(sight) if self.seen.as_ref() == Some(&sight) => {}
+                Ok(sight) => {
                     self.idle = 0;
-                    return Ok(self.seen.insert(members).clone());
+                    return Ok(self.seen.insert(sight).clone());
                 }
                 Err(StoreError::SessionGone(reason)) => {
                     session.deadline.lose(reason);
@@ -151,14 +166,15 @@ impl View {
 
     /// A look at the queue. What happens from then on is told by the watches: they were there
     /// before the values were read.
-    async fn look(&mut self, session: &Session, watch: bool) -> Result<Vec<Member>, StoreError> {
+    async fn look(&mut self, session: &Session, watch: bool) -> Result<Sight, StoreError> {
         let (store, mut attempt) = (session.store(), 0);
         if let Some(touched) = self.touched.take() {
             self.first = store.watch(&touched, true).await?.map(|watch| (touched, watch));
         }
         loop {
-            let listing = store.list(&self.queue, Ask { values: true, watch, fresh: true }).await?;
-            self.list = listing.watch;
+            let mut listing =
+                store.list(&self.queue, Ask { values: true, watch, fresh: true }).await?;
+            self.list = listing.watch.take();
             let first = listing
                 .members
                 .first()
@@ -167,7 +183,7 @@ impl View {
             let watched = self.first.as_ref().map(|(entry, _)| entry);
             let Some(first) = first.filter(|first| watched != Some(first)) else {
                 self.current = true;
-                return Ok(listing.members);
+                return Ok(listing.into());
             };
             let first = first.clone();
             self.first = store.watch(&first, true).await?.map(|watch| (first, watch));
@@ -191,7 +207,7 @@ struct Lookout {
 
 impl Lookout {
     /// Who stands in the queue, whenever that has changed; `None` when the client is closed.
-    async fn next(&mut self) -> Option<Vec<Member>> {
+    async fn next(&mut self) -> Option<Sight> {
         loop {
             let visit = match self.visit.take() {
                 Some(visit) => Ok(visit),
@@ -199,10 +215,10 @@ impl Lookout {
             };
             match visit {
                 Ok(visit) => {
-                    if let Ok(members) = self.view.next(visit.session(), true).await {
+                    if let Ok(sight) = self.view.next(visit.session(), true).await {
                         self.visit = Some(visit);
                         self.failures = 0;
-                        return Some(members);
+                        return Some(sight);
                     }
                 }
                 Err(Error::Closed) => return None,
@@ -228,7 +244,7 @@ impl<T: 'static> Feed<T> {
         sessions: &Sessions,
         queue: &Queue,
         values_change: bool,
-        pick: impl FnMut(Vec<Member>) -> Option<T> + Send + 'static,
+        pick: impl FnMut(Sight) -> Option<T> + Send + 'static,
     ) -> Self {
         let view = View::new(queue.clone(), values_change);
         let lookout = Lookout {
@@ -270,8 +286,8 @@ impl<T> fmt::Debug for Feed<T> {
 }
 
 /// One look at a queue, from any executor.
-pub(crate) async fn look_now(sessions: &Sessions, queue: &Queue) -> Result<Vec<Member>> {
-    Ok(sessions.shared().runtime.within(look(sessions, queue, true)).await?.members)
+pub(crate) async fn look_now(sessions: &Sessions, queue: &Queue) -> Result<Sight> {
+    Ok(sessions.shared().runtime.within(look(sessions, queue, true)).await?.into())
 }
 
 #[cfg(test)]

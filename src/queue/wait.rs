@@ -7,7 +7,7 @@ use crate::{
     backend::error::StoreError,
     error::{Error, Result, source},
     runtime::clock::{Instant, sleep_until, timeout},
-    session::{Session, Sessions},
+    session::{Session, Sessions, Shared},
 };
 
 /// How long to wait for a lock.
@@ -26,6 +26,10 @@ impl Wait {
         }
         // A timeout too long for the clock is no timeout.
         Instant::now().checked_add(timeout).map_or(Self::Forever, Self::Until)
+    }
+
+    pub(crate) fn is_a_try(self) -> bool {
+        matches!(self, Self::No)
     }
 
     pub(crate) fn has_passed(self) -> bool {
@@ -49,7 +53,8 @@ impl Wait {
         }
     }
 
-    /// Does `work` unless the session ends first (an error) or the caller's time (`None`).
+    /// Does `work` unless the session ends first, or the client is about to (an error), or the
+    /// caller's time (`None`).
     pub(crate) async fn spend_on<T>(
         self,
         session: &Session,
@@ -58,23 +63,25 @@ impl Wait {
         tokio::select! {
             biased;
             reason = session.deadline.lost() => Err(session.lost_error(reason).into()),
+            () = session.shared.drained() => Err(Error::Closed.into()),
             () = self.is_over() => Ok(None),
             done = work => done.map(Some).map_err(|error| session.public(error).into()),
         }
     }
 
-    /// Takes a lock, from any executor. What is a try ends soon in any case: within twice the
-    /// request timeout, and the connect timeout before that if there is no session.
+    /// Takes a lock, from any executor, unless the client grants nothing any more. What is a try
+    /// ends soon in any case: within twice the request timeout, and the connect timeout before that
+    /// if there is no session.
     pub(crate) async fn bounds<T>(
         self,
         sessions: &Sessions,
-        work: impl Future<Output = Result<T>>,
-    ) -> Result<T> {
+        work: impl Future<Output = Result<Option<T>>>,
+    ) -> Result<Option<T>> {
         let shared = sessions.shared();
         // Pinned here: handed over by value it would have its room in this future twice.
         let work = pin!(work);
         let bounded = async {
-            if !matches!(self, Self::No) {
+            if !self.is_a_try() {
                 return work.await;
             }
             drop(sessions.any().await?);
@@ -84,6 +91,20 @@ impl Wait {
                 Err(Error::Unavailable { backend: shared.backend.name(), source })
             })
         };
-        shared.runtime.within(bounded).await
+        unless_drained(shared, shared.runtime.within(bounded)).await
     }
+}
+
+/// Takes a lock, unless the client grants nothing any more.
+pub(crate) async fn unless_drained<T>(
+    shared: &Shared,
+    taking: impl Future<Output = Result<Option<T>>>,
+) -> Result<Option<T>> {
+    let drained = || *shared.draining.borrow();
+    if drained() {
+        return Err(Error::Closed);
+    }
+    let taken = taking.await;
+    // The one who waits for the last holder has said so before it looked.
+    if drained() { Err(Error::Closed) } else { taken }
 }

@@ -87,7 +87,7 @@ impl Waiter<'_> {
                     sleep(backoff(failures)).await;
                     failures += 1;
                 },
-                () = sleep(self.session.recheck()) => {}
+                () = sleep(self.session.recheck()) => self.tell_slow().await,
             }
         }
     }

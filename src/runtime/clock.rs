@@ -37,7 +37,7 @@ pub(crate) fn now() -> Duration {
     START.get_or_init(time::Instant::now).elapsed()
 }
 
-/// What a clock on the wall shows. Nothing is decided by it.
+/// What a clock on the wall shows. Nothing is decided by it but when periodic work is due.
 pub(crate) fn wall() -> SystemTime {
     SystemTime::now()
 }

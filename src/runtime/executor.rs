@@ -52,6 +52,16 @@ impl Executor {
         timer.is_ok().then_some(Self(handle))
     }
 
+    /// The caller's, if a test has stopped its clock. Such a clock jumps to the next timer as soon
+    /// as its runtime is idle, also while another one is at work for it.
+    pub(crate) fn with_stopped_clock() -> Option<Self> {
+        let handle = Handle::try_current().ok()?;
+        // Tokio does not say so, but then its clock stands still.
+        let (began, stopped) = (std::time::Instant::now(), tokio::time::Instant::now());
+        while began.elapsed() < Duration::from_micros(10) {}
+        if stopped.elapsed().is_zero() { Self::of(handle) } else { None }
+    }
+
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
         self.0.spawn(task).abort_handle()
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use crate::{
     lost::LostReason,
@@ -14,6 +14,7 @@ use crate::{
         silence::{Proof, Silences},
         timing::Timing,
     },
+    telemetry::Accounts,
 };
 
 /// The deadline of one session.
@@ -26,6 +27,10 @@ pub(crate) struct Deadline {
     timing: Timing,
     state: Mutex<State>,
     lost: watch::Sender<Option<LostReason>>,
+    /// The last holder has let go.
+    let_go: Notify,
+    /// Of what is held in the session.
+    pub(crate) accounts: Accounts,
 }
 
 #[derive(Debug)]
@@ -74,13 +79,20 @@ impl Deadline {
             proved: sent,
             deadline: sent + Timing::certain(ttl),
             ends: sent + ttl,
-            silences: Silences::new(timing, clock::now()),
+            // The process may have stood still while the session was opened.
+            silences: Silences::new(timing, sent),
             patience: Duration::ZERO,
             held: 0,
             awaited: 0,
             lost: None,
         };
-        Self { timing, state: Mutex::new(state), lost: watch::Sender::new(None) }
+        Self {
+            timing,
+            state: Mutex::new(state),
+            lost: watch::Sender::new(None),
+            let_go: Notify::new(),
+            accounts: Accounts::default(),
+        }
     }
 
     pub(crate) fn timing(&self) -> Timing {
@@ -99,7 +111,7 @@ impl Deadline {
     }
 
     /// The session is over. Wakes those who want to know without the lock: a waker is the caller's
-    /// code, and may look.
+    /// code, and may look. So is what listens to telemetry.
     fn end<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
@@ -107,6 +119,7 @@ impl Deadline {
     ) -> MutexGuard<'a, State> {
         state.lost = Some(reason);
         drop(state);
+        self.accounts.lose(reason);
         self.lost.send_replace(Some(reason));
         self.state.lock()
     }
@@ -221,6 +234,29 @@ impl Deadline {
         let (mut state, _) = self.settled();
         state.held -= 1;
         state.awaited += 1;
+        let unheld = state.held == 0;
+        drop(state);
+        if unheld {
+            self.let_go.notify_waiters();
+        }
+    }
+
+    /// Returns when there is no holder, or the session is over.
+    pub(crate) async fn unheld(&self) {
+        loop {
+            let unheld = self.let_go.notified();
+            {
+                let (state, _) = self.settled();
+                if state.held == 0 || state.lost.is_some() {
+                    return;
+                }
+            }
+            tokio::select! {
+                biased;
+                _ = self.lost() => return,
+                () = unheld => {}
+            }
+        }
     }
 
     /// A waiter's key is gone.
@@ -261,6 +297,25 @@ mod tests {
         // An older proof that arrives late takes nothing away.
         deadline.renewed(sent, TTL);
         assert!(deadline.remaining() > TTL);
+    }
+
+    /// The session came to be at an unknown time after its opening was sent, and the process may
+    /// have stood still since.
+    #[test]
+    fn a_silence_while_the_session_was_opened_counts() {
+        let (now, opening) = (clock::now(), TTL * 8 / 10);
+        for (relayed, opened, least, most) in [
+            (true, now - opening, 0, 1),
+            (true, now - TTL / 2, 3, 4),
+            (true, now, 8, 9),
+            (false, now - opening, 5, 6),
+        ] {
+            let deadline = Deadline::new(opened, TTL, relayed);
+            deadline.renewed(clock::now(), TTL * 2 / 3);
+            let remaining = deadline.remaining();
+            let bounds = Duration::from_secs(least)..=Duration::from_secs(most);
+            assert!(bounds.contains(&remaining), "{relayed}, {:?}: {remaining:?}", now - opened);
+        }
     }
 
     #[test]

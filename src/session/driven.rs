@@ -61,6 +61,16 @@ impl Driven {
         self.ask(|store| async move { store.commit(guard.as_ref(), &writes).await })
     }
 
+    pub(crate) fn read(&self, key: &str) -> Carried<Result<Option<Vec<u8>>>> {
+        let key = key.to_owned();
+        self.ask(|store| async move { store.read(&key).await })
+    }
+
+    pub(crate) fn queues(&self, namespace: &str) -> Carried<Result<Vec<String>>> {
+        let namespace = namespace.to_owned();
+        self.ask(|store| async move { store.queues(&namespace).await })
+    }
+
     pub(crate) fn followed(&self, entry: &Entry) -> Carried<Result<bool>> {
         let entry = entry.clone();
         self.ask(|store| async move { store.followed(&entry).await })

@@ -29,6 +29,7 @@ use crate::{
         own_keys::OwnKey,
         watch_budget::{NO_ROOM, WatchBudget},
     },
+    telemetry::Telemetry,
 };
 
 /// How long a lock is held before its own key is looked after: a shorter hold need not pay for
@@ -93,10 +94,12 @@ impl EvictionWatch {
         deadline: Arc<Deadline>,
         watch_budget: Arc<WatchBudget>,
         recheck: Duration,
+        telemetry: Telemetry,
     ) -> Self {
         let granted_keys = Arc::<Granted>::default();
         let (watch_permits, held_keys) = (Semaphore::new(AT_ONCE), HeldKeys::default());
-        let work = Work { store, deadline, watch_budget, recheck, watch_permits, held_keys };
+        let work =
+            Work { store, deadline, watch_budget, recheck, watch_permits, held_keys, telemetry };
         runtime.spawn(work.run(Arc::clone(&granted_keys)));
         Self { granted_keys }
     }
@@ -204,6 +207,7 @@ struct Work {
     /// Turns at beginning a watch.
     watch_permits: Semaphore,
     held_keys: HeldKeys,
+    telemetry: Telemetry,
 }
 
 impl Work {
@@ -309,7 +313,12 @@ impl Work {
         };
         for own_key in own_keys.iter().filter(|own_key| !keys.contains(&own_key.entry.key)) {
             match self.is_deleted(own_key).await {
-                Some(true) => tell(own_key),
+                Some(true) => {
+                    if own_key.is_held() {
+                        self.telemetry.recheck_found("hold");
+                    }
+                    tell(own_key);
+                }
                 Some(false) => {}
                 // The others would hardly get one; there is another time.
                 None => return,

@@ -15,6 +15,7 @@ use crate::{
         backoff,
         clock::{self, sleep},
     },
+    telemetry::Renewals,
 };
 
 /// How many proofs of life may be under way at once: a slow link must not look like a dead one.
@@ -27,6 +28,7 @@ pub(super) async fn keep(
     store: Arc<dyn Store>,
     renewed_when_idle: bool,
     hurry: Arc<Notify>,
+    told: Renewals,
 ) -> Result<()> {
     let timing = deadline.timing();
     let longest_sleep = timing.longest_sleep();
@@ -36,6 +38,7 @@ pub(super) async fn keep(
     let (mut failures, mut again) = (0, None);
     while deadline.lost_reason().is_none() {
         let vitals = deadline.vitals();
+        told.remaining(|| vitals.lapses.map(|at| at.saturating_sub(vitals.now)));
         let pause = if vitals.busy || renewed_when_idle {
             let due = if failures > 0 {
                 attempted + timing.renewal_pause().min(backoff(failures))
@@ -83,7 +86,7 @@ pub(super) async fn keep(
             () = sleep(pause.min(lapse).min(longest_sleep)) => {}
         }
     }
-    drop(renewals);
+    drop((renewals, told));
     tokio::select! {
         biased;
         // What its holders have under way is theirs to do until the store could end it.

@@ -5,6 +5,7 @@ pub(crate) mod deadline;
 mod driven;
 pub(crate) mod eviction;
 mod keeper;
+mod measured;
 pub(crate) mod own_keys;
 mod pool;
 mod silence;
@@ -32,6 +33,7 @@ use crate::{
         deadline::Deadline, driven::Driven, eviction::EvictionWatch, own_keys::OwnKeys,
         watch_budget::WatchBudget,
     },
+    telemetry::{Lookout, Telemetry},
 };
 
 pub(crate) use ask::{Tries, retry};
@@ -54,9 +56,18 @@ pub(crate) struct Shared {
     pub(crate) connect_timeout: Duration,
     pub(crate) request_timeout: Duration,
     pub(crate) recheck_interval: Duration,
+    /// Nothing is granted any more.
+    pub(crate) draining: watch::Sender<bool>,
+    pub(crate) telemetry: Telemetry,
 }
 
 impl Shared {
+    /// Returns when nothing is granted any more.
+    pub(crate) async fn drained(&self) {
+        // The sender is a field of `self`, so it outlives this borrow.
+        drop(self.draining.subscribe().wait_for(|draining| *draining).await);
+    }
+
     /// How long a call goes on that does not wait for others: for one request without an answer,
     /// and another one.
     pub(crate) fn patience(&self) -> Duration {
@@ -84,12 +95,13 @@ pub(crate) struct Session {
     pub(crate) evictions: EvictionWatch,
     /// Tickets that were used and of which nothing can come any more.
     tickets: Mutex<Vec<Ticket>>,
+    pub(crate) lookout: Lookout,
 }
 
 impl Session {
     pub(crate) async fn open(shared: Arc<Shared>) -> Result<Arc<Self>> {
         let sent = clock::now();
-        let (facts, store) = shared.backend.open(shared.ttl).await?;
+        let (facts, store) = measured::open(&shared).await?;
         let deadline = Arc::new(Deadline::new(sent, facts.ttl, facts.relays_renewals));
         let (ended, end) = watch::channel(None);
         let hurry = Arc::<Notify>::default();
@@ -98,6 +110,7 @@ impl Session {
             Arc::clone(&store),
             facts.renewed_when_idle,
             Arc::clone(&hurry),
+            shared.telemetry.renewals(),
         );
         shared.runtime.spawn(async move {
             let closed = keeping.await;
@@ -110,6 +123,7 @@ impl Session {
             Arc::clone(&deadline),
             Arc::clone(&watch_budget),
             shared.recheck_interval,
+            shared.telemetry,
         );
         Ok(Arc::new(Self {
             driven: Driven::new(Arc::clone(&store), shared.runtime.clone()),
@@ -124,6 +138,7 @@ impl Session {
             own_keys: OwnKeys::default(),
             evictions,
             tickets: Mutex::default(),
+            lookout: Lookout::default(),
         }))
     }
 

@@ -17,6 +17,7 @@ use crate::{
     backend::{Entry, Left, Moment, Predecessor},
     lost::LostReason,
     runtime::{clock::timeout, mutex::Mutex},
+    telemetry::Slot,
 };
 
 /// How many places are remembered after their end, for those who joined behind one just as it ended
@@ -61,7 +62,8 @@ impl OwnKeys {
             successor: Weak::new(),
         };
         let (state, changed) = (Mutex::new(state), Notify::new());
-        let own_key = Arc::new(OwnKey { entry, joined, sent, state, changed });
+        let account = Slot::default();
+        let own_key = Arc::new(OwnKey { entry, joined, sent, state, changed, account });
         self.known.lock().own_keys.insert(key, Arc::clone(&own_key));
         self.added.notify_waiters();
         own_key
@@ -129,6 +131,8 @@ pub(crate) struct OwnKey {
     pub(crate) sent: Duration,
     state: Mutex<State>,
     changed: Notify,
+    /// Of what is held by it.
+    pub(crate) account: Slot,
 }
 
 #[derive(Debug)]
@@ -254,6 +258,7 @@ impl OwnKey {
 
     pub(crate) fn lose(&self, reason: LostReason) {
         self.state.lock().lost.get_or_insert(reason);
+        self.account.lose(reason);
         self.changed.notify_waiters();
     }
 

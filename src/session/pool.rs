@@ -17,6 +17,7 @@ use crate::{
         mutex::Mutex,
     },
     session::{Session, Shared, Visit, retry},
+    telemetry::Opened,
 };
 
 /// The sessions of a client, and what all of them have in common. Cheap to clone; all clones are
@@ -39,6 +40,8 @@ struct State {
     known: Vec<Arc<Session>>,
     /// A task of the library opens one, for all who wait for that: none of them carries it.
     opening: Option<watch::Receiver<Option<Opening>>>,
+    /// There has been a session.
+    opened: bool,
     closed: bool,
 }
 
@@ -51,8 +54,19 @@ impl Sessions {
         let shared = Arc::new(shared);
         let session = shared.runtime.within(open_session(Arc::clone(&shared), false)).await;
         let session = session.map_err(|error| error.into_public(shared.backend.name()))?;
-        let state = Mutex::new(State { known: vec![session], ..State::default() });
-        Ok(Self { pool: Arc::new(Pool { shared, state }) })
+        shared.telemetry.opened(Opened::First);
+        let state = State { known: vec![session], opened: true, ..State::default() };
+        Ok(Self { pool: Arc::new(Pool { shared, state: Mutex::new(state) }) })
+    }
+
+    /// Opens none before it is needed.
+    pub(crate) fn lazy(shared: Shared) -> Self {
+        Self { pool: Arc::new(Pool { shared: Arc::new(shared), state: Mutex::default() }) }
+    }
+
+    /// Whether there has been a session.
+    pub(crate) fn is_opened(&self) -> bool {
+        self.pool.state.lock().opened
     }
 
     pub(crate) fn shared(&self) -> &Shared {
@@ -82,6 +96,12 @@ impl Sessions {
         let began = Instant::now();
         let proved = session.ask_briefly(|| session.prove()).await;
         proved.map(|()| began.elapsed()).map_err(|error| session.public(error))
+    }
+
+    /// Returns when nothing is held in any session.
+    pub(crate) async fn unheld(&self) {
+        let known = self.pool.state.lock().known.clone();
+        join_all(known.iter().map(|session| session.deadline.unheld())).await;
     }
 
     /// Opens no other session, and ends all of them. That goes on once the future was polled.
@@ -138,6 +158,11 @@ impl Sessions {
             if let Some(taken) = alive.into_iter().find_map(&take) {
                 return Ok(taken);
             }
+            let over = known.iter().map(|session| session.deadline.lost_reason());
+            let why = over.fold(Opened::Replaced(None), |why, over| match (why, over) {
+                (Opened::Replaced(_), Some(_)) => Opened::Replaced(over),
+                _ => Opened::Full,
+            });
             let mut opening = {
                 let mut state = self.pool.state.lock();
                 if state.closed {
@@ -150,7 +175,8 @@ impl Sessions {
                 if !state.known.iter().all(tried) {
                     continue;
                 }
-                state.opening.get_or_insert_with(|| self.begin_to_open()).clone()
+                let why = if state.opened { why } else { Opened::First };
+                state.opening.get_or_insert_with(|| self.begin_to_open(why)).clone()
             };
             match opening.wait_for(Option::is_some).await.as_deref() {
                 Ok(Some(Err(error))) => {
@@ -164,11 +190,15 @@ impl Sessions {
 
     /// With retries until the connect timeout, as servers that have just lost a session may be
     /// about to come back.
-    fn begin_to_open(&self) -> watch::Receiver<Option<Opening>> {
+    fn begin_to_open(&self, why: Opened) -> watch::Receiver<Option<Opening>> {
         let (told, opening) = watch::channel(None);
         let (pool, shared) = (Arc::downgrade(&self.pool), Arc::clone(&self.pool.shared));
         self.shared().runtime.spawn(async move {
+            let telemetry = shared.telemetry;
             let opened = open_session(shared, true).await;
+            if opened.is_ok() {
+                telemetry.opened(why);
+            }
             keep_open(&pool, opened.as_ref().ok());
             told.send_replace(Some(opened.map(drop).map_err(Arc::new)));
         });
@@ -183,6 +213,7 @@ fn keep_open(pool: &Weak<Pool>, session: Option<&Arc<Session>>) {
     let mut state = pool.state.lock();
     state.opening = None;
     let kept = session.filter(|_| !state.closed);
+    state.opened |= kept.is_some();
     state.known.extend(kept.map(Arc::clone));
 }
 

@@ -18,14 +18,15 @@
 //! After the tests a line `not simulated: WHY` may say why the simulation cannot find it
 //! (`docker/simulation --bugs`).
 //!
-//! BINARY is `memory`, `etcd` or `zookeeper`, or `lib` for a unit test. `lib:zookeeper` is one that
-//! is there with this feature alone. There may be several tests, and several places.
+//! BINARY is `memory`, `telemetry`, `etcd`, `zookeeper` or `secured`, or `lib` for a unit test.
+//! `lib:zookeeper` is one that is there with this feature alone. There may be several tests, and
+//! several places.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
 /// Where a test can be. In this order they are built and run.
-pub(crate) const BINARIES: [&str; 6] =
-    ["lib", "memory", "lib:etcd", "lib:zookeeper", "etcd", "zookeeper"];
+pub(crate) const BINARIES: [&str; 8] =
+    ["lib", "memory", "telemetry", "lib:etcd", "lib:zookeeper", "etcd", "zookeeper", "secured"];
 
 /// A bug as its file describes it.
 #[derive(Debug)]

@@ -3,8 +3,8 @@
 
 use std::net::SocketAddr;
 
-use distlock_testkit::{backend::Backend, servers::endpoints};
-use etcd_client::Client;
+use distlock_testkit::{backend::Backend, docker::OwnEtcd, servers::endpoints};
+use etcd_client::{Client, ConnectOptions};
 
 use crate::assert_defect;
 
@@ -53,4 +53,42 @@ async fn one_dead_endpoint_fails_requests() {
     }
     assert!(served, "the others are there");
     assert_defect(failed, "src/backend/etcd/pool.rs: the choice of an endpoint");
+}
+
+/// A token of the kind `jwt` ends with every change of any user or role, with an error that the
+/// crate takes for the request's: src/caller.rs:221 asks for another token only when the server
+/// does not know the old one. Go's client does for both:
+/// <https://github.com/etcd-io/etcd/blob/v3.5.16/client/v3/retry_interceptor.go#L163>.
+#[tokio::test]
+async fn a_token_of_an_older_revision_is_not_replaced() {
+    // Any file will do as a key.
+    let token = "--auth-token=jwt,sign-method=HS256,priv-key=/etc/hostname,ttl=300s";
+    let etcd = OwnEtcd::start(&[token]).await;
+    let address = format!("http://{}", etcd.address);
+    let setup = Client::connect([&address], None).await.unwrap();
+    let mut auth = setup.auth_client();
+    let start = std::time::Instant::now();
+    while auth.user_add("root", "pw", None).await.is_err() {
+        assert!(start.elapsed() < std::time::Duration::from_secs(10), "etcd is not there");
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    auth.role_add("root").await.unwrap();
+    auth.user_grant_role("root", "root").await.unwrap();
+    auth.auth_enable().await.unwrap();
+    let options = || ConnectOptions::new().with_user("root", "pw").with_auto_token_refresh(true);
+    let client = Client::connect([&address], Some(options())).await.unwrap();
+    let other = Client::connect([&address], Some(options())).await.unwrap();
+    client.kv_client().get("a", None).await.unwrap();
+    other.auth_client().user_add("somebody", "pw", None).await.unwrap();
+    let mut refused = 0;
+    for _ in 0..3 {
+        match client.kv_client().get("a", None).await {
+            Ok(_) => {}
+            Err(error) => {
+                assert!(error.to_string().contains("revision of auth store is old"), "{error}");
+                refused += 1;
+            }
+        }
+    }
+    assert_defect(refused == 3, "src/backend/etcd/error.rs: `is_unknown_user`");
 }

@@ -4,7 +4,11 @@ use std::{fmt, time::Duration};
 
 use etcd_client::Error;
 
-use crate::{backend::error::StoreError, lost::LostReason, runtime::clock::timeout};
+use crate::{
+    backend::{certificates, error::StoreError},
+    lost::LostReason,
+    runtime::clock::timeout,
+};
 
 /// An error and the endpoint that it came from.
 #[derive(Debug)]
@@ -18,6 +22,32 @@ pub(super) enum Cause {
     /// The request was sent, perhaps, and nothing came back in time.
     Silence,
     Client(Error),
+    /// The connection's user is not known any more, as far as that connection can tell.
+    Outdated(Error),
+}
+
+impl Cause {
+    /// Whether the server does not know the user that the request came from, or not by this token.
+    /// It was not applied, then. A token of the kind `jwt` also ends with every change of any user
+    /// or role, and etcd-client asks for no other:
+    /// <https://github.com/etcd-io/etcd/blob/v3.5.16/server/auth/store.go#L836>.
+    pub(super) fn is_unknown_user(&self) -> bool {
+        let Self::Client(Error::GRpcStatus(status)) = self else { return false };
+        match status.code() as i32 {
+            code::UNAUTHENTICATED => true,
+            code::INVALID_ARGUMENT => ["authentication failed", "revision of auth store is old"]
+                .iter()
+                .any(|text| status.message().contains(text)),
+            _ => false,
+        }
+    }
+
+    pub(super) fn outdated(self) -> Self {
+        match self {
+            Self::Client(error) => Self::Outdated(error),
+            other => other,
+        }
+    }
 }
 
 /// What a member answers, if it does in time.
@@ -32,10 +62,17 @@ impl fmt::Display for EndpointError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.cause {
             Cause::Silence => write!(f, "{} did not answer in time", self.endpoint),
-            Cause::Client(Error::GRpcStatus(status)) => {
-                write!(f, "{}: {}", self.endpoint, status.message())
+            Cause::Client(Error::GRpcStatus(status))
+            | Cause::Outdated(Error::GRpcStatus(status)) => {
+                let (endpoint, message) = (&self.endpoint, status.message());
+                match certificates::explain(status) {
+                    Some(fault) => write!(f, "{endpoint}: {fault}"),
+                    None => write!(f, "{endpoint}: {message}"),
+                }
             }
-            Cause::Client(error) => write!(f, "{}: {error}", self.endpoint),
+            Cause::Client(error) | Cause::Outdated(error) => {
+                write!(f, "{}: {error}", self.endpoint)
+            }
         }
     }
 }
@@ -52,8 +89,8 @@ impl std::error::Error for EndpointError {
 
 /// gRPC's status codes, <https://grpc.github.io/grpc/core/md_doc_statuscodes.html>. (tonic's type
 /// is not re-exported.)
-mod code {
-    pub(super) const INVALID_ARGUMENT: i32 = 3;
+pub(super) mod code {
+    pub(crate) const INVALID_ARGUMENT: i32 = 3;
     pub(super) const NOT_FOUND: i32 = 5;
     pub(super) const PERMISSION_DENIED: i32 = 7;
     pub(super) const RESOURCE_EXHAUSTED: i32 = 8;
@@ -79,6 +116,7 @@ impl EndpointError {
     /// <https://github.com/etcd-io/etcd/blob/main/api/v3rpc/rpctypes/error.go>.
     pub(super) fn triage(self, operation: &'static str) -> StoreError {
         let status = match &self.cause {
+            Cause::Outdated(_) => return StoreError::Unavailable(self.into()),
             Cause::Client(Error::GRpcStatus(status)) => status,
             // The crate's word for an answer of TTL 0.
             Cause::Client(Error::LeaseKeepAliveError(text)) if text.contains("lease not found") => {

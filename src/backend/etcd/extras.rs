@@ -77,6 +77,14 @@ impl Extras for EtcdStore {
         Ok(self.write(guard, queue::commit(guard, self.lease, writes)).await?.0.succeeded())
     }
 
+    async fn read(&self, key: &str) -> Result<Option<Vec<u8>>> {
+        self.value(key).await
+    }
+
+    async fn queues(&self, namespace: &str) -> Result<Vec<String>> {
+        self.directories(namespace).await
+    }
+
     async fn enqueue_all(
         &self,
         queues: &[(Queue, Ticket)],

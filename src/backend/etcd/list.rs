@@ -1,9 +1,12 @@
 //! What is done with whole queues, and with keys in their places: lists, rewrites, guarded writes,
 //! joining several at once.
 
-use std::sync::{Arc, atomic::Ordering};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, atomic::Ordering},
+};
 
-use etcd_client::{Client, GetOptions, KeyValue};
+use etcd_client::{Client, GetOptions, GetResponse, KeyValue};
 
 use super::{
     queue,
@@ -29,16 +32,8 @@ impl EtcdStore {
         };
         let options = GetOptions::new().with_prefix();
         let options = if ask.values { options } else { options.with_keys_only() };
-        let read = async |client: Arc<Client>| {
-            let mut client = client.kv_client().max_decoding_message_size(LARGEST_ANSWER);
-            client.get(prefix, Some(options)).await
-        };
-        let mut read = self.pool.request(READ, read).await?;
+        let mut read = self.newest(prefix, options, told).await?;
         let revision = read.header().map_or(0, |header| header.revision());
-        // It asks the leader, and yet (https://github.com/etcd-io/etcd/issues/20418).
-        if revision.unsigned_abs() < told {
-            return Err(StoreError::Unavailable("a stale read".into()));
-        }
         let watch = watch.map(|watch| watch.since(revision)).transpose()?;
         let (mut members, mut notes) = (vec![], vec![]);
         for kv in read.take_kvs() {
@@ -50,6 +45,40 @@ impl EtcdStore {
         }
         members.sort_by_key(|member| (member.entry.token, member.entry.revision));
         Ok(Listing { members, notes, watch })
+    }
+
+    /// What the leader answers, if that is no older than `told`.
+    async fn newest(&self, key: &str, options: GetOptions, told: u64) -> Result<GetResponse> {
+        let read = async |client: Arc<Client>| {
+            let mut client = client.kv_client().max_decoding_message_size(LARGEST_ANSWER);
+            client.get(key, Some(options)).await
+        };
+        let read = self.pool.request(READ, read).await?;
+        let revision = read.header().map_or(0, |header| header.revision().unsigned_abs());
+        // It asks the leader, and yet (https://github.com/etcd-io/etcd/issues/20418).
+        if revision < told {
+            return Err(StoreError::Unavailable("a stale read".into()));
+        }
+        Ok(read)
+    }
+
+    pub(super) async fn value(&self, key: &str) -> Result<Option<Vec<u8>>> {
+        let told = self.told.load(Ordering::Relaxed);
+        let mut read = self.newest(key, GetOptions::new(), told).await?;
+        Ok(read.take_kvs().pop().map(|kv| kv.into_key_value().1))
+    }
+
+    /// The first part of the path of each key below a namespace.
+    pub(super) async fn directories(&self, namespace: &str) -> Result<Vec<String>> {
+        let (prefix, told) = (format!("{namespace}/"), self.told.load(Ordering::Relaxed));
+        let options = GetOptions::new().with_prefix().with_keys_only();
+        let read = self.newest(&prefix, options, told).await?;
+        let first = |kv: &KeyValue| {
+            let path = kv.key_str().ok()?.get(prefix.len()..)?;
+            path.split_once('/').map(|(dir, _)| dir.to_owned())
+        };
+        let dirs: BTreeSet<_> = read.kvs().iter().filter_map(first).collect();
+        Ok(dirs.into_iter().collect())
     }
 
     fn member(&self, prefix: &str, kv: KeyValue, values: bool) -> Member {

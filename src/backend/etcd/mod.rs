@@ -21,7 +21,7 @@ use etcd_client::{Client, LeaseGrantOptions};
 use self::{pool::Pool, store::EtcdStore};
 use super::{Backend, Facts, Store};
 use crate::{
-    backend::{error::Result, remote::Remote},
+    backend::{error::Result, handshake::Fault, remote::Remote},
     runtime::random,
 };
 
@@ -63,6 +63,10 @@ impl Backend for Etcd {
             match self.pool.request_within(self.patience, "lease grant", grant).await {
                 Ok(granted) => break granted,
                 Err(error) if error.is_transient() && attempts_left > 0 => {}
+                Err(error) if error.is_transient() => {
+                    let fault = self.pool.fault().await;
+                    return Err(fault.map_or(error, Fault::into_error));
+                }
                 Err(error) => return Err(error),
             }
         };

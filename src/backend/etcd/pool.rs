@@ -3,14 +3,21 @@
 use std::{sync::Arc, time::Duration};
 
 use etcd_client::{
-    Certificate, Client, ConnectOptions, Error, GetOptions, GetResponse, Identity, TlsOptions,
+    Certificate, Client, ConnectOptions, Error, GetOptions, GetResponse, TlsOptions,
 };
 use tokio::sync::watch;
 
-use super::error::{Cause, EndpointError, in_time};
+use super::error::{Cause, EndpointError, code::INVALID_ARGUMENT, in_time};
 use crate::{
-    backend::{error::Result, remote::Remote, secret::Secret},
-    runtime::{mutex::Mutex, random},
+    backend::{
+        credentials::Credentials,
+        error::Result,
+        handshake::{self, Fault},
+        remote::Remote,
+        source::Source,
+        tls::Material,
+    },
+    runtime::{clock, mutex::Mutex, random},
 };
 
 /// Below 5 s etcd takes a client's pings for an attack and hangs up
@@ -18,6 +25,9 @@ use crate::{
 const PING_INTERVAL: Duration = Duration::from_secs(10);
 const _: () = assert!(PING_INTERVAL.as_secs() >= 5);
 const PING_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a connection is used on before another one is tried with credentials or certificates
+/// that did not do.
+const PATIENCE_WITH_NEW: Duration = Duration::from_secs(1);
 
 /// One connection for each endpoint, made when needed; all requests go to the current one until it
 /// fails.
@@ -28,8 +38,8 @@ const PING_TIMEOUT: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(super) struct Pool {
     endpoints: Vec<Endpoint>,
-    /// With the password and the key of the client's certificate.
-    options: Secret<ConnectOptions>,
+    credentials: Option<Source<Credentials>>,
+    tls: Option<Source<Material>>,
     pub(super) request_timeout: Duration,
     /// Index of the endpoint in use.
     current: watch::Sender<usize>,
@@ -37,13 +47,39 @@ pub(super) struct Pool {
 
 struct Endpoint {
     address: String,
-    /// Shared, as a clone of it clones a client for each of etcd's services.
-    client: Mutex<Option<Arc<Client>>>,
+    connection: Mutex<Option<Connection>>,
 }
 
 impl std::fmt::Debug for Endpoint {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.address)
+    }
+}
+
+#[derive(Clone)]
+struct Connection {
+    /// Shared, as a clone of it clones a client for each of etcd's services.
+    client: Arc<Client>,
+    identity: Identity,
+    /// Up to then it is used although there are newer credentials or certificates.
+    used_until: Duration,
+}
+
+/// What a connection is made with.
+#[derive(Clone)]
+struct Identity {
+    credentials: Option<Arc<Credentials>>,
+    tls: Option<Arc<Material>>,
+}
+
+impl Identity {
+    /// Whether both are the very same: a source gives out the same as long as nothing has changed.
+    fn is(&self, other: &Self) -> bool {
+        fn same<T>(one: Option<&Arc<T>>, other: Option<&Arc<T>>) -> bool {
+            one.map(Arc::as_ptr) == other.map(Arc::as_ptr)
+        }
+        same(self.credentials.as_ref(), other.credentials.as_ref())
+            && same(self.tls.as_ref(), other.tls.as_ref())
     }
 }
 
@@ -55,34 +91,63 @@ pub(super) struct Picked {
 
 impl Pool {
     pub(super) fn new(remote: Remote) -> Self {
+        let endpoint = |address| Endpoint { address, connection: Mutex::default() };
+        let endpoints: Vec<_> = remote.endpoints.into_iter().map(endpoint).collect();
+        // Clients spread over the members.
+        let current = watch::Sender::new(random::below(endpoints.len()));
+        let (credentials, tls) = (remote.credentials, remote.tls);
+        Self { endpoints, credentials, tls, request_timeout: remote.request_timeout, current }
+    }
+
+    fn newest_identity(&self) -> Identity {
+        Identity {
+            credentials: self.credentials.as_ref().map(Source::newest),
+            tls: self.tls.as_ref().map(Source::newest),
+        }
+    }
+
+    fn really_newest_identity(&self) -> Identity {
+        self.credentials.iter().for_each(Source::expire);
+        self.newest_identity()
+    }
+
+    /// Has the password and the key in it: not to be kept, nor to be printed.
+    fn options(&self, identity: &Identity) -> ConnectOptions {
         let mut options = ConnectOptions::new()
-            .with_connect_timeout(remote.request_timeout)
+            .with_connect_timeout(self.request_timeout)
             .with_keep_alive(PING_INTERVAL, PING_TIMEOUT)
             // etcd does not permit pings on a connection without streams.
             .with_keep_alive_while_idle(false)
             // A member without a leader says so at once instead of waiting for one.
             .with_require_leader(true)
             .with_auto_token_refresh(true);
-        if let Some(credentials) = remote.credentials {
-            options = options.with_user(credentials.user, credentials.password.into_exposed());
+        if let Some(credentials) = &identity.credentials {
+            options = options.with_user(&credentials.user, credentials.password.expose());
         }
-        if let Some(tls) = remote.tls {
+        if let Some(tls) = &identity.tls {
             let mut config = TlsOptions::new();
-            config = match tls.ca {
-                Some(ca) => config.ca_certificate(Certificate::from_pem(ca)),
+            config = match &tls.ca {
+                Some(ca) => config.ca_certificate(Certificate::from_pem(ca.expose())),
                 None => config.with_enabled_roots(),
             };
-            if let Some((certificate, key)) = tls.identity {
-                config = config.identity(Identity::from_pem(certificate, key.expose()));
+            if let Some((certificate, key)) = &tls.identity {
+                config = config
+                    .identity(etcd_client::Identity::from_pem(certificate.expose(), key.expose()));
+            }
+            if let Some(name) = &tls.server_name {
+                config = config.domain_name(name);
             }
             options = options.with_tls(config);
         }
-        let endpoint = |address| Endpoint { address, client: Mutex::default() };
-        let endpoints: Vec<_> = remote.endpoints.into_iter().map(endpoint).collect();
-        // Clients spread over the members.
-        let current = watch::Sender::new(random::below(endpoints.len()));
-        let options = Secret::new(options);
-        Self { endpoints, options, request_timeout: remote.request_timeout, current }
+        options
+    }
+
+    /// Why no endpoint can be talked to, as far as certificates are the reason.
+    pub(super) async fn fault(&self) -> Option<Fault> {
+        let material = self.tls.as_ref()?.newest();
+        let endpoints: Vec<_> =
+            self.endpoints.iter().map(|endpoint| endpoint.address.clone()).collect();
+        handshake::fault(material, &endpoints).await
     }
 
     pub(super) fn len(&self) -> usize {
@@ -102,19 +167,65 @@ impl Pool {
     async fn pick_within(&self, patience: Duration, ahead: usize) -> Result<Picked, EndpointError> {
         let index = (*self.current.borrow() + ahead) % self.endpoints.len();
         let endpoint = &self.endpoints[index];
-        let known = endpoint.client.lock().clone();
-        let client = match known {
-            Some(client) => client,
-            None => {
-                // With a user this is a request, so that it can hang like one.
-                let connecting =
-                    Client::connect([&endpoint.address], Some(self.options.expose().clone()));
-                let client = in_time(patience, connecting).await;
-                let client = client.map_err(|cause| self.failed(index, cause))?;
-                Arc::clone(endpoint.client.lock().get_or_insert_with(|| Arc::new(client)))
+        let mut identity = self.newest_identity();
+        let known = {
+            let mut known = endpoint.connection.lock();
+            if let Some(known) = &mut *known {
+                if known.identity.is(&identity) || clock::now() < known.used_until {
+                    return Ok(Picked { index, client: Arc::clone(&known.client) });
+                }
+                // The others use it on meanwhile.
+                known.used_until = clock::now() + PATIENCE_WITH_NEW;
+            }
+            known.clone()
+        };
+        let mut connected = self.connect(endpoint, &identity, known.is_some(), patience).await;
+        if connected.as_ref().is_err_and(Cause::is_unknown_user) && known.is_none() {
+            // There may be newer ones than were looked at.
+            let tried = std::mem::replace(&mut identity, self.really_newest_identity());
+            if !tried.is(&identity) {
+                connected = self.connect(endpoint, &identity, false, patience).await;
+            }
+        }
+        let client = match connected {
+            Ok(client) => Arc::new(client),
+            // If it is refused with what is new, what was there works, perhaps.
+            Err(cause) => {
+                let client = known.map(|known| known.client);
+                let client = client.ok_or_else(|| self.failed(index, cause))?;
+                return Ok(Picked { index, client });
             }
         };
+        let mut connection = endpoint.connection.lock();
+        // Another one who needed it may have been quicker.
+        match &*connection {
+            Some(connection) if connection.identity.is(&identity) => {
+                return Ok(Picked { index, client: Arc::clone(&connection.client) });
+            }
+            _ => {}
+        }
+        let used_until = Duration::ZERO;
+        *connection = Some(Connection { client: Arc::clone(&client), identity, used_until });
         Ok(Picked { index, client })
+    }
+
+    /// With a user this is a request, so that it can hang like one. `prove`: see [`prove`].
+    async fn connect(
+        &self,
+        endpoint: &Endpoint,
+        identity: &Identity,
+        prove: bool,
+        patience: Duration,
+    ) -> Result<Client, Cause> {
+        let connecting = async {
+            let options = self.options(identity);
+            let client = Client::connect([&endpoint.address], Some(options)).await?;
+            if prove {
+                self::prove(&client).await?;
+            }
+            Ok(client)
+        };
+        in_time(patience, connecting).await
     }
 
     /// One attempt of one request at the current endpoint. If that endpoint fails, the next attempt
@@ -148,7 +259,19 @@ impl Pool {
         let picked =
             self.pick_within(patience, 0).await.map_err(|error| error.triage(operation))?;
         let reply = in_time(patience, request(picked.client)).await;
-        reply.map_err(|cause| self.failed(picked.index, cause).triage(operation))
+        reply.map_err(|cause| self.refused(picked.index, cause).triage(operation))
+    }
+
+    /// Takes note of a request that failed on a connection which had been let in. If that is not
+    /// known any more (its token has expired, its password was changed), the next attempt goes by
+    /// a new one, with the newest credentials; only what that one is told is told to the user.
+    pub(super) fn refused(&self, index: usize, cause: Cause) -> EndpointError {
+        if self.credentials.is_none() || !cause.is_unknown_user() {
+            return self.failed(index, cause);
+        }
+        self.credentials.iter().for_each(Source::expire);
+        *self.endpoints[index].connection.lock() = None;
+        EndpointError { endpoint: self.endpoints[index].address.clone(), cause: cause.outdated() }
     }
 
     /// Takes note of a failed request: an endpoint that cannot be talked to is left for the next
@@ -161,6 +284,7 @@ impl Pool {
                 matches!(status.code() as i32, 1 | 2 | 4 | 13 | 14)
             }
             Cause::Client(error) => !matches!(error, Error::LeaseKeepAliveError(_)),
+            Cause::Outdated(_) => false,
         };
         if network {
             self.leave(index);
@@ -171,7 +295,7 @@ impl Pool {
     /// Moves on from an endpoint, and forgets its connection: one that is silently dead would
     /// otherwise be used again.
     pub(super) fn leave(&self, index: usize) {
-        *self.endpoints[index].client.lock() = None;
+        *self.endpoints[index].connection.lock() = None;
         let next = (index + 1) % self.endpoints.len();
         // With a single endpoint nothing moves, but the tasks that watch its connection have to
         // know that it is given up.
@@ -182,5 +306,14 @@ impl Pool {
             }
             ours
         });
+    }
+}
+
+/// Whether the server talks to us: what has no key it refuses before it asks who we are. Without a
+/// user nothing is sent when a connection is made.
+async fn prove(client: &Client) -> Result<(), Error> {
+    match client.kv_client().get("", None).await {
+        Err(Error::GRpcStatus(status)) if status.code() as i32 == INVALID_ARGUMENT => Ok(()),
+        reply => reply.map(drop),
     }
 }

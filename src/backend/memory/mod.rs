@@ -4,6 +4,24 @@
 //! keys belong to sessions, and sessions end when their time to live runs out unheard of. It does
 //! not exclude other processes. [`Space`] is the operator's side of it: a test can look at the
 //! keys, delete one, end a session, or cut the store off.
+//!
+//! A test may stop tokio's clock, so that hours go by in no time. Sessions do not end by that: they
+//! are counted on the machine's clock, which [`Space::advance`] sets forward.
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! #[tokio::main(flavor = "current_thread", start_paused = true)] // or tokio::test
+//! async fn main() -> distlock::Result<()> {
+//!     let client = distlock::Client::connect("memory://docs-paused").await?;
+//!     let guard = client.mutex("report").lock().await?;
+//!     let hour = Duration::from_secs(3600);
+//!     assert!(client.mutex("report").lock_timeout(hour).await?.is_none());
+//!     drop(guard);
+//!     assert!(client.mutex("report").lock_timeout(hour).await?.is_some());
+//!     Ok(())
+//! }
+//! ```
 
 mod store;
 
@@ -124,11 +142,7 @@ impl Space {
 
     /// Deletes a key as an operator might, be it a lock's or data. Tells whether it was there.
     pub fn delete(&self, key: &str) -> bool {
-        let mut state = self.state();
-        match state.revision_of(key) {
-            Some(revision) => state.remove(revision),
-            None => state.unset(key),
-        }
+        self.state().delete(key)
     }
 
     /// What a [guarded write](crate::LockGuard::put) or [`set`](Self::set) has put there.
@@ -228,6 +242,14 @@ impl State {
     fn put(&mut self, key: &str, value: &[u8]) {
         self.data.insert(key.to_owned(), value.to_owned());
         self.tell_parent(key);
+    }
+
+    /// Whatever it is.
+    fn delete(&mut self, key: &str) -> bool {
+        match self.revision_of(key) {
+            Some(revision) => self.remove(revision),
+            None => self.unset(key),
+        }
     }
 
     fn unset(&mut self, key: &str) -> bool {

@@ -1,6 +1,7 @@
 //! The backend of `memory://`, and its sessions.
 
 use std::{
+    collections::BTreeSet,
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
@@ -334,11 +335,26 @@ impl Extras for MemoryStore {
             match write {
                 Write::Put { key, value } => state.put(key, value),
                 Write::Delete { key } => {
-                    state.unset(key);
+                    state.delete(key);
                 }
             }
         }
         Ok(true)
+    }
+
+    async fn read(&self, key: &str) -> Result<Option<Vec<u8>>> {
+        let mut state = self.request().await?;
+        state.requests.reads += 1;
+        Ok(state.data.get(key).cloned())
+    }
+
+    async fn queues(&self, namespace: &str) -> Result<Vec<String>> {
+        let mut state = self.request().await?;
+        state.requests.reads += 1;
+        let dirs = state.keys.values().map(|record| record.queue.dir());
+        let names = dirs.filter_map(|dir| dir.strip_prefix(namespace)?.strip_prefix('/'));
+        let names: BTreeSet<_> = names.filter(|name| !name.contains('/')).collect();
+        Ok(names.into_iter().map(Into::into).collect())
     }
 
     async fn followed(&self, entry: &Entry) -> Result<bool> {

@@ -37,13 +37,15 @@ use zookeeper_client as zk;
 use self::{
     store::{WATCH_BUDGET, ZooKeeperStore},
     tags::Tags,
+    tls::Tls,
 };
 use super::{Backend, Facts, Store};
 use crate::{
     backend::{
+        credentials::Credentials,
         error::{Result, StoreError},
+        handshake::Fault,
         remote::Remote,
-        secret::Secret,
     },
     error::Error,
     runtime::clock::{self, timeout},
@@ -56,7 +58,9 @@ const HANG_UPS: u32 = 2;
 #[derive(Debug)]
 pub(crate) struct ZooKeeper {
     remote: Remote,
-    tls: Option<Secret<zk::TlsOptions>>,
+    tls: Option<Arc<Tls>>,
+    /// For the nodes that are made.
+    acls: Arc<[zk::Acl]>,
     /// What the servers granted when they last granted another session timeout than was asked for,
     /// in milliseconds; 0 if they never did.
     granted: AtomicU64,
@@ -67,11 +71,11 @@ pub(crate) struct ZooKeeper {
 
 impl ZooKeeper {
     pub(crate) fn new(remote: Remote) -> Result<Self, Error> {
-        let tls =
-            remote.tls.as_ref().map(|tls| tls::options(tls, &remote.endpoints)).transpose()?;
+        let tls = remote.tls.clone().map(|tls| Tls::new(tls, &remote.endpoints)).transpose()?;
         Ok(Self {
+            acls: acls(&remote),
             remote,
-            tls,
+            tls: tls.map(Arc::new),
             granted: AtomicU64::new(0),
             proven: AtomicBool::new(false),
             tags: Arc::default(),
@@ -85,8 +89,13 @@ impl ZooKeeper {
             .with_connection_timeout(self.patience(ttl))
             .with_fail_eagerly();
         if let Some(credentials) = &self.remote.credentials {
-            let secret = format!("{}:{}", credentials.user, credentials.password.expose());
-            connector = connector.with_auth("digest", secret.as_bytes());
+            let credentials = credentials.newest();
+            connector = if self.remote.sasl {
+                with_sasl(connector, &credentials)
+            } else {
+                let secret = format!("{}:{}", credentials.user, credentials.password.expose());
+                connector.with_auth("digest", secret.as_bytes())
+            };
         }
         let servers = self.remote.endpoints.join(",");
         // Servers that run on Netty now and then answer the credentials before the connection,
@@ -96,7 +105,7 @@ impl ZooKeeper {
             attempts_left -= 1;
             let connected = match &self.tls {
                 Some(tls) => {
-                    connector.clone().with_tls(tls.expose().clone()).secure_connect(&servers).await
+                    connector.clone().with_tls(tls.options()).secure_connect(&servers).await
                 }
                 None => connector.clone().connect(&servers).await,
             };
@@ -104,16 +113,30 @@ impl ZooKeeper {
                 break connected;
             }
         };
-        connected.map_err(|error| match error {
-            zk::Error::AuthFailed => StoreError::Denied(error.into()),
+        match connected {
+            Ok(client) => {
+                self.tls.iter().for_each(|tls| tls.follow(client.state_watcher()));
+                Ok(client)
+            }
+            Err(zk::Error::AuthFailed) => {
+                let what = if self.remote.sasl { "user or password" } else { "credentials" };
+                Err(StoreError::Denied(format!("{servers}: {what} refused").into()))
+            }
             // Wrong before anything was sent.
-            zk::Error::BadArguments(_) => {
-                StoreError::Fatal { operation: "connect", source: error.into() }
+            Err(error @ zk::Error::BadArguments(_)) => {
+                Err(StoreError::Fatal { operation: "connect", source: error.into() })
             }
             // The crate keeps what each server said to itself.
-            zk::Error::NoHosts => self.no_session("refused, silent or without a quorum"),
-            error => self.no_session(&error.to_string()),
-        })
+            Err(zk::Error::NoHosts) => {
+                let fault = match &self.tls {
+                    Some(tls) => tls.fault(&self.remote.endpoints).await,
+                    None => None,
+                };
+                let unknown = || self.no_session("refused, silent or without a quorum");
+                Err(fault.map_or_else(unknown, Fault::into_error))
+            }
+            Err(error) => Err(self.no_session(&error.to_string())),
+        }
     }
 
     /// How long a server may be silent before the crate tries another: at connecting so short that
@@ -200,11 +223,6 @@ impl Backend for ZooKeeper {
         let limit = self.remote.connect_timeout;
         let silence = |_| self.no_session(&format!("no answer within {limit:?}"));
         let client = timeout(limit, open).await.map_err(silence)??;
-        // Who brings a password shares the locks with no other user.
-        let acls = match self.remote.credentials {
-            Some(_) => zk::Acls::creator_all(),
-            None => zk::Acls::anyone_all(),
-        };
         let facts = Facts {
             // The crate pings. That keeps the session but proves nothing: a follower that is cut
             // off answers too.
@@ -214,8 +232,45 @@ impl Backend for ZooKeeper {
             ..Facts::new(client.session_timeout())
         };
         let (tags, patience) = (Arc::clone(&self.tags), self.remote.request_timeout);
+        let acls = Arc::clone(&self.acls);
         Ok((facts, Arc::new(ZooKeeperStore::new(client, sent, acls, tags, patience))))
     }
+}
+
+fn acls(remote: &Remote) -> Arc<[zk::Acl]> {
+    let Some(acl) = &remote.acl else {
+        // Who brings a password shares the locks with no other user.
+        let acls = match remote.credentials {
+            Some(_) => zk::Acls::creator_all(),
+            None => zk::Acls::anyone_all(),
+        };
+        return acls.to_vec().into();
+    };
+    let each = acl.0.iter().map(|right| {
+        let permission = right.rights.chars().fold(zk::Permission::NONE, |all, right| {
+            all | match right {
+                'c' => zk::Permission::CREATE,
+                'd' => zk::Permission::DELETE,
+                'r' => zk::Permission::READ,
+                'w' => zk::Permission::WRITE,
+                _ => zk::Permission::ADMIN,
+            }
+        });
+        zk::Acl::new(permission, zk::AuthId::new(&right.scheme, &right.id))
+    });
+    each.collect()
+}
+
+#[cfg(feature = "sasl")]
+fn with_sasl(connector: zk::Connector, credentials: &Credentials) -> zk::Connector {
+    let (user, password) = (credentials.user.clone(), credentials.password.expose().clone());
+    connector.with_sasl(zk::SaslOptions::digest_md5(user, password))
+}
+
+/// The builder refuses it.
+#[cfg(not(feature = "sasl"))]
+fn with_sasl(connector: zk::Connector, _: &Credentials) -> zk::Connector {
+    connector
 }
 
 #[cfg(test)]

@@ -85,6 +85,8 @@ impl Server {
             request_timeout: timeout,
             credentials: None,
             tls: None,
+            sasl: false,
+            acl: None,
         };
         ZooKeeper::new(remote).unwrap()
     }

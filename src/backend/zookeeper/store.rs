@@ -70,7 +70,7 @@ pub(super) struct ZooKeeperStore {
     identity: Identity,
     ttl: Duration,
     request_timeout: Duration,
-    acls: zk::Acls<'static>,
+    acls: Arc<[zk::Acl]>,
     tags: Arc<Tags>,
     /// When the latest request was sent that is known to have been answered.
     answered: Mutex<Duration>,
@@ -101,7 +101,7 @@ impl ZooKeeperStore {
     pub(super) fn new(
         client: zk::Client,
         sent: Duration,
-        acls: zk::Acls<'static>,
+        acls: Arc<[zk::Acl]>,
         tags: Arc<Tags>,
         request_timeout: Duration,
     ) -> Self {
@@ -124,6 +124,10 @@ impl ZooKeeperStore {
             search: sync::Mutex::default(),
             junk: Mutex::default(),
         }
+    }
+
+    pub(super) fn acls(&self) -> zk::Acls<'_> {
+        zk::Acls::new(&self.acls)
     }
 
     /// For one call: none may keep it longer, or the session could not be closed.

@@ -1,62 +1,104 @@
-//! TLS material, checked before anything is sent.
+//! The connection's certificates, which may be replaced while it is used.
 
-use rustls::{
-    crypto::{CryptoProvider, aws_lc_rs},
-    pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject},
-    sign::CertifiedKey,
-};
-use zookeeper_client::TlsOptions;
+use std::sync::Arc;
+
+use zookeeper_client::{StateWatcher, TlsCa, TlsCerts, TlsDynamicCerts, TlsIdentity, TlsOptions};
 
 use crate::{
-    backend::{secret::Secret, tls::Tls},
+    backend::{
+        certificates,
+        handshake::{self, Fault},
+        secret::Secret,
+        source::Source,
+        tls::Material,
+    },
     error::Error,
+    runtime::{executor::spawn_beside, mutex::Mutex},
 };
 
-pub(super) fn options(tls: &Tls, endpoints: &[String]) -> Result<Secret<TlsOptions>, Error> {
-    let invalid = |reason: String| Error::InvalidConfig { option: "tls", reason };
-    // zookeeper-client leaves the choice to rustls, which panics if the program has compiled in
-    // several (https://docs.rs/rustls/0.23/rustls/crypto/struct.CryptoProvider.html). A choice the
-    // program has made stands.
-    let provider = CryptoProvider::get_default().cloned().unwrap_or_else(|| {
-        let provider = aws_lc_rs::default_provider();
-        // An error means that somebody else was quicker, which is as good.
-        let _ = provider.clone().install_default();
-        provider.into()
-    });
-    for endpoint in endpoints {
-        let host = endpoint.rsplit_once(':').map_or(endpoint.as_str(), |(host, _)| host);
-        // zookeeper-client panics on a host that no certificate can name.
-        ServerName::try_from(host.trim_matches(['[', ']'])).map_err(|error| {
-            invalid(format!("no certificate can name the host {host:?}: {error}"))
-        })?;
-    }
-    let Some(ca) = &tls.ca else {
-        return Err(invalid(
-            "ZooKeeper's client brings no roots: pass the CA to Tls::ca_certificate".into(),
-        ));
-    };
-    // The crates' words on PEM that they can't read repeat lines of it: of a key, too, which may
-    // stand in a file beside its certificate.
-    let unreadable = |what: &str| {
-        invalid(format!("{what} can't be read: pass the whole PEM text with its line breaks"))
-    };
-    let options = TlsOptions::new().with_pem_ca(ca);
-    let mut options = options.map_err(|_| unreadable("the CA"))?;
-    if let Some((certificate, key)) = &tls.identity {
-        let chain: Result<Vec<_>, _> =
-            CertificateDer::pem_slice_iter(certificate.as_bytes()).collect();
-        let chain = chain.map_err(|_| unreadable("the client's certificate"))?;
-        if chain.is_empty() {
-            return Err(unreadable("the client's certificate"));
+/// TLS material, and the crate's cell with what each new connection takes.
+#[derive(Debug)]
+pub(super) struct Tls {
+    source: Source<Material>,
+    certificates: Secret<TlsDynamicCerts>,
+    /// What is in there.
+    given: Mutex<Arc<Material>>,
+}
+
+impl Tls {
+    pub(super) fn new(source: Source<Material>, endpoints: &[String]) -> Result<Self, Error> {
+        let invalid = |reason: String| Error::InvalidConfig { option: "tls", reason };
+        // The crate relies on rustls's.
+        certificates::provider();
+        for endpoint in endpoints {
+            // zookeeper-client panics on a host that no certificate can name.
+            certificates::is_name(handshake::host(endpoint)).map_err(invalid)?;
         }
-        let der = PrivateKeyDer::from_pem_slice(key.expose().as_bytes());
-        let der = der.map_err(|_| unreadable("the client's key"))?;
-        CertifiedKey::from_der(chain, der, &provider).map_err(|error| {
-            invalid(format!("the client's certificate and key do not fit: {error}"))
-        })?;
-        options = options
-            .with_pem_identity(certificate, key.expose())
-            .map_err(|_| invalid("the client's certificate and key can't be used".into()))?;
+        let material = source.newest();
+        if material.server_name.is_some() {
+            return Err(invalid(
+                "ZooKeeper's client checks the host of the URL alone: leave Tls::server_name out, \
+                 and name the servers as their certificates do"
+                    .into(),
+            ));
+        }
+        if material.ca.is_none() {
+            return Err(invalid(
+                "ZooKeeper's client brings no roots: pass the CA to Tls::ca_certificate".into(),
+            ));
+        }
+        // Its words on PEM that it can't read repeat lines of it.
+        let unusable = |()| invalid("the certificates can't be used".into());
+        let certificates = certs(&material).ok_or(()).map_err(unusable)?;
+        let certificates = Secret::new(TlsDynamicCerts::new(certificates));
+        Ok(Self { source, certificates, given: Mutex::new(material) })
     }
-    Ok(Secret::new(options))
+
+    /// Has the later connections of a session take the newest: its state changes when one ends.
+    /// Requests and keepalives are no occasion, as a session that is busy sends no keepalives, and
+    /// one that is cut off nothing at all. The first attempt to connect again may still be made
+    /// with what was the newest before.
+    pub(super) fn follow(self: &Arc<Self>, mut state: StateWatcher) {
+        let tls = Arc::clone(self);
+        spawn_beside(async move {
+            while !state.peek_state().is_terminated() {
+                // Never dropped while it waits: see `identity.rs`.
+                state.changed().await;
+                tls.source.expire();
+                tls.refresh();
+            }
+        });
+    }
+
+    fn refresh(&self) {
+        let newest = self.source.newest();
+        let mut given = self.given.lock();
+        if Arc::ptr_eq(&given, &newest) {
+            return;
+        }
+        if let Some(certificates) = certs(&newest) {
+            self.certificates.expose().update(certificates);
+        }
+        *given = newest;
+    }
+
+    pub(super) fn options(&self) -> TlsOptions {
+        self.refresh();
+        TlsOptions::new().with_certs(self.certificates.expose().clone())
+    }
+
+    /// See [`handshake::fault`].
+    pub(super) async fn fault(&self, endpoints: &[String]) -> Option<Fault> {
+        handshake::fault(self.source.newest(), endpoints).await
+    }
+}
+
+fn certs(material: &Material) -> Option<TlsCerts> {
+    let ca = TlsCa::from_pem(material.ca.as_ref()?.expose()).ok()?;
+    let mut certificates = TlsCerts::builder().with_ca(ca);
+    if let Some((certificate, key)) = &material.identity {
+        let identity = TlsIdentity::from_pem(certificate.expose(), key.expose()).ok()?;
+        certificates = certificates.with_identity(identity);
+    }
+    certificates.build().ok()
 }

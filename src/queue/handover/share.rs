@@ -6,9 +6,11 @@ use super::{Handover, Others};
 use crate::{
     backend::name::Queue,
     error::{BoxError, Error, Result},
+    lost::LostReason,
     queue::Hold,
     runtime::{carried::Carried, clock::timeout},
     session::{Session, own_keys::OwnKey},
+    telemetry::{Account, Ended},
 };
 
 /// The part of a token that tells the grants of one entry apart.
@@ -97,6 +99,8 @@ pub(crate) struct Share {
     handover: Arc<Handover>,
     tenure: Arc<Tenure>,
     number: u16,
+    /// Of this grant, for those who listen.
+    pub(crate) account: Account,
     armed: bool,
 }
 
@@ -112,9 +116,25 @@ pub(crate) enum Passing {
     Undecided,
 }
 
+impl Passing {
+    /// Tells what became of a grant. If it is to be released, that is told by the release.
+    fn told(mut self, account: Account, tenure: &Tenure) -> Self {
+        match &mut self {
+            Self::LetGo(hold) => hold.attempt.account = account,
+            Self::Passed => account.ended(Ended::Released),
+            Self::Over | Self::Undecided => {
+                let reason = tenure.own_key.lost_reason();
+                let reason = reason.or_else(|| tenure.session.deadline.lost_reason());
+                account.ended(Ended::Lost(reason.unwrap_or(LostReason::DeadlinePassed)));
+            }
+        }
+        self
+    }
+}
+
 impl Share {
     pub(super) fn new(handover: Arc<Handover>, tenure: Arc<Tenure>, number: u16) -> Self {
-        Self { handover, tenure, number, armed: true }
+        Self { handover, tenure, number, account: Account::default(), armed: true }
     }
 
     pub(crate) fn tenure(&self) -> &Tenure {
@@ -133,32 +153,42 @@ impl Share {
     /// this future is dropped once it was polled.
     pub(crate) async fn pass_on(&mut self) -> Passing {
         self.armed = false;
-        let passing = self.handover.pass(&self.tenure, Others::Unknown);
+        let (passing, account) = self.pass();
         if !matches!(passing, Passing::Undecided) {
-            return passing;
+            return passing.told(account, &self.tenure);
         }
         let runtime = &self.handover.runtime;
-        let asking = ask(Arc::clone(&self.handover), Arc::clone(&self.tenure));
+        let asking = ask(Arc::clone(&self.handover), Arc::clone(&self.tenure), account);
         runtime.within(Carried::whole(runtime, asking)).await
+    }
+
+    fn pass(&mut self) -> (Passing, Account) {
+        let account = std::mem::take(&mut self.account);
+        account.let_go();
+        (self.handover.pass(&self.tenure, Others::Unknown), account)
     }
 }
 
 impl Drop for Share {
     fn drop(&mut self) {
-        if self.armed
-            && matches!(self.handover.pass(&self.tenure, Others::Unknown), Passing::Undecided)
-        {
-            let asking = ask(Arc::clone(&self.handover), Arc::clone(&self.tenure));
+        if !self.armed {
+            return;
+        }
+        let (passing, account) = self.pass();
+        if matches!(passing, Passing::Undecided) {
+            let asking = ask(Arc::clone(&self.handover), Arc::clone(&self.tenure), account);
             self.handover.runtime.spawn(async move { drop(asking.await) });
+        } else {
+            drop(passing.told(account, &self.tenure));
         }
     }
 }
 
 /// Passes the lock on if nobody else waits for it.
-async fn ask(handover: Arc<Handover>, tenure: Arc<Tenure>) -> Passing {
+async fn ask(handover: Arc<Handover>, tenure: Arc<Tenure>, account: Account) -> Passing {
     let followed = timeout(PATIENCE, tenure.session.store().followed(&tenure.own_key.entry)).await;
     let others = if matches!(followed, Ok(Ok(false))) { Others::Absent } else { Others::Wait };
-    handover.pass(&tenure, others)
+    handover.pass(&tenure, others).told(account, &tenure)
 }
 
 #[cfg(test)]

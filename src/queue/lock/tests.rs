@@ -18,7 +18,7 @@ use crate::{
         name::{Queue, Ticket},
     },
     client::Client,
-    queue::attempt::Release,
+    queue::release::Release,
 };
 use tokio::sync::watch;
 
@@ -27,6 +27,7 @@ use crate::{
     lost::LostReason,
     runtime::{Runtime, clock},
     session::{Session, Shared},
+    telemetry::Telemetry,
 };
 
 /// What the first call does; later ones answer at once.
@@ -319,6 +320,8 @@ async fn session(script: &Arc<Script>) -> Arc<Session> {
         connect_timeout: TIMEOUT,
         request_timeout: TIMEOUT,
         recheck_interval: Duration::from_secs(60),
+        draining: Default::default(),
+        telemetry: Telemetry::default(),
     };
     Session::open(Arc::new(shared)).await.unwrap()
 }
@@ -523,7 +526,7 @@ async fn a_key_that_somebody_deleted_was_not_released() {
 /// The deadline of its session has passed while nothing was held, and no proof comes.
 #[tokio::test]
 async fn a_try_ends_though_its_session_can_prove_nothing() {
-    const TTL: Duration = Duration::from_secs(3);
+    const TTL: Duration = Duration::from_secs(6);
     let mut script = Script::new([First::Answers; 4]);
     Arc::get_mut(&mut script).unwrap().ttl = TTL;
     script.answers.store(false, Ordering::Relaxed);
@@ -536,6 +539,8 @@ async fn a_try_ends_though_its_session_can_prove_nothing() {
         connect_timeout: TTL,
         request_timeout: TIMEOUT,
         recheck_interval: Duration::from_secs(60),
+        draining: Default::default(),
+        telemetry: Telemetry::default(),
     };
     let client = Client::open(shared, None).await.unwrap();
     sleep(TTL).await;

@@ -20,6 +20,7 @@ use crate::{
         Store, name::Ticket,
     },
     session::Shared,
+    telemetry::Telemetry,
 };
 
 /// What happens to the first key, or to the view.
@@ -204,6 +205,8 @@ async fn play(plot: (usize, Effect)) {
         connect_timeout: Duration::from_secs(1),
         request_timeout: Duration::from_secs(1),
         recheck_interval: Duration::from_secs(60),
+        draining: Default::default(),
+        telemetry: Telemetry::default(),
     };
     let session = Session::open(Arc::new(shared)).await.unwrap();
     let mut view = View::new(Queue::new("/ns", "name").unwrap(), true);
@@ -215,14 +218,14 @@ async fn play(plot: (usize, Effect)) {
     for again in [true, false] {
         let shows = async {
             while shown != script.state() {
-                shown = state(view.next(&session, true).await.unwrap());
+                shown = state(view.next(&session, true).await.unwrap().members);
             }
         };
         let outcome = timeout(Duration::from_secs(10), shows).await;
         assert!(outcome.is_ok(), "{plot:?}: {shown:?} is shown, not {:?}", script.state());
         // A look may be due to what happened last, and meet with the plot.
         while let Ok(more) = timeout(Duration::from_millis(50), view.next(&session, true)).await {
-            let before = std::mem::replace(&mut shown, state(more.unwrap()));
+            let before = std::mem::replace(&mut shown, state(more.unwrap().members));
             assert_ne!(before, shown, "{plot:?}: nothing has happened");
         }
         assert_eq!(shown, script.state(), "{plot:?}");

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use distlock::{Error, LostReason};
+use distlock::{Error, Health, LostReason};
 
 use crate::common::case::{Case, SOON, eventually, throughout, within};
 
@@ -111,6 +111,31 @@ pub(crate) async fn dead_endpoints_are_unavailable_in_time(t: &Case) {
     assert!(took < patience + Duration::from_millis(500), "given up after {took:?}");
     link.set_reachable(true);
     t.connect(t.builder_for(&link.url())).await;
+}
+
+/// For services that start before their store.
+pub(crate) async fn a_lazy_client_opens_its_session_when_it_is_needed(t: &Case) {
+    let link = t.link().await;
+    link.set_reachable(false);
+    let patience = Duration::from_secs(1);
+    let lazy = || t.builder_for(&link.url()).connect_timeout(patience).connect_lazy();
+    let (client, never) = (lazy().expect("a client"), lazy().expect("another one"));
+    for _ in 0..2 {
+        assert_eq!(client.health(), Health::NotOpened);
+        let mutex = client.mutex("a");
+        let error = within(SOON, "it gives up", mutex.lock()).await.expect_err("nobody is there");
+        assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
+    }
+    link.set_reachable(true);
+    let guard = within(SOON, "it is granted", client.mutex("a").lock()).await.expect("granted");
+    assert!(matches!(client.health(), Health::Proved { .. }), "{:?}", client.health());
+    guard.unlock().await.expect("released");
+    client.close().await.expect("closed");
+    never.close().await.expect("there is nothing to close");
+    assert_eq!(never.health(), Health::Closed);
+    assert!(matches!(never.mutex("a").lock().await, Err(Error::Closed)));
+    let error = t.builder().namespace("locks").connect_lazy().expect_err("it is checked at once");
+    assert!(matches!(error, Error::InvalidConfig { option: "namespace", .. }), "{error:?}");
 }
 
 /// A store that cannot grant so little or so much says what it grants instead, and that is what

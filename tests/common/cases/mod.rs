@@ -15,6 +15,7 @@ pub(crate) mod names;
 pub(crate) mod network;
 pub(crate) mod rwlock;
 pub(crate) mod semaphore;
+pub(crate) mod service;
 pub(crate) mod trying;
 pub(crate) mod unpolled;
 pub(crate) mod view;

@@ -94,30 +94,46 @@ pub(crate) async fn who_wants_many_is_not_passed(t: &Case) {
     few.granted().await.release().await.expect("released");
 }
 
-pub(crate) async fn another_number_of_permits_is_refused(t: &Case) {
-    let [one, two] = t.clients().await;
-    let held = acquired(&one, 1, 3).await;
-    for named in [2, 4] {
-        let semaphore = two.semaphore("permits", named);
-        let results = [
-            semaphore.acquire().await.map(Some),
-            semaphore.try_acquire().await,
-            semaphore.acquire_timeout(SOON).await,
-        ];
-        for result in results {
-            let error = result.expect_err("it is another number");
-            assert!(
-                matches!(error, Error::PermitsDisagree { agreed: 3, named: n, .. } if n == named),
-                "{error:?}"
-            );
-            assert!(!error.is_retryable());
+/// As in a change of all processes, one by one, from 2 permits to 4, and back.
+pub(crate) async fn the_smaller_number_of_permits_counts(t: &Case) {
+    let [old, new] = t.clients().await;
+    for (number, other) in [(2, 4), (4, 2)] {
+        let (before, after) = (old.semaphore("permits", number), new.semaphore("permits", other));
+        let held = [before.acquire().await.expect("granted"), acquired(&new, 1, other).await];
+        assert_eq!(after.permits().await.expect("asked"), 2);
+        assert!(before.try_acquire().await.expect("no error").is_none());
+        assert!(after.try_acquire().await.expect("no error").is_none());
+        // Three at once are had when nobody is there any more who names two.
+        let (waiter, waits) = match other {
+            4 => (waiter(t, &new, 3, 4).await, true),
+            _ => (waiter(t, &new, 2, 2).await, true),
+        };
+        assert_eq!(waiter.waits(), waits);
+        for permit in held {
+            permit.release().await.expect("released");
         }
+        waiter.granted().await.release().await.expect("released");
+        eventually(SOON, "all are gone", async || t.keys().await.is_empty()).await;
     }
-    // Those in order are not troubled by it.
-    acquired(&two, 2, 3).await.release().await.expect("released");
+    assert_eq!(new.semaphore("permits", 4).permits().await.expect("asked"), 4);
+    // It need not be known what it was.
+    let held = acquired(&old, 1, 2).await;
+    new.semaphore("permits", 5).set_permits(5).await.expect("set");
+    for (client, named) in [(&old, 2), (&new, 5)] {
+        assert_eq!(client.semaphore("permits", named).permits().await.expect("asked"), 5);
+        acquired(client, 4, named).await.release().await.expect("released");
+    }
     held.release().await.expect("released");
-    eventually(SOON, "all are gone", async || t.keys().await.is_empty()).await;
-    acquired(&two, 5, 5).await.release().await.expect("released");
+    // Who names a number that was never replaced counts on no more than that.
+    let third = old.semaphore("permits", 3);
+    let held = third.acquire_many(3).await.expect("granted");
+    assert!(third.try_acquire().await.expect("no error").is_none());
+    assert!(new.semaphore("permits", 5).try_acquire().await.expect("no error").is_none());
+    held.release().await.expect("released");
+    let error = third.acquire_many(4).await.expect_err("there are never so many");
+    assert!(matches!(error, Error::InvalidPermits { .. }), "{error:?}");
+    eventually(SOON, "all are gone", async || t.keys().await.len() <= 1).await;
+    t.store.erase(&note(t, "limit=5+2+@1")).await;
 }
 
 pub(crate) async fn set_permits_changes_it_for_all(t: &Case) {
@@ -130,11 +146,9 @@ pub(crate) async fn set_permits_changes_it_for_all(t: &Case) {
         held.push(waiter.granted().await);
     }
     held.push(acquired(&one, 1, 1).await);
-    // Those who name the number that is replaced go along, others do not.
+    // Those who name the number that is replaced go along.
     assert!(new.semaphore("permits", 1).try_acquire().await.expect("an answer").is_none());
     assert!(new.semaphore("permits", 4).try_acquire().await.expect("an answer").is_none());
-    let error = new.semaphore("permits", 3).acquire().await.expect_err("it is another number");
-    assert!(matches!(error, Error::PermitsDisagree { agreed: 4, named: 3, .. }), "{error:?}");
     // With less, who is in stays in, and the next one waits until there is room.
     new.semaphore("permits", 4).set_permits(2).await.expect("set");
     let waiter = waiter(t, &new, 1, 1).await;
@@ -150,7 +164,7 @@ pub(crate) async fn set_permits_changes_it_for_all(t: &Case) {
     waiter.granted().await.release().await.expect("released");
     // It is remembered though nobody is there.
     eventually(SOON, "all are gone", async || t.keys().await.len() <= 1).await;
-    assert!(one.semaphore("permits", 3).acquire().await.is_err());
+    assert!(one.semaphore("permits", 3).acquire_many(3).await.is_err());
     acquired(&one, 2, 2).await.release().await.expect("released");
     t.store.erase(&format!("{}/permits!permits/limit=2+4+1+@2", t.namespace)).await;
 }
@@ -211,8 +225,8 @@ pub(crate) async fn a_note_that_comes_late_changes_nothing(t: &Case) {
     })
     .await;
     t.store.erase(&note(t, "limit=4+3+2+@3")).await;
-    let error = one.semaphore("permits", 2).acquire().await.expect_err("it is another number");
-    assert!(matches!(error, Error::PermitsDisagree { agreed: 1, .. }), "{error:?}");
+    let error = one.semaphore("permits", 2).acquire_many(2).await.expect_err("there is one");
+    assert!(matches!(error, Error::InvalidPermits { .. }), "{error:?}");
     acquired(&one, 1, 9).await.release().await.expect("released");
     hand.unlock().await.expect("released");
     eventually(SOON, "all are gone", async || {

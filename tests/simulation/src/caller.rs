@@ -281,7 +281,7 @@ fn take(client: Client, process: usize, lonely: String, step: &Step) -> Taking {
                     How::For(limit) => semaphore.acquire_many_timeout(count, limit).await,
                 };
                 if let Err(error) = &permit {
-                    settings::check(name, known, error);
+                    settings::check(name, known, (count, of), error);
                 }
                 Ok(permit?.map(|permit| Guard::Permit(permit, of)))
             }

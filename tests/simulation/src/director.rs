@@ -23,6 +23,7 @@ use crate::{
     server::Key,
     session::Shared,
     store::SimulatedBackend,
+    telemetry::Telemetry,
     trace::Trace,
     world::World,
 };
@@ -121,6 +122,8 @@ async fn connect(plan: &Plan, process: usize) -> Client {
             connect_timeout: CONNECT_TIMEOUT,
             request_timeout,
             recheck_interval: recheck,
+            draining: Default::default(),
+            telemetry: Telemetry::default(),
         };
         if let Ok(client) = Client::open(shared, plan.handover).await {
             return client;

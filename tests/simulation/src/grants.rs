@@ -16,8 +16,8 @@ use crate::{
     lost::LostReason,
     network::DENIED,
     primitives::{
-        election::Leadership,
         guard::LockGuard,
+        leadership::Leadership,
         multi_lock::AllGuard,
         rwlock::{ReadGuard, WriteGuard},
         semaphore::Permit,

@@ -7,6 +7,8 @@ use std::{
     time::Duration,
 };
 
+use crate::server::Contract;
+
 impl Fate {
     pub(crate) const ALL: [Self; 10] = [
         Self::Answered,
@@ -105,14 +107,13 @@ const REQUESTS: [&str; 14] = [
 ];
 
 /// What has to happen, beside all fates of all requests.
-const EVENTS: [&str; 37] = [
+const EVENTS: [&str; 34] = [
     "error SessionLost",
     "error Evicted",
     "error Unavailable",
     "error Denied",
     "error Backend",
     "error Closed",
-    "error PermitsDisagree",
     "error InvalidPermits",
     "unlock Ok",
     "unlock Lost",
@@ -137,12 +138,17 @@ const EVENTS: [&str; 37] = [
     "release requested",
     "concluded There own true seen true first true: Waits",
     "concluded Gone own true seen true first true: First",
-    "concluded Gone own true seen false first true: Unknown",
     "concluded Gone own false seen true first true: Evicted",
-    "concluded Released own true seen true first false: First",
     "concluded inherited first true: First",
     "concluded withdrawn first true: Behind",
     "concluded hint first false: Unknown",
+];
+
+/// What only the contract like ZooKeeper's can do: a holder's release leaves word there, and what
+/// answers to joining tells the one ahead by its number, before that was seen.
+const OF_ZOOKEEPER: [&str; 2] = [
+    "concluded Released own true seen true first false: First",
+    "concluded Gone own true seen false first true: Unknown",
 ];
 
 impl Coverage {
@@ -157,13 +163,20 @@ impl Coverage {
         text
     }
 
-    /// What should have happened, and never did.
-    pub(crate) fn missing(&self) -> Vec<String> {
-        let fates =
-            REQUESTS.iter().flat_map(|call| Fate::ALL.iter().map(move |fate| (*call, *fate)));
+    /// What should have happened in histories of these contracts, and never did.
+    pub(crate) fn missing(&self, contracts: &[Contract]) -> Vec<String> {
+        let has = |contract| contracts.contains(&contract);
+        let fates = Fate::ALL.iter().filter(|fate| match fate {
+            Fate::AppliedLate => has(Contract::Etcd),
+            Fate::Disconnected => has(Contract::ZooKeeper),
+            _ => true,
+        });
+        let fates = fates.flat_map(|fate| REQUESTS.iter().map(move |call| (*call, *fate)));
         let fates = fates.filter(|fate| !self.fates.contains_key(fate));
         let fates = fates.map(|(call, fate)| format!("{call}: {fate:?}"));
-        let events = EVENTS.iter().filter(|event| !self.counts.contains_key(**event));
+        let own = OF_ZOOKEEPER.iter().filter(|_| has(Contract::ZooKeeper));
+        let events = EVENTS.iter().chain(own);
+        let events = events.filter(|event| !self.counts.contains_key(**event));
         fates.chain(events.map(ToString::to_string)).collect()
     }
 

@@ -23,6 +23,8 @@ mod queue;
 mod runtime;
 #[path = "../../../src/session/mod.rs"]
 mod session;
+#[path = "../../../src/telemetry/mod.rs"]
+mod telemetry;
 
 mod args;
 mod caller;
@@ -181,7 +183,11 @@ impl Search<'_> {
         if self.args.coverage {
             print!("{}", self.coverage.text());
         }
-        let missing = if self.args.complete { self.coverage.missing() } else { Vec::new() };
+        let missing = if self.args.complete {
+            self.coverage.missing(&self.args.contracts)
+        } else {
+            Vec::new()
+        };
         for missing in &missing {
             println!("never happened: {missing}");
         }

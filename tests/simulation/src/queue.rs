@@ -30,6 +30,12 @@ mod news;
 #[path = "../../../src/queue/pace.rs"]
 mod pace;
 #[rustfmt::skip]
+#[path = "../../../src/queue/release.rs"]
+pub(crate) mod release;
+#[rustfmt::skip]
+#[path = "../../../src/queue/slow.rs"]
+mod slow;
+#[rustfmt::skip]
 #[path = "../../../src/queue/view.rs"]
 pub(crate) mod view;
 #[rustfmt::skip]
@@ -42,4 +48,4 @@ mod waiter;
 pub(crate) use failure::{Failure, STALE_SESSIONS};
 pub(crate) use hold::Hold;
 pub(crate) use lock::{COURTESY, hold, join};
-pub(crate) use wait::Wait;
+pub(crate) use wait::{Wait, unless_drained};

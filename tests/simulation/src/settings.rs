@@ -54,11 +54,11 @@ pub(crate) fn end(name: usize, change: u32, number: Option<u32>) {
     });
 }
 
-/// Who names the number that was set is not told of another one.
-pub(crate) fn check(name: usize, before: Known, error: &Error) {
-    if let Error::PermitsDisagree { .. } = error
-        && before.is_some()
+/// Who names the number that was set may have as many as that.
+pub(crate) fn check(name: usize, before: Known, (wanted, named): (u32, u32), error: &Error) {
+    if let Error::InvalidPermits { .. } = error
         && before == known(name)
+        && before.is_some_and(|(number, _)| number == named && wanted <= number)
     {
         let what = format!("{before:?} was set, and yet {error}");
         scheduler::with(|world| world.history.violated(what));

@@ -127,11 +127,48 @@ impl Drop for Outage {
     }
 }
 
-/// A single etcd of one test's own, with options that the others do not have; gone at the end of
-/// the test.
+/// A single server of one test's own; gone at the end of the test.
+#[derive(Debug)]
+pub struct OwnServer {
+    container: String,
+}
+
+impl OwnServer {
+    /// Of the same image as this one, which is up. `run` are options of `docker run`, `arguments`
+    /// those of the server.
+    pub async fn start(like: &str, run: &[&str], arguments: &[&str]) -> Self {
+        let of_the_other = ["inspect", "--format={{.Config.Image}}", &container(like)];
+        let image = done(docker(&of_the_other).await);
+        let first = ["run", "--rm", "--detach"];
+        let container = docker(&[&first, run, &[&image], arguments].concat()).await;
+        Self { container: done(container) }
+    }
+
+    /// Where a port that was published is to be found.
+    pub async fn address(&self, port: u16) -> SocketAddr {
+        let address = done(docker(&["port", &self.container, &port.to_string()]).await);
+        address.parse().expect("an address")
+    }
+
+    /// What it has said so far.
+    pub async fn log(&self) -> String {
+        let log = Command::new("docker").args(["logs", &self.container]).output().await;
+        let log = log.expect("docker runs");
+        [log.stdout, log.stderr].map(|said| String::from_utf8_lossy(&said).into_owned()).concat()
+    }
+}
+
+impl Drop for OwnServer {
+    fn drop(&mut self) {
+        let _ =
+            std::process::Command::new("docker").args(["rm", "--force", &self.container]).output();
+    }
+}
+
+/// A single etcd of one test's own, with options that the others do not have.
 #[derive(Debug)]
 pub struct OwnEtcd {
-    container: String,
+    _server: OwnServer,
     /// Where it listens.
     pub address: SocketAddr,
 }
@@ -139,23 +176,13 @@ pub struct OwnEtcd {
 impl OwnEtcd {
     /// The image is that of the servers which are up.
     pub async fn start(options: &[&str]) -> Self {
-        let of_the_others = ["inspect", "--format={{.Config.Image}}", &container("etcd1")];
-        let image = done(docker(&of_the_others).await);
         let listen = [
             "--listen-client-urls=http://0.0.0.0:2379",
             "--advertise-client-urls=http://127.0.0.1:2379",
         ];
-        let run =
-            ["run", "--rm", "--detach", "--publish=127.0.0.1::2379", "--entrypoint=etcd", &image];
-        let container = done(docker(&[&run[..], &listen, options].concat()).await);
-        let address = done(docker(&["port", &container, "2379"]).await);
-        Self { container, address: address.parse().expect("an address") }
-    }
-}
-
-impl Drop for OwnEtcd {
-    fn drop(&mut self) {
-        let _ =
-            std::process::Command::new("docker").args(["rm", "--force", &self.container]).output();
+        let run = ["--publish=127.0.0.1::2379", "--entrypoint=etcd"];
+        let server = OwnServer::start("etcd1", &run, &[&listen, options].concat()).await;
+        let address = server.address(2379).await;
+        Self { _server: server, address }
     }
 }

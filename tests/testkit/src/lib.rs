@@ -14,6 +14,8 @@ pub mod orders;
 pub mod proxies;
 pub mod proxy;
 pub mod servers;
+#[cfg(feature = "telemetry")]
+pub mod telemetry;
 
 use std::error::Error;
 

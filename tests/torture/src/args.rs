@@ -23,6 +23,9 @@ pub(crate) struct Run {
     /// How often a process passes a lock on within itself; 0 for never.
     #[serde(default)]
     pub(crate) handover: u32,
+    /// The processes write down what the library tells of itself.
+    #[serde(default)]
+    pub(crate) telemetry: bool,
     #[serde(skip)]
     pub(crate) keep: bool,
 }
@@ -71,7 +74,7 @@ pub(crate) enum Command {
 pub(crate) const USAGE: &str = "\
 Usage: torture --backend etcd|zookeeper [--primitive P] [--processes N]
                [--seconds S] [--ttl MS] [--faults LIST] [--seed K]
-               [--handover MAX] [--keep]
+               [--handover MAX] [--telemetry] [--keep]
        torture --replay FOLDER
        torture --soak MINUTES --backend etcd|zookeeper [--out FOLDER] [--leak]
        torture --pauses N
@@ -89,7 +92,9 @@ named in it, to be checked again by --replay; with --keep it always stays. LIST
 has the names of faults with commas in between (default: all); what stands before
 a hyphen, as in kill, names several, and all,-kill leaves those out. The same seed
 K draws the same faults, not the same history. With --handover each process passes
-a lock on within itself, up to MAX times.
+a lock on within itself, up to MAX times. With --telemetry the history has the
+library's own metrics and log, too, which have to tell each grant, loss and
+release once.
 
 With --soak one process uses locks in every way for so long, and fails if its
 memory, threads, files or tasks grow, or what the servers keep for it. Plot and
@@ -112,6 +117,7 @@ pub(crate) fn parse() -> Result<Command, lexopt::Error> {
         faults: names(&Kind::ALL.map(|(kind, ..)| kind)),
         seed: fastrand::u64(..1 << 32),
         handover: 0,
+        telemetry: false,
         keep: false,
     };
     let (mut backend, mut soak, mut leak) = (None, None, false);
@@ -133,6 +139,7 @@ pub(crate) fn parse() -> Result<Command, lexopt::Error> {
             Arg::Long("faults") => run.faults = names(&Kind::parse(&parser.value()?.string()?)?),
             Arg::Long("seed") => run.seed = parser.value()?.parse()?,
             Arg::Long("handover") => run.handover = within(&mut parser, 1..=65_535)?,
+            Arg::Long("telemetry") => run.telemetry = true,
             Arg::Long("keep") => run.keep = true,
             Arg::Long("replay") => return Ok(Command::Replay(parser.value()?.into())),
             Arg::Long("help") | Arg::Short('h') => return Ok(Command::Help),

@@ -6,6 +6,7 @@
 
 mod guarded;
 mod registers;
+mod telemetry;
 #[cfg(test)]
 mod tests;
 mod windows;
@@ -147,6 +148,9 @@ pub(crate) fn check(run: &Run, records: &[Record]) -> Report {
     }
     check_waiting(&history, micros(run.bound()), &mut report);
     check_calls(&history, &mut report);
+    if run.telemetry {
+        telemetry::check(run, records, &mut report);
+    }
     report
 }
 

@@ -1,6 +1,7 @@
 //! What happened: the records that a run's history is made of.
 
 use std::{
+    collections::BTreeMap,
     fs::{File, OpenOptions},
     io::{self, Write},
     path::{Path, PathBuf},
@@ -26,7 +27,7 @@ pub(crate) enum Outcome {
     Failed(String),
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 pub(crate) enum Event {
     /// The run begins.
@@ -107,6 +108,18 @@ pub(crate) enum Event {
     Panicked {
         message: String,
     },
+    /// What the library logged.
+    Logged {
+        level: String,
+        message: String,
+        fields: BTreeMap<String, String>,
+    },
+    /// What the library measured: the value of a histogram, or by how much something has changed.
+    Measured {
+        metric: String,
+        labels: BTreeMap<String, String>,
+        value: f64,
+    },
 
     // Told by the register.
     /// Somebody asked for the register's value, with this token if it is the fenced one.
@@ -186,7 +199,7 @@ pub(crate) enum Event {
 }
 
 /// A line of the history.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Record {
     pub(crate) at: u64,
     /// Which process tells it.

@@ -27,6 +27,7 @@ pub(crate) struct Brief {
     pub(crate) namespace: String,
     pub(crate) ttl: Duration,
     pub(crate) handover: u32,
+    pub(crate) telemetry: bool,
     pub(crate) primitive: Primitive,
     pub(crate) register: String,
     pub(crate) journal: Journal,
@@ -178,6 +179,7 @@ impl Running {
                 &fastrand::u64(..).to_string(),
             ])
             .args([brief.handover.to_string(), brief.primitive.to_string()])
+            .arg(brief.telemetry.to_string())
             .env("RUST_BACKTRACE", "1")
             .stderr(errors);
         let mut child = Child::start(&mut command)?;

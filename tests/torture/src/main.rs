@@ -21,6 +21,7 @@ mod report;
 mod sampler;
 mod soak;
 mod strangers;
+mod telemetry;
 mod torture;
 mod worker;
 

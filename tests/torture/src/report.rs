@@ -32,6 +32,8 @@ pub(crate) enum Invariant {
     /// I8: the store takes a guarded write only while the guard's key is there: none after its
     /// successor was granted, none that it refused.
     GuardedWrites,
+    /// I9: the library tells each grant, loss and release once, in its log and in its metrics.
+    Telemetry,
     /// The run itself has failed, so that nothing can be said.
     Run,
 }
@@ -64,6 +66,8 @@ pub(crate) struct Report {
     pub(crate) grant_latency_after_heal_ms: Option<Spread>,
     /// How long before the next grant the holder knew that it had lost the lock.
     pub(crate) loss_notice_lead_ms: Option<Spread>,
+    /// What the library has told of itself.
+    pub(crate) told: Option<Tally>,
     pub(crate) violations: BTreeMap<Invariant, Vec<String>>,
     pub(crate) history: Option<String>,
 }
@@ -72,6 +76,15 @@ pub(crate) struct Report {
 pub(crate) struct LostWrites {
     pub(crate) fenced: usize,
     pub(crate) unfenced: usize,
+}
+
+/// How many lines of log and metrics there were, and how many of them told what.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct Tally {
+    pub(crate) lines: usize,
+    pub(crate) grants: usize,
+    pub(crate) releases: usize,
+    pub(crate) losses: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -122,6 +135,7 @@ impl Report {
             call_violations: 0,
             grant_latency_after_heal_ms: None,
             loss_notice_lead_ms: None,
+            told: None,
             violations: BTreeMap::new(),
             history: None,
         }
@@ -136,7 +150,7 @@ impl Report {
             Invariant::Unserved => self.unserved_waiters += 1,
             Invariant::Call => self.call_violations += 1,
             Invariant::GuardedWrites => self.guarded_write_violations += 1,
-            Invariant::FencedWrites | Invariant::Run => {}
+            Invariant::FencedWrites | Invariant::Telemetry | Invariant::Run => {}
         }
         let told = self.violations.entry(invariant).or_default();
         if told.len() < TOLD {

@@ -70,6 +70,7 @@ async fn conduct(run: &mut Run, folder: &Path, namespace: &str) -> Result<()> {
         namespace: namespace.to_owned(),
         ttl: run.ttl(),
         handover: run.handover,
+        telemetry: run.telemetry,
         primitive: run.primitive,
         register,
         journal: journal.clone(),

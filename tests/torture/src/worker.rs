@@ -29,6 +29,7 @@ use crate::{
     primitive::{Held, Primitive, Want},
     register::Resource,
     sampler::Sampler,
+    telemetry::Listener,
 };
 
 /// Tasks of each worker; they share its one client.
@@ -117,13 +118,14 @@ struct Worker {
 
 /// Runs a worker by its coordinator's arguments.
 pub(crate) fn run(arguments: &[String]) {
-    let [folder, name, number, url, namespace, ttl, register, seed, handover, primitive] =
+    let [folder, name, number, url, namespace, ttl, register, seed, handover, primitive, listens] =
         arguments
     else {
         panic!("{arguments:?}")
     };
     let journal = Journal::open(Path::new(folder), name).expect("the history can be written");
     tell_panics(&journal);
+    let listener = (listens == "true").then(|| Listener::start(&journal));
     fastrand::seed(seed.parse().expect("a number"));
     let ttl = Duration::from_millis(ttl.parse().expect("a number"));
     let (number, register) =
@@ -140,6 +142,7 @@ pub(crate) fn run(arguments: &[String]) {
             .recheck_interval(ttl)
             .request_timeout(REQUEST_TIMEOUT)
             .connect_timeout(CONNECT_TIMEOUT);
+        let builder = builder.metric_label(str::to_owned);
         let builder = match handover.parse().expect("a number") {
             0 => builder,
             max => builder.local_handover(max),
@@ -198,6 +201,9 @@ pub(crate) fn run(arguments: &[String]) {
         }
         let closed = worker.client.close().await;
         assert!(closed.is_ok(), "close: {closed:?}");
+        if let Some(listener) = listener {
+            listener.all_told().await;
+        }
     });
 }
 

@@ -37,7 +37,7 @@ impl ZooKeeperStore {
             })?;
             let client = self.client()?;
             let mut writer = client.new_multi_writer();
-            let node = CreateMode::Persistent.with_acls(self.acls);
+            let node = CreateMode::Persistent.with_acls(self.acls());
             // What each operation creates.
             let mut creates = Vec::with_capacity(writes.len() + 1);
             let mut added = Ok(());
@@ -98,6 +98,6 @@ impl ZooKeeperStore {
         } else {
             CreateMode::Persistent
         };
-        self.ask("mkdir", self.client()?.mkdir(dir, &mode.with_acls(self.acls))).await
+        self.ask("mkdir", self.client()?.mkdir(dir, &mode.with_acls(self.acls()))).await
     }
 }

@@ -75,6 +75,21 @@ impl Extras for ZooKeeperStore {
         self.write(guard.map(|guard| &*guard.key), writes).await
     }
 
+    async fn read(&self, key: &str) -> Result<Option<Vec<u8>>> {
+        let client = self.client()?;
+        // In one flight, in this order: see `children_now`.
+        let (sync, read) = (client.sync("/"), client.get_data(key));
+        match self.synced(sync, read).await? {
+            Ok((data, _)) => Ok(Some(data)),
+            Err(zk::Error::NoNode) => Ok(None),
+            Err(error) => Err(self.failed("get", error)),
+        }
+    }
+
+    async fn queues(&self, namespace: &str) -> Result<Vec<String>> {
+        Ok(self.children_now(namespace).await?.0)
+    }
+
     /// All others in the directory joined later.
     async fn followed(&self, entry: &Entry) -> Result<bool> {
         let (dir, _) = node::split(&entry.key);
@@ -87,7 +102,7 @@ impl ZooKeeperStore {
     /// The new node's stat; `None` if neither is there. The create comes first: a server that
     /// showed half of it would show both nodes, not none.
     async fn exchange_once(&self, old: &str, new: &str, data: &[u8]) -> Result<Option<zk::Stat>> {
-        let node = CreateMode::Ephemeral.with_acls(self.acls);
+        let node = CreateMode::Ephemeral.with_acls(self.acls());
         let client = self.client()?;
         let mut both = client.new_multi_writer();
         let added = both.add_create(new, data, &node).and_then(|()| both.add_delete(old, None));

@@ -111,7 +111,7 @@ impl ZooKeeperStore {
                 // The namespace is missing as well.
                 (_, zk::Error::NoNode) => {
                     let (namespace, _) = node::split(dir);
-                    let directory = CreateMode::Container.with_acls(self.acls);
+                    let directory = CreateMode::Container.with_acls(self.acls());
                     self.ask("mkdir", self.client()?.mkdir(namespace, &directory)).await?;
                 }
                 // Somebody else has made the directory.
@@ -138,8 +138,8 @@ impl ZooKeeperStore {
         data: &[u8],
         way: Way,
     ) -> Result<Result<Created, Refusal>> {
-        let node = CreateMode::EphemeralSequential.with_acls(self.acls);
-        let directory = CreateMode::Container.with_acls(self.acls);
+        let node = CreateMode::EphemeralSequential.with_acls(self.acls());
+        let directory = CreateMode::Container.with_acls(self.acls());
         let client = self.client()?;
         let mut both = client.new_multi_writer();
         let added = match way {
@@ -353,7 +353,7 @@ mod tests {
         let store = ZooKeeperStore::new(
             client,
             clock::now(),
-            zk::Acls::anyone_all(),
+            zk::Acls::anyone_all().to_vec().into(),
             Arc::default(),
             Duration::from_secs(2),
         );

@@ -31,6 +31,10 @@ impl Executor {
         None
     }
 
+    pub(crate) fn with_stopped_clock() -> Option<Self> {
+        None
+    }
+
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
         AbortHandle { task: scheduler::spawn(self.process, "library", task) }
     }

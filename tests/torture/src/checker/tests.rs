@@ -18,6 +18,7 @@ fn run() -> Run {
         faults: vec!["sigstop".to_owned()],
         seed: 1,
         handover: 0,
+        telemetry: false,
         keep: false,
     }
 }

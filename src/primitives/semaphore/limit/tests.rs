@@ -62,9 +62,6 @@ fn judged(ahead: &[&str], note: Option<&str>, wanted: u32, named: u32) -> String
         Verdict::In => "in".into(),
         Verdict::Full => "full".into(),
         Verdict::Behind(entry) => entry.key.to_string(),
-        Verdict::Refused(Error::PermitsDisagree { agreed, .. }) => {
-            format!("disagrees with {agreed}")
-        }
         Verdict::Refused(error) => error.to_string(),
     }
 }
@@ -76,9 +73,14 @@ fn nobody_is_let_in_by_a_larger_number_than_others_count_on() {
         (&["1of3", "1of3"], 1, 3, "in"),
         (&["1of3", "1of3"], 2, 3, "full"),
         (&["1of3", "1of3", "1of3"], 1, 3, "full"),
-        // An entry that disagrees with the first one is refused.
-        (&["1of4"], 1, 3, "disagrees with 4"),
-        (&["1of3", "1of4"], 1, 4, "disagrees with 3"),
+        // While one number is replaced by another, the smaller one counts.
+        (&["1of4"], 1, 3, "in"),
+        (&["1of4", "1of4"], 2, 3, "full"),
+        (&["1of3", "1of4"], 1, 4, "in"),
+        (&["1of3", "1of4"], 2, 4, "full"),
+        // Those who name less will go: it is worth waiting for that.
+        (&["1of3"], 4, 4, "full"),
+        (&[], 4, 3, "4 were asked for, and there are 3"),
         // A key that names another number has its place...
         (&["1of3", "1of4"], 1, 3, "in"),
         (&["1of3", "2of4"], 1, 3, "full"),
@@ -92,21 +94,63 @@ fn nobody_is_let_in_by_a_larger_number_than_others_count_on() {
         (&["1of5", "1of5", "1of5"], 1, 5, "in"),
         (&["1of3", "1of2"], 1, 3, "full"),
     ] {
-        assert_eq!(
-            judged(ahead, None, wanted, named),
-            verdict,
-            "{wanted} of {named} behind {ahead:?}"
-        );
+        let verdict_now = judged(ahead, None, wanted, named);
+        let told = verdict_now.split(';').next().unwrap();
+        assert!(told.ends_with(verdict), "{wanted} of {named} behind {ahead:?}: {verdict_now}");
     }
     // What was noted counts for all.
     for (ahead, wanted, named, verdict) in [
         (&["1of5", "1of3", "1of5"][..], 1, 3, "in"),
         (&["1of5", "1of3", "1of5"], 2, 5, "in"),
         (&["1of5", "1of3", "1of5"], 3, 5, "full"),
-        (&["1of4"], 1, 4, "disagrees with 5"),
+        (&[], 5, 3, "in"),
+        // It has not replaced these: the smaller one counts.
+        (&["1of4"], 3, 4, "in"),
+        (&["1of4"], 4, 4, "full"),
+        (&["1of4"], 4, 5, "full"),
+        (&["1of9"], 4, 5, "in"),
+        (&["1of9"], 5, 9, "full"),
+        (&[], 9, 9, "9 were asked for, and there are 5"),
     ] {
         let verdict_now = judged(ahead, Some("limit=5+3+@2"), wanted, named);
-        assert_eq!(verdict_now, verdict, "{wanted} of {named} behind {ahead:?}");
+        let told = verdict_now.split(';').next().unwrap();
+        assert!(told.ends_with(verdict), "{wanted} of {named} behind {ahead:?}: {verdict_now}");
+    }
+}
+
+#[test]
+fn a_note_replaces_all_that_was_named() {
+    let notes = |notes: &[&str]| notes.iter().map(|note| (*note).into()).collect::<Vec<Box<str>>>();
+    for (old, named, number, new) in [
+        (&[][..], &[3][..], 5, "limit=5+3+@1"),
+        (&[], &[5], 5, "limit=5+@1"),
+        (&["limit=5+3+@1"], &[5, 7, 7], 3, "limit=3+5+7+@2"),
+        (&["limit=5+3+@1", "limit=4+@2"], &[4], 6, "limit=6+4+@3"),
+        (&["limit=9+8+7+6+5+4+3+2+1+@1"], &[10], 11, "limit=11+10+9+8+7+6+5+4+3+@2"),
+    ] {
+        let limit = Limit::next(&notes(old), named.iter().copied(), number);
+        assert_eq!(limit.note(), new, "{old:?} {named:?} {number}");
+    }
+}
+
+#[test]
+fn those_who_have_permits_are_told_from_those_who_wait() {
+    let member = |label: &str| Member {
+        entry: Entry { key: label.into(), revision: 0, token: 0, crowded: false },
+        label: Some(label.into()),
+        detail: None,
+    };
+    for (labels, note, count) in [
+        (&[][..], None, 0),
+        (&["1of2", "1of2", "1of2"], None, 2),
+        (&["2of2", "1of2"], None, 1),
+        (&["1of3", "1of2", "1of3"], None, 2),
+        (&["x", "1of2", "1of2"], None, 2),
+        (&["1of2", "1of2", "1of2"], Some("limit=3+2+@1"), 3),
+    ] {
+        let members: Vec<_> = labels.iter().map(|label| member(label)).collect();
+        let notes: Vec<Box<str>> = note.into_iter().map(Into::into).collect();
+        assert_eq!(holding(&members, &notes), count, "{labels:?} {note:?}");
     }
 }
 

@@ -1,0 +1,88 @@
+//! What an operator can do to others' locks.
+
+use std::time::{Duration, Instant};
+
+use distlock::Client;
+use serde_json::json;
+use tokio::time::timeout_at;
+
+use crate::{
+    exit::{ABSENT, BUSY, Failure},
+    inspect::until_signal,
+    voice::Voice,
+};
+
+/// `ask`. The request stands as long as this client lives, so it waits until the holder has let go.
+pub(crate) async fn ask(
+    client: &Client,
+    name: &str,
+    reason: &str,
+    wait: Option<Duration>,
+    voice: Voice,
+) -> Result<u8, Failure> {
+    let mutex = client.mutex(name);
+    // Before the request, whose own key stands elsewhere.
+    let holder = mutex.holder().await?;
+    if !mutex.request_release(reason).await? {
+        return Err(Failure::new(ABSENT, format!("nobody holds {name}")));
+    }
+    let owner = holder.as_ref().map_or("the holder", |holder| holder.owner()).to_owned();
+    voice.note("asked", &format!("{owner} is asked to let go of {name}"), json!({ "name": name }));
+    let key = holder.map(|holder| holder.key().to_owned());
+    let mut queue = mutex.watch_queue()?;
+    let end = wait.and_then(|time| Instant::now().checked_add(time));
+    let released = until_signal(async {
+        while let Some(entries) = queue.next().await {
+            let there = |key: &String| entries.iter().any(|entry| entry.key() == key);
+            if !key.as_ref().is_some_and(there) {
+                let object = json!({ "name": name, "owner": owner, "released": true });
+                voice.line(&format!("{owner} has let go of {name}"), &object)?;
+                return Ok(0);
+            }
+        }
+        Ok(0)
+    });
+    let Some(end) = end else { return released.await };
+    let late = || Failure::new(BUSY, format!("{owner} has not let go of {name} in time"));
+    timeout_at(end.into(), released).await.unwrap_or_else(|_| Err(late()))
+}
+
+/// `break`.
+pub(crate) async fn break_key(
+    client: &Client,
+    key: &str,
+    yes: bool,
+    voice: Voice,
+) -> Result<u8, Failure> {
+    if !yes {
+        return Err(Failure::usage(
+            "break deletes the key of a holder or waiter: the next one gets the lock at once, \
+             while the old holder may still be at work for a while. `ask` asks it to let go. If \
+             that is what you want, add --yes",
+        ));
+    }
+    if client.evict(key).await? {
+        voice.line(&format!("{key} is deleted"), &json!({ "key": key, "deleted": true }))?;
+        return Ok(0);
+    }
+    Err(Failure::new(ABSENT, format!("no such key: {key}")))
+}
+
+/// `permits`.
+pub(crate) async fn permits(
+    client: &Client,
+    name: &str,
+    set: Option<u32>,
+    voice: Voice,
+) -> Result<u8, Failure> {
+    // What number is named here is of no account for a look.
+    let now = client.semaphore(name, set.unwrap_or(1)).permits().await?;
+    if let Some(number) = set
+        && number != now
+    {
+        client.semaphore(name, now).set_permits(number).await?;
+    }
+    let number = set.unwrap_or(now);
+    voice.line(&number.to_string(), &json!({ "name": name, "permits": number, "before": now }))?;
+    Ok(0)
+}

@@ -1,0 +1,210 @@
+//! `doctor`: whether the store can be used, and what to do if not.
+
+use std::time::{Duration, Instant, SystemTime};
+
+use distlock::Client;
+use serde_json::json;
+
+use crate::{
+    exit::{self, ABSENT, DENIED, Failure},
+    server::{Server, servers},
+    store,
+    voice::Voice,
+};
+
+/// How often the round trip is measured.
+const PINGS: usize = 5;
+/// How much clocks may differ before it is worth a word: ages are shown by them, and nothing is
+/// decided.
+const SKEW: Duration = Duration::from_secs(5);
+
+/// How a check went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Good,
+    /// It cannot be told.
+    Unknown,
+    Bad,
+}
+
+/// Tells what it finds.
+struct Doctor {
+    voice: Voice,
+    bad: bool,
+}
+
+impl Doctor {
+    fn tell(
+        &mut self,
+        verdict: Verdict,
+        check: &str,
+        finding: &str,
+        advice: &str,
+    ) -> Result<(), Failure> {
+        let word = match verdict {
+            Verdict::Good => "ok",
+            Verdict::Unknown => "unknown",
+            Verdict::Bad => "BAD",
+        };
+        self.bad |= verdict == Verdict::Bad;
+        let advice = if verdict == Verdict::Good { "" } else { advice };
+        let then = if advice.is_empty() { String::new() } else { format!("; {advice}") };
+        let text = format!("{word:7}  {check:10}  {finding}{then}");
+        let object =
+            json!({ "check": check, "verdict": word, "finding": finding, "advice": advice });
+        Ok(self.voice.line(&text, &object)?)
+    }
+}
+
+/// Looks at all of it; the code is 0 if all is well.
+pub(crate) async fn examine(url: &str, voice: Voice) -> Result<u8, Failure> {
+    let mut doctor = Doctor { voice, bad: false };
+    let found = servers(url).await;
+    for server in &found {
+        look_at(server, &mut doctor)?;
+    }
+    doctor.tell(
+        Verdict::Good,
+        "version",
+        &format!("distlock {}", env!("CARGO_PKG_VERSION")),
+        "",
+    )?;
+    let start = Instant::now();
+    let client = match store::connect(url, None).await {
+        Ok(client) => client,
+        Err(failure) => {
+            let advice = match failure.code {
+                DENIED => "check user, password and certificates in the URL",
+                exit::UNAVAILABLE => "see the servers above; connect_timeout in the URL is longer",
+                _ => "",
+            };
+            doctor.tell(Verdict::Bad, "session", &failure.to_string(), advice)?;
+            return Ok(failure.code);
+        }
+    };
+    let opened = format!("opened in {:.1} ms on {}", ms(start.elapsed()), client.backend());
+    doctor.tell(Verdict::Good, "session", &opened, "")?;
+    let checked = check(&client, &found, &mut doctor).await;
+    let _ = client.close().await;
+    checked?;
+    Ok(if doctor.bad { ABSENT } else { 0 })
+}
+
+fn look_at(server: &Server, doctor: &mut Doctor) -> Result<(), Failure> {
+    let address = &server.address;
+    match &server.reached {
+        Ok(time) => {
+            let finding = format!("{address} answers in {:.1} ms", ms(*time));
+            doctor.tell(Verdict::Good, "server", &finding, "")?;
+        }
+        Err(error) => {
+            let finding = format!("{address}: {error}");
+            let advice = "is it up, is the port right, and does a firewall let it through?";
+            doctor.tell(Verdict::Bad, "server", &finding, advice)?;
+        }
+    }
+    match (&server.version, &server.reached) {
+        (Some(version), _) => {
+            let (verdict, advice) = if version.is_new_enough() {
+                (Verdict::Good, String::new())
+            } else {
+                (Verdict::Bad, format!("use {} or later", version.least()))
+            };
+            let finding = format!("{address} is {version}");
+            doctor.tell(verdict, "version", &finding, &advice)?;
+        }
+        (None, Ok(_)) => {
+            let finding = format!("{address} does not tell its version");
+            doctor.tell(Verdict::Unknown, "version", &finding, server.why_no_version())?;
+        }
+        (None, Err(_)) => {}
+    }
+    Ok(())
+}
+
+async fn check(client: &Client, servers: &[Server], doctor: &mut Doctor) -> Result<(), Failure> {
+    let ttl = client.session_ttl();
+    let finding = format!("granted {}", humantime::format_duration(ttl));
+    let least = Duration::from_secs(2);
+    let advice = "so short a time is hard to keep on a busy machine: ask for more by ?ttl=10s";
+    let verdict = if ttl < least { Verdict::Bad } else { Verdict::Good };
+    doctor.tell(verdict, "ttl", &finding, advice)?;
+
+    let mut times = Vec::new();
+    for _ in 0..PINGS {
+        match client.ping().await {
+            Ok(time) => times.push(time),
+            Err(error) => {
+                let advice = "the store took the session and does not renew it: see its own log";
+                doctor.tell(Verdict::Bad, "round trip", &exit::chain(&error), advice)?;
+                return Ok(());
+            }
+        }
+    }
+    times.sort_unstable();
+    let (middle, most) = (times[PINGS / 2], times[PINGS - 1]);
+    let finding = format!("{:.1} ms, at most {:.1} ms of {PINGS}", ms(middle), ms(most));
+    let verdict = if most > ttl / 20 { Verdict::Bad } else { Verdict::Good };
+    let advice = "that is long beside the TTL: ask for a longer one, or for a nearer store";
+    doctor.tell(verdict, "round trip", &finding, advice)?;
+
+    rights(client, doctor).await?;
+    clock(client, servers, doctor).await
+}
+
+/// A lock of its own, which nobody else waits for.
+fn own_name() -> String {
+    format!("distlock-doctor-{}-{}", std::process::id(), crate::clock::now().as_nanos())
+}
+
+async fn rights(client: &Client, doctor: &mut Doctor) -> Result<(), Failure> {
+    let namespace = client.namespace();
+    let tried = async { client.mutex(own_name()).lock().await?.unlock().await };
+    match tried.await {
+        Ok(()) => {
+            let finding = format!("a lock was taken and released in {namespace}");
+            doctor.tell(Verdict::Good, "rights", &finding, "")
+        }
+        Err(error) => {
+            let advice = format!(
+                "the user needs to read, write and delete below {namespace}, which the URL's path \
+                 names"
+            );
+            doctor.tell(Verdict::Bad, "rights", &exit::chain(&error), &advice)
+        }
+    }
+}
+
+async fn clock(client: &Client, servers: &[Server], doctor: &mut Doctor) -> Result<(), Failure> {
+    let here = SystemTime::now();
+    let there = if client.backend() == "ZooKeeper" {
+        // Its servers note when each key was made.
+        let mutex = client.mutex(own_name());
+        let looked = async {
+            let guard = mutex.lock().await?;
+            let since = mutex.holder().await?.and_then(|holder| holder.since());
+            guard.unlock().await?;
+            Ok::<_, distlock::Error>(since)
+        };
+        looked.await.unwrap_or_default().map(|there| (here, there))
+    } else {
+        servers.iter().find_map(|server| server.clock)
+    };
+    let Some((here, there)) = there else {
+        let advice = "nothing depends on it but the ages that are shown";
+        return doctor.tell(Verdict::Unknown, "clock", "the server's is not told", advice);
+    };
+    let (ahead, apart) = match there.duration_since(here) {
+        Ok(apart) => ("ahead of", apart),
+        Err(error) => ("behind", error.duration()),
+    };
+    let finding = format!("the server's is {:.1} s {ahead} this machine's", apart.as_secs_f64());
+    let verdict = if apart > SKEW { Verdict::Bad } else { Verdict::Good };
+    let advice = "set both by NTP: locks do not depend on it, but the ages that are shown do, and \
+                  --once-per";
+    doctor.tell(verdict, "clock", &finding, advice)
+}
+
+fn ms(time: Duration) -> f64 {
+    time.as_secs_f64() * 1000.0
+}

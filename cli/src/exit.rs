@@ -1,0 +1,109 @@
+//! What went wrong, and the code that this process exits with.
+
+use std::{error::Error as _, fmt, io};
+
+use distlock::Error;
+
+/// Not what was asked for, though all went well: nobody leads, no such key.
+pub(crate) const ABSENT: u8 = 1;
+/// A wrong command line, name, URL or option.
+pub(crate) const USAGE: u8 = 64;
+/// The store was not reached.
+pub(crate) const UNAVAILABLE: u8 = 69;
+/// The lock was lost.
+pub(crate) const LOST: u8 = 70;
+/// Something that should not happen.
+pub(crate) const SYSTEM: u8 = 71;
+/// The lock is held by another.
+pub(crate) const BUSY: u8 = 75;
+/// The store refuses access.
+pub(crate) const DENIED: u8 = 77;
+/// The command cannot be run.
+const NOT_RUNNABLE: u8 = 126;
+/// The command was not found.
+const NOT_FOUND: u8 = 127;
+
+/// For `--help` and the manual page.
+pub(crate) const CODES: &str = "\
+Exit codes:
+  The command's own, or 128 + n if signal n ended it, or ended distlock before it was started.
+    0  done; also if --once-per found that another one has begun in this period
+    1  leader, ask, break: there is none; doctor: something is wrong
+   64  wrong usage: command line, name, URL or option; nothing was sent
+   69  no server of the store answers
+   70  the lock was lost; the command was killed before others could get it
+   71  anything else that went wrong
+   75  the lock is busy (-n), or the time is up (-w); --conflict-exit-code
+   77  the store refuses access
+  126  the command cannot be run
+  127  the command was not found";
+
+/// Why this process ends without having done what it was asked for.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) code: u8,
+    text: String,
+}
+
+impl Failure {
+    pub(crate) fn new(code: u8, text: impl Into<String>) -> Self {
+        Self { code, text: text.into() }
+    }
+
+    pub(crate) fn usage(text: impl Into<String>) -> Self {
+        Self::new(USAGE, text)
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let code = match error {
+            Error::InvalidUrl { .. }
+            | Error::InvalidConfig { .. }
+            | Error::InvalidName { .. }
+            | Error::InvalidPermits { .. }
+            | Error::PermitsDisagree { .. }
+            | Error::InvalidWrite { .. }
+            | Error::FeatureDisabled { .. } => USAGE,
+            Error::Unavailable { .. } => UNAVAILABLE,
+            Error::Denied { .. } => DENIED,
+            Error::Lost { .. } | Error::SessionLost { .. } | Error::Evicted { .. } => LOST,
+            _ => SYSTEM,
+        };
+        Self { code, text: chain(&error) }
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::new(SYSTEM, error.to_string())
+    }
+}
+
+/// An error and what is behind it.
+pub(crate) fn chain(error: &Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        let more = error.to_string();
+        if !text.ends_with(&more) {
+            text = format!("{text}: {more}");
+        }
+        source = error.source();
+    }
+    text
+}
+
+/// The code of a command that could not be started, and why not.
+pub(crate) fn not_started(error: &io::Error) -> (u8, String) {
+    match error.kind() {
+        io::ErrorKind::NotFound => (NOT_FOUND, "there is no such command".to_owned()),
+        _ => (NOT_RUNNABLE, error.to_string()),
+    }
+}

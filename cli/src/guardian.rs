@@ -1,0 +1,291 @@
+//! The guardian: a second copy of `distlock`, the parent of the command. It is told each new
+//! deadline of the lock, and kills the command before that, or when `distlock` is gone.
+//!
+//! It does not speak with the store, has one thread and no timers but the kernel's, on the clock
+//! that goes on while the machine is suspended.
+
+use std::{
+    ffi::OsString,
+    io::{self, IoSliceMut, Read, Write, stderr, stdin},
+    mem::MaybeUninit,
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::net::UnixStream,
+    },
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+use rustix::{
+    event::{PollFd, PollFlags, poll},
+    net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg},
+    process::Signal,
+    thread::set_name,
+    time::{
+        Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+        timerfd_settime,
+    },
+};
+
+use crate::{
+    clock, exit,
+    family::{Ended, Family, adopt, kill_all},
+    limits::Limits,
+    protocol::{Cause, Lines, Order, Report},
+    signals::Signals,
+};
+
+/// How often it looks for the end of what the command has left behind.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// The first argument of a guardian.
+const GUARDIAN: &str = "__guardian";
+
+/// How a guardian is started, with these limits for this command.
+pub(crate) fn arguments(limits: &Limits, command: &[OsString]) -> Vec<OsString> {
+    let numbers = [limits.kill_after, limits.margin].map(|time| time.as_nanos().to_string());
+    let signal = limits.kill_signal.as_raw().to_string();
+    let own = [GUARDIAN.to_owned(), signal].into_iter().chain(numbers).map(OsString::from);
+    own.chain(command.iter().cloned()).collect()
+}
+
+/// What these arguments of a program say, if they are those of a guardian.
+pub(crate) fn read(arguments: &[OsString]) -> Option<(Limits, &[OsString])> {
+    let [guardian, signal, kill_after, margin, command @ ..] = arguments else { return None };
+    if guardian != GUARDIAN {
+        return None;
+    }
+    let number = |text: &OsString| text.to_str()?.parse::<u64>().ok();
+    let signal = i32::try_from(number(signal)?).ok()?;
+    let kill_signal = Signal::from_named_raw(signal)?;
+    let [kill_after, margin] = [number(kill_after)?, number(margin)?].map(Duration::from_nanos);
+    Some((Limits { kill_signal, kill_after, margin }, command))
+}
+
+/// Starts the command that it is to guard, and returns when that and all that it started is dead.
+/// Its standard input is the way to `distlock`; what the command is to read comes by it first.
+pub(crate) fn guard(limits: Limits, command: &[OsString]) -> io::Result<()> {
+    // Not "distlock": so that one who kills all of that name does not kill the guardian with it.
+    set_name(c"lock-guardian")?;
+    // Signals are for the command, by way of `distlock`, even those that a whole container gets.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    let _entered = runtime.enter();
+    let _caught = Signals::catch()?;
+    adopt()?;
+    let mut link = Link::open()?;
+    let Some((deadline, early)) = link.first_deadline()? else { return Ok(()) };
+    let Some((program, arguments)) = command.split_first() else { return Ok(()) };
+    if clock::now() >= limits.told_at(deadline) {
+        link.report(&Report::Ended(Ended::Signal(Signal::KILL.as_raw()), Cause::Deadline));
+        return Ok(());
+    }
+    let input = link.input.take().map_or_else(Stdio::null, Stdio::from);
+    let started = Family::start(Command::new(program).args(arguments).stdin(input));
+    let family = match started {
+        Ok(family) => family,
+        Err(error) => {
+            let (code, what) = exit::not_started(&error);
+            let text = format!("{}: {what}", program.to_string_lossy());
+            link.report(&Report::Failed(code, text));
+            return Ok(());
+        }
+    };
+    link.report(&Report::Started(family.leader().as_raw_nonzero().get()));
+    let timer = timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC)?;
+    let mut watch = Watch { limits, link, family, deadline, ending: None, timer };
+    early.into_iter().for_each(|order| watch.obey(order));
+    watch.watch().inspect_err(|_| {
+        kill_all(None);
+    })
+}
+
+/// The way to `distlock`.
+struct Link {
+    stream: UnixStream,
+    lines: Lines,
+    /// Nobody is there any more.
+    closed: bool,
+    /// What the command is to read.
+    input: Option<OwnedFd>,
+}
+
+impl Link {
+    fn open() -> io::Result<Self> {
+        let stream = UnixStream::from(stdin().as_fd().try_clone_to_owned()?);
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+        let mut bytes = [0; 1];
+        let mut buffer = [IoSliceMut::new(&mut bytes)];
+        recvmsg(&stream, &mut buffer, &mut ancillary, RecvFlags::CMSG_CLOEXEC)?;
+        let rights = ancillary.drain().find_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(mut rights) => rights.next(),
+            _ => None,
+        });
+        stream.set_nonblocking(true)?;
+        Ok(Self { stream, lines: Lines::default(), closed: false, input: rights })
+    }
+
+    /// Hears what has come.
+    fn hear(&mut self) {
+        let mut bytes = [0; 4096];
+        loop {
+            match self.stream.read(&mut bytes) {
+                Ok(0) => self.closed = true,
+                Ok(count) => {
+                    self.lines.push(&bytes[..count]);
+                    continue;
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(_) => self.closed = true,
+            }
+            return;
+        }
+    }
+
+    fn orders(&mut self) -> Vec<Order> {
+        self.hear();
+        std::iter::from_fn(|| self.lines.next()).filter_map(|line| Order::read(&line)).collect()
+    }
+
+    /// Without a deadline the command is not started. `None`: there is nobody who would tell one.
+    /// With what else was ordered.
+    fn first_deadline(&mut self) -> io::Result<Option<(Duration, Vec<Order>)>> {
+        let mut others = Vec::new();
+        loop {
+            let mut first = None;
+            for order in self.orders() {
+                match order {
+                    Order::Deadline(deadline) => first = Some(deadline),
+                    order => others.push(order),
+                }
+            }
+            if let Some(deadline) = first {
+                return Ok(Some((deadline, others)));
+            }
+            if self.closed {
+                return Ok(None);
+            }
+            wait(&mut [PollFd::new(&self.stream, PollFlags::IN)])?;
+        }
+    }
+
+    fn report(&mut self, report: &Report) {
+        // If nobody hears it, nobody is there.
+        let _ = self.stream.write_all(report.to_string().as_bytes());
+    }
+}
+
+/// A command that is watched.
+struct Watch {
+    limits: Limits,
+    link: Link,
+    family: Family,
+    deadline: Duration,
+    /// Why it is to end, and when it is killed.
+    ending: Option<(Cause, Duration)>,
+    timer: OwnedFd,
+}
+
+impl Watch {
+    fn watch(mut self) -> io::Result<()> {
+        loop {
+            for order in self.link.orders() {
+                self.obey(order);
+            }
+            let (now, ended) = (clock::now(), self.family.has_ended());
+            let others = self.family.has_others();
+            let cause = if ended && now < self.deadline {
+                Some(Cause::Itself)
+            } else if now >= self.limits.told_at(self.deadline) {
+                Some(Cause::Deadline)
+            } else {
+                self.link.closed.then_some(Cause::Abandoned)
+            };
+            if let (None, Some(cause)) = (self.ending, cause) {
+                self.end(cause, now, !ended || others);
+            }
+            if let Some((cause, at)) = self.ending
+                && (now >= at || ended && !others)
+            {
+                let ended = self.family.kill();
+                self.link.report(&Report::Ended(ended, cause));
+                return Ok(());
+            }
+            self.sleep(now, ended)?;
+        }
+    }
+
+    fn obey(&mut self, order: Order) {
+        match order {
+            Order::Deadline(deadline) => self.deadline = deadline,
+            Order::Signal(signal) => {
+                if let Some(signal) = Signal::from_named_raw(signal) {
+                    self.family.signal(signal);
+                }
+            }
+            Order::Kill => self.ending = Some((Cause::Ordered, Duration::ZERO)),
+        }
+    }
+
+    /// Tells the command to end.
+    fn end(&mut self, cause: Cause, now: Duration, lives: bool) {
+        if lives {
+            self.family.signal(self.limits.kill_signal);
+            // One that was stopped would not hear it.
+            self.family.signal(Signal::CONT);
+        }
+        if cause == Cause::Abandoned {
+            let text = "distlock: it was killed itself; its command is being ended\n";
+            let _ = stderr().write_all(text.as_bytes());
+        }
+        let at = self.limits.killed_at(self.deadline).min(now + self.limits.kill_after);
+        self.ending = Some((cause, at));
+    }
+
+    /// Until something has happened or is due.
+    fn sleep(&self, now: Duration, ended: bool) -> io::Result<()> {
+        let next = match self.ending {
+            None => self.limits.told_at(self.deadline),
+            Some((_, at)) => at.min(now + LOOK),
+        };
+        // A time of zero would turn it off.
+        let next = next.max(Duration::from_nanos(1));
+        let value = Timespec {
+            tv_sec: i64::try_from(next.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: next.subsec_nanos().into(),
+        };
+        let once = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value: value };
+        timerfd_settime(&self.timer, TimerfdTimerFlags::ABSTIME, &once)?;
+        let mut fds = vec![PollFd::new(&self.timer, PollFlags::IN)];
+        if !self.link.closed {
+            fds.push(PollFd::new(&self.link.stream, PollFlags::IN));
+        }
+        if !ended {
+            fds.push(PollFd::new(&self.family.news, PollFlags::IN));
+        }
+        wait(&mut fds)
+    }
+}
+
+fn wait(fds: &mut [PollFd<'_>]) -> io::Result<()> {
+    match poll(fds, None) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn its_arguments_are_read_back() {
+        let [kill_after, margin] = [1500, 80].map(Duration::from_millis);
+        let limits = Limits { kill_signal: Signal::INT, kill_after, margin };
+        let command = ["ls", "-l"].map(OsString::from);
+        assert_eq!(read(&arguments(&limits, &command)), Some((limits, &command[..])));
+        assert_eq!(read(&command), None);
+        assert_eq!(read(&[]), None);
+    }
+}

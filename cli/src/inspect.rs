@@ -1,0 +1,146 @@
+//! What is asked of a store about its locks, and told by one answer or a stream of them.
+
+use std::{future::Future, time::UNIX_EPOCH};
+
+use distlock::{Client, Leader, LockInfo, QueueEntry};
+use serde_json::{Value, json};
+
+use crate::{
+    args::Kind,
+    exit::{ABSENT, Failure},
+    signals::Signals,
+    voice::Voice,
+    wait::since,
+};
+
+/// An entry as an object.
+pub(crate) fn object(entry: &QueueEntry) -> Value {
+    let since = entry.since().and_then(|since| since.duration_since(UNIX_EPOCH).ok());
+    json!({
+        "position": entry.position(),
+        "owner": entry.owner(),
+        "token": entry.token().as_u64(),
+        "key": entry.key(),
+        "since": since.map(|since| since.as_secs_f64()),
+    })
+}
+
+/// For how long it is there, in words.
+pub(crate) fn age(entry: &QueueEntry) -> String {
+    since(entry).map_or_else(|| "?".to_owned(), |age| age.to_string())
+}
+
+/// `ls`.
+pub(crate) async fn list(client: &Client, prefix: &str, voice: Voice) -> Result<u8, Failure> {
+    let locks = client.locks().await?;
+    let chosen: Vec<_> = locks.iter().filter(|lock| lock.name().starts_with(prefix)).collect();
+    let width = chosen.iter().map(|lock| lock.name().chars().count()).max().unwrap_or(0);
+    for lock in chosen {
+        let holders: Vec<_> = lock.holders().iter().map(QueueEntry::owner).collect();
+        let oldest = lock.holders().first().map_or_else(String::new, age);
+        let text = format!(
+            "{:width$}  {:9}  {:>3} waiting  {oldest:>8}  {}",
+            lock.name(),
+            lock.kind(),
+            lock.waiters(),
+            holders.join(", "),
+        );
+        voice.line(&text, &lock_object(lock))?;
+    }
+    Ok(0)
+}
+
+pub(crate) fn lock_object(lock: &LockInfo) -> Value {
+    let holders: Vec<_> = lock.holders().iter().map(object).collect();
+    json!({
+        "name": lock.name(), "kind": lock.kind(), "holders": holders, "waiters": lock.waiters(),
+    })
+}
+
+/// `queue`.
+pub(crate) async fn queue(
+    client: &Client,
+    name: &str,
+    kind: Kind,
+    watch: bool,
+    voice: Voice,
+) -> Result<u8, Failure> {
+    if !watch {
+        let entries = match kind {
+            Kind::Mutex => client.mutex(name).queue().await,
+            Kind::RwLock => client.rw_lock(name).queue().await,
+            Kind::Semaphore => client.semaphore(name, 1).queue().await,
+            Kind::Election => client.election(name).queue().await,
+        };
+        for entry in entries? {
+            voice.line(&entry_line(&entry), &object(&entry))?;
+        }
+        return Ok(0);
+    }
+    let mut queue = match kind {
+        Kind::Mutex => client.mutex(name).watch_queue(),
+        Kind::RwLock => client.rw_lock(name).watch_queue(),
+        Kind::Semaphore => client.semaphore(name, 1).watch_queue(),
+        Kind::Election => client.election(name).watch_queue(),
+    }?;
+    until_signal(async {
+        while let Some(entries) = queue.next().await {
+            let lines: Vec<_> = entries.iter().map(entry_line).collect();
+            let text = if lines.is_empty() { "nobody".to_owned() } else { lines.join("; ") };
+            let objects: Vec<_> = entries.iter().map(object).collect();
+            voice.line(&text, &json!({ "name": name, "queue": objects }))?;
+        }
+        Ok(0)
+    })
+    .await
+}
+
+fn entry_line(entry: &QueueEntry) -> String {
+    let (position, owner) = (entry.position(), entry.owner());
+    format!("{position}  {owner}  {}  token {}  {}", age(entry), entry.token(), entry.key())
+}
+
+/// `leader`.
+pub(crate) async fn leader(client: &Client, name: &str, voice: Voice) -> Result<u8, Failure> {
+    match client.election(name).leader().await? {
+        Some(leader) => {
+            tell(&leader, voice)?;
+            Ok(0)
+        }
+        None => Err(Failure::new(ABSENT, format!("nobody leads {name}"))),
+    }
+}
+
+/// `observe`.
+pub(crate) async fn observe(client: &Client, name: &str, voice: Voice) -> Result<u8, Failure> {
+    let mut leaders = client.election(name).observe()?;
+    until_signal(async {
+        while let Some(leader) = leaders.next().await {
+            tell(&leader, voice)?;
+        }
+        Ok(0)
+    })
+    .await
+}
+
+fn tell(leader: &Leader, voice: Voice) -> Result<(), Failure> {
+    let value = String::from_utf8_lossy(leader.value());
+    let object = json!({
+        "value": value, "token": leader.token().as_u64(), "key": leader.key(),
+    });
+    Ok(voice.line(&value, &object)?)
+}
+
+/// Does this until a signal comes, with the code to exit with.
+pub(crate) async fn until_signal(
+    work: impl Future<Output = Result<u8, Failure>>,
+) -> Result<u8, Failure> {
+    let mut signals = Signals::catch()?;
+    tokio::select! {
+        biased;
+        signal = signals.ending() => {
+            Ok(crate::family::Ended::Signal(signal.as_raw()).exit_code())
+        }
+        done = work => done,
+    }
+}

@@ -1,0 +1,97 @@
+//! How long before the deadline what is done.
+
+use std::time::Duration;
+
+use rustix::process::Signal;
+
+/// When a command is told to end, and when it is killed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Limits {
+    /// What tells it to end.
+    pub(crate) kill_signal: Signal,
+    /// How long it has for that.
+    pub(crate) kill_after: Duration,
+    /// How long before the deadline it is killed: what killing takes, and the scheduler.
+    pub(crate) margin: Duration,
+}
+
+/// The longest time to end that nobody asked for.
+const ENOUGH: Duration = Duration::from_secs(5);
+
+impl Limits {
+    /// For locks of this store with this TTL. The error says what to choose instead.
+    pub(crate) fn new(
+        backend: &str,
+        ttl: Duration,
+        kill_signal: Signal,
+        kill_after: Option<Duration>,
+    ) -> Result<Self, String> {
+        let margin = (ttl / 25).clamp(Duration::from_millis(40), Duration::from_millis(500));
+        // Renewed every third of the TTL, a lock is certain for 9/10 of it on etcd and 6/10 on
+        // ZooKeeper: so much is left just before the next renewal.
+        let least = if backend == "ZooKeeper" { ttl * 4 / 15 } else { ttl * 17 / 30 };
+        let most = least.saturating_sub(margin * 3 / 2);
+        let kill_after = kill_after.unwrap_or((most / 2).min(ENOUGH));
+        if kill_after > most {
+            let ratio = kill_after.as_secs_f64() / most.as_secs_f64().max(0.001);
+            return Err(format!(
+                "--kill-after {} is too long for a TTL of {} on {backend}, where a held lock may \
+                 be that near to its deadline while all is well: choose {} or less, or --ttl {}s",
+                humantime::format_duration(kill_after),
+                humantime::format_duration(ttl),
+                humantime::format_duration(Duration::from_millis(
+                    u64::try_from(most.as_millis()).unwrap_or(0)
+                )),
+                (ttl.as_secs_f64() * ratio).ceil(),
+            ));
+        }
+        Ok(Self { kill_signal, kill_after, margin })
+    }
+
+    /// When the command is told to end.
+    pub(crate) fn told_at(&self, deadline: Duration) -> Duration {
+        self.killed_at(deadline).saturating_sub(self.kill_after)
+    }
+
+    /// When it is killed.
+    pub(crate) fn killed_at(&self, deadline: Duration) -> Duration {
+        deadline.saturating_sub(self.margin)
+    }
+
+    /// How often the guardian is told of the deadline.
+    pub(crate) fn tick(&self) -> Duration {
+        self.margin / 2
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limits(backend: &str, ttl: u64, kill_after: Option<u64>) -> Result<Limits, String> {
+        let millis = Duration::from_millis;
+        Limits::new(backend, millis(ttl), Signal::TERM, kill_after.map(millis))
+    }
+
+    #[test]
+    fn there_is_time_to_end() {
+        for backend in ["etcd", "ZooKeeper"] {
+            for ttl in [1_000, 2_000, 10_000, 60_000] {
+                let limits = limits(backend, ttl, None).expect("the default fits");
+                assert!(limits.kill_after > Duration::from_millis(ttl / 20), "{limits:?}");
+            }
+        }
+        assert_eq!(limits("etcd", 60_000, None).map(|limits| limits.kill_after), Ok(ENOUGH));
+    }
+
+    #[test]
+    fn too_long_a_time_is_refused_with_one_that_fits() {
+        assert!(limits("etcd", 10_000, Some(5_000)).is_ok());
+        for (backend, kill_after) in [("etcd", 6_000), ("ZooKeeper", 5_000), ("etcd", 60_000)] {
+            let error = limits(backend, 10_000, Some(kill_after)).expect_err("too long");
+            let ttl = error.rsplit_once("--ttl ").expect("it says so").1.trim_end_matches('s');
+            let ttl: u64 = ttl.parse().expect("a number");
+            assert!(limits(backend, ttl * 1_000, Some(kill_after)).is_ok(), "{error}");
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! `distlock`: runs commands under distributed locks on etcd and ZooKeeper, and shows who holds
+//! them.
+
+mod args;
+mod change;
+mod clock;
+mod doctor;
+mod exit;
+mod family;
+mod guardian;
+mod held;
+mod inspect;
+mod limits;
+mod protocol;
+mod run;
+mod server;
+mod signals;
+mod store;
+mod tally;
+mod top;
+mod voice;
+mod wait;
+mod ward;
+
+use std::{
+    env,
+    ffi::OsString,
+    io::{self, Write},
+    process::ExitCode,
+    time::{Duration, SystemTime},
+};
+
+use clap::{CommandFactory, Parser};
+use distlock::Client;
+use serde_json::json;
+use tokio::time::timeout;
+
+use crate::{
+    args::{Args, Command},
+    exit::Failure,
+    run::Job,
+    voice::Voice,
+};
+
+fn main() -> ExitCode {
+    let fired = SystemTime::now();
+    let arguments: Vec<_> = env::args_os().skip(1).collect();
+    if let Some((limits, command)) = guardian::read(&arguments) {
+        let guarded = guardian::guard(limits, command);
+        // Then `distlock` kills the command.
+        return guarded.map_or(exit::SYSTEM.into(), |()| ExitCode::SUCCESS);
+    }
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(error) => {
+            explain(&error, &arguments);
+            return if error.use_stderr() { exit::USAGE.into() } else { ExitCode::SUCCESS };
+        }
+    };
+    let voice = Voice::new(args.store.json);
+    match start(args, fired, voice) {
+        Ok(code) => code.into(),
+        Err(failure) => {
+            voice.note("error", &failure.to_string(), json!({ "code": failure.code }));
+            failure.code.into()
+        }
+    }
+}
+
+/// Tells what is wrong with the command line, without a URL in the wrong place that may have a
+/// password.
+fn explain(error: &clap::Error, arguments: &[OsString]) {
+    let arguments = arguments.iter().filter_map(|argument| argument.to_str());
+    let secrets: Vec<_> = arguments.filter(|text| text.contains('@')).collect();
+    if secrets.is_empty() {
+        let _ = error.print();
+        return;
+    }
+    let text = error.render().to_string();
+    let text = secrets.iter().fold(text, |text, secret| text.replace(secret, "***"));
+    let _ = if error.use_stderr() {
+        io::stderr().write_all(text.as_bytes())
+    } else {
+        io::stdout().write_all(text.as_bytes())
+    };
+}
+
+fn start(args: Args, fired: SystemTime, voice: Voice) -> Result<u8, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(carry_out(args, fired, voice))
+}
+
+async fn carry_out(args: Args, fired: SystemTime, voice: Voice) -> Result<u8, Failure> {
+    let store = &args.store;
+    match args.command {
+        Command::Run(run) => return run::run(Job::run(run, fired), store, voice).await,
+        Command::Elect(elect) => return run::run(Job::elect(elect, fired), store, voice).await,
+        Command::Doctor => return doctor::examine(&store::url(store)?, voice).await,
+        Command::Completions { shell } => {
+            let mut text = Vec::new();
+            clap_complete::generate(shell, &mut Args::command(), "distlock", &mut text);
+            return Ok(print(&text)?);
+        }
+        Command::Man => return Ok(print(&manual()?)?),
+        _ => {}
+    }
+    let client = store::connect(&store::url(store)?, None).await?;
+    let done = look(args.command, &client, voice).await;
+    // What was answered is so, whatever becomes of the session.
+    let _ = timeout(Duration::from_secs(2), client.close()).await;
+    done
+}
+
+/// What only needs a client.
+async fn look(command: Command, client: &Client, voice: Voice) -> Result<u8, Failure> {
+    match command {
+        Command::Leader { name } => inspect::leader(client, &name, voice).await,
+        Command::Observe { name } => inspect::observe(client, &name, voice).await,
+        Command::Ls { prefix } => inspect::list(client, &prefix, voice).await,
+        Command::Queue { name, kind, watch } => {
+            inspect::queue(client, &name, kind, watch, voice).await
+        }
+        Command::Ask { name, reason, wait } => {
+            change::ask(client, &name, &reason, wait, voice).await
+        }
+        Command::Break { key, yes } => change::break_key(client, &key, yes, voice).await,
+        Command::Permits { name, set } => change::permits(client, &name, set, voice).await,
+        Command::Top { interval } => top::show(client, interval, voice).await,
+        // They were done before.
+        _ => Ok(0),
+    }
+}
+
+/// The manual page, with those of the subcommands in one.
+fn manual() -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    let command = Args::command();
+    clap_mangen::Man::new(command.clone()).render(&mut text)?;
+    for command in command.get_subcommands() {
+        let title = format!(".SH \"DISTLOCK {}\"\n", command.get_name().to_uppercase());
+        text.extend_from_slice(title.as_bytes());
+        let command = command.clone().bin_name(format!("distlock {}", command.get_name()));
+        let man = clap_mangen::Man::new(command);
+        man.render_synopsis_section(&mut text)?;
+        man.render_description_section(&mut text)?;
+        man.render_options_section(&mut text)?;
+    }
+    Ok(text)
+}
+
+fn print(text: &[u8]) -> io::Result<u8> {
+    let mut out = io::stdout().lock();
+    out.write_all(text)?;
+    out.flush()?;
+    Ok(0)
+}

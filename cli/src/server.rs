@@ -1,0 +1,158 @@
+//! The servers of a URL, as they answer to bare questions.
+
+use std::{
+    fmt, io,
+    time::{Duration, Instant, SystemTime},
+};
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    time::timeout,
+};
+
+/// How long a server has to answer.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// A server, and what it said.
+pub(crate) struct Server {
+    pub(crate) address: String,
+    /// How long it took to connect.
+    pub(crate) reached: io::Result<Duration>,
+    pub(crate) version: Option<Version>,
+    /// This machine's clock and the server's, which tells whole seconds.
+    pub(crate) clock: Option<(SystemTime, SystemTime)>,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Etcd,
+    ZooKeeper,
+    /// Nothing is asked without its keys.
+    Tls,
+}
+
+/// A server's version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Version {
+    kind: Kind,
+    text: String,
+}
+
+impl Version {
+    /// The least that distlock needs.
+    pub(crate) fn least(&self) -> &'static str {
+        if self.kind == Kind::Etcd { "3.5" } else { "3.6" }
+    }
+
+    pub(crate) fn is_new_enough(&self) -> bool {
+        let numbers = |text: &str| -> Vec<u32> {
+            text.split(['.', '-']).map_while(|part| part.parse().ok()).collect()
+        };
+        numbers(&self.text) >= numbers(self.least())
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = if self.kind == Kind::Etcd { "etcd" } else { "ZooKeeper" };
+        write!(f, "{name} {}", self.text)
+    }
+}
+
+impl Server {
+    pub(crate) fn why_no_version(&self) -> &'static str {
+        match self.kind {
+            Kind::Etcd => "does it serve /version on that port?",
+            Kind::ZooKeeper => "add `srvr` to its 4lw.commands.whitelist to see it",
+            Kind::Tls => "it is not asked by TLS; see the server's own tools",
+        }
+    }
+
+    async fn ask(address: String, kind: Kind) -> Self {
+        let start = Instant::now();
+        let connected = match timeout(PATIENCE, TcpStream::connect(&address)).await {
+            Ok(connected) => connected,
+            Err(_) => Err(io::Error::other("no answer in 2 s")),
+        };
+        let time = start.elapsed();
+        let (reached, answer) = match connected {
+            Ok(stream) => (Ok(time), answer(stream, &address, kind).await),
+            Err(error) => (Err(error), None),
+        };
+        let answer = answer.unwrap_or_default();
+        let version = version(kind, &answer);
+        let date = answer.lines().find_map(|line| line.strip_prefix("Date: "));
+        let clock = date.and_then(|date| httpdate::parse_http_date(date.trim()).ok());
+        let clock = clock.map(|there| (SystemTime::now(), there));
+        Self { address, reached, version, clock, kind }
+    }
+}
+
+/// All servers of a URL, asked one after the other.
+pub(crate) async fn servers(url: &str) -> Vec<Server> {
+    let Some((scheme, rest)) = url.split_once("://") else { return Vec::new() };
+    let (kind, port) = match scheme {
+        "etcd" => (Kind::Etcd, 2379),
+        "zk" | "zookeeper" => (Kind::ZooKeeper, 2181),
+        "zks" => (Kind::Tls, 2281),
+        _ => (Kind::Tls, 2379),
+    };
+    let authority = rest.split(['/', '?']).next().unwrap_or_default();
+    let hosts = authority.rsplit_once('@').map_or(authority, |(_, hosts)| hosts);
+    let mut servers = Vec::new();
+    for host in hosts.split(',').map(str::trim).filter(|host| !host.is_empty()) {
+        let has_port = host.rsplit_once(':').is_some_and(|(_, port)| !port.contains(']'));
+        let address = if has_port { host.to_owned() } else { format!("{host}:{port}") };
+        servers.push(Server::ask(address, kind).await);
+    }
+    servers
+}
+
+async fn answer(mut stream: TcpStream, address: &str, kind: Kind) -> Option<String> {
+    let question = match kind {
+        Kind::Etcd => {
+            format!("GET /version HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n")
+        }
+        Kind::ZooKeeper => "srvr".to_owned(),
+        Kind::Tls => return None,
+    };
+    let exchange = async {
+        stream.write_all(question.as_bytes()).await?;
+        let mut answer = Vec::new();
+        // No version is longer.
+        stream.take(1 << 16).read_to_end(&mut answer).await?;
+        Ok::<_, io::Error>(answer)
+    };
+    let answer = timeout(PATIENCE, exchange).await.ok()?.ok()?;
+    Some(String::from_utf8_lossy(&answer).into_owned())
+}
+
+fn version(kind: Kind, answer: &str) -> Option<Version> {
+    let text = match kind {
+        Kind::Etcd => answer.split_once("\"etcdserver\":\"")?.1.split('"').next()?,
+        Kind::ZooKeeper => {
+            answer.lines().find_map(|line| line.strip_prefix("Zookeeper version: "))?
+        }
+        Kind::Tls => return None,
+    };
+    let text = text.split(|c: char| !c.is_ascii_digit() && c != '.').next()?;
+    Some(Version { kind, text: text.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_read() {
+        let etcd = "HTTP/1.1 200 OK\r\n\r\n{\"etcdserver\":\"3.5.16\",\"etcdcluster\":\"3.5.0\"}";
+        let zookeeper = "Zookeeper version: 3.4.13-2d71af4dbe22, built on 2018\nLatency";
+        let etcd = version(Kind::Etcd, etcd).expect("a version");
+        assert_eq!((etcd.to_string().as_str(), etcd.is_new_enough()), ("etcd 3.5.16", true));
+        let old = version(Kind::ZooKeeper, zookeeper).expect("a version");
+        assert_eq!((old.to_string().as_str(), old.is_new_enough()), ("ZooKeeper 3.4.13", false));
+        assert_eq!(version(Kind::ZooKeeper, "srvr is not executed"), None);
+    }
+}

@@ -1,0 +1,114 @@
+//! Signals: which are passed on, which end a wait, and what they are called.
+
+use std::{fs, future::poll_fn, io, task::Poll};
+
+use rustix::process::Signal;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// All that a process can catch and that are not its own affair.
+const CAUGHT: &[(&str, Signal)] = &[
+    ("HUP", Signal::HUP),
+    ("INT", Signal::INT),
+    ("QUIT", Signal::QUIT),
+    ("USR1", Signal::USR1),
+    ("USR2", Signal::USR2),
+    ("ALRM", Signal::ALARM),
+    ("TERM", Signal::TERM),
+    ("CONT", Signal::CONT),
+    ("TSTP", Signal::TSTP),
+    ("VTALRM", Signal::VTALARM),
+    ("WINCH", Signal::WINCH),
+    ("IO", Signal::IO),
+    ("PWR", Signal::POWER),
+];
+
+/// The signals that this process gets from now on: they do not end it any more.
+pub(crate) struct Signals {
+    streams: Vec<(Signal, tokio::signal::unix::Signal)>,
+}
+
+impl Signals {
+    /// Needs a runtime. What this process was started to ignore, as by `nohup`, it ignores still,
+    /// and so does the command.
+    pub(crate) fn catch() -> io::Result<Self> {
+        let ignored = ignored(&fs::read_to_string("/proc/self/status").unwrap_or_default());
+        let wanted = |(_, signal): &&(&str, Signal)| ignored & (1 << (signal.as_raw() - 1)) == 0;
+        let stream = |(_, caught): &(&str, Signal)| {
+            Ok((*caught, signal(SignalKind::from_raw(caught.as_raw()))?))
+        };
+        Ok(Self { streams: CAUGHT.iter().filter(wanted).map(stream).collect::<io::Result<_>>()? })
+    }
+
+    /// The next one.
+    pub(crate) async fn next(&mut self) -> Signal {
+        poll_fn(|context| {
+            for (signal, stream) in &mut self.streams {
+                if stream.poll_recv(context).is_ready() {
+                    return Poll::Ready(*signal);
+                }
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// The next one that ends a process which does nothing about it.
+    pub(crate) async fn ending(&mut self) -> Signal {
+        loop {
+            let signal = self.next().await;
+            if !matches!(signal, Signal::CONT | Signal::WINCH | Signal::TSTP) {
+                return signal;
+            }
+            if signal == Signal::TSTP {
+                stop();
+            }
+        }
+    }
+}
+
+/// The signals that a process ignores, a bit for each, by what the kernel says of it.
+fn ignored(status: &str) -> u64 {
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
+}
+
+/// Stops this process, as TSTP does where nobody catches it.
+pub(crate) fn stop() {
+    // It is always allowed.
+    let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::STOP);
+}
+
+/// Reads `TERM`, `SIGTERM` or `15`.
+pub(crate) fn parse(text: &str) -> Result<Signal, String> {
+    let known = text.parse().ok().and_then(Signal::from_named_raw);
+    let name = text.to_ascii_uppercase();
+    let name = name.strip_prefix("SIG").unwrap_or(&name);
+    let named = CAUGHT.iter().find(|(known, _)| *known == name).map(|(_, signal)| *signal);
+    let named = named.or((name == "KILL").then_some(Signal::KILL));
+    known.or(named).ok_or_else(|| {
+        let names: Vec<_> = CAUGHT.iter().map(|(name, _)| *name).collect();
+        format!("not a signal: write one of {}, KILL, or a number", names.join(", "))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ignored_signals_are_read() {
+        assert_eq!(ignored("Name:\tx\nSigIgn:\t0000000000001001\n"), 0x1001);
+        assert_eq!(ignored(""), 0);
+    }
+
+    #[test]
+    fn names_and_numbers_are_read() {
+        for text in ["TERM", "term", "SIGTERM", "15"] {
+            assert_eq!(parse(text), Ok(Signal::TERM), "{text}");
+        }
+        assert_eq!(parse("KILL"), Ok(Signal::KILL));
+        assert!(parse("BUZZ").is_err());
+        assert!(parse("0").is_err());
+        assert!(parse("-1").is_err());
+    }
+}

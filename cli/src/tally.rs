@@ -1,0 +1,134 @@
+//! What can be told of locks by looking at them again and again.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    time::{Duration, Instant},
+};
+
+use distlock::{LockInfo, QueueEntry};
+
+/// Over how long hand-overs are averaged.
+const WINDOW: Duration = Duration::from_secs(10);
+
+/// A lock's name and kind.
+type Lock = (String, &'static str);
+
+/// One who stands in a lock's queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Entry {
+    token: u64,
+    holds: bool,
+}
+
+/// Counts what has changed from one look to the next.
+#[derive(Default)]
+pub(crate) struct Tally {
+    last: Option<BTreeMap<Lock, Vec<Entry>>>,
+    /// How often locks went from one to another, and when that was seen.
+    handovers: VecDeque<(Instant, usize)>,
+    first: Option<Instant>,
+    /// How many waiters are gone that have certainly never held the lock: they gave up, or lost
+    /// their session. Of a holder nobody can see in the store whether it released or lost its lock.
+    pub(crate) lost_places: usize,
+}
+
+impl Tally {
+    /// Counts what this look shows. What happens twice between two looks counts once.
+    pub(crate) fn look(&mut self, locks: &[LockInfo], now: Instant) {
+        let entry =
+            |holds| move |entry: &QueueEntry| Entry { token: entry.token().as_u64(), holds };
+        let seen = locks.iter().map(|lock| {
+            let holders = lock.holders().iter().map(entry(true));
+            let entries = holders.chain(lock.waiting().iter().map(entry(false))).collect();
+            ((lock.name().to_owned(), lock.kind()), entries)
+        });
+        self.count(seen.collect(), now);
+    }
+
+    fn count(&mut self, seen: BTreeMap<Lock, Vec<Entry>>, now: Instant) {
+        self.first.get_or_insert(now);
+        let mut handovers = 0;
+        for (lock, before) in self.last.iter().flatten() {
+            let Some(after) = seen.get(lock) else { continue };
+            handovers += passed(before, after);
+            // In others, several can hold side by side and leave in any order.
+            if matches!(lock.1, "mutex" | "election") {
+                self.lost_places += never_held(before, after);
+            }
+        }
+        self.handovers.push_back((now, handovers));
+        while self.handovers.front().is_some_and(|(at, _)| now.duration_since(*at) > WINDOW) {
+            self.handovers.pop_front();
+        }
+        self.last = Some(seen);
+    }
+
+    /// Hand-overs a second, of late.
+    pub(crate) fn rate(&self, now: Instant) -> f64 {
+        let count: usize = self.handovers.iter().map(|(_, count)| count).sum();
+        let time = self.first.map_or(Duration::ZERO, |first| now.duration_since(first)).min(WINDOW);
+        // Counts that small are exact.
+        if time.is_zero() { 0.0 } else { count as f64 / time.as_secs_f64() }
+    }
+}
+
+/// How many holders are new, in the place of others.
+fn passed(before: &[Entry], after: &[Entry]) -> usize {
+    let holds =
+        |entries: &[Entry], token| entries.iter().any(|entry| entry.holds && entry.token == token);
+    let changed = |these: &[Entry], those: &[Entry]| {
+        these.iter().filter(|entry| entry.holds && !holds(those, entry.token)).count()
+    };
+    changed(after, before).min(changed(before, after))
+}
+
+/// How many waiters are gone from behind the one that holds: it is first come, first served.
+fn never_held(before: &[Entry], after: &[Entry]) -> usize {
+    let Some(holder) = after.iter().find(|entry| entry.holds) else { return 0 };
+    let is_there = |token| after.iter().any(|entry| entry.token == token);
+    let gone =
+        |entry: &&Entry| !entry.holds && entry.token > holder.token && !is_there(entry.token);
+    before.iter().filter(gone).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(locks: &[(&str, &[u64])]) -> BTreeMap<Lock, Vec<Entry>> {
+        let entries = |tokens: &[u64]| {
+            let entry = |(index, token): (usize, &u64)| Entry { token: *token, holds: index == 0 };
+            tokens.iter().enumerate().map(entry).collect()
+        };
+        locks
+            .iter()
+            .map(|(name, tokens)| (((*name).to_owned(), "mutex"), entries(tokens)))
+            .collect()
+    }
+
+    #[test]
+    fn hand_overs_are_counted() {
+        let (mut tally, start) = (Tally::default(), Instant::now());
+        let at = |seconds| start + Duration::from_secs(seconds);
+        tally.count(seen(&[("a", &[1, 2, 3])]), at(0));
+        assert!(tally.rate(at(0)) < 0.1);
+        tally.count(seen(&[("a", &[2, 3]), ("b", &[9])]), at(1));
+        tally.count(seen(&[("a", &[3])]), at(2));
+        assert!((tally.rate(at(2)) - 1.0).abs() < 0.01);
+        tally.count(seen(&[]), at(30));
+        assert!(tally.rate(at(30)) < 0.01);
+        assert_eq!(tally.lost_places, 0);
+    }
+
+    #[test]
+    fn only_those_count_as_lost_that_cannot_have_held() {
+        let (mut tally, now) = (Tally::default(), Instant::now());
+        tally.count(seen(&[("a", &[1, 2, 3, 4])]), now);
+        // The second may have held it, the last one has not.
+        tally.count(seen(&[("a", &[3])]), now);
+        assert_eq!(tally.lost_places, 1);
+        tally.count(seen(&[("a", &[3, 5])]), now);
+        tally.count(seen(&[]), now);
+        assert_eq!(tally.lost_places, 1);
+    }
+}

@@ -1,0 +1,214 @@
+//! `top`: all locks, as they change.
+
+use std::{
+    io::{IsTerminal, stdout},
+    pin::pin,
+    time::{Duration, Instant},
+};
+
+use distlock::{Client, LockInfo, QueueEntry};
+use ratatui::{
+    DefaultTerminal, Frame,
+    crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers},
+    layout::{Constraint, Layout},
+    style::{Color, Modifier, Style},
+    text::Line,
+    widgets::{Paragraph, Row, Table, TableState},
+};
+use serde_json::json;
+use tokio::time::sleep;
+
+use crate::{
+    exit::{self, Failure},
+    inspect::{age, lock_object, until_signal},
+    tally::Tally,
+    voice::{Voice, printable},
+};
+
+/// How soon a key is noticed.
+const KEYS: Duration = Duration::from_millis(50);
+/// The least pause between two looks: each asks the store for every queue.
+const LEAST: Duration = Duration::from_millis(100);
+
+/// What was seen last.
+struct View<'a> {
+    client: &'a Client,
+    locks: Vec<LockInfo>,
+    tally: Tally,
+    /// How long the last answer took.
+    took: Duration,
+    /// Since when there is none, and why.
+    silent: Option<(Instant, String)>,
+    table: TableState,
+}
+
+/// Shows it until `q` or a signal; without a terminal, or as JSON, a line for each look.
+pub(crate) async fn show(client: &Client, interval: Duration, voice: Voice) -> Result<u8, Failure> {
+    let interval = interval.max(LEAST);
+    let view = View {
+        client,
+        locks: Vec::new(),
+        tally: Tally::default(),
+        took: Duration::ZERO,
+        silent: None,
+        table: TableState::default(),
+    };
+    if voice.is_json() || !stdout().is_terminal() {
+        return until_signal(lines(view, interval, voice)).await;
+    }
+    let mut terminal = ratatui::try_init()?;
+    let ended = until_signal(screen(view, interval, &mut terminal)).await;
+    ratatui::restore();
+    ended
+}
+
+impl View<'_> {
+    /// Takes what a look has shown that began then.
+    fn take(&mut self, start: Instant, looked: distlock::Result<Vec<LockInfo>>) {
+        match looked {
+            Ok(mut locks) => {
+                self.tally.look(&locks, Instant::now());
+                // The most wanted first.
+                locks.sort_by_key(|lock| std::cmp::Reverse(lock.waiters()));
+                self.locks = locks;
+                self.silent = None;
+            }
+            Err(error) => {
+                let since = self.silent.as_ref().map_or(start, |(since, _)| *since);
+                self.silent = Some((since, exit::chain(&error)));
+            }
+        }
+        self.took = start.elapsed();
+    }
+
+    /// What a key does; with the code to exit with if it ends.
+    fn press(&mut self, key: KeyEvent) -> Option<u8> {
+        if key.kind == KeyEventKind::Release {
+            return None;
+        }
+        match key.code {
+            KeyCode::Char('q') | KeyCode::Esc => return Some(0),
+            // A terminal that is read key by key sends no signal for it.
+            KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => {
+                return Some(128 + 2);
+            }
+            KeyCode::Down | KeyCode::Char('j') => self.table.select_next(),
+            KeyCode::Up | KeyCode::Char('k') => self.table.select_previous(),
+            _ => {}
+        }
+        None
+    }
+
+    fn waiters(&self) -> usize {
+        self.locks.iter().map(LockInfo::waiters).sum()
+    }
+
+    fn summary(&self) -> String {
+        format!(
+            "{} {}: {} locks, {} waiting, {:.1} hand-overs/s, {} lost places; a look takes {} ms",
+            self.client.backend(),
+            self.client.namespace(),
+            self.locks.len(),
+            self.waiters(),
+            self.tally.rate(Instant::now()),
+            self.tally.lost_places,
+            self.took.as_millis(),
+        )
+    }
+
+    fn draw(&mut self, frame: &mut Frame<'_>) {
+        let [head, body, foot] =
+            Layout::vertical([Constraint::Length(2), Constraint::Min(1), Constraint::Length(1)])
+                .areas(frame.area());
+        let second = match &self.silent {
+            Some((since, error)) => {
+                let text = format!("no answer for {} s: {error}", since.elapsed().as_secs());
+                Line::styled(printable(&text), Style::new().fg(Color::Red))
+            }
+            None => Line::default(),
+        };
+        frame.render_widget(Paragraph::new(vec![Line::from(self.summary()), second]), head);
+        let columns = ["NAME", "KIND", "HOLDER", "AGE", "HOLDERS", "WAITING", "NEXT"];
+        let heading = Row::new(columns).style(Style::new().add_modifier(Modifier::REVERSED));
+        let widths = [
+            Constraint::Fill(3),
+            Constraint::Length(9),
+            Constraint::Fill(2),
+            Constraint::Length(10),
+            Constraint::Length(7),
+            Constraint::Length(7),
+            Constraint::Fill(2),
+        ];
+        let table = Table::new(self.locks.iter().map(row), widths)
+            .header(heading)
+            .row_highlight_style(Style::new().add_modifier(Modifier::BOLD));
+        frame.render_stateful_widget(table, body, &mut self.table);
+        frame.render_widget(Paragraph::new("q: quit  ↑ ↓: scroll"), foot);
+    }
+}
+
+fn row(lock: &LockInfo) -> Row<'static> {
+    let owner = |entry: Option<&QueueEntry>| {
+        entry.map_or_else(|| "-".to_owned(), |entry| printable(entry.owner()))
+    };
+    let holder = lock.holders().first();
+    Row::new([
+        printable(lock.name()),
+        lock.kind().to_owned(),
+        owner(holder),
+        holder.map_or_else(|| "-".to_owned(), age),
+        lock.holders().len().to_string(),
+        lock.waiters().to_string(),
+        owner(lock.waiting().first()),
+    ])
+}
+
+async fn screen(
+    mut view: View<'_>,
+    interval: Duration,
+    terminal: &mut DefaultTerminal,
+) -> Result<u8, Failure> {
+    let client = view.client;
+    loop {
+        let start = Instant::now();
+        let mut looking = pin!(client.locks());
+        let mut looks = true;
+        while looks || start.elapsed() < interval {
+            terminal.draw(|frame| view.draw(frame))?;
+            tokio::select! {
+                looked = &mut looking, if looks => {
+                    view.take(start, looked);
+                    looks = false;
+                }
+                () = sleep(KEYS) => {}
+            }
+            while event::poll(Duration::ZERO)? {
+                if let Event::Key(key) = event::read()?
+                    && let Some(code) = view.press(key)
+                {
+                    return Ok(code);
+                }
+            }
+        }
+    }
+}
+
+async fn lines(mut view: View<'_>, interval: Duration, voice: Voice) -> Result<u8, Failure> {
+    loop {
+        let start = Instant::now();
+        view.take(start, view.client.locks().await);
+        if let Some((_, error)) = &view.silent {
+            voice.note("silent", error, json!({}));
+        } else {
+            let locks: Vec<_> = view.locks.iter().map(lock_object).collect();
+            let object = json!({
+                "locks": locks,
+                "waiters": view.waiters(),
+                "handovers_per_second": view.tally.rate(Instant::now()),
+                "lost_places": view.tally.lost_places,
+            });
+            voice.line(&view.summary(), &object)?;
+        }
+        sleep(interval).await;
+    }
+}

@@ -1,0 +1,82 @@
+//! Waits for a lock, and tells how far it has come.
+
+use std::time::{Duration, Instant, SystemTime};
+
+use distlock::{Client, Error, QueueEntry};
+use serde_json::json;
+use tokio::time::sleep;
+
+use crate::{
+    args::HoldArgs,
+    exit::Failure,
+    held::{Held, Patience, Target},
+    voice::Voice,
+};
+
+/// How often a terminal is told.
+const USUAL: Duration = Duration::from_secs(10);
+/// How soon, at first.
+const FIRST: Duration = Duration::from_secs(1);
+
+/// Takes the lock; `None` if it is busy for too long. A lost place in the queue is taken anew.
+pub(crate) async fn take(
+    client: &Client,
+    target: &Target,
+    args: &HoldArgs,
+    voice: Voice,
+) -> Result<Option<Held>, Failure> {
+    let patience = match args.wait {
+        _ if args.nonblock => Patience::None,
+        Some(time) => Instant::now().checked_add(time).map_or(Patience::Endless, Patience::Until),
+        None => Patience::Endless,
+    };
+    let taking = async {
+        loop {
+            match target.take(client, patience).await {
+                Err(error @ (Error::SessionLost { .. } | Error::Evicted { .. })) => {
+                    let text = format!("{error}; it joins the queue anew");
+                    voice.note("again", &text, json!({ "name": target.names() }));
+                }
+                taken => return taken,
+            }
+        }
+    };
+    tokio::select! {
+        biased;
+        taken = taking => Ok(taken?),
+        () = tell(client, target, args.wait_log, voice) => Ok(None),
+    }
+}
+
+/// Tells who holds the lock again and again.
+async fn tell(client: &Client, target: &Target, every: Option<Duration>, voice: Voice) {
+    let (mut pause, every) = match every {
+        Some(time) => (time, time),
+        None if voice.has_terminal() => (FIRST, USUAL),
+        None => return std::future::pending().await,
+    };
+    loop {
+        sleep(pause.max(Duration::from_millis(10))).await;
+        pause = every;
+        // Those who wait are told by the lock itself what fails.
+        let Ok(queue) = target.queue(client).await else { continue };
+        let place = queue.iter().find(|entry| entry.is_own()).map(QueueEntry::position);
+        let Some(holder) = queue.first() else { continue };
+        let names = target.names();
+        let place_in_words =
+            place.map_or_else(String::new, |place| format!(", at place {place} of the queue"));
+        let text = format!(
+            "waits for {names}{place_in_words}; {} holds it{}",
+            holder.owner(),
+            since(holder).map_or_else(String::new, |age| format!(" (there for {age})")),
+        );
+        let details = json!({ "name": names, "place": place, "holder": holder.owner() });
+        voice.note("waiting", &text, details);
+    }
+}
+
+/// For how long an entry is there, in whole seconds.
+pub(crate) fn since(entry: &QueueEntry) -> Option<humantime::FormattedDuration> {
+    let age = SystemTime::now().duration_since(entry.since()?).unwrap_or_default();
+    Some(humantime::format_duration(Duration::from_secs(age.as_secs())))
+}

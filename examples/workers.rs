@@ -1,0 +1,40 @@
+//! Workers that take rows from one table: none is done twice, and none waits for another's.
+//!
+//! `cargo run --example workers`
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::{sync::Arc, time::Duration};
+
+use distlock::Client;
+use tokio::{task::JoinSet, time::sleep};
+
+/// What each row would have in a database: whether it is done, and how often that was begun.
+type Table = Arc<[(AtomicBool, AtomicUsize)]>;
+
+#[tokio::main]
+async fn main() -> distlock::Result<()> {
+    let table: Table = (0..20).map(|_| Default::default()).collect();
+    let mut workers = JoinSet::new();
+    for _ in 0..4 {
+        workers.spawn(work(Arc::clone(&table)));
+    }
+    workers.join_all().await.into_iter().collect::<distlock::Result<()>>()?;
+    assert!(table.iter().all(|(done, begun)| done.load(Relaxed) && begun.load(Relaxed) == 1));
+    println!("20 rows, each done once");
+    Ok(())
+}
+
+async fn work(table: Table) -> distlock::Result<()> {
+    let client = Client::connect("memory://workers").await?;
+    for (number, (done, begun)) in table.iter().enumerate() {
+        let row = client.mutex(format!("row-{number}"));
+        let Some(guard) = row.try_lock().await? else { continue }; // another one is at it
+        if !done.load(Relaxed) {
+            begun.fetch_add(1, Relaxed);
+            guard.run(sleep(Duration::from_millis(20))).await?;
+            done.store(true, Relaxed);
+        }
+        guard.unlock().await?;
+    }
+    client.close().await
+}

@@ -1,0 +1,169 @@
+//! What may be replaced while a client lives: credentials and certificates.
+
+use std::{
+    fmt, io,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+    time::Duration,
+};
+
+use crate::runtime::{clock, mutex::Mutex};
+
+/// How long what was read is taken for the newest. A request costs no look at a file, then.
+const FRESH: Duration = Duration::from_secs(1);
+
+type Read<T> = Arc<dyn Fn() -> io::Result<T> + Send + Sync>;
+
+/// Where something is to be had: it is given once and for all, or is read from files or from the
+/// program again and again.
+#[derive(Clone)]
+pub(crate) enum Origin<T> {
+    Fixed(T),
+    Changing(Read<T>),
+}
+
+impl<T> Origin<T> {
+    pub(crate) fn changing(read: impl Fn() -> io::Result<T> + Send + Sync + 'static) -> Self {
+        Self::Changing(Arc::new(read))
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Origin<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fixed(value) => value.fmt(f),
+            Self::Changing(_) => f.write_str("changing"),
+        }
+    }
+}
+
+/// The newest of something. Clones are the same source.
+pub(crate) struct Source<T>(Arc<Inner<T>>);
+
+struct Inner<T> {
+    /// `None`: what is known is all that there will be.
+    read: Option<Read<T>>,
+    known: Mutex<Known<T>>,
+}
+
+struct Known<T> {
+    newest: Arc<T>,
+    read_at: Duration,
+}
+
+impl<T> Clone for Source<T> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+/// It may be secret.
+impl<T> fmt::Debug for Source<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.read.is_some() { "Source(changing)" } else { "Source(fixed)" })
+    }
+}
+
+impl<T: PartialEq> Source<T> {
+    /// Reads it a first time. What cannot be read then is an error.
+    pub(crate) fn open(origin: Origin<T>) -> io::Result<Self> {
+        Ok(match origin {
+            Origin::Fixed(value) => Self::of(None, value),
+            Origin::Changing(read) => {
+                let first = call(&read)?;
+                Self::of(Some(read), first)
+            }
+        })
+    }
+
+    fn of(read: Option<Read<T>>, value: T) -> Self {
+        let known = Known { newest: Arc::new(value), read_at: clock::now() };
+        Self(Arc::new(Inner { read, known: Mutex::new(known) }))
+    }
+
+    /// The newest; the same `Arc` as long as it is the same. It may be older by [`FRESH`]. What
+    /// cannot be read, perhaps because it is being replaced, leaves the last one in place.
+    #[cfg_attr(not(any(feature = "etcd", feature = "zookeeper")), allow(dead_code))]
+    pub(crate) fn newest(&self) -> Arc<T> {
+        let now = clock::now();
+        if let Some(read) = &self.0.read {
+            let due = {
+                let mut known = self.0.known.lock();
+                let due = now.saturating_sub(known.read_at) >= FRESH;
+                if due {
+                    // The others go on with what is known.
+                    known.read_at = now;
+                }
+                due
+            };
+            // Without the lock: it may be the program's code.
+            let newest = if due { call(read).ok() } else { None };
+            let mut known = self.0.known.lock();
+            if let Some(newest) = newest.filter(|newest| *newest != *known.newest) {
+                known.newest = Arc::new(newest);
+            }
+        }
+        Arc::clone(&self.0.known.lock().newest)
+    }
+
+    /// What is known was refused, or may be: the next one who asks looks anew.
+    #[cfg_attr(not(any(feature = "etcd", feature = "zookeeper")), allow(dead_code))]
+    pub(crate) fn expire(&self) {
+        self.0.known.lock().read_at = Duration::ZERO;
+    }
+}
+
+/// A panic of the program's code is its error, and no end of a task of the library's.
+fn call<T>(read: &Read<T>) -> io::Result<T> {
+    catch_unwind(AssertUnwindSafe(|| read()))
+        .unwrap_or_else(|_| Err(io::Error::other("it panicked")))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+
+    use super::*;
+
+    #[test]
+    fn the_newest_is_read_once_in_a_while() {
+        let value = Arc::new(AtomicU32::new(1));
+        let calls = Arc::new(AtomicU32::new(0));
+        let (read, counted) = (Arc::clone(&value), Arc::clone(&calls));
+        let source = Source::open(Origin::changing(move || {
+            counted.fetch_add(1, SeqCst);
+            match read.load(SeqCst) {
+                0 => Err(io::Error::other("not now")),
+                13 => panic!("thirteen"),
+                value => Ok(value),
+            }
+        }));
+        let source = source.unwrap();
+        let first = source.newest();
+        value.store(2, SeqCst);
+        assert!(Arc::ptr_eq(&first, &source.newest()));
+        assert_eq!(calls.load(SeqCst), 1);
+        source.expire();
+        assert_eq!(*source.newest(), 2);
+        for unreadable in [0, 13] {
+            value.store(unreadable, SeqCst);
+            source.expire();
+            assert_eq!(*source.newest(), 2, "the last one is kept");
+        }
+        value.store(2, SeqCst);
+        source.expire();
+        let before = source.newest();
+        source.expire();
+        assert!(Arc::ptr_eq(&before, &source.newest()), "the same is the same");
+        let refused = Origin::<u32>::changing(|| Err(io::Error::other("no")));
+        assert!(Source::open(refused).is_err());
+        assert!(Source::<u32>::open(Origin::changing(|| panic!("no"))).is_err());
+    }
+
+    #[test]
+    fn what_is_fixed_stays() {
+        let source = Source::open(Origin::Fixed(1)).unwrap();
+        source.expire();
+        assert!(Arc::ptr_eq(&source.newest(), &source.clone().newest()));
+    }
+}

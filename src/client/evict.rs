@@ -1,0 +1,103 @@
+//! The deletion of somebody else's key by an operator.
+
+use super::Client;
+use crate::{
+    backend::{Write, name::Queue},
+    error::{Error, Result},
+    queue::view,
+};
+
+impl Client {
+    /// Deletes the key of a holder or a waiter, which loses its place: for an operator who knows
+    /// that its owner is stuck. `false`: no such key is there. A holder can be asked first, by
+    /// [`Mutex::request_release`](crate::Mutex::request_release).
+    ///
+    /// **The next waiter is granted at once, while the old holder may still be at work.** That one
+    /// is told [`KeyDeleted`](crate::LostReason::KeyDeleted) as soon as the store's event arrives,
+    /// or after its [`recheck_interval`](crate::Builder::recheck_interval). A waiter gets
+    /// [`Error::Evicted`].
+    ///
+    /// Keys are those of [`LockGuard::key`](crate::LockGuard::key) and
+    /// [`QueueEntry::key`](crate::QueueEntry::key), in this client's namespace. Nothing else can
+    /// be deleted: the key has to stand in a queue.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidWrite`] before anything is sent, if this is not a key in the queue of a lock
+    /// in the client's namespace. [`Error::Unavailable`] if no server answers within about twice
+    /// the [`request_timeout`](crate::Builder::request_timeout): it may have been deleted all the
+    /// same. [`Error::Denied`], [`Error::Backend`], [`Error::SessionLost`] and [`Error::Closed`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped, it may or may not have been done.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use distlock::LostReason;
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-evict").await?;
+    /// let guard = client.mutex("stuck").lock().await?;
+    /// assert!(client.evict(guard.key()).await?);
+    /// assert_eq!(guard.lost().await, LostReason::KeyDeleted);
+    /// assert!(!client.evict(guard.key()).await?);
+    /// # Ok(()) }
+    /// ```
+    pub async fn evict(&self, key: impl AsRef<str>) -> Result<bool> {
+        let key = key.as_ref();
+        let queue = queue_of(self.namespace(), key).map_err(|reason| Error::InvalidWrite {
+            key: key.chars().take(80).collect(),
+            reason: reason.to_owned(),
+        })?;
+        let sight = view::look_now(&self.sessions, &queue).await?;
+        if !sight.members.iter().any(|member| &*member.entry.key == key) {
+            return Ok(false);
+        }
+        // Names of keys do not come again, so that twice is as good as once.
+        let delete = [Write::Delete { key: key.to_owned() }];
+        let evicting = async {
+            let session = self.sessions.any().await?;
+            let deleted = session.ask_briefly(|| session.store().commit(None, &delete)).await;
+            deleted.map_err(|error| session.public(error))
+        };
+        self.sessions.shared().runtime.within(evicting).await
+    }
+}
+
+/// The queue that a key of this form stands in.
+fn queue_of(namespace: &str, key: &str) -> Result<Queue, &'static str> {
+    let inside = key.strip_prefix(namespace).and_then(|rest| rest.strip_prefix('/'));
+    let inside = inside.ok_or("it is not in this client's namespace")?;
+    let no_entry = "it is not a holder's or waiter's key: those are in the queues of locks";
+    let (dir, entry) = inside.split_once('/').ok_or(no_entry)?;
+    if entry.is_empty() || entry.contains('/') {
+        return Err(no_entry);
+    }
+    let name = Queue::name_in(dir).ok_or(no_entry)?;
+    let queue = Queue::new(namespace, &name).map_err(|_| no_entry)?;
+    let queue = dir.split_once('!').map_or_else(|| queue.clone(), |(_, use_of)| queue.of(use_of));
+    let (_, written) = queue.dir().rsplit_once('/').ok_or(no_entry)?;
+    if written == dir { Ok(queue) } else { Err(no_entry) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_queue_of_a_key_is_found() {
+        for (key, dir) in [
+            ("/ns/a/~1-2", "/ns/a"),
+            ("/ns/a%2Fb!rw/x", "/ns/a%2Fb!rw"),
+            ("/ns/a!permits/x", "/ns/a!permits"),
+        ] {
+            assert_eq!(queue_of("/ns", key).map(|queue| queue.dir().to_owned()), Ok(dir.into()));
+        }
+        for other in
+            ["", "/", "/ns", "/ns/a", "/ns/a/", "/ns/a/b/c", "/nsa/b", "/other/a/b", "/ns/a b/c"]
+        {
+            assert!(queue_of("/ns", other).is_err(), "{other:?}");
+        }
+    }
+}

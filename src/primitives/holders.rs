@@ -1,0 +1,86 @@
+//! Who, within a client, holds which lock and may take it again.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{Arc, Weak},
+};
+
+use tokio::sync::watch;
+
+use crate::{primitives::guard::LockGuard, runtime::mutex::Mutex};
+
+/// The reentrant holds of a client.
+#[derive(Default)]
+pub(crate) struct Holders {
+    /// By the lock's name and the holder's.
+    slots: Mutex<HashMap<Key, Weak<Slot>>>,
+}
+
+type Key = (Box<str>, Box<str>);
+
+/// What one holder has of one lock.
+pub(super) struct Slot {
+    holders: Arc<Holders>,
+    key: Key,
+    hold: watch::Sender<Weak<LockGuard>>,
+}
+
+impl Holders {
+    pub(super) fn slot(self: &Arc<Self>, name: &str, holder: &str) -> Arc<Slot> {
+        let key: Key = (name.into(), holder.into());
+        let mut slots = self.slots.lock();
+        if let Some(slot) = slots.get(&key).and_then(Weak::upgrade) {
+            return slot;
+        }
+        let hold = watch::Sender::new(Weak::new());
+        let slot = Arc::new(Slot { holders: Arc::clone(self), key: key.clone(), hold });
+        slots.insert(key, Arc::downgrade(&slot));
+        slot
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        let mut slots = self.holders.slots.lock();
+        // Another one may have taken its place.
+        if slots.get(&self.key).is_some_and(|slot| slot.strong_count() == 0) {
+            slots.remove(&self.key);
+        }
+    }
+}
+
+impl Slot {
+    /// The holder has it.
+    pub(super) fn set(&self, guard: &Arc<LockGuard>) {
+        self.hold.send_replace(Arc::downgrade(guard));
+    }
+
+    /// What is held, if it still is.
+    fn held(&self) -> Option<Arc<LockGuard>> {
+        // Not while it is borrowed: to look at the clock may wake others, as may the last guard's
+        // end.
+        let guard = self.hold.borrow().upgrade();
+        guard.filter(|guard| guard.is_valid())
+    }
+
+    /// Returns when the holder has the lock.
+    pub(super) async fn is_held(&self) -> Arc<LockGuard> {
+        let mut hold = self.hold.subscribe();
+        loop {
+            if let Some(guard) = self.held() {
+                return guard;
+            }
+            if hold.changed().await.is_err() {
+                // The sender is a field of `self`, so it outlives this borrow.
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Holders {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Holders").finish_non_exhaustive()
+    }
+}

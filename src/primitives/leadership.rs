@@ -1,0 +1,177 @@
+//! The right to lead.
+
+use std::{ops::Deref, sync::Arc};
+
+use tokio::sync::{Mutex as AsyncMutex, oneshot};
+
+use crate::{
+    backend::{Rewritten, error::StoreError, name::Ticket},
+    error::{Error, Result},
+    lost::LostReason,
+    primitives::guard::LockGuard,
+    queue::Hold,
+    runtime::{carried::Carried, mutex::Mutex},
+    session::{Session, own_keys::OwnKey},
+};
+
+/// The longest value, in bytes: a look for the leader is sent those of all candidates.
+const MAX_VALUE: usize = 16 << 10;
+
+/// A value that is not too long.
+pub(super) fn checked(value: &[u8]) -> Result<Arc<[u8]>> {
+    if value.len() > MAX_VALUE {
+        let reason =
+            "at most 16 KiB: all who look for the leader read it; publish where to find the rest"
+                .into();
+        return Err(Error::InvalidConfig { option: "value", reason });
+    }
+    Ok(value.into())
+}
+
+/// The leader's right to lead. It is a [`LockGuard`]: dropping it resigns in the background.
+#[derive(Debug)]
+#[must_use = "the leader resigns as soon as this is dropped"]
+pub struct Leadership {
+    guard: LockGuard,
+    /// Whose turn it is to proclaim, and the version of the key that was last heard of, once it was
+    /// written to.
+    turn: Arc<AsyncMutex<Option<u64>>>,
+}
+
+impl Leadership {
+    pub(super) fn new(guard: LockGuard) -> Self {
+        Self { guard, turn: Arc::default() }
+    }
+
+    /// Tells another value, of at most 16 KiB, without losing the lead. `Ok` when the store has
+    /// confirmed it.
+    ///
+    /// Of two at once the second one waits for the first.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Lost`] if the leader is none any more. [`Error::Unavailable`] if the store has not
+    /// confirmed within twice the [`request_timeout`](crate::Builder::request_timeout): it still
+    /// leads then, and the value may have been written all the same, or may be yet, but never over
+    /// a later one. [`Error::InvalidConfig`] at once if the value is too long.
+    ///
+    /// # Cancel safety
+    ///
+    /// Once its turn has come it goes on in the background; dropped before, it has sent nothing.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-proclaim").await?;
+    /// let election = client.election("scheduler");
+    /// let leadership = election.campaign("starting").await?;
+    /// leadership.proclaim("ready").await?;
+    /// let leader = election.leader().await?.expect("it still leads");
+    /// assert_eq!(leader.value(), b"ready");
+    /// # leadership.resign().await }
+    /// ```
+    pub async fn proclaim(&self, value: impl AsRef<[u8]>) -> Result<()> {
+        let value = checked(value.as_ref())?;
+        // An election's guard always has one.
+        let Some(rewrite) = self.guard.hold().and_then(Rewrite::new) else {
+            return Err(Error::Closed);
+        };
+        let runtime = &self.guard.session().shared.runtime;
+        let turn = Arc::clone(&self.turn);
+        let (interest, _interested) = oneshot::channel::<()>();
+        let work = Carried::whole(runtime, async move {
+            let mut turn = turn.lock_owned().await;
+            // Its caller went away before its turn came: nothing is sent.
+            if interest.is_closed() {
+                return Err(Error::Closed);
+            }
+            rewrite.run(&value, &mut turn).await
+        });
+        runtime.within(work).await
+    }
+
+    /// Lets the next candidate lead: [`LockGuard::unlock`].
+    ///
+    /// # Errors
+    ///
+    /// As [`LockGuard::unlock`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`LockGuard::unlock`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-resign").await?;
+    /// let election = client.election("scheduler");
+    /// let leadership = election.campaign("one").await?;
+    /// leadership.resign().await?;
+    /// assert!(election.leader().await?.is_none());
+    /// # Ok(()) }
+    /// ```
+    pub async fn resign(self) -> Result<()> {
+        self.guard.unlock().await
+    }
+}
+
+impl Deref for Leadership {
+    type Target = LockGuard;
+
+    fn deref(&self) -> &LockGuard {
+        &self.guard
+    }
+}
+
+/// What it takes to write into one's own key.
+struct Rewrite {
+    session: Arc<Session>,
+    name: String,
+    ticket: Ticket,
+    own_key: Arc<OwnKey>,
+}
+
+impl Rewrite {
+    fn new(hold: &Hold) -> Option<Self> {
+        let attempt = &hold.attempt;
+        let (session, own_key) = (Arc::clone(attempt.session()), Arc::clone(attempt.own_key()?));
+        Some(Self {
+            session,
+            name: attempt.queue().name().to_owned(),
+            ticket: attempt.ticket(),
+            own_key,
+        })
+    }
+
+    /// Each attempt names the version that it writes over. So one that was given up can't be
+    /// applied after a later one, however long it was on its way.
+    async fn run(&self, value: &[u8], version: &mut Option<u64>) -> Result<()> {
+        let (session, own_key) = (&self.session, &self.own_key);
+        let known = Mutex::new(*version);
+        let request = || async {
+            let was = *known.lock();
+            match session.bare_store().rewrite(self.ticket, &own_key.entry, value, was).await? {
+                Rewritten::Done(now) => *known.lock() = Some(now),
+                // By an attempt whose answer was lost, or by an operator.
+                Rewritten::Not(now) => {
+                    *known.lock() = Some(now);
+                    return Err(StoreError::Unavailable("it was written meanwhile".into()));
+                }
+                Rewritten::Gone => own_key.lose(LostReason::KeyDeleted),
+            }
+            Ok(())
+        };
+        let written = tokio::select! {
+            biased;
+            _ = own_key.lost() => Ok(()),
+            written = session.ask_briefly(request) => written,
+        };
+        *version = *known.lock();
+        match own_key.lost_reason().or_else(|| session.deadline.lost_reason()) {
+            Some(reason) => Err(Error::Lost { name: self.name.clone(), reason }),
+            None => written.map_err(|error| session.public(error)),
+        }
+    }
+}

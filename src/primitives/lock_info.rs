@@ -1,0 +1,115 @@
+//! All locks of a namespace.
+
+use std::collections::BTreeSet;
+
+use futures_util::stream::{self, StreamExt, TryStreamExt};
+
+use crate::{
+    backend::name::Queue,
+    error::{Error, Result},
+    primitives::{
+        queue_entry::QueueEntry,
+        viewer::{Kind, Viewer},
+    },
+    session::Sessions,
+};
+
+/// How many queues are looked at at the same time.
+const AT_ONCE: usize = 16;
+
+/// A lock that somebody holds or waits for: one of
+/// [`Client::locks`](crate::Client::locks).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LockInfo {
+    name: String,
+    kind: Kind,
+    entries: Vec<QueueEntry>,
+}
+
+impl LockInfo {
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What it is: `mutex`, `rw_lock`, `semaphore` or `election`.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        self.kind.name()
+    }
+
+    /// Those who hold it.
+    #[must_use]
+    pub fn holders(&self) -> &[QueueEntry] {
+        &self.entries[..self.entries.iter().take_while(|entry| entry.is_holder()).count()]
+    }
+
+    /// Those who wait for it, the next one first.
+    #[must_use]
+    pub fn waiting(&self) -> &[QueueEntry] {
+        &self.entries[self.holders().len()..]
+    }
+
+    /// How many wait for it.
+    #[must_use]
+    pub fn waiters(&self) -> usize {
+        self.waiting().len()
+    }
+}
+
+/// All locks of a client's namespace at which somebody stands, by their names.
+pub(crate) async fn list(sessions: &Sessions, local_handover: bool) -> Result<Vec<LockInfo>> {
+    let namespace = &sessions.shared().namespace;
+    let dirs = sessions.shared().runtime.within(async {
+        let session = sessions.any().await?;
+        let dirs = session.ask_briefly(|| session.store().queues(namespace)).await;
+        dirs.map_err(|error| session.public(error))
+    });
+    let found: BTreeSet<_> = dirs.await?.iter().filter_map(|dir| parse(namespace, dir)).collect();
+    let looks = found.into_iter().map(|(name, kind)| async move {
+        let queue = Queue::new(namespace, &name)?;
+        let viewer = Viewer::new(sessions.clone(), kind, &queue, local_handover);
+        Ok::<_, Error>(LockInfo { name, kind, entries: viewer.look().await? })
+    });
+    let locks: Vec<LockInfo> = stream::iter(looks).buffered(AT_ONCE).try_collect().await?;
+    // Directories stay for a while.
+    Ok(locks.into_iter().filter(|lock| !lock.entries.is_empty()).collect())
+}
+
+/// The lock that a queue belongs to; `None`: it is none of ours, or one in which nobody waits for a
+/// lock.
+fn parse(namespace: &str, dir: &str) -> Option<(String, Kind)> {
+    let name = Queue::name_in(dir)?;
+    let queue = Queue::new(namespace, &name).ok()?;
+    let path = format!("{namespace}/{dir}");
+    let is_of = |kind: &Kind| kind.queues(&queue).iter().any(|queue| queue.dir() == path);
+    let kind = Kind::ALL.into_iter().find(is_of)?;
+    Some((name, kind))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_tells_its_lock() {
+        for (dir, lock) in [
+            ("a", Some(("a", Kind::Mutex))),
+            ("a%2Fb", Some(("a/b", Kind::Mutex))),
+            ("a%20b!rw", Some(("a b", Kind::RwLock))),
+            ("a!gate", Some(("a", Kind::Semaphore))),
+            ("a!permits", Some(("a", Kind::Semaphore))),
+            ("a!election", Some(("a", Kind::Election))),
+            // What is asked of holders, when a job began, and what others have put there.
+            ("a!requests", None),
+            ("a!began", None),
+            ("a b", None),
+            ("", None),
+            ("%ff", None),
+        ] {
+            let parsed = parse("/ns", dir);
+            assert_eq!(parsed.as_ref().map(|(name, kind)| (&**name, *kind)), lock, "{dir}");
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! The queue of a lock as it changes.
+
+use std::{
+    future::poll_fn,
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use futures_util::Stream;
+
+use crate::{
+    primitives::{queue_entry::QueueEntry, viewer::Viewer},
+    queue::view::{Feed, Sight},
+};
+
+/// The queue of a lock, now and whenever it has changed: a `Stream` (of the `futures` crates). Made
+/// by [`Mutex::watch_queue`](crate::Mutex::watch_queue) and the same of the other primitives.
+///
+/// It ends when the client is closed, and keeps the client open otherwise. Dropping it ends the
+/// watch.
+#[derive(Debug)]
+#[must_use = "it does nothing unless it is polled"]
+pub struct QueueWatch {
+    viewer: Viewer,
+    /// One for each queue that the lock is made of.
+    parts: Vec<Part>,
+    last: Option<Vec<QueueEntry>>,
+}
+
+#[derive(Debug)]
+struct Part {
+    feed: Feed<Sight>,
+    seen: Option<Sight>,
+}
+
+impl QueueWatch {
+    pub(crate) fn new(viewer: Viewer) -> Self {
+        let part =
+            |queue| Part { feed: Feed::new(viewer.sessions(), queue, false, Some), seen: None };
+        let parts = viewer.queues().iter().map(part).collect();
+        Self { viewer, parts, last: None }
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Vec<QueueEntry>>> {
+        loop {
+            let mut news = false;
+            for part in &mut self.parts {
+                match part.feed.poll_next(context) {
+                    Poll::Ready(None) => return Poll::Ready(None),
+                    Poll::Ready(Some(sight)) => {
+                        part.seen = Some(sight);
+                        news = true;
+                    }
+                    Poll::Pending => {}
+                }
+            }
+            if !news {
+                return Poll::Pending;
+            }
+            let seen: Option<Vec<_>> = self.parts.iter().map(|part| part.seen.as_ref()).collect();
+            let entries = seen.map(|sights| self.viewer.entries(&sights));
+            if entries.is_some() && entries != self.last {
+                self.last.clone_from(&entries);
+                return Poll::Ready(entries);
+            }
+        }
+    }
+
+    /// The queue as it is, at the first call, or else once it has changed; `None` when the client
+    /// is closed. The same as the stream's, for those who have no use for it.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe: nothing is missed.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-queue-watch-next").await?;
+    /// let mutex = client.mutex("report");
+    /// let mut queue = mutex.watch_queue()?;
+    /// assert!(queue.next().await.expect("the client is open").is_empty());
+    ///
+    /// let guard = mutex.lock().await?;
+    /// let entries = queue.next().await.expect("the client is open");
+    /// assert_eq!(entries[0].key(), guard.key());
+    /// # guard.unlock().await }
+    /// ```
+    pub async fn next(&mut self) -> Option<Vec<QueueEntry>> {
+        poll_fn(|context| self.poll(context)).await
+    }
+}
+
+impl Stream for QueueWatch {
+    type Item = Vec<QueueEntry>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.poll(context)
+    }
+}

@@ -1,0 +1,212 @@
+//! A lock that its holder may take again.
+
+use std::{fmt, ops::Deref, sync::Arc, time::Duration};
+
+use crate::{
+    error::{Error, Result},
+    primitives::{guard::LockGuard, holders::Slot, mutex::Mutex},
+    queue::Wait,
+};
+
+impl Mutex {
+    /// The same lock for one who may take it again while holding it: all that name the same holder,
+    /// in this client and its clones, share one hold. Two that name different holders exclude each
+    /// other, as do two clients.
+    ///
+    /// The holder is any text that stands for one unit of work, such as a request's id. It is never
+    /// the thread or the task, as those change under async code. No I/O.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-reentrant").await?;
+    /// let account = client.mutex("account-7").reentrant("request-42");
+    /// let outer = account.lock().await?;
+    /// let inner = account.lock().await?; // at once, with no request
+    /// assert_eq!(inner.fencing_token(), outer.fencing_token());
+    ///
+    /// outer.unlock().await?;
+    /// assert!(inner.is_valid());
+    /// inner.unlock().await // the last one releases the lock
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn reentrant(&self, holder: impl AsRef<str>) -> ReentrantMutex {
+        ReentrantMutex { mutex: self.clone(), holder: holder.as_ref().to_owned() }
+    }
+}
+
+/// A named lock that its holder may take again. Made by [`Mutex::reentrant`]; cheap to make, to
+/// clone and to throw away.
+#[derive(Clone, Debug)]
+pub struct ReentrantMutex {
+    mutex: Mutex,
+    holder: String,
+}
+
+impl ReentrantMutex {
+    /// The lock's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.mutex.name()
+    }
+
+    /// The holder's name.
+    #[must_use]
+    pub fn holder(&self) -> &str {
+        &self.holder
+    }
+
+    /// Shares the hold that this holder has; otherwise waits for the lock, as [`Mutex::lock`] does.
+    /// A hold that was lost is not shared: the lock is taken anew.
+    ///
+    /// # Errors
+    ///
+    /// As [`Mutex::lock`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Mutex::lock`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-reentrant-lock").await?;
+    /// let (one, two) = (client.mutex("a").reentrant("one"), client.mutex("a").reentrant("two"));
+    /// let guard = one.lock().await?;
+    /// assert!(two.try_lock().await?.is_none());
+    /// guard.unlock().await
+    /// # }
+    /// ```
+    pub async fn lock(&self) -> Result<ReentrantGuard> {
+        // Waiting for ever ends with a guard or an error.
+        self.acquire(Wait::Forever).await?.ok_or(Error::Closed)
+    }
+
+    /// Shares the hold that this holder has, or takes the lock if nobody holds it or waits for it;
+    /// `None` if somebody else does.
+    ///
+    /// # Errors
+    ///
+    /// As [`Mutex::try_lock`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Mutex::lock`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-reentrant-try-lock").await?;
+    /// let account = client.mutex("account-7").reentrant("request-42");
+    /// let outer = account.try_lock().await?.expect("nobody else is here");
+    /// assert!(account.try_lock().await?.is_some());
+    /// # outer.unlock().await }
+    /// ```
+    pub async fn try_lock(&self) -> Result<Option<ReentrantGuard>> {
+        self.acquire(Wait::No).await
+    }
+
+    /// The same as [`lock`](Self::lock), but for no longer than `timeout`; `None` when the time is
+    /// up.
+    ///
+    /// # Errors
+    ///
+    /// As [`Mutex::lock`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Mutex::lock_timeout`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-reentrant-timeout").await?;
+    /// let (one, two) = (client.mutex("a").reentrant("one"), client.mutex("a").reentrant("two"));
+    /// let guard = one.lock().await?;
+    /// assert!(two.lock_timeout(Duration::from_millis(20)).await?.is_none());
+    /// # guard.unlock().await }
+    /// ```
+    pub async fn lock_timeout(&self, timeout: Duration) -> Result<Option<ReentrantGuard>> {
+        self.acquire(Wait::at_most(timeout)).await
+    }
+
+    async fn acquire(&self, wait: Wait) -> Result<Option<ReentrantGuard>> {
+        let slot = self.mutex.holders().slot(self.mutex.name(), &self.holder);
+        // Another call of this holder's may be the first to get the lock. Each stands in the queue
+        // by itself, so that none depends on another one being polled.
+        let guard = tokio::select! {
+            biased;
+            guard = slot.is_held() => Some(guard),
+            taken = self.mutex.acquire(wait) => taken?.map(|guard| {
+                let guard = Arc::new(guard);
+                slot.set(&guard);
+                guard
+            }),
+        };
+        Ok(guard.map(|guard| ReentrantGuard { guard, _slot: slot }))
+    }
+}
+
+/// A lock that is held, once or more. Made by [`ReentrantMutex::lock`].
+///
+/// All guards of one hold have the same key, deadline and fencing token. When the last one is
+/// dropped, the lock is released in the background, as with a [`LockGuard`].
+#[must_use = "the lock is released as soon as the last guard is dropped"]
+#[clippy::has_significant_drop]
+pub struct ReentrantGuard {
+    guard: Arc<LockGuard>,
+    _slot: Arc<Slot>,
+}
+
+impl ReentrantGuard {
+    /// Gives back one of the holds. The last one releases the lock, as [`LockGuard::unlock`] does;
+    /// for the others, `Ok` tells that the lock is held until now.
+    ///
+    /// # Errors
+    ///
+    /// As [`LockGuard::unlock`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`LockGuard::unlock`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-reentrant-unlock").await?;
+    /// let account = client.mutex("account-7").reentrant("request-42");
+    /// let (outer, inner) = (account.lock().await?, account.lock().await?);
+    /// inner.unlock().await?;
+    /// outer.unlock().await?;
+    /// assert!(client.mutex("account-7").holder().await?.is_none());
+    /// # Ok(()) }
+    /// ```
+    pub async fn unlock(self) -> Result<()> {
+        let lost = self.guard.lost_reason().map(|reason| self.guard.lost_error(reason));
+        match Arc::into_inner(self.guard) {
+            Some(last) => last.unlock().await,
+            None => lost.map_or(Ok(()), Err),
+        }
+    }
+}
+
+impl Deref for ReentrantGuard {
+    type Target = LockGuard;
+
+    fn deref(&self) -> &LockGuard {
+        &self.guard
+    }
+}
+
+impl fmt::Debug for ReentrantGuard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReentrantGuard").field("guard", &self.guard).finish()
+    }
+}

@@ -1,0 +1,36 @@
+//! Who may be in together: readers, or one writer.
+
+use crate::{
+    backend::Member,
+    queue::mode::{Rule, Verdict},
+};
+
+/// What a reader's key says of itself, and a writer's.
+pub(super) const READER: &str = "r";
+pub(super) const WRITER: &str = "w";
+
+/// Goes in with other readers.
+pub(super) struct Reader;
+
+impl Rule for Reader {
+    fn judge(&self, ahead: &[Member], _: &[Box<str>]) -> Verdict {
+        // Another client's key, which does not say what it is for, may be a writer's.
+        let writer = ahead.iter().rev().find(|member| member.label.as_deref() != Some(READER));
+        writer.map_or(Verdict::In, |writer| Verdict::Behind(writer.entry.clone()))
+    }
+}
+
+/// Goes in alone.
+pub(super) struct Writer;
+
+impl Rule for Writer {
+    fn judge(&self, ahead: &[Member], _: &[Box<str>]) -> Verdict {
+        ahead.last().map_or(Verdict::In, |nearest| Verdict::Behind(nearest.entry.clone()))
+    }
+}
+
+/// How many of those who stand in the queue are in.
+pub(in crate::primitives) fn holding(members: &[Member]) -> usize {
+    let readers = members.iter().take_while(|member| member.label.as_deref() == Some(READER));
+    readers.count().max(members.len().min(1))
+}

@@ -1,0 +1,116 @@
+//! What the queues of a lock mean: who holds it, and who waits.
+
+use std::sync::Arc;
+
+use crate::{
+    backend::{Member, name::Queue, signature},
+    error::Result,
+    fencing::FencingToken,
+    primitives::{queue_entry::QueueEntry, rwlock::rule, semaphore::limit},
+    queue::view::{self, Sight},
+    session::Sessions,
+};
+
+/// What is taken by standing in a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    Mutex,
+    RwLock,
+    Semaphore,
+    Election,
+}
+
+impl Kind {
+    pub(crate) const ALL: [Self; 4] = [Self::Mutex, Self::RwLock, Self::Semaphore, Self::Election];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Mutex => "mutex",
+            Self::RwLock => "rw_lock",
+            Self::Semaphore => "semaphore",
+            Self::Election => "election",
+        }
+    }
+
+    /// The queues that it is made of. Where there are two, those who wait stand in the first one.
+    pub(crate) fn queues(self, lock: &Queue) -> Vec<Queue> {
+        match self {
+            Self::Mutex => vec![lock.clone()],
+            Self::RwLock => vec![lock.of("rw")],
+            Self::Semaphore => vec![lock.of("gate"), lock.of("permits")],
+            Self::Election => vec![lock.of("election")],
+        }
+    }
+
+    /// How many of those who stand in the last of its queues are in.
+    fn holding(self, Sight { members, notes }: &Sight) -> usize {
+        match self {
+            Self::Mutex | Self::Election => members.len().min(1),
+            Self::RwLock => rule::holding(members),
+            Self::Semaphore => limit::holding(members, notes),
+        }
+    }
+}
+
+/// Whose queues are looked at.
+#[derive(Clone, Debug)]
+pub(crate) struct Viewer {
+    sessions: Sessions,
+    kind: Kind,
+    queues: Vec<Queue>,
+    /// Its contenders share an entry and pass the lock among themselves.
+    local_handover: bool,
+}
+
+impl Viewer {
+    /// `local_handover`: it is on, for mutexes.
+    pub(crate) fn new(sessions: Sessions, kind: Kind, lock: &Queue, local_handover: bool) -> Self {
+        let local_handover = local_handover && kind == Kind::Mutex;
+        Self { sessions, kind, queues: kind.queues(lock), local_handover }
+    }
+
+    pub(crate) fn sessions(&self) -> &Sessions {
+        &self.sessions
+    }
+
+    pub(crate) fn queues(&self) -> &[Queue] {
+        &self.queues
+    }
+
+    /// All who hold it or wait, as of now.
+    pub(crate) async fn look(&self) -> Result<Vec<QueueEntry>> {
+        let mut sights = Vec::with_capacity(self.queues.len());
+        // In this order: one that goes from the first to the second meanwhile is not missed.
+        for queue in &self.queues {
+            sights.push(view::look_now(&self.sessions, queue).await?);
+        }
+        Ok(self.entries(&sights.iter().collect::<Vec<_>>()))
+    }
+
+    /// What was seen of its queues: those who hold it first, then those who wait.
+    pub(crate) fn entries(&self, sights: &[&Sight]) -> Vec<QueueEntry> {
+        let Some((inner, waiting)) = sights.split_last() else { return Vec::new() };
+        let holding = self.kind.holding(inner);
+        // One that is about to go in stands in both queues.
+        let both = inner.members.len() - holding;
+        let waiting = waiting.iter().flat_map(|sight| sight.members.iter().skip(both));
+        let members = inner.members.iter().chain(waiting).enumerate();
+        members.map(|(position, member)| self.entry(position, position < holding, member)).collect()
+    }
+
+    fn entry(&self, position: usize, holds: bool, member: &Member) -> QueueEntry {
+        let (entry, detail) = (&member.entry, member.detail.as_ref());
+        let own = detail.is_some_and(|detail| detail.own) || self.sessions.owns(entry);
+        let (owner, signed) = signature::read(detail.map_or(&[], |detail| &detail.value));
+        let first_token = if self.local_handover { entry.token << u16::BITS } else { entry.token };
+        QueueEntry {
+            position,
+            holds,
+            owner,
+            token: FencingToken::new(first_token),
+            since: detail.and_then(|detail| detail.since).or(signed),
+            key: Arc::clone(&entry.key),
+            own,
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! What becomes of a release.
+
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use crate::{
+    backend::error::StoreError,
+    lost::LostReason,
+    telemetry::{Ended, Handle},
+};
+
+/// What became of a release.
+#[derive(Debug, Clone)]
+pub(crate) enum Release {
+    Trying(Option<String>),
+    /// This release deleted the key.
+    Released,
+    /// The key was not there any more, though nobody but this guard should have deleted it.
+    Absent,
+    SessionOver(LostReason),
+    /// The store does not let this user delete it. It is tried on, as rights may come back.
+    Refused(String),
+}
+
+impl Release {
+    /// What it is called by those who listen.
+    pub(super) fn end(&self) -> Ended {
+        match self {
+            Self::Released => Ended::Released,
+            Self::Absent => Ended::Lost(LostReason::KeyDeleted),
+            Self::SessionOver(reason) => Ended::Lost(*reason),
+            Self::Trying(_) | Self::Refused(_) => Ended::Unknown,
+        }
+    }
+
+    pub(super) fn trouble(&self) -> String {
+        match self {
+            Self::Trying(Some(why)) | Self::Refused(why) => why.clone(),
+            _ => "no answer yet".to_owned(),
+        }
+    }
+}
+
+/// Where it is told that a release does not come about.
+pub(super) struct Trouble {
+    pub(super) told: watch::Sender<Release>,
+    pub(super) account: Handle,
+}
+
+impl Trouble {
+    /// Takes note of why a request to release failed. Whatever it is, it is tried again.
+    pub(super) fn note(&self, error: &StoreError, patience: Duration) {
+        let refused = matches!(error, StoreError::Denied(_));
+        let (reason, patience) = (error.reason(), (!refused).then_some(patience));
+        self.account.unconfirmed(patience, || reason.clone());
+        let release =
+            if refused { Release::Refused(reason) } else { Release::Trying(Some(reason)) };
+        self.told.send_replace(release);
+    }
+}

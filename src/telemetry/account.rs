@@ -1,0 +1,265 @@
+//! A hold, from the grant to the store's word on the release: every grant is told once, and how it
+//! ended, once.
+
+use std::{
+    collections::BTreeMap,
+    mem,
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use super::{
+    Ended, Primitive,
+    client::Telemetry,
+    kind,
+    meter::{self, Labels},
+    trace::{self, Lock, Span},
+};
+use crate::{
+    lost::LostReason,
+    runtime::{clock::Instant, mutex::Mutex},
+};
+
+/// The account of one hold. Its owner has to say how the hold ended; a loss may be told by others,
+/// and before that.
+#[derive(Debug, Default)]
+pub(crate) struct Account {
+    record: Option<Arc<Record>>,
+}
+
+/// The same for those who may only tell that there is trouble.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Handle {
+    record: Option<Arc<Record>>,
+}
+
+/// The accounts of all that is held in a session.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Accounts {
+    open: Arc<Mutex<BTreeMap<u64, Weak<Record>>>>,
+}
+
+/// The account of what is held by a key.
+#[derive(Debug, Default)]
+pub(crate) struct Slot {
+    record: Mutex<Weak<Record>>,
+}
+
+#[derive(Debug)]
+struct Record {
+    telemetry: Telemetry,
+    name: Box<str>,
+    lock: Option<Arc<str>>,
+    token: u64,
+    since: Instant,
+    /// It was told that the release takes long.
+    warned: AtomicBool,
+    state: Mutex<State>,
+    /// Where it is known, and its number there.
+    accounts: Accounts,
+    number: u64,
+}
+
+#[derive(Debug)]
+struct State {
+    primitive: Primitive,
+    span: Span,
+    phase: Phase,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Phase {
+    Held,
+    /// Let go of, after so long: the store's word is yet to come.
+    Leaving(Instant, Duration),
+    Over,
+}
+
+impl Account {
+    pub(super) fn open(
+        telemetry: Telemetry,
+        primitive: Primitive,
+        name: &str,
+        lock: Option<Arc<str>>,
+        token: u64,
+        acquire: &Span,
+        accounts: &Accounts,
+    ) -> Self {
+        static OPENED: AtomicU64 = AtomicU64::new(0);
+        let told = Lock { backend: telemetry.backend, primitive: primitive.as_str(), name };
+        let state =
+            State { primitive, span: trace::hold(told, token, acquire), phase: Phase::Held };
+        let record = Arc::new(Record {
+            telemetry,
+            name: name.into(),
+            lock,
+            token,
+            since: Instant::now(),
+            warned: AtomicBool::new(false),
+            state: Mutex::new(state),
+            accounts: accounts.clone(),
+            number: OPENED.fetch_add(1, Ordering::Relaxed),
+        });
+        record.step(primitive, true);
+        accounts.open.lock().insert(record.number, Arc::downgrade(&record));
+        Self { record: Some(record) }
+    }
+
+    pub(crate) fn handle(&self) -> Handle {
+        Handle { record: self.record.clone() }
+    }
+
+    /// It is held as something else from now on.
+    pub(crate) fn relabelled(&self, to: Primitive) {
+        let Some(record) = &self.record else { return };
+        let mut state = record.state.lock();
+        let (from, held) = (state.primitive, matches!(state.phase, Phase::Held));
+        state.primitive = to;
+        drop(state);
+        if held {
+            record.step(from, false);
+            record.step(to, true);
+        }
+    }
+
+    /// It is lost, if it is.
+    pub(crate) fn lose(&self, reason: impl FnOnce() -> Option<LostReason>) {
+        if let Some(record) = &self.record
+            && let Some(reason) = reason()
+        {
+            record.lose(reason);
+        }
+    }
+
+    /// Its owner lets go of it.
+    pub(crate) fn let_go(&self) {
+        if let Some(record) = &self.record {
+            record.let_go();
+        }
+    }
+
+    /// What came of that, or of passing it on within the client.
+    pub(crate) fn ended(mut self, ended: Ended) {
+        if let Some(record) = self.record.take() {
+            record.let_go();
+            record.end(ended);
+        }
+    }
+}
+
+impl Drop for Account {
+    fn drop(&mut self) {
+        if let Some(record) = self.record.take() {
+            record.let_go();
+            record.end(Ended::Unknown);
+        }
+    }
+}
+
+impl Handle {
+    /// The release is not confirmed; told if it takes longer than this. Once.
+    pub(crate) fn unconfirmed(&self, longer: Option<Duration>, why: impl FnOnce() -> String) {
+        let Some(record) = &self.record else { return };
+        let state = record.state.lock();
+        let Phase::Leaving(since, _) = state.phase else { return };
+        let (span, primitive) = (state.span.clone(), state.primitive);
+        drop(state);
+        if longer.is_some_and(|longer| since.elapsed() < longer)
+            || record.warned.swap(true, Ordering::Relaxed)
+        {
+            return;
+        }
+        trace::unconfirmed(&span, record.told(primitive), record.token, &why());
+    }
+}
+
+impl Accounts {
+    /// The session is over, and with it all that is held in it.
+    pub(crate) fn lose(&self, reason: LostReason) {
+        let open = mem::take(&mut *self.open.lock());
+        open.values().filter_map(Weak::upgrade).for_each(|record| record.lose(reason));
+    }
+}
+
+impl Slot {
+    pub(crate) fn put(&self, account: &Account) {
+        let record = account.record.as_ref().map(Arc::downgrade).unwrap_or_default();
+        *self.record.lock() = record;
+    }
+
+    /// The key is gone.
+    pub(crate) fn lose(&self, reason: LostReason) {
+        let record = self.record.lock().upgrade();
+        if let Some(record) = record {
+            record.lose(reason);
+        }
+    }
+}
+
+impl Record {
+    fn told(&self, primitive: Primitive) -> Lock<'_> {
+        let (backend, primitive) = (self.telemetry.backend, primitive.as_str());
+        Lock { backend, primitive, name: &self.name }
+    }
+
+    fn labels<'a>(
+        &'a self,
+        primitive: Primitive,
+        more: &'a [(&'static str, &'static str)],
+    ) -> Labels<'a> {
+        let (backend, lock) = (self.telemetry.backend, self.lock.as_ref());
+        Labels { backend, primitive: Some(primitive.as_str()), lock, more }
+    }
+
+    /// One more is held, or one less.
+    fn step(&self, primitive: Primitive, up: bool) {
+        meter::step(meter::HELD, up, self.labels(primitive, &[]));
+        if primitive == Primitive::Election {
+            let (backend, lock) = (self.telemetry.backend, self.lock.as_ref());
+            meter::step(meter::LEADER, up, Labels { lock, ..Labels::of(backend) });
+        }
+    }
+
+    /// Tells whether it was held until now.
+    fn let_go(&self) -> bool {
+        let mut state = self.state.lock();
+        let Phase::Held = state.phase else { return false };
+        state.phase = Phase::Leaving(Instant::now(), self.since.elapsed());
+        let primitive = state.primitive;
+        drop(state);
+        self.step(primitive, false);
+        true
+    }
+
+    fn lose(&self, reason: LostReason) {
+        // What becomes of one that was let go of is told by its release.
+        if self.let_go() {
+            self.end(Ended::Lost(reason));
+        }
+    }
+
+    /// The first end counts.
+    fn end(&self, ended: Ended) {
+        let mut state = self.state.lock();
+        let Phase::Leaving(_, held) = state.phase else { return };
+        state.phase = Phase::Over;
+        let (primitive, span) = (state.primitive, mem::replace(&mut state.span, Span::none()));
+        drop(state);
+        drop(self.accounts.open.lock().remove(&self.number));
+        let told = self.told(primitive);
+        let outcome = [("outcome", ended.as_str())];
+        meter::time(meter::HOLD, held, self.labels(primitive, &outcome));
+        match ended {
+            Ended::Released => trace::released(&span, told, self.token, held),
+            Ended::Lost(why) => {
+                let reason = kind::reason(why);
+                meter::count(meter::LOST, self.labels(primitive, &[("reason", reason)]));
+                trace::lost(&span, told, self.token, held, why, reason);
+            }
+            Ended::Unknown => trace::unknown(&span),
+        }
+    }
+}

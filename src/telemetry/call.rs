@@ -1,0 +1,145 @@
+//! A call for a lock, from when it is made until it returns or is dropped.
+
+use std::{
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use super::{
+    Primitive,
+    account::{Account, Accounts, Slot},
+    client::Telemetry,
+    meter::{self, Labels},
+    trace::{self, Lock, Span},
+};
+use crate::{
+    error::{Error, Result},
+    runtime::clock::Instant,
+};
+
+/// A call for a lock. If it is dropped, the call was.
+#[derive(Debug)]
+pub(crate) struct Call<'a> {
+    telemetry: Telemetry,
+    primitive: Primitive,
+    name: &'a str,
+    /// What the user makes of the name.
+    lock: Option<Arc<str>>,
+    only_tries: bool,
+    since: Instant,
+    span: Span,
+    over: bool,
+}
+
+impl<'a> Call<'a> {
+    /// It does not wait if it is only a `try`.
+    pub(crate) fn new(
+        telemetry: Telemetry,
+        primitive: Primitive,
+        name: &'a str,
+        only_tries: bool,
+    ) -> Self {
+        let lock = telemetry.label.map(|label| label(name).into());
+        let span = trace::acquire(Lock {
+            backend: telemetry.backend,
+            primitive: primitive.as_str(),
+            name,
+        });
+        let since = Instant::now();
+        let call = Self { telemetry, primitive, name, lock, only_tries, since, span, over: false };
+        meter::step(meter::WAITERS, true, call.labels());
+        call
+    }
+
+    fn labels(&self) -> Labels<'_> {
+        Labels {
+            primitive: Some(self.primitive.as_str()),
+            lock: self.lock.as_ref(),
+            ..Labels::of(self.telemetry.backend)
+        }
+    }
+
+    /// Does the work of the call: what is told meanwhile is told of it.
+    pub(crate) fn within<F: Future + Unpin>(&self, work: F) -> Within<'_, F> {
+        Within { span: &self.span, work }
+    }
+
+    /// So many are ahead of the one whose work is done at this moment.
+    pub(crate) fn placed(ahead: usize) {
+        trace::placed(ahead);
+    }
+
+    /// It has brought a lock, which is held from now on by the key that has this slot.
+    pub(crate) fn granted(mut self, token: u64, accounts: &Accounts, slot: &Slot) -> Account {
+        self.end("acquired", None, Some(token));
+        let (telemetry, lock) = (self.telemetry, self.lock.take());
+        let account =
+            Account::open(telemetry, self.primitive, self.name, lock, token, &self.span, accounts);
+        slot.put(&account);
+        account
+    }
+
+    /// It has brought no lock.
+    pub(crate) fn returned<T>(mut self, taken: &Result<Option<T>>) {
+        match taken {
+            Ok(_) if self.only_tries => self.end("busy", None, None),
+            Ok(_) => self.end("timeout", None, None),
+            Err(error) => self.end("error", Some(reason(error)), None),
+        }
+    }
+
+    /// Nothing came of asking for several at once: that is done by other calls, one by one.
+    pub(crate) fn forget(mut self) {
+        self.over = true;
+        meter::step(meter::WAITERS, false, self.labels());
+        trace::acquired(&self.span, "one_by_one", None, None);
+    }
+
+    fn end(&mut self, outcome: &'static str, reason: Option<&'static str>, token: Option<u64>) {
+        self.over = true;
+        let both = [("outcome", outcome), ("reason", reason.unwrap_or_default())];
+        let more = if reason.is_some() { &both[..] } else { &both[..1] };
+        meter::step(meter::WAITERS, false, self.labels());
+        meter::time(meter::ACQUIRE, self.since.elapsed(), Labels { more, ..self.labels() });
+        trace::acquired(&self.span, outcome, reason, token);
+    }
+}
+
+impl Drop for Call<'_> {
+    fn drop(&mut self) {
+        if !self.over {
+            self.end("cancelled", None, None);
+        }
+    }
+}
+
+/// In one word.
+fn reason(error: &Error) -> &'static str {
+    match error {
+        Error::Denied { .. } => "denied",
+        Error::Unavailable { .. } => "unavailable",
+        Error::SessionLost { .. } => "session_lost",
+        Error::Evicted { .. } => "evicted",
+        Error::Closed => "closed",
+        Error::PermitsDisagree { .. } => "permits_disagree",
+        Error::Backend { .. } => "backend",
+        _ => "other",
+    }
+}
+
+/// The work of a call.
+#[derive(Debug)]
+pub(crate) struct Within<'a, F> {
+    span: &'a Span,
+    work: F,
+}
+
+impl<F: Future + Unpin> Future for Within<'_, F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        let _entered = self.span.enter();
+        Pin::new(&mut self.work).poll(context)
+    }
+}

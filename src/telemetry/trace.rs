@@ -1,0 +1,195 @@
+//! Spans and events. What an event is about stands in its own fields, too: a log may be kept
+//! without spans.
+
+use std::time::Duration;
+
+/// Whose lock, as told in spans and events.
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(not(feature = "tracing"), allow(dead_code))]
+pub(super) struct Lock<'a> {
+    pub(super) backend: &'static str,
+    pub(super) primitive: &'static str,
+    pub(super) name: &'a str,
+}
+
+#[cfg(feature = "tracing")]
+mod on {
+    use tracing::{Level, debug, event, field::Empty, info, info_span, warn};
+
+    use super::*;
+    use crate::lost::LostReason;
+
+    pub(crate) use tracing::Span;
+
+    const ACQUIRE: &str = "distlock.acquire";
+
+    pub(crate) fn acquire(lock: Lock<'_>) -> Span {
+        let Lock { backend, primitive, name } = lock;
+        info_span!(
+            target: "distlock", ACQUIRE, backend, primitive, name,
+            place = Empty, token = Empty, outcome = Empty, reason = Empty
+        )
+    }
+
+    /// How many are ahead, as the call that is polled at this moment was told.
+    pub(crate) fn placed(ahead: usize) {
+        let span = Span::current();
+        // If nobody wants to know of ours it is the user's.
+        if span.metadata().is_some_and(|metadata| metadata.name() == ACQUIRE) {
+            span.record("place", ahead);
+        }
+    }
+
+    /// The call has returned.
+    pub(crate) fn acquired(
+        span: &Span,
+        outcome: &'static str,
+        reason: Option<&'static str>,
+        token: Option<u64>,
+    ) {
+        span.record("outcome", outcome);
+        if let Some(reason) = reason {
+            span.record("reason", reason);
+        }
+        if let Some(token) = token {
+            span.record("token", token);
+        }
+    }
+
+    pub(crate) fn hold(lock: Lock<'_>, token: u64, acquire: &Span) -> Span {
+        let Lock { backend, primitive, name } = lock;
+        let span = info_span!(
+            target: "distlock", "distlock.hold", backend, primitive, name, token,
+            outcome = Empty, reason = Empty
+        );
+        span.follows_from(acquire);
+        debug!(target: "distlock", parent: &span, backend, primitive, name, token, "granted");
+        span
+    }
+
+    pub(crate) fn released(span: &Span, lock: Lock<'_>, token: u64, held: Duration) {
+        let Lock { backend, primitive, name } = lock;
+        span.record("outcome", "released");
+        let held = held.as_secs_f64();
+        debug!(target: "distlock", parent: span, backend, primitive, name, token, held, "released");
+    }
+
+    pub(crate) fn lost(
+        span: &Span,
+        lock: Lock<'_>,
+        token: u64,
+        held: Duration,
+        why: LostReason,
+        reason: &'static str,
+    ) {
+        let Lock { backend, primitive, name } = lock;
+        span.record("outcome", "lost");
+        span.record("reason", reason);
+        let held = held.as_secs_f64();
+        macro_rules! tell {
+            ($level:expr) => {
+                event!(
+                    target: "distlock", parent: span, $level, backend, primitive, name, token,
+                    held, reason, "lost: {why}"
+                )
+            };
+        }
+        // Nobody need look into what the program did itself.
+        if why == LostReason::ClientClosed { tell!(Level::INFO) } else { tell!(Level::WARN) }
+    }
+
+    /// What became of the release will never be known.
+    pub(crate) fn unknown(span: &Span) {
+        span.record("outcome", "unknown");
+    }
+
+    pub(crate) fn unconfirmed(span: &Span, lock: Lock<'_>, token: u64, why: &str) {
+        let Lock { backend, primitive, name } = lock;
+        warn!(
+            target: "distlock", parent: span, backend, primitive, name, token,
+            "the release is not confirmed, and goes on: {why}"
+        );
+    }
+
+    pub(crate) fn replaced(backend: &'static str, why: Option<LostReason>) {
+        let why = why.map_or_else(|| "it has ended".to_owned(), |why| why.to_string());
+        warn!(target: "distlock", backend, "another session replaces one that was lost: {why}");
+    }
+
+    /// Whether anybody wants to know of a slow wait: it costs a look at the queue.
+    pub(crate) fn wants_slow() -> bool {
+        tracing::enabled!(target: "distlock", Level::INFO)
+    }
+
+    pub(crate) fn slow(
+        name: &str,
+        waited: Duration,
+        place: Option<usize>,
+        holder: &str,
+        holder_token: u64,
+    ) {
+        if let Some(place) = place {
+            placed(place);
+        }
+        let waited = waited.as_secs_f64();
+        info!(
+            target: "distlock", name, waited, place, holder, holder_token,
+            "still waiting for the lock"
+        );
+    }
+}
+
+#[cfg(not(feature = "tracing"))]
+mod on {
+    use super::*;
+    use crate::lost::LostReason;
+
+    #[derive(Clone, Debug)]
+    pub(crate) struct Span;
+
+    impl Span {
+        pub(crate) fn none() -> Self {
+            Self
+        }
+
+        pub(crate) fn enter(&self) -> Entered<'_> {
+            Entered(self)
+        }
+    }
+
+    pub(crate) struct Entered<'a>(#[allow(dead_code)] &'a Span);
+
+    pub(crate) fn acquire(_: Lock<'_>) -> Span {
+        Span
+    }
+
+    pub(crate) fn placed(_: usize) {}
+
+    pub(crate) fn acquired(_: &Span, _: &'static str, _: Option<&'static str>, _: Option<u64>) {}
+
+    pub(crate) fn hold(_: Lock<'_>, _: u64, _: &Span) -> Span {
+        Span
+    }
+
+    pub(crate) fn released(_: &Span, _: Lock<'_>, _: u64, _: Duration) {}
+
+    pub(crate) fn lost(_: &Span, _: Lock<'_>, _: u64, _: Duration, _: LostReason, _: &'static str) {
+    }
+
+    pub(crate) fn unknown(_: &Span) {}
+
+    pub(crate) fn unconfirmed(_: &Span, _: Lock<'_>, _: u64, _: &str) {}
+
+    pub(crate) fn replaced(_: &'static str, _: Option<LostReason>) {}
+
+    pub(crate) fn wants_slow() -> bool {
+        false
+    }
+
+    pub(crate) fn slow(_: &str, _: Duration, _: Option<usize>, _: &str, _: u64) {}
+}
+
+pub(super) use on::{
+    Span, acquire, acquired, hold, lost, placed, released, replaced, slow, unconfirmed, unknown,
+    wants_slow,
+};

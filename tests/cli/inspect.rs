@@ -1,0 +1,289 @@
+//! What shows locks and what an operator does to them: `ls`, `queue`, `leader`, `observe`, `elect`,
+//! `ask`, `break`, `permits`, `doctor`, `top`, and what is printed without a store.
+
+use std::{fs, process::Stdio};
+
+use rustix::process::Signal;
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::{
+    io::{AsyncBufReadExt, BufReader, Lines},
+    process::{Child, ChildStdout},
+};
+
+use crate::store::{Store, Told, distlock_at, on_each_store, signal, tell, told, until};
+
+/// A process that prints lines, one after the other.
+struct Stream {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Stream {
+    fn start(store: &Store, args: &[&str]) -> Self {
+        let mut child = store.distlock(args).stderr(Stdio::inherit()).spawn().expect("it starts");
+        let lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();
+        Self { child, lines }
+    }
+
+    /// The first of its next lines that is so.
+    async fn until(&mut self, is: impl Fn(&Value) -> bool) -> Value {
+        loop {
+            let line = self.lines.next_line().await.expect("it is read").expect("it goes on");
+            let object = serde_json::from_str(&line).expect("JSON");
+            if is(&object) {
+                return object;
+            }
+        }
+    }
+
+    /// Ends it by a signal.
+    async fn end(mut self) {
+        signal(&self.child, Signal::TERM);
+        let code = self.child.wait().await.expect("it is a child").code();
+        assert_eq!(code, Some(143));
+    }
+}
+
+async fn all_locks_are_listed(store: Store) {
+    let client = store.client().await;
+    assert_eq!(store.run(&["ls"]).await.out, "");
+    let held = client.mutex("b/one").lock().await.expect("free");
+    let _read = client.rw_lock("a two").read().await.expect("free");
+    let _permit = client.semaphore("c", 3).acquire().await.expect("free");
+    let _leads = client.election("d").campaign("here").await.expect("free");
+    let waiter = store.distlock(&["run", "b/one", "--", "true"]).spawn().expect("it starts");
+    until("it waits", async || store.queue(&client, "b/one").await == 2).await;
+    let listed = Told::objects(&store.run(&["ls", "--json"]).await.out);
+    let names = |objects: &[Value]| -> Vec<(String, String)> {
+        let text = |value: &Value| value.as_str().expect("a text").to_owned();
+        objects.iter().map(|object| (text(&object["name"]), text(&object["kind"]))).collect()
+    };
+    let all = [("a two", "rw_lock"), ("b/one", "mutex"), ("c", "semaphore"), ("d", "election")];
+    assert_eq!(names(&listed), all.map(|(name, kind)| (name.to_owned(), kind.to_owned())));
+    let one = &listed[1];
+    assert_eq!((&one["waiters"], &one["holders"][0]["owner"]), (&1.into(), &client.owner().into()));
+    assert_eq!(one["holders"][0]["token"], held.fencing_token().as_u64());
+    let some = Told::objects(&store.run(&["ls", "b/", "--json"]).await.out);
+    assert_eq!(some.len(), 1);
+    let text = store.run(&["ls", "b"]).await.out;
+    assert!(text.contains("b/one") && text.contains(client.owner()), "{text}");
+
+    let queue = Told::objects(&store.run(&["queue", "b/one", "--json"]).await.out);
+    assert_eq!(queue.len(), 2);
+    assert_eq!((&queue[0]["key"], &queue[1]["position"]), (&held.key().into(), &1.into()));
+    for (kind, name) in [("rw_lock", "a two"), ("semaphore", "c"), ("election", "d")] {
+        let queue = store.run(&["queue", name, "--kind", kind, "--json"]).await;
+        assert_eq!(Told::objects(&queue.out).len(), 1, "{queue:?}");
+    }
+    client.close().await.expect("the store answers");
+    assert_eq!(told(waiter).await.code(), 0);
+}
+
+async fn a_queue_is_watched(store: Store) {
+    let client = store.client().await;
+    let mut stream = Stream::start(&store, &["queue", "q", "--watch", "--json"]);
+    let length = |object: &Value| object["queue"].as_array().map_or(0, Vec::len);
+    let guard = client.mutex("q").lock().await.expect("free");
+    stream.until(|object| length(object) == 1).await;
+    let waiter = store.distlock(&["run", "q", "--", "true"]).spawn().expect("it starts");
+    stream.until(|object| length(object) == 2).await;
+    guard.unlock().await.expect("the store answers");
+    stream.until(|object| length(object) == 0).await;
+    assert_eq!(told(waiter).await.code(), 0);
+    stream.end().await;
+    client.close().await.expect("the store answers");
+}
+
+async fn leaders_are_elected_and_observed(store: Store) {
+    let nobody = store.run(&["leader", "e"]).await;
+    assert_eq!(nobody.code(), 1, "{nobody:?}");
+    assert!(nobody.err.contains("nobody leads e"), "{nobody:?}");
+    let mut observed = Stream::start(&store, &["observe", "e", "--json"]);
+    let place = TempDir::new().expect("a folder");
+    let script = format!("env >{}; exec sleep 100", place.path().join("env").display());
+    let elect = |value: &str| {
+        let args = ["elect", "e", value, "--", "sh", "-c", &script];
+        store.distlock(&args).spawn().expect("it starts")
+    };
+    let first = elect("one");
+    let seen = observed.until(|object| object["value"] == "one").await;
+    assert!(seen["token"].as_u64().is_some_and(|token| token > 0));
+    let leader = store.run(&["leader", "e"]).await;
+    assert_eq!((leader.code(), &*leader.out), (0, "one\n"));
+    let busy = store.run(&["elect", "e", "three", "-n", "--", "true"]).await;
+    assert_eq!(busy.code(), 75, "{busy:?}");
+    let second = elect("two");
+    let client = store.client().await;
+    let waits = async || client.election("e").queue().await.expect("an answer").len() == 2;
+    until("it waits", waits).await;
+    signal(&first, Signal::TERM);
+    assert_eq!(told(first).await.code(), 143);
+    observed.until(|object| object["value"] == "two").await;
+    let environment = fs::read_to_string(place.path().join("env")).expect("it ran");
+    assert!(environment.contains("DISTLOCK_NAME=e\n"), "{environment}");
+    signal(&second, Signal::TERM);
+    assert_eq!(told(second).await.code(), 143);
+    assert_eq!(store.run(&["leader", "e"]).await.code(), 1);
+    observed.end().await;
+    client.close().await.expect("the store answers");
+}
+
+async fn a_holder_is_asked_to_let_go(store: Store) {
+    assert_eq!(store.run(&["ask", "a", "nobody is there"]).await.code(), 1);
+    let client = store.client().await;
+    let guard = client.mutex("a").lock().await.expect("free");
+    let late = store.run(&["ask", "a", "in vain", "-w", "300ms"]).await;
+    assert_eq!(late.code(), 75, "{late:?}");
+    let asking =
+        store.distlock(&["ask", "a", "a deployment", "--json"]).spawn().expect("it starts");
+    assert_eq!(guard.release_requested().await.reason(), "a deployment");
+    guard.unlock().await.expect("the store answers");
+    let asked = told(asking).await;
+    assert_eq!(asked.code(), 0, "{asked:?}");
+    let released = &Told::objects(&asked.out)[0];
+    assert_eq!((&released["owner"], &released["released"]), (&client.owner().into(), &true.into()));
+
+    // `run` tells who asks, and why.
+    let args = ["run", "a", "--json", "--", "sleep", "100"];
+    let holder = store.distlock(&args).spawn().expect("it starts");
+    until("it is held", async || store.queue(&client, "a").await == 1).await;
+    let asking = store.distlock(&["ask", "a", "another one"]).spawn().expect("it starts");
+    let requests = async || !client.mutex("a").queue().await.expect("an answer").is_empty();
+    until("it is held", requests).await;
+    tokio::time::sleep(std::time::Duration::from_millis(700)).await;
+    signal(&holder, Signal::TERM);
+    let held = told(holder).await;
+    let said = Told::objects(&held.err);
+    assert!(said.iter().any(|object| object["reason"] == "another one"), "{said:?}");
+    assert_eq!(told(asking).await.code(), 0);
+    client.close().await.expect("the store answers");
+}
+
+async fn a_key_is_deleted_by_hand(store: Store) {
+    let client = store.client().await;
+    let guard = client.mutex("stuck").lock().await.expect("free");
+    let unsure = store.run(&["break", guard.key()]).await;
+    assert_eq!(unsure.code(), 64, "{unsure:?}");
+    assert!(unsure.err.contains("--yes"), "{unsure:?}");
+    for outside in ["/elsewhere/a/b", "a", "/zookeeper/config"] {
+        let refused = store.run(&["break", outside, "--yes"]).await;
+        assert_eq!(refused.code(), 64, "{refused:?}");
+    }
+    assert!(guard.is_valid());
+    let broken = store.run(&["break", guard.key(), "--yes", "--json"]).await;
+    assert_eq!(broken.code(), 0, "{broken:?}");
+    assert_eq!(guard.lost().await, distlock::LostReason::KeyDeleted);
+    assert_eq!(store.run(&["break", guard.key(), "--yes"]).await.code(), 1);
+    assert_eq!(store.queue(&client, "stuck").await, 0);
+    client.close().await.expect("the store answers");
+}
+
+async fn permits_are_shown_and_changed(store: Store) {
+    let client = store.client().await;
+    let semaphore = client.semaphore("p", 3);
+    let permit = semaphore.acquire().await.expect("free");
+    assert_eq!(store.run(&["permits", "p"]).await.out, "3\n");
+    let set = store.run(&["permits", "p", "--set", "1", "--json"]).await;
+    assert_eq!(set.code(), 0, "{set:?}");
+    let set = &Told::objects(&set.out)[0];
+    assert_eq!((&set["permits"], &set["before"]), (&1.into(), &3.into()));
+    assert_eq!(store.run(&["permits", "p"]).await.out, "1\n");
+    assert!(semaphore.try_acquire().await.expect("an answer").is_none());
+    permit.release().await.expect("the store answers");
+    assert_eq!(store.run(&["permits", "p", "--set", "0"]).await.code(), 64);
+    client.close().await.expect("the store answers");
+}
+
+async fn the_doctor_looks_at_all_of_it(store: Store) {
+    let well = store.run(&["doctor", "--json"]).await;
+    assert_eq!(well.code(), 0, "{well:?}");
+    let checks = Told::objects(&well.out);
+    let found = |check: &str| checks.iter().filter(|object| object["check"] == check).count();
+    assert_eq!(found("server"), 3);
+    assert_eq!(found("version"), 4, "three servers and distlock");
+    for check in ["session", "ttl", "round trip", "rights", "clock"] {
+        assert_eq!(found(check), 1, "{check}: {checks:?}");
+    }
+    assert!(checks.iter().all(|object| object["verdict"] == "ok"), "{checks:?}");
+    let text = store.run(&["doctor"]).await.out;
+    assert!(text.contains("round trip"), "{text}");
+
+    let scheme = store.backend.scheme();
+    let nowhere = format!("{scheme}://u:geheim@127.0.0.1:1?connect_timeout=300ms");
+    let ill = tell(distlock_at(&nowhere, &["doctor"])).await;
+    assert_eq!(ill.code(), 69, "{ill:?}");
+    assert!(ill.out.contains("firewall") && !format!("{ill:?}").contains("geheim"), "{ill:?}");
+    let one = store.backend.url_with_users();
+    let (_, hosts) = one.split_once("://").expect("a URL");
+    let nobody = format!("{scheme}://{hosts}/cli-nobody");
+    if store.backend == distlock_testkit::backend::Backend::Etcd {
+        let refused = tell(distlock_at(&nobody, &["doctor"])).await;
+        assert!(matches!(refused.code(), 1 | 77), "{refused:?}");
+        assert!(refused.out.contains("BAD"), "{refused:?}");
+    }
+}
+
+async fn the_top_shows_what_changes(store: Store) {
+    let mut top = Stream::start(&store, &["top", "--json", "--interval", "100ms"]);
+    top.until(|object| object["locks"].as_array().is_some_and(Vec::is_empty)).await;
+    let client = store.client().await;
+    let mutex = client.mutex("t");
+    let guard = mutex.lock().await.expect("free");
+    let other = distlock::Client::connect(&store.url).await.expect("the store answers");
+    let next = other.mutex("t");
+    let mut waiting = std::pin::pin!(next.lock());
+    let seen = tokio::select! {
+        _ = &mut waiting => panic!("it is held"),
+        seen = top.until(|object| object["waiters"] == 1) => seen,
+    };
+    assert_eq!(seen["locks"][0]["holders"][0]["key"], guard.key());
+    guard.unlock().await.expect("the store answers");
+    let guard = waiting.await.expect("it is free");
+    let rate = |object: &Value| object["handovers_per_second"].as_f64().unwrap_or_default();
+    top.until(|object| rate(object) > 0.0).await;
+    // One that gives up.
+    {
+        let mut waiting = std::pin::pin!(mutex.lock());
+        tokio::select! {
+            _ = &mut waiting => panic!("it is held"),
+            _ = top.until(|object| object["waiters"] == 1) => {}
+        }
+    }
+    top.until(|object| object["lost_places"] == 1).await;
+    guard.unlock().await.expect("the store answers");
+    top.end().await;
+    client.close().await.expect("the store answers");
+    other.close().await.expect("the store answers");
+}
+
+on_each_store!(
+    all_locks_are_listed,
+    a_queue_is_watched,
+    leaders_are_elected_and_observed,
+    a_holder_is_asked_to_let_go,
+    a_key_is_deleted_by_hand,
+    permits_are_shown_and_changed,
+    the_doctor_looks_at_all_of_it,
+    the_top_shows_what_changes,
+);
+
+#[tokio::test]
+async fn completions_and_the_manual_need_no_store() {
+    let run = async |args: &[&str]| {
+        let mut command = distlock_at("", args);
+        command.env_remove("DISTLOCK_URL");
+        let told = tell(command).await;
+        assert_eq!(told.code(), 0, "{told:?}");
+        told.out
+    };
+    for (shell, sign) in [("bash", "complete -F"), ("zsh", "#compdef"), ("fish", "complete -c")] {
+        let text = run(&["completions", shell]).await;
+        assert!(text.contains(sign) && text.contains("once-per"), "{shell}: {text}");
+        assert!(!text.contains("__guardian"), "{shell} shows what is hidden");
+    }
+    let manual = run(&["man"]).await;
+    for word in [".TH", "once\\-per", "DISTLOCK_TOKEN", "69  no server", "doctor", "Exit codes"] {
+        assert!(manual.contains(word), "no {word} in {manual}");
+    }
+}

@@ -1,0 +1,417 @@
+//! `distlock run`: what the command gets, what it is told, and the codes that come back.
+
+use std::{fs, time::Duration};
+
+use distlock_testkit::{backend::Backend, proxies::Proxies, proxy::Mode, servers};
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+use tokio::{io::AsyncWriteExt, process::Child};
+
+use crate::{
+    probe,
+    store::{Store, Told, distlock_at, on_each_store, signal, tell, told, until, until_written},
+};
+
+/// A command that writes a file and then waits to be ended.
+fn sitting(place: &TempDir) -> String {
+    format!("echo $$ >{}; exec sleep 100", place.path().join("there").display())
+}
+
+impl Store {
+    /// `distlock` with a command that runs by now.
+    async fn holding(&self, place: &TempDir, args: &[&str]) -> Child {
+        let sitting = sitting(place);
+        let args = [&["run"], args, &["--", "sh", "-c", &sitting]].concat();
+        let child = self.distlock(&args).spawn().expect("it starts");
+        until_written(&place.path().join("there")).await;
+        child
+    }
+
+    /// One that waits behind one that holds the lock.
+    async fn waiting(&self, name: &str, args: &[&str]) -> Child {
+        let args = [&["run", name], args, &["--", "true"]].concat();
+        let child = self.distlock(&args).spawn().expect("it starts");
+        let client = self.client().await;
+        until("it waits", async || self.queue(&client, name).await == 2).await;
+        client.close().await.expect("the store answers");
+        child
+    }
+}
+
+async fn the_command_gets_its_input_and_its_environment(store: Store) {
+    let script = "cat; env; exit 3";
+    let mut command = store.distlock(&["run", "env", "--", "sh", "-c", script]);
+    command.stdin(std::process::Stdio::piped());
+    let mut child = command.spawn().expect("it starts");
+    let mut input = child.stdin.take().expect("it is piped");
+    input.write_all(b"some input\n").await.expect("it is read");
+    drop(input);
+    let told = told(child).await;
+    assert_eq!(told.code(), 3, "{told:?}");
+    assert_eq!(told.err, "", "nobody asked for more");
+    let mut lines = told.out.lines();
+    assert_eq!(lines.next(), Some("some input"));
+    let value = |name: &str| {
+        let line = told.out.lines().find_map(|line| line.strip_prefix(&format!("{name}=")));
+        line.unwrap_or_else(|| panic!("no {name}: {told:?}")).to_owned()
+    };
+    assert_eq!(value("DISTLOCK_NAME"), "env");
+    assert!(value("DISTLOCK_TOKEN").parse::<u64>().is_ok_and(|token| token > 0));
+    assert!(value("DISTLOCK_KEY").starts_with(&format!("{}/env/", store.namespace)));
+    assert!(value("DISTLOCK_OWNER").contains(':'));
+    assert_eq!(value("DISTLOCK_URL"), store.url);
+}
+
+async fn the_command_s_end_is_the_exit_code(store: Store) {
+    for (command, code) in [
+        (&["true"][..], 0),
+        (&["sh", "-c", "exit 42"], 42),
+        (&["sh", "-c", "kill -KILL $$"], 137),
+        (&["sh", "-c", "kill -USR1 $$"], 138),
+        (&["distlock-has-no-such-command"], 127),
+        (&["/etc/passwd"], 126),
+    ] {
+        let told = store.run(&[&["run", "code", "--"], command].concat()).await;
+        assert_eq!(told.code(), code, "{command:?}: {told:?}");
+    }
+    // No shell.
+    let told = store.run(&["run", "code", "--", "echo", "$HOME", ";", "*"]).await;
+    assert_eq!(told.out, "$HOME ; *\n");
+}
+
+async fn a_busy_lock_is_told(store: Store) {
+    let place = TempDir::new().expect("a folder");
+    let holder = store.holding(&place, &["busy"]).await;
+    for (args, code) in [
+        (&["-n"][..], 75),
+        (&["-w", "200ms"], 75),
+        (&["-w", "0.2"], 75),
+        (&["-n", "--conflict-exit-code", "9"], 9),
+        (&["-w", "0s", "--conflict-exit-code", "0"], 0),
+    ] {
+        let args = [&["run", "busy"], args, &["--", "echo", "run"]].concat();
+        let told = store.run(&args).await;
+        assert_eq!((told.code(), &*told.out), (code, ""), "{told:?}");
+        assert!(told.err.contains("busy is held by another"), "{told:?}");
+    }
+    let client = store.client().await;
+    assert_eq!(store.queue(&client, "busy").await, 1, "something was left behind");
+    signal(&holder, Signal::TERM);
+    assert_eq!(told(holder).await.code(), 143);
+    assert_eq!(store.queue(&client, "busy").await, 0, "something was left behind");
+    client.close().await.expect("the store answers");
+}
+
+async fn signals_are_passed_on(store: Store) {
+    let signals =
+        [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT, Signal::USR1, Signal::USR2];
+    for passed in signals {
+        let place = TempDir::new().expect("a folder");
+        let holder = store.holding(&place, &["signals"]).await;
+        signal(&holder, passed);
+        assert_eq!(told(holder).await.code(), 128 + passed.as_raw(), "{passed:?}");
+
+        let there = place.path().join("trap");
+        let number = passed.as_raw();
+        let script = format!(
+            "trap 'exit 7' {number}; echo $$ >{}; while :; do sleep 0.05; done",
+            there.display()
+        );
+        let args = ["run", "signals", "--", "sh", "-c", &script];
+        let holder = store.distlock(&args).spawn().expect("it starts");
+        until_written(&there).await;
+        signal(&holder, passed);
+        assert_eq!(told(holder).await.code(), 7, "{passed:?}");
+    }
+}
+
+async fn what_is_ignored_stays_ignored(store: Store) {
+    let place = TempDir::new().expect("a folder");
+    let (there, end) = (place.path().join("there"), place.path().join("end"));
+    let script = format!(
+        "echo $$ >{}; while [ ! -e {} ]; do sleep 0.02; done; exit 8",
+        there.display(),
+        end.display()
+    );
+    let program = env!("CARGO_BIN_EXE_distlock");
+    let mut command = tokio::process::Command::new("sh");
+    command.args(["-c", "trap '' HUP; exec \"$@\"", "sh", program, "run", "nohup", "--"]);
+    command.args(["sh", "-c", &script]).env("DISTLOCK_URL", &store.url);
+    let holder = command.kill_on_drop(true).spawn().expect("it starts");
+    until_written(&there).await;
+    signal(&holder, Signal::HUP);
+    fs::write(end, "now").expect("it is written");
+    assert_eq!(told(holder).await.code(), 8);
+}
+
+async fn signals_end_the_wait(store: Store) {
+    let place = TempDir::new().expect("a folder");
+    let holder = store.holding(&place, &["wait"]).await;
+    let client = store.client().await;
+    for ending in [Signal::TERM, Signal::INT, Signal::HUP, Signal::USR1] {
+        let waiter = store.waiting("wait", &[]).await;
+        signal(&waiter, ending);
+        assert_eq!(told(waiter).await.code(), 128 + ending.as_raw(), "{ending:?}");
+        assert_eq!(store.queue(&client, "wait").await, 1, "something was left behind");
+    }
+    client.close().await.expect("the store answers");
+    signal(&holder, Signal::TERM);
+    told(holder).await;
+}
+
+async fn those_who_wait_hear_of_it_if_they_asked(store: Store) {
+    let place = TempDir::new().expect("a folder");
+    let holder = store.holding(&place, &["log"]).await;
+    let args = ["run", "log", "-w", "1s", "--", "true"];
+    let told_nothing = store.run(&args).await;
+    assert!(!told_nothing.err.contains("waits for"), "{told_nothing:?}");
+    let args = ["run", "log", "-w", "1s", "--wait-log", "100ms", "--", "true"];
+    let lines = store.run(&args).await;
+    assert!(lines.err.contains("waits for log, at place 1 of the queue; "), "{lines:?}");
+    let args = ["run", "log", "--json", "-w", "1s", "--wait-log", "100ms", "--", "true"];
+    let objects = Told::objects(&store.run(&args).await.err);
+    let waiting = objects.iter().find(|object| object["event"] == "waiting").expect("it waits");
+    assert_eq!(waiting["place"], 1);
+    assert_eq!(objects.last().expect("one")["event"], "busy");
+    signal(&holder, Signal::TERM);
+    told(holder).await;
+    let objects = Told::objects(&store.run(&["run", "log", "--json", "--", "true"]).await.err);
+    let events: Vec<_> = objects.iter().map(|object| object["event"].as_str()).collect();
+    assert_eq!(events, [Some("granted"), Some("started"), Some("ended")]);
+}
+
+async fn kinds_of_locks_exclude_as_they_should(store: Store) {
+    let places = [(); 4].map(|()| TempDir::new().expect("a folder"));
+    let busy = async |args: &[&str]| {
+        let args = [&["run"], args, &["-n", "--", "true"]].concat();
+        match store.run(&args).await.code() {
+            0 => false,
+            75 => true,
+            code => panic!("{args:?}: {code}"),
+        }
+    };
+    let reader = store.holding(&places[0], &["a", "--shared"]).await;
+    assert!(!busy(&["a", "--shared"]).await);
+    assert!(busy(&["a", "--exclusive"]).await);
+    let permits = store.holding(&places[1], &["b", "--permits", "2/3"]).await;
+    assert!(!busy(&["b", "--permits", "1/3"]).await);
+    assert!(busy(&["b", "--permits", "2/3"]).await);
+    // The smaller number counts.
+    assert!(busy(&["b", "--permits", "2/4"]).await);
+    let all = store.holding(&places[2], &["--all", "c,d"]).await;
+    assert!(busy(&["c"]).await && busy(&["d"]).await);
+    assert!(busy(&["e", "--all", "d"]).await);
+    assert!(!busy(&["e", "--all", "f"]).await);
+    for holder in [reader, permits, all] {
+        signal(&holder, Signal::TERM);
+        assert_eq!(told(holder).await.code(), 143);
+    }
+    assert!(!busy(&["a", "--exclusive"]).await);
+    assert!(!busy(&["--all", "c,d,e"]).await);
+    let told = store.run(&["run", "--all", "c,d", "--", "sh", "-c", "echo $DISTLOCK_TOKEN"]).await;
+    assert_eq!(told.out.trim().split(',').count(), 2, "{told:?}");
+}
+
+async fn the_lock_is_held_at_least_so_long(store: Store) {
+    let start = std::time::Instant::now();
+    let args = ["run", "least", "--hold-at-least", "1s", "--json", "--", "true"];
+    let mut held = store.distlock(&args).spawn().expect("it starts");
+    let client = store.client().await;
+    until("it is held", async || store.queue(&client, "least").await == 1).await;
+    assert_eq!(store.run(&["run", "least", "-n", "--", "true"]).await.code(), 75);
+    assert!(held.wait().await.expect("it is a child").success());
+    assert!(start.elapsed() >= Duration::from_secs(1));
+    assert_eq!(store.queue(&client, "least").await, 0, "something was left behind");
+    // A signal cuts it short.
+    let args = ["run", "least", "--hold-at-least", "50s", "--", "sh", "-c", "exit 4"];
+    let held = store.distlock(&args).spawn().expect("it starts");
+    until("it is held", async || store.queue(&client, "least").await == 1).await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    signal(&held, Signal::TERM);
+    let code = told(held).await.code();
+    assert!(code == 4 || code == 143, "{code}");
+    client.close().await.expect("the store answers");
+}
+
+async fn nothing_that_was_started_is_left(store: Store) {
+    let place = TempDir::new().expect("a folder");
+    let (one, other) = (place.path().join("one"), place.path().join("other"));
+    let script = format!(
+        "sh -c 'trap \"\" TERM; echo $$ >{one}; while :; do sleep 0.1; done' & \
+         setsid sh -c 'trap \"\" TERM; echo $$ >{other}; while :; do sleep 0.1; done' & \
+         while [ ! -s {one} ] || [ ! -s {other} ]; do sleep 0.01; done; exit 5",
+        one = one.display(),
+        other = other.display(),
+    );
+    let told = store.run(&["run", "left", "--ttl", "3s", "--", "sh", "-c", &script]).await;
+    assert_eq!(told.code(), 5, "{told:?}");
+    for left in [one, other] {
+        let pid = fs::read_to_string(left).expect("it ran").trim().parse().expect("a number");
+        assert!(!probe::lives(pid), "{pid} lives");
+    }
+}
+
+async fn a_dead_guardian_takes_the_command_with_it(store: Store) {
+    let place = TempDir::new().expect("a folder");
+    let holder = store.holding(&place, &["guardian"]).await;
+    let there = fs::read_to_string(place.path().join("there")).expect("it runs");
+    let pid: u32 = there.trim().parse().expect("a number");
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("it runs");
+    let guardian =
+        stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(1)?.parse().ok());
+    let guardian = guardian.and_then(Pid::from_raw).expect("a parent");
+    kill_process(guardian, Signal::KILL).expect("it is ours");
+    let told = told(holder).await;
+    assert_eq!(told.code(), 70, "{told:?}");
+    assert!(told.err.contains("its guardian was killed"), "{told:?}");
+    assert!(!probe::lives(pid));
+}
+
+async fn a_lost_lock_ends_the_command_and_is_told(store: Store) {
+    let place = TempDir::new().expect("a folder");
+    let record = place.path().join("lost");
+    let on_lost = format!("sh -c 'echo \"$DISTLOCK_NAME: $DISTLOCK_LOST\" >{}'", record.display());
+    let holder = store.holding(&place, &["lost", "--on-lost", &on_lost]).await;
+    let client = store.client().await;
+    let key = client.mutex("lost").holder().await.expect("an answer").expect("it is held");
+    client.close().await.expect("the store answers");
+    let broken = store.run(&["break", key.key(), "--yes"]).await;
+    assert_eq!(broken.code(), 0, "{broken:?}");
+    let ended = told(holder).await;
+    assert_eq!(ended.code(), 70, "{ended:?}");
+    assert!(ended.err.contains("lost was lost: somebody deleted its key"), "{ended:?}");
+    assert_eq!(fs::read_to_string(&record).expect("it ran"), "lost: somebody deleted its key\n");
+}
+
+async fn a_command_may_end_in_order_before_the_deadline(store: Store) {
+    let place = TempDir::new().expect("a folder");
+    let (there, end) = (place.path().join("there"), place.path().join("end"));
+    let endpoints = servers::endpoints(&store.backend.url()).await;
+    let proxies = Proxies::start(store.backend, &endpoints).await;
+    let url = format!("{}{}", proxies.url(), store.namespace);
+    let script = format!(
+        "trap 'echo in order >{}; exit 0' INT; echo $$ >{}; while :; do sleep 0.02; done",
+        end.display(),
+        there.display()
+    );
+    let args = ["run", "order", "--ttl", "4s", "--kill-signal", "INT", "--kill-after", "500ms"];
+    let args = [&args[..], &["--json", "--", "sh", "-c", &script]].concat();
+    let holder = distlock_at(&url, &args).spawn().expect("it starts");
+    until_written(&there).await;
+    proxies.set(&Mode::Blackhole);
+    let ended = told(holder).await;
+    assert_eq!(ended.code(), 70, "{ended:?}");
+    assert_eq!(fs::read_to_string(end).expect("it had the time"), "in order\n");
+    let objects = Told::objects(&ended.err);
+    assert_eq!(objects.last().expect("one")["event"], "lost", "{objects:?}");
+}
+
+async fn wrong_usage_is_told_before_anything_is_sent(store: Store) {
+    for args in [
+        &["run", "a"][..],
+        &["run", "--", "true"],
+        &["run", "", "--", "true"],
+        &["run", "a", "--ttl", "10ms", "--", "true"],
+        &["run", "a", "--ttl", "5s", "--kill-after", "5s", "--", "true"],
+        &["run", "a", "--permits", "3/2", "--", "true"],
+        &["--url", "redis://h", "ls"],
+        &["--url", "memory://a", "ls"],
+        &["--url", "", "ls"],
+        &["--url-file", "/no/such/file", "ls"],
+        &["no-such-command"],
+        &[],
+    ] {
+        let told = store.run(args).await;
+        assert_eq!(told.code(), 64, "{args:?}: {told:?}");
+        assert!(!told.err.is_empty() && told.out.is_empty(), "{args:?}: {told:?}");
+    }
+    let mut command = store.distlock(&["run", "a", "--", "true"]);
+    command.env_remove("DISTLOCK_URL");
+    let told = tell(command).await;
+    assert_eq!(told.code(), 64);
+    assert!(told.err.contains("DISTLOCK_URL"), "{told:?}");
+    let misplaced = store.run(&["ls", "a", "etcd://root:geheim@h"]).await;
+    assert_eq!(misplaced.code(), 64);
+    assert!(!misplaced.err.contains("geheim"), "{misplaced:?}");
+    for help in ["--help", "--version"] {
+        assert_eq!(store.run(&[help]).await.code(), 0);
+    }
+    for command in ["run", "elect"] {
+        let help = store.run(&[command, "--help"]).await;
+        for code in ["64", "69", "70", "71", "75", "77", "126", "127"] {
+            assert!(help.out.contains(code), "{command} does not tell of {code}");
+        }
+    }
+}
+
+async fn a_store_that_is_not_there_or_refuses_is_told(store: Store) {
+    let scheme = store.backend.scheme();
+    // Nobody listens at that port.
+    let nowhere = format!("{scheme}://root:geheim@127.0.0.1:1?connect_timeout=500ms");
+    let told = tell(distlock_at(&nowhere, &["run", "a", "--", "true"])).await;
+    assert_eq!(told.code(), 69, "{told:?}");
+    assert!(!format!("{told:?}").contains("geheim"), "{told:?}");
+    let url = store.backend.url_with_users();
+    servers::endpoints(&url).await;
+    let (scheme, hosts) = url.split_once("://").expect("a URL");
+    let (user, password) = user(store.backend);
+    let of = |password: &str| format!("{scheme}://{user}:{password}@{hosts}{}", store.namespace);
+    let args = ["run", "a", "--json", "--", "true"];
+    let right = tell(distlock_at(&of(password), &args)).await;
+    assert_eq!(right.code(), 0, "{right:?}");
+    let wrong = tell(distlock_at(&of("geheim"), &args)).await;
+    assert_eq!(wrong.code(), 77, "{wrong:?}");
+    assert!(!format!("{wrong:?}").contains("geheim"), "{wrong:?}");
+}
+
+async fn the_command_does_not_get_the_password(store: Store) {
+    let place = TempDir::new().expect("a folder");
+    let url = store.backend.url_with_users();
+    servers::endpoints(&url).await;
+    let (scheme, hosts) = url.split_once("://").expect("a URL");
+    let (user, password) = user(store.backend);
+    let url = format!("{scheme}://{user}:{password}@{hosts}{}", store.namespace);
+    let file = place.path().join("url");
+    fs::write(&file, format!("{url}\n")).expect("it is written");
+    let file = file.display().to_string();
+    let script = "env; tr '\\0' '\\n' </proc/$PPID/environ; tr '\\0' ' ' </proc/$PPID/cmdline";
+    let args = ["--url-file", &file, "run", "a", "--json", "--", "sh", "-c", script];
+    let mut command = store.distlock(&args);
+    command.env_remove("DISTLOCK_URL");
+    let from_file = tell(command).await;
+    let from_environment =
+        tell(distlock_at(&url, &["run", "a", "--json", "--", "sh", "-c", script])).await;
+    for told in [from_file, from_environment] {
+        assert_eq!(told.code(), 0, "{told:?}");
+        let plain = format!("DISTLOCK_URL={scheme}://{hosts}{}\n", store.namespace);
+        assert!(told.out.contains(&plain), "{told:?}");
+        assert!(!format!("{told:?}").contains(password), "{told:?}");
+    }
+}
+
+/// Who may do anything on the servers with users.
+fn user(backend: Backend) -> (&'static str, &'static str) {
+    match backend {
+        Backend::Etcd => ("root", "rootpw"),
+        Backend::ZooKeeper => ("alice", "alicepw"),
+    }
+}
+
+on_each_store!(
+    the_command_gets_its_input_and_its_environment,
+    the_command_s_end_is_the_exit_code,
+    a_busy_lock_is_told,
+    signals_are_passed_on,
+    what_is_ignored_stays_ignored,
+    signals_end_the_wait,
+    those_who_wait_hear_of_it_if_they_asked,
+    kinds_of_locks_exclude_as_they_should,
+    the_lock_is_held_at_least_so_long,
+    nothing_that_was_started_is_left,
+    a_dead_guardian_takes_the_command_with_it,
+    a_lost_lock_ends_the_command_and_is_told,
+    a_command_may_end_in_order_before_the_deadline,
+    wrong_usage_is_told_before_anything_is_sent,
+    a_store_that_is_not_there_or_refuses_is_told,
+    the_command_does_not_get_the_password,
+);

@@ -1,0 +1,147 @@
+//! A store, and processes of `distlock` on it.
+
+use std::{
+    fs,
+    path::Path,
+    process::{ExitStatus, Stdio},
+    sync::atomic::{AtomicUsize, Ordering},
+    time::{Duration, Instant},
+};
+
+use distlock::Client;
+use distlock_testkit::{backend::Backend, servers};
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::{
+    process::{Child, Command},
+    time::sleep,
+};
+
+/// The longest that anything may take on a busy machine.
+const LONG: Duration = Duration::from_secs(60);
+
+/// A store with a namespace of its own.
+pub(crate) struct Store {
+    pub(crate) backend: Backend,
+    pub(crate) namespace: String,
+    pub(crate) url: String,
+}
+
+impl Store {
+    /// Panics if the servers are not there: a test that needs them fails, it is never skipped.
+    pub(crate) async fn start(backend: Backend) -> Self {
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        let url = backend.url();
+        servers::endpoints(&url).await;
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let namespace = format!("/cli-{}-{number}", std::process::id());
+        Self { backend, url: format!("{url}{namespace}"), namespace }
+    }
+
+    /// `distlock` with these arguments.
+    pub(crate) fn distlock(&self, args: &[&str]) -> Command {
+        distlock_at(&self.url, args)
+    }
+
+    /// The same, up to its end.
+    pub(crate) async fn run(&self, args: &[&str]) -> Told {
+        tell(self.distlock(args)).await
+    }
+
+    pub(crate) async fn client(&self) -> Client {
+        Client::connect(&self.url).await.expect("the store answers")
+    }
+
+    /// How many stand in the lock's queue.
+    pub(crate) async fn queue(&self, client: &Client, name: &str) -> usize {
+        client.mutex(name).queue().await.expect("the store answers").len()
+    }
+}
+
+/// `distlock` with this URL and these arguments. It is killed when it is dropped.
+pub(crate) fn distlock_at(url: &str, args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_distlock"));
+    command.args(args).env("DISTLOCK_URL", url).kill_on_drop(true);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// How a process ended, and what it said.
+#[derive(Debug)]
+pub(crate) struct Told {
+    pub(crate) status: ExitStatus,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+impl Told {
+    pub(crate) fn code(&self) -> i32 {
+        self.status.code().unwrap_or_else(|| panic!("{self:?}"))
+    }
+
+    /// The objects on a stream that is JSON.
+    pub(crate) fn objects(text: &str) -> Vec<serde_json::Value> {
+        let object = |line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}"));
+        text.lines().map(object).collect()
+    }
+}
+
+pub(crate) async fn tell(mut command: Command) -> Told {
+    told(command.spawn().expect("it starts")).await
+}
+
+pub(crate) async fn told(child: Child) -> Told {
+    let output = tokio::time::timeout(LONG, child.wait_with_output()).await;
+    let output = output.expect("it ends in time").expect("it is a child");
+    let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
+    Told { status: output.status, out: text(output.stdout), err: text(output.stderr) }
+}
+
+pub(crate) fn signal(child: &Child, signal: Signal) {
+    let pid = child.id().and_then(|id| Pid::from_raw(id.try_into().expect("a number")));
+    kill_process(pid.expect("it runs"), signal).expect("it is ours");
+}
+
+/// Returns when it is so.
+pub(crate) async fn until(what: &str, mut is: impl AsyncFnMut() -> bool) {
+    let start = Instant::now();
+    while !is().await {
+        assert!(start.elapsed() < LONG, "never: {what}");
+        sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Returns when the file is there and has something in it.
+pub(crate) async fn until_written(path: &Path) -> String {
+    let read = || fs::read_to_string(path).unwrap_or_default();
+    until(&format!("{} is written", path.display()), async || !read().is_empty()).await;
+    read()
+}
+
+/// The tests of a file, for each store.
+macro_rules! on_each_store {
+    ($($name:ident),* $(,)?) => {
+        mod etcd {
+            $(
+                #[tokio::test]
+                async fn $name() {
+                    let store = $crate::store::Store::start(
+                        distlock_testkit::backend::Backend::Etcd,
+                    );
+                    super::$name(store.await).await;
+                }
+            )*
+        }
+        mod zookeeper {
+            $(
+                #[tokio::test]
+                async fn $name() {
+                    let store = $crate::store::Store::start(
+                        distlock_testkit::backend::Backend::ZooKeeper,
+                    );
+                    super::$name(store.await).await;
+                }
+            )*
+        }
+    };
+}
+pub(crate) use on_each_store;

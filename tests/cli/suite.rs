@@ -1,0 +1,11 @@
+//! The command `distlock`, on the servers that `docker/up` starts: each option, each exit code, and
+//! that what it runs is dead before another one begins.
+
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)] // a test fails by panicking
+
+mod cron;
+mod faults;
+mod inspect;
+mod probe;
+mod run;
+mod store;

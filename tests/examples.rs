@@ -1,0 +1,59 @@
+//! The examples: short enough to be read, and each does what it says.
+
+#![allow(clippy::expect_used, clippy::panic)] // a test fails by panicking
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+/// Each is one use, as users write it.
+const USES: [&str; 8] = [
+    "cron",
+    "workers",
+    "leader",
+    "paused_clock",
+    "transfer",
+    "rate_limit",
+    "watched_config",
+    "threads",
+];
+
+/// The longest example, in lines.
+const LONGEST: usize = 40;
+
+fn built(example: &str) -> PathBuf {
+    // target/debug/deps/examples-…
+    let own = env::current_exe().expect("a path");
+    let target = own.parent().and_then(Path::parent).expect("a target directory");
+    target.join("examples").join(format!("{example}{}", env::consts::EXE_SUFFIX))
+}
+
+#[test]
+fn examples_are_short() {
+    for example in USES {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("examples/{example}.rs"));
+        let text = fs::read_to_string(path).expect("an example");
+        // Its docs, and the empty lines between, are not counted.
+        let code = text.lines().filter(|line| !line.is_empty() && !line.starts_with("//!"));
+        assert!(code.count() <= LONGEST, "{example}");
+    }
+}
+
+/// Each checks itself what came of it.
+#[test]
+fn examples_do_what_they_say() {
+    for example in USES.into_iter().chain(["quickstart"]) {
+        if example == "threads" && !cfg!(feature = "blocking") {
+            continue;
+        }
+        let mut command = Command::new(built(example));
+        let ran = command.output().unwrap_or_else(|error| {
+            panic!("{example}: {error}; `cargo test` builds the examples, as does `--examples`")
+        });
+        let text = String::from_utf8_lossy(&ran.stderr);
+        assert!(ran.status.success(), "{example}: {text}");
+        assert!(!ran.stdout.is_empty(), "{example} says nothing");
+    }
+}

@@ -1,0 +1,47 @@
+//! Passwords, certificates and rights: servers of the tests' own, which want all that there is, and
+//! those of `docker/up`.
+
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)] // also outside of test functions
+
+// Of what there is for the other tests, these use a part.
+#[allow(dead_code, unused_imports, unused_macros)]
+mod common;
+#[path = "secured/etcd.rs"]
+mod etcd;
+#[path = "secured/logs.rs"]
+mod logs;
+#[path = "secured/options.rs"]
+mod options;
+#[path = "secured/own_etcd.rs"]
+mod own_etcd;
+#[path = "secured/own_zookeeper.rs"]
+mod own_zookeeper;
+#[path = "secured/pki.rs"]
+mod pki;
+#[path = "secured/rights.rs"]
+mod rights;
+#[path = "secured/rotation.rs"]
+mod rotation;
+#[path = "secured/secrets.rs"]
+mod secrets;
+#[path = "secured/zookeeper.rs"]
+mod zookeeper;
+
+use std::error::Error;
+
+/// All that an error says, down to its last source.
+fn told(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(error) = next {
+        text += &format!(": {error}");
+        next = error.source();
+    }
+    text
+}
+
+/// No test: `common/process.rs` runs this binary once more to have a process that it can kill.
+#[test]
+fn job_of_another_process() {
+    common::process::run_job();
+}

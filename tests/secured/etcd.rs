@@ -1,0 +1,161 @@
+//! etcd: certificates, passwords and both, right and wrong.
+
+use std::time::{Duration, Instant};
+
+use distlock::{Client, Error, Tls};
+use etcd_client::UserAddOptions;
+
+use crate::{
+    common::case::{SOON, eventually, within},
+    own_etcd::{NAME, OwnEtcd, PASSWORD},
+    pki::{Ca, Folder, LONG, Pair},
+    told,
+};
+
+/// A URL names all of it, as an operator writes it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_url_names_certificates_and_password() {
+    let etcd = OwnEtcd::start("simple").await;
+    let Pair { certificate, key } = etcd.issue(LONG);
+    let folder = Folder::new(&[
+        ("ca.pem", &etcd.ca.pem),
+        ("tls.crt", &certificate),
+        ("tls.key", &key),
+        ("password", &format!("{PASSWORD}\n")),
+    ]);
+    let files = format!(
+        "ca_file={}&cert_file={}&key_file={}",
+        folder.path("ca.pem"),
+        folder.path("tls.crt"),
+        folder.path("tls.key")
+    );
+    let (address, port) = (etcd.address, etcd.address.port());
+    let password = folder.path("password");
+    for url in [
+        format!("etcds://app:{PASSWORD}@{address}/app/locks?{files}&server_name={NAME}"),
+        format!("etcds://app@localhost:{port}/app/locks?{files}&password_file={password}&ttl=5s"),
+    ] {
+        let client = Client::connect(&url).await.unwrap_or_else(|error| panic!("{}", told(&error)));
+        let guard = client.mutex("a").lock().await.unwrap();
+        assert!(client.mutex("a").try_lock().await.unwrap().is_none());
+        guard.unlock().await.unwrap();
+        client.close().await.unwrap();
+    }
+}
+
+/// Each wrong in another way: refused at once, and the text says which it is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_wrong_is_named() {
+    let etcd = OwnEtcd::start("simple").await;
+    let (ca, own) = (&etcd.ca.pem, etcd.issue(LONG));
+    let (stranger, expired) = (Ca::new(), etcd.issue(Duration::ZERO));
+    let foreign = stranger.issue("client", &[], LONG);
+    let tls = |ca: &str, pair: &Pair| {
+        Tls::new().ca_certificate(ca).client_identity(&pair.certificate, &pair.key)
+    };
+    let named = |tls: Tls| tls.server_name(NAME);
+    let right = etcd.builder().tls(named(tls(ca, &own)));
+    for (what, builder, text) in [
+        (
+            "password",
+            right.clone().credentials("app", "wrong-s3cret"),
+            "invalid user ID or password",
+        ),
+        ("user", right.clone().credentials("nobody", PASSWORD), "invalid user ID or password"),
+        ("CA", etcd.builder().tls(named(tls(&stranger.pem, &own))), "of another CA"),
+        ("name", etcd.builder().tls(tls(ca, &own)), "another name than the host"),
+        (
+            "no certificate",
+            etcd.builder().tls(named(Tls::new().ca_certificate(ca))),
+            "Tls::client_identity",
+        ),
+        (
+            "another CA's client",
+            etcd.builder().tls(named(tls(ca, &foreign))),
+            "refuses the client's",
+        ),
+        ("expired", etcd.builder().tls(named(tls(ca, &expired))), "refuses the client's"),
+    ] {
+        let start = Instant::now();
+        let error = within(SOON, what, builder.connect()).await.unwrap_err();
+        let text_told = told(&error);
+        println!("{what}, {:?}: {text_told}", start.elapsed());
+        assert!(matches!(error, Error::Denied { .. }), "{what}: {error:?}");
+        assert!(text_told.contains(text), "{what}: {text_told}");
+        assert!(text_told.contains(&etcd.address.to_string()), "{what}: {text_told}");
+        assert!(!error.is_retryable());
+    }
+    // Without a password the name in the certificate is the user: of such a one nobody knows.
+    let client = right.connect().await.unwrap();
+    let error = within(SOON, "it is refused", client.mutex("a").lock()).await.unwrap_err();
+    assert!(matches!(error, Error::Denied { .. }), "{error:?}");
+    assert!(told(&error).contains("permission denied"), "{}", told(&error));
+    let options = UserAddOptions::new().with_no_pwd();
+    let mut auth = etcd.operator.auth_client();
+    auth.user_add("client", "", Some(options)).await.unwrap();
+    auth.user_grant_role("client", "app").await.unwrap();
+    client.mutex("a").lock().await.unwrap().unlock().await.unwrap();
+}
+
+/// Tokens of this kind end after 5 s whether they are used or not, and with every change of any
+/// user or role. A lock is held, a waiter waits, and each request gets through.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn locks_outlive_tokens_that_end_with_every_change_of_a_user() {
+    let etcd = OwnEtcd::start("jwt,sign-method=HS256,priv-key=/secured/current/hmac,ttl=5s").await;
+    let builder = etcd.builder().tls(etcd.tls()).credentials("app", PASSWORD);
+    let builder = builder.session_ttl(Duration::from_secs(4));
+    let client = builder.clone().connect().await.unwrap();
+    let other = builder.connect().await.unwrap();
+    let guard = client.mutex("a").lock().await.unwrap();
+    let mutex = other.mutex("a");
+    let waiter = tokio::spawn(async move { mutex.lock().await });
+    let start = Instant::now();
+    let mut changes = 0;
+    while start.elapsed() < Duration::from_secs(12) {
+        // It has nothing to do with `app`.
+        let mut auth = etcd.operator.auth_client();
+        let name = format!("user-{changes}");
+        auth.user_add(name, "pw", None).await.unwrap();
+        changes += 1;
+        let began = Instant::now();
+        let locked = within(SOON, "it is granted", client.mutex("b").lock()).await.unwrap();
+        locked.unlock().await.unwrap();
+        assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+        assert!(guard.is_valid(), "after {:?}", start.elapsed());
+        tokio::time::sleep(Duration::from_millis(300)).await;
+    }
+    assert!(!waiter.is_finished());
+    guard.unlock().await.unwrap();
+    let next = within(SOON, "the waiter hears of it", waiter).await.unwrap().unwrap();
+    next.unlock().await.unwrap();
+    println!("{changes} changes");
+    client.close().await.unwrap();
+    other.close().await.unwrap();
+}
+
+/// The store comes later, with everything that it wants.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lazy_client_is_there_before_its_store() {
+    let etcd = OwnEtcd::start("simple").await;
+    let lazy = |password: &str| {
+        let builder = etcd.builder().tls(etcd.tls()).credentials("app", password);
+        builder.connect_lazy().unwrap()
+    };
+    let client = lazy(PASSWORD);
+    assert_eq!(client.health(), distlock::Health::NotOpened);
+    client.mutex("a").lock().await.unwrap().unlock().await.unwrap();
+    client.close().await.unwrap();
+    let error = within(SOON, "it is refused", lazy("wrong-s3cret").ping()).await.unwrap_err();
+    assert!(matches!(error, Error::Denied { .. }), "{error:?}");
+    // What cannot be read is told at once, also by a lazy one.
+    let missing = Tls::new().ca_certificate_file("/nowhere/ca.pem");
+    let error = etcd.builder().tls(missing).connect_lazy().unwrap_err();
+    assert!(matches!(error, Error::InvalidConfig { option: "tls", .. }), "{error:?}");
+    assert!(error.to_string().contains("/nowhere/ca.pem"), "{error}");
+    eventually(SOON, "nothing is left", async || {
+        let options = etcd_client::GetOptions::new().with_prefix();
+        let left = etcd.operator.kv_client().get("/app/locks", Some(options)).await.unwrap();
+        left.kvs().is_empty()
+    })
+    .await;
+}

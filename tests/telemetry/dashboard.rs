@@ -1,0 +1,49 @@
+//! The dashboard and the alerts speak of metrics that there are.
+
+use std::{collections::BTreeSet, fs};
+
+use distlock_testkit::telemetry::Told;
+
+use super::listener::{Listener, all};
+
+fn read(file: &str) -> String {
+    fs::read_to_string(format!("{}/{file}", env!("CARGO_MANIFEST_DIR"))).expect("a text")
+}
+
+/// The names in a text that Prometheus would know.
+fn named(text: &str) -> BTreeSet<&str> {
+    let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+    words.filter(|word| word.starts_with("distlock_")).collect()
+}
+
+/// As `examples/metrics.rs` and OpenTelemetry's collector name it.
+fn names(kind: &str, name: &str, unit: &str) -> Vec<String> {
+    let name = name.replace('.', "_");
+    let name = if unit == "seconds" { format!("{name}_seconds") } else { name };
+    match kind {
+        "counter" => vec![format!("{name}_total")],
+        "gauge" => vec![name],
+        _ => ["bucket", "count", "sum"].map(|part| format!("{name}_{part}")).into(),
+    }
+}
+
+#[tokio::test]
+async fn the_dashboard_and_the_alerts_name_metrics_that_there_are() {
+    drop(Listener::new("dashboard").client().await);
+    let described = all().into_iter().filter_map(|told| match told {
+        Told::Described(kind, name, unit) => Some(names(kind, &name, &unit)),
+        _ => None,
+    });
+    let described: BTreeSet<_> = described.collect();
+    let known: BTreeSet<_> = described.iter().flatten().map(String::as_str).collect();
+    let (dashboard, operations) = (read("docs/grafana-dashboard.json"), read("docs/operations.md"));
+    // The text has this one as an example of a name without what a part of a histogram adds.
+    let example = "distlock_acquire_duration_seconds";
+    for name in named(&dashboard).union(&named(&operations)) {
+        assert!(known.contains(name) || *name == example, "there is no {name}");
+    }
+    for names in &described {
+        let shown = names.iter().any(|name| named(&dashboard).contains(name.as_str()));
+        assert!(shown, "the dashboard does not show {names:?}");
+    }
+}

@@ -1,0 +1,189 @@
+//! Collects what is told, and counts it.
+
+use std::{
+    cell::Cell,
+    collections::BTreeMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use distlock::{Builder, Client};
+use distlock_testkit::telemetry::{Fields, Told, listen};
+use tokio::time::sleep;
+
+/// All that was told in this process so far.
+static TOLD: Mutex<Vec<Told>> = Mutex::new(Vec::new());
+
+fn told() -> MutexGuard<'static, Vec<Told>> {
+    TOLD.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+type Visitor = Box<dyn Fn() + Send>;
+
+static VISITORS: Mutex<Vec<Visitor>> = Mutex::new(Vec::new());
+
+fn visitors() -> MutexGuard<'static, Vec<Visitor>> {
+    VISITORS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// There are visits as long as it lives.
+pub(crate) struct Visiting;
+
+impl Drop for Visiting {
+    fn drop(&mut self) {
+        visitors().clear();
+    }
+}
+
+thread_local! {
+    static VISITING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// What is told during a visit causes no other.
+fn visit() {
+    if !VISITING.replace(true) {
+        visitors().iter().for_each(|visitor| visitor());
+        VISITING.set(false);
+    }
+}
+
+/// What is told of the locks of one test, by the name of its store, with which all of their names
+/// begin; and of its sessions, if no other test has the same backend.
+pub(crate) struct Listener {
+    pub(crate) name: &'static str,
+}
+
+impl Listener {
+    pub(crate) fn new(name: &'static str) -> Self {
+        listen(&["distlock"], |it| {
+            told().push(it);
+            visit();
+        });
+        Self { name }
+    }
+
+    /// From now on those who tell something have to put up with a listener that does this at once.
+    /// Until what this returns is dropped.
+    pub(crate) fn visitor(&self, visitor: impl Fn() + Send + 'static) -> Visiting {
+        visitors().push(Box::new(visitor));
+        Visiting
+    }
+
+    /// Of a client whose metrics have the locks' names.
+    pub(crate) fn builder(&self) -> Builder {
+        Client::builder(format!("memory://{}", self.name))
+            .owner(format!("owner of {}", self.name))
+            .metric_label(str::to_owned)
+    }
+
+    pub(crate) async fn client(&self) -> Client {
+        self.builder().connect().await.expect("connected")
+    }
+
+    pub(crate) fn lock(&self, name: &str) -> String {
+        format!("{}-{name}", self.name)
+    }
+
+    /// All that was told of this test's locks.
+    pub(crate) fn told(&self) -> Vec<Told> {
+        let of = |fields: &Fields, key| fields.get(key).is_some_and(|it| it.starts_with(self.name));
+        let ours = |it: &&Told| match it {
+            Told::Counted(_, labels, _)
+            | Told::Changed(_, labels, _)
+            | Told::Set(_, labels, _)
+            | Told::Measured(_, labels, _) => of(labels, "lock"),
+            Told::Described(..) => false,
+            Told::Opened(_, fields) | Told::Closed(_, fields) | Told::Logged(_, _, fields, _) => {
+                of(fields, "name")
+            }
+        };
+        told().iter().filter(ours).cloned().collect()
+    }
+
+    /// How often it was told what: the numbers of values of histograms, the sums of counters, and
+    /// the last and the highest value of gauges; how many spans were closed, how many are open, and
+    /// the log.
+    pub(crate) fn counts(&self) -> BTreeMap<String, i64> {
+        let mut counts = BTreeMap::new();
+        let mut add = |what: String, by: i64| *counts.entry(what).or_default() += by;
+        let mut highest = BTreeMap::<String, i64>::new();
+        let mut now = BTreeMap::<String, i64>::new();
+        for it in self.told() {
+            match it {
+                Told::Counted(name, labels, by) => add(line(&name, &labels), by as i64),
+                Told::Measured(name, labels, value) => {
+                    assert!((0.0..60.0).contains(&value), "{name} is not in seconds: {value}");
+                    add(line(&name, &labels), 1);
+                }
+                Told::Changed(name, labels, by) => {
+                    let line = line(&name, &labels);
+                    let now = now.entry(line.clone()).or_default();
+                    *now += by as i64;
+                    assert!(*now >= 0, "{line} is {now}");
+                    let highest = highest.entry(line).or_default();
+                    *highest = (*highest).max(*now);
+                }
+                Told::Set(name, ..) => panic!("{name} is not of a lock"),
+                Told::Described(..) => {}
+                Told::Opened(name, _) => add(format!("open {name}"), 1),
+                Told::Closed(name, fields) => {
+                    add(format!("open {name}"), -1);
+                    let field = |key| fields.get(key).map_or("-", String::as_str);
+                    let token = if fields.contains_key("token") { " token" } else { "" };
+                    let place = fields.get("place").map(|it| format!(" place={it}"));
+                    add(
+                        format!(
+                            "span {name} {} {}{token}{}",
+                            field("primitive"),
+                            field("outcome"),
+                            place.unwrap_or_default()
+                        ),
+                        1,
+                    );
+                }
+                Told::Logged(level, message, fields, _) => {
+                    let message = message.split(':').next().unwrap_or_default().to_owned();
+                    let reason = fields.get("reason").map_or("", String::as_str);
+                    add(format!("{level} {message} {reason}").trim().to_owned(), 1);
+                }
+            }
+        }
+        for (line, now) in now {
+            add(format!("{line} now"), now);
+        }
+        for (line, most) in highest {
+            add(format!("{line} most"), most);
+        }
+        counts.retain(|_, count| *count != 0);
+        counts
+    }
+
+    /// Waits until exactly this has been told.
+    pub(crate) async fn expect(&self, expected: &[(&str, i64)]) {
+        let expected: BTreeMap<_, _> =
+            expected.iter().map(|(what, count)| ((*what).to_owned(), *count)).collect();
+        let began = Instant::now();
+        while self.counts() != expected {
+            assert!(
+                began.elapsed() < Duration::from_secs(10),
+                "{}:\n{:#?}\ninstead of\n{expected:#?}",
+                self.name,
+                self.counts()
+            );
+            sleep(Duration::from_millis(5)).await;
+        }
+    }
+}
+
+/// All that was told of a backend, whatever the lock.
+pub(crate) fn all() -> Vec<Told> {
+    told().clone()
+}
+
+/// A metric with its labels, but for the lock's and the backend's.
+fn line(name: &str, labels: &Fields) -> String {
+    assert_eq!(labels.get("backend").map(String::as_str), Some("memory"), "{name}");
+    let labels = labels.iter().filter(|(key, _)| !matches!(&***key, "lock" | "backend"));
+    let name = name.strip_prefix("distlock.").expect("a name of ours");
+    labels.fold(name.to_owned(), |line, (_, value)| format!("{line} {value}"))
+}

@@ -1,0 +1,121 @@
+//! A recorder and a subscriber are the user's code, and may use the library: nothing is told while
+//! a lock of the library's is held.
+
+use std::{
+    pin::pin,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+        mpsc,
+    },
+    task::{Context, Waker},
+    thread,
+    time::Duration,
+};
+
+use distlock::{Client, Error, LockGuard, memory::Space};
+
+use super::listener::Listener;
+
+/// Does what takes each of the library's locks that a caller can reach: the client's, a guard's, a
+/// queue's, and those of the hand-over.
+fn use_all(client: &Client, guard: Option<&LockGuard>) {
+    let _ = (client.health(), client.session_ttl());
+    if let Some(guard) = guard {
+        let _ = (guard.is_valid(), guard.remaining());
+        poll_once(guard.lost());
+    }
+    let mutex = client.mutex("visited");
+    poll_once(mutex.try_lock());
+    poll_once(mutex.lock());
+    poll_once(mutex.queue());
+}
+
+fn poll_once<T>(future: impl Future<Output = T>) {
+    let _ = pin!(future).poll(&mut Context::from_waker(Waker::noop()));
+}
+
+/// One that waited for itself would never come to its end.
+#[test]
+fn listeners_may_use_the_library() {
+    let (done, told) = mpsc::channel();
+    thread::spawn(move || {
+        let listener = Listener::new("reentrant");
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        runtime.block_on(scenes(&listener));
+        done.send(()).unwrap();
+    });
+    told.recv_timeout(Duration::from_secs(60)).expect("it waits for nobody");
+}
+
+/// A session may end on a busy machine; then it is tried again.
+async fn insist<T>(call: impl AsyncFn() -> Result<T, Error>) -> T {
+    loop {
+        match call().await {
+            Ok(done) => return done,
+            Err(error @ Error::InvalidName { .. }) => panic!("{error}"),
+            Err(_) => {}
+        }
+    }
+}
+
+async fn scenes(listener: &Listener) {
+    let space = Space::named(listener.name);
+    let visits = Arc::new(AtomicU64::new(0));
+    for handover in [None, Some(3)] {
+        let ttl = Duration::from_secs(1);
+        let builder = listener.builder().session_ttl(ttl).request_timeout(ttl / 4);
+        let builder = match handover {
+            Some(max) => builder.local_handover(max),
+            None => builder,
+        };
+        let client = builder.connect().await.unwrap();
+        let shown = Arc::new(Mutex::new(None::<Arc<LockGuard>>));
+        let (visitor, seen, count) = (client.clone(), Arc::clone(&shown), Arc::clone(&visits));
+        let _visiting = listener.visitor(move || {
+            let guard = seen.lock().unwrap().clone();
+            use_all(&visitor, guard.as_deref());
+            count.fetch_add(1, Ordering::Relaxed);
+        });
+        let mutex = client.mutex(listener.lock("a"));
+        let contenders: Vec<_> = (0..6)
+            .map(|number| {
+                let mutex = mutex.clone();
+                tokio::spawn(async move {
+                    let guard = loop {
+                        if let Ok(guard) = mutex.lock().await {
+                            break guard;
+                        }
+                    };
+                    if number % 2 == 0 {
+                        let _ = guard.unlock().await;
+                    }
+                })
+            })
+            .collect();
+        for contender in contenders {
+            contender.await.unwrap();
+        }
+        let names = ["b", "c"].map(|name| listener.lock(name));
+        insist(async || client.lock_all(&names).await?.unlock().await).await;
+        let lock = client.rw_lock(listener.lock("a"));
+        insist(async || lock.write().await?.downgrade().await?.unlock().await).await;
+        let semaphore = client.semaphore(listener.lock("a"), 2);
+        insist(async || semaphore.acquire().await?.release().await).await;
+        // Lost by a delete, by the server's word, by the clock, and by closing the client.
+        for loss in 0..4 {
+            let guard = Arc::new(insist(async || mutex.lock().await).await);
+            *shown.lock().unwrap() = Some(Arc::clone(&guard));
+            match loss {
+                0 => drop(space.delete(guard.key())),
+                1 => drop(space.expire_session(guard.key())),
+                2 => space.set_reachable(false),
+                _ => client.close().await.unwrap(),
+            }
+            guard.lost().await;
+            space.set_reachable(true);
+            shown.lock().unwrap().take();
+        }
+    }
+    assert!(visits.load(Ordering::Relaxed) > 100, "{visits:?}");
+}

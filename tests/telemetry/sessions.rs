@@ -1,0 +1,184 @@
+//! What is told of sessions and requests, of slow waits, and of writes that were refused.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use distlock::{Error, memory::Space};
+use distlock_testkit::telemetry::Told;
+use tokio::time::sleep;
+
+use super::listener::{Listener, all};
+
+/// Waits until something of this kind was told.
+async fn wait_for(what: &str, is: impl Fn(&Told) -> bool) -> Told {
+    for _ in 0..2000 {
+        if let Some(told) = all().into_iter().find(&is) {
+            return told;
+        }
+        sleep(Duration::from_millis(5)).await;
+    }
+    panic!("it is never told: {what}; {:#?}", all());
+}
+
+#[tokio::test]
+async fn a_slow_wait_names_the_holder() {
+    let listener = Listener::new("slow-wait");
+    let builder = listener.builder().recheck_interval(Duration::from_millis(100));
+    let client = builder.clone().connect().await.unwrap();
+    let other = builder.owner("worker-7").connect().await.unwrap();
+    let name = listener.lock("a");
+    let guard = other.mutex(&name).lock().await.unwrap();
+    let waiting = tokio::spawn({
+        let mutex = client.mutex(&name);
+        async move { mutex.lock().await.unwrap() }
+    });
+    let slow = |told: &Told| match told {
+        Told::Logged(level, message, fields, spans) => {
+            message == "still waiting for the lock"
+                && level == "INFO"
+                && fields["name"] == name
+                && fields["holder"] == "worker-7"
+                && fields["holder_token"] == guard.fencing_token().to_string()
+                && fields["place"] == "1"
+                && spans == &["distlock.acquire"]
+        }
+        _ => false,
+    };
+    wait_for("who holds it", slow).await;
+    guard.unlock().await.unwrap();
+    waiting.await.unwrap().unlock().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_session_that_is_replaced() {
+    let listener = Listener::new("replaced");
+    let client = listener.client().await;
+    let guard = client.mutex(listener.lock("a")).lock().await.unwrap();
+    Space::named("replaced").expire_session(guard.key());
+    guard.lost().await;
+    client.mutex(listener.lock("a")).lock().await.unwrap().unlock().await.unwrap();
+    let warning = |told: &Told| match told {
+        Told::Logged(level, message, ..) => {
+            level == "WARN"
+                && message.starts_with("another session replaces one that was lost")
+                && message.ends_with("the server says that the session is over")
+        }
+        _ => false,
+    };
+    wait_for("that it was replaced", warning).await;
+    for reason in ["first", "replaced"] {
+        let opened = |told: &Told| {
+            matches!(told, Told::Counted(name, labels, 1)
+                if name == "distlock.session.opened" && labels["reason"] == reason)
+        };
+        wait_for(reason, opened).await;
+    }
+}
+
+#[tokio::test]
+async fn a_write_that_is_refused() {
+    let listener = Listener::new("refused");
+    let client = listener.client().await;
+    let guard = client.mutex(listener.lock("a")).lock().await.unwrap();
+    guard.put("/state", "one").await.unwrap();
+    Space::named("refused").delete(guard.key());
+    assert!(matches!(guard.put("/state", "two").await, Err(Error::Lost { .. })));
+    let rejected = |told: &Told| {
+        matches!(told, Told::Counted(name, labels, 1)
+            if name == "distlock.write.rejected" && labels["reason"] == "key_deleted")
+    };
+    wait_for("that it was refused", rejected).await;
+}
+
+#[tokio::test]
+async fn proofs_of_life() {
+    let listener = Listener::new("kept");
+    let builder = listener.builder().session_ttl(Duration::from_millis(400));
+    let client = builder.request_timeout(Duration::from_millis(50)).connect().await.unwrap();
+    let guard = client.mutex(listener.lock("a")).lock().await.unwrap();
+    let proved = |told: &Told| {
+        matches!(told, Told::Measured(name, labels, _)
+            if name == "distlock.keepalive.duration" && labels["outcome"] == "ok")
+    };
+    wait_for("a proof of life", proved).await;
+    let remaining = |told: &Told| {
+        matches!(told, Told::Set(name, _, left)
+            if name == "distlock.session.remaining" && *left > 0.0 && *left < 0.4)
+    };
+    wait_for("how long the session lives", remaining).await;
+    Space::named("kept").set_reachable(false);
+    let failed = |told: &Told| {
+        matches!(told, Told::Counted(name, labels, 1)
+            if name == "distlock.keepalive.failures" && labels.contains_key("reason"))
+    };
+    wait_for("that it failed", failed).await;
+    drop(guard);
+}
+
+#[tokio::test]
+async fn requests_and_releases() {
+    let listener = Listener::new("requests");
+    let client = listener.client().await;
+    let guard = client.mutex(listener.lock("a")).lock().await.unwrap();
+    guard.unlock().await.unwrap();
+    for operation in ["open", "join", "leave"] {
+        let asked = |told: &Told| {
+            matches!(told, Told::Measured(name, labels, _)
+                if name == "distlock.store.request.duration"
+                    && labels["operation"] == operation
+                    && labels["outcome"] == "ok")
+        };
+        wait_for(operation, asked).await;
+    }
+    for by in [1.0, -1.0] {
+        let pending = |told: &Told| {
+            matches!(told, Told::Changed(name, _, change)
+                if name == "distlock.release.pending" && *change == by)
+        };
+        wait_for("a release", pending).await;
+    }
+}
+
+/// Each metric has a unit and a meaning, and none is told that has not.
+#[tokio::test]
+async fn metrics_are_described() {
+    let listener = Listener::new("described");
+    drop(listener.client().await);
+    let mut described = BTreeSet::new();
+    for told in all() {
+        if let Told::Described(_, name, unit) = told {
+            assert_eq!(unit == "seconds", seconds(&name), "{name}");
+            described.insert(name);
+        }
+    }
+    let names = [
+        "acquire.duration",
+        "held",
+        "hold.duration",
+        "keepalive.duration",
+        "keepalive.failures",
+        "leader",
+        "lost",
+        "recheck.found",
+        "release.pending",
+        "session.opened",
+        "session.remaining",
+        "store.request.duration",
+        "waiters",
+        "write.rejected",
+    ];
+    let names: BTreeSet<_> = names.map(|name| format!("distlock.{name}")).into();
+    assert_eq!(described, names);
+    for told in all() {
+        if let Told::Counted(name, ..)
+        | Told::Changed(name, ..)
+        | Told::Set(name, ..)
+        | Told::Measured(name, ..) = told
+        {
+            assert!(names.contains(&name), "{name}");
+        }
+    }
+}
+
+fn seconds(name: &str) -> bool {
+    name.ends_with(".duration") || name.ends_with(".remaining")
+}

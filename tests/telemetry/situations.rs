@@ -1,0 +1,393 @@
+//! A table of situations, and what is told of each: all of it, and nothing twice.
+
+use std::time::Duration;
+
+use distlock::{Error, LostReason, memory::Space};
+use tokio::time::{sleep, timeout};
+
+use super::listener::Listener;
+
+const A_WHILE: Duration = Duration::from_millis(50);
+
+/// What is told of one mutex that was locked at once and let go of.
+const LOCKED_AND_RELEASED: &[(&str, i64)] = &[
+    ("acquire.duration acquired mutex", 1),
+    ("hold.duration released mutex", 1),
+    ("held mutex most", 1),
+    ("waiters mutex most", 1),
+    ("span distlock.acquire mutex acquired token place=0", 1),
+    ("span distlock.hold mutex released token", 1),
+    ("DEBUG granted", 1),
+    ("DEBUG released", 1),
+];
+
+#[tokio::test]
+async fn locked_and_unlocked() {
+    let listener = Listener::new("unlocked");
+    let client = listener.client().await;
+    client.mutex(listener.lock("a")).lock().await.unwrap().unlock().await.unwrap();
+    listener.expect(LOCKED_AND_RELEASED).await;
+}
+
+#[tokio::test]
+async fn locked_and_dropped() {
+    let listener = Listener::new("dropped");
+    let client = listener.client().await;
+    drop(client.mutex(listener.lock("a")).lock().await.unwrap());
+    listener.expect(LOCKED_AND_RELEASED).await;
+}
+
+#[tokio::test]
+async fn an_unlock_that_is_dropped() {
+    let listener = Listener::new("forsaken");
+    let client = listener.client().await;
+    let guard = client.mutex(listener.lock("a")).lock().await.unwrap();
+    Space::named("forsaken").set_reachable(false);
+    timeout(A_WHILE, guard.unlock()).await.unwrap_err();
+    Space::named("forsaken").set_reachable(true);
+    listener.expect(LOCKED_AND_RELEASED).await;
+}
+
+#[tokio::test]
+async fn calls_that_bring_nothing() {
+    let listener = Listener::new("nothing");
+    let (client, other) = (listener.client().await, listener.client().await);
+    // Of which nothing is told.
+    let held = other.mutex("held").lock().await.unwrap();
+    let name = listener.lock("a");
+    let guard = other.mutex(&name).lock().await.unwrap();
+    let mutex = client.mutex(&name);
+    assert!(mutex.try_lock().await.unwrap().is_none());
+    assert!(mutex.lock_timeout(A_WHILE).await.unwrap().is_none());
+    timeout(A_WHILE, mutex.lock()).await.unwrap_err();
+    client.close().await.unwrap();
+    assert!(matches!(mutex.lock().await, Err(Error::Closed)));
+    assert!(matches!(client.mutex("").lock().await, Err(Error::InvalidName { .. })));
+    listener
+        .expect(&[
+            ("acquire.duration acquired mutex", 1),
+            ("acquire.duration busy mutex", 1),
+            ("acquire.duration timeout mutex", 1),
+            ("acquire.duration cancelled mutex", 1),
+            ("acquire.duration error mutex closed", 1),
+            ("held mutex now", 1),
+            ("held mutex most", 1),
+            ("waiters mutex most", 1),
+            ("span distlock.acquire mutex acquired token place=0", 1),
+            ("span distlock.acquire mutex busy", 1),
+            ("span distlock.acquire mutex timeout place=1", 1),
+            ("span distlock.acquire mutex cancelled place=1", 1),
+            ("span distlock.acquire mutex error", 1),
+            ("open distlock.hold", 1),
+            ("DEBUG granted", 1),
+        ])
+        .await;
+    drop((guard, held));
+}
+
+/// What is told of a mutex that was lost, with what the reason adds.
+fn lost(lines: [&'static str; 2]) -> Vec<(&'static str, i64)> {
+    let lost = [
+        ("acquire.duration acquired mutex", 1),
+        ("hold.duration lost mutex", 1),
+        ("held mutex most", 1),
+        ("waiters mutex most", 1),
+        ("span distlock.acquire mutex acquired token place=0", 1),
+        ("span distlock.hold mutex lost token", 1),
+        ("DEBUG granted", 1),
+    ];
+    lost.into_iter().chain(lines.map(|line| (line, 1))).collect()
+}
+
+/// As soon as it is known, though nobody asks; and not once more when somebody does.
+#[tokio::test]
+async fn lost_with_its_session() {
+    let listener = Listener::new("expired");
+    let client = listener.client().await;
+    let guard = client.mutex(listener.lock("a")).lock().await.unwrap();
+    Space::named("expired").expire_session(guard.key());
+    let told = lost(["lost mutex session_expired", "WARN lost session_expired"]);
+    listener.expect(&told).await;
+    assert_eq!(guard.lost().await, LostReason::SessionExpired);
+    assert!(matches!(guard.unlock().await, Err(Error::Lost { .. })));
+    listener.expect(&told).await;
+}
+
+#[tokio::test]
+async fn lost_by_an_operators_delete() {
+    let listener = Listener::new("deleted");
+    let client = listener.client().await;
+    let guard = client.mutex(listener.lock("a")).lock().await.unwrap();
+    Space::named("deleted").delete(guard.key());
+    let told = lost(["lost mutex key_deleted", "WARN lost key_deleted"]);
+    listener.expect(&told).await;
+    drop(guard);
+    sleep(A_WHILE).await;
+    listener.expect(&told).await;
+}
+
+/// The one that unlocks it finds out.
+#[tokio::test]
+async fn lost_before_anybody_has_noticed() {
+    let listener = Listener::new("unnoticed");
+    let client = listener.client().await;
+    let guard = client.mutex(listener.lock("a")).lock().await.unwrap();
+    Space::named("unnoticed").delete(guard.key());
+    assert!(matches!(guard.unlock().await, Err(Error::Lost { .. })));
+    listener.expect(&lost(["lost mutex key_deleted", "WARN lost key_deleted"])).await;
+}
+
+#[tokio::test]
+async fn lost_at_the_deadline() {
+    let listener = Listener::new("silent");
+    let builder = listener.builder().session_ttl(Duration::from_millis(300));
+    let client = builder.connect().await.unwrap();
+    let guard = client.mutex(listener.lock("a")).lock().await.unwrap();
+    Space::named("silent").set_reachable(false);
+    listener.expect(&lost(["lost mutex deadline_passed", "WARN lost deadline_passed"])).await;
+    drop(guard);
+}
+
+/// Nobody need be warned.
+#[tokio::test]
+async fn lost_by_closing_the_client() {
+    let listener = Listener::new("closed");
+    let client = listener.client().await;
+    let guard = client.mutex(listener.lock("a")).lock().await.unwrap();
+    client.close().await.unwrap();
+    drop(guard);
+    listener.expect(&lost(["lost mutex client_closed", "INFO lost client_closed"])).await;
+}
+
+#[tokio::test]
+async fn a_release_that_takes_long() {
+    let listener = Listener::new("slow-release");
+    let builder = listener.builder().request_timeout(A_WHILE);
+    let client = builder.connect().await.unwrap();
+    let guard = client.mutex(listener.lock("a")).lock().await.unwrap();
+    Space::named("slow-release").set_reachable(false);
+    assert!(matches!(guard.unlock().await, Err(Error::ReleaseUnconfirmed { .. })));
+    let mut told = LOCKED_AND_RELEASED.to_vec();
+    told.retain(|(what, _)| !what.contains("released"));
+    told.extend([("WARN the release is not confirmed, and goes on", 1), ("open distlock.hold", 1)]);
+    listener.expect(&told).await;
+    Space::named("slow-release").set_reachable(true);
+    told.pop();
+    told.extend(LOCKED_AND_RELEASED.iter().filter(|(what, _)| what.contains("released")));
+    listener.expect(&told).await;
+}
+
+/// The same where nobody waits for it.
+#[tokio::test]
+async fn a_guard_that_is_dropped_while_the_store_is_away() {
+    let listener = Listener::new("away");
+    let builder = listener.builder().request_timeout(A_WHILE);
+    let client = builder.connect().await.unwrap();
+    let guard = client.mutex(listener.lock("a")).lock().await.unwrap();
+    Space::named("away").set_reachable(false);
+    drop(guard);
+    let warning = ("WARN the release is not confirmed, and goes on".to_owned(), 1);
+    while !listener.counts().contains_key(&warning.0) {
+        sleep(A_WHILE / 10).await;
+    }
+    Space::named("away").set_reachable(true);
+    let mut told = LOCKED_AND_RELEASED.to_vec();
+    told.push((&warning.0, 1));
+    listener.expect(&told).await;
+}
+
+#[tokio::test]
+async fn readers_and_a_writer_that_becomes_one() {
+    let listener = Listener::new("rw");
+    let client = listener.client().await;
+    let lock = client.rw_lock(listener.lock("a"));
+    let (one, two) = (lock.read().await.unwrap(), lock.read().await.unwrap());
+    assert!(lock.try_write().await.unwrap().is_none());
+    one.unlock().await.unwrap();
+    two.unlock().await.unwrap();
+    let reader = lock.write().await.unwrap().downgrade().await.unwrap();
+    Space::named("rw").delete(reader.key());
+    assert_eq!(reader.lost().await, LostReason::KeyDeleted);
+    drop(reader);
+    listener
+        .expect(&[
+            ("acquire.duration acquired reader", 2),
+            ("acquire.duration busy writer", 1),
+            ("acquire.duration acquired writer", 1),
+            ("hold.duration released reader", 2),
+            ("hold.duration lost reader", 1),
+            ("lost reader key_deleted", 1),
+            ("held reader most", 2),
+            ("held writer most", 1),
+            ("waiters reader most", 1),
+            ("waiters writer most", 1),
+            ("span distlock.acquire reader acquired token place=0", 1),
+            ("span distlock.acquire reader acquired token place=1", 1),
+            ("span distlock.acquire writer busy", 1),
+            ("span distlock.acquire writer acquired token place=0", 1),
+            ("span distlock.hold reader released token", 2),
+            ("span distlock.hold writer lost token", 1),
+            ("DEBUG granted", 3),
+            ("DEBUG released", 2),
+            ("WARN lost key_deleted", 1),
+        ])
+        .await;
+}
+
+/// The gate's pass is nobody's hold.
+#[tokio::test]
+async fn permits() {
+    let listener = Listener::new("permits");
+    let client = listener.client().await;
+    let semaphore = client.semaphore(listener.lock("a"), 3);
+    let permit = semaphore.acquire_many(2).await.unwrap();
+    assert!(semaphore.try_acquire_many(2).await.unwrap().is_none());
+    assert!(semaphore.acquire_many_timeout(2, A_WHILE).await.unwrap().is_none());
+    permit.release().await.unwrap();
+    let error = client.semaphore(listener.lock("a"), 3).acquire_many(4).await.unwrap_err();
+    assert!(matches!(error, Error::InvalidPermits { .. }), "{error:?}");
+    listener
+        .expect(&[
+            ("acquire.duration acquired semaphore", 1),
+            ("acquire.duration busy semaphore", 1),
+            ("acquire.duration timeout semaphore", 1),
+            ("acquire.duration error semaphore other", 1),
+            ("hold.duration released semaphore", 1),
+            ("held semaphore most", 1),
+            ("waiters semaphore most", 1),
+            ("span distlock.acquire semaphore acquired token place=0", 1),
+            ("span distlock.acquire semaphore busy", 1),
+            ("span distlock.acquire semaphore timeout place=1", 1),
+            ("span distlock.acquire semaphore error", 1),
+            ("span distlock.hold semaphore released token", 1),
+            ("DEBUG granted", 1),
+            ("DEBUG released", 1),
+        ])
+        .await;
+}
+
+#[tokio::test]
+async fn a_leader() {
+    let listener = Listener::new("leader");
+    let client = listener.client().await;
+    let election = client.election(listener.lock("a"));
+    let leadership = election.campaign("one").await.unwrap();
+    leadership.proclaim("two").await.unwrap();
+    assert_eq!(listener.counts().get("leader now"), Some(&1));
+    leadership.resign().await.unwrap();
+    listener
+        .expect(&[
+            ("acquire.duration acquired election", 1),
+            ("hold.duration released election", 1),
+            ("held election most", 1),
+            ("leader most", 1),
+            ("waiters election most", 1),
+            ("span distlock.acquire election acquired token place=0", 1),
+            ("span distlock.hold election released token", 1),
+            ("DEBUG granted", 1),
+            ("DEBUG released", 1),
+        ])
+        .await;
+}
+
+/// Each name is a grant.
+#[tokio::test]
+async fn several_locks_at_once() {
+    let listener = Listener::new("several");
+    let client = listener.client().await;
+    let names = ["a", "b", "c"].map(|name| listener.lock(name));
+    let all = client.lock_all(&names).await.unwrap();
+    Space::named("several").delete(all.guards()[1].key());
+    assert_eq!(all.lost().await.1, LostReason::KeyDeleted);
+    assert!(matches!(all.unlock().await, Err(Error::Lost { .. })));
+    let expected = [
+        ("acquire.duration acquired mutex", 3),
+        ("hold.duration released mutex", 2),
+        ("hold.duration lost mutex", 1),
+        ("lost mutex key_deleted", 1),
+        ("held mutex most", 3),
+        ("waiters mutex most", 3),
+        ("span distlock.acquire mutex acquired token", 2),
+        ("span distlock.acquire mutex acquired token place=0", 1),
+        ("span distlock.hold mutex released token", 2),
+        ("span distlock.hold mutex lost token", 1),
+        ("DEBUG granted", 3),
+        ("DEBUG released", 2),
+        ("WARN lost key_deleted", 1),
+    ];
+    listener.expect(&expected).await;
+}
+
+/// One after the other, if one of them is not free: what was taken before that was held.
+#[tokio::test]
+async fn several_locks_of_which_one_is_held() {
+    let listener = Listener::new("partly");
+    let (client, other) = (listener.client().await, listener.client().await);
+    let names = ["a", "b", "c"].map(|name| listener.lock(name));
+    let guard = other.mutex(&names[1]).lock().await.unwrap();
+    assert!(client.try_lock_all(&names).await.unwrap().is_none());
+    guard.unlock().await.unwrap();
+    listener
+        .expect(&[
+            ("acquire.duration acquired mutex", 2),
+            ("acquire.duration busy mutex", 1),
+            ("hold.duration released mutex", 2),
+            ("held mutex most", 2),
+            ("waiters mutex most", 3),
+            ("span distlock.acquire mutex one_by_one", 3),
+            ("span distlock.acquire mutex acquired token place=0", 2),
+            ("span distlock.acquire mutex busy", 1),
+            ("span distlock.hold mutex released token", 2),
+            ("DEBUG granted", 2),
+            ("DEBUG released", 2),
+        ])
+        .await;
+}
+
+/// One key in the store, and each of them had the lock.
+#[tokio::test]
+async fn a_lock_that_is_passed_on_within_the_client() {
+    let listener = Listener::new("passed");
+    let client = listener.builder().local_handover(100).connect().await.unwrap();
+    let mutex = client.mutex(listener.lock("a"));
+    let first = mutex.lock().await.unwrap();
+    let waiting: Vec<_> = (0..2)
+        .map(|_| {
+            let mutex = mutex.clone();
+            tokio::spawn(async move { mutex.lock().await.unwrap() })
+        })
+        .collect();
+    assert!(mutex.try_lock().await.unwrap().is_none());
+    while listener.counts().get("waiters mutex now") != Some(&2) {
+        sleep(A_WHILE / 10).await;
+    }
+    first.unlock().await.unwrap();
+    let mut waiting = waiting.into_iter();
+    // One is dropped, and the other loses it.
+    drop(waiting.next().unwrap().await.unwrap());
+    let last = waiting.next().unwrap().await.unwrap();
+    Space::named("passed").delete(last.key());
+    assert_eq!(last.lost().await, LostReason::KeyDeleted);
+    let next = mutex.lock_timeout(Duration::from_secs(10)).await.unwrap().unwrap();
+    assert!(matches!(last.unlock().await, Err(Error::Lost { .. })));
+    next.unlock().await.unwrap();
+    listener
+        .expect(&[
+            ("acquire.duration acquired mutex", 4),
+            ("acquire.duration busy mutex", 1),
+            ("hold.duration released mutex", 3),
+            ("hold.duration lost mutex", 1),
+            ("lost mutex key_deleted", 1),
+            ("held mutex most", 1),
+            ("waiters mutex most", 2),
+            ("span distlock.acquire mutex acquired token", 2),
+            ("span distlock.acquire mutex acquired token place=0", 2),
+            ("span distlock.acquire mutex busy", 1),
+            ("span distlock.hold mutex released token", 3),
+            ("span distlock.hold mutex lost token", 1),
+            ("DEBUG granted", 4),
+            ("DEBUG released", 3),
+            ("WARN lost key_deleted", 1),
+        ])
+        .await;
+}

@@ -1,0 +1,203 @@
+//! Listens to what a library tells through the crates `metrics` and `tracing`, and hands it on as
+//! plain values, in the order in which it is told.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, OnceLock},
+};
+
+use metrics::{
+    Counter, CounterFn, Gauge, GaugeFn, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder,
+    SharedString, Unit,
+};
+use tracing::{
+    Event, Subscriber,
+    field::{Field, Visit},
+    span::{Attributes, Id, Record},
+};
+use tracing_subscriber::{
+    Layer,
+    layer::{Context, SubscriberExt},
+    registry::LookupSpan,
+};
+
+/// The fields of a span or an event, or the labels of a metric.
+pub type Fields = BTreeMap<String, String>;
+
+/// What is told.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Told {
+    /// A counter rose by so much.
+    Counted(String, Fields, u64),
+    /// A gauge changed by so much.
+    Changed(String, Fields, f64),
+    /// A gauge has this value.
+    Set(String, Fields, f64),
+    /// A histogram got this value.
+    Measured(String, Fields, f64),
+    /// There is such a metric: `counter`, `gauge` or `histogram`, its name, and its unit.
+    Described(&'static str, String, String),
+    /// A span has come.
+    Opened(String, Fields),
+    /// It has gone: with all fields that it ever had.
+    Closed(String, Fields),
+    /// An event: its level, its message, its other fields, and the spans that it is in, the
+    /// outermost first.
+    Logged(String, String, Fields, Vec<String>),
+}
+
+type Sink = Arc<dyn Fn(Told) + Send + Sync>;
+
+/// From now on, all that is told in this process goes there: of spans and events, what the crates
+/// of these names tell. Only the first call has an effect.
+pub fn listen(targets: &'static [&'static str], sink: impl Fn(Told) + Send + Sync + 'static) {
+    static ONCE: OnceLock<()> = OnceLock::new();
+    ONCE.get_or_init(|| {
+        let sink: Sink = Arc::new(sink);
+        metrics::set_global_recorder(Ear(Arc::clone(&sink))).expect("the only recorder");
+        let layer = Eye { sink, targets };
+        tracing::subscriber::set_global_default(tracing_subscriber::registry().with(layer))
+            .expect("the only subscriber");
+    });
+}
+
+/// Hears metrics.
+struct Ear(Sink);
+
+/// One metric.
+struct Metric {
+    sink: Sink,
+    name: String,
+    labels: Fields,
+}
+
+impl Metric {
+    fn new(sink: &Sink, key: &Key) -> Arc<Self> {
+        let labels = key.labels().map(|label| (label.key().to_owned(), label.value().to_owned()));
+        let (name, labels) = (key.name().to_owned(), labels.collect());
+        Arc::new(Self { sink: Arc::clone(sink), name, labels })
+    }
+
+    fn tell<T>(&self, told: fn(String, Fields, T) -> Told, value: T) {
+        (self.sink)(told(self.name.clone(), self.labels.clone(), value));
+    }
+}
+
+impl CounterFn for Metric {
+    fn increment(&self, by: u64) {
+        self.tell(Told::Counted, by);
+    }
+
+    fn absolute(&self, value: u64) {
+        panic!("{} is not counted but set to {value}", self.name);
+    }
+}
+
+impl GaugeFn for Metric {
+    fn increment(&self, by: f64) {
+        self.tell(Told::Changed, by);
+    }
+
+    fn decrement(&self, by: f64) {
+        self.tell(Told::Changed, -by);
+    }
+
+    fn set(&self, value: f64) {
+        self.tell(Told::Set, value);
+    }
+}
+
+impl HistogramFn for Metric {
+    fn record(&self, value: f64) {
+        self.tell(Told::Measured, value);
+    }
+}
+
+impl Ear {
+    fn described(&self, kind: &'static str, name: &KeyName, unit: Option<Unit>) {
+        let unit = unit.map_or("", |unit| unit.as_str());
+        (self.0)(Told::Described(kind, name.as_str().to_owned(), unit.to_owned()));
+    }
+}
+
+impl Recorder for Ear {
+    fn describe_counter(&self, key: KeyName, unit: Option<Unit>, _: SharedString) {
+        self.described("counter", &key, unit);
+    }
+
+    fn describe_gauge(&self, key: KeyName, unit: Option<Unit>, _: SharedString) {
+        self.described("gauge", &key, unit);
+    }
+
+    fn describe_histogram(&self, key: KeyName, unit: Option<Unit>, _: SharedString) {
+        self.described("histogram", &key, unit);
+    }
+
+    fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
+        Counter::from_arc(Metric::new(&self.0, key))
+    }
+
+    fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> Gauge {
+        Gauge::from_arc(Metric::new(&self.0, key))
+    }
+
+    fn register_histogram(&self, key: &Key, _: &Metadata<'_>) -> Histogram {
+        Histogram::from_arc(Metric::new(&self.0, key))
+    }
+}
+
+/// Sees spans and events.
+struct Eye {
+    sink: Sink,
+    targets: &'static [&'static str],
+}
+
+#[derive(Default)]
+struct Reading(Fields);
+
+impl Visit for Reading {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.0.insert(field.name().to_owned(), format!("{value:?}"));
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.0.insert(field.name().to_owned(), value.to_owned());
+    }
+}
+
+impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Eye {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>, _: Context<'_, S>) -> bool {
+        let of = |target: &&str| metadata.target().split("::").next() == Some(*target);
+        self.targets.iter().any(of)
+    }
+
+    fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
+        let mut reading = Reading::default();
+        attributes.record(&mut reading);
+        let name = attributes.metadata().name().to_owned();
+        (self.sink)(Told::Opened(name, reading.0.clone()));
+        context.span(id).expect("a span").extensions_mut().insert(reading);
+    }
+
+    fn on_record(&self, id: &Id, values: &Record<'_>, context: Context<'_, S>) {
+        let span = context.span(id).expect("a span");
+        values.record(span.extensions_mut().get_mut::<Reading>().expect("its fields"));
+    }
+
+    fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
+        let mut reading = Reading::default();
+        event.record(&mut reading);
+        let spans = context.event_scope(event).into_iter().flat_map(|scope| scope.from_root());
+        let spans = spans.map(|span| span.name().to_owned()).collect();
+        let message = reading.0.remove("message").unwrap_or_default();
+        let level = event.metadata().level().to_string();
+        (self.sink)(Told::Logged(level, message, reading.0, spans));
+    }
+
+    fn on_close(&self, id: Id, context: Context<'_, S>) {
+        let span = context.span(&id).expect("a span");
+        let fields = span.extensions_mut().remove::<Reading>().expect("its fields").0;
+        (self.sink)(Told::Closed(span.name().to_owned(), fields));
+    }
+}
