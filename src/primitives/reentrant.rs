@@ -192,6 +192,8 @@ impl ReentrantGuard {
         let lost = self.guard.lost_reason().map(|reason| self.guard.lost_error(reason));
         match Arc::into_inner(self.guard) {
             Some(last) => last.unlock().await,
+            // Another guard has it, or a call that looks at it: one that finds it valid has it from
+            // then on.
             None => lost.map_or(Ok(()), Err),
         }
     }

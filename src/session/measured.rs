@@ -49,6 +49,8 @@ struct Measured {
     telemetry: Telemetry,
 }
 
+// All of it, or what is left out would answer in the store's place.
+#[deny(clippy::missing_trait_methods)]
 #[async_trait]
 impl Store for Measured {
     async fn keep_alive(&self) -> Result<Duration> {
@@ -102,6 +104,7 @@ impl Store for Measured {
     }
 }
 
+#[deny(clippy::missing_trait_methods)]
 #[async_trait]
 impl Extras for Measured {
     async fn rewrite(
