@@ -59,7 +59,10 @@ impl Store {
 
 /// `distlock` with this URL and these arguments. It is killed when it is dropped.
 pub(crate) fn distlock_at(url: &str, args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_distlock"));
+    // What was started with `&` or `nohup` has been told to ignore some of these, as is all that it
+    // starts; the command honours that.
+    let mut command = Command::new("env");
+    command.args(["--default-signal=HUP,INT,QUIT", env!("CARGO_BIN_EXE_distlock")]);
     command.args(args).env("DISTLOCK_URL", url).kill_on_drop(true);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command

@@ -398,3 +398,24 @@ async fn a_key_written_over_without_its_lease_is_lost() {
     })
     .await;
 }
+
+/// As if an operator had deleted it, and a request to join had come late after that.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_put_again_is_another_one() {
+    beside_others::<Etcd>(async |t| {
+        let (etcd, client) = (Etcd::start().await, t.client().await);
+        let mut raw = etcd.client();
+        let guard = client.mutex("again").lock().await.unwrap();
+        let key = guard.key().to_owned();
+        let found = raw.get(key.as_str(), None).await.unwrap();
+        let lease = found.kvs()[0].lease();
+        raw.delete(key.as_str(), None).await.unwrap();
+        let options = PutOptions::new().with_lease(lease);
+        raw.put(key.as_str(), "late", Some(options)).await.unwrap();
+        let error = guard.unlock().await.expect_err("its key was deleted");
+        assert!(matches!(error, Error::Lost { .. }), "{error:?}");
+        eventually(SOON, "it is deleted all the same", async || !t.keys().await.contains(&key))
+            .await;
+    })
+    .await;
+}

@@ -314,9 +314,11 @@ pub(super) fn is_there(read: Option<TxnOpResponse>, entry: &Entry, own: Option<i
     get.kvs().first().is_some_and(|kv| is_entry(kv, entry) && on_lease(kv))
 }
 
-/// Whether a delete found this lease's key.
-pub(super) fn was_there(deleted: &DeleteResponse, lease: i64) -> bool {
-    deleted.prev_kvs().first().is_some_and(|kv| kv.lease() == lease)
+/// Whether a delete found this lease's key, and the very one if that is known: one of the same name
+/// may have been put since by a late request to join.
+pub(super) fn was_there(deleted: &DeleteResponse, lease: i64, known: Option<&Entry>) -> bool {
+    let very = |kv: &KeyValue| known.is_none_or(|entry| is_entry(kv, entry));
+    deleted.prev_kvs().first().is_some_and(|kv| kv.lease() == lease && very(kv))
 }
 
 #[cfg(test)]

@@ -314,7 +314,7 @@ impl Store for EtcdStore {
                     async |client: Arc<Client>| client.kv_client().delete(key, Some(options)).await;
                 let deleted = self.pool.request(OPERATION, delete).await?;
                 let at = deleted.header().map_or(0, |header| header.revision().unsigned_abs());
-                let existed = queue::was_there(&deleted, self.lease);
+                let existed = queue::was_there(&deleted, self.lease, Some(entry));
                 return Ok(Left { existed, successor: false, at: Moment(at) });
             }
             Leaving { .. } => paths.leave(),
@@ -322,7 +322,9 @@ impl Store for EtcdStore {
         let (left, revision) = self.txn(OPERATION, txn).await?;
         let mut told = left.op_responses().into_iter();
         let existed = match told.next() {
-            Some(TxnOpResponse::Delete(delete)) => queue::was_there(&delete, self.lease),
+            Some(TxnOpResponse::Delete(delete)) => {
+                queue::was_there(&delete, self.lease, leave.entry)
+            }
             _ => false,
         };
         let successor = leave

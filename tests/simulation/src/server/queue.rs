@@ -135,15 +135,26 @@ impl Server {
         leave: Leaving<'_>,
     ) -> Left {
         let ticket = ticket.to_string();
-        let own = |view: &View| Self::own(view, queue, session, &ticket).cloned();
-        let key = match (leave.entry, self.contract) {
-            (Some(entry), _) => self
-                .key_of(entry)
-                .cloned()
-                .or_else(|| own(&self.now).filter(|_| self.contract == Contract::ZooKeeper)),
-            (None, Contract::ZooKeeper) => own(&self.now),
-            (None, Contract::Etcd) => own(&self.now).filter(|key| key.said() == queue.label()),
+        let own = |key: &&Rc<Key>| {
+            key.session == session
+                && key.ticket == ticket
+                && match (self.contract, leave.entry) {
+                    // By its number, whatever its label.
+                    (Contract::ZooKeeper, Some(entry)) => {
+                        sequence(&key.name) == sequence(&entry.key)
+                    }
+                    (Contract::ZooKeeper, None) => true,
+                    // By its name: it may have been put again.
+                    (Contract::Etcd, _) => key.said() == queue.label(),
+                }
         };
+        let key = self.now.in_dir(queue.dir()).find(own).cloned();
+        let very = |key: &Rc<Key>| {
+            let same =
+                |entry: &Entry| self.contract != Contract::Etcd || entry.revision == key.revision;
+            leave.entry.is_none_or(same)
+        };
+        let existed = key.as_ref().is_some_and(very);
         let successor = leave.successor.is_some_and(|successor| self.key_of(successor).is_some());
         if let Some(key) = &key {
             let marks = self.contract == Contract::ZooKeeper
@@ -158,7 +169,7 @@ impl Server {
             });
         }
         let at = Moment(self.number());
-        Left { existed: key.is_some(), successor: successor && key.is_some(), at }
+        Left { existed, successor: successor && existed, at }
     }
 
     pub(crate) fn rewrite_own(
@@ -194,7 +205,7 @@ impl Server {
             }
             Contract::ZooKeeper => {
                 let (_, rest) = own.name.rsplit_once('/')?;
-                let (tag, number) = (rest.split('-').next()?, rest.rsplit('-').next()?);
+                let (tag, number) = (rest.split('-').next()?, sequence(rest));
                 format!("{}/{tag}-{}-lock-{number}", to.dir(), to.label()).into()
             }
         };
@@ -304,4 +315,9 @@ impl Key {
     pub(crate) fn said(&self) -> &str {
         self.label.as_deref().unwrap_or_default()
     }
+}
+
+/// The last part of a name, by which ZooKeeper tells nodes of one queue apart.
+fn sequence(name: &str) -> &str {
+    name.rsplit('-').next().unwrap_or_default()
 }
