@@ -4,7 +4,8 @@ use std::ops::Deref;
 
 use crate::{error::Result, primitives::guard::LockGuard};
 
-/// One or more permits of a [`Semaphore`](crate::Semaphore). It is a [`LockGuard`] that others may have beside it.
+/// One or more permits of a [`Semaphore`](crate::Semaphore). It is a [`LockGuard`] that others may
+/// have beside it.
 #[derive(Debug)]
 #[must_use = "the permits are given back as soon as this is dropped"]
 pub struct Permit {
