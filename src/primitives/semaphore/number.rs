@@ -18,8 +18,8 @@ impl Semaphore {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidPermits`] for none, or for more than 1,000,000. Otherwise as
-    /// [`try_acquire`](Self::try_acquire).
+    /// [`InvalidPermits`](crate::Error::InvalidPermits) for none, or for more than 1,000,000.
+    /// Otherwise as [`try_acquire`](Self::try_acquire).
     ///
     /// # Cancel safety
     ///
