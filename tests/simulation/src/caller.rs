@@ -209,8 +209,10 @@ impl Calling {
             Inside::Proclaim => held.proclaim(format!("{}-{count}", self.number).as_bytes()).await,
             Inside::Run => held.run(step.hold).await,
             // Who waits to be told is told, however late.
-            Inside::WaitForLoss if step.robbed && held.rob() => {
-                let _ = timeout(LATEST, held.lost()).await;
+            Inside::WaitForLoss if step.robbed => {
+                sleep(step.robbed_after).await;
+                let longest = if held.rob() { LATEST } else { (step.hold * 20).min(LONGEST) };
+                let _ = timeout(longest, held.lost()).await;
             }
             Inside::WaitForLoss => drop(timeout((step.hold * 20).min(LONGEST), held.lost()).await),
             Inside::WaitForRequest => drop(timeout(step.hold * 2, held.requested()).await),

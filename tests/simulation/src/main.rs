@@ -28,6 +28,7 @@ mod telemetry;
 
 mod args;
 mod caller;
+mod coincidence;
 mod director;
 mod grants;
 mod history;

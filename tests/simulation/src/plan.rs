@@ -46,6 +46,8 @@ pub(crate) struct Step {
     pub(crate) unlocks: bool,
     /// An operator deletes the key just before it is released.
     pub(crate) robbed: bool,
+    /// One who waits to be told of that is robbed so long after the grant.
+    pub(crate) robbed_after: Duration,
     /// Nobody polls the caller for so long, once the call is under way.
     pub(crate) neglected: Duration,
 }
@@ -169,9 +171,13 @@ pub(crate) enum Inside {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Strike {
     Stop(usize, Duration),
+    /// The same when it has next asked for a session.
+    StopAtOpening(usize, Duration),
     Block(usize, Duration),
     Kill(usize),
     Cut(usize, Duration),
+    /// The server that this process is connected to.
+    CutOff(usize, Duration),
     /// An operator ends its sessions, and it is given none for so long.
     Revoke(usize, Duration),
     /// It has no right to delete a key for so long.
@@ -224,6 +230,7 @@ impl Plan {
             strikes,
             closing,
         }
+        .with_coincidences()
     }
 }
 
@@ -260,7 +267,8 @@ impl Step {
         };
         let pause = menu.tempo.pause(dice);
         let (unlocks, robbed) = (dice.u32(..4) > 0, dice.u32(..40) == 0);
-        Self { pause, what, how, end, hold, inside, unlocks, robbed, neglected }
+        let robbed_after = Duration::ZERO;
+        Self { pause, what, how, end, hold, inside, unlocks, robbed, robbed_after, neglected }
     }
 }
 

@@ -21,6 +21,7 @@ use crate::{
     },
     lost::LostReason,
     network::Letter,
+    plan::Strike,
     runtime::clock::timeout,
     scheduler,
     server::{Contract, Server, Target, Watching},
@@ -48,6 +49,9 @@ impl Backend for SimulatedBackend {
                 world.latency() + world.processes[process].blocked.saturating_sub(world.now());
             let refused =
                 world.now() < world.processes[process].refused || world.chance(world.faults);
+            if let Some(time) = world.processes[process].stalls.take() {
+                world.strike(Strike::Stop(process, way + time));
+            }
             world.scheduler.after(way, move |world| {
                 let there = !refused && !world.processes[process].dead;
                 if let Some(opened) = there.then(|| world.open_session(process)).flatten() {

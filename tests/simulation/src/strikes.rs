@@ -23,6 +23,7 @@ impl World {
                 process.stopped = process.stopped.max(now + time);
                 process.struck = process.struck.max(now + time);
             }
+            Strike::StopAtOpening(process, time) => self.processes[process].stalls = Some(time),
             Strike::Block(process, time) => {
                 self.note(process, What::Blocked);
                 let process = &mut self.processes[process];
@@ -48,6 +49,15 @@ impl World {
             }
             Strike::Deny(process, time) => self.processes[process].denied = now + time,
             Strike::Cut(replica, time) => self.cut_server(replica, time),
+            Strike::CutOff(process, time) => {
+                let theirs = self.server.sessions.values();
+                let theirs = theirs.filter(|session| session.process == process);
+                let mut followers =
+                    theirs.filter_map(|session| session.replica.filter(|it| *it > 0));
+                if let Some(replica) = followers.next_back() {
+                    self.cut_server(replica, time);
+                }
+            }
             Strike::DeleteKey => {
                 let Some(key) = self.any_key() else { return };
                 self.delete(&key);

@@ -25,6 +25,8 @@ pub(crate) struct Process {
     pub(crate) refused: Duration,
     /// It may delete no key until then.
     pub(crate) denied: Duration,
+    /// It stands still for so long as soon as it has asked for a session.
+    pub(crate) stalls: Option<Duration>,
     /// When something last kept it from hearing of things.
     pub(crate) struck: Duration,
 }
