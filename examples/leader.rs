@@ -4,27 +4,30 @@
 
 #![allow(clippy::expect_used)]
 
-use std::time::Duration;
+use std::{collections::HashMap, time::Duration};
 
 use distlock::Client;
 use tokio::{sync::oneshot, time::sleep};
 
 #[tokio::main]
 async fn main() -> distlock::Result<()> {
-    let (stop_one, stopped_one) = oneshot::channel();
-    let (stop_two, stopped_two) = oneshot::channel();
-    let one = tokio::spawn(serve("one", stopped_one));
-    let two = tokio::spawn(serve("two", stopped_two));
-
+    let (mut stops, mut servers) = (HashMap::new(), Vec::new());
+    for name in ["one", "two"] {
+        let (stop, stopped) = oneshot::channel();
+        stops.insert(name.as_bytes().to_vec(), stop);
+        servers.push(tokio::spawn(serve(name, stopped)));
+    }
     let client = Client::connect("memory://leader").await?;
     let mut leaders = client.election("scheduler").observe()?;
-    for stop in [stop_one, stop_two] {
+    while !stops.is_empty() {
         let leader = leaders.next().await.expect("the client is open");
         println!("{:?} leads, with token {}", leader.value_str(), leader.token());
-        let _ = stop.send(()); // a rolling restart
+        // A rolling restart: the one that leads is told to stop.
+        drop(stops.remove(leader.value()));
     }
-    one.await.expect("no panic")?;
-    two.await.expect("no panic")?;
+    for server in servers {
+        server.await.expect("no panic")?;
+    }
     client.close().await
 }
 

@@ -5,7 +5,9 @@
 use std::{
     env, fs,
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, Output, Stdio},
+    thread,
+    time::{Duration, Instant},
 };
 
 /// Each is one use, as users write it.
@@ -22,6 +24,9 @@ const USES: [&str; 8] = [
 
 /// The longest example, in lines.
 const LONGEST: usize = 40;
+
+/// On a machine that does much else.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 fn built(example: &str) -> PathBuf {
     // target/debug/deps/examples-…
@@ -41,6 +46,24 @@ fn examples_are_short() {
     }
 }
 
+/// What it says fits into a pipe.
+fn run(example: &str) -> Output {
+    let mut command = Command::new(built(example));
+    let started = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let mut child = started.unwrap_or_else(|error| {
+        panic!("{example}: {error}; `cargo test` builds the examples, as does `--examples`")
+    });
+    let start = Instant::now();
+    while child.try_wait().expect("its state").is_none() {
+        if start.elapsed() > PATIENCE {
+            let _ = child.kill();
+            panic!("{example} does not end");
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    child.wait_with_output().expect("what it says")
+}
+
 /// Each checks itself what came of it.
 #[test]
 fn examples_do_what_they_say() {
@@ -48,10 +71,7 @@ fn examples_do_what_they_say() {
         if example == "threads" && !cfg!(feature = "blocking") {
             continue;
         }
-        let mut command = Command::new(built(example));
-        let ran = command.output().unwrap_or_else(|error| {
-            panic!("{example}: {error}; `cargo test` builds the examples, as does `--examples`")
-        });
+        let ran = run(example);
         let text = String::from_utf8_lossy(&ran.stderr);
         assert!(ran.status.success(), "{example}: {text}");
         assert!(!ran.stdout.is_empty(), "{example} says nothing");
