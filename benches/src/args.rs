@@ -19,11 +19,21 @@ pub(crate) struct Bench {
     pub(crate) beside: Option<PathBuf>,
     /// How many slices of each line, of both builds together.
     pub(crate) slices: usize,
+    pub(crate) capacity: Option<Capacity>,
     /// Addresses of the single nodes, by backend, and of the clusters.
     pub(crate) etcd: Vec<String>,
     pub(crate) zookeeper: Vec<String>,
     pub(crate) etcd_cluster: Vec<String>,
     pub(crate) zookeeper_cluster: Vec<String>,
+}
+
+/// What one server carries, beside so many sessions, for so long.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Capacity {
+    pub(crate) sessions: usize,
+    pub(crate) seconds: u64,
+    /// The number of the server's process.
+    pub(crate) server: u32,
 }
 
 impl Bench {
@@ -57,11 +67,15 @@ The servers to measure on; docker/bench starts them. OPTIONS are those of docker
 
 With --beside OLD, another build of this program, it only compares the libraries
 in the two, in --slices N of each line; see docker/compare.
+
+With --sessions N --seconds S --server PID, on one --backend, it only tells what
+N sessions cost the server that is this process; see docker/capacity.
 ";
 
 pub(crate) fn parse() -> Result<Command, lexopt::Error> {
     let mut parser = Parser::from_env();
     let mut repeats = None;
+    let (mut sessions, mut seconds, mut server) = (None, 30, None);
     let mut bench = Bench {
         quick: false,
         check: false,
@@ -71,6 +85,7 @@ pub(crate) fn parse() -> Result<Command, lexopt::Error> {
         out: PathBuf::from("target/bench"),
         beside: None,
         slices: 20,
+        capacity: None,
         etcd: Vec::new(),
         zookeeper: Vec::new(),
         etcd_cluster: Vec::new(),
@@ -90,6 +105,9 @@ pub(crate) fn parse() -> Result<Command, lexopt::Error> {
             Arg::Long("repeats") => repeats = Some(parser.value()?.parse()?),
             Arg::Long("beside") => bench.beside = Some(parser.value()?.into()),
             Arg::Long("slices") => bench.slices = parser.value()?.parse()?,
+            Arg::Long("sessions") => sessions = Some(parser.value()?.parse()?),
+            Arg::Long("seconds") => seconds = parser.value()?.parse()?,
+            Arg::Long("server") => server = Some(parser.value()?.parse()?),
             Arg::Long("out") => bench.out = parser.value()?.into(),
             Arg::Long("etcd") => bench.etcd = addresses(&mut parser)?,
             Arg::Long("zookeeper") => bench.zookeeper = addresses(&mut parser)?,
@@ -98,6 +116,10 @@ pub(crate) fn parse() -> Result<Command, lexopt::Error> {
             Arg::Long("help") | Arg::Short('h') => return Ok(Command::Help),
             other => return Err(other.unexpected()),
         }
+    }
+    if let Some(sessions) = sessions {
+        let server = server.ok_or("no process of a server")?;
+        bench.capacity = Some(Capacity { sessions, seconds, server });
     }
     bench.repeats = repeats.unwrap_or(if bench.quick { 1 } else { 3 });
     if bench.backends.iter().any(|backend| bench.single(*backend).is_empty()) {

@@ -3,6 +3,7 @@
 
 mod args;
 mod beside;
+mod capacity;
 mod case;
 mod conduct;
 mod contender;
@@ -13,10 +14,12 @@ mod load;
 mod long;
 mod machine;
 mod measures;
+mod paced;
 mod pairs;
 mod plot;
 mod queue;
 mod report;
+mod sessions;
 mod slice;
 mod statistics;
 mod subject;
@@ -59,9 +62,10 @@ fn run() -> Result<bool> {
         Command::Bench(bench) => {
             // Does next to nothing while others are measured.
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-            match &bench.beside {
-                Some(old) => runtime.block_on(beside::compare(&bench, old)),
-                None => runtime.block_on(conduct::bench(&bench)),
+            match (&bench.beside, bench.capacity) {
+                (Some(old), _) => runtime.block_on(beside::compare(&bench, old)),
+                (_, Some(capacity)) => runtime.block_on(capacity::look(&bench, capacity)),
+                _ => runtime.block_on(conduct::bench(&bench)),
             }
         }
         Command::Role(role) => {
@@ -82,6 +86,7 @@ fn run() -> Result<bool> {
 async fn act(role: Role) -> Result<()> {
     match role {
         Role::Subject(task) => subject(task).await,
+        Role::Sessions(sessions) => sessions::run(sessions).await,
         Role::Load { servers, per_second } => load::run(&servers, per_second).await,
         Role::Proxy { servers, delay_ms } => delay(&servers, Duration::from_millis(delay_ms)).await,
     }
@@ -117,5 +122,6 @@ async fn work(task: &Task) -> Result<(Connected, Slice)> {
             queue::run(task, *waiters, Duration::from_millis(*patience_ms)).await
         }
         Work::Held { locks } => held::run(task, *locks).await,
+        Work::Paced { every_ms } => paced::run(task, Duration::from_millis(*every_ms)).await,
     }
 }

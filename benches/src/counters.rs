@@ -35,6 +35,8 @@ pub(crate) struct Counters {
     pub(crate) bytes: f64,
     /// Renewals of etcd's leases.
     pub(crate) keepalives: f64,
+    /// What went through ZooKeeper's log. Renewals are among them.
+    pub(crate) updates: f64,
 }
 
 impl Add for Counters {
@@ -56,6 +58,7 @@ impl Sub for Counters {
             events: self.events - earlier.events,
             bytes: self.bytes - earlier.bytes,
             keepalives: self.keepalives - earlier.keepalives,
+            updates: self.updates - earlier.updates,
         }
     }
 }
@@ -98,6 +101,7 @@ impl Counters {
         let of = |name: &str| mntr.get(name).copied().unwrap_or_default();
         self.requests += of("zk_packets_received") - of(QUESTIONS);
         self.bytes += of("zk_response_bytes");
+        self.updates += of("zk_cnt_updatelatency");
         for what in ["created", "deleted", "changed", "children"] {
             self.events += of(&format!("zk_sum_node_{what}_watch_count"));
         }

@@ -28,6 +28,7 @@ impl Subject {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Role {
     Subject(Task),
+    Sessions(Sessions),
     /// Writes to other keys of etcd, so many a second.
     Load {
         servers: Vec<String>,
@@ -62,6 +63,21 @@ pub(crate) enum Work {
     Held {
         locks: usize,
     },
+    /// A lock and an unlock each so many milliseconds, until told that this is enough.
+    Paced {
+        every_ms: u64,
+    },
+}
+
+/// So many clients, each with a session and a lock of its own.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Sessions {
+    pub(crate) backend: Backend,
+    pub(crate) servers: Vec<String>,
+    pub(crate) namespace: String,
+    /// The number of the first one, for the name of its lock.
+    pub(crate) from: usize,
+    pub(crate) count: usize,
 }
 
 /// Tasks that lock and unlock in a loop.

@@ -1,14 +1,38 @@
-//! The memory of this process.
+//! What processes use.
 
 use crate::Result;
 
-/// Resident now, and at most so far, in KiB.
+/// Nanoseconds of a tick of processor time, as the kernel tells it to programs.
+const TICK: u64 = 10_000_000;
+
+/// The memory of this process: resident now, and at most so far, in KiB.
 pub(crate) fn memory() -> Result<(u64, u64)> {
-    let status = std::fs::read_to_string("/proc/self/status")?;
+    memory_in("/proc/self")
+}
+
+/// The same of another one.
+pub(crate) fn memory_of(process: u32) -> Result<(u64, u64)> {
+    memory_in(&format!("/proc/{process}"))
+}
+
+fn memory_in(folder: &str) -> Result<(u64, u64)> {
+    let status = std::fs::read_to_string(format!("{folder}/status"))?;
     let field = |name: &str| -> Result<u64> {
         let line =
             status.lines().find_map(|line| line.strip_prefix(name)).ok_or("no such field")?;
         Ok(line.split_whitespace().next().ok_or("no number")?.parse()?)
     };
     Ok((field("VmRSS:")?, field("VmHWM:")?))
+}
+
+/// Nanoseconds that another process has kept a processor busy.
+pub(crate) fn cpu_of(process: u32) -> Result<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat"))?;
+    // The name before may have spaces in it.
+    let fields = stat.rsplit_once(')').ok_or("no name")?.1;
+    let field = |place: usize| -> Result<u64> {
+        Ok(fields.split_whitespace().nth(place).ok_or("no such field")?.parse()?)
+    };
+    let (user, system) = (field(11)?, field(12)?);
+    Ok((user + system) * TICK)
 }
