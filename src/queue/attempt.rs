@@ -191,7 +191,8 @@ impl Attempt {
         if let Some(granted) = alive {
             self.session.deadline.renewed(sent, granted);
         }
-        let own = self.session.own_keys.add(entry, at, sent);
+        let repeats = requests == Requests::Doubtful;
+        let own = self.session.own_keys.add(entry, at, sent, repeats);
         self.stage = Stage::Joined { own, requests };
         Some((standing, alone))
     }
@@ -261,7 +262,8 @@ impl Attempt {
             old.lose(LostReason::KeyDeleted);
             return Ok(self);
         };
-        let own = session.own_keys.add(entry, old.joined, old.sent);
+        // Repeated, it would find the old key gone, and put nothing.
+        let own = session.own_keys.add(entry, old.joined, old.sent, false);
         own.hold();
         own.account.put(&self.account);
         session.evictions.watch(&own);

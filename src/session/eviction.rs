@@ -311,7 +311,8 @@ impl Work {
             Ok(keys) => keys.into_iter().collect(),
             Err(error) => return self.note(&error),
         };
-        for own_key in own_keys.iter().filter(|own_key| !keys.contains(&own_key.entry.key)) {
+        let is_open = |own: &&Arc<OwnKey>| own.repeats || !keys.contains(&own.entry.key);
+        for own_key in own_keys.iter().filter(is_open) {
             match self.is_deleted(own_key).await {
                 Some(true) => {
                     if own_key.is_held() {

@@ -52,7 +52,14 @@ struct Known {
 }
 
 impl OwnKeys {
-    pub(crate) fn add(&self, entry: Entry, joined: Moment, sent: Duration) -> Arc<OwnKey> {
+    /// `repeats`: see [`OwnKey`].
+    pub(crate) fn add(
+        &self,
+        entry: Entry,
+        joined: Moment,
+        sent: Duration,
+        repeats: bool,
+    ) -> Arc<OwnKey> {
         let key = Arc::clone(&entry.key);
         let state = State {
             phase: Phase::Waiting,
@@ -63,7 +70,7 @@ impl OwnKeys {
         };
         let (state, changed) = (Mutex::new(state), Notify::new());
         let account = Slot::default();
-        let own_key = Arc::new(OwnKey { entry, joined, sent, state, changed, account });
+        let own_key = Arc::new(OwnKey { entry, joined, sent, repeats, state, changed, account });
         self.known.lock().own_keys.insert(key, Arc::clone(&own_key));
         self.added.notify_waiters();
         own_key
@@ -129,6 +136,9 @@ pub(crate) struct OwnKey {
     pub(crate) joined: Moment,
     /// When it was asked to, by this machine's clock.
     pub(crate) sent: Duration,
+    /// A request to join that may be applied yet would put a key of this name once more, were this
+    /// one deleted: that the name is there shows nothing.
+    pub(crate) repeats: bool,
     state: Mutex<State>,
     changed: Notify,
     /// Of what is held by it.
@@ -317,7 +327,7 @@ mod tests {
             let mut second = pin!(own_keys.find_soon(&entry));
             let _ = first.as_mut().poll(&mut context);
             let _ = second.as_mut().poll(&mut context);
-            own_keys.add(entry.clone(), Moment(1), Duration::ZERO);
+            own_keys.add(entry.clone(), Moment(1), Duration::ZERO, false);
             told.send(()).unwrap();
         });
         done.recv_timeout(Duration::from_secs(10)).expect("it looks while one is added");

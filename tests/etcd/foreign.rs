@@ -4,7 +4,7 @@
 use std::{process::Stdio, time::Duration};
 
 use distlock::{Error, LostReason};
-use distlock_testkit::docker::container;
+use distlock_testkit::{docker::container, proxy::Mode};
 use etcd_client::{DeleteOptions, PutOptions, Txn, TxnOp};
 use tokio::process::{Child, Command};
 
@@ -395,6 +395,36 @@ async fn a_key_written_over_without_its_lease_is_lost() {
         raw.put(guard.key(), "note", None).await.unwrap();
         let error = guard.unlock().await.expect_err("others have passed it over");
         assert!(matches!(error, Error::Lost { .. }), "{error:?}");
+    })
+    .await;
+}
+
+/// The same of a holder's key while it is held, and the event is lost: the name is there, and
+/// stands at the end of the queue.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_holder_whose_key_was_put_again_is_told() {
+    beside_others::<Etcd>(async |t| {
+        let (etcd, proxies) = (Etcd::start().await, t.proxies().await);
+        let mut raw = etcd.client();
+        let recheck = Duration::from_secs(2);
+        let client = t.connect(t.builder_for(&proxies.url()).recheck_interval(recheck)).await;
+        // Whether the first request was applied is not known: it may be yet.
+        let lock = client.mutex("again");
+        proxies.set(&Mode::SwallowReply);
+        let guard = lock.lock().await.unwrap();
+        proxies.set(&Mode::Pass);
+        let key = guard.key().to_owned();
+        let lease = raw.get(key.as_str(), None).await.unwrap().kvs()[0].lease();
+        tokio::time::sleep(Duration::from_secs(1)).await; // its key is watched by then
+        proxies.set(&Mode::DropOne(key.as_bytes().into()));
+        raw.delete(key.as_str(), None).await.unwrap();
+        let options = PutOptions::new().with_lease(lease);
+        raw.put(key.as_str(), "late", Some(options)).await.unwrap();
+        throughout(Duration::from_millis(200), "the event is lost", async || guard.is_valid())
+            .await;
+        let limit = recheck.mul_f64(1.25) + Duration::from_secs(1);
+        let reason = within(limit, "the holder is told", guard.lost()).await;
+        assert_eq!(reason, LostReason::KeyDeleted);
     })
     .await;
 }
