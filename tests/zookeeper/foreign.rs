@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use distlock_testkit::proxy::Mode;
 use zookeeper_client::{Acls, CreateMode};
 
 use crate::common::{
@@ -278,6 +279,29 @@ async fn strangers_are_not_shared_with() {
         }
         reader.granted().await.unlock().await.unwrap();
         permit.release().await.unwrap();
+    })
+    .await;
+}
+
+/// An operator writes over a node whose creation was not answered: its owner cannot know it again,
+/// and all others would stand behind it for as long as the session lives.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_written_over_before_its_owner_knows_it_is_nobodys() {
+    beside_others::<ZooKeeper>(async |t| {
+        let (zookeeper, proxies) = (ZooKeeper::start().await, t.proxies().await);
+        let client = t.connect(t.builder_for(&proxies.url())).await;
+        client.mutex("over").lock().await.unwrap().unlock().await.unwrap();
+        proxies.set(&Mode::SwallowReply);
+        let lock = client.mutex("over");
+        let waiter = tokio::spawn(async move { lock.lock().await });
+        eventually(SOON, "its node is there", async || t.keys().await.len() == 1).await;
+        proxies.set(&Mode::Refuse);
+        let node = t.keys().await.remove(0);
+        zookeeper.client().set_data(&node, b"a note", None).await.unwrap();
+        proxies.set(&Mode::Pass);
+        let guard = within(SOON * 3, "it is granted", waiter).await.unwrap().unwrap();
+        assert_eq!(t.keys().await, [guard.key()]);
+        guard.unlock().await.unwrap();
     })
     .await;
 }

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use zookeeper_client as zk;
+
 use super::ZooKeeperStore;
 use crate::backend::{Moment, error::Result, name::Ticket, zookeeper::node};
 
@@ -45,8 +47,19 @@ impl ZooKeeperStore {
             keys.into_iter().filter(|key| node::sequence(key).is_some() && !self.identity.has(key));
         let nodes = self.read(unclaimed.map(Arc::from).collect()).await?;
         let own = nodes.into_iter().filter(|(.., stat)| self.identity.owns(stat));
-        let found =
-            own.filter_map(|(key, data, _)| Some((node::ticket_in(&data)?.into(), key))).collect();
+        let mut found = Vec::new();
+        for (key, data, _) in own {
+            match node::ticket_in(&data) {
+                Some(ticket) => found.push((ticket.into(), key)),
+                // Somebody has written over it: nobody will ever claim it, and all others would
+                // stand behind it for as long as the session lives. Should its owner be about to
+                // hear of it, it is told that its key was deleted.
+                None => match self.reply(client.delete(&key, None)).await? {
+                    Ok(()) | Err(zk::Error::NoNode | zk::Error::NoAuth) => {}
+                    Err(error) => return Err(self.failed("delete", error)),
+                },
+            }
+        }
         Ok(Search { at: Some(at), found })
     }
 }
