@@ -29,7 +29,7 @@ impl ZooKeeperStore {
         let (since, ()) = self.send(|| ());
         let mut search = self.reply(self.search.lock()).await?;
         if !search.covers(since) {
-            *search = self.search().await?;
+            *search = self.search(ticket).await?;
         }
         let ticket = ticket.to_string();
         let mut found =
@@ -37,7 +37,7 @@ impl ZooKeeperStore {
         Ok(found.next().map(|(_, key)| Arc::clone(key)))
     }
 
-    async fn search(&self) -> Result<Search> {
+    async fn search(&self, ticket: Ticket) -> Result<Search> {
         let client = self.client()?;
         // As of now: see `list_now`.
         let (at, (sync, list)) = self.send(|| (client.sync("/"), client.list_ephemerals("/")));
@@ -51,13 +51,19 @@ impl ZooKeeperStore {
         for (key, data, _) in own {
             match node::ticket_in(&data) {
                 Some(ticket) => found.push((ticket.into(), key)),
-                // Somebody has written over it: nobody will ever claim it, and all others would
-                // stand behind it for as long as the session lives. Should its owner be about to
-                // hear of it, it is told that its key was deleted.
-                None => match self.reply(client.delete(&key, None)).await? {
-                    Ok(()) | Err(zk::Error::NoNode | zk::Error::NoAuth) => {}
-                    Err(error) => return Err(self.failed("delete", error)),
-                },
+                // Somebody has written over it, and nobody can claim it: all others would stand
+                // behind it for as long as the session lives. It may be another's who is about to
+                // hear of it, and hold it, unless no other request is in doubt.
+                None => {
+                    let only = self.doubtful().iter().all(|doubtful| *doubtful == ticket);
+                    if !only || self.identity.has(&key) {
+                        continue;
+                    }
+                    match self.reply(client.delete(&key, None)).await? {
+                        Ok(()) | Err(zk::Error::NoNode | zk::Error::NoAuth) => {}
+                        Err(error) => return Err(self.failed("delete", error)),
+                    }
+                }
             }
         }
         Ok(Search { at: Some(at), found })
