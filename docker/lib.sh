@@ -19,7 +19,7 @@ PATH=$PATH:$TOOLS/bin
 
 CLUSTERED=(etcd1 etcd2 etcd3 zk1 zk2 zk3)
 # shellcheck disable=SC2034 # for the scripts that source this
-SERVICES=("${CLUSTERED[@]}" etcd-tls etcd-auth zk-tls)
+SERVICES=("${CLUSTERED[@]}" etcd-tls etcd-auth zk-tls postgres mysql)
 
 say() { echo "$*" >&2; }
 die() {
@@ -117,7 +117,7 @@ container() { echo "$PROJECT-$1"; }
 # leaves those that Compose handed on from an earlier container.
 remove() {
     local volumes
-    volumes=$(docker inspect -f '{{range .Mounts}}{{if eq .Type "volume"}}{{println .Name}}{{end}}{{end}}' "$@")
+    volumes=$(docker container inspect -f '{{range .Mounts}}{{if eq .Type "volume"}}{{println .Name}}{{end}}{{end}}' "$@")
     docker rm --force "$@" >/dev/null
     # shellcheck disable=SC2086 # a list
     [ -z "$volumes" ] || docker volume rm --force $volumes >/dev/null
@@ -193,9 +193,13 @@ address() {
     case $1 in
     etcd*) port=${port:-2379} ;;
     zk*) port=${port:-2181} ;;
+    postgres) port=${port:-5432} ;;
+    mysql) port=${port:-3306} ;;
     esac
     docker port "$(container "$1")" "$port/tcp" | sed -n 1p
 }
 
 etcd_url() { echo "etcd://$(address etcd1),$(address etcd2),$(address etcd3)"; }
+pg_url() { echo "postgres://app:apppw@$(address postgres)/distlock"; }
+mysql_url() { echo "mysql://app:apppw@$(address mysql)/distlock"; }
 zk_url() { echo "zk://$(address zk1),$(address zk2),$(address zk3)"; }

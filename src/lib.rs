@@ -1,4 +1,4 @@
-//! Distributed locks on etcd and ZooKeeper, for tokio and for threads.
+//! Distributed locks on etcd, ZooKeeper, PostgreSQL, MySQL and SQLite, for tokio and for threads.
 //!
 //! Name a lock, get a guard. While the guard says that it is valid, no other process on any machine
 //! holds that lock.
@@ -8,7 +8,8 @@
 //!
 //! #[tokio::main]
 //! async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//!     // Or etcd://h1:2379,h2:2379, or zk://h1:2181,h2:2181.
+//!     // Or etcd://h1:2379,h2:2379, zk://h1:2181,h2:2181, postgres://h/db, mysql://h/db,
+//!     // sqlite:///path.
 //!     let client = Client::connect("memory://docs").await?;
 //!     let guard = client.mutex("nightly-report").lock().await?;
 //!     let token = guard.fencing_token().as_u64();
@@ -63,6 +64,12 @@
 //!
 //! - `etcd`: URLs like `etcd://h1:2379,h2:2379`. Building it needs [`protoc`].
 //! - `zookeeper`: URLs like `zk://h1:2181,h2:2181`.
+//! - `mysql`: URLs like `mysql://user:password@h/database`, of MySQL and MariaDB: see
+//!   [`operations`][operations]. TLS is done by rustls' default provider of the process; where none
+//!   is installed, the first client with TLS installs aws-lc-rs.
+//! - `postgres`: URLs like `postgres://user:password@h/database`: see [`operations`][operations].
+//! - `sqlite`: URLs like `sqlite:///path/of/a/file`, for the processes of one host. Building it
+//!   needs a C compiler: see [`operations`][operations].
 //! - `blocking`: the same for threads.
 //! - `sasl`: ZooKeeper's SASL (DIGEST-MD5): see [`Builder::sasl`].
 //! - `serde`: a [`FencingToken`] is written and read as a number.
@@ -99,15 +106,26 @@ mod error;
 pub mod etcd;
 mod fencing;
 mod lost;
+#[cfg(feature = "mysql")]
+pub mod mysql;
+#[cfg(feature = "postgres")]
+pub mod postgres;
 mod primitives;
 mod queue;
 mod runtime;
 mod session;
+#[cfg(feature = "sqlite")]
+pub mod sqlite;
 mod telemetry;
 #[cfg(feature = "zookeeper")]
 pub mod zookeeper;
 
-pub use backend::{credentials::Credentials, memory, tls::Tls};
+pub use backend::{
+    credentials::Credentials,
+    durability::{AfterLoss, Durability},
+    memory,
+    tls::Tls,
+};
 pub use client::{Builder, Client, Health};
 pub use error::{Error, Result};
 pub use fencing::{FencingGate, FencingToken, StaleToken};

@@ -172,3 +172,41 @@ fn streams_need_no_runtime() {
     };
     assert_eq!(seen, ["one", "two"]);
 }
+
+/// The same by `futures` as by their own methods, and at the end `None`, as often as it is asked.
+#[tokio::test]
+async fn what_is_watched_is_a_stream() {
+    let client = Client::connect("memory://bounds-watched").await.unwrap();
+    let (mutex, election) = (client.mutex("a"), client.election("a"));
+    let (mut queue, mut leaders) = (mutex.watch_queue().unwrap(), election.watch_leader().unwrap());
+    assert_eq!(StreamExt::next(&mut queue).await.unwrap().len(), 0);
+    assert!(StreamExt::next(&mut leaders).await.unwrap().is_none());
+    let guard = mutex.lock().await.unwrap();
+    let leadership = election.campaign("one").await.unwrap();
+    let seen = StreamExt::next(&mut queue).await.unwrap();
+    assert_eq!(seen.iter().map(QueueEntry::key).collect::<Vec<_>>(), [guard.key()]);
+    let seen = StreamExt::next(&mut leaders).await.unwrap().unwrap();
+    assert_eq!(seen.token(), leadership.fencing_token());
+    client.close().await.unwrap();
+    for _ in 0..2 {
+        assert!(StreamExt::next(&mut queue).await.is_none());
+        assert!(StreamExt::next(&mut leaders).await.is_none());
+    }
+}
+
+#[tokio::test]
+async fn what_is_shown_says_what_it_is() {
+    let client =
+        Client::builder("memory://bounds-shown").local_handover(4).connect().await.unwrap();
+    let mutex = client.mutex("a");
+    let guard = mutex.reentrant("me").lock().await.unwrap();
+    let (key, token) = (guard.key().to_owned(), guard.fencing_token());
+    let shown = format!("{guard:?}");
+    assert!(shown.starts_with("ReentrantGuard") && shown.contains(&key), "{shown}");
+    assert!(shown.contains(&format!("fencing_token: {token}")), "{shown}");
+    let shown = format!("{client:?} {mutex:?}");
+    assert!(shown.contains("Handover { max: 4"), "{shown}");
+    assert!(shown.contains("Holders"), "{shown}");
+    let shown = format!("{:?}", mutex.watch_queue().unwrap());
+    assert!(shown.contains("Feed"), "{shown}");
+}

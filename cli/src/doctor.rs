@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-use distlock::Client;
+use distlock::{AfterLoss, Client};
 use serde_json::json;
 
 use crate::{
@@ -122,6 +122,28 @@ fn look_at(server: &Server, doctor: &mut Doctor) -> Result<(), Failure> {
     Ok(())
 }
 
+/// What the store promises as it is configured.
+async fn promised(client: &Client, doctor: &mut Doctor) -> Result<(), Failure> {
+    let durability = match client.durability().await {
+        Ok(durability) => durability,
+        Err(error) => {
+            let advice = "the user in the URL may not look at the configuration, perhaps";
+            return doctor.tell(Verdict::Unknown, "promise", &exit::chain(&error), advice);
+        }
+    };
+    let (verdict, exclusive) = match durability.exclusive {
+        true => (Verdict::Good, "locks are exclusive"),
+        false => (Verdict::Bad, "two may hold a lock after a crash"),
+    };
+    let loss = match durability.after_loss {
+        AfterLoss::GoesOn => "another server goes on after the loss of one",
+        AfterLoss::Waits => "nothing is granted while the server that decides is down",
+        _ => "what was granted last may be forgotten with a server",
+    };
+    let finding = format!("{exclusive}; {loss}");
+    doctor.tell(verdict, "promise", &finding, &durability.reasons.join("; "))
+}
+
 async fn check(client: &Client, servers: &[Server], doctor: &mut Doctor) -> Result<(), Failure> {
     let ttl = client.session_ttl();
     let finding = format!("granted {}", humantime::format_duration(ttl));
@@ -129,6 +151,8 @@ async fn check(client: &Client, servers: &[Server], doctor: &mut Doctor) -> Resu
     let advice = "so short a time is hard to keep on a busy machine: ask for more by ?ttl=10s";
     let verdict = if ttl < least { Verdict::Bad } else { Verdict::Good };
     doctor.tell(verdict, "ttl", &finding, advice)?;
+
+    promised(client, doctor).await?;
 
     let mut times = Vec::new();
     for _ in 0..PINGS {

@@ -1,6 +1,6 @@
 //! Which store, and the way to it.
 
-use std::{fs, time::Duration};
+use std::{fs, path::PathBuf, time::Duration};
 
 use distlock::Client;
 
@@ -12,7 +12,7 @@ pub(crate) const VARIABLE: &str = "DISTLOCK_URL";
 const HOW: &str = "set DISTLOCK_URL to the store's URL, as in etcd://h1:2379,h2:2379 or \
                    zk://h1:2181,h2:2181, or pass --url or --url-file";
 
-/// The URL that was given; there is no default.
+/// The URL that was given, or that of the user's own file on this host.
 pub(crate) fn url(args: &StoreArgs) -> Result<String, Failure> {
     let url = match (&args.url, &args.url_file) {
         (Some(url), _) => url.clone(),
@@ -24,9 +24,10 @@ pub(crate) fn url(args: &StoreArgs) -> Result<String, Failure> {
         }
         (None, None) => match std::env::var(VARIABLE) {
             Ok(url) => url,
-            Err(std::env::VarError::NotPresent) => {
-                return Err(Failure::usage(format!("which store? {HOW}")));
-            }
+            Err(std::env::VarError::NotPresent) => match own_file() {
+                Some(url) => url?,
+                None => return Err(Failure::usage(format!("which store? {HOW}"))),
+            },
             Err(std::env::VarError::NotUnicode(_)) => {
                 return Err(Failure::usage(format!("{VARIABLE} is not UTF-8")));
             }
@@ -42,6 +43,39 @@ pub(crate) fn url(args: &StoreArgs) -> Result<String, Failure> {
         ));
     }
     Ok(url)
+}
+
+/// The URL of the user's own file, in a directory that is made for it. `None`: nothing says where
+/// the user's files are.
+fn own_file() -> Option<Result<String, Failure>> {
+    let said = |name: &str| std::env::var_os(name).map(PathBuf::from);
+    let folder = own_folder(said("XDG_STATE_HOME"), said("HOME"))?;
+    if let Err(error) = fs::create_dir_all(&folder) {
+        return Some(Err(Failure::usage(format!("{}: {error}: {HOW}", folder.display()))));
+    }
+    let path = folder.join("locks.db");
+    let Some(path) = path.to_str() else {
+        return Some(Err(Failure::usage(format!("{} is not UTF-8: {HOW}", path.display()))));
+    };
+    Some(Ok(format!("sqlite://{}", escaped(path))))
+}
+
+/// Where a program keeps what is to stay, by
+/// <https://specifications.freedesktop.org/basedir-spec/latest/>: a relative path is none.
+fn own_folder(state: Option<PathBuf>, home: Option<PathBuf>) -> Option<PathBuf> {
+    let state = state.filter(|path| path.is_absolute());
+    let home = home.filter(|path| path.is_absolute()).map(|home| home.join(".local/state"));
+    state.or(home).map(|folder| folder.join("distlock"))
+}
+
+/// The path as it stands in a URL.
+fn escaped(path: &str) -> String {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"/-_.".contains(&byte);
+    let escape = |byte: u8| match fits(byte) {
+        true => char::from(byte).to_string(),
+        false => format!("%{byte:02X}"),
+    };
+    path.bytes().map(escape).collect()
 }
 
 /// Connects, with this TTL if it is given.
@@ -73,6 +107,18 @@ pub(crate) fn without_password(url: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_user_has_a_file() {
+        let folder = |state: Option<&str>, home: Option<&str>| {
+            own_folder(state.map(Into::into), home.map(Into::into))
+        };
+        let path = |path: &str| Some(PathBuf::from(path));
+        assert_eq!(folder(Some("/s"), Some("/h")), path("/s/distlock"));
+        assert_eq!(folder(Some("s"), Some("/h")), path("/h/.local/state/distlock"));
+        assert_eq!((folder(None, Some("h")), folder(None, None)), (None, None));
+        assert_eq!(escaped("/a b/\u{e4}@.db"), "/a%20b/%C3%A4%40.db");
+    }
 
     #[test]
     fn a_password_is_left_out() {

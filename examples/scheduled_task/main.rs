@@ -1,8 +1,9 @@
 //! A scheduled task on several machines: each instance pulls unprocessed rows from one table and
 //! processes them.
 //!
-//! `cargo run --features etcd,zookeeper --example scheduled_task -- --url URL [--instances 4]
-//! [--rows 200] [--unlocked]`
+//! `cargo run --features sqlite --example scheduled_task -- [--instances 4] [--rows 200]
+//! [--unlocked]` keeps the lock in a file below /tmp, for the processes of this host. For several
+//! machines: `cargo run --features etcd,zookeeper --example scheduled_task -- --url URL`
 //!
 //! The instances are processes of their own. With the lock no row is processed twice; with
 //! `--unlocked` rows are. The table checks fencing tokens, so that an instance that was paused
@@ -170,10 +171,17 @@ impl Options {
                 _ => return Err(format!("unknown option {arg}").into()),
             }
         }
+        if options.url.is_empty() && cfg!(feature = "sqlite") {
+            let path = std::env::temp_dir().join("distlock-scheduled-task.db");
+            options.url = format!("sqlite://{}", path.display());
+        }
         if options.url.is_empty() || options.url.starts_with("memory://") {
-            return Err("--url must be etcd://host:2379 or zk://host:2181 \
-                 (memory:// does not reach other processes)"
-                .into());
+            return Err(
+                "--url must be etcd://host:2379 or zk://host:2181, or sqlite:///path with \
+                        the feature sqlite, which has it by default (memory:// does not reach \
+                        other processes)"
+                    .into(),
+            );
         }
         if options.rows == 0 || options.instances == 0 {
             return Err("--rows and --instances must be at least 1".into());

@@ -11,8 +11,8 @@ use rustls::{
 
 /// What does the arithmetic, for all stores. The program may have chosen another one.
 ///
-/// `zookeeper-client` leaves the choice to rustls, which panics if the program has compiled in
-/// several (<https://docs.rs/rustls/0.23/rustls/crypto/struct.CryptoProvider.html>).
+/// `zookeeper-client` and `mysql_async` leave the choice to rustls, which panics if the program has
+/// compiled in several (<https://docs.rs/rustls/0.23/rustls/crypto/struct.CryptoProvider.html>).
 pub(crate) fn provider() -> Arc<CryptoProvider> {
     CryptoProvider::get_default().cloned().unwrap_or_else(|| {
         let provider = aws_lc_rs::default_provider();

@@ -11,11 +11,23 @@ use crate::{
 pub(crate) type Result<T, E = StoreError> = std::result::Result<T, E>;
 
 /// What an adapter tells of a failed call.
-#[cfg_attr(not(any(feature = "etcd", feature = "zookeeper")), allow(dead_code))]
+#[cfg_attr(
+    not(any(
+        feature = "etcd",
+        feature = "mysql",
+        feature = "postgres",
+        feature = "sqlite",
+        feature = "zookeeper"
+    )),
+    allow(dead_code)
+)]
 #[derive(Debug)]
 pub(crate) enum StoreError {
     /// Not applied, for certain. Another attempt may work.
     Unavailable(BoxError),
+    /// Not applied, and nothing will change for some time.
+    #[cfg_attr(not(any(feature = "mysql", feature = "postgres")), allow(dead_code))]
+    NotYet(BoxError),
     /// May have been applied, may still be applied later.
     Unknown(BoxError),
     /// The lease or session is over: so says the server.
@@ -29,7 +41,7 @@ pub(crate) enum StoreError {
 impl StoreError {
     pub(crate) fn into_public(self, backend: &'static str) -> Error {
         match self {
-            Self::Unavailable(source) | Self::Unknown(source) => {
+            Self::Unavailable(source) | Self::NotYet(source) | Self::Unknown(source) => {
                 Error::Unavailable { backend, source: source.into() }
             }
             Self::SessionGone(reason) => Error::SessionLost { backend, reason },
@@ -45,6 +57,7 @@ impl StoreError {
         let source = || Box::new(Shared(Arc::clone(error)));
         match &**error {
             Self::Unavailable(_) => Self::Unavailable(source()),
+            Self::NotYet(_) => Self::NotYet(source()),
             Self::Unknown(_) => Self::Unknown(source()),
             Self::SessionGone(reason) => Self::SessionGone(*reason),
             Self::Denied(_) => Self::Denied(source()),
@@ -63,6 +76,7 @@ impl StoreError {
     fn source(&self) -> Option<&BoxError> {
         match self {
             Self::Unavailable(source)
+            | Self::NotYet(source)
             | Self::Unknown(source)
             | Self::Denied(source)
             | Self::Fatal { source, .. } => Some(source),
@@ -76,6 +90,7 @@ impl StoreError {
     pub(crate) fn in_doubt(self) -> Self {
         match self {
             Self::Unavailable(source)
+            | Self::NotYet(source)
             | Self::Unknown(source)
             | Self::Denied(source)
             | Self::Fatal { source, .. } => Self::Unknown(source),

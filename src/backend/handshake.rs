@@ -8,12 +8,14 @@ use std::{
     time::Duration,
 };
 
-use rustls::{
-    ClientConfig, ClientConnection, RootCertStore, Stream,
-    pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject},
-};
+use rustls::{ClientConfig, ClientConnection, Stream, pki_types::ServerName};
 
-use crate::backend::{certificates, error::StoreError, secret::Secret, tls::Material};
+use crate::backend::{
+    certificates,
+    error::StoreError,
+    tls::Material,
+    trust::{config, host},
+};
 
 /// How long a server may take for one step.
 const STEP: Duration = Duration::from_millis(500);
@@ -51,30 +53,6 @@ pub(crate) async fn fault(material: Arc<Material>, endpoints: &[String]) -> Opti
     let faults = faults.await.ok().flatten()?;
     let everywhere = faults.iter().all(Option::is_some);
     faults.into_iter().flatten().next().map(|text| Fault { text, everywhere })
-}
-
-/// Of a `host:port`.
-pub(crate) fn host(endpoint: &str) -> &str {
-    let host = endpoint.rsplit_once(':').map_or(endpoint, |(host, _)| host);
-    host.trim_matches(['[', ']'])
-}
-
-/// `None` without a CA: the operating system's are not known here.
-fn config(material: &Material) -> Option<ClientConfig> {
-    let read = |pem: &Secret| {
-        CertificateDer::pem_slice_iter(pem.expose().as_bytes()).collect::<Result<Vec<_>, _>>().ok()
-    };
-    let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(read(material.ca.as_ref()?)?);
-    let builder = ClientConfig::builder_with_provider(certificates::provider());
-    let builder = builder.with_safe_default_protocol_versions().ok()?.with_root_certificates(roots);
-    match &material.identity {
-        None => Some(builder.with_no_client_auth()),
-        Some((certificate, key)) => {
-            let key = PrivateKeyDer::from_pem_slice(key.expose().as_bytes()).ok()?;
-            builder.with_client_auth_cert(read(certificate)?, key).ok()
-        }
-    }
 }
 
 /// A server may refuse the client's certificate after the handshake, as TLS 1.3 has it.

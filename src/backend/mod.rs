@@ -1,9 +1,10 @@
 //! The stores, and what all of them have in common.
 
 pub(crate) mod acl;
-#[cfg(any(feature = "etcd", feature = "zookeeper"))]
+#[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres", feature = "zookeeper"))]
 mod certificates;
 pub(crate) mod credentials;
+pub(crate) mod durability;
 mod entry;
 pub(crate) mod error;
 #[cfg(feature = "etcd")]
@@ -12,14 +13,24 @@ pub(crate) mod etcd;
 mod handshake;
 mod listing;
 pub mod memory;
+#[cfg(feature = "mysql")]
+pub(crate) mod mysql;
 pub(crate) mod name;
+#[cfg(feature = "postgres")]
+pub(crate) mod postgres;
 pub(crate) mod remote;
 mod request;
 pub(crate) mod secret;
 pub(crate) mod signature;
 pub(crate) mod source;
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+pub(crate) mod sql;
+#[cfg(feature = "sqlite")]
+pub(crate) mod sqlite;
 mod store;
 pub(crate) mod tls;
+#[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres", feature = "zookeeper"))]
+mod trust;
 #[cfg(feature = "zookeeper")]
 pub(crate) mod zookeeper;
 

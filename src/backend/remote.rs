@@ -5,10 +5,16 @@ use std::time::Duration;
 use crate::backend::{acl::Acl, credentials::Credentials, source::Source, tls::Material};
 
 /// What a backend over the network needs, checked.
-#[cfg_attr(not(any(feature = "etcd", feature = "zookeeper")), allow(dead_code))]
+#[cfg_attr(
+    not(any(feature = "etcd", feature = "mysql", feature = "postgres", feature = "zookeeper")),
+    allow(dead_code)
+)]
 #[derive(Clone, Debug)]
 pub(crate) struct Remote {
     pub(crate) endpoints: Vec<String>,
+    #[cfg_attr(not(any(feature = "mysql", feature = "postgres")), allow(dead_code))]
+    /// The name of the database, on MySQL and PostgreSQL.
+    pub(crate) database: Option<String>,
     pub(crate) connect_timeout: Duration,
     pub(crate) request_timeout: Duration,
     pub(crate) credentials: Option<Source<Credentials>>,

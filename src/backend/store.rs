@@ -6,6 +6,7 @@ use async_trait::async_trait;
 
 use crate::{
     backend::{
+        durability::Durability,
         entry::{Entry, Present, Standing, Watch},
         error::{Result, StoreError},
         listing::{Ask, Listing},
@@ -18,7 +19,7 @@ use crate::{
 /// A store that can keep queues of ephemeral, totally ordered keys.
 #[async_trait]
 pub(crate) trait Backend: Debug + Send + Sync + 'static {
-    /// For error messages: `etcd`, `ZooKeeper`, `memory`.
+    /// For error messages: `etcd`, `ZooKeeper`, `SQLite`.
     fn name(&self) -> &'static str;
 
     /// Opens a session, having tried each endpoint once. The server may grant another TTL than the
@@ -170,6 +171,11 @@ pub(crate) trait Extras: Debug + Send + Sync + 'static {
         _value: &[u8],
     ) -> Result<Option<Vec<Joined>>> {
         Ok(None)
+    }
+
+    /// What the store promises as it is configured now.
+    async fn durability(&self) -> Result<Durability> {
+        Err(missing("look at its configuration"))
     }
 
     /// Whether anybody stands behind this key, or might. Asked by a client that would rather keep

@@ -5,13 +5,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-#[cfg(any(feature = "etcd", feature = "zookeeper"))]
+#[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres", feature = "zookeeper"))]
 use crate::backend::certificates;
 use crate::backend::{credentials::read, secret::Secret};
 
 /// How to secure the connection to the servers: PEM texts, or files of them.
 ///
-/// Without a CA, etcd's servers are checked against the operating system's roots. For ZooKeeper a
+/// Without a CA, etcd's servers are checked against the operating system's roots. For all others a
 /// CA has to be given.
 ///
 /// ```no_run
@@ -33,10 +33,10 @@ use crate::backend::{credentials::read, secret::Secret};
 /// as cert-manager and Vault replace it: each file by itself or a folder's link at once. What
 /// cannot be used, such as a certificate whose key is not there yet, leaves the last one in place.
 ///
-/// Connections that are open stay as they are: neither store asks for a certificate again, and no
+/// Connections that are open stay as they are: no store asks for a certificate again, and no
 /// lock is lost. On etcd, the first request a second after the change goes by a new connection; a
-/// watch stays on the old one until that ends. On ZooKeeper they are read anew when the session's
-/// connection ends, for those that take its place.
+/// watch stays on the old one until that ends. On the other stores they are read anew when the
+/// session's connection ends, for those that take its place.
 #[derive(Clone, Default)]
 pub struct Tls {
     ca: Option<Pem>,
@@ -150,7 +150,10 @@ impl fmt::Debug for Tls {
 }
 
 /// What certificates and keys there are at one time.
-#[cfg_attr(not(any(feature = "etcd", feature = "zookeeper")), allow(dead_code))]
+#[cfg_attr(
+    not(any(feature = "etcd", feature = "mysql", feature = "postgres", feature = "zookeeper")),
+    allow(dead_code)
+)]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Material {
     pub(crate) ca: Option<Secret>,
@@ -178,7 +181,7 @@ impl Material {
         Err(wrong.into())
     }
 
-    #[cfg(any(feature = "etcd", feature = "zookeeper"))]
+    #[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres", feature = "zookeeper"))]
     fn fits(&self) -> Result<(), String> {
         let identity = self.identity.as_ref();
         certificates::check(
@@ -188,7 +191,12 @@ impl Material {
         )
     }
 
-    #[cfg(not(any(feature = "etcd", feature = "zookeeper")))]
+    #[cfg(not(any(
+        feature = "etcd",
+        feature = "mysql",
+        feature = "postgres",
+        feature = "zookeeper"
+    )))]
     fn fits(&self) -> Result<(), String> {
         Ok(())
     }

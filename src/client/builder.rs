@@ -340,7 +340,7 @@ impl Builder {
         let credentials = credentials.map(security::open_credentials).transpose()?;
         let tls = self.tls.or(url.tls.map(Origin::Fixed)).map(security::open_tls).transpose()?;
         let plaintext = self.allow_plaintext_credentials || url.options.allow_plaintext_credentials;
-        if credentials.is_some() && tls.is_none() && !plaintext && url.scheme != Scheme::Memory {
+        if credentials.is_some() && tls.is_none() && !plaintext && url.scheme.is_remote() {
             security::stays_here(&url.endpoints)?;
         }
         let sasl = self.sasl || url.options.sasl;
@@ -370,6 +370,7 @@ impl Builder {
         };
         let remote = Remote {
             endpoints: url.endpoints,
+            database: url.database,
             connect_timeout,
             request_timeout,
             credentials,
@@ -407,6 +408,23 @@ fn backend(scheme: Scheme, remote: Remote) -> Result<Arc<dyn Backend>> {
         Scheme::Etcd => Ok(Arc::new(crate::backend::etcd::Etcd::new(remote))),
         #[cfg(not(feature = "etcd"))]
         Scheme::Etcd => Err(Error::FeatureDisabled { scheme: "etcd", feature: "etcd" }),
+        #[cfg(feature = "mysql")]
+        Scheme::Mysql => Ok(Arc::new(crate::backend::mysql::Mysql::new(remote)?)),
+        #[cfg(not(feature = "mysql"))]
+        Scheme::Mysql => Err(Error::FeatureDisabled { scheme: "mysql", feature: "mysql" }),
+        #[cfg(feature = "postgres")]
+        Scheme::Postgres => Ok(Arc::new(crate::backend::postgres::Postgres::new(remote)?)),
+        #[cfg(not(feature = "postgres"))]
+        Scheme::Postgres => Err(Error::FeatureDisabled { scheme: "postgres", feature: "postgres" }),
+        Scheme::Sqlite if remote.credentials.is_some() || remote.tls.is_some() => {
+            let option = if remote.tls.is_some() { "tls" } else { "credentials" };
+            let reason = "sqlite:// has neither users nor a network: leave it out".into();
+            Err(Error::InvalidConfig { option, reason })
+        }
+        #[cfg(feature = "sqlite")]
+        Scheme::Sqlite => Ok(Arc::new(crate::backend::sqlite::Sqlite::new(&remote)?)),
+        #[cfg(not(feature = "sqlite"))]
+        Scheme::Sqlite => Err(Error::FeatureDisabled { scheme: "sqlite", feature: "sqlite" }),
         #[cfg(feature = "zookeeper")]
         Scheme::ZooKeeper => Ok(Arc::new(crate::backend::zookeeper::ZooKeeper::new(remote)?)),
         #[cfg(not(feature = "zookeeper"))]

@@ -10,6 +10,7 @@ mod url;
 use std::{env::VarError, sync::Arc, time::Duration};
 
 use crate::{
+    backend::durability::Durability,
     error::{Error, Result},
     primitives::{
         election::Election,
@@ -73,16 +74,20 @@ impl Client {
         builder.connect().await
     }
 
-    /// Starts to describe a client. The URL is `etcd://host:2379`, `zk://host:2181` (several hosts
-    /// of one cluster separated by commas) or `memory://name`, a store within this process.
+    /// Starts to describe a client. The URL is `etcd://host:2379`, `zk://host:2181`,
+    /// `postgres://host:5432/database`, `mysql://host:3306/database` (several hosts of one cluster
+    /// separated by commas), `sqlite:///path/of/a/file` (or `sqlite://relative/path`), a store for
+    /// the processes of one host, or `memory://name`, a store within this process.
     ///
     /// `etcds://` and `zks://` connect by TLS. A URL may have all that a program's operator wants
     /// to set: `etcd://user:password@h1,h2/namespace?ttl=15s&request_timeout=2s`, with user and
     /// password percent-escaped. The options are `ttl`, `owner`, `connect_timeout`,
     /// `request_timeout`, `recheck_interval`, `local_handover`, `sasl`, `acl` and
     /// `allow_plaintext_credentials`; `password_file` for `user@`; `ca_file`, `cert_file`,
-    /// `key_file` and `server_name` for `etcds://` and `zks://`. Others are refused. The builder's
-    /// methods go before what the URL says.
+    /// `key_file` and `server_name` for `etcds://` and `zks://`. On PostgreSQL and MySQL the
+    /// namespace stands behind the database, and TLS is `sslmode=verify-full`. On SQLite the path
+    /// is the file's, and the namespace is the option `namespace`. Other options are refused. The
+    /// builder's methods go before what the URL says.
     pub fn builder(url: impl AsRef<str>) -> Builder {
         Builder::new(url.as_ref())
     }
@@ -196,13 +201,14 @@ impl Client {
 
     /// What the server granted as the session's time to live: how long a crashed holder's lock
     /// stays taken. It may differ from what the builder asked for: etcd grants whole seconds and at
-    /// least one and a half election timeouts, ZooKeeper between 2 and 20 of its ticks.
+    /// least one and a half election timeouts, ZooKeeper between 2 and 20 of its ticks, PostgreSQL,
+    /// MySQL and SQLite at least a second.
     #[must_use]
     pub fn session_ttl(&self) -> Duration {
         self.sessions.ttl()
     }
 
-    /// What keeps the locks: `etcd`, `ZooKeeper` or `memory`.
+    /// What keeps the locks: `etcd`, `ZooKeeper`, `PostgreSQL`, `MySQL`, `SQLite` or `memory`.
     #[must_use]
     pub fn backend(&self) -> &'static str {
         self.sessions.shared().backend.name()
@@ -276,6 +282,41 @@ impl Client {
     pub async fn ping(&self) -> Result<Duration> {
         let runtime = &self.sessions.shared().runtime;
         runtime.within(self.sessions.ping()).await
+    }
+
+    /// Asks the store what it promises as it is configured now: whether locks are exclusive
+    /// whatever becomes of servers, and what the loss of one means. Worth a look when a service
+    /// starts, and a line in its log.
+    ///
+    /// It is the store's own word: etcd's list of members, ZooKeeper's `/zookeeper/config`,
+    /// PostgreSQL's settings and its `pg_stat_replication`. What the machine does below it, as a
+    /// disk that says too early that it has written, nobody tells.
+    ///
+    /// # Errors
+    ///
+    /// As [`ping`](Self::ping); [`Error::Denied`](crate::Error::Denied) if the client's user may
+    /// not look at that.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe: it only looks.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-durability").await?;
+    /// let durability = client.durability().await?;
+    /// assert!(durability.exclusive, "{:?}", durability.reasons);
+    /// # Ok(()) }
+    /// ```
+    pub async fn durability(&self) -> Result<Durability> {
+        let asking = async {
+            let session = self.sessions.any().await?;
+            let told = session.ask_briefly(|| session.store().durability()).await;
+            told.map_err(|error| session.public(error))
+        };
+        self.sessions.shared().runtime.within(asking).await
     }
 
     /// Lets holders come to an end, and closes the client: what a service does at SIGTERM.

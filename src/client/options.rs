@@ -10,6 +10,8 @@ use crate::backend::tls::Tls;
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Options {
     pub(crate) ttl: Option<Duration>,
+    /// On SQLite, where the path is the file's.
+    pub(crate) namespace: Option<String>,
     pub(crate) owner: Option<String>,
     pub(crate) connect_timeout: Option<Duration>,
     pub(crate) request_timeout: Option<Duration>,
@@ -22,12 +24,14 @@ pub(crate) struct Options {
     pub(crate) server_name: Option<String>,
     pub(crate) acl: Option<String>,
     pub(crate) sasl: bool,
+    /// `sslmode`: whether it is TLS.
+    pub(crate) ssl: Option<bool>,
     pub(crate) allow_plaintext_credentials: bool,
 }
 
-const KNOWN: &str = "ttl, owner, connect_timeout, request_timeout, recheck_interval, \
+const KNOWN: &str = "ttl, owner, namespace, connect_timeout, request_timeout, recheck_interval, \
                      local_handover, password_file, ca_file, cert_file, key_file, server_name, \
-                     acl, sasl, allow_plaintext_credentials";
+                     acl, sasl, sslmode, allow_plaintext_credentials";
 
 impl Options {
     /// The TLS that they ask for; `None` if they ask for nothing of it.
@@ -84,6 +88,7 @@ impl Options {
             connect_timeout: time("connect_timeout")?,
             request_timeout: time("request_timeout")?,
             recheck_interval: time("recheck_interval")?,
+            namespace: given.remove("namespace"),
             owner: given.remove("owner"),
             local_handover: match given.remove("local_handover").map(|number| number.parse()) {
                 None => None,
@@ -97,6 +102,16 @@ impl Options {
             server_name: given.remove("server_name"),
             acl: given.remove("acl"),
             sasl: flag(given.remove("sasl"), "sasl")?,
+            ssl: match given.remove("sslmode").as_deref() {
+                None => None,
+                Some("disable") => Some(false),
+                Some("verify-full") => Some(true),
+                Some(_) => {
+                    return Err("sslmode is disable or verify-full: the others do not tell the \
+                                server from somebody else"
+                        .into());
+                }
+            },
             allow_plaintext_credentials: flag(
                 given.remove("allow_plaintext_credentials"),
                 "allow_plaintext_credentials",

@@ -16,17 +16,32 @@ pub(crate) enum Scheme {
     Memory,
     Etcd,
     ZooKeeper,
+    Mysql,
+    Postgres,
+    Sqlite,
 }
 
-/// `etcd://h1:2379,h2`, `zks://user:password@h1,[::1]:2181/namespace?ttl=15s` or `memory://name`.
+impl Scheme {
+    /// There is a network in between.
+    pub(crate) fn is_remote(self) -> bool {
+        !matches!(self, Self::Memory | Self::Sqlite)
+    }
+}
+
+/// `etcd://h1:2379,h2`, `zks://user:password@h1,[::1]:2181/namespace?ttl=15s`,
+/// `postgres://h1/database/namespace` (and so `mysql://`), `sqlite:///path?namespace=/locks` or
+/// `memory://name`.
 #[derive(Debug)]
 pub(crate) struct Url {
     pub(crate) scheme: Scheme,
     /// `Some`: by TLS.
     pub(crate) tls: Option<Tls>,
     pub(crate) credentials: Option<Origin<Credentials>>,
-    /// `host:port` each; for memory the one name of the space, which may be empty.
+    /// `host:port` each; for memory the one name of the space, which may be empty; for SQLite the
+    /// path of the file.
     pub(crate) endpoints: Vec<String>,
+    /// On MySQL and PostgreSQL.
+    pub(crate) database: Option<String>,
     pub(crate) namespace: Option<String>,
     pub(crate) options: Options,
 }
@@ -60,7 +75,9 @@ impl Url {
 
     fn parts(url: &str) -> Result<Self, String> {
         let Some((scheme, rest)) = url.split_once("://") else {
-            return Err("write etcd://host:2379, zk://host:2181 or memory://name".into());
+            return Err("write etcd://host:2379, zk://host:2181, postgres://host/database, \
+                        mysql://host/database, sqlite:///path/of/a/file or memory://name"
+                .into());
         };
         let (scheme, port, secure) = match scheme {
             "memory" => (Scheme::Memory, 0, false),
@@ -68,17 +85,19 @@ impl Url {
             "etcds" => (Scheme::Etcd, 2379, true),
             "zk" | "zookeeper" => (Scheme::ZooKeeper, 2181, false),
             "zks" => (Scheme::ZooKeeper, 2281, true),
-            _ => return Err("the scheme is not one of etcd, etcds, zk, zks and memory".into()),
+            "mysql" => (Scheme::Mysql, 3306, false),
+            "postgres" | "postgresql" => (Scheme::Postgres, 5432, false),
+            "sqlite" => (Scheme::Sqlite, 0, false),
+            _ => {
+                return Err("the scheme is not one of etcd, etcds, zk, zks, postgres, mysql, \
+                            sqlite and memory"
+                    .into());
+            }
         };
         let (rest, query) = rest.split_once('?').map_or((rest, None), |(rest, q)| (rest, Some(q)));
         let options = || query.map_or_else(|| Ok(Options::default()), Options::parse);
-        if scheme == Scheme::Memory {
-            let (endpoints, options) = (vec![rest.to_owned()], options()?);
-            if options.tls()?.is_some() || options.password_file.is_some() {
-                return Err("memory:// has neither users nor a network".into());
-            }
-            let (tls, credentials, namespace) = (None, None, None);
-            return Ok(Self { scheme, tls, credentials, endpoints, namespace, options });
+        if !scheme.is_remote() {
+            return Self::local(scheme, rest, options()?);
         }
         let (authority, path) = rest.find('/').map_or((rest, ""), |slash| rest.split_at(slash));
         if path.contains(['@', '#']) || authority.contains('#') {
@@ -100,20 +119,89 @@ impl Url {
             })
         });
         let endpoints = endpoints.collect::<Result<_, _>>()?;
+        let (database, path) = match scheme {
+            Scheme::Mysql | Scheme::Postgres => database(path)?,
+            _ => (None, path),
+        };
         let namespace = Some(path).filter(|path| path.len() > 1).map(str::to_owned);
         // After all that may have been meant as a password.
         let options = options()?;
+        if options.ssl.is_some() && !matches!(scheme, Scheme::Mysql | Scheme::Postgres) {
+            return Err("sslmode is for postgres:// and mysql://: leave it out".into());
+        }
+        if options.namespace.is_some() {
+            return Err("the namespace stands behind the hosts, as their path".into());
+        }
+        let secure = options.ssl.unwrap_or(secure);
         let credentials = credentials(login, options.password_file.clone())?;
         let tls = match options.tls()? {
             Some(_) if !secure => {
-                return Err("ca_file, cert_file, key_file and server_name are for etcds:// and \
-                            zks://"
-                    .into());
+                return Err(
+                    "ca_file, cert_file, key_file and server_name are for etcds://, zks://, \
+                            and with sslmode=verify-full postgres:// and mysql://"
+                        .into(),
+                );
             }
             tls => tls.or(secure.then(Tls::new)),
         };
-        Ok(Self { scheme, tls, credentials, endpoints, namespace, options })
+        Ok(Self { scheme, tls, credentials, endpoints, database, namespace, options })
     }
+
+    /// What has neither users nor a network.
+    fn local(scheme: Scheme, rest: &str, mut options: Options) -> Result<Self, String> {
+        let secured = options.tls()?.is_some() || options.ssl.is_some();
+        let (name, namespace) = match scheme {
+            Scheme::Sqlite => (file(rest)?, options.namespace.take()),
+            _ if options.namespace.is_some() => {
+                return Err("on memory:// the namespace is the builder's".into());
+            }
+            _ => (rest.to_owned(), None),
+        };
+        if secured || options.password_file.is_some() {
+            let name = if scheme == Scheme::Sqlite { "sqlite" } else { "memory" };
+            return Err(format!("{name}:// has neither users nor a network"));
+        }
+        Ok(Self {
+            scheme,
+            tls: None,
+            credentials: None,
+            endpoints: vec![name],
+            database: None,
+            namespace,
+            options,
+        })
+    }
+}
+
+/// The path of a file, percent-escaped where it has to be.
+fn file(path: &str) -> Result<String, String> {
+    if path.contains(['@', ':', '#']) && path != ":memory:" {
+        return Err(
+            "sqlite:// has neither users nor a network: an `@`, `:` or `#` of the path has \
+                    to be written as %40, %3A or %23"
+                .into(),
+        );
+    }
+    let path = percent_decode_str(path).decode_utf8().map_err(|_| "the path is not UTF-8")?;
+    match &*path {
+        "" => Err("write sqlite:///path/of/a/file or sqlite://relative/path".into()),
+        ":memory:" => Err("for a store within this process write memory://name".into()),
+        path if path.ends_with('/') => Err("the path is a directory's".into()),
+        path if path.contains('\0') => Err("the path has a NUL in it".into()),
+        path => Ok(path.to_owned()),
+    }
+}
+
+/// The name of a database, which may be left out, and the path behind it.
+fn database(path: &str) -> Result<(Option<String>, &str), String> {
+    let path = path.strip_prefix('/').unwrap_or(path);
+    let (name, rest) = path.find('/').map_or((path, ""), |slash| path.split_at(slash));
+    let name = percent_decode_str(name).decode_utf8();
+    let name = name.map_err(|_| "the database's name is not UTF-8".to_owned())?;
+    if name.contains('\0') {
+        return Err("the database's name has a NUL in it".into());
+    }
+    Ok((Some(name.into_owned()).filter(|name| !name.is_empty()), rest))
 }
 
 /// `user:password`, each percent-escaped, or a user alone.
@@ -189,23 +277,37 @@ const LONGEST: usize = 200;
 /// host counts as one only where no `@` is anywhere and all that stands with it reads as hosts and
 /// ports, too. Of a name in memory nothing is shown that looks like a user or a query.
 fn redacted(url: &str) -> String {
-    const SCHEMES: [&str; 8] =
-        ["memory", "etcd", "etcds", "zk", "zks", "zookeeper", "http", "https"];
+    const SCHEMES: [&str; 12] = [
+        "memory",
+        "etcd",
+        "etcds",
+        "zk",
+        "zks",
+        "zookeeper",
+        "mysql",
+        "postgres",
+        "postgresql",
+        "sqlite",
+        "http",
+        "https",
+    ];
     let are_hosts =
         |list: &str| list.split(',').all(|endpoint| with_port(endpoint.trim(), 1).is_some());
     let shown = match url.split_once("://") {
         None if url.is_empty() || are_hosts(url) => url.to_owned(),
         None => "***".to_owned(),
-        Some(("memory", name)) if !name.contains(['@', ':', '?', '#', '=']) => url.to_owned(),
+        Some((scheme, name)) if is_local(scheme) && !name.contains(['@', ':', '?', '#', '=']) => {
+            url.to_owned()
+        }
         Some((scheme, rest))
-            if scheme != "memory" && is_word(scheme) && (rest.is_empty() || are_hosts(rest)) =>
+            if !is_local(scheme) && is_word(scheme) && (rest.is_empty() || are_hosts(rest)) =>
         {
             url.to_owned()
         }
         Some((scheme, _)) if !SCHEMES.contains(&scheme) => "***".to_owned(),
         Some((scheme, rest)) => {
             let hosts = rest.split(['/', '?', '#']).next().unwrap_or_default();
-            match scheme != "memory" && !rest.contains('@') && are_hosts(hosts) {
+            match !is_local(scheme) && !rest.contains('@') && are_hosts(hosts) {
                 true => format!(
                     "{scheme}://{hosts}{}***",
                     rest.get(hosts.len()..=hosts.len()).unwrap_or_default()
@@ -215,6 +317,11 @@ fn redacted(url: &str) -> String {
         }
     };
     shown.chars().take(LONGEST).collect()
+}
+
+/// What stands behind it is no host.
+fn is_local(scheme: &str) -> bool {
+    matches!(scheme, "memory" | "sqlite")
 }
 
 fn is_word(text: &str) -> bool {
@@ -250,6 +357,41 @@ mod tests {
         assert_eq!(url.options.owner.as_deref(), Some("a b"));
         let url = Url::parse("memory://a/b?ttl=1s").unwrap();
         assert_eq!((url.endpoints, url.namespace), (vec!["a/b".to_owned()], None));
+    }
+
+    #[test]
+    fn a_database_stands_before_the_namespace() {
+        let read = |url: &str| {
+            let url = Url::parse(url).unwrap();
+            assert_eq!(url.scheme, Scheme::Postgres);
+            (url.database, url.namespace, url.tls.is_some())
+        };
+        let text = |text: &str| Some(text.to_owned());
+        assert_eq!(read("postgres://h"), (None, None, false));
+        assert_eq!(read("postgresql://u:p@h1,h2:1/"), (None, None, false));
+        assert_eq!(read("postgres://h/a%20b?sslmode=disable"), (text("a b"), None, false));
+        let secure = "postgres://h/db/app/locks?sslmode=verify-full&ca_file=/c";
+        assert_eq!(read(secure), (text("db"), text("/app/locks"), true));
+        assert_eq!(read("postgres://h//locks"), (None, text("/locks"), false));
+        assert_eq!(Url::parse("postgres://a,b:1").unwrap().endpoints, ["a:5432", "b:1"]);
+        let mysql = Url::parse("mysql://a,b:1/db/locks?sslmode=verify-full").unwrap();
+        assert_eq!((mysql.scheme, mysql.tls.is_some()), (Scheme::Mysql, true));
+        assert_eq!(mysql.endpoints, ["a:3306", "b:1"]);
+        assert_eq!((mysql.database, mysql.namespace), (text("db"), text("/locks")));
+    }
+
+    #[test]
+    fn a_file_is_named_by_its_path() {
+        let read = |url: &str| {
+            let url = Url::parse(url).unwrap();
+            assert_eq!(url.scheme, Scheme::Sqlite);
+            (url.endpoints.concat(), url.namespace, url.options.ttl)
+        };
+        assert_eq!(read("sqlite:///run/a/locks.db"), ("/run/a/locks.db".to_owned(), None, None));
+        assert_eq!(read("sqlite://a%20b/%40%3a%3F%23").0, "a b/@:?#");
+        let (_, namespace, ttl) = read("sqlite://a?namespace=/app/locks&ttl=3s");
+        assert_eq!(namespace.as_deref(), Some("/app/locks"));
+        assert_eq!(ttl, Some(Duration::from_secs(3)));
     }
 
     #[test]
@@ -297,6 +439,27 @@ mod tests {
             "etcds://a?sasl=yes",
             "memory://a?ca_file=/b",
             "memory://a?b",
+            "memory://a?sslmode=disable",
+            "etcd://a?sslmode=disable",
+            "postgres://a?sslmode=require",
+            "mysql://a/b?sslmode=require",
+            "postgres://a?ca_file=/b",
+            "postgres://a/%ff",
+            "postgres://a/b%00",
+            "postgres://a?namespace=/b",
+            "memory://a?namespace=/b",
+            "sqlite://",
+            "sqlite:///a/",
+            "sqlite://:memory:",
+            "sqlite://user:password@a",
+            "sqlite://user@a",
+            "sqlite://h:1/a",
+            "sqlite://a#b",
+            "sqlite://a%00",
+            "sqlite://%ff",
+            "sqlite://a?ca_file=/b",
+            "sqlite://a?password_file=/b",
+            "sqlite://a?sslmode=disable",
             "http://h",
         ] {
             assert!(matches!(Url::parse(bad), Err(Error::InvalidUrl { .. })), "{bad:?}");
@@ -348,6 +511,7 @@ mod tests {
                     "zk://",
                     "zookeeper://",
                     "memory://",
+                    "sqlite://",
                     "redis://",
                     "://",
                     "",
@@ -363,7 +527,8 @@ mod tests {
                     let mut shown = format!("{given:?} {given:#?}");
                     match given.parse() {
                         Err(error) => shown += &format!("{error} {error:?} {error:#?}"),
-                        Ok(parsed) if parsed.scheme == Scheme::Memory => {}
+                        // What has no users: it is a name or a path.
+                        Ok(parsed) if !parsed.scheme.is_remote() => {}
                         Ok(parsed) => shown += &format!("{parsed:?} {parsed:#?}"),
                     }
                     // None of its parts, however the URL was taken apart.
@@ -381,6 +546,9 @@ mod tests {
             ("h:2379", "h:2379"),
             ("memory://tests/a", "memory://tests/a"),
             ("memory://root:pw@x", "memory://***"),
+            ("sqlite:///a/b.db", "sqlite:///a/b.db"),
+            ("sqlite://root:pw@x", "sqlite://***"),
+            ("sqlite:///a/b.db?x=y", "sqlite://***"),
             ("zk://h:1/chroot", "zk://h:1/***"),
             ("etcd://h?x=y", "etcd://h?***"),
             ("etcd://a:1:2", "etcd://***"),

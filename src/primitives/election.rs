@@ -14,7 +14,7 @@ use crate::{
         viewer::{Kind, Viewer},
     },
     queue::{Wait, acquire::Acquire, view},
-    runtime::{backoff, clock::sleep},
+    runtime::Backoff,
     session::Sessions,
     telemetry::{Call, Primitive},
 };
@@ -199,11 +199,11 @@ impl Election {
     }
 
     async fn lead<T>(&self, work: impl AsyncFn(&Leadership) -> T) -> Result<T> {
-        let (runtime, mut failures) = (&self.sessions.shared().runtime, 0);
+        let (runtime, mut backoff) = (&self.sessions.shared().runtime, Backoff::default());
         loop {
             match self.campaign(&self.sessions.shared().owner).await {
                 Ok(leadership) => {
-                    failures = 0;
+                    backoff = Backoff::default();
                     if let Ok(done) = leadership.run(work(&leadership)).await {
                         // What was done stays done: should this not be confirmed, it goes on in
                         // the background.
@@ -212,8 +212,7 @@ impl Election {
                     }
                 }
                 Err(error) if error.is_retryable() => {
-                    runtime.within(sleep(backoff(failures))).await;
-                    failures += 1;
+                    runtime.within(backoff.pause()).await;
                 }
                 Err(error) => return Err(error),
             }

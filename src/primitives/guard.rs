@@ -158,7 +158,13 @@ impl LockGuard {
     }
 
     /// Its key, if it is in this store.
-    #[cfg(any(feature = "etcd", feature = "zookeeper"))]
+    #[cfg(any(
+        feature = "etcd",
+        feature = "mysql",
+        feature = "postgres",
+        feature = "sqlite",
+        feature = "zookeeper"
+    ))]
     pub(crate) fn entry_in(&self, backend: &str) -> Option<&crate::backend::Entry> {
         (self.session().shared.backend.name() == backend).then_some(&self.own_key().entry)
     }
@@ -172,7 +178,8 @@ impl LockGuard {
     ///
     /// The end of the session is told before the store can grant the lock to anybody else. That
     /// somebody deleted the key by hand, or on etcd wrote over it without its lease, is told within
-    /// 0.4 s of the grant or as soon as the store's event arrives, whichever is later; should the
+    /// 0.4 s of the grant or as soon as the store's event arrives (on MySQL, which has none, within
+    /// a second), whichever is later; should the
     /// event be lost, after the [`recheck_interval`](crate::Builder::recheck_interval). The next
     /// waiter may be granted before that.
     ///

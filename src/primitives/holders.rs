@@ -84,3 +84,29 @@ impl fmt::Debug for Holders {
         f.debug_struct("Holders").finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slot_is_forgotten_with_its_last_user_alone() {
+        let holders = Arc::<Holders>::default();
+        let known = || holders.slots.lock().len();
+        let (one, same) = (holders.slot("a", "me"), holders.slot("a", "me"));
+        assert!(Arc::ptr_eq(&one, &same));
+        let others = [holders.slot("a", "you"), holders.slot("b", "me")];
+        assert_eq!(known(), 3);
+        drop(one);
+        assert_eq!(known(), 3);
+        // Another one has taken its place before it was gone.
+        let (holders_of, key) = (Arc::clone(&holders), same.key.clone());
+        let hold = watch::Sender::new(Weak::new());
+        let next = Arc::new(Slot { holders: holders_of, key: key.clone(), hold });
+        holders.slots.lock().insert(key, Arc::downgrade(&next));
+        drop(same);
+        assert!(Arc::ptr_eq(&holders.slot("a", "me"), &next));
+        drop((next, others));
+        assert_eq!(known(), 0);
+    }
+}

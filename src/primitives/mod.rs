@@ -17,3 +17,6 @@ pub(crate) mod release_request;
 pub(crate) mod rwlock;
 pub(crate) mod semaphore;
 mod viewer;
+
+#[cfg(test)]
+mod tests;

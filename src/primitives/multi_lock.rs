@@ -302,3 +302,6 @@ impl AllGuard {
         join_all(self.guards.into_iter().map(LockGuard::unlock)).await.into_iter().collect()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,11 +10,11 @@ use crate::{
     error::{Error, Result},
     primitives::guard::LockGuard,
     queue::{
-        self, COURTESY, Failure, STALE_SESSIONS, Wait,
+        self, COURTESY, Failure, StaleSessions, Wait,
         attempt::Attempt,
         view::{self, View},
     },
-    runtime::{backoff, clock::sleep},
+    runtime::{Backoff, clock::sleep},
     session::{Session, Sessions, Visit},
 };
 
@@ -94,7 +94,7 @@ pub(crate) async fn ask(sessions: &Sessions, lock: &Queue, reason: &str) -> Resu
 }
 
 async fn post(sessions: &Sessions, side: &Queue, holder: &Entry, reason: &str) -> Result<Attempt> {
-    let mut stale_sessions = 0;
+    let mut stale = StaleSessions::default();
     loop {
         let mut attempt = Attempt::new(sessions, side).await?;
         let owner = attempt.session().shared.owner.clone();
@@ -103,7 +103,7 @@ async fn post(sessions: &Sessions, side: &Queue, holder: &Entry, reason: &str) -
             Ok(Some(entered)) => return Ok(entered.attempt),
             // Those who are there are no hindrance.
             Ok(None) => return Err(Error::Closed),
-            Err(Failure::StaleSession(_)) if stale_sessions < STALE_SESSIONS => stale_sessions += 1,
+            Err(Failure::StaleSession(_)) if stale.another() => {}
             Err(Failure::StaleSession(error) | Failure::Final(error)) => return Err(error),
         }
     }
@@ -123,7 +123,7 @@ async fn stand(attempt: Attempt, holder: Entry) {
 
 /// Returns when the key is gone.
 async fn gone(session: &Session, entry: &Entry) {
-    let mut failures = 0;
+    let mut backoff = Backoff::default();
     loop {
         let event = match session.store().watch(entry, false).await {
             Ok(None) => return,
@@ -131,7 +131,7 @@ async fn gone(session: &Session, entry: &Entry) {
                 biased;
                 event = watch => event,
                 // Servers do lose watch events, see `queue/lock.rs`.
-                () = sleep(session.recheck()) => { failures = 0; continue }
+                () = sleep(session.recheck()) => { backoff = Backoff::default(); continue }
             },
             Err(error) => Err(error),
         };
@@ -141,8 +141,7 @@ async fn gone(session: &Session, entry: &Entry) {
             Ok(Event::Touched) => continue,
             Err(_) => {}
         }
-        sleep(backoff(failures)).await;
-        failures += 1;
+        backoff.pause().await;
     }
 }
 
@@ -213,3 +212,6 @@ impl LockGuard {
             .await
     }
 }
+
+#[cfg(test)]
+mod tests;

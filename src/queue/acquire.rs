@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{
-    Failure, Hold, attempt::Attempt, failure::STALE_SESSIONS, lock, mode::Mode, wait::Wait,
+    Failure, Hold, attempt::Attempt, failure::StaleSessions, lock, mode::Mode, wait::Wait,
 };
 use crate::{backend::name::Queue, error::Result, session::Sessions};
 
@@ -32,7 +32,7 @@ impl<'a> Acquire<'a> {
 
     pub(crate) async fn from(self, sessions: &Sessions) -> Result<Option<Hold>> {
         let Self { queue, wait, value, mode, passing } = self;
-        let mut stale_sessions = 0;
+        let mut stale = StaleSessions::default();
         loop {
             let attempt = wait.before(Attempt::new(sessions, queue)).await;
             let Some(mut attempt) = attempt.transpose()? else { return Ok(None) };
@@ -42,9 +42,7 @@ impl<'a> Acquire<'a> {
                 Ok(hold) => return Ok(hold),
                 // Its session died while it was idle. That is no loss of this call's: it goes on
                 // with a new one.
-                Err(Failure::StaleSession(_)) if stale_sessions < STALE_SESSIONS => {
-                    stale_sessions += 1
-                }
+                Err(Failure::StaleSession(_)) if stale.another() => {}
                 Err(Failure::StaleSession(error) | Failure::Final(error)) => return Err(error),
             }
         }

@@ -411,3 +411,6 @@ async fn release(
     }
     (release, tries)
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,7 +3,19 @@
 use crate::{backend::error::StoreError, error::Error, lost::LostReason, session::Session};
 
 /// How often to try with another session when the server does not know the last one any more.
-pub(crate) const STALE_SESSIONS: u32 = 3;
+const STALE_SESSIONS: u32 = 3;
+
+/// Counts the sessions that a call has met which were over.
+#[derive(Debug, Default)]
+pub(crate) struct StaleSessions(u32);
+
+impl StaleSessions {
+    /// One more was; tells whether to try with another one.
+    pub(crate) fn another(&mut self) -> bool {
+        self.0 += 1;
+        self.0 <= STALE_SESSIONS
+    }
+}
 
 /// Why a lock was not taken.
 #[derive(Debug)]
@@ -26,5 +38,16 @@ impl Failure {
         let stale = matches!(error, StoreError::SessionGone(LostReason::SessionExpired));
         let error = session.public(error);
         if stale { Self::StaleSession(error) } else { Self::Final(error) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_goes_on_in_three_more_sessions() {
+        let mut stale = StaleSessions::default();
+        assert_eq!([(); 5].map(|()| stale.another()), [true, true, true, false, false]);
     }
 }

@@ -17,7 +17,7 @@ pub(crate) mod view;
 mod wait;
 mod waiter;
 
-pub(crate) use failure::{Failure, STALE_SESSIONS};
+pub(crate) use failure::{Failure, StaleSessions};
 pub(crate) use hold::Hold;
 pub(crate) use lock::{COURTESY, hold, join};
 pub(crate) use wait::{Wait, unless_drained};

@@ -135,7 +135,7 @@ impl Mode<'_> {
 }
 
 fn stand(rule: &dyn Rule, own: &OwnKey, listing: &Listing) -> Standing {
-    match listing.members.iter().position(|member| member.entry.key == own.entry.key) {
+    match listing.members.iter().position(|member| own.is(&member.entry)) {
         Some(position) => rule.judge(&listing.members[..position], &listing.notes).into(),
         None => Standing::Evicted,
     }

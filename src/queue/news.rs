@@ -90,3 +90,54 @@ fn told(end: End, own: &Arc<OwnKey>) -> Evidence {
         _ => Evidence::Hint,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::Weak, time::Duration};
+
+    use super::*;
+    use crate::{
+        backend::{Entry, Moment},
+        session::own_keys::OwnKeys,
+    };
+
+    /// A key of this session's that joined at this moment, so long ago.
+    fn own(joined: u64, ago: Duration) -> Arc<OwnKey> {
+        let entry = Entry { key: "own".into(), revision: joined, token: joined, crowded: false };
+        OwnKeys::default().add(entry, Moment(joined), clock::now() - ago, false)
+    }
+
+    #[test]
+    fn the_end_of_an_own_key_grants_what_it_shows() {
+        let next = || {
+            let entry = Entry { key: "next".into(), revision: 1, token: 1, crowded: false };
+            Predecessor { entry, first: true, seen: true }
+        };
+        let nobody = Weak::new;
+        let passed = |at, successor, there| End::Passed { at: Moment(at), successor, there };
+        let left = |at| End::Left { at: Moment(at), predecessor: next() };
+        let (now, long_ago) = (own(5, Duration::ZERO), own(5, WATCH_AFTER * 2));
+        let other = own(5, Duration::ZERO);
+        let inherits = Conclusion::First;
+        for (end, own, wanted) in [
+            // The transaction that deleted the key tells of the successor that it knew.
+            (passed(4, Arc::downgrade(&now), true), &now, inherits),
+            (passed(6, Arc::downgrade(&now), false), &now, Conclusion::Unknown),
+            (passed(6, Arc::downgrade(&long_ago), true), &long_ago, Conclusion::First),
+            // Who joined before it was deleted may be gone since, unless that is a moment ago.
+            (passed(6, nobody(), false), &now, Conclusion::First),
+            (passed(6, Arc::downgrade(&other), true), &now, Conclusion::First),
+            (passed(6, nobody(), false), &long_ago, Conclusion::Unknown),
+            // Who joined later stands behind somebody else.
+            (passed(5, nobody(), true), &now, Conclusion::Unknown),
+            (passed(4, nobody(), true), &now, Conclusion::Unknown),
+            (left(6), &now, Conclusion::Behind(next())),
+            (left(5), &now, Conclusion::Unknown),
+            (left(4), &now, Conclusion::Unknown),
+            (End::Unclear, &now, Conclusion::Unknown),
+        ] {
+            let what = format!("{end:?}");
+            assert_eq!(conclude(told(end, own), &next()), wanted, "{what}");
+        }
+    }
+}

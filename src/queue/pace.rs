@@ -26,3 +26,31 @@ impl Pace {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How long it pauses, in milliseconds, if it has waited for so long before.
+    async fn pause(pace: &mut Pace, waited: Duration) -> u128 {
+        let began = Instant::now();
+        sleep(waited).await;
+        let woken = Instant::now();
+        pace.idle(began).await;
+        woken.elapsed().as_millis()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_that_is_woken_for_nothing_again_and_again_pauses() {
+        let mut pace = Pace::default();
+        assert_eq!(pause(&mut pace, Duration::ZERO).await, 0, "the first time");
+        for most in [20, 40, 80, 160] {
+            let pause = pause(&mut pace, CALM / 2).await;
+            assert!((most / 2..=most + 1).contains(&pause), "{pause} of {most}");
+        }
+        assert!(pause(&mut pace, CALM).await > 0, "it has to be longer");
+        assert_eq!(pause(&mut pace, CALM * 2).await, 0, "after a calm");
+        assert_eq!(pause(&mut pace, Duration::ZERO).await, 0, "the first time since");
+        assert!(pause(&mut pace, Duration::ZERO).await > 0);
+    }
+}

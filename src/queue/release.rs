@@ -59,3 +59,20 @@ impl Trouble {
         self.told.send_replace(release);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_troubles_a_release_is_told() {
+        for (release, told) in [
+            (Release::Trying(None), "no answer yet"),
+            (Release::Trying(Some("timeout".into())), "timeout"),
+            (Release::Refused("no".into()), "no"),
+            (Release::Released, "no answer yet"),
+        ] {
+            assert_eq!(release.trouble(), told, "{release:?}");
+        }
+    }
+}

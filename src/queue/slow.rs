@@ -4,7 +4,6 @@ use super::waiter::Waiter;
 use crate::{
     backend::{Ask, signature},
     runtime::clock,
-    telemetry::LOGS,
 };
 
 /// How many may stand in a queue whose keys are read: that is a request for each on ZooKeeper. Of
@@ -17,7 +16,7 @@ impl Waiter<'_> {
     /// there is nothing to tell.
     pub(super) async fn tell_slow(&self) {
         let lookout = &self.session.lookout;
-        if !LOGS || !lookout.may_look() {
+        if !lookout.may_look() {
             return;
         }
         let store = self.session.store();

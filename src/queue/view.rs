@@ -9,13 +9,13 @@ use std::{
 
 use futures_util::stream::{BoxStream, StreamExt, unfold};
 
-use super::failure::STALE_SESSIONS;
+use super::failure::StaleSessions;
 use crate::{
     backend::{Ask, Entry, Event, Listing, Member, Watch, error::StoreError, name::Queue},
     error::{Error, Result},
     lost::LostReason,
     runtime::{
-        self, Runtime, backoff,
+        self, Backoff, Runtime,
         clock::{Instant, sleep},
         mutex::Mutex,
     },
@@ -27,7 +27,7 @@ use crate::{
 /// request timeout.
 pub(crate) async fn look(sessions: &Sessions, queue: &Queue, values: bool) -> Result<Listing> {
     let ask = Ask { values, watch: false, fresh: true };
-    let (mut stale_sessions, mut give_up) = (0, None);
+    let (mut stale, mut give_up) = (StaleSessions::default(), None);
     loop {
         let session = sessions.any().await?;
         let patience = session.shared.patience();
@@ -37,10 +37,7 @@ pub(crate) async fn look(sessions: &Sessions, queue: &Queue, values: bool) -> Re
         match listing {
             Ok(listing) => return Ok(listing),
             Err(StoreError::SessionGone(reason))
-                if reason != LostReason::ClientClosed && stale_sessions < STALE_SESSIONS =>
-            {
-                stale_sessions += 1;
-            }
+                if reason != LostReason::ClientClosed && stale.another() => {}
             Err(error) => return Err(session.public(error)),
         }
     }
@@ -74,8 +71,8 @@ pub(crate) struct View {
     /// Nothing is known to have happened since the last look.
     current: bool,
     seen: Option<Sight>,
-    /// How often it looked in vain.
-    idle: u32,
+    /// For looks in vain.
+    backoff: Backoff,
 }
 
 /// Why to look.
@@ -88,7 +85,8 @@ enum Reason {
 impl View {
     pub(crate) fn new(queue: Queue, values_change: bool) -> Self {
         let (list, first, touched, seen) = (None, None, None, None);
-        Self { queue, values_change, list, first, touched, current: false, seen, idle: 0 }
+        let (current, backoff) = (false, Backoff::default());
+        Self { queue, values_change, list, first, touched, current, seen, backoff }
     }
 
     /// Who stands in the queue: at once at first, and then when that has changed. An error: the
@@ -116,7 +114,7 @@ impl View {
             match self.look(session, watch).await {
                 Ok(sight) if self.seen.as_ref() == Some(&sight) => {}
                 Ok(sight) => {
-                    self.idle = 0;
+                    self.backoff = Backoff::default();
                     return Ok(self.seen.insert(sight).clone());
                 }
                 Err(StoreError::SessionGone(reason)) => {
@@ -127,8 +125,7 @@ impl View {
             }
             // In vain. Should the store go on like that, do not spin.
             if reason == Reason::News || !self.current {
-                sleep(backoff(self.idle)).await;
-                self.idle += 1;
+                self.backoff.pause().await;
             }
         }
     }
@@ -167,7 +164,7 @@ impl View {
     /// A look at the queue. What happens from then on is told by the watches: they were there
     /// before the values were read.
     async fn look(&mut self, session: &Session, watch: bool) -> Result<Sight, StoreError> {
-        let (store, mut attempt) = (session.store(), 0);
+        let (store, mut backoff) = (session.store(), Backoff::default());
         if let Some(touched) = self.touched.take() {
             self.first = store.watch(&touched, true).await?.map(|watch| (touched, watch));
         }
@@ -189,8 +186,7 @@ impl View {
             self.first = store.watch(&first, true).await?.map(|watch| (first, watch));
             if self.first.is_none() {
                 // Gone a moment ago.
-                sleep(backoff(attempt)).await;
-                attempt += 1;
+                backoff.pause().await;
             }
         }
     }
@@ -202,7 +198,7 @@ struct Lookout {
     queue: Queue,
     visit: Option<Visit<Arc<Session>>>,
     view: View,
-    failures: u32,
+    backoff: Backoff,
 }
 
 impl Lookout {
@@ -217,15 +213,14 @@ impl Lookout {
                 Ok(visit) => {
                     if let Ok(sight) = self.view.next(visit.session(), true).await {
                         self.visit = Some(visit);
-                        self.failures = 0;
+                        self.backoff = Backoff::default();
                         return Some(sight);
                     }
                 }
                 Err(Error::Closed) => return None,
                 Err(_) => {}
             }
-            sleep(backoff(self.failures)).await;
-            self.failures += 1;
+            self.backoff.pause().await;
         }
     }
 }
@@ -252,7 +247,7 @@ impl<T: 'static> Feed<T> {
             queue: queue.clone(),
             visit: None,
             view,
-            failures: 0,
+            backoff: Backoff::default(),
         };
         let items = unfold((lookout, pick), |(mut lookout, mut pick)| async move {
             loop {

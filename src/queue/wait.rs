@@ -108,3 +108,23 @@ pub(crate) async fn unless_drained<T>(
     // The one who waits for the last holder has said so before it looked.
     if drained() { Err(Error::Closed) } else { taken }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn time_passes_at_its_end() {
+        let wait = Wait::at_most(Duration::from_millis(10));
+        tokio::time::advance(Duration::from_millis(9)).await;
+        assert!(!wait.has_passed());
+        tokio::time::advance(Duration::from_millis(1)).await;
+        assert!(wait.has_passed() && !wait.is_a_try());
+        for other in [Wait::Forever, Wait::No, Wait::at_most(Duration::MAX)] {
+            assert!(!other.has_passed());
+        }
+        assert!(Wait::at_most(Duration::ZERO).is_a_try());
+    }
+}

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     backend::{Fate, Predecessor, Present, Watch, error::Result, name::Queue},
-    runtime::{backoff, clock::sleep},
+    runtime::{Backoff, clock::sleep},
     session::{Session, own_keys::OwnKey},
 };
 
@@ -68,7 +68,7 @@ impl Waiter<'_> {
     /// Waits until the queue has changed in such a way that it matters; tells where the waiter
     /// stands then.
     pub(super) async fn wait_for_room(&self) -> Result<Standing> {
-        let mut failures = 0;
+        let mut backoff = Backoff::default();
         loop {
             // The watch begins with the list: whatever happens after it is told.
             let (standing, watch) = self.look_and_watch(true).await?;
@@ -83,12 +83,14 @@ impl Waiter<'_> {
             };
             tokio::select! {
                 biased;
-                changed = changed => if changed { failures = 0 } else {
-                    sleep(backoff(failures)).await;
-                    failures += 1;
+                changed = changed => if changed { backoff = Backoff::default() } else {
+                    backoff.pause().await;
                 },
                 () = sleep(self.session.recheck()) => self.tell_slow().await,
             }
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

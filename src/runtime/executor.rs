@@ -73,7 +73,16 @@ impl Executor {
 }
 
 /// A task beside the one that is polled at this moment, by the same executor.
-#[cfg(any(feature = "etcd", feature = "zookeeper"))]
+#[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres", feature = "zookeeper"))]
 pub(crate) fn spawn_beside(task: impl Future<Output = ()> + Send + 'static) {
     drop(tokio::spawn(task));
+}
+
+/// A thread of its own, for what blocks.
+#[cfg(feature = "sqlite")]
+pub(crate) fn spawn_thread(
+    name: &str,
+    work: impl FnOnce() + Send + 'static,
+) -> std::io::Result<()> {
+    std::thread::Builder::new().name(name.to_owned()).spawn(work).map(drop)
 }

@@ -2,6 +2,8 @@
 //! `random`. Nothing else of the library touches it, so that a whole client can be run on a clock,
 //! an executor and a randomness that somebody else provides.
 
+#[cfg(feature = "sqlite")]
+pub(crate) mod boot;
 pub(crate) mod carried;
 pub(crate) mod clock;
 pub(crate) mod executor;
@@ -10,5 +12,5 @@ mod pause;
 pub(crate) mod random;
 mod work;
 
-pub(crate) use pause::{backoff, jittered, late, yield_now};
+pub(crate) use pause::{Backoff, backoff, jittered, late, yield_now};
 pub(crate) use work::Runtime;

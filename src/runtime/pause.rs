@@ -2,7 +2,23 @@
 
 use std::{future::poll_fn, task::Poll, time::Duration};
 
-use super::random;
+use super::{clock::sleep, random};
+
+/// The pauses of one who tries again and again: they grow from one to the next.
+#[derive(Debug, Default)]
+pub(crate) struct Backoff(u32);
+
+impl Backoff {
+    pub(crate) async fn pause(&mut self) {
+        sleep(self.next_pause()).await;
+    }
+
+    pub(crate) fn next_pause(&mut self) -> Duration {
+        let pause = backoff(self.0);
+        self.0 = self.0.saturating_add(1);
+        pause
+    }
+}
 
 /// The pause before retry number `attempt` (from 0): doubles from 20 ms to 1 s, with jitter so that
 /// clients spread out.
@@ -33,4 +49,18 @@ pub(crate) async fn yield_now() {
         Poll::Pending
     })
     .await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_to_a_second() {
+        let mut backoff = Backoff::default();
+        for most in [20, 40, 80, 160, 320, 640, 1000, 1000] {
+            let pause = backoff.next_pause().as_millis();
+            assert!((most / 2..=most).contains(&pause), "{pause} of {most}");
+        }
+    }
 }

@@ -12,7 +12,7 @@ pub(crate) fn below(below: usize) -> usize {
 }
 
 /// A number that nobody else has drawn, as good as certainly.
-#[cfg(feature = "etcd")]
+#[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres", feature = "sqlite"))]
 pub(crate) fn id() -> i64 {
     fastrand::i64(1..)
 }

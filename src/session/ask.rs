@@ -3,10 +3,7 @@
 use super::Session;
 use crate::{
     backend::error::{Result, StoreError},
-    runtime::{
-        backoff,
-        clock::{sleep, timeout},
-    },
+    runtime::{Backoff, clock::timeout},
 };
 
 /// What became of the requests that it took.
@@ -26,7 +23,7 @@ pub(crate) async fn retry<T, F>(
 where
     F: Future<Output = Result<T>>,
 {
-    let mut tries = Tries::default();
+    let (mut tries, mut backoff) = (Tries::default(), Backoff::default());
     loop {
         let answer = request().await;
         tries.doubtful |= matches!(answer, Err(StoreError::Unknown(_)));
@@ -36,7 +33,7 @@ where
         if is_over || !failed.is_some_and(|error| again(error, tries)) {
             return (answer, tries);
         }
-        sleep(backoff(tries.count - 1)).await;
+        backoff.pause().await;
     }
 }
 

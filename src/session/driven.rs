@@ -4,7 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use crate::{
     backend::{
-        Ask, Entry, Listing, Present, Standing, Store, Watch, Write, error::Result, name::Queue,
+        Ask, Entry, Listing, Present, Standing, Store, Watch, Write, durability::Durability,
+        error::Result, name::Queue,
     },
     runtime::{Runtime, carried::Carried},
 };
@@ -30,6 +31,10 @@ impl Driven {
 
     pub(crate) fn tells_releases(&self, ahead: &Entry) -> bool {
         self.store.tells_releases(ahead)
+    }
+
+    pub(crate) fn durability(&self) -> Carried<Result<Durability>> {
+        self.ask(|store| async move { store.durability().await })
     }
 
     pub(crate) fn keep_alive(&self) -> Carried<Result<Duration>> {

@@ -20,7 +20,7 @@ use crate::{
     backend::{Standing, Store, error::StoreError},
     lost::LostReason,
     runtime::{
-        self, Runtime, backoff,
+        self, Backoff, Runtime,
         clock::{Instant, sleep, sleep_until},
         mutex::Mutex,
     },
@@ -240,15 +240,14 @@ impl Work {
     async fn deleted(&self, own_key: &OwnKey) {
         let key = &own_key.entry.key;
         let dir = key.rsplit_once('/').map_or("", |(dir, _)| dir);
-        let mut attempt = 0;
+        let mut backoff = Backoff::default();
         loop {
             let leave = self.watch_budget.watch(dir, key);
             let pause = if leave.is_some() {
                 if self.watched_until_deleted(own_key).await {
                     return;
                 }
-                attempt += 1;
-                backoff(attempt - 1)
+                backoff.next_pause()
             } else {
                 NO_ROOM
             };
@@ -335,3 +334,6 @@ fn tell(own_key: &OwnKey) {
         own_key.lose(LostReason::KeyDeleted);
     }
 }
+
+#[cfg(test)]
+mod tests;

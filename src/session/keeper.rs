@@ -11,10 +11,7 @@ use crate::{
         Store,
         error::{Result, StoreError},
     },
-    runtime::{
-        backoff,
-        clock::{self, sleep},
-    },
+    runtime::clock::{self, sleep},
     telemetry::Renewals,
 };
 
@@ -35,13 +32,15 @@ pub(super) async fn keep(
     let mut renewals = FuturesUnordered::new();
     // Not the time of this task's first poll: the opening was the first proof.
     let mut attempted = deadline.vitals().proved;
-    let (mut failures, mut again) = (0, None);
+    // How many in a row have failed; how long to pause for the last of them.
+    let (mut failures, mut failed) = (0, None);
+    let mut again = None;
     while deadline.lost_reason().is_none() {
         let vitals = deadline.vitals();
         told.remaining(|| vitals.lapses.map(|at| at.saturating_sub(vitals.now)));
         let pause = if vitals.busy || renewed_when_idle {
-            let due = if failures > 0 {
-                attempted + timing.renewal_pause().min(backoff(failures))
+            let due = if let Some(pause) = failed {
+                attempted + pause
             } else if !renewals.is_empty() {
                 attempted + timing.second_server()
             } else {
@@ -58,7 +57,7 @@ pub(super) async fn keep(
                 });
                 attempted = vitals.now;
                 again = again.filter(|again| *again > vitals.now);
-                failures = 0;
+                failed = None;
             }
             if renewals.len() < OVERLAPPING {
                 due.saturating_sub(vitals.now).max(Duration::from_millis(1))
@@ -66,7 +65,7 @@ pub(super) async fn keep(
                 longest_sleep
             }
         } else {
-            failures = 0;
+            (failures, failed) = (0, None);
             longest_sleep
         };
         let lapse = vitals.lapses.map_or(longest_sleep, |at| at.saturating_sub(vitals.now));
@@ -77,11 +76,14 @@ pub(super) async fn keep(
             Some((sent, reply)) = renewals.next() => match reply {
                 Ok(granted) => {
                     deadline.renewed(sent, granted);
-                    failures = 0;
+                    (failures, failed) = (0, None);
                 }
                 Err(StoreError::SessionGone(reason)) => deadline.lose(reason),
                 // Not proof of anything: try again, the deadline decides.
-                Err(_) => failures += 1,
+                Err(error) => {
+                    failed = Some(timing.pause_after(&error, failures));
+                    failures += 1;
+                }
             },
             () = sleep(pause.min(lapse).min(longest_sleep)) => {}
         }
@@ -100,3 +102,6 @@ pub(super) async fn keep(
         closed => closed,
     }
 }
+
+#[cfg(test)]
+mod tests;

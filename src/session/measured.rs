@@ -9,6 +9,7 @@ use crate::{
     backend::{
         Ask, Entry, Extras, Facts, Join, Joined, Leaving, Left, Listing, Present, Rewritten,
         Standing, Store, Watch, Write,
+        durability::Durability,
         error::{Result, StoreError},
         name::{Queue, Ticket},
     },
@@ -33,7 +34,7 @@ async fn timed<T>(
     let answer = request.await;
     asked.answered(match &answer {
         Ok(_) => "ok",
-        Err(StoreError::Unavailable(_)) => "unavailable",
+        Err(StoreError::Unavailable(_) | StoreError::NotYet(_)) => "unavailable",
         Err(StoreError::Unknown(_)) => "unknown",
         Err(StoreError::SessionGone(_)) => "session_gone",
         Err(StoreError::Denied(_)) => "denied",
@@ -145,6 +146,10 @@ impl Extras for Measured {
         value: &[u8],
     ) -> Result<Option<Vec<Joined>>> {
         timed(self.telemetry, "join_all", self.store.enqueue_all(queues, value)).await
+    }
+
+    async fn durability(&self) -> Result<Durability> {
+        timed(self.telemetry, "durability", self.store.durability()).await
     }
 
     async fn followed(&self, entry: &Entry) -> Result<bool> {

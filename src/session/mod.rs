@@ -2,6 +2,8 @@
 
 pub(crate) mod ask;
 pub(crate) mod deadline;
+#[cfg(test)]
+pub(crate) mod double;
 mod driven;
 pub(crate) mod eviction;
 mod keeper;

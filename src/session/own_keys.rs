@@ -102,11 +102,10 @@ impl OwnKeys {
         Joining(self)
     }
 
-    /// The place that an entry stands for. Its key may have been another one's before; where the
-    /// store tells when it was created, that counts.
+    /// The place that an entry stands for.
     pub(crate) fn find(&self, entry: &Entry) -> Option<Arc<OwnKey>> {
         let own_key = self.known.lock().own_keys.get(&entry.key).map(Arc::clone)?;
-        (entry.revision == 0 || entry.revision == own_key.entry.revision).then_some(own_key)
+        own_key.is(entry).then_some(own_key)
     }
 
     /// The key is no more; the one that waits for that is told how it ended.
@@ -185,6 +184,13 @@ pub(crate) enum End {
 }
 
 impl OwnKey {
+    /// Whether an entry is this key. Another one may have had its name before, or have it since;
+    /// where the store tells when it was created, that counts.
+    pub(crate) fn is(&self, entry: &Entry) -> bool {
+        entry.key == self.entry.key
+            && (entry.revision == 0 || entry.revision == self.entry.revision)
+    }
+
     pub(crate) fn hold(&self) {
         self.state.lock().phase = Phase::Held;
     }
@@ -295,41 +301,4 @@ impl OwnKey {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::{
-        sync::mpsc,
-        task::{Context, Wake},
-        thread,
-    };
-
-    use super::*;
-
-    /// As an executor does that runs on its own thread and looks at once.
-    #[test]
-    fn a_waker_may_look_for_a_key() {
-        struct Looks(Arc<OwnKeys>, Entry);
-        impl Wake for Looks {
-            fn wake(self: Arc<Self>) {
-                drop(self.0.find(&self.1));
-            }
-        }
-        let (told, done) = mpsc::channel();
-        thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
-            let runtime = runtime.unwrap();
-            let _within = runtime.enter();
-            let entry = Entry { key: "/a/1".into(), revision: 1, token: 1, crowded: false };
-            let own_keys = Arc::new(OwnKeys::default());
-            let _joining = own_keys.joins();
-            let waker = Arc::new(Looks(Arc::clone(&own_keys), entry.clone())).into();
-            let mut context = Context::from_waker(&waker);
-            let mut first = pin!(own_keys.find_soon(&entry));
-            let mut second = pin!(own_keys.find_soon(&entry));
-            let _ = first.as_mut().poll(&mut context);
-            let _ = second.as_mut().poll(&mut context);
-            own_keys.add(entry.clone(), Moment(1), Duration::ZERO, false);
-            told.send(()).unwrap();
-        });
-        done.recv_timeout(Duration::from_secs(10)).expect("it looks while one is added");
-    }
-}
+mod tests;

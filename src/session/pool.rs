@@ -230,3 +230,6 @@ async fn open_session(shared: Arc<Shared>, insist: bool) -> Result<Arc<Session>,
     let again = |error: &StoreError, _| insist && error.is_transient() && Instant::now() < give_up;
     retry(again, open).await.0
 }
+
+#[cfg(test)]
+mod tests;

@@ -123,7 +123,14 @@ mod tests {
             let mut silences = Silences::new(Timing { ttl: TTL, relayed: true }, at(0));
             silences.beat(at(silence));
             assert_eq!(worth(&silences, at(silence + sent)), worth_of, "{silence} {sent}");
+            if sent < 3000 {
+                // What is under way may be applied for a tenth of the TTL more.
+                let whole = Proof { deadline: at(90_000), ends: at(90_000) };
+                let Proof { deadline, ends } = silences.limit(at(silence + sent), whole);
+                assert_eq!((deadline, ends), (at(6200), at(7000)), "{silence} {sent}");
+            }
             assert_eq!(silences.counts_from(at(silence)), Some(at(silence + 3000)));
+            assert_eq!(silences.counts_from(at(silence + 3000)), None);
         }
     }
 
@@ -152,5 +159,12 @@ mod tests {
         assert_eq!(silences.recent.len(), 2);
         silences.beat(at(100_000));
         assert_eq!(silences.recent.len(), 1);
+        // Two TTLs after its end.
+        silences.beat(at(100_500));
+        for (at_last, remembered) in [(115_999, 2), (116_000, 1)] {
+            let mut silences = Silences { recent: silences.recent.clone(), ..silences };
+            silences.beat(at(at_last));
+            assert_eq!(silences.recent.len(), remembered, "{at_last}");
+        }
     }
 }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::{backend::error::StoreError, runtime::backoff};
+
 /// The times of a session with this TTL.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Timing {
@@ -21,9 +23,14 @@ impl Timing {
         self.renewal() / 2
     }
 
-    /// The longest pause after a renewal that failed: eight fit into the time for one.
-    pub(crate) fn renewal_pause(self) -> Duration {
-        self.renewal() / 8
+    /// The pause after a renewal that failed so, and so many before it in a row: at least eight
+    /// tries fit into the time for one. What is refused is seldom granted a moment later, and a
+    /// password that is looked at costs etcd 60 ms of its processor (bcrypt).
+    pub(crate) fn pause_after(self, error: &StoreError, failures: u32) -> Duration {
+        match error {
+            StoreError::Denied(_) => self.renewal() / 2,
+            _ => backoff(failures).min(self.renewal() / 8),
+        }
     }
 
     /// How long the keeper sleeps at most. Timers stand still while the machine is suspended, so a
@@ -82,5 +89,43 @@ impl Timing {
     /// A silence that ended so long ago says nothing of any proof that still counts.
     pub(crate) fn forgotten(self) -> Duration {
         self.ttl * 2
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_follow_from_the_ttl() {
+        let timing = |ttl, relayed| Timing { ttl: Duration::from_millis(ttl), relayed };
+        let times: [fn(Timing) -> Duration; 9] = [
+            Timing::renewal,
+            Timing::second_server,
+            Timing::worth_keeping,
+            Timing::usual,
+            Timing::closing,
+            Timing::longest_pause,
+            Timing::stutter,
+            Timing::kept,
+            Timing::certainly_kept,
+        ];
+        let milliseconds = times.map(|time| time(timing(2400, false)).as_millis());
+        assert_eq!(milliseconds, [800, 400, 600, 1200, 4800, 300, 900, 2100, 1860]);
+        let pause = |error: &StoreError, failures| {
+            timing(2400, false).pause_after(error, failures).as_millis()
+        };
+        let silent = StoreError::Unavailable("no answer".into());
+        assert!((10..=20).contains(&pause(&silent, 0)));
+        assert!((40..=80).contains(&pause(&silent, 2)));
+        assert_eq!(pause(&silent, 9), 100);
+        assert_eq!(pause(&StoreError::Denied("who?".into()), 0), 400);
+        assert_eq!(timing(2400, false).forgotten().as_millis(), 4800);
+        assert_eq!(Timing::certain(Duration::from_millis(2400)).as_millis(), 2160);
+        for (ttl, relayed, sleep) in
+            [(2400, false, 300), (2400, true, 150), (80, false, 20), (160_000, true, 1000)]
+        {
+            assert_eq!(timing(ttl, relayed).longest_sleep().as_millis(), sleep, "{ttl}");
+        }
     }
 }

@@ -182,6 +182,10 @@ mod tests {
             (Attempt("a"), true, key),
             (Attempt("a"), true, key + FOLLOWER),
             (Attempt("b"), true, 2 * key + FOLLOWER),
+            // All of the room is room.
+            (Attempt("b"), true, limit),
+            (Attempt("a"), false, limit),
+            (Unclaim("b"), true, 2 * key + FOLLOWER),
             (Attempt("c"), false, 2 * key + FOLLOWER),
             // The first watch of a queue is paid for.
             (Watch("a/1"), true, 2 * key + FOLLOWER),

@@ -216,10 +216,10 @@ impl Record {
 
     /// One more is held, or one less.
     fn step(&self, primitive: Primitive, up: bool) {
-        meter::step(meter::HELD, up, self.labels(primitive, &[]));
+        meter::step(&meter::HELD, up, self.labels(primitive, &[]));
         if primitive == Primitive::Election {
             let (backend, lock) = (self.telemetry.backend, self.lock.as_ref());
-            meter::step(meter::LEADER, up, Labels { lock, ..Labels::of(backend) });
+            meter::step(&meter::LEADER, up, Labels { lock, ..Labels::of(backend) });
         }
     }
 
@@ -251,12 +251,12 @@ impl Record {
         drop(self.accounts.open.lock().remove(&self.number));
         let told = self.told(primitive);
         let outcome = [("outcome", ended.as_str())];
-        meter::time(meter::HOLD, held, self.labels(primitive, &outcome));
+        meter::time(&meter::HOLD, held, self.labels(primitive, &outcome));
         match ended {
             Ended::Released => trace::released(&span, told, self.token, held),
             Ended::Lost(why) => {
                 let reason = kind::reason(why);
-                meter::count(meter::LOST, self.labels(primitive, &[("reason", reason)]));
+                meter::count(&meter::LOST, self.labels(primitive, &[("reason", reason)]));
                 trace::lost(&span, told, self.token, held, why, reason);
             }
             Ended::Unknown => trace::unknown(&span),

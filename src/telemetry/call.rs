@@ -48,7 +48,7 @@ impl<'a> Call<'a> {
         });
         let since = Instant::now();
         let call = Self { telemetry, primitive, name, lock, only_tries, since, span, over: false };
-        meter::step(meter::WAITERS, true, call.labels());
+        meter::step(&meter::WAITERS, true, call.labels());
         call
     }
 
@@ -92,7 +92,7 @@ impl<'a> Call<'a> {
     /// Nothing came of asking for several at once: that is done by other calls, one by one.
     pub(crate) fn forget(mut self) {
         self.over = true;
-        meter::step(meter::WAITERS, false, self.labels());
+        meter::step(&meter::WAITERS, false, self.labels());
         trace::acquired(&self.span, "one_by_one", None, None);
     }
 
@@ -100,8 +100,8 @@ impl<'a> Call<'a> {
         self.over = true;
         let both = [("outcome", outcome), ("reason", reason.unwrap_or_default())];
         let more = if reason.is_some() { &both[..] } else { &both[..1] };
-        meter::step(meter::WAITERS, false, self.labels());
-        meter::time(meter::ACQUIRE, self.since.elapsed(), Labels { more, ..self.labels() });
+        meter::step(&meter::WAITERS, false, self.labels());
+        meter::time(&meter::ACQUIRE, self.since.elapsed(), Labels { more, ..self.labels() });
         trace::acquired(&self.span, outcome, reason, token);
     }
 }

@@ -41,7 +41,7 @@ impl Telemetry {
 
     /// A key is to be deleted, as long as this lives.
     pub(crate) fn releasing(&self) -> Releasing {
-        meter::step(meter::RELEASE_PENDING, true, Labels::of(self.backend));
+        meter::step(&meter::RELEASE_PENDING, true, Labels::of(self.backend));
         Releasing { backend: self.backend }
     }
 
@@ -52,7 +52,7 @@ impl Telemetry {
 
     pub(crate) fn opened(&self, why: Opened) {
         let more = &[("reason", why.as_str())];
-        meter::count(meter::OPENED, Labels { more, ..Labels::of(self.backend) });
+        meter::count(&meter::OPENED, Labels { more, ..Labels::of(self.backend) });
         if let Opened::Replaced(lost) = why {
             trace::replaced(self.backend, lost);
         }
@@ -62,12 +62,12 @@ impl Telemetry {
     /// is held.
     pub(crate) fn recheck_found(&self, operation: &'static str) {
         let more = &[("operation", operation)];
-        meter::count(meter::RECHECK, Labels { more, ..Labels::of(self.backend) });
+        meter::count(&meter::RECHECK, Labels { more, ..Labels::of(self.backend) });
     }
 
     pub(crate) fn write_rejected(&self, lost: LostReason) {
         let more = &[("reason", kind::reason(lost))];
-        meter::count(meter::WRITE_REJECTED, Labels { more, ..Labels::of(self.backend) });
+        meter::count(&meter::WRITE_REJECTED, Labels { more, ..Labels::of(self.backend) });
     }
 }
 
@@ -92,15 +92,15 @@ impl Asked {
         self.answered = true;
         let (took, labels) = (self.since.elapsed(), Labels::of(self.backend));
         let more = &[("operation", self.operation), ("outcome", outcome)];
-        meter::time(meter::REQUEST, took, Labels { more, ..labels });
+        meter::time(&meter::REQUEST, took, Labels { more, ..labels });
         if self.operation != KEEP_ALIVE {
             return;
         }
         let more = &[("outcome", outcome)];
-        meter::time(meter::KEEPALIVE, took, Labels { more, ..labels });
+        meter::time(&meter::KEEPALIVE, took, Labels { more, ..labels });
         if !matches!(outcome, "ok" | "cancelled") {
             let more = &[("reason", outcome)];
-            meter::count(meter::KEEPALIVE_FAILURES, Labels { more, ..labels });
+            meter::count(&meter::KEEPALIVE_FAILURES, Labels { more, ..labels });
         }
     }
 }
@@ -125,7 +125,7 @@ impl Releasing {
 
 impl Drop for Releasing {
     fn drop(&mut self) {
-        meter::step(meter::RELEASE_PENDING, false, Labels::of(self.backend));
+        meter::step(&meter::RELEASE_PENDING, false, Labels::of(self.backend));
     }
 }
 
@@ -180,7 +180,7 @@ impl Renewals {
         let least = least.map(|least| least.saturating_sub(now));
         // Not a number: there is none.
         let least = least.map_or(f64::NAN, |least| least.as_secs_f64());
-        meter::set(meter::REMAINING, least, Labels::of(self.backend));
+        meter::set(&meter::REMAINING, least, Labels::of(self.backend));
     }
 }
 

@@ -2,20 +2,20 @@
 
 use std::{sync::Arc, time::Duration};
 
-pub(super) const ACQUIRE: &str = "distlock.acquire.duration";
-pub(super) const HOLD: &str = "distlock.hold.duration";
-pub(super) const WAITERS: &str = "distlock.waiters";
-pub(super) const HELD: &str = "distlock.held";
-pub(super) const LEADER: &str = "distlock.leader";
-pub(super) const LOST: &str = "distlock.lost";
-pub(super) const REMAINING: &str = "distlock.session.remaining";
-pub(super) const OPENED: &str = "distlock.session.opened";
-pub(super) const KEEPALIVE: &str = "distlock.keepalive.duration";
-pub(super) const KEEPALIVE_FAILURES: &str = "distlock.keepalive.failures";
-pub(super) const REQUEST: &str = "distlock.store.request.duration";
-pub(super) const RECHECK: &str = "distlock.recheck.found";
-pub(super) const RELEASE_PENDING: &str = "distlock.release.pending";
-pub(super) const WRITE_REJECTED: &str = "distlock.write.rejected";
+pub(super) static ACQUIRE: Metric = Metric::new("distlock.acquire.duration");
+pub(super) static HOLD: Metric = Metric::new("distlock.hold.duration");
+pub(super) static WAITERS: Metric = Metric::new("distlock.waiters");
+pub(super) static HELD: Metric = Metric::new("distlock.held");
+pub(super) static LEADER: Metric = Metric::new("distlock.leader");
+pub(super) static LOST: Metric = Metric::new("distlock.lost");
+pub(super) static REMAINING: Metric = Metric::new("distlock.session.remaining");
+pub(super) static OPENED: Metric = Metric::new("distlock.session.opened");
+pub(super) static KEEPALIVE: Metric = Metric::new("distlock.keepalive.duration");
+pub(super) static KEEPALIVE_FAILURES: Metric = Metric::new("distlock.keepalive.failures");
+pub(super) static REQUEST: Metric = Metric::new("distlock.store.request.duration");
+pub(super) static RECHECK: Metric = Metric::new("distlock.recheck.found");
+pub(super) static RELEASE_PENDING: Metric = Metric::new("distlock.release.pending");
+pub(super) static WRITE_REJECTED: Metric = Metric::new("distlock.write.rejected");
 
 /// What a value is of.
 #[derive(Clone, Copy, Debug)]
@@ -37,14 +37,73 @@ impl Labels<'_> {
 #[cfg(feature = "metrics")]
 mod on {
     use metrics::{
-        IntoLabels, Label, SharedString, Unit, counter, describe_counter, describe_gauge,
-        describe_histogram, gauge, histogram,
+        Key, Label, Level, Metadata, Recorder, SharedString, Unit, describe_counter,
+        describe_gauge, describe_histogram, with_recorder,
     };
 
     use super::*;
+    use crate::runtime::mutex::Mutex;
 
-    impl IntoLabels for Labels<'_> {
-        fn into_labels(self) -> Vec<Label> {
+    static METADATA: Metadata<'_> = Metadata::new("distlock", Level::INFO, Some(module_path!()));
+
+    /// Where the texts of a key lie, which are static: one that lies at two places costs another
+    /// key. Which attributes a metric has depends on their number alone.
+    type Id = [(usize, usize); 4];
+
+    /// To make a key costs more than to record its value, so each is made once and kept: some
+    /// dozens at most, as names of locks are not among them.
+    #[derive(Debug)]
+    pub(crate) struct Metric {
+        name: &'static str,
+        keys: Mutex<Vec<(Id, &'static Key)>>,
+    }
+
+    impl Metric {
+        pub(super) const fn new(name: &'static str) -> Self {
+            Self { name, keys: Mutex::new(Vec::new()) }
+        }
+
+        /// The recorder is asked each time: there may be another one since, or one for this thread.
+        fn record(&self, labels: Labels<'_>, what: impl FnOnce(&dyn Recorder, &Key)) {
+            match labels.id() {
+                Some(id) => {
+                    let key = self.key(id, labels);
+                    with_recorder(|recorder| what(recorder, key));
+                }
+                None => {
+                    let key = Key::from_parts(self.name, labels.make());
+                    with_recorder(|recorder| what(recorder, &key));
+                }
+            }
+        }
+
+        fn key(&self, id: Id, labels: Labels<'_>) -> &'static Key {
+            let mut keys = self.keys.lock();
+            if let Some((_, key)) = keys.iter().find(|(known, _)| *known == id) {
+                return key;
+            }
+            // Labels that are static are not copied by recorders.
+            let labels = Vec::leak(labels.make());
+            let key = Box::leak(Box::new(Key::from_static_parts(self.name, labels)));
+            keys.push((id, key));
+            key
+        }
+    }
+
+    impl Labels<'_> {
+        fn id(&self) -> Option<Id> {
+            let (first, second) = match self.more {
+                [] => (None, None),
+                [(_, first)] => (Some(*first), None),
+                [(_, first), (_, second)] => (Some(*first), Some(*second)),
+                _ => return None,
+            };
+            let texts = [Some(self.backend), self.primitive, first, second];
+            let place = |text: &str| (text.as_ptr().addr(), text.len());
+            self.lock.is_none().then(|| texts.map(|text| text.map_or((0, 0), place)))
+        }
+
+        fn make(self) -> Vec<Label> {
             let mut labels = Vec::with_capacity(3 + self.more.len());
             labels.push(Label::from_static_parts("backend", self.backend));
             labels.extend(self.primitive.map(|it| Label::from_static_parts("primitive", it)));
@@ -55,54 +114,60 @@ mod on {
         }
     }
 
-    pub(crate) fn count(name: &'static str, labels: Labels<'_>) {
-        counter!(name, labels).increment(1);
+    pub(crate) fn count(metric: &Metric, labels: Labels<'_>) {
+        metric.record(labels, |recorder, key| {
+            recorder.register_counter(key, &METADATA).increment(1);
+        });
     }
 
-    pub(crate) fn step(name: &'static str, up: bool, labels: Labels<'_>) {
-        let gauge = gauge!(name, labels);
-        if up { gauge.increment(1.0) } else { gauge.decrement(1.0) }
+    pub(crate) fn step(metric: &Metric, up: bool, labels: Labels<'_>) {
+        metric.record(labels, |recorder, key| {
+            let gauge = recorder.register_gauge(key, &METADATA);
+            if up { gauge.increment(1.0) } else { gauge.decrement(1.0) }
+        });
     }
 
-    pub(crate) fn set(name: &'static str, value: f64, labels: Labels<'_>) {
-        gauge!(name, labels).set(value);
+    pub(crate) fn set(metric: &Metric, value: f64, labels: Labels<'_>) {
+        metric.record(labels, |recorder, key| recorder.register_gauge(key, &METADATA).set(value));
     }
 
-    pub(crate) fn time(name: &'static str, time: Duration, labels: Labels<'_>) {
-        histogram!(name, labels).record(time.as_secs_f64());
+    pub(crate) fn time(metric: &Metric, time: Duration, labels: Labels<'_>) {
+        metric.record(labels, |recorder, key| {
+            recorder.register_histogram(key, &METADATA).record(time.as_secs_f64());
+        });
     }
 
     /// For each client, as the recorder may have come after the last one. Twice is as good as once.
     pub(crate) fn describe() {
-        for (name, what) in [
-            (ACQUIRE, "How long a call for a lock took, by what came of it"),
-            (HOLD, "How long a lock was held, by how that ended"),
-            (KEEPALIVE, "How long a session's proofs of life took"),
-            (REQUEST, "How long requests to the store took"),
+        for (metric, what) in [
+            (&ACQUIRE, "How long a call for a lock took, by what came of it"),
+            (&HOLD, "How long a lock was held, by how that ended"),
+            (&KEEPALIVE, "How long a session's proofs of life took"),
+            (&REQUEST, "How long requests to the store took"),
         ] {
-            describe_histogram!(name, Unit::Seconds, what);
+            describe_histogram!(metric.name, Unit::Seconds, what);
         }
-        for (name, what) in [
-            (WAITERS, "Calls for a lock that have not returned"),
-            (HELD, "Locks that are held"),
-            (LEADER, "Elections that are led"),
-            (RELEASE_PENDING, "Keys that are being deleted, not yet confirmed by the store"),
+        for (metric, what) in [
+            (&WAITERS, "Calls for a lock that have not returned"),
+            (&HELD, "Locks that are held"),
+            (&LEADER, "Elections that are led"),
+            (&RELEASE_PENDING, "Keys that are being deleted, not yet confirmed by the store"),
         ] {
-            describe_gauge!(name, Unit::Count, what);
+            describe_gauge!(metric.name, Unit::Count, what);
         }
         describe_gauge!(
-            REMAINING,
+            REMAINING.name,
             Unit::Seconds,
             "How long the session in use that was proved least recently is certain to live"
         );
-        for (name, what) in [
-            (LOST, "Locks that were lost while they were held"),
-            (OPENED, "Sessions that were opened"),
-            (KEEPALIVE_FAILURES, "Proofs of life that failed"),
-            (RECHECK, "Changes that no watch had told, found by looking again"),
-            (WRITE_REJECTED, "Guarded writes that were refused because the lock was lost"),
+        for (metric, what) in [
+            (&LOST, "Locks that were lost while they were held"),
+            (&OPENED, "Sessions that were opened"),
+            (&KEEPALIVE_FAILURES, "Proofs of life that failed"),
+            (&RECHECK, "Changes that no watch had told, found by looking again"),
+            (&WRITE_REJECTED, "Guarded writes that were refused because the lock was lost"),
         ] {
-            describe_counter!(name, Unit::Count, what);
+            describe_counter!(metric.name, Unit::Count, what);
         }
     }
 }
@@ -111,15 +176,24 @@ mod on {
 mod on {
     use super::*;
 
-    pub(crate) fn count(_: &'static str, _: Labels<'_>) {}
+    #[derive(Debug)]
+    pub(crate) struct Metric;
 
-    pub(crate) fn step(_: &'static str, _: bool, _: Labels<'_>) {}
+    impl Metric {
+        pub(super) const fn new(_: &'static str) -> Self {
+            Self
+        }
+    }
 
-    pub(crate) fn set(_: &'static str, _: f64, _: Labels<'_>) {}
+    pub(crate) fn count(_: &Metric, _: Labels<'_>) {}
 
-    pub(crate) fn time(_: &'static str, _: Duration, _: Labels<'_>) {}
+    pub(crate) fn step(_: &Metric, _: bool, _: Labels<'_>) {}
+
+    pub(crate) fn set(_: &Metric, _: f64, _: Labels<'_>) {}
+
+    pub(crate) fn time(_: &Metric, _: Duration, _: Labels<'_>) {}
 
     pub(crate) fn describe() {}
 }
 
-pub(super) use on::{count, describe, set, step, time};
+pub(super) use on::{Metric, count, describe, set, step, time};

@@ -34,6 +34,3 @@ pub(crate) use off::{Account, Accounts, Call, Handle, Lookout, Renewals, Slot, T
 
 /// Requests are timed: not worth a box around each of them otherwise.
 pub(crate) const MEASURES: bool = cfg!(feature = "metrics");
-
-/// Slow waits are told.
-pub(crate) const LOGS: bool = cfg!(feature = "tracing");

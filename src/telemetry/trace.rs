@@ -14,7 +14,7 @@ pub(super) struct Lock<'a> {
 
 #[cfg(feature = "tracing")]
 mod on {
-    use tracing::{Level, debug, event, field::Empty, info, info_span, warn};
+    use tracing::{Level, debug, debug_span, event, field::Empty, info, warn};
 
     use super::*;
     use crate::lost::LostReason;
@@ -25,7 +25,7 @@ mod on {
 
     pub(crate) fn acquire(lock: Lock<'_>) -> Span {
         let Lock { backend, primitive, name } = lock;
-        info_span!(
+        debug_span!(
             target: "distlock", ACQUIRE, backend, primitive, name,
             place = Empty, token = Empty, outcome = Empty, reason = Empty
         )
@@ -58,7 +58,7 @@ mod on {
 
     pub(crate) fn hold(lock: Lock<'_>, token: u64, acquire: &Span) -> Span {
         let Lock { backend, primitive, name } = lock;
-        let span = info_span!(
+        let span = debug_span!(
             target: "distlock", "distlock.hold", backend, primitive, name, token,
             outcome = Empty, reason = Empty
         );

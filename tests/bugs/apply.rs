@@ -18,15 +18,26 @@
 //! After the tests a line `not simulated: WHY` may say why the simulation cannot find it
 //! (`docker/simulation --bugs`).
 //!
-//! BINARY is `memory`, `telemetry`, `etcd`, `zookeeper` or `secured`, or `lib` for a unit test.
-//! `lib:zookeeper` is one that is there with this feature alone. There may be several tests, and
-//! several places.
+//! BINARY is `memory`, `telemetry`, `etcd`, `zookeeper`, `postgres`, `mysql`, `sqlite` or
+//! `secured`, or `lib` for a unit test. `lib:zookeeper` is one that is there with this feature
+//! alone. There may be several tests, and several places.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
 /// Where a test can be. In this order they are built and run.
-pub(crate) const BINARIES: [&str; 8] =
-    ["lib", "memory", "telemetry", "lib:etcd", "lib:zookeeper", "etcd", "zookeeper", "secured"];
+pub(crate) const BINARIES: [&str; 11] = [
+    "lib",
+    "memory",
+    "sqlite",
+    "telemetry",
+    "lib:etcd",
+    "lib:zookeeper",
+    "etcd",
+    "zookeeper",
+    "postgres",
+    "mysql",
+    "secured",
+];
 
 /// A bug as its file describes it.
 #[derive(Debug)]

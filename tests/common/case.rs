@@ -83,8 +83,7 @@ impl Case {
     /// The same with faults to choose from.
     #[allow(dead_code)] // there may be no network
     pub(crate) async fn proxies(&self) -> Arc<Proxies> {
-        let (backend, servers) = self.store.network();
-        let proxies = Arc::new(Proxies::start(backend, servers).await);
+        let proxies = Arc::new(self.store.proxies().await);
         lock(&self.links).push(Arc::<Proxies>::clone(&proxies));
         proxies
     }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use distlock::{Client, LockGuard};
+use distlock::{AfterLoss, Client, LockGuard};
 use distlock_testkit::{backend::Backend, proxies::Proxies, proxy::Mode};
 
 use super::case::Case;
@@ -26,6 +26,12 @@ pub(crate) trait Harness: Send + Sync + 'static {
     /// Which store it is and its servers, for stores that have a network in between.
     fn network(&self) -> (Backend, &[SocketAddr]) {
         unimplemented!("there is no network")
+    }
+
+    /// Its servers, each behind a proxy of its own.
+    async fn proxies(&self) -> Proxies {
+        let (backend, servers) = self.network();
+        Proxies::start(backend, servers).await
     }
 
     /// The servers of the cluster, by the names that docker/'s scripts know them by.
@@ -49,6 +55,23 @@ pub(crate) trait Harness: Send + Sync + 'static {
     /// long again at another: in intervals between keepalives, which are a third of the TTL.
     fn bearable_round_trip(&self) -> f64 {
         unimplemented!("there is no network")
+    }
+
+    /// Whether locks are exclusive whatever becomes of servers, and what the loss of the one that
+    /// decides means, as the tests' servers are set up.
+    fn promises(&self) -> (bool, AfterLoss) {
+        (true, AfterLoss::GoesOn)
+    }
+
+    /// Whether clients are told, unasked, what happens to a key. If not they look, and there is no
+    /// event that could be counted, or lost.
+    fn tells(&self) -> bool {
+        true
+    }
+
+    /// How many requests a session's waiters make at most in a second, by looking.
+    fn looks(&self) -> u64 {
+        0
     }
 
     /// Requests of an uncontended lock and its unlock.

@@ -6,7 +6,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use distlock::{Client, LockGuard, memory::Space};
+use distlock::{AfterLoss, Client, LockGuard, memory::Space};
 use tokio::task::JoinHandle;
 
 use super::harness::{Cost, Elsewhere, Harness, Job, Link};
@@ -37,6 +37,10 @@ impl Harness for Memory {
 
     fn busy(&self) -> u64 {
         1
+    }
+
+    fn promises(&self) -> (bool, AfterLoss) {
+        (true, AfterLoss::Forgets)
     }
 
     fn uncontended(&self) -> u64 {

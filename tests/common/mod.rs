@@ -19,12 +19,21 @@ pub(crate) mod etcd;
 pub(crate) mod harness;
 #[allow(dead_code)]
 pub(crate) mod memory;
+#[cfg(feature = "mysql")]
+#[allow(dead_code)]
+pub(crate) mod mysql;
+#[cfg(feature = "postgres")]
+#[allow(dead_code)]
+pub(crate) mod postgres;
 #[allow(dead_code)]
 pub(crate) mod process;
 #[allow(dead_code)]
 pub(crate) mod raw;
 #[allow(dead_code)]
 pub(crate) mod secrets;
+#[cfg(feature = "sqlite")]
+#[allow(dead_code)]
+pub(crate) mod sqlite;
 #[cfg(feature = "zookeeper")]
 #[allow(dead_code)]
 pub(crate) mod zookeeper;
@@ -182,6 +191,7 @@ macro_rules! conformance {
                 service::a_leader_works_until_it_is_told_to_stop,
                 service::all_locks_of_a_namespace_are_told,
                 service::a_client_that_shuts_down_lets_holders_finish,
+                service::a_client_tells_what_its_store_promises,
                 guarded::puts_are_applied_and_overwrite,
                 guarded::deletes_of_what_is_not_there_are_fine,
                 guarded::several_writes_are_applied_together,

@@ -213,13 +213,14 @@ async fn write_on_waking(url: &str, job: &Job) -> Weak<LockGuard> {
         let written = raw.put(&guards[lock], &job.key(lock), "old").await;
         assert!(written, "the job's lock is held");
     }
-    println!("\n{GRANTED}{}", guards[0].fencing_token());
+    // Before it says so: it may be stopped from then on, at any instruction.
     let mut last = Instant::now();
+    println!("\n{GRANTED}{}", guards[0].fencing_token());
     loop {
         // Blocking: this is what the one thread that could write is at.
         std::thread::sleep(Duration::from_millis(1));
-        let slept = last.elapsed();
-        last = Instant::now();
+        let now = Instant::now();
+        let slept = now - std::mem::replace(&mut last, now);
         if slept > job.ttl {
             break;
         }

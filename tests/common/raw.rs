@@ -8,6 +8,12 @@ pub(crate) enum Raw {
     Etcd(Box<etcd_client::Client>),
     #[cfg(feature = "zookeeper")]
     ZooKeeper(zookeeper_client::Client),
+    #[cfg(feature = "mysql")]
+    Mysql(mysql_async::Conn),
+    #[cfg(feature = "postgres")]
+    Postgres(tokio_postgres::Client),
+    #[cfg(feature = "sqlite")]
+    Sqlite(Box<rusqlite::Connection>),
 }
 
 impl Raw {
@@ -27,13 +33,30 @@ impl Raw {
                     .with_session_timeout(std::time::Duration::from_secs(20));
                 Self::ZooKeeper(connector.connect(servers).await.expect("ZooKeeper answers"))
             }
+            #[cfg(feature = "mysql")]
+            None if url.starts_with("mysql://") => Self::Mysql(super::mysql::dial(url, None).await),
+            #[cfg(feature = "postgres")]
+            None if url.starts_with("postgres://") => {
+                Self::Postgres(super::postgres::dial(url, None).await)
+            }
+            #[cfg(feature = "sqlite")]
+            None if url.starts_with("sqlite://") => {
+                let file = url.trim_start_matches("sqlite://");
+                Self::Sqlite(Box::new(super::sqlite::dial(file.as_ref())))
+            }
             _ => panic!("no such store: {url}"),
         }
     }
 
     /// Whether the store let the guard's holder write. Asks until there is an answer.
     #[cfg_attr(
-        not(any(feature = "etcd", feature = "zookeeper")),
+        not(any(
+            feature = "etcd",
+            feature = "mysql",
+            feature = "postgres",
+            feature = "sqlite",
+            feature = "zookeeper"
+        )),
         allow(clippy::unused_async, unused_variables)
     )]
     pub(crate) async fn put(&mut self, guard: &LockGuard, key: &str, value: &str) -> bool {
@@ -75,15 +98,109 @@ impl Raw {
                     }
                 }
             }
-            #[cfg(not(any(feature = "etcd", feature = "zookeeper")))]
+            #[cfg(feature = "mysql")]
+            Self::Mysql(client) => loop {
+                match put_on_mysql(client, guard, key, value).await {
+                    Ok(written) => return written,
+                    Err(error) => pause(&error).await,
+                }
+            },
+            #[cfg(feature = "postgres")]
+            Self::Postgres(client) => loop {
+                match put_on_postgres(client, guard, key, value).await {
+                    Ok(written) => return written,
+                    Err(error) => pause(&error).await,
+                }
+            },
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(connection) => loop {
+                match put_on_sqlite(connection, guard, key, value) {
+                    Ok(written) => return written,
+                    Err(error) => pause(&error).await,
+                }
+            },
+            #[cfg(not(any(
+                feature = "etcd",
+                feature = "mysql",
+                feature = "postgres",
+                feature = "sqlite",
+                feature = "zookeeper"
+            )))]
             _ => unreachable!("no such store"),
         }
     }
 }
 
 /// Before it asks again.
-#[cfg(any(feature = "etcd", feature = "zookeeper"))]
+#[cfg(any(
+    feature = "etcd",
+    feature = "mysql",
+    feature = "postgres",
+    feature = "sqlite",
+    feature = "zookeeper"
+))]
 async fn pause(error: &(dyn std::error::Error + Sync)) {
     println!("no answer: {error}");
     tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+}
+
+#[cfg(feature = "mysql")]
+async fn put_on_mysql(
+    client: &mut mysql_async::Conn,
+    guard: &LockGuard,
+    key: &str,
+    value: &str,
+) -> mysql_async::Result<bool> {
+    use mysql_async::{TxOpts, prelude::Queryable};
+    let sql = distlock::mysql::check(guard).expect("a guard of MySQL's");
+    let (dir, name) = key.rsplit_once('/').expect("a path");
+    let mut transaction = client.start_transaction(TxOpts::default()).await?;
+    if transaction.query_first::<u8, _>(sql).await?.is_none() {
+        transaction.rollback().await?;
+        return Ok(false);
+    }
+    let write = "REPLACE INTO distlock_data (dir, name, value) VALUES (?, ?, ?)";
+    transaction.exec_drop(write, (dir, name, value)).await?;
+    transaction.commit().await.map(|()| true)
+}
+
+#[cfg(feature = "postgres")]
+async fn put_on_postgres(
+    client: &mut tokio_postgres::Client,
+    guard: &LockGuard,
+    key: &str,
+    value: &str,
+) -> Result<bool, tokio_postgres::Error> {
+    let (sql, queue, number) = distlock::postgres::check(guard).expect("a guard of PostgreSQL's");
+    let (dir, name) = key.rsplit_once('/').expect("a path");
+    let transaction = client.transaction().await?;
+    if transaction.query_opt(sql, &[&queue, &number]).await?.is_none() {
+        transaction.rollback().await?;
+        return Ok(false);
+    }
+    let write = "INSERT INTO distlock.data (dir, name, value) VALUES ($1, $2, $3) \
+                 ON CONFLICT (dir, name) DO UPDATE SET value = excluded.value";
+    transaction.execute(write, &[&dir, &name, &value.as_bytes()]).await?;
+    transaction.commit().await.map(|()| true)
+}
+
+#[cfg(feature = "sqlite")]
+fn put_on_sqlite(
+    connection: &mut rusqlite::Connection,
+    guard: &LockGuard,
+    key: &str,
+    value: &str,
+) -> rusqlite::Result<bool> {
+    use rusqlite::{TransactionBehavior::Immediate, params};
+    let (dir, name) = key.rsplit_once('/').expect("a path");
+    let transaction = connection.transaction_with_behavior(Immediate)?;
+    let (sql, parameters) = distlock::sqlite::check(guard).expect("a guard of SQLite's");
+    if !transaction.prepare(sql)?.exists(parameters)? {
+        transaction.rollback()?;
+        return Ok(false);
+    }
+    let write = "INSERT INTO distlock_data (dir, name, value, changed) VALUES (?1, ?2, ?3, 0) \
+                 ON CONFLICT (dir, name) DO UPDATE SET value = excluded.value";
+    transaction.execute(write, params![dir, name, value.as_bytes()])?;
+    transaction.commit().map(|()| true)
 }

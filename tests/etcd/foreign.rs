@@ -449,3 +449,39 @@ async fn a_key_put_again_is_another_one() {
     })
     .await;
 }
+
+/// The same of one that waits for a read-write lock, which looks at the whole queue: the late key
+/// stands behind one that joined meanwhile, and a token of its own first key would go back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_waiter_whose_key_was_put_again_is_not_that_one() {
+    beside_others::<Etcd>(async |t| {
+        let etcd = Etcd::start().await;
+        let mut raw = etcd.client();
+        let clients = [t.client().await, t.client().await, t.client().await];
+        let [holder, waiter, next] = clients.each_ref().map(|client| client.rw_lock("again"));
+        let guard = holder.write().await.unwrap();
+        let waiting = tokio::spawn(async move { waiter.write().await.map(drop) });
+        let key = within(SOON, "it waits", async {
+            loop {
+                let keys = t.keys().await;
+                if let Some(key) = keys.into_iter().find(|key| key != guard.key()) {
+                    return key;
+                }
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+        let lease = raw.get(key.as_str(), None).await.unwrap().kvs()[0].lease();
+        raw.delete(key.as_str(), None).await.unwrap();
+        let following = tokio::spawn(async move { next.write().await });
+        eventually(SOON, "another one joins", async || t.keys().await.len() == 2).await;
+        let options = PutOptions::new().with_lease(lease);
+        raw.put(key.as_str(), "late", Some(options)).await.unwrap();
+        guard.unlock().await.unwrap();
+        let following = following.await.unwrap().unwrap();
+        following.unlock().await.unwrap();
+        let error = waiting.await.unwrap().expect_err("its key was deleted");
+        assert!(matches!(error, Error::Evicted { .. }), "{error:?}");
+    })
+    .await;
+}

@@ -1,7 +1,9 @@
 //! What only some primitives need of etcd.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
-use etcd_client::{GetOptions, Txn, TxnOpResponse, TxnResponse};
+use etcd_client::{Client, GetOptions, Txn, TxnOpResponse, TxnResponse};
 
 use super::{
     error::is_too_large,
@@ -10,6 +12,7 @@ use super::{
 };
 use crate::backend::{
     Entry, Extras, Joined, Rewritten, Write,
+    durability::Durability,
     error::{Result, StoreError},
     name::{Queue, Ticket},
 };
@@ -106,6 +109,13 @@ impl Extras for EtcdStore {
         Ok(joined
             .succeeded()
             .then(|| paths.iter().map(|paths| store::alone(paths, revision)).collect()))
+    }
+
+    async fn durability(&self) -> Result<Durability> {
+        let list = async |client: Arc<Client>| client.cluster_client().member_list().await;
+        let listed = self.pool.request("list of members", list).await?;
+        let voters = listed.members().iter().filter(|member| !member.is_learner()).count();
+        Ok(Durability::majority(voters))
     }
 
     /// All others in the queue joined later.

@@ -258,20 +258,29 @@ impl Pool {
     ) -> Result<T> {
         let picked =
             self.pick_within(patience, 0).await.map_err(|error| error.triage(operation))?;
-        let reply = in_time(patience, request(picked.client)).await;
-        reply.map_err(|cause| self.refused(picked.index, cause).triage(operation))
+        let reply = in_time(patience, request(Arc::clone(&picked.client))).await;
+        reply.map_err(|cause| self.refused(&picked, cause).triage(operation))
     }
 
     /// Takes note of a request that failed on a connection which had been let in. If that is not
     /// known any more (its token has expired, its password was changed), the next attempt goes by
     /// a new one, with the newest credentials; only what that one is told is told to the user.
-    pub(super) fn refused(&self, index: usize, cause: Cause) -> EndpointError {
+    pub(super) fn refused(&self, by: &Picked, cause: Cause) -> EndpointError {
         if self.credentials.is_none() || !cause.is_unknown_user() {
-            return self.failed(index, cause);
+            return self.failed(by.index, cause);
         }
-        self.credentials.iter().for_each(Source::expire);
-        *self.endpoints[index].connection.lock() = None;
-        EndpointError { endpoint: self.endpoints[index].address.clone(), cause: cause.outdated() }
+        let endpoint = &self.endpoints[by.index];
+        {
+            let mut connection = endpoint.connection.lock();
+            // Another request may have found the same before, and a new one be there. To be let in
+            // takes a server 60 ms of its processor (bcrypt).
+            let known = connection.as_ref().map(|connection| &connection.client);
+            if known.is_some_and(|known| Arc::ptr_eq(known, &by.client)) {
+                self.credentials.iter().for_each(Source::expire);
+                *connection = None;
+            }
+        }
+        EndpointError { endpoint: endpoint.address.clone(), cause: cause.outdated() }
     }
 
     /// Takes note of a failed request: an endpoint that cannot be talked to is left for the next

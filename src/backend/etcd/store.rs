@@ -195,7 +195,7 @@ impl Store for EtcdStore {
             reply = in_time(self.ttl, call).await;
         }
         let (keeper, mut stream) =
-            reply.map_err(|cause| self.pool.refused(picked.index, cause).triage(OPERATION))?;
+            reply.map_err(|cause| self.pool.refused(&picked, cause).triage(OPERATION))?;
         // Ends the stream in good order instead of by a reset.
         drop(keeper);
         let patience = self.pool.request_timeout;

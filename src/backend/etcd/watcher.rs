@@ -18,7 +18,7 @@ use tokio::sync::{mpsc, oneshot, watch::Sender};
 
 use super::{
     error::{Cause, in_time},
-    pool::Pool,
+    pool::{Picked, Pool},
     queue,
 };
 use crate::{
@@ -208,7 +208,7 @@ impl Drop for Watch {
 
 /// The stream and its watches.
 struct Stream {
-    endpoint: usize,
+    by: Picked,
     requests: WatchRequestSender,
     responses: WatchResponseStream,
 }
@@ -249,7 +249,7 @@ async fn run(pool: Arc<Pool>, mut inbox: mpsc::UnboundedReceiver<Command>) {
                 Ok(Some(message)) => is_canceled(&mut watches, &message),
                 ended => {
                     if let (Some(stream), Err(error)) = (&stream, ended) {
-                        drop(pool.refused(stream.endpoint, Cause::Client(error)));
+                        drop(pool.refused(&stream.by, Cause::Client(error)));
                     }
                     true
                 }
@@ -269,9 +269,9 @@ async fn open(pool: &Pool, key: Arc<str>, options: WatchOptions) -> Option<Strea
     let picked = pool.pick(0).await.ok()?;
     let mut client = picked.client.watch_client();
     let stream = in_time(pool.request_timeout, client.watch(&*key, Some(options))).await;
-    let stream = stream.map_err(|cause| pool.refused(picked.index, cause)).ok()?;
+    let stream = stream.map_err(|cause| pool.refused(&picked, cause)).ok()?;
     let (requests, responses) = stream.split();
-    Some(Stream { endpoint: picked.index, requests, responses })
+    Some(Stream { by: picked, requests, responses })
 }
 
 async fn next(stream: &mut Option<Stream>) -> Result<Option<WatchResponse>, Error> {

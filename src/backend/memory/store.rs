@@ -14,6 +14,7 @@ use crate::{
     backend::{
         Ask, Backend, Detail, Entry, Event, Extras, Facts, Fate, Join, Joined, Leaving, Left,
         Listing, Member, Moment, Present, Rewritten, Standing, Store, Watch, Write,
+        durability::{AfterLoss, Durability},
         error::{Result, StoreError},
         name::{Queue, Ticket},
         remote::Remote,
@@ -355,6 +356,12 @@ impl Extras for MemoryStore {
         let names = dirs.filter_map(|dir| dir.strip_prefix(namespace)?.strip_prefix('/'));
         let names: BTreeSet<_> = names.filter(|name| !name.contains('/')).collect();
         Ok(names.into_iter().map(Into::into).collect())
+    }
+
+    async fn durability(&self) -> Result<Durability> {
+        drop(self.request().await?);
+        let reasons = vec!["it lives in this process alone, and ends with it".to_owned()];
+        Ok(Durability { exclusive: true, after_loss: AfterLoss::Forgets, reasons })
     }
 
     async fn followed(&self, entry: &Entry) -> Result<bool> {

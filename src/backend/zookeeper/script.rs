@@ -81,6 +81,7 @@ impl Server {
         let endpoints = vec![self.address.to_string()];
         let remote = Remote {
             endpoints,
+            database: None,
             connect_timeout: timeout,
             request_timeout: timeout,
             credentials: None,

@@ -11,6 +11,7 @@ use crate::{
         secret::Secret,
         source::Source,
         tls::Material,
+        trust,
     },
     error::Error,
     runtime::{executor::spawn_beside, mutex::Mutex},
@@ -32,7 +33,7 @@ impl Tls {
         certificates::provider();
         for endpoint in endpoints {
             // zookeeper-client panics on a host that no certificate can name.
-            certificates::is_name(handshake::host(endpoint)).map_err(invalid)?;
+            certificates::is_name(trust::host(endpoint)).map_err(invalid)?;
         }
         let material = source.newest();
         if material.server_name.is_some() {

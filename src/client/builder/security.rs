@@ -56,6 +56,9 @@ impl Builder {
     /// password. With SASL, a session that has to reconnect after its password was taken away is
     /// lost. With `digest`, another password is another user: let [`acl`](Self::acl) name both.
     ///
+    /// **PostgreSQL, MySQL**: an open connection stays who it is; the next one has the new
+    /// password.
+    ///
     /// ```
     /// # use std::sync::{Arc, RwLock};
     /// let password = Arc::new(RwLock::new(String::from("first"))); // what Vault said last
@@ -164,8 +167,9 @@ pub(super) fn stays_here(endpoints: &[String]) -> Result<()> {
         Some(host) => Err(Error::InvalidConfig {
             option: "credentials",
             reason: format!(
-                "anybody on the way to {host} could read the password: use TLS (etcds://, zks:// \
-                 or Builder::tls), or allow it by Builder::allow_plaintext_credentials"
+                "anybody on the way to {host} could read the password: use TLS (etcds://, zks://, \
+                 sslmode=verify-full or Builder::tls), or allow it by \
+                 Builder::allow_plaintext_credentials"
             ),
         }),
     }

@@ -370,3 +370,6 @@ impl Drop for Waiter<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

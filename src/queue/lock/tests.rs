@@ -26,8 +26,7 @@ use crate::{
     backend::error::StoreError,
     lost::LostReason,
     runtime::{Runtime, clock},
-    session::{Session, Shared},
-    telemetry::Telemetry,
+    session::{Session, Shared, double},
 };
 
 /// What the first call does; later ones answer at once.
@@ -312,16 +311,11 @@ impl Extras for ScriptedStore {
 
 async fn session(script: &Arc<Script>) -> Arc<Session> {
     let shared = Shared {
-        backend: Arc::new(ScriptedBackend(Arc::clone(script))),
         runtime: Runtime::own().unwrap(),
-        namespace: "/ns".into(),
-        ttl: Duration::from_secs(60),
-        owner: String::new(),
         connect_timeout: TIMEOUT,
         request_timeout: TIMEOUT,
         recheck_interval: Duration::from_secs(60),
-        draining: Default::default(),
-        telemetry: Telemetry::default(),
+        ..double::shared(Arc::new(ScriptedBackend(Arc::clone(script))))
     };
     Session::open(Arc::new(shared)).await.unwrap()
 }
@@ -531,16 +525,12 @@ async fn a_try_ends_though_its_session_can_prove_nothing() {
     Arc::get_mut(&mut script).unwrap().ttl = TTL;
     script.answers.store(false, Ordering::Relaxed);
     let shared = Shared {
-        backend: Arc::new(ScriptedBackend(Arc::clone(&script))),
         runtime: Runtime::own().unwrap(),
-        namespace: "/ns".into(),
         ttl: TTL,
-        owner: String::new(),
         connect_timeout: TTL,
         request_timeout: TIMEOUT,
         recheck_interval: Duration::from_secs(60),
-        draining: Default::default(),
-        telemetry: Telemetry::default(),
+        ..double::shared(Arc::new(ScriptedBackend(Arc::clone(&script))))
     };
     let client = Client::open(shared, None).await.unwrap();
     sleep(TTL).await;

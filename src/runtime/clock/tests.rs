@@ -6,7 +6,7 @@ use std::{
     pin::Pin,
     process::Command,
     sync::{
-        Arc,
+        Arc, LazyLock,
         atomic::{AtomicU64, Ordering},
     },
     task::Poll,
@@ -22,8 +22,19 @@ const TTL: Duration = Duration::from_secs(60);
 /// By how many seconds the clock has jumped.
 static SUSPENDED: AtomicU64 = AtomicU64::new(0);
 
-pub(super) fn suspended() -> Duration {
-    Duration::from_secs(SUSPENDED.load(Ordering::Relaxed))
+/// What the clock shows in unit tests, of which some stop tokio's clock: both go together. And what
+/// suspend would add to this clock, and to no other.
+pub(super) fn shown(now: Duration) -> Duration {
+    static START: LazyLock<(AtomicU64, Instant)> = LazyLock::new(|| {
+        let early = std::time::Instant::now() - Duration::from_secs(30);
+        (AtomicU64::new(0), early.into())
+    });
+    let (first, early) = &*START;
+    let nanoseconds = u64::try_from(now.as_nanos()).unwrap();
+    let _ = first.compare_exchange(0, nanoseconds, Ordering::Relaxed, Ordering::Relaxed);
+    let first = Duration::from_nanos(first.load(Ordering::Relaxed));
+    let suspended = if CLOCK == ClockId::Boottime { SUSPENDED.load(Ordering::Relaxed) } else { 0 };
+    first + Instant::now().duration_since(*early) + Duration::from_secs(suspended)
 }
 
 fn suspend(time: Duration) {

@@ -163,6 +163,11 @@ pub(crate) async fn guards_tell_their_name_and_their_key(t: &Case) {
     let client = t.client().await;
     let mutex = client.mutex("report/7");
     assert_eq!(mutex.name(), "report/7");
+    assert_eq!(client.rw_lock("report/7").name(), "report/7");
+    assert_eq!(client.semaphore("report/7", 1).name(), "report/7");
+    assert_eq!(client.election("report/7").name(), "report/7");
+    let reentrant = mutex.reentrant("me");
+    assert_eq!((reentrant.name(), reentrant.holder()), ("report/7", "me"));
     let guard = mutex.lock().await.expect("granted");
     assert_eq!(guard.name(), "report/7");
     assert_eq!(t.keys().await, [guard.key()]);

@@ -171,12 +171,13 @@ pub(crate) async fn a_writer_watches_one_reader_at_a_time(t: &Case) {
     settled(t, &sessions).await;
     // What a server has sent and received is not counted at one instant: a ping in between hides an
     // event for a moment.
+    let least = i64::from(t.store.tells());
     eventually(SOON, "the next one is told", async || {
-        (t.cost(&sessions).await - before).events >= 1
+        (t.cost(&sessions).await - before).events >= least
     })
     .await;
     let spent = t.cost(&sessions).await - before;
-    assert!((1..=2).contains(&spent.events), "{spent:?}: one was told");
+    assert!((least..=2 * least).contains(&spent.events), "{spent:?}: one was told");
     assert!(writer.waits());
     for reader in readers.into_iter().chain([last]) {
         reader.unlock().await.expect("released");
@@ -224,7 +225,7 @@ pub(crate) async fn no_write_falls_between_write_and_read(t: &Case) {
         let (lock, written) = (clients[writer % 3].rw_lock("rw"), Arc::clone(&written));
         writers.spawn(async move {
             for round in 0..125 {
-                let guard = lock.write().await.expect("granted");
+                let guard = within(SOON, "its turn", lock.write()).await.expect("granted");
                 let mine = 1 + (writer * 125 + round) as isize;
                 written.store(mine, SeqCst);
                 let guard = guard.downgrade().await.expect("not lost");
@@ -235,7 +236,7 @@ pub(crate) async fn no_write_falls_between_write_and_read(t: &Case) {
             }
         });
     }
-    while let Some(done) = within(SOON * 5, "all are served", writers.join_next()).await {
+    while let Some(done) = writers.join_next().await {
         done.expect("a writer fails");
     }
 }

@@ -250,3 +250,12 @@ pub(crate) async fn a_client_that_shuts_down_lets_holders_finish(t: &Case) {
     within(SOON, "at once", other.shutdown(HOUR)).await.expect("closed");
     assert!(client.is_closed() && other.is_closed());
 }
+
+pub(crate) async fn a_client_tells_what_its_store_promises(t: &Case) {
+    let [client] = t.clients().await;
+    let told = client.durability().await.expect("an answer");
+    assert_eq!((told.exclusive, told.after_loss), t.store.promises(), "{told:?}");
+    client.close().await.expect("closed");
+    let error = client.durability().await.expect_err("it is closed");
+    assert!(matches!(error, Error::Closed), "{error:?}");
+}

@@ -82,7 +82,7 @@ impl Calling {
     async fn step(&self, count: usize, step: &Step) {
         let told = format!("{:?} {:?} {:?}", step.what, step.how, step.end);
         let began = Instant::now();
-        scheduler::with(|world| {
+        let first = scheduler::with(|world| {
             world.doing.insert(self.number, told.clone());
             world.history.calls += 1;
             let until = world.now() + step.neglected;
@@ -92,6 +92,7 @@ impl Calling {
                     world.scheduler.neglect(task, until);
                 }
             }
+            world.server.now.revision
         });
         self.note(history::What::Calls(told.into()));
         if let What::Crowd(many) = step.what {
@@ -131,6 +132,7 @@ impl Calling {
             Some(Ok(None)) => {
                 self.note(history::What::Returns("nothing".into()));
                 self.check_nothing(step, began.elapsed());
+                check_busy(step, first);
             }
             Some(Err(error)) => {
                 told::check_error(&error, &step.what, &lonely);
@@ -230,6 +232,17 @@ impl Calling {
         }
         held.release(self.process, step.unlocks, self.handover).await;
     }
+}
+
+/// A try that brought nothing met somebody, at some time since a revision.
+fn check_busy(step: &Step, first: u64) {
+    let Some(dir) = step.what.dir().filter(|_| matches!(step.how, How::Try)) else { return };
+    scheduler::with(|world| {
+        // Where locks are handed on within a client, one of its own may be about to ask the store.
+        if world.handover.is_none() && !world.server.was_anybody_in(&dir, first) {
+            world.history.violated(format!("{step:?}: nothing, and nobody was in {dir}"));
+        }
+    });
 }
 
 /// Polls so often, and then no more.

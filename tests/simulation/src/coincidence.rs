@@ -67,7 +67,6 @@ impl Plan {
 
     /// Most callers want the same lock, and many hold it until they would have lost it.
     fn want_one_lock(&mut self, dice: &mut fastrand::Rng) {
-        self.slow = true;
         let steps = self.callers.iter_mut().flat_map(|caller| &mut caller.steps);
         for step in steps.filter(|step| step.what.is_lock()) {
             if dice.bool() {

@@ -205,13 +205,18 @@ async fn direct(plan: &Plan, clients: &Mutex<Vec<(usize, Client)>>, forsaken: &F
     scheduler::heal();
     forsaken.bury(false);
     let bound = scheduler::with(|world| grants::bound(world.ttl, world.recheck));
-    // Those who hold by then go on for as long as they would, one after the other.
-    let holds = if plan.slow { LONGEST_HOLD * plan.callers.len() as u32 } else { Duration::ZERO };
-    let done = until(bound + holds, || {
-        holders::check_robbed();
-        busy() == 0
-    });
-    if !done.await {
+    // Each that holds does so for as long as it would, and then the next one has its turn.
+    let done = loop {
+        let turns = holders::turns();
+        let moved = until(bound + LONGEST_HOLD, || {
+            holders::check_robbed();
+            busy() == 0 || holders::turns() != turns
+        });
+        if !moved.await || busy() == 0 {
+            break busy() == 0;
+        }
+    };
+    if !done {
         scheduler::with(|world| {
             let keys: Vec<_> = world.server.now.keys().map(|key| key.name.to_string()).collect();
             let doing = format!(

@@ -79,6 +79,7 @@ impl World {
         let Some(deleted) = holder.deleted else { return false };
         let process = &self.processes[holder.process];
         let struck = process.struck.max(process.blocked).max(process.stopped);
+        let struck = struck.max(process.unanswered);
         // It is told at once if nothing is ever lost, and else finds out by itself.
         let patience = match self.faults {
             0 => Duration::from_millis(1500),
@@ -209,6 +210,11 @@ pub(crate) fn granted(mut new: Holder, alone: bool) -> u64 {
 pub(crate) fn released(number: u64) -> bool {
     let holder = scheduler::with(|world| world.holders.all.remove(&number));
     holder.is_some_and(|holder| holder.deleted.is_some())
+}
+
+/// How many were granted something so far, and how many hold it: differs from one turn to the next.
+pub(crate) fn turns() -> (u64, usize) {
+    scheduler::with(|world| (world.holders.count, world.holders.all.len()))
 }
 
 /// Holders whose keys were deleted are told, each in good time.

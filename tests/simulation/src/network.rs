@@ -59,6 +59,10 @@ impl World {
         let denied = self.processes[letter.process].denied > self.now() && letter.name == "leave";
         let fate = if denied { Fate::Denied } else { self.fate() };
         self.note(letter.process, What::Asked(letter.name, fate));
+        let looks = matches!(letter.name, "own_keys" | "standing");
+        if looks && !matches!(fate, Fate::Answered | Fate::Slow) {
+            self.processes[letter.process].unanswered = self.now();
+        }
         let certain = matches!(fate, Fate::Answered | Fate::RefusedBefore | Fate::Denied);
         if !certain {
             self.doubt(letter.name);

@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::{
     menu::{Menu, Tempo},
     server::Contract,
+    told,
 };
 
 /// How long things go wrong at most.
@@ -16,8 +17,6 @@ pub(crate) struct Plan {
     pub(crate) contract: Contract,
     pub(crate) processes: usize,
     pub(crate) handover: Option<u32>,
-    /// Holders hold for seconds.
-    pub(crate) slow: bool,
     pub(crate) ttl: Duration,
     pub(crate) request_timeout: Duration,
     /// Of a thousand requests.
@@ -124,6 +123,17 @@ impl What {
         }
     }
 
+    /// The one queue that decides about it. (Permits have two.)
+    pub(crate) fn dir(&self) -> Option<String> {
+        let (name, kind) = match self {
+            Self::Mutex(name) => (name, ""),
+            Self::Read(name) | Self::Write(name) => (name, "!rw"),
+            Self::Election(name) => (name, "!election"),
+            _ => return None,
+        };
+        Some(format!("/sim/{}{kind}", told::named(*name)))
+    }
+
     /// Whether it is something to hold.
     pub(crate) fn is_lock(&self) -> bool {
         matches!(
@@ -222,7 +232,6 @@ impl Plan {
             contract,
             processes,
             handover,
-            slow,
             ttl,
             request_timeout,
             faults,

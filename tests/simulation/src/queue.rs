@@ -45,7 +45,7 @@ mod wait;
 #[path = "../../../src/queue/waiter.rs"]
 mod waiter;
 
-pub(crate) use failure::{Failure, STALE_SESSIONS};
+pub(crate) use failure::{Failure, StaleSessions};
 pub(crate) use hold::Hold;
 pub(crate) use lock::{COURTESY, hold, join};
 pub(crate) use wait::{Wait, unless_drained};

@@ -131,6 +131,7 @@ pub(crate) fn check_entries(process: usize, entries: &[QueueEntry], name: usize)
         // Of its own it may not have heard yet.
         let overwritten = entry.owner().starts_with("somebody");
         let is_true = entry.position() == index
+            && entry.is_holder() == (index == 0)
             && entry.key().starts_with(&of)
             && entry.token().as_u64() > last
             && (overwritten || owner.as_ref().is_none_or(|owner| entry.owner() == owner))

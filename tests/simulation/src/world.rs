@@ -29,6 +29,8 @@ pub(crate) struct Process {
     pub(crate) stalls: Option<Duration>,
     /// When something last kept it from hearing of things.
     pub(crate) struck: Duration,
+    /// When it last looked for all that it holds, and got no answer.
+    pub(crate) unanswered: Duration,
 }
 
 #[derive(Debug)]

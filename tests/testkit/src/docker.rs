@@ -150,6 +150,11 @@ impl OwnServer {
         address.parse().expect("an address")
     }
 
+    /// Runs a program in its container.
+    pub async fn run(&self, program: &[&str]) -> String {
+        done(docker(&[&["exec", &self.container], program].concat()).await)
+    }
+
     /// What it has said so far.
     pub async fn log(&self) -> String {
         let log = Command::new("docker").args(["logs", &self.container]).output().await;

@@ -7,6 +7,10 @@ pub enum Framing {
     Http2,
     /// ZooKeeper's: a length of four bytes.
     Jute,
+    /// MySQL's: a length of three bytes, the lowest one first, and a number.
+    Mysql,
+    /// PostgreSQL's: a byte that says what it is, and a length of four bytes, which counts itself.
+    Postgres,
 }
 
 impl Framing {
@@ -15,6 +19,8 @@ impl Framing {
         let length = match (self, buffer.as_slice()) {
             (Self::Http2, [a, b, c, ..]) => 9 + u32::from_be_bytes([0, *a, *b, *c]),
             (Self::Jute, [a, b, c, d, ..]) => 4 + u32::from_be_bytes([*a, *b, *c, *d]),
+            (Self::Mysql, [a, b, c, _, ..]) => 4 + u32::from_le_bytes([*a, *b, *c, 0]),
+            (Self::Postgres, [_, a, b, c, d, ..]) => 1 + u32::from_be_bytes([*a, *b, *c, *d]),
             _ => return None,
         };
         let length = usize::try_from(length).expect("a length");

@@ -4,13 +4,15 @@ use std::net::SocketAddr;
 
 use crate::{
     backend::Backend,
+    framing::Framing,
     proxy::{Mode, Proxy},
 };
 
 /// A cluster behind proxies, one for each server.
 #[derive(Debug)]
 pub struct Proxies {
-    backend: Backend,
+    /// What stands before and after the servers in a URL.
+    around: [String; 2],
     /// In the servers' order.
     pub all: Vec<Proxy>,
 }
@@ -18,16 +20,22 @@ pub struct Proxies {
 impl Proxies {
     /// One for each of these servers.
     pub async fn start(backend: Backend, servers: &[SocketAddr]) -> Self {
+        Self::between([&format!("{}://", backend.scheme()), ""], backend.framing(), servers).await
+    }
+
+    /// The same for a store whose URLs have more to them: what stands before and after the servers.
+    pub async fn between(around: [&str; 2], framing: Framing, servers: &[SocketAddr]) -> Self {
         let mut all = Vec::new();
         for server in servers {
-            all.push(Proxy::start(*server, backend.framing()).await);
+            all.push(Proxy::start(*server, framing).await);
         }
-        Self { backend, all }
+        Self { around: around.map(str::to_owned), all }
     }
 
     /// The cluster's URL by way of them.
     pub fn url(&self) -> String {
-        self.backend.url_of(self.all.iter().map(|proxy| proxy.address))
+        let servers: Vec<_> = self.all.iter().map(|proxy| proxy.address.to_string()).collect();
+        self.around.join(&servers.join(","))
     }
 
     /// The same for all of them.

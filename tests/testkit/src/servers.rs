@@ -15,6 +15,16 @@ pub(crate) fn url(variable: &str, default: &str) -> String {
     std::env::var(variable).unwrap_or_else(|_| default.to_owned())
 }
 
+/// The URL of the PostgreSQL server: a user who may make tables in a database of its own.
+pub fn postgres_url() -> String {
+    url("DISTLOCK_PG_URL", "postgres://app:apppw@127.0.0.1:54321/distlock")
+}
+
+/// The URL of the MariaDB server: the same.
+pub fn mysql_url() -> String {
+    url("DISTLOCK_MYSQL_URL", "mysql://app:apppw@127.0.0.1:33061/distlock")
+}
+
 /// The addresses of a URL, or of its servers alone.
 pub async fn resolve(url: &str) -> Result<Vec<SocketAddr>> {
     let hosts = url.split_once("://").map_or(url, |(_, hosts)| hosts);

@@ -7,6 +7,7 @@ use super::{ZooKeeperStore, directory::revision};
 use crate::{
     backend::{
         Entry, Extras, Rewritten, Write,
+        durability::Durability,
         error::{Result, StoreError},
         name::{Queue, Ticket},
         zookeeper::node,
@@ -69,6 +70,16 @@ impl Extras for ZooKeeperStore {
             self.identity.created(&new.key);
         }
         Ok(new)
+    }
+
+    /// By the node that tells the ensemble; a single server has none of its members in there.
+    async fn durability(&self) -> Result<Durability> {
+        let client = self.client()?;
+        let (config, _) = self.ask("get", client.get_config()).await?;
+        let config = String::from_utf8_lossy(&config).into_owned();
+        let servers = config.lines().filter(|line| line.starts_with("server."));
+        let voters = servers.filter(|line| !line.contains(":observer")).count();
+        Ok(Durability::majority(voters.max(1)))
     }
 
     async fn commit(&self, guard: Option<&Entry>, writes: &[Write]) -> Result<bool> {

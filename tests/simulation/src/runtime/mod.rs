@@ -11,5 +11,5 @@ pub(crate) mod random;
 #[path = "../../../../src/runtime/work.rs"]
 mod work;
 
-pub(crate) use pause::{backoff, jittered, late, yield_now};
+pub(crate) use pause::{Backoff, backoff, jittered, late, yield_now};
 pub(crate) use work::Runtime;

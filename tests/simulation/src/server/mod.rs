@@ -177,6 +177,13 @@ impl Server {
         &self.past[place.min(self.past.len() - 1)]
     }
 
+    /// Whether somebody was in a queue at a revision or since, as far as that is remembered.
+    pub(crate) fn was_anybody_in(&self, dir: &str, since: u64) -> bool {
+        let views = self.past.iter().filter(|view| view.revision >= since).chain([&self.now]);
+        let forgotten = self.at(since).revision > since;
+        forgotten || views.into_iter().any(|view| view.in_dir(dir).next().is_some())
+    }
+
     /// What has changed after a revision, up to another.
     pub(crate) fn between(&self, from: u64, to: u64) -> impl Iterator<Item = &Change> {
         let changes = self.changes.iter().filter(move |(at, _)| from < *at && *at <= to);

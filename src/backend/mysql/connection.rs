@@ -1,0 +1,183 @@
+//! One connection to the one server that can be written to.
+
+use std::{
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use super::{
+    driver::{Answer, Driver, Login, Refusal, Told},
+    error::refused,
+    message::{Doubt, Message},
+    statements::{self, HELLO_BARE, HELLO_TELLS},
+    watches::Watches,
+};
+use crate::{
+    backend::{
+        error::{Result, StoreError},
+        remote::Remote,
+        sql::{endpoints::Endpoints, outcome::Outcome, server_clock::ServerClock},
+    },
+    runtime::{
+        clock::{self, timeout},
+        mutex::Mutex,
+    },
+};
+
+/// Makes connections.
+#[derive(Debug)]
+pub(super) struct Connector {
+    remote: Remote,
+    endpoints: Endpoints,
+    pub(super) clock: ServerClock,
+    /// Of all sessions of this client: what one does, the others need not look for.
+    sessions: Mutex<Vec<Weak<Watches>>>,
+}
+
+/// A connection that a session has begun on.
+pub(super) struct Link {
+    pub(super) endpoint: String,
+    driver: Driver,
+    /// There are no tables yet.
+    pub(super) bare: bool,
+}
+
+/// What a request came to that was answered.
+pub(super) struct Sent {
+    /// Of the message's own statements.
+    pub(super) outcomes: Vec<Outcome>,
+    /// What the server has refused, and what may have been done all the same.
+    pub(super) refused: Option<(Told, Doubt)>,
+}
+
+impl Connector {
+    pub(super) fn new(remote: Remote) -> Self {
+        let endpoints = Endpoints::new(remote.endpoints.clone());
+        let (clock, sessions) = (ServerClock::default(), Mutex::default());
+        Self { remote, endpoints, clock, sessions }
+    }
+
+    /// How long a request may take.
+    pub(super) fn patience(&self) -> Duration {
+        self.remote.request_timeout
+    }
+
+    /// How long it may take to begin a session.
+    pub(super) fn patience_at_first(&self) -> Duration {
+        self.remote.connect_timeout.mul_f64(0.9)
+    }
+
+    /// `ttl`: of the session that it is for.
+    pub(super) async fn connect(&self, ttl: Duration, patience: Duration) -> Result<Link> {
+        self.endpoints.connect(patience, |endpoint| self.connect_to(endpoint, ttl)).await
+    }
+
+    /// The one in use has fallen silent: begin with the next one.
+    pub(super) fn leave(&self) {
+        self.endpoints.leave();
+    }
+
+    /// Another session of this client's.
+    pub(super) fn add(&self, watches: &Arc<Watches>) {
+        let mut sessions = self.sessions.lock();
+        sessions.retain(|watches| watches.strong_count() > 0);
+        sessions.push(Arc::downgrade(watches));
+    }
+
+    /// One of this client's sessions has done something to an entry, or in a queue.
+    pub(super) fn tell(&self, dir: &str, number: u64) {
+        let sessions: Vec<_> = self.sessions.lock().iter().filter_map(Weak::upgrade).collect();
+        for watches in sessions {
+            watches.tell(dir, number);
+        }
+    }
+
+    async fn connect_to(&self, endpoint: &str, ttl: Duration) -> Result<Link> {
+        let material = self.remote.tls.as_ref().map(|tls| tls.newest());
+        let credentials = self.remote.credentials.as_ref().map(|credentials| credentials.newest());
+        let (user, password) = match &credentials {
+            Some(credentials) => {
+                (credentials.user.as_str(), credentials.password.expose().as_str())
+            }
+            None => ("", ""),
+        };
+        let (database, tls) = (self.remote.database.as_deref(), material.as_deref());
+        let login = Login { user, password, database, tls };
+        let driver = Driver::open(endpoint, login).await.map_err(|refusal| {
+            if let Some(credentials) = &self.remote.credentials {
+                // It may have been replaced a moment ago.
+                credentials.expire();
+            }
+            refused(endpoint, &refusal)
+        })?;
+        let mut link = Link { endpoint: endpoint.to_owned(), driver, bare: false };
+        let told = link.first(&statements::hello(self.patience(), ttl * 2)).await?;
+        let reading = |what: &str| {
+            StoreError::Unavailable(
+                format!(
+                    "{endpoint} is read-only ({what}): locks are kept by the primary, name that"
+                )
+                .into(),
+            )
+        };
+        let settings = told.get(HELLO_TELLS).map(Outcome::rows).unwrap_or_default();
+        let bare = told.get(HELLO_BARE).and_then(Outcome::first);
+        let bare = bare.ok_or_else(|| reading("it does not tell what it is"))?;
+        for setting in settings {
+            let (name, value) = (setting.text(0).unwrap_or_default(), setting.text(1));
+            if !matches!(value, Some("OFF" | "0")) {
+                return Err(reading(&name.to_ascii_lowercase()));
+            }
+        }
+        link.bare = bare.flag(0);
+        Ok(link)
+    }
+
+    /// Asks, and reads the server's clock by that.
+    pub(super) async fn ask(
+        &self,
+        link: &mut Link,
+        session: i64,
+        message: &Message,
+    ) -> std::io::Result<Sent> {
+        let sent = clock::now();
+        let belief = self.clock.belief(sent).filter(|_| message.sweeps);
+        let parcel = message.parcel(session, belief);
+        let Answer { mut outcomes, refused } =
+            timeout(self.patience(), link.driver.ask(&parcel.text)).await??;
+        self.clock.read(&outcomes, sent);
+        if let Some(belief) = belief.filter(|_| outcomes.len() >= parcel.before) {
+            self.clock.acted_on(belief);
+        }
+        let refused = refused.map(|told| (told, parcel.doubt(outcomes.len(), message.transaction)));
+        if refused.is_some() && message.transaction {
+            // What was done of it, and what is locked by it.
+            timeout(self.patience(), link.driver.ask("ROLLBACK")).await??;
+        }
+        outcomes.drain(..parcel.before.min(outcomes.len()));
+        outcomes.truncate(parcel.own);
+        Ok(Sent { outcomes, refused })
+    }
+}
+
+impl Link {
+    /// Asks before there is a session.
+    pub(super) async fn first(&mut self, message: &Message) -> Result<Vec<Outcome>> {
+        let parcel = message.parcel(0, None);
+        let broken = |error| StoreError::Unavailable(format!("{}: {error}", self.endpoint).into());
+        let Answer { mut outcomes, refused: told } =
+            self.driver.ask(&parcel.text).await.map_err(broken)?;
+        match told {
+            Some(told) => Err(refused(&self.endpoint, &Refusal::Told(told))),
+            None => {
+                outcomes.drain(..parcel.before.min(outcomes.len()));
+                Ok(outcomes)
+            }
+        }
+    }
+
+    /// Says goodbye.
+    pub(super) async fn close(self) {
+        let _ = timeout(Duration::from_secs(1), self.driver.close()).await;
+    }
+}

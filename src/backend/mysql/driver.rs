@@ -1,0 +1,259 @@
+//! The seam to the driver crate, `mysql_async`: one connection, one request of several statements
+//! at a time, answers in text.
+
+use std::{io, panic::AssertUnwindSafe};
+
+use futures_util::FutureExt;
+use mysql_async::{
+    ClientIdentity, Column, Conn, DriverError, IoError, OptsBuilder, QueryResult, Row as Cells,
+    SslOpts, TextProtocol, Value, prelude::Queryable,
+};
+use rustls::{
+    RootCertStore,
+    pki_types::{CertificateDer, pem::PemObject},
+};
+
+use crate::backend::{
+    certificates,
+    sql::outcome::{Outcome, Row},
+    tls::Material,
+    trust,
+};
+
+/// The largest packet that is taken.
+const LARGEST: usize = 1 << 30;
+
+/// How long the server lets a connection idle, in seconds: the crate would ask for it, for its
+/// pools, which are not used here.
+const IDLE: usize = 28_800;
+
+/// Who one is, and what for.
+pub(super) struct Login<'a> {
+    pub(super) user: &'a str,
+    pub(super) password: &'a str,
+    pub(super) database: Option<&'a str>,
+    pub(super) tls: Option<&'a Material>,
+}
+
+/// Why there is no connection.
+pub(super) enum Refusal {
+    /// So says the server.
+    Told(Told),
+    /// The server can't do what is needed.
+    Unable(&'static str),
+    Broken(io::Error),
+}
+
+/// What one request came to.
+#[derive(Debug)]
+pub(super) struct Answer {
+    /// Of its statements, in order.
+    pub(super) outcomes: Vec<Outcome>,
+    /// Of the statement after those: no later one was run.
+    pub(super) refused: Option<Told>,
+}
+
+/// An error in the server's words.
+#[derive(Debug, Default)]
+pub(super) struct Told {
+    pub(super) code: u16,
+    /// The SQLSTATE.
+    pub(super) state: String,
+    pub(super) message: String,
+}
+
+/// A connection that the server has let in. Not to be used any more after one of its futures was
+/// dropped, or has failed.
+pub(super) struct Driver(Option<Conn>);
+
+impl Driver {
+    /// To a server at this `host:port`.
+    pub(super) async fn open(endpoint: &str, login: Login<'_>) -> Result<Self, Refusal> {
+        let connecting = Conn::new(options(endpoint, &login).map_err(Refusal::Broken)?);
+        match AssertUnwindSafe(connecting).catch_unwind().await {
+            Ok(Ok(connection)) => Ok(Self(Some(connection))),
+            Ok(Err(error)) => Err(refusal(error)),
+            // So the crate answers a key that makes no sense, or a user without a password.
+            Err(_) => Err(Refusal::Unable(UNKNOWN_WAY)),
+        }
+    }
+
+    /// Asks for all of these statements, in one request.
+    pub(super) async fn ask(&mut self, text: &str) -> io::Result<Answer> {
+        let mut outcomes = Vec::new();
+        let connection = self.0.as_mut().ok_or(io::ErrorKind::NotConnected)?;
+        let refused = match read(connection, text, &mut outcomes).await {
+            Ok(()) => None,
+            Err(error) => Some(told(error)?),
+        };
+        Ok(Answer { outcomes, refused })
+    }
+
+    /// Says goodbye.
+    pub(super) async fn close(mut self) {
+        if let Some(connection) = self.0.take() {
+            // The server ends it in any case.
+            let _ = connection.disconnect().await;
+        }
+    }
+}
+
+/// Dropped by itself, the crate's connection would first wait for what is left of an answer, for as
+/// long as that takes. This one says goodbye if it can at once, and is cut off.
+impl Drop for Driver {
+    fn drop(&mut self) {
+        if let Some(connection) = self.0.take() {
+            let _ = connection.disconnect().now_or_never();
+        }
+    }
+}
+
+/// What secures the connection is checked before: see `Tls::read`.
+fn options(endpoint: &str, login: &Login<'_>) -> io::Result<OptsBuilder> {
+    let port = endpoint.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
+    let no_port = || io::Error::new(io::ErrorKind::InvalidInput, "it has no port");
+    Ok(OptsBuilder::default()
+        .ip_or_hostname(trust::host(endpoint))
+        .tcp_port(port.ok_or_else(no_port)?)
+        .user(Some(login.user))
+        .pass(Some(login.password))
+        .db_name(login.database)
+        .ssl_opts(login.tls.map(securing).transpose()?)
+        // What an UPDATE finds counts, whether it changes it or not.
+        .client_found_rows(true)
+        .tcp_nodelay(true)
+        .prefer_socket(false)
+        .stmt_cache_size(0)
+        // It asks the server for each of these that is not set.
+        .max_allowed_packet(Some(LARGEST))
+        .wait_timeout(Some(IDLE)))
+}
+
+fn securing(material: &Material) -> io::Result<SslOpts> {
+    // The crate takes the process's provider, and there is a panic if there are several to choose
+    // from and none was chosen: this chooses one, unless the program has.
+    let _ = certificates::provider();
+    let no_ca = || io::Error::other("there is no CA to check it with: see Tls::ca_certificate");
+    let ca = material.ca.as_ref().ok_or_else(no_ca)?.expose();
+    let unreadable = |_| io::Error::other("the CA can't be read");
+    // One that can't be used would be an error, even among others.
+    let usable = |one: &CertificateDer<'_>| RootCertStore::empty().add(one.clone().into_owned());
+    let mut roots = Vec::new();
+    for one in CertificateDer::pem_slice_iter(ca.as_bytes()) {
+        let one = one.map_err(unreadable)?;
+        if usable(&one).is_ok() {
+            roots.push(one.to_vec().into());
+        }
+    }
+    let options = SslOpts::default().with_disable_built_in_roots(true).with_root_certs(roots);
+    let identity = material.identity.as_ref().map(|(certificate, key)| {
+        let [certificate, key] = [certificate, key].map(|pem| pem.expose().as_bytes().to_vec());
+        ClientIdentity::new(certificate.into(), key.into())
+    });
+    let name = material.server_name.clone();
+    Ok(options.with_client_identity(identity).with_danger_tls_hostname_override(name))
+}
+
+/// Reads all of it: an error is of the statement after those whose outcomes there are, or of the
+/// connection.
+async fn read(
+    connection: &mut Conn,
+    text: &str,
+    outcomes: &mut Vec<Outcome>,
+) -> mysql_async::Result<()> {
+    let mut answer = connection.query_iter(text).await?;
+    while let Some(columns) = answer.columns() {
+        outcomes.push(outcome(&mut answer, &columns).await?);
+    }
+    // If an error is why there is nothing more, it is told as soon as one reads on.
+    answer.drop_result().await
+}
+
+async fn outcome(
+    answer: &mut QueryResult<'_, '_, TextProtocol>,
+    columns: &[Column],
+) -> mysql_async::Result<Outcome> {
+    // As soon as it is read, the next statement's takes its place.
+    let count = answer.affected_rows();
+    let rows: Vec<Cells> = answer.collect().await?;
+    if columns.is_empty() {
+        return Ok(Outcome::new(Vec::new(), count));
+    }
+    let count = u64::try_from(rows.len()).unwrap_or(u64::MAX);
+    Ok(Outcome::new(rows.into_iter().map(row).collect(), count))
+}
+
+fn row(cells: Cells) -> Row {
+    let cell = |value| match value {
+        Value::Bytes(bytes) => Some(String::from_utf8_lossy(&bytes).into_owned()),
+        // In this protocol there is nothing else.
+        _ => None,
+    };
+    // The crate's name for taking all cells; it panics only if one was taken before.
+    Row::new(cells.unwrap().into_iter().map(cell).collect())
+}
+
+/// What the server has told; any other error is the connection's end.
+fn told(error: mysql_async::Error) -> io::Result<Told> {
+    match error {
+        mysql_async::Error::Server(error) => {
+            Ok(Told { code: error.code, state: error.state, message: error.message })
+        }
+        mysql_async::Error::Io(IoError::Io(error)) => Err(error),
+        mysql_async::Error::Io(IoError::Tls(error)) => Err(io::Error::other(error)),
+        // Without what it is about, which may be a row or a packet.
+        other => Err(io::Error::other(other.to_string())),
+    }
+}
+
+fn refusal(error: mysql_async::Error) -> Refusal {
+    match error {
+        mysql_async::Error::Driver(DriverError::NoClientSslFlagFromServer) => {
+            Refusal::Unable("it does not offer TLS")
+        }
+        mysql_async::Error::Driver(
+            DriverError::UnknownAuthPlugin { .. }
+            | DriverError::MysqlOldPasswordDisabled
+            | DriverError::CleartextPluginDisabled,
+        ) => Refusal::Unable(UNKNOWN_WAY),
+        other => told(other).map_or_else(Refusal::Broken, Refusal::Told),
+    }
+}
+
+const UNKNOWN_WAY: &str = "it wants its user's password in a way that is not known here: there \
+                           are mysql_native_password, caching_sha2_password, ed25519 and parsec";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn login(tls: Option<&Material>) -> Login<'_> {
+        Login { user: "app", password: "s3cret", database: None, tls }
+    }
+
+    #[test]
+    fn endpoints_are_split_into_host_and_port() {
+        for (endpoint, host) in [("h:3307", "h"), ("[::1]:3307", "::1")] {
+            let options = mysql_async::Opts::from(options(endpoint, &login(None)).unwrap());
+            assert_eq!((options.ip_or_hostname(), options.tcp_port()), (host, 3307));
+        }
+        assert!(options("h", &login(None)).is_err());
+    }
+
+    #[test]
+    fn without_a_ca_there_is_no_tls_and_no_connection() {
+        let material = Material { ca: None, identity: None, server_name: None };
+        let error = options("h:3307", &login(Some(&material))).unwrap_err();
+        assert!(error.to_string().contains("no CA"), "{error}");
+    }
+
+    #[test]
+    fn what_a_packet_is_about_is_not_shown() {
+        let error = DriverError::UnexpectedPacket { payload: b"s3cret".to_vec() };
+        let error = told(error.into()).unwrap_err();
+        let bytes = format!("{:?}", b"s3cret");
+        for shown in [format!("{error}"), format!("{error:?}")] {
+            assert!(!shown.contains(&bytes) && !shown.contains("s3cret"), "{shown}");
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! What a server's settings and its replicas come to.
+
+use crate::backend::{
+    durability::{AfterLoss, Durability},
+    sql::outcome::Outcome,
+};
+
+/// A name and a value each: what there is of these settings, which differ between MySQL and
+/// MariaDB, and of these counters.
+pub(super) const SQL: [&str; 2] = [
+    "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('innodb_flush_log_at_trx_commit', \
+     'innodb_doublewrite', 'log_bin', 'sync_binlog', 'wsrep_on', 'group_replication_group_name')",
+    "SHOW GLOBAL STATUS WHERE Variable_name IN ('Slaves_connected', 'Replicas_connected')",
+];
+
+/// What the rows of [`SQL`] say.
+pub(super) fn read(outcomes: &[Outcome]) -> Durability {
+    let value = |name: &str| {
+        let rows = outcomes.iter().flat_map(Outcome::rows);
+        let mut found = rows.filter(|row| row.text(0) == Some(name));
+        found.next().and_then(|row| row.text(1)).unwrap_or_default().to_owned()
+    };
+    let mut reasons = Vec::new();
+    if value("innodb_flush_log_at_trx_commit") != "1" {
+        reasons.push(
+            "innodb_flush_log_at_trx_commit is not 1: a crash may undo what was confirmed"
+                .to_owned(),
+        );
+    }
+    if value("innodb_doublewrite") == "OFF" {
+        reasons.push("innodb_doublewrite is OFF: a crash may damage the tables".to_owned());
+    }
+    let replicas = [value("Slaves_connected"), value("Replicas_connected")];
+    let replicas = replicas.iter().filter_map(|count| count.parse::<u32>().ok()).max();
+    if let Some(replicas) = replicas.filter(|replicas| *replicas > 0) {
+        reasons.push(format!(
+            "{replicas} replicas get what is confirmed later: one that is promoted may lack locks \
+             that are held"
+        ));
+    }
+    if value("wsrep_on") == "ON" || !value("group_replication_group_name").is_empty() {
+        reasons.push("it is one server of a cluster (Galera, or a group): not tried".to_owned());
+    }
+    let exclusive = reasons.is_empty();
+    let after_loss = if exclusive { AfterLoss::Waits } else { AfterLoss::Forgets };
+    if exclusive && value("log_bin") == "ON" && value("sync_binlog") != "1" {
+        reasons.push(
+            "sync_binlog is not 1: after a crash, a replica that comes later may differ".to_owned(),
+        );
+    }
+    Durability { exclusive, after_loss, reasons }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_and_replicas_decide() {
+        let flush = ("innodb_flush_log_at_trx_commit", "1");
+        for (told, exclusive, reasons) in [
+            (&[flush, ("innodb_doublewrite", "ON"), ("wsrep_on", "OFF")][..], true, 0),
+            (&[flush, ("Slaves_connected", "0"), ("log_bin", "ON"), ("sync_binlog", "1")], true, 0),
+            (&[flush, ("log_bin", "ON"), ("sync_binlog", "0")], true, 1),
+            (&[("innodb_flush_log_at_trx_commit", "2")], false, 1),
+            (&[], false, 1),
+            (&[flush, ("innodb_doublewrite", "OFF")], false, 1),
+            (&[flush, ("Slaves_connected", "2")], false, 1),
+            (&[flush, ("Replicas_connected", "1")], false, 1),
+            (&[flush, ("wsrep_on", "ON")], false, 1),
+            (&[flush, ("group_replication_group_name", "a")], false, 1),
+        ] {
+            let rows: Vec<_> =
+                told.iter().map(|(name, value)| Outcome::of_one(&[name, value])).collect();
+            let durability = read(&rows);
+            assert_eq!(durability.exclusive, exclusive, "{told:?}");
+            assert_eq!(durability.reasons.len(), reasons, "{told:?}");
+            assert_eq!(durability.after_loss == AfterLoss::Waits, exclusive, "{told:?}");
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! What an error of the server means for the request that met it.
+
+use super::{
+    driver::{Refusal, Told},
+    message::Doubt,
+};
+use crate::backend::{certificates, error::StoreError, sql::asking::Verdict};
+
+/// What the server calls its errors, of <https://mariadb.com/kb/en/mariadb-error-codes/> and
+/// <https://dev.mysql.com/doc/mysql-errors/8.4/en/server-error-reference.html>.
+mod code {
+    /// It undid the transaction, or the statement, for others' sake.
+    pub(super) const AGAIN: [u16; 6] = [
+        1020, // what was read has changed since
+        1062, // the same key at the same moment
+        1205, // a lock was not had in time
+        1213, // deadlock
+        1452, // the session's row was put away in between, which the next attempt is told
+        3572, // a lock was not to be waited for
+    ];
+    /// Who one is, what one may, and where.
+    pub(super) const DENIED: [u16; 12] =
+        [1044, 1045, 1049, 1095, 1130, 1142, 1143, 1227, 1251, 1370, 1524, 1698];
+    /// It may be read from alone: as a whole, by its engine, or in this transaction.
+    pub(super) const READ_ONLY: [u16; 4] = [1290, 1792, 1836, 1874];
+    /// It goes down, an operator ends the connection or the statement, or the commit has failed for
+    /// a reason of its own.
+    pub(super) const ENDED: [u16; 10] =
+        [1053, 1077, 1078, 1079, 1080, 1180, 1317, 1927, 1989, 4031];
+    /// Full: what frees room is let through.
+    pub(super) const FULL: [u16; 3] = [1021, 1114, 3675];
+    /// Too little of something, too late, or not ready: not done.
+    pub(super) const SHORT: [u16; 11] =
+        [1037, 1038, 1040, 1041, 1047, 1203, 1206, 1226, 1969, 3024, 1129];
+}
+
+/// The error in words, with the server that it came from, and without what it is about: what a
+/// server tells of a statement that it does not understand repeats a part of it.
+fn words(endpoint: &str, told: &Told) -> String {
+    let known = [
+        &code::AGAIN[..],
+        &code::DENIED,
+        &code::READ_ONLY,
+        &code::ENDED,
+        &code::FULL,
+        &code::SHORT,
+    ];
+    let (code, state) = (told.code, &told.state);
+    match code {
+        // The value stands in it.
+        1062 => format!("{endpoint}: an entry is there already (1062)"),
+        _ if code::READ_ONLY.contains(&code) => {
+            format!("{endpoint} is read-only: {} ({code})", told.message)
+        }
+        _ if known.iter().any(|known| known.contains(&code)) || code == 1146 => {
+            format!("{endpoint}: {} ({code})", told.message)
+        }
+        _ => format!("{endpoint}: error {code} ({state})"),
+    }
+}
+
+/// Sorts what the server has refused, by what is known of it.
+pub(super) fn triage(
+    operation: &'static str,
+    endpoint: &str,
+    told: &Told,
+    doubt: Doubt,
+) -> Verdict {
+    let (code, words) = (told.code, words(endpoint, told));
+    if code::AGAIN.contains(&code) || told.state == "40001" {
+        return Verdict::Again(words);
+    }
+    Verdict::Failed(match code {
+        _ if code::DENIED.contains(&code) => StoreError::Denied(words.into()),
+        _ if code::READ_ONLY.contains(&code) || code::SHORT.contains(&code) => {
+            StoreError::Unavailable(words.into())
+        }
+        _ if doubt == Doubt::Done => StoreError::Unknown(words.into()),
+        _ if code::ENDED.contains(&code) && doubt == Doubt::Ended => {
+            StoreError::Unknown(words.into())
+        }
+        _ if code::ENDED.contains(&code) => StoreError::Unavailable(words.into()),
+        _ => StoreError::Fatal { operation, source: words.into() },
+    })
+}
+
+/// While a connection is made: nothing was asked yet.
+pub(super) fn refused(endpoint: &str, refusal: &Refusal) -> StoreError {
+    match refusal {
+        Refusal::Told(told) if code::DENIED.contains(&told.code) => {
+            StoreError::Denied(words(endpoint, told).into())
+        }
+        Refusal::Told(told) => StoreError::Unavailable(words(endpoint, told).into()),
+        Refusal::Unable(reason) => StoreError::Denied(format!("{endpoint}: {reason}").into()),
+        Refusal::Broken(error) => match certificates::explain(error) {
+            Some(fault) => StoreError::Denied(format!("{endpoint}: {fault}").into()),
+            None => StoreError::Unavailable(format!("{endpoint}: {error}").into()),
+        },
+    }
+}
+
+/// A server that answers questions alone.
+pub(super) fn is_read_only(told: &Told) -> bool {
+    code::READ_ONLY.contains(&told.code)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(code: u16, state: &str) -> Told {
+        Told { code, state: state.into(), message: "s3cret".into() }
+    }
+
+    #[test]
+    fn what_the_server_has_undone_is_asked_again() {
+        for (code, state) in [(1213, "40001"), (1205, "HY000"), (1020, "HY000"), (9999, "40001")] {
+            for doubt in [Doubt::Nothing, Doubt::Ended, Doubt::Done] {
+                let verdict = triage("x", "h", &told(code, state), doubt);
+                assert!(matches!(verdict, Verdict::Again(_)), "{code}: {verdict:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_was_refused_at_its_end_is_in_doubt() {
+        let sort = |code, doubt| match triage("x", "h", &told(code, "70100"), doubt) {
+            Verdict::Failed(StoreError::Unknown(_)) => "unknown",
+            Verdict::Failed(StoreError::Unavailable(_)) => "not done",
+            Verdict::Failed(StoreError::Fatal { .. }) => "never",
+            verdict => panic!("{verdict:?}"),
+        };
+        // Connections that end, and an error that nobody has thought of.
+        for (code, wanted) in [
+            (1053, ["not done", "unknown", "unknown"]),
+            (1317, ["not done", "unknown", "unknown"]),
+            (1927, ["not done", "unknown", "unknown"]),
+            (1, ["never", "never", "unknown"]),
+        ] {
+            let sorted = [Doubt::Nothing, Doubt::Ended, Doubt::Done].map(|doubt| sort(code, doubt));
+            assert_eq!(sorted, wanted, "{code}");
+        }
+    }
+
+    #[test]
+    fn what_a_statement_is_about_is_not_shown() {
+        for code in [1062, 1064, 1406] {
+            let Verdict::Again(shown) = triage("x", "h", &told(code, "40001"), Doubt::Nothing)
+            else {
+                panic!("{code}")
+            };
+            assert!(!shown.contains("s3cret"), "{shown}");
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! What is asked of the server, again and again, by those who wait: one request for all of a
+//! session's that are due.
+
+use std::{sync::Arc, time::Duration};
+
+use super::{
+    literal::text,
+    message::{LEFT, Message},
+    statements::{NAME, every_own_entry, reads},
+};
+use crate::backend::sql::{
+    key,
+    outcome::{Outcome, Row},
+    told::left,
+};
+
+/// How far it is told how many stand ahead.
+pub(super) const FAR: u64 = 80;
+
+/// How many one statement looks at.
+const AT_ONCE: usize = 64;
+
+/// A queue's directory and the number of an entry in it, or 0 for anything in it. Not by keys: an
+/// entry may get another key, and keep its number.
+pub(super) type What = (Arc<str>, u64);
+
+/// What there is to see of an entry, or of a queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Seen {
+    /// The entry's key; of a queue, what is another text when anything in it is.
+    pub(super) is: String,
+    /// How long it may be until a session is put away that matters.
+    pub(super) left: Option<Duration>,
+    /// How many stand ahead of the entry; or are in the queue.
+    pub(super) ahead: u64,
+}
+
+/// One look at all of these. `own`: and at the session's own entries.
+pub(super) fn look(session: i64, what: &[What], own: bool) -> Message {
+    let some = |what: &[What]| what.iter().map(one).collect::<Vec<_>>().join(" UNION ALL ");
+    let mut statements: Vec<_> = what.chunks(AT_ONCE).map(some).collect();
+    if own {
+        statements.push(every_own_entry(session));
+    }
+    Message::plain(statements)
+}
+
+/// A look at one entry; its last statement tells of it.
+pub(super) fn first(session: i64, what: &What) -> Message {
+    reads(session, vec![one(what)])
+}
+
+/// What there is to see of a queue, and after that what is in it: what changes in between is seen
+/// by the next look.
+pub(super) fn listed(session: i64, what: &What, list: String) -> Message {
+    reads(session, vec![one(what), list])
+}
+
+/// What [`Seen`] is read from. A row has all columns of an entry's look or of a queue's: directory,
+/// the number asked for, four that make the key or one that shows changes, time left, how many.
+fn one((dir, number): &What) -> String {
+    let name = text(dir);
+    if *number > 0 {
+        return format!(
+            "SELECT {name} AS at, {number} AS asked, {NAME}, {LEFT}, (\
+             SELECT COUNT(*) FROM (SELECT 1 FROM distlock_entries \
+             WHERE queue = {name} AND number < {number} LIMIT {FAR}) AS ahead) \
+             FROM distlock_entries JOIN distlock_sessions AS s ON s.id = session \
+             WHERE queue = {name} AND number = {number}"
+        );
+    }
+    format!(
+        "SELECT {name} AS at, 0 AS asked, \
+         CONCAT_WS(' ', COUNT(*), MAX(number), SUM(version), \
+         BIT_XOR(CRC32(CONCAT(number, label)))), \
+         (SELECT CONCAT_WS(' ', COUNT(*), BIT_XOR(CRC32(CONCAT(name, x'00', value)))) \
+         FROM distlock_data WHERE dir = {name}), '', '', MIN({LEFT}), COUNT(*) \
+         FROM distlock_entries JOIN distlock_sessions AS s ON s.id = session \
+         WHERE queue = {name}"
+    )
+}
+
+/// What was asked for, and what there is to see of it.
+pub(super) fn read(row: &Row) -> Option<(What, Seen)> {
+    let dir: Arc<str> = row.text(0)?.into();
+    let number = u64::try_from(row.number(1)?).ok()?;
+    let cells: Vec<_> = (2..6).map(|column| row.text(column).map(str::to_owned)).collect();
+    let is = match number {
+        0 => cells.into_iter().flatten().collect::<Vec<_>>().join("|"),
+        _ => key::entry(&dir, &Row::new(cells))?.key.as_ref().to_owned(),
+    };
+    let seen = Seen {
+        is,
+        left: row.number(6).map(left),
+        ahead: row.number(7).and_then(|ahead| u64::try_from(ahead).ok())?,
+    };
+    Some(((dir, number), seen))
+}
+
+/// What a look at these has shown.
+pub(super) fn read_all(what: usize, outcomes: &[Outcome]) -> Vec<(What, Seen)> {
+    let looks = outcomes.iter().take(what.div_ceil(AT_ONCE));
+    looks.flat_map(Outcome::rows).filter_map(read).collect()
+}
+
+/// The keys of the session's own entries, by what they are asked for.
+pub(super) fn read_own(outcome: &Outcome) -> Vec<(What, String)> {
+    let one = |row: &Row| {
+        let dir = row.text(4)?;
+        let entry = key::entry(dir, row)?;
+        Some(((dir.into(), entry.revision), entry.key.as_ref().to_owned()))
+    };
+    outcome.rows().iter().filter_map(one).collect()
+}

@@ -1,0 +1,155 @@
+//! One request, and what goes before it: the server's clock is read, and dead sessions are put
+//! away.
+
+use crate::backend::sql::server_clock::Belief;
+
+/// How many sessions one request puts away.
+const SWEPT: u32 = 100;
+
+/// What is asked of the server in one request: some statements, in one transaction or each by
+/// itself.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Message {
+    statements: Vec<String>,
+    pub(super) transaction: bool,
+    /// Sessions that are over are put away before.
+    pub(super) sweeps: bool,
+    /// Its first statement finds no row if the session was put away; then the others do nothing.
+    pub(super) enters: bool,
+    /// It goes before others that wait.
+    pub(super) urgent: bool,
+}
+
+impl Message {
+    /// Each statement by itself.
+    pub(super) fn plain(statements: Vec<String>) -> Self {
+        Self { statements, ..Self::default() }
+    }
+
+    /// All of them or none.
+    pub(super) fn transaction(statements: Vec<String>) -> Self {
+        Self { statements, transaction: true, ..Self::default() }
+    }
+
+    pub(super) fn entering(self) -> Self {
+        Self { enters: true, ..self }
+    }
+
+    pub(super) fn sweeping(self) -> Self {
+        Self { sweeps: true, ..self }
+    }
+
+    pub(super) fn urgent(self) -> Self {
+        Self { urgent: true, ..self }
+    }
+
+    /// As it is sent; a session that is to sweep has this to go by.
+    pub(super) fn parcel(&self, session: i64, belief: Option<Belief>) -> Parcel {
+        let mut all = vec![format!("SELECT {NOW}")];
+        if let Some(belief) = belief {
+            if belief.clips {
+                all.push(clip());
+            }
+            all.push(sweep(session, belief));
+        }
+        if self.transaction {
+            all.push("START TRANSACTION".to_owned());
+        }
+        let before = all.len();
+        all.extend_from_slice(&self.statements);
+        if self.transaction {
+            all.push("COMMIT".to_owned());
+        }
+        Parcel { text: all.join(";\n"), before, own: self.statements.len(), all: all.len() }
+    }
+}
+
+/// A request as it is sent. The first of its outcomes is what the clock shows.
+pub(super) struct Parcel {
+    pub(super) text: String,
+    /// So many outcomes come before the message's own, of which there are so many.
+    pub(super) before: usize,
+    pub(super) own: usize,
+    /// How many statements there are.
+    all: usize,
+}
+
+impl Parcel {
+    /// What is to be thought of a statement that was refused after so many outcomes.
+    pub(super) fn doubt(&self, outcomes: usize, transaction: bool) -> Doubt {
+        match transaction {
+            true if outcomes + 1 == self.all => Doubt::Done,
+            false if outcomes >= self.before => Doubt::Ended,
+            _ => Doubt::Nothing,
+        }
+    }
+}
+
+/// What may have been done of a message that was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Doubt {
+    /// Nothing: its transaction had not come to its end.
+    Nothing,
+    /// All of it, if the error is that the connection or the server ends.
+    Ended,
+    /// All of it, unless the error says that it was undone: it was refused at its very end.
+    Done,
+}
+
+/// What the server's clock shows as a statement begins, in microseconds since 1970: no time zone,
+/// of whatever connection, has to do with it.
+pub(super) const NOW: &str = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))";
+
+/// Nobody lives for longer than that. The clock has been set back, otherwise. A query with a limit
+/// is not merged into the statement around it, which could not read what it writes then.
+fn clip() -> String {
+    format!(
+        "UPDATE (SELECT id FROM distlock_sessions WHERE expires > {NOW} + ttl \
+         LIMIT 1000000 FOR UPDATE SKIP LOCKED) AS late \
+         STRAIGHT_JOIN distlock_sessions AS s ON s.id = late.id \
+         SET s.expires = {NOW} + s.ttl"
+    )
+}
+
+/// Puts away the sessions that are over, and their entries by that. It waits for nobody: a session
+/// that a request is under way for is left to the next one.
+///
+/// A holder gives up 0.9 TTL after it has sent a keepalive. It is put away 1.1 TTL after the server
+/// has counted that one, by a clock that has not been set since then, or for as long: all but what
+/// this request may take on its way, which is 0.15 TTL, and 0.02 TTL by which two clocks differ.
+fn sweep(session: i64, belief: Belief) -> String {
+    format!(
+        "DELETE s FROM (SELECT id FROM distlock_sessions \
+         WHERE expires < {NOW} AND expires < {NOW} - ttl DIV 10 AND id <> {session} \
+         AND {NOW} - {since} > ttl + ttl DIV 10 AND {NOW} - {shows} < ttl * 3 DIV 20 \
+         LIMIT {SWEPT} FOR UPDATE SKIP LOCKED) AS dead \
+         STRAIGHT_JOIN distlock_sessions AS s ON s.id = dead.id",
+        since = belief.since,
+        shows = belief.shows
+    )
+}
+
+/// How many milliseconds it takes, at least, until a session `s` is put away that is not renewed.
+/// Or how long to wait if it is not yet, because what is believed of the clock is too young.
+pub(super) const LEFT: &str = "GREATEST(LEAST(s.expires - \
+    TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)), s.ttl) + s.ttl DIV 10, \
+    s.ttl DIV 50) DIV 1000";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_refused_before_the_end_was_not_done() {
+        let two = || vec!["SELECT 1".to_owned(), "SELECT 2".to_owned()];
+        let (all, each) = (Message::transaction(two()), Message::plain(two()));
+        let doubts = |message: &Message| -> Vec<_> {
+            let parcel = message.parcel(1, None);
+            (0..parcel.all).map(|outcomes| parcel.doubt(outcomes, message.transaction)).collect()
+        };
+        // The clock, the begin, the two, and the end.
+        let nothing = Doubt::Nothing;
+        assert_eq!(doubts(&all), [nothing, nothing, nothing, nothing, Doubt::Done]);
+        assert_eq!(doubts(&each), [nothing, Doubt::Ended, Doubt::Ended]);
+    }
+}

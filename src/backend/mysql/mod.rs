@@ -1,0 +1,132 @@
+//! MySQL and MariaDB: a row for a session, one for each waiter, ordered by a number that is given
+//! under the lock of the queue's row. Nobody is told anything unasked, so those who wait look.
+//!
+//! Keys are `{namespace}/{name}/{session in hex}-{ticket}`, and `.{label}` if what they say of
+//! themselves is not nothing.
+
+mod connection;
+mod driver;
+mod durability;
+mod error;
+mod extras;
+mod line;
+mod list;
+mod literal;
+mod looks;
+mod message;
+pub(crate) mod schema;
+mod statements;
+mod store;
+mod watches;
+
+use std::{sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+
+use self::{
+    connection::{Connector, Link},
+    line::Line,
+    store::MysqlStore,
+};
+use super::{Backend, Entry, Facts, Store};
+use crate::{
+    backend::{
+        certificates,
+        error::{Result, StoreError},
+        remote::Remote,
+        sql::{
+            key::{Place, session_of},
+            outcome::Outcome,
+        },
+        trust,
+    },
+    error::Error,
+    runtime::{
+        clock::{self, timeout},
+        random,
+    },
+};
+
+/// A shorter session would not outlive a server that is busy for a moment.
+const SHORTEST: Duration = Duration::from_secs(1);
+
+/// The backend of `mysql://`.
+#[derive(Debug)]
+pub(crate) struct Mysql {
+    connector: Arc<Connector>,
+}
+
+impl Mysql {
+    pub(crate) fn new(remote: Remote) -> Result<Self, Error> {
+        let invalid = |option, reason: String| Error::InvalidConfig { option, reason };
+        if remote.database.is_none() {
+            return Err(invalid(
+                "url",
+                "name the database that the locks are to lie in: mysql://host/database".into(),
+            ));
+        }
+        if let Some(tls) = &remote.tls {
+            let material = tls.newest();
+            if material.ca.is_none() {
+                return Err(invalid(
+                    "tls",
+                    "for MySQL there are no roots but your own: pass the CA to \
+                     Tls::ca_certificate"
+                        .into(),
+                ));
+            }
+            if material.server_name.is_none() {
+                for endpoint in &remote.endpoints {
+                    certificates::is_name(trust::host(endpoint))
+                        .map_err(|reason| invalid("tls", reason))?;
+                }
+            }
+        }
+        Ok(Self { connector: Arc::new(Connector::new(remote)) })
+    }
+}
+
+#[async_trait]
+impl Backend for Mysql {
+    fn name(&self) -> &'static str {
+        "MySQL"
+    }
+
+    async fn open(&self, ttl: Duration) -> Result<(Facts, Arc<dyn Store>)> {
+        let ttl = ttl.max(SHORTEST);
+        // Of our own choice; should an answer be lost, that session ends with its TTL.
+        let (session, patience) = (random::id(), self.connector.patience_at_first());
+        let mut link = self.connector.connect(ttl, patience).await?;
+        timeout(patience, tables(&mut link)).await.map_err(late)??;
+        let begin = statements::open(session, ttl.as_micros());
+        let sent = clock::now();
+        let begun = timeout(patience, link.first(&begin)).await.map_err(late)??;
+        self.connector.clock.read(&begun, sent);
+        let line = Line::start(Arc::clone(&self.connector), link, session, ttl);
+        line.order(statements::tidy());
+        Ok((Facts::new(ttl), Arc::new(MysqlStore::new(line, ttl))))
+    }
+}
+
+/// Sees that there are tables that this build can work with.
+async fn tables(link: &mut Link) -> Result<()> {
+    if !link.bare {
+        let told = link.first(&schema::version()).await?;
+        // Without a row they are being made at this moment, or were left half made.
+        if told.last().and_then(Outcome::first).is_some() {
+            return schema::check(told.last());
+        }
+    }
+    link.first(&schema::make()).await?;
+    schema::check(link.first(&schema::version()).await?.last())
+}
+
+/// A session that may have begun ends with its TTL.
+fn late(late: tokio::time::error::Elapsed) -> StoreError {
+    StoreError::Unavailable(late.into())
+}
+
+/// What shows a transaction of somebody's own that this entry is there, and keeps it there.
+pub(crate) fn held(entry: &Entry) -> Option<String> {
+    Some(statements::held(session_of(&entry.key)?, &Place::of(entry)))
+}

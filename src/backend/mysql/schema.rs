@@ -1,0 +1,65 @@
+//! The tables: how they are made, and which version of them this build knows.
+
+use super::message::Message;
+use crate::backend::{
+    error::{Result, StoreError},
+    sql::outcome::Outcome,
+};
+
+/// What makes the tables.
+pub(crate) const DDL: &str = include_str!("schema.sql");
+
+/// The version of the tables that this build knows. Another one is not touched.
+const VERSION: i64 = 1;
+
+const OPERATION: &str = "making the tables";
+
+/// Makes what is missing of the tables. Several clients may do so at once: each statement does
+/// nothing if it was done, and the last one shows that all were.
+pub(super) fn make() -> Message {
+    let text: String = DDL.lines().filter(|line| !line.starts_with("--")).collect();
+    let statements = text.split(';').map(str::trim).filter(|statement| !statement.is_empty());
+    Message::plain(statements.map(str::to_owned).collect())
+}
+
+/// Asks for the version of the tables, once it is known that there are some.
+pub(super) fn version() -> Message {
+    Message::plain(vec!["SELECT version FROM distlock_schema".to_owned()])
+}
+
+/// Whether this build can work with the tables.
+pub(super) fn check(told: Option<&Outcome>) -> Result<()> {
+    match told.and_then(|outcome| outcome.first()?.number(0)) {
+        Some(VERSION) => Ok(()),
+        other => {
+            let found = other.map_or("unknown".to_owned(), |version| version.to_string());
+            let reason = format!(
+                "the tables `distlock_…` are of version {found}, and this build of distlock knows \
+                 version {VERSION}: use a build that knows those, or another database"
+            );
+            Err(StoreError::Fatal { operation: OPERATION, source: reason.into() })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_versions_are_refused_by_name() {
+        let told = |version: &str| Outcome::of_one(&[version]);
+        check(Some(&told("1"))).unwrap();
+        for (outcome, found) in [(Some(told("2")), "version 2"), (None, "version unknown")] {
+            let error = check(outcome.as_ref()).unwrap_err();
+            assert!(error.reason().contains(found), "{}", error.reason());
+        }
+    }
+
+    #[test]
+    fn the_row_with_the_version_comes_last() {
+        let parcel = make().parcel(1, None);
+        assert_eq!(parcel.own, 6);
+        assert!(parcel.text.ends_with(&format!("VALUES (1, {VERSION}, 0)")));
+    }
+}

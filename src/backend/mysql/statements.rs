@@ -1,0 +1,403 @@
+//! What is asked of the server, as SQL: with `message.rs` and `looks.rs` all that has the words of
+//! this database in it.
+//!
+//! **A request is one text** with all of its statements, so that it costs one round trip. What is
+//! written is between `START TRANSACTION` and `COMMIT`. The server begins only when the text has
+//! come whole, and goes to its end without us; what it refuses half way is rolled back at once. As
+//! such a text has no parameters, values are written by `literal.rs`.
+//!
+//! **READ COMMITTED**: each statement sees what was committed before it began, and reads without
+//! locks, also where it writes what it has read (`INSERT … SELECT`, `SET @x = (SELECT …)`). So what
+//! is decided under a lock is decided by the statements after the one that takes it
+//! (<https://dev.mysql.com/doc/refman/8.4/en/innodb-transaction-isolation-levels.html>).
+//!
+//! **Locks are taken in one order**: the session's row, the queues' in the order of their names,
+//! entries, data.
+
+use super::{
+    durability,
+    literal::{bytes, text},
+    message::{LEFT, Message, NOW},
+};
+use crate::backend::{
+    Write,
+    name::{Queue, Ticket},
+    sql::key::Place,
+};
+
+/// One who joins.
+pub(super) struct Joiner<'a> {
+    pub(super) queue: &'a Queue,
+    pub(super) ticket: Ticket,
+}
+
+/// The columns that make an entry's key: see `sql/key.rs`.
+pub(super) const NAME: &str = "number, LOWER(HEX(session)), ticket, label";
+
+/// No row: the session was put away. `writes`: nobody puts it away before the transaction's end.
+fn enter(session: i64, writes: bool) -> String {
+    let lock = if writes { " LOCK IN SHARE MODE" } else { "" };
+    format!("SELECT id FROM distlock_sessions WHERE id = {session}{lock}")
+}
+
+/// What each connection begins with, and whether the server can be written to. A connection that is
+/// silent for that long has lost its session, and is not to keep a transaction open.
+pub(super) fn hello(patience: std::time::Duration, silence: std::time::Duration) -> Message {
+    let seconds = patience.as_secs().max(1);
+    let locks = seconds.div_ceil(2);
+    let silence = silence.as_secs().clamp(1, 1_000_000) + 1;
+    Message::plain(vec![
+        "SET SESSION sql_mode = 'STRICT_ALL_TABLES', SESSION autocommit = 1, \
+         SESSION time_zone = '+00:00', SESSION foreign_key_checks = 1, SESSION unique_checks = 1, \
+         SESSION sql_safe_updates = 0"
+            .to_owned(),
+        "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED".to_owned(),
+        format!(
+            "SET SESSION innodb_lock_wait_timeout = {locks}, SESSION lock_wait_timeout = {locks}, \
+             SESSION wait_timeout = {silence}, SESSION net_write_timeout = {seconds} \
+             /*M!100101 , SESSION max_statement_time = {:.3} */",
+            0.9 * patience.as_secs_f64()
+        ),
+        "SHOW VARIABLES WHERE Variable_name IN ('read_only', 'super_read_only', \
+         'innodb_read_only', 'transaction_read_only', 'tx_read_only')"
+            .to_owned(),
+        "SELECT COUNT(*) = 0 FROM information_schema.tables \
+         WHERE table_schema = DATABASE() AND table_name = 'distlock_schema'"
+            .to_owned(),
+    ])
+}
+
+/// Where in the answer to [`hello`] it is told what the server is, and whether there are no tables.
+pub(super) const HELLO_TELLS: usize = 3;
+pub(super) const HELLO_BARE: usize = 4;
+
+/// Begins a session.
+pub(super) fn open(session: i64, microseconds: u128) -> Message {
+    Message::plain(vec![format!(
+        "INSERT INTO distlock_sessions (id, ttl, expires) \
+         VALUES ({session}, {microseconds}, {NOW} + {microseconds})"
+    )])
+}
+
+/// Puts away the rows of queues that nobody has used for a day. What these had for a number, none
+/// will have again: the floor is raised first, and who joins reads it once its queue's row is there
+/// again.
+pub(super) fn tidy() -> Message {
+    let idle = format!("used < {NOW} - 86400000000");
+    Message::transaction(vec![
+        format!("SET @distlock_floor = (SELECT MAX(number) FROM distlock_queues WHERE {idle})"),
+        "UPDATE distlock_schema SET floor = @distlock_floor WHERE floor < @distlock_floor"
+            .to_owned(),
+        format!(
+            "DELETE q FROM (SELECT queue FROM distlock_queues AS i WHERE {idle} \
+             AND number <= @distlock_floor AND NOT EXISTS (\
+             SELECT 1 FROM distlock_entries AS e WHERE e.queue = i.queue) \
+             LIMIT 1000 FOR UPDATE SKIP LOCKED) AS idle \
+             STRAIGHT_JOIN distlock_queues AS q ON q.queue = idle.queue"
+        ),
+    ])
+}
+
+/// Counts from when the request came: the client counts from when it was sent. A session that is
+/// still there holds what it held, whatever the clock shows.
+pub(super) fn keep_alive(session: i64) -> Message {
+    let renew = format!("UPDATE distlock_sessions SET expires = {NOW} + ttl WHERE id = {session}");
+    Message::plain(vec![renew]).urgent()
+}
+
+pub(super) fn close(session: i64) -> Message {
+    Message::plain(vec![format!("DELETE FROM distlock_sessions WHERE id = {session}")])
+}
+
+/// Joins all of these queues or none. `if_free`: only if nobody is in any of them; then nothing is
+/// written otherwise, but for a queue's row if somebody comes at the same moment.
+///
+/// Who joins locks the queue's row, in the order of the names, and takes the next number: so
+/// numbers are in the order of the commits. (Those of `AUTO_INCREMENT` are not.) `turn`, a number
+/// that nobody else has drawn, shows that the row was locked by this request.
+///
+/// Its last statements are one [`joined`] for each queue and, with `if_free`, whether somebody is
+/// there and all of them are over by the clock.
+pub(super) fn join(
+    session: i64,
+    turn: i64,
+    joiners: &[Joiner<'_>],
+    value: &[u8],
+    if_free: bool,
+) -> Message {
+    let mut sorted: Vec<_> = joiners.iter().collect();
+    sorted.sort_by_key(|joiner| joiner.queue.dir());
+    let names: Vec<_> = sorted.iter().map(|joiner| text(joiner.queue.dir())).collect();
+    let all = names.join(", ");
+    let free = format!("NOT EXISTS (SELECT 1 FROM distlock_entries WHERE queue IN ({all}))");
+    let asked = names.iter().map(|name| format!("SELECT {name} AS name"));
+    let asked = asked.collect::<Vec<_>>().join(" UNION ALL ");
+    let mut statements = vec![
+        enter(session, true),
+        format!(
+            "INSERT INTO distlock_queues (queue, number, turn, used) \
+             SELECT name, 0, {turn}, {NOW} FROM ({asked}) AS asked WHERE {} \
+             ON DUPLICATE KEY UPDATE turn = {turn}, used = {NOW}",
+            if if_free { free.as_str() } else { "TRUE" }
+        ),
+    ];
+    if if_free {
+        statements.push(format!("SET @distlock_free = {free}"));
+    }
+    let value = bytes(value);
+    for (place, joiner) in sorted.iter().enumerate() {
+        statements.push(format!(
+            "SET @distlock_{place} = (SELECT GREATEST(q.number, f.floor) + 1 \
+             FROM distlock_queues AS q JOIN distlock_schema AS f \
+             JOIN distlock_sessions AS s ON s.id = {session} \
+             WHERE q.queue = {} AND q.turn = {turn}{} AND NOT EXISTS (\
+             SELECT 1 FROM distlock_entries AS e WHERE e.session = {session} \
+             AND e.ticket = '{}'))",
+            names[place],
+            if if_free { " AND @distlock_free" } else { "" },
+            joiner.ticket
+        ));
+    }
+    for (place, joiner) in sorted.iter().enumerate() {
+        statements.push(format!(
+            "UPDATE distlock_queues SET number = @distlock_{place} \
+             WHERE queue = {} AND turn = {turn} AND @distlock_{place} IS NOT NULL",
+            names[place]
+        ));
+        statements.push(format!(
+            "INSERT INTO distlock_entries \
+             (queue, number, session, ticket, label, value, version, since) \
+             SELECT {}, @distlock_{place}, {session}, '{}', {}, {value}, 1, {NOW} FROM DUAL \
+             WHERE @distlock_{place} IS NOT NULL",
+            names[place],
+            joiner.ticket,
+            text(joiner.queue.label())
+        ));
+    }
+    statements.extend(joiners.iter().map(|joiner| joined(session, joiner)));
+    if if_free {
+        // It ends at the first one who lives: queues may be long.
+        statements.push(format!(
+            "SELECT EXISTS (SELECT 1 FROM distlock_entries WHERE queue IN ({all})) \
+             AND NOT EXISTS (SELECT 1 FROM distlock_entries AS e \
+             JOIN distlock_sessions AS s ON s.id = e.session \
+             WHERE queue IN ({all}) AND s.expires >= {NOW})"
+        ));
+    }
+    Message::transaction(statements).entering().sweeping()
+}
+
+/// The own entry and the two in front of it, nearest first, with whether there is anything else in
+/// the queue. No rows: it is not there.
+fn joined(session: i64, joiner: &Joiner<'_>) -> String {
+    let (dir, ticket) = (text(joiner.queue.dir()), joiner.ticket);
+    format!(
+        "SELECT {NAME}, EXISTS (SELECT 1 FROM distlock_data WHERE dir = {dir}) OR EXISTS (\
+         SELECT 1 FROM distlock_entries AS o WHERE o.queue = {dir} \
+         AND NOT (o.session = {session} AND o.ticket = '{ticket}')) \
+         FROM distlock_entries WHERE queue = {dir} AND number <= (\
+         SELECT own.number FROM distlock_entries AS own WHERE own.session = {session} \
+         AND own.ticket = '{ticket}' AND own.queue = {dir}) ORDER BY number DESC LIMIT 3"
+    )
+}
+
+/// Its last statement tells of the entry with this number and the two in front of it.
+pub(super) fn standing(session: i64, own: &Place<'_>) -> Message {
+    let (dir, number) = (text(own.dir), own.number);
+    Message::plain(vec![
+        enter(session, false),
+        format!(
+            "SELECT {NAME} FROM distlock_entries WHERE queue = {dir} AND number <= {number} \
+             ORDER BY number DESC LIMIT 3"
+        ),
+    ])
+    .entering()
+}
+
+pub(super) fn present(session: i64, own: &Place<'_>, ahead: &Place<'_>) -> Message {
+    Message::plain(vec![
+        enter(session, false),
+        format!(
+            "SELECT {NAME} FROM distlock_entries WHERE queue = {} AND number IN ({}, {})",
+            text(own.dir),
+            own.number,
+            ahead.number
+        ),
+    ])
+    .entering()
+}
+
+/// All entries of the session, and the queues that they are in.
+pub(super) fn own_entries(session: i64) -> Message {
+    Message::plain(vec![enter(session, false), every_own_entry(session)]).entering()
+}
+
+pub(super) fn every_own_entry(session: i64) -> String {
+    format!("SELECT {NAME}, queue FROM distlock_entries WHERE session = {session}")
+}
+
+/// Its last statements tell how many entries were deleted; and the queue's last number, which no
+/// entry has that joined after the deletion, and whether the successor's is there.
+pub(super) fn leave(
+    session: i64,
+    queue: &Queue,
+    ticket: Ticket,
+    number: Option<u64>,
+    successor: Option<u64>,
+) -> Message {
+    let dir = text(queue.dir());
+    let known = number.map_or(String::new(), |number| format!(" AND number = {number}"));
+    let successor = successor.map_or("FALSE".to_owned(), |number| {
+        format!(
+            "EXISTS (SELECT 1 FROM distlock_entries WHERE queue = {dir} AND number = {number} \
+             AND session = {session})"
+        )
+    });
+    Message::transaction(vec![
+        enter(session, true),
+        format!(
+            "DELETE FROM distlock_entries WHERE session = {session} AND ticket = '{ticket}' \
+             AND queue = {dir} AND label = {}{known}",
+            text(queue.label())
+        ),
+        format!("SELECT (SELECT number FROM distlock_queues WHERE queue = {dir}), {successor}"),
+    ])
+    .entering()
+}
+
+/// All that is in a queue, in its order, and the notes: one statement, so that it is of one moment.
+pub(super) fn list(dir: &str, values: bool) -> String {
+    let name = text(dir);
+    let detail = match values {
+        false => "NULL, NULL, NULL",
+        true => "HEX(value), version, since DIV 1000",
+    };
+    format!(
+        "SELECT {NAME}, {LEFT}, {detail}, NULL \
+         FROM distlock_entries JOIN distlock_sessions AS s ON s.id = session WHERE queue = {name} \
+         UNION ALL \
+         SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, name FROM distlock_data \
+         WHERE dir = {name} ORDER BY 1, 9"
+    )
+}
+
+/// Whether the session is there, and then these.
+pub(super) fn reads(session: i64, statements: Vec<String>) -> Message {
+    let enter = [enter(session, false)];
+    Message::plain(enter.into_iter().chain(statements).collect()).entering()
+}
+
+/// Its last statements tell how many entries were written, and which version there is.
+pub(super) fn rewrite(session: i64, entry: &Place<'_>, value: &[u8], version: u64) -> Message {
+    let (dir, number) = (text(entry.dir), entry.number);
+    let own = format!("queue = {dir} AND number = {number} AND session = {session}");
+    Message::transaction(vec![
+        enter(session, true),
+        format!(
+            "UPDATE distlock_entries SET value = {}, version = version + 1 \
+             WHERE {own} AND version = {version}",
+            bytes(value)
+        ),
+        format!("SELECT version FROM distlock_entries WHERE {own}"),
+    ])
+    .entering()
+}
+
+/// It keeps its number. Its last statement tells how many entries there were.
+pub(super) fn relabel(session: i64, entry: &Place<'_>, label: &str, value: &[u8]) -> Message {
+    Message::transaction(vec![
+        enter(session, true),
+        format!(
+            "UPDATE distlock_entries SET label = {}, value = {} \
+             WHERE queue = {} AND number = {} AND session = {session}",
+            text(label),
+            bytes(value),
+            text(entry.dir),
+            entry.number
+        ),
+    ])
+    .entering()
+}
+
+/// Writes data if the guard is there; it stays there until all of it is written. Its second
+/// statement tells whether it is.
+pub(super) fn commit(session: i64, guard: Option<&Place<'_>>, writes: &[Write]) -> Message {
+    let held = match guard {
+        Some(guard) => format!(
+            "FROM distlock_entries WHERE queue = {} AND number = {} AND session = {session}",
+            text(guard.dir),
+            guard.number
+        ),
+        None => format!("FROM distlock_sessions WHERE id = {session}"),
+    };
+    let mut statements = vec![enter(session, true), format!("SELECT 1 {held} LOCK IN SHARE MODE")];
+    for write in writes {
+        let (Write::Put { key, .. } | Write::Delete { key }) = write;
+        let (dir, name) = at(key);
+        statements.push(match write {
+            Write::Put { value, .. } => format!(
+                "REPLACE INTO distlock_data (dir, name, value) SELECT {dir}, {name}, {} {held}",
+                bytes(value)
+            ),
+            Write::Delete { .. } => format!(
+                "DELETE FROM distlock_data WHERE dir = {dir} AND name = {name} \
+                 AND EXISTS (SELECT 1 {held})"
+            ),
+        });
+    }
+    Message::transaction(statements).entering()
+}
+
+/// Where in the answer to [`commit`] the guard is told of.
+pub(super) const COMMIT_TELLS: usize = 1;
+
+pub(super) fn read(key: &str) -> Message {
+    let (dir, name) = at(key);
+    let read = format!("SELECT HEX(value) FROM distlock_data WHERE dir = {dir} AND name = {name}");
+    Message::plain(vec![read])
+}
+
+pub(super) fn durability() -> Message {
+    Message::plain(durability::SQL.map(str::to_owned).into())
+}
+
+/// Where data lie.
+fn at(key: &str) -> (String, String) {
+    let (dir, name) = key.rsplit_once('/').unwrap_or(("", key));
+    (text(dir), text(name))
+}
+
+/// The queues whose directories begin with the namespace and a slash.
+pub(super) fn queues(session: i64, namespace: &str) -> Message {
+    // `0` is the character after `/`.
+    let read = format!(
+        "SELECT DISTINCT queue FROM distlock_entries WHERE queue >= {} AND queue < {} \
+         ORDER BY queue",
+        text(&format!("{namespace}/")),
+        text(&format!("{namespace}0"))
+    );
+    reads(session, vec![read]).sweeping()
+}
+
+/// Whether anybody stands behind.
+pub(super) fn followed(session: i64, entry: &Place<'_>) -> Message {
+    let read = format!(
+        "SELECT EXISTS (SELECT 1 FROM distlock_entries WHERE queue = {} AND number > {})",
+        text(entry.dir),
+        entry.number
+    );
+    reads(session, vec![read])
+}
+
+/// A row, if the guard's entry and session are there, which stay until the end of the transaction
+/// that asks. The session comes first, as for those who put it away. One that is over by the
+/// server's clock does not do, though nobody else has the lock yet.
+pub(super) fn held(session: i64, entry: &Place<'_>) -> String {
+    format!(
+        "SELECT 1 FROM distlock_sessions AS s STRAIGHT_JOIN distlock_entries AS e \
+         ON e.session = s.id WHERE s.id = {session} AND e.queue = {} AND e.number = {} \
+         AND s.expires > {NOW} LOCK IN SHARE MODE",
+        text(entry.dir),
+        entry.number
+    )
+}

@@ -1,0 +1,357 @@
+//! Who waits here for what happens to which key, and when to look: this database tells nobody
+//! anything unasked.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use tokio::sync::{Notify, watch};
+
+use super::looks::{Seen, What};
+use crate::{
+    backend::{
+        error::{Result, StoreError},
+        sql::key::session_of,
+    },
+    runtime::{clock::Instant, jittered, late, mutex::Mutex},
+};
+
+/// How much later than a session ends, by the server's word, it is looked for.
+const AFTER: Duration = Duration::from_millis(20);
+
+/// Who is next in line looks after so long at first, and at most after so long.
+const SOONEST: Duration = Duration::from_millis(5);
+const LATEST: Duration = Duration::from_millis(250);
+/// At most, however far behind.
+const FARTHEST: Duration = Duration::from_secs(20);
+
+/// How often a holder sees that its own entry is there: it learns within a second if not.
+const OWN: Duration = Duration::from_millis(800);
+
+/// What those who wait for a key, or for a queue as a whole, are to be told.
+#[derive(Debug)]
+pub(super) struct Watches {
+    session: i64,
+    state: Mutex<State>,
+    /// The next look is due at another time.
+    pub(super) changed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    seats: HashMap<What, Seat>,
+    /// No look is due before.
+    soonest: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct Seat {
+    told: watch::Sender<Told>,
+    /// `None`: a first look is under way.
+    look: Option<Look>,
+}
+
+/// What is known since the last look.
+#[derive(Clone, Debug)]
+struct Look {
+    seen: Seen,
+    /// An entry of this session's.
+    own: bool,
+    /// Since when those ahead are as many as they are.
+    since: Instant,
+    due: Instant,
+    /// When a session may be over that matters.
+    end: Option<Instant>,
+    /// If others are looked for before it is due, so much earlier will do.
+    early: Duration,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Told {
+    Nothing,
+    News,
+    /// The connection is gone, and nobody looks.
+    Lost,
+}
+
+/// One who waits. Before it is dropped, [`Watches::leave`] has to be told.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    pub(super) what: What,
+    told: watch::Receiver<Told>,
+}
+
+impl Waiting {
+    /// Returns when something may have happened.
+    pub(super) async fn news(&mut self) -> Result<()> {
+        let lost = || StoreError::Unavailable("the connection was lost".into());
+        // The sender goes after it has spoken.
+        let told = self.told.wait_for(|told| *told != Told::Nothing).await;
+        match told.map(|told| *told) {
+            Ok(Told::News) => Ok(()),
+            _ => Err(lost()),
+        }
+    }
+}
+
+/// What is to be looked at.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Due {
+    pub(super) what: Vec<What>,
+    /// Own entries, which are all asked for at once.
+    pub(super) own: Vec<What>,
+    /// A session may be over that matters.
+    pub(super) sweeps: bool,
+}
+
+impl Due {
+    pub(super) fn is_empty(&self) -> bool {
+        self.what.is_empty() && self.own.is_empty()
+    }
+}
+
+impl Look {
+    fn new(what: &What, own: bool, seen: Seen, before: Option<&Self>) -> Self {
+        let now = Instant::now();
+        let before = before.filter(|before| before.seen.ahead == seen.ahead);
+        let since = before.map_or(now, |before| before.since);
+        let pause = pause(what.1 == 0, own, now - since, seen.ahead);
+        let pause = if own { pause } else { pause.mul_f64(late()) };
+        let left = seen.left.map(|left| left + jittered(AFTER));
+        let pause = left.map_or(pause, |left| pause.min(left));
+        let end = left.map(|left| now + left);
+        Self { seen, own, since, due: now + pause, end, early: pause / 2 }
+    }
+}
+
+/// How long until the next look of one who has so many ahead of the one it waits for, for so long.
+///
+/// A lock is held for long that was held for long. And those ahead have to look, too, each before
+/// it lets the next one in: so who stands further behind looks as much less often as it has more of
+/// them ahead.
+fn pause(queue: bool, own: bool, age: Duration, ahead: u64) -> Duration {
+    let next = (age / 4).clamp(SOONEST, LATEST);
+    // A look at a long queue takes long.
+    let ahead = u32::try_from(ahead).unwrap_or(u32::MAX);
+    match (own, queue) {
+        (true, _) => OWN,
+        (_, true) => next + SOONEST.saturating_mul(ahead) / 50,
+        _ => next.saturating_mul(ahead.saturating_add(1)).min(FARTHEST.mul_f64(0.8)),
+    }
+}
+
+impl State {
+    fn set(&mut self, what: &What, look: Look) {
+        if let Some(seat) = self.seats.get_mut(what) {
+            self.soonest = Some(self.soonest.map_or(look.due, |soonest| soonest.min(look.due)));
+            seat.look = Some(look);
+        }
+    }
+}
+
+impl Watches {
+    pub(super) fn new(session: i64) -> Self {
+        Self { session, state: Mutex::default(), changed: Notify::new() }
+    }
+
+    /// Begins to listen, before the server is asked.
+    pub(super) fn wait(&self, what: What) -> Waiting {
+        let mut state = self.state.lock();
+        let seat = state
+            .seats
+            .entry(what.clone())
+            .or_insert_with(|| Seat { told: watch::Sender::new(Told::Nothing), look: None });
+        Waiting { told: seat.told.subscribe(), what }
+    }
+
+    /// Takes note of what one who has begun to wait has seen first.
+    pub(super) fn note(&self, what: &What, seen: Seen) {
+        let own = self.is_own(&seen);
+        let mut state = self.state.lock();
+        let before = state.seats.get(what).and_then(|seat| seat.look.as_ref());
+        // Another one waits already, perhaps, who has seen something else: that one is right.
+        if before.is_none_or(|before| before.seen.is == seen.is) {
+            let look = Look::new(what, own, seen, before);
+            state.set(what, look);
+        }
+        drop(state);
+        self.changed.notify_one();
+    }
+
+    fn is_own(&self, seen: &Seen) -> bool {
+        session_of(&seen.is) == Some(self.session)
+    }
+
+    /// One less waits.
+    pub(super) fn leave(&self, waiting: &Waiting) {
+        let seats = &mut self.state.lock().seats;
+        let Some(seat) = seats.get(&waiting.what) else { return };
+        let own = seat.told.subscribe().same_channel(&waiting.told);
+        // The one that leaves is counted still.
+        if own && seat.told.receiver_count() == 1 {
+            seats.remove(&waiting.what);
+        }
+    }
+
+    /// Something has happened to an entry, or in a queue.
+    pub(super) fn tell(&self, dir: &str, number: u64) {
+        let dir: Arc<str> = dir.into();
+        let seats = {
+            let seats = &mut self.state.lock().seats;
+            [number, 0].map(|number| seats.remove(&(Arc::clone(&dir), number)))
+        };
+        // Without the lock: those who are told may look at once.
+        for seat in seats.into_iter().flatten() {
+            seat.told.send_replace(Told::News);
+        }
+    }
+
+    /// The connection is gone.
+    pub(super) fn lose(&self) {
+        let lost = std::mem::take(&mut *self.state.lock());
+        for seat in lost.seats.into_values() {
+            seat.told.send_replace(Told::Lost);
+        }
+    }
+
+    /// When to see whether a look is due.
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.state.lock().soonest
+    }
+
+    /// What is to be looked at now, and what will be soon.
+    pub(super) fn take_due(&self) -> Due {
+        let (mut state, now) = (self.state.lock(), Instant::now());
+        let mut due = Due::default();
+        if state.soonest.is_none_or(|soonest| soonest > now) {
+            return due;
+        }
+        let looks = state.seats.iter();
+        let looks: Vec<_> =
+            looks.filter_map(|(what, seat)| Some((what.clone(), seat.look.clone()?))).collect();
+        state.soonest = looks.iter().map(|(_, look)| look.due).min();
+        // Those who have waited may have left.
+        if state.soonest.is_none_or(|soonest| soonest > now) {
+            return due;
+        }
+        // One request for all own entries, so that all of them may as well be looked at.
+        let own = looks.iter().any(|(_, look)| look.own && look.due <= now);
+        for (what, look) in looks {
+            match look.own {
+                true if own => due.own.push(what),
+                false if look.due <= now + look.early => {
+                    due.sweeps |= look.end.is_some_and(|end| end <= now);
+                    due.what.push(what);
+                }
+                _ => {}
+            }
+        }
+        due
+    }
+
+    /// What a look at these has shown: what is not among it is not there.
+    pub(super) fn saw(&self, looked: &[What], shown: Vec<(What, Seen)>) {
+        let mut shown: HashMap<_, _> = shown.into_iter().collect();
+        let (mut state, mut news) = (self.state.lock(), Vec::new());
+        for what in looked {
+            let before = state.seats.get(what).and_then(|seat| seat.look.as_ref());
+            let Some(before) = before else { continue };
+            match shown.remove(what) {
+                Some(seen) if seen.is == before.seen.is => {
+                    let look = Look::new(what, before.own, seen, Some(before));
+                    state.set(what, look);
+                }
+                _ => news.extend(state.seats.remove(what)),
+            }
+        }
+        state.soonest = state.seats.values().filter_map(|seat| Some(seat.look.as_ref()?.due)).min();
+        drop(state);
+        for seat in news {
+            seat.told.send_replace(Told::News);
+        }
+    }
+
+    /// The same of own entries, of which it was asked nothing but their keys.
+    pub(super) fn saw_own(&self, looked: &[What], shown: Vec<(What, String)>) {
+        let seen = |is| Seen { is, left: None, ahead: 0 };
+        self.saw(looked, shown.into_iter().map(|(what, is)| (what, seen(is))).collect());
+    }
+
+    /// Of these nothing was learnt: they are looked at again soon.
+    pub(super) fn missed(&self, looked: &[What]) {
+        let (mut state, due) = (self.state.lock(), Instant::now() + jittered(LATEST));
+        for what in looked {
+            if let Some(look) = state.seats.get_mut(what).and_then(|seat| seat.look.as_mut()) {
+                look.due = due;
+            }
+        }
+        state.soonest = Some(due);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::mysql::looks::FAR;
+
+    fn waits(watches: &Watches, dir: &str, number: u64) -> Waiting {
+        watches.wait((dir.into(), number))
+    }
+
+    fn seen(is: &str, ahead: u64) -> Seen {
+        Seen { is: is.into(), left: None, ahead }
+    }
+
+    #[tokio::test]
+    async fn those_who_wait_are_told_of_their_own_key() {
+        let watches = Watches::new(1);
+        let [mut one, mut again, mut queue, mut other] =
+            [("/a", 1), ("/a", 1), ("/a", 0), ("/b", 1)]
+                .map(|(dir, number)| waits(&watches, dir, number));
+        watches.tell("/a", 0);
+        queue.news().await.unwrap();
+        let mut queue = waits(&watches, "/a", 0);
+        watches.tell("/a", 1);
+        for waiting in [&mut one, &mut again, &mut queue] {
+            waiting.news().await.unwrap();
+        }
+        watches.lose();
+        other.news().await.unwrap_err();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_not_there_any_more_is_news_and_so_is_another_key() {
+        let watches = Watches::new(1);
+        let mut waiting = [1, 2, 3].map(|number| waits(&watches, "/a", number));
+        let what = [1, 2, 3].map(|number| (Arc::<str>::from("/a"), number));
+        for what in &what {
+            watches.note(what, seen("/a/2-x", 0));
+        }
+        tokio::time::sleep_until(watches.due().unwrap()).await;
+        tokio::time::sleep(SOONEST).await;
+        assert_eq!(watches.take_due().what.len(), 3);
+        let shown = [(&what[0], "/a/2-x"), (&what[1], "/a/2-x.r")];
+        let shown = shown.map(|(what, is)| (what.clone(), seen(is, 0)));
+        watches.saw(&what, shown.into());
+        for waiting in &mut waiting[1..] {
+            waiting.news().await.unwrap();
+        }
+        assert!(waiting[0].told.has_changed().is_ok_and(|changed| !changed));
+        assert!(watches.due().is_some(), "it is looked at again");
+        watches.leave(&waiting[0]);
+        tokio::time::sleep_until(watches.due().unwrap()).await;
+        assert!(watches.take_due().is_empty());
+        assert_eq!(watches.due(), None);
+    }
+
+    #[test]
+    fn the_longer_and_the_further_behind_the_less_often() {
+        let pause = |age, ahead| pause(false, false, Duration::from_millis(age), ahead);
+        assert_eq!(
+            [pause(0, 0), pause(200, 0), pause(99_999, 0)].map(|pause| pause.as_millis()),
+            [5, 50, 250]
+        );
+        assert_eq!([pause(0, 9), pause(200, 1)].map(|pause| pause.as_millis()), [50, 100]);
+        assert_eq!(pause(99_999, FAR), FARTHEST.mul_f64(0.8));
+        // With what is added at random, at most every 20 s.
+        assert!(pause(99_999, u64::MAX).mul_f64(1.25) <= FARTHEST);
+    }
+}

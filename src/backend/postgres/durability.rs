@@ -1,0 +1,76 @@
+//! What a server's settings and its standbys come to.
+
+use crate::backend::{
+    durability::{AfterLoss, Durability},
+    sql::outcome::Row,
+};
+
+/// The settings, and how many standbys there are, and how many of them the server waits for. Who
+/// may not read all of `pg_stat_replication` sees that they are there, and not what they are.
+pub(super) const SQL: &str = "SELECT current_setting('fsync') = 'on', \
+     current_setting('full_page_writes') = 'on', current_setting('synchronous_commit'), \
+     current_setting('synchronous_standby_names') <> '', \
+     (SELECT count(*) FROM pg_stat_replication)";
+
+/// What the row of [`SQL`] says.
+pub(super) fn read(row: &Row) -> Durability {
+    let (fsync, pages) = (row.flag(0), row.flag(1));
+    let commit = row.text(2).unwrap_or_default();
+    let waits = row.flag(3) && matches!(commit, "on" | "remote_apply");
+    let standbys = row.number(4).unwrap_or(0);
+    let mut reasons = Vec::new();
+    if !fsync {
+        reasons.push("fsync is off: a crash of the machine may undo what was confirmed".to_owned());
+    }
+    if !pages {
+        reasons.push("full_page_writes is off: a crash may damage the tables".to_owned());
+    }
+    if standbys > 0 && !waits {
+        reasons.push(format!(
+            "{standbys} standbys get what is confirmed later, or not to their disks \
+             (synchronous_standby_names, synchronous_commit = {commit}): one that is promoted may \
+             lack locks that are held"
+        ));
+    }
+    let exclusive = reasons.is_empty();
+    let after_loss = match (exclusive, waits && standbys > 0) {
+        (false, _) => AfterLoss::Forgets,
+        (true, true) => {
+            reasons.push(
+                "only a standby that the server waits for may be promoted, and the server must \
+                 not go on beside it"
+                    .to_owned(),
+            );
+            AfterLoss::GoesOn
+        }
+        (true, false) => AfterLoss::Waits,
+    };
+    Durability { exclusive, after_loss, reasons }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::sql::outcome::Outcome;
+
+    #[test]
+    fn settings_and_standbys_decide() {
+        for (row, exclusive, after_loss, reasons) in [
+            (["t", "t", "on", "f", "0"], true, AfterLoss::Waits, 0),
+            // Nobody is there to be waited for: the server does not confirm anything.
+            (["t", "t", "on", "t", "0"], true, AfterLoss::Waits, 0),
+            (["t", "t", "on", "t", "1"], true, AfterLoss::GoesOn, 1),
+            (["t", "t", "remote_apply", "t", "2"], true, AfterLoss::GoesOn, 1),
+            (["t", "t", "on", "f", "1"], false, AfterLoss::Forgets, 1),
+            (["t", "t", "local", "t", "1"], false, AfterLoss::Forgets, 1),
+            (["t", "t", "remote_write", "t", "1"], false, AfterLoss::Forgets, 1),
+            (["f", "t", "on", "f", "0"], false, AfterLoss::Forgets, 1),
+            (["t", "f", "on", "f", "0"], false, AfterLoss::Forgets, 1),
+            (["f", "f", "on", "f", "3"], false, AfterLoss::Forgets, 3),
+        ] {
+            let told = read(Outcome::of_one(&row).first().unwrap());
+            assert_eq!((told.exclusive, told.after_loss), (exclusive, after_loss), "{row:?}");
+            assert_eq!(told.reasons.len(), reasons, "{row:?}");
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! Values as they are written into SQL.
+//!
+//! A request is one message of the simple protocol, which knows no parameters: see `statements.rs`.
+
+use std::fmt::Write;
+
+/// A text between quotes, as libpq's `PQescapeLiteral` writes it: it means the same whether or not
+/// the server takes backslashes for escapes (`standard_conforming_strings`).
+pub(super) fn text(text: &str) -> String {
+    let quoted = text.replace('\'', "''");
+    match quoted.contains('\\') {
+        true => format!(" E'{}'", quoted.replace('\\', "\\\\")),
+        false => format!("'{quoted}'"),
+    }
+}
+
+/// Bytes.
+pub(super) fn bytes(bytes: &[u8]) -> String {
+    let mut hex = String::with_capacity(2 * bytes.len());
+    for byte in bytes {
+        // Writing to a string does not fail.
+        let _ = write!(hex, "{byte:02x}");
+    }
+    format!("decode('{hex}', 'hex')")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_gets_out_of_its_quotes() {
+        for (given, written) in [
+            ("", "''"),
+            ("a b", "'a b'"),
+            ("'; DROP TABLE x; --", "'''; DROP TABLE x; --'"),
+            ("\\", " E'\\\\'"),
+            ("\\'", " E'\\\\'''"),
+            ("''", "''''''"),
+            ("$$ü", "'$$ü'"),
+        ] {
+            assert_eq!(text(given), written);
+        }
+        assert_eq!(bytes(b""), "decode('', 'hex')");
+        assert_eq!(bytes(b"\0'\xff"), "decode('0027ff', 'hex')");
+    }
+}

@@ -1,0 +1,74 @@
+//! One request, and what goes before it: the server's clock is read, and dead sessions are put
+//! away.
+
+use crate::backend::sql::server_clock::Belief;
+
+/// How many sessions one request puts away.
+const SWEPT: u32 = 100;
+
+/// What is asked of the server in one transaction.
+#[derive(Clone, Debug)]
+pub(super) struct Message {
+    sql: String,
+    /// Sessions that are over are put away before.
+    pub(super) sweeps: bool,
+}
+
+impl From<String> for Message {
+    fn from(sql: String) -> Self {
+        Self { sql, sweeps: false }
+    }
+}
+
+impl Message {
+    pub(super) fn sweeping(sql: String) -> Self {
+        Self { sql, sweeps: true }
+    }
+
+    /// The text to send; a session that is to sweep has this to go by. The first of its outcomes
+    /// is what [`CLOCK`] tells. So many come before the message's own.
+    pub(super) fn text(&self, session: i64, belief: Option<Belief>) -> (String, usize) {
+        let (mut text, mut count) = (format!("{CLOCK};\n"), 1);
+        if let Some(belief) = belief {
+            if belief.clips {
+                text += CLIP;
+                count += 1;
+            }
+            text += &sweep(session, belief);
+            count += 1;
+        }
+        text += &self.sql;
+        (text, count)
+    }
+}
+
+/// What the server's clock shows, in microseconds.
+pub(super) const CLOCK: &str = "SELECT (extract(epoch FROM now()) * 1000000)::bigint";
+
+/// Nobody lives for longer than that. The clock has been set back, otherwise.
+const CLIP: &str = "UPDATE distlock.sessions SET expires = now() + ttl WHERE id = ANY (\
+                    ARRAY(SELECT id FROM distlock.sessions WHERE expires > now() + ttl \
+                    ORDER BY id FOR UPDATE SKIP LOCKED));\n";
+
+/// Puts away the sessions that are over, and their entries by that. It waits for nobody: a session
+/// that a request is under way for is left to the next one.
+///
+/// A holder gives up 0.9 TTL after it has sent a keepalive. It is put away 1.1 TTL after the server
+/// has counted that one, by a clock that has not been set since then, or for as long: all but what
+/// this request may take on its way, which is 0.15 TTL, and 0.02 TTL by which two clocks differ.
+fn sweep(session: i64, belief: Belief) -> String {
+    let at = |micros| format!("timestamptz 'epoch' + {micros} * interval '1 microsecond'");
+    format!(
+        "DELETE FROM distlock.sessions WHERE id = ANY (ARRAY(SELECT id FROM distlock.sessions \
+         WHERE expires < now() AND expires < now() - 0.1 * ttl AND id <> {session} \
+         AND now() - ({since}) > 1.1 * ttl AND now() - ({shows}) < 0.15 * ttl \
+         ORDER BY id LIMIT {SWEPT} FOR UPDATE SKIP LOCKED));\n",
+        since = at(belief.since),
+        shows = at(belief.shows)
+    )
+}
+
+/// How many milliseconds it takes, at least, until a session `s` is put away that is not renewed.
+/// Or how long to wait if it is not yet, because what is believed of the clock is too young.
+pub(super) const LEFT: &str = "(extract(epoch FROM greatest(\
+                    least(s.expires - now(), s.ttl) + 0.1 * s.ttl, 0.02 * s.ttl)) * 1000)::bigint";

@@ -1,0 +1,105 @@
+//! PostgreSQL: a row for a session, one for each waiter, ordered by a number that is given under
+//! the lock of the queue's row.
+//!
+//! Keys are `{namespace}/{name}/{session in hex}-{ticket}`, and `.{label}` if what they say of
+//! themselves is not nothing.
+
+mod connection;
+mod durability;
+mod error;
+mod extras;
+mod line;
+mod list;
+mod literal;
+mod message;
+pub(crate) mod schema;
+mod statements;
+mod store;
+mod tls;
+mod watches;
+
+use std::{sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+
+use self::{connection::Connector, error::refused, line::Line, store::PostgresStore};
+use super::{Backend, Facts, Store};
+use crate::{
+    backend::{
+        certificates,
+        error::{Result, StoreError},
+        remote::Remote,
+        trust,
+    },
+    error::Error,
+    runtime::{
+        clock::{self, timeout},
+        random,
+    },
+};
+
+/// A shorter session would not outlive a server that is busy for a moment.
+const SHORTEST: Duration = Duration::from_secs(1);
+
+/// The backend of `postgres://`.
+#[derive(Debug)]
+pub(crate) struct Postgres {
+    connector: Arc<Connector>,
+}
+
+impl Postgres {
+    pub(crate) fn new(remote: Remote) -> Result<Self, Error> {
+        let invalid = |reason: String| Error::InvalidConfig { option: "tls", reason };
+        if let Some(tls) = &remote.tls {
+            let material = tls.newest();
+            if material.ca.is_none() {
+                return Err(invalid(
+                    "for PostgreSQL there are no roots but your own: pass the CA to \
+                     Tls::ca_certificate"
+                        .into(),
+                ));
+            }
+            if material.server_name.is_none() {
+                for endpoint in &remote.endpoints {
+                    certificates::is_name(trust::host(endpoint)).map_err(invalid)?;
+                }
+            }
+        }
+        Ok(Self { connector: Arc::new(Connector::new(remote)) })
+    }
+}
+
+#[async_trait]
+impl Backend for Postgres {
+    fn name(&self) -> &'static str {
+        "PostgreSQL"
+    }
+
+    async fn open(&self, ttl: Duration) -> Result<(Facts, Arc<dyn Store>)> {
+        let ttl = ttl.max(SHORTEST);
+        // Of our own choice; should an answer be lost, that session ends with its TTL.
+        let (session, patience) = (random::id(), self.connector.patience_at_first());
+        let mut link = self.connector.connect(session, patience).await?;
+        let version = if link.bare { schema::make() } else { schema::version() };
+        let opening = async {
+            let version = link.ask(&version).await?;
+            Ok((version, link.endpoint.clone()))
+        };
+        let asked: Result<_, tokio_postgres::Error> =
+            timeout(patience, opening).await.map_err(late)?;
+        let (version, endpoint) = asked.map_err(|error| refused(&link.endpoint, &error))?;
+        schema::check(version.last())?;
+        let begin = statements::open(session, ttl.as_millis());
+        let sent = clock::now();
+        let begun = timeout(patience, link.ask(&begin)).await.map_err(late)?;
+        let begun = begun.map_err(|error| refused(&endpoint, &error))?;
+        self.connector.clock.read(&begun, sent);
+        let line = Line::start(Arc::clone(&self.connector), link, session);
+        Ok((Facts::new(ttl), Arc::new(PostgresStore::new(line, ttl))))
+    }
+}
+
+/// A session that may have begun ends with its TTL.
+fn late(late: tokio::time::error::Elapsed) -> StoreError {
+    StoreError::Unavailable(late.into())
+}

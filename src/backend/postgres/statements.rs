@@ -1,0 +1,384 @@
+//! What is asked of the server, as SQL: the one file that has the words of this database in it.
+//!
+//! **A request is one message** of the simple query protocol, with all of its statements. The
+//! server runs it in one transaction (<https://www.postgresql.org/docs/17/protocol-flow.html>,
+//! "Multiple Statements in a Simple Query"), so that it costs one round trip, and it begins only
+//! when the message has come whole: no connection that breaks leaves a transaction open, with locks
+//! that others wait for. As the protocol has no parameters, values are written by `literal.rs`.
+//!
+//! **READ COMMITTED**, so that each statement sees what was committed before it began. A statement
+//! that waits for a row's lock sees the newest version of that row alone, and all other rows as
+//! they were before it waited (<https://www.postgresql.org/docs/17/transaction-iso.html>). So what
+//! is decided under a lock is decided by the statements after the one that takes it.
+
+use super::{
+    literal::{bytes, text},
+    message::{CLOCK, LEFT, Message},
+};
+use crate::backend::{
+    Write,
+    name::{Queue, Ticket},
+    sql::key::Place,
+};
+
+/// One who joins.
+pub(super) struct Joiner<'a> {
+    pub(super) queue: &'a Queue,
+    pub(super) ticket: Ticket,
+}
+
+/// Fails if the session was put away. `writes`: nobody puts it away before the transaction's end.
+fn enter(session: i64, writes: bool) -> String {
+    format!("SELECT distlock.enter({session}, {writes});\n")
+}
+
+/// What each connection begins with, and whether the server can be written to.
+pub(super) fn hello(session: i64, patience: std::time::Duration) -> String {
+    let milliseconds = patience.as_millis().max(4);
+    format!(
+        "SET default_transaction_isolation = 'read committed';\n\
+         SET client_min_messages = warning;\n\
+         SET lock_timeout = {};\n\
+         SET statement_timeout = {milliseconds};\n\
+         SET idle_in_transaction_session_timeout = {milliseconds};\n\
+         SET tcp_keepalives_idle = 60;\n\
+         SELECT pg_is_in_recovery(), current_setting('transaction_read_only') = 'on', \
+         to_regclass('distlock.schema') IS NULL, \
+         CASE current_setting('synchronous_commit') \
+         WHEN 'off' THEN set_config('synchronous_commit', 'on', false) END;\n\
+         LISTEN distlock_{session:x}",
+        milliseconds / 2
+    )
+}
+
+/// Which of its statements tells what the server is.
+pub(super) const HELLO_TELLS: usize = 6;
+
+/// Begins a session, and puts away the rows of queues that nobody has used for a day. What these
+/// had for a number, none will have again.
+pub(super) fn open(session: i64, milliseconds: u128) -> String {
+    format!(
+        "{CLOCK};\n\
+         WITH idle AS (SELECT queue FROM distlock.queues AS q \
+         WHERE used < now() - interval '1 day' \
+         AND NOT EXISTS (SELECT FROM distlock.entries AS e WHERE e.queue = q.queue) \
+         ORDER BY queue LIMIT 1000 FOR UPDATE SKIP LOCKED), \
+         gone AS (DELETE FROM distlock.queues AS q USING idle WHERE q.queue = idle.queue \
+         RETURNING q.number) \
+         UPDATE distlock.schema SET floor = greatest(floor, (SELECT max(number) FROM gone)) \
+         WHERE EXISTS (SELECT FROM gone);\n\
+         INSERT INTO distlock.sessions (id, ttl, expires) \
+         SELECT {session}, ttl, now() + ttl \
+         FROM (SELECT {milliseconds} * interval '1 millisecond' AS ttl) AS asked"
+    )
+}
+
+/// Counts from when the request came: the client counts from when it was sent. A session that is
+/// still there holds what it held, whatever the clock shows.
+pub(super) fn keep_alive(session: i64) -> String {
+    format!("UPDATE distlock.sessions SET expires = now() + ttl WHERE id = {session}")
+}
+
+pub(super) fn close(session: i64) -> String {
+    format!("DELETE FROM distlock.sessions WHERE id = {session}")
+}
+
+/// Joins all of these queues or none. `if_free`: only if nobody is in any of them; then nothing is
+/// written otherwise, but for a number that is skipped if somebody comes at the same moment.
+///
+/// Who joins locks the queue's row, in the order of the names, and takes the next number: so
+/// numbers are in the order of the commits. (Those of a sequence are not.) `turn`, a number that
+/// nobody else has drawn, shows that the row was locked by this request.
+///
+/// Its last statements are one [`joined`] for each queue and, with `if_free`, whether somebody is
+/// there and all of them are over by the clock.
+pub(super) fn join(
+    session: i64,
+    turn: i64,
+    joiners: &[Joiner<'_>],
+    value: &[u8],
+    if_free: bool,
+) -> Message {
+    let mut sorted: Vec<_> = joiners.iter().collect();
+    sorted.sort_by_key(|joiner| joiner.queue.dir());
+    let names = sorted.iter().map(|joiner| text(joiner.queue.dir())).collect::<Vec<_>>().join(", ");
+    let free = match if_free {
+        true => format!("NOT EXISTS (SELECT FROM distlock.entries WHERE queue IN ({names}))"),
+        false => "true".to_owned(),
+    };
+    let locked: Vec<_> =
+        sorted.iter().map(|joiner| format!("({})", text(joiner.queue.dir()))).collect();
+    let wanted: Vec<_> = sorted
+        .iter()
+        .map(|Joiner { queue, ticket }| {
+            format!("({}, uuid '{ticket}', {})", text(queue.dir()), text(queue.label()))
+        })
+        .collect();
+    let mut sql = format!(
+        "{enter}\
+         INSERT INTO distlock.queues AS q (queue, number, turn) \
+         SELECT name, 0, {turn} FROM (VALUES {locked}) AS asked (name) WHERE {free} \
+         ON CONFLICT (queue) DO UPDATE SET turn = {turn}, used = now();\n\
+         WITH asked (queue, ticket, label) AS (VALUES {wanted}), \
+         given AS (UPDATE distlock.queues AS q \
+         SET number = greatest(q.number, (SELECT floor FROM distlock.schema)) + 1 FROM asked \
+         WHERE q.queue = asked.queue AND q.turn = {turn} AND {free} \
+         AND NOT EXISTS (SELECT FROM distlock.entries AS e \
+         WHERE e.session = {session} AND e.ticket = asked.ticket) \
+         RETURNING q.queue, q.number, asked.ticket, asked.label) \
+         INSERT INTO distlock.entries (queue, number, session, ticket, label, value) \
+         SELECT queue, number, {session}, ticket, label, {value} FROM given",
+        enter = enter(session, true),
+        locked = locked.join(", "),
+        wanted = wanted.join(", "),
+        value = bytes(value),
+    );
+    for joiner in joiners {
+        sql += ";\n";
+        sql += &joined(session, joiner);
+    }
+    if if_free {
+        // It ends at the first one who lives: queues may be long.
+        sql += &format!(
+            ";\nSELECT EXISTS (SELECT FROM distlock.entries WHERE queue IN ({names})) \
+             AND NOT EXISTS (SELECT FROM distlock.entries AS e \
+             JOIN distlock.sessions AS s ON s.id = e.session \
+             WHERE queue IN ({names}) AND s.expires >= now())"
+        );
+    }
+    Message::sweeping(sql)
+}
+
+/// The own entry and the two in front of it, nearest first, with whether there is anything else in
+/// the queue. No rows: it is not there.
+fn joined(session: i64, joiner: &Joiner<'_>) -> String {
+    let (dir, ticket) = (text(joiner.queue.dir()), joiner.ticket);
+    format!(
+        "SELECT {NAME}, EXISTS (SELECT FROM distlock.data WHERE dir = {dir}) OR EXISTS (\
+         SELECT FROM distlock.entries AS o WHERE o.queue = {dir} \
+         AND NOT (o.session = {session} AND o.ticket = uuid '{ticket}')) \
+         FROM distlock.entries AS e WHERE queue = {dir} AND number <= (\
+         SELECT number FROM distlock.entries WHERE session = {session} \
+         AND ticket = uuid '{ticket}' AND queue = {dir}) ORDER BY number DESC LIMIT 3"
+    )
+}
+
+/// The columns that make an entry's key: see `key.rs`.
+const NAME: &str = "number, to_hex(session), ticket, label";
+
+/// Its last statement tells of the entry with this number and the two in front of it.
+pub(super) fn standing(session: i64, own: &Place<'_>) -> Message {
+    let (dir, number) = (text(own.dir), own.number);
+    Message::sweeping(format!(
+        "{}SELECT {NAME} FROM distlock.entries WHERE queue = {dir} AND number <= {number} \
+         ORDER BY number DESC LIMIT 3",
+        enter(session, false)
+    ))
+}
+
+pub(super) fn present(session: i64, own: &Place<'_>, ahead: &Place<'_>) -> Message {
+    Message::sweeping(format!(
+        "{}SELECT {NAME} FROM distlock.entries WHERE queue = {} AND number IN ({}, {})",
+        enter(session, false),
+        text(own.dir),
+        own.number,
+        ahead.number
+    ))
+}
+
+/// All entries of the session, and the queues that they are in.
+pub(super) fn own_entries(session: i64) -> String {
+    format!(
+        "{}SELECT {NAME}, queue FROM distlock.entries WHERE session = {session}",
+        enter(session, false)
+    )
+}
+
+/// The entry stays as it is from the look to the end of the transaction: one who deletes it then
+/// finds who watches it. Its second statement tells of the entry, and how many milliseconds its
+/// session has left.
+pub(super) fn watch(session: i64, entry: &Place<'_>) -> Message {
+    let (dir, number) = (text(entry.dir), entry.number);
+    Message::sweeping(format!(
+        "{}SELECT {NAME}, {LEFT} \
+         FROM distlock.entries AS e JOIN distlock.sessions AS s ON s.id = e.session \
+         WHERE queue = {dir} AND number = {number} FOR SHARE OF e;\n\
+         INSERT INTO distlock.watches (queue, number, session) \
+         SELECT queue, number, {session} FROM distlock.entries \
+         WHERE queue = {dir} AND number = {number} ON CONFLICT DO NOTHING",
+        enter(session, true)
+    ))
+}
+
+/// Where in the answer to [`watch`] the entry is told of.
+pub(super) const WATCH_TELLS: usize = 1;
+
+/// Ends a watch on an entry, or with the number 0 on a queue.
+pub(super) fn unwatch(session: i64, dir: &str, number: u64) -> String {
+    format!(
+        "DELETE FROM distlock.watches WHERE queue = {} AND number = {number} \
+         AND session = {session}",
+        text(dir)
+    )
+}
+
+/// How many milliseconds these sessions have left; those that are over are put away first.
+pub(super) fn expiries(sessions: &[i64]) -> Message {
+    let ids = sessions.iter().map(i64::to_string).collect::<Vec<_>>().join(", ");
+    Message::sweeping(format!("SELECT id, {LEFT} FROM distlock.sessions AS s WHERE id IN ({ids})"))
+}
+
+/// Its last statements tell how many entries were deleted; and the queue's last number, which no
+/// entry has that joined after the deletion, and whether the successor's is there.
+pub(super) fn leave(
+    session: i64,
+    queue: &Queue,
+    ticket: Ticket,
+    number: Option<u64>,
+    successor: Option<u64>,
+) -> String {
+    let dir = text(queue.dir());
+    let known = number.map_or(String::new(), |number| format!(" AND number = {number}"));
+    let successor = successor.map_or("false".to_owned(), |number| {
+        format!(
+            "EXISTS (SELECT FROM distlock.entries WHERE queue = {dir} AND number = {number} \
+             AND session = {session})"
+        )
+    });
+    format!(
+        "{}DELETE FROM distlock.entries WHERE session = {session} AND ticket = uuid '{ticket}' \
+         AND queue = {dir} AND label = {}{known};\n\
+         SELECT (SELECT number FROM distlock.queues WHERE queue = {dir}), {successor}",
+        enter(session, true),
+        text(queue.label())
+    )
+}
+
+/// All that is in a queue, in its order, and the notes: one statement, so that it is of one moment.
+/// `watch`: it begins before, and nobody changes the queue in between. Then no session is put away
+/// first, which would change the queue: it is known at once to be due.
+pub(super) fn list(session: i64, dir: &str, values: bool, watch: bool) -> Message {
+    let name = text(dir);
+    let first = match watch {
+        false => String::new(),
+        true => format!(
+            "SELECT distlock.still({name});\n\
+             INSERT INTO distlock.watches (queue, number, session) VALUES ({name}, 0, {session}) \
+             ON CONFLICT DO NOTHING;\n"
+        ),
+    };
+    let detail = match values {
+        false => "NULL, NULL::bigint, NULL::bigint",
+        true => "encode(value, 'hex'), version, (extract(epoch FROM since) * 1000)::bigint",
+    };
+    let sql = format!(
+        "{}{first}\
+         SELECT {NAME}, {LEFT}, {detail}, NULL \
+         FROM distlock.entries JOIN distlock.sessions AS s ON s.id = session WHERE queue = {name} \
+         UNION ALL \
+         SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, name FROM distlock.data \
+         WHERE dir = {name} ORDER BY 1, 9",
+        enter(session, watch)
+    );
+    if watch { sql.into() } else { Message::sweeping(sql) }
+}
+
+/// Its last statements tell how many entries were written, and which version there is.
+pub(super) fn rewrite(session: i64, entry: &Place<'_>, value: &[u8], version: u64) -> String {
+    let (dir, number) = (text(entry.dir), entry.number);
+    format!(
+        "{}UPDATE distlock.entries SET value = {}, version = version + 1 \
+         WHERE queue = {dir} AND number = {number} AND session = {session} \
+         AND version = {version};\n\
+         SELECT version FROM distlock.entries \
+         WHERE queue = {dir} AND number = {number} AND session = {session}",
+        enter(session, true),
+        bytes(value)
+    )
+}
+
+/// It keeps its number. Its last statement tells how many entries there were.
+pub(super) fn relabel(session: i64, entry: &Place<'_>, label: &str, value: &[u8]) -> String {
+    format!(
+        "{}UPDATE distlock.entries SET label = {}, value = {} \
+         WHERE queue = {} AND number = {} AND session = {session}",
+        enter(session, true),
+        text(label),
+        bytes(value),
+        text(entry.dir),
+        entry.number
+    )
+}
+
+/// Writes data if the guard is there; it stays there until all of it is written. Its second
+/// statement tells whether it is.
+pub(super) fn commit(session: i64, guard: Option<&Place<'_>>, writes: &[Write]) -> String {
+    let held = guard.map_or("true".to_owned(), |guard| {
+        format!(
+            "EXISTS (SELECT FROM distlock.entries WHERE queue = {} AND number = {} \
+             AND session = {session})",
+            text(guard.dir),
+            guard.number
+        )
+    });
+    let keep = guard.map_or("SELECT 1".to_owned(), |guard| {
+        format!(
+            "SELECT 1 FROM distlock.entries WHERE queue = {} AND number = {} \
+             AND session = {session} FOR KEY SHARE",
+            text(guard.dir),
+            guard.number
+        )
+    });
+    let mut sql = format!("{}{keep}", enter(session, true));
+    for write in writes {
+        let (Write::Put { key, .. } | Write::Delete { key }) = write;
+        let (dir, name) = key.rsplit_once('/').unwrap_or(("", key));
+        let (dir, name) = (text(dir), text(name));
+        sql += &match write {
+            Write::Put { value, .. } => format!(
+                ";\nINSERT INTO distlock.data (dir, name, value) \
+                 SELECT {dir}, {name}, {} WHERE {held} \
+                 ON CONFLICT (dir, name) DO UPDATE SET value = excluded.value",
+                bytes(value)
+            ),
+            Write::Delete { .. } => format!(
+                ";\nDELETE FROM distlock.data WHERE dir = {dir} AND name = {name} AND {held}"
+            ),
+        };
+    }
+    sql
+}
+
+/// Where in the answer to [`commit`] the guard is told of.
+pub(super) const COMMIT_TELLS: usize = 1;
+
+pub(super) fn read(key: &str) -> String {
+    let (dir, name) = key.rsplit_once('/').unwrap_or(("", key));
+    format!(
+        "SELECT encode(value, 'hex') FROM distlock.data WHERE dir = {} AND name = {}",
+        text(dir),
+        text(name)
+    )
+}
+
+/// The queues whose directories begin with the namespace and a slash.
+pub(super) fn queues(session: i64, namespace: &str) -> Message {
+    // `0` is the character after `/`.
+    Message::sweeping(format!(
+        "{}SELECT DISTINCT queue FROM distlock.entries WHERE queue >= {} AND queue < {} \
+         ORDER BY queue",
+        enter(session, false),
+        text(&format!("{namespace}/")),
+        text(&format!("{namespace}0"))
+    ))
+}
+
+/// Whether anybody stands behind.
+pub(super) fn followed(session: i64, entry: &Place<'_>) -> String {
+    format!(
+        "{}SELECT EXISTS (SELECT FROM distlock.entries WHERE queue = {} AND number > {})",
+        enter(session, false),
+        text(entry.dir),
+        entry.number
+    )
+}

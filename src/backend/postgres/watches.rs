@@ -1,0 +1,227 @@
+//! Who waits here for what happens to which key.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use tokio::sync::{Notify, watch};
+
+use crate::{
+    backend::{
+        error::{Result, StoreError},
+        sql::key::dir_of,
+    },
+    runtime::{clock::Instant, jittered, mutex::Mutex},
+};
+
+/// How much later than a session ends, by the server's word, it is looked for.
+const AFTER: Duration = Duration::from_millis(20);
+
+/// What those who wait for a key, or for a queue as a whole, are to be told.
+#[derive(Debug, Default)]
+pub(super) struct Watches {
+    state: Mutex<State>,
+    /// The next look is due at another time.
+    pub(super) changed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    seats: HashMap<What, Seat>,
+    /// When the sessions that are ahead of somebody end unless they are renewed.
+    ends: HashMap<i64, Instant>,
+}
+
+/// A queue's directory and the number of an entry in it, or 0 for anything in it. As in the table
+/// of watches, and not by keys: an entry may get another key, and keep its number.
+pub(super) type What = (Arc<str>, u64);
+
+#[derive(Debug)]
+struct Seat {
+    told: watch::Sender<Told>,
+    /// With whose end something happens.
+    sessions: Vec<i64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Told {
+    Nothing,
+    News,
+    /// The connection is gone, and what came meanwhile will not be told.
+    Lost,
+}
+
+/// One who waits. Before it is dropped, [`Watches::leave`] has to be told.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    what: What,
+    told: watch::Receiver<Told>,
+}
+
+impl Waiting {
+    /// Returns when something may have happened.
+    pub(super) async fn news(&mut self) -> Result<()> {
+        let lost = || StoreError::Unavailable("the connection was lost".into());
+        // The sender goes after it has spoken.
+        let told = self.told.wait_for(|told| *told != Told::Nothing).await;
+        match told.map(|told| *told) {
+            Ok(Told::News) => Ok(()),
+            _ => Err(lost()),
+        }
+    }
+}
+
+impl Watches {
+    /// Begins to listen, before the server is asked to speak.
+    pub(super) fn wait(&self, what: What) -> Waiting {
+        let mut state = self.state.lock();
+        let seat = state.seats.entry(what.clone()).or_insert_with(|| Seat {
+            told: watch::Sender::new(Told::Nothing),
+            sessions: Vec::new(),
+        });
+        Waiting { told: seat.told.subscribe(), what }
+    }
+
+    /// Takes note of how long the sessions that one waits for will live, if nothing is heard of
+    /// them: the server does not tell of a session's end before somebody puts it away.
+    pub(super) fn note(&self, what: &What, sessions: impl IntoIterator<Item = (i64, Duration)>) {
+        let (mut state, now) = (self.state.lock(), Instant::now());
+        let sessions: Vec<_> = sessions.into_iter().collect();
+        if let Some(seat) = state.seats.get_mut(what) {
+            seat.sessions = sessions.iter().map(|(session, _)| *session).collect();
+            for (session, left) in sessions {
+                state.ends.insert(session, now + left + jittered(AFTER));
+            }
+        }
+        drop(state);
+        self.changed.notify_one();
+    }
+
+    /// One less waits. If it was the last one, the server is told so by `untell`: before anybody
+    /// can ask it for the same again.
+    pub(super) fn leave(&self, waiting: &Waiting, untell: impl FnOnce()) {
+        let mut state = self.state.lock();
+        let Some(seat) = state.seats.get(&waiting.what) else { return };
+        let own = seat.told.subscribe().same_channel(&waiting.told);
+        // The one that leaves is counted still.
+        let last = own && seat.told.receiver_count() == 1;
+        if last {
+            state.seats.remove(&waiting.what);
+            untell();
+        }
+    }
+
+    /// Something has happened, in the server's words: to a key and its number, or in a queue, after
+    /// whose slash nothing stands, with the number 0.
+    pub(super) fn tell(&self, told: &str) {
+        let (key, number) = told.rsplit_once(' ').unwrap_or((told, ""));
+        let dir: Arc<str> = dir_of(key).into();
+        let number = number.parse().unwrap_or(0);
+        let seats = {
+            let mut state = self.state.lock();
+            [number, 0].map(|number| state.seats.remove(&(Arc::clone(&dir), number)))
+        };
+        // Without the lock: those who are told may look at once.
+        for seat in seats.into_iter().flatten() {
+            seat.told.send_replace(Told::News);
+        }
+    }
+
+    /// The connection is gone.
+    pub(super) fn lose(&self) {
+        let lost = std::mem::take(&mut *self.state.lock());
+        for seat in lost.seats.into_values() {
+            seat.told.send_replace(Told::Lost);
+        }
+    }
+
+    /// When to look whether sessions have ended.
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.state.lock().ends.values().min().copied()
+    }
+
+    /// The sessions that are to be looked for, which are not due again before they are noted. Those
+    /// that nobody waits for any more are forgotten.
+    pub(super) fn take_due(&self) -> Vec<i64> {
+        let (mut state, now) = (self.state.lock(), Instant::now());
+        let State { seats, ends } = &mut *state;
+        let due = ends.iter().filter(|(_, at)| **at <= now).map(|(session, _)| *session);
+        let mut due: Vec<_> = due.collect();
+        for session in &due {
+            ends.remove(session);
+        }
+        due.retain(|session| seats.values().any(|seat| seat.sessions.contains(session)));
+        due
+    }
+
+    /// They have so long to live.
+    pub(super) fn renew(&self, sessions: impl IntoIterator<Item = (i64, Duration)>) {
+        let (mut state, now) = (self.state.lock(), Instant::now());
+        for (session, left) in sessions {
+            state.ends.insert(session, now + left + jittered(AFTER));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn waits(watches: &Watches, dir: &str, number: u64) -> Waiting {
+        watches.wait((dir.into(), number))
+    }
+
+    fn is_last(watches: &Watches, waiting: &Waiting) -> bool {
+        let mut last = false;
+        watches.leave(waiting, || last = true);
+        last
+    }
+
+    #[tokio::test]
+    async fn those_who_wait_are_told_of_their_own_key() {
+        let watches = Watches::default();
+        let [mut one, mut again, mut queue, mut other] =
+            [("/a", 1), ("/a", 1), ("/a", 0), ("/b", 1)]
+                .map(|(dir, number)| waits(&watches, dir, number));
+        watches.tell("/a/ 0");
+        queue.news().await.unwrap();
+        let mut queue = waits(&watches, "/a", 0);
+        watches.tell("/a/1f-x.r 1");
+        for waiting in [&mut one, &mut again, &mut queue] {
+            waiting.news().await.unwrap();
+        }
+        watches.lose();
+        other.news().await.unwrap_err();
+    }
+
+    #[test]
+    fn the_last_one_to_leave_is_known() {
+        let watches = Watches::default();
+        let [one, again] = [waits(&watches, "/a", 1), waits(&watches, "/a", 1)];
+        assert!(!is_last(&watches, &one));
+        drop(one);
+        watches.tell("/a/1f-x 1");
+        // Another one since, which the first has nothing to do with.
+        let later = waits(&watches, "/a", 1);
+        assert!(!is_last(&watches, &again));
+        assert!(is_last(&watches, &later));
+        assert!(!is_last(&watches, &later));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn sessions_are_looked_for_when_they_are_due() {
+        let watches = Watches::default();
+        assert_eq!(watches.due(), None);
+        let waiting = waits(&watches, "/a", 1);
+        let second = Duration::from_secs(1);
+        watches.note(&("/a".into(), 1), [(0x1f, second)]);
+        let due = watches.due().unwrap();
+        assert!(due >= Instant::now() + second);
+        assert!(watches.take_due().is_empty());
+        tokio::time::sleep_until(due).await;
+        assert_eq!(watches.take_due(), [0x1f]);
+        assert_eq!(watches.due(), None);
+        watches.renew([(0x1f, second)]);
+        assert!(is_last(&watches, &waiting));
+        tokio::time::sleep(second * 2).await;
+        assert!(watches.take_due().is_empty(), "nobody waits for it");
+    }
+}

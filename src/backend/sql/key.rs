@@ -1,0 +1,70 @@
+//! Keys: what an entry's row is called.
+
+use super::outcome::Row;
+use crate::backend::{
+    Entry,
+    name::{Queue, Ticket},
+};
+
+/// Where an entry's row is.
+pub(crate) struct Place<'a> {
+    pub(crate) dir: &'a str,
+    pub(crate) number: u64,
+}
+
+impl<'a> Place<'a> {
+    pub(crate) fn of(entry: &'a Entry) -> Self {
+        Self { dir: dir_of(&entry.key), number: entry.revision }
+    }
+}
+
+/// The queue that a key is in.
+pub(crate) fn dir_of(key: &str) -> &str {
+    key.rsplit_once('/').map_or("", |(dir, _)| dir)
+}
+
+/// The session that a key belongs to.
+pub(crate) fn session_of(key: &str) -> Option<i64> {
+    let (_, name) = key.rsplit_once('/')?;
+    i64::from_str_radix(name.split_once('-')?.0, 16).ok()
+}
+
+/// `{queue}/{session in hex}-{ticket}`, and `.{label}` if there is one. PostgreSQL's
+/// trigger `changed` writes the same.
+pub(crate) fn key(queue: &Queue, session: i64, ticket: Ticket) -> String {
+    written(queue.dir(), &format!("{session:x}"), &ticket.to_string(), queue.label())
+}
+
+fn written(dir: &str, session: &str, ticket: &str, label: &str) -> String {
+    let dot = if label.is_empty() { "" } else { "." };
+    format!("{dir}/{session}-{ticket}{dot}{label}")
+}
+
+/// The entry of a row that begins with number, session, ticket and label.
+pub(crate) fn entry(dir: &str, row: &Row) -> Option<Entry> {
+    let number = u64::try_from(row.number(0)?).ok()?;
+    Some(Entry::new(written(dir, row.text(1)?, row.text(2)?, row.text(3)?), number))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::sql::outcome::Outcome;
+
+    #[test]
+    fn keys_are_read_as_they_are_written() {
+        let (queue, ticket) = (Queue::new("/ns", "a.b-c").unwrap(), Ticket::random());
+        for label in ["", "r", "w@7", "5+3"] {
+            let (queue, session) = (queue.labelled(label), i64::MAX);
+            let key = key(&queue, session, ticket);
+            assert_eq!((dir_of(&key), session_of(&key)), (queue.dir(), Some(session)));
+            let row = ["12", &format!("{session:x}"), &ticket.to_string(), label];
+            let outcome = Outcome::of_one(&row);
+            let entry = entry(queue.dir(), outcome.first().unwrap()).unwrap();
+            assert_eq!((&*entry.key, entry.revision, entry.token), (&*key, 12, 12));
+        }
+        for foreign in ["", "/", "/ns/a/x-1", "/ns/a/12"] {
+            assert_eq!(session_of(foreign), None);
+        }
+    }
+}

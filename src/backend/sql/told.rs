@@ -1,0 +1,70 @@
+//! What the rows of an answer say of a queue.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use super::{
+    key,
+    outcome::{Outcome, Row},
+};
+use crate::backend::{
+    Detail, Entry, Joined, Member, Moment, Predecessor, Standing,
+    error::{Result, StoreError},
+    name::Queue,
+};
+
+/// An answer that cannot be read: what was asked may have been done.
+pub(crate) fn nonsense() -> StoreError {
+    StoreError::Unknown("an answer that makes no sense".into())
+}
+
+/// What the last statement of an answer came to.
+pub(crate) fn last(outcomes: &[Outcome]) -> Result<&Outcome> {
+    outcomes.last().ok_or_else(nonsense)
+}
+
+/// How long a session has left that has so many milliseconds left.
+pub(crate) fn left(milliseconds: i64) -> Duration {
+    Duration::from_millis(u64::try_from(milliseconds).unwrap_or(0))
+}
+
+/// The entry that comes first in an answer, and where it stands.
+pub(crate) fn standing(dir: &str, rows: &[Row]) -> Result<Option<(Entry, Standing)>> {
+    let entry = |row: &Row| key::entry(dir, row).ok_or_else(nonsense);
+    let [own, ahead @ ..] = rows else { return Ok(None) };
+    let standing = match ahead {
+        [] => Standing::First,
+        [nearest, others @ ..] => Standing::Behind(Predecessor {
+            entry: entry(nearest)?,
+            first: others.is_empty(),
+            seen: true,
+        }),
+    };
+    Ok(Some((entry(own)?, standing)))
+}
+
+/// The same of one who has just joined, and whether it is alone: in the column behind its key.
+pub(crate) fn joined(queue: &Queue, told: &Outcome) -> Result<Option<Joined>> {
+    let Some((entry, standing)) = standing(queue.dir(), told.rows())? else { return Ok(None) };
+    let alone = told.first().is_some_and(|row| !row.flag(4));
+    let at = Moment(entry.revision);
+    Ok(Some(Joined::Queued { entry, standing, at, alive: None, alone }))
+}
+
+/// One who stands in a queue; its row goes on with what its session has left, value, version and
+/// since when it is there.
+pub(crate) fn member(session: i64, dir: &str, row: &Row, values: bool) -> Option<Member> {
+    let entry = key::entry(dir, row)?;
+    let own = key::session_of(&entry.key) == Some(session);
+    let detail = match values {
+        false => None,
+        true => Some(Detail {
+            value: row.bytes(5)?,
+            version: u64::try_from(row.number(6)?).ok()?,
+            since: UNIX_EPOCH.checked_add(left(row.number(7)?)),
+            own,
+        }),
+    };
+    // What follows the `@` says where it took its place from, which its number does here.
+    let label = row.text(3)?.split('@').next().map(Into::into);
+    Some(Member { entry, label, detail })
+}

@@ -1,0 +1,93 @@
+//! SQLite: the same queue in a file, for the processes of one host.
+//!
+//! A row for a session, one for each waiter, ordered by a number that is drawn while nobody else
+//! writes. Keys are `{namespace}/{name}/{session in hex}-{ticket}`, and `.{label}` if what they say
+//! of themselves is not nothing.
+
+mod data;
+mod error;
+mod extras;
+mod file;
+mod job;
+pub(crate) mod key;
+pub(crate) mod line;
+mod queue;
+pub(crate) mod requests;
+pub(crate) mod schema;
+mod seat;
+mod statements;
+mod store;
+pub(crate) mod tables;
+mod watches;
+mod worker;
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+
+use self::{line::Line, requests::Kind, store::SqliteStore};
+use super::{Backend, Facts, Store};
+use crate::{
+    backend::{
+        error::{Result, StoreError},
+        remote::Remote,
+    },
+    error::Error,
+    runtime::random,
+};
+
+/// A shorter session would not outlive a disk that is busy for a moment.
+const SHORTEST: Duration = Duration::from_secs(1);
+
+/// The backend of `sqlite://`.
+#[derive(Debug)]
+pub(crate) struct Sqlite {
+    path: PathBuf,
+    connect_timeout: Duration,
+    request_timeout: Duration,
+}
+
+impl Sqlite {
+    pub(crate) fn new(remote: &Remote) -> Result<Self, Error> {
+        if cfg!(not(target_os = "linux")) {
+            // Without the boot's id nothing tells a session of before.
+            let reason = "sqlite:// needs Linux, where a boot has an id".into();
+            return Err(Error::InvalidConfig { option: "url", reason });
+        }
+        let path = remote.endpoints.first().map(PathBuf::from).unwrap_or_default();
+        let Remote { connect_timeout, request_timeout, .. } = *remote;
+        Ok(Self { path, connect_timeout, request_timeout })
+    }
+}
+
+#[async_trait]
+impl Backend for Sqlite {
+    fn name(&self) -> &'static str {
+        "SQLite"
+    }
+
+    async fn open(&self, ttl: Duration) -> Result<(Facts, Arc<dyn Store>)> {
+        let ttl = ttl.max(SHORTEST);
+        let milliseconds = i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX);
+        let mut tries = 0;
+        loop {
+            // Of our own choice; should an answer be lost, that session ends with its TTL.
+            let session = random::id();
+            let line = Line::to(&self.path, self.connect_timeout)?;
+            line.begins(ttl);
+            let begun =
+                line.ask("beginning a session", Kind::Write, self.connect_timeout, move |tables| {
+                    tables.open(session, milliseconds)
+                });
+            match begun.await {
+                Ok(()) => {
+                    let store = SqliteStore::new(line, session, ttl, self.request_timeout);
+                    return Ok((Facts::new(ttl), Arc::new(store)));
+                }
+                // There is another file since the first one was opened: that one, then.
+                Err(StoreError::SessionGone(_)) if tries == 0 => tries += 1,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}

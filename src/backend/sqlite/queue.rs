@@ -1,0 +1,228 @@
+//! Queues: who stands where.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use rusqlite::{Result as Sql, Row, params};
+
+use super::{
+    error::Failure,
+    key::{self, Place},
+    tables::Tables,
+};
+use crate::backend::{
+    Detail, Entry, Fate, Joined, Left, Member, Moment, Predecessor, Present, Standing,
+    name::{Queue, Ticket},
+};
+
+/// One who joins.
+#[derive(Clone, Debug)]
+pub(super) struct Joiner {
+    pub(super) queue: Queue,
+    pub(super) ticket: Ticket,
+}
+
+/// Which key to delete, and whose to look for.
+#[derive(Clone, Debug)]
+pub(super) struct Leaver {
+    pub(super) joiner: Joiner,
+    pub(super) number: Option<i64>,
+    pub(super) successor: Option<i64>,
+}
+
+/// The entry of a row that begins with number, session, ticket and label.
+fn entry(dir: &str, row: &Row<'_>) -> Sql<Entry> {
+    let (number, session, ticket): (i64, i64, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
+    let key = key::written(dir, session, &ticket, &row.get::<_, String>(3)?);
+    Ok(Entry::new(key, revision(number)))
+}
+
+/// Numbers begin with one.
+fn revision(number: i64) -> u64 {
+    u64::try_from(number).unwrap_or(0)
+}
+
+impl Tables<'_, '_> {
+    /// Joins all of these queues or none. `if_free`: only if nobody is in any of them. The answers
+    /// are in the order of those who join.
+    pub(super) fn join(
+        &self,
+        session: i64,
+        joiners: &[Joiner],
+        value: &[u8],
+        if_free: bool,
+    ) -> Result<Vec<Option<Joined>>, Failure> {
+        self.enter(session)?;
+        self.sweep(session)?;
+        let mut free = true;
+        for joiner in joiners {
+            free &= !if_free || !self.is_occupied(joiner.queue.dir())?;
+        }
+        for Joiner { queue, ticket } in joiners.iter().filter(|_| free) {
+            // A repetition finds what is there.
+            if self.number_of(session, queue, *ticket)?.is_none() {
+                self.add(session, queue, *ticket, value)?;
+            }
+        }
+        joiners.iter().map(|joiner| self.joined(session, joiner)).collect()
+    }
+
+    fn is_occupied(&self, dir: &str) -> Sql<bool> {
+        self.sql.exists("SELECT 1 FROM distlock_entries WHERE queue = ?1", [dir])
+    }
+
+    fn add(
+        &self,
+        session: i64,
+        queue: &Queue,
+        ticket: Ticket,
+        value: &[u8],
+    ) -> Result<(), Failure> {
+        let number = self.draw()?;
+        let sql = "INSERT INTO distlock_entries \
+                   (queue, number, session, ticket, label, value, changed) \
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?2)";
+        let (dir, ticket, label) = (queue.dir(), ticket.to_string(), queue.label());
+        self.sql.run(sql, params![dir, number, session, ticket, label, value])?;
+        Ok(())
+    }
+
+    fn number_of(&self, session: i64, queue: &Queue, ticket: Ticket) -> Sql<Option<i64>> {
+        let sql = "SELECT number FROM distlock_entries \
+                   WHERE session = ?1 AND ticket = ?2 AND queue = ?3";
+        let ticket = ticket.to_string();
+        self.sql.first(sql, params![session, ticket, queue.dir()], |row| row.get(0))
+    }
+
+    /// `None`: it has not joined.
+    fn joined(&self, session: i64, joiner: &Joiner) -> Result<Option<Joined>, Failure> {
+        let Joiner { queue, ticket } = joiner;
+        let Some(number) = self.number_of(session, queue, *ticket)? else { return Ok(None) };
+        let Some((entry, standing)) = self.place(queue.dir(), number)? else { return Ok(None) };
+        let others = "SELECT 1 FROM distlock_entries WHERE queue = ?1 AND number <> ?2 \
+                      UNION ALL SELECT 1 FROM distlock_data WHERE dir = ?1";
+        let alone = !self.sql.exists(others, params![queue.dir(), number])?;
+        let at = Moment(entry.revision);
+        Ok(Some(Joined::Queued { entry, standing, at, alive: None, alone }))
+    }
+
+    /// The entry of this number, and where it stands.
+    fn place(&self, dir: &str, number: i64) -> Sql<Option<(Entry, Standing)>> {
+        let sql = "SELECT number, session, ticket, label FROM distlock_entries \
+                   WHERE queue = ?1 AND number <= ?2 ORDER BY number DESC LIMIT 3";
+        let found = self.sql.rows(sql, params![dir, number], |row| entry(dir, row))?;
+        let mut found = found.into_iter();
+        let own = found.next().filter(|own| own.revision == revision(number));
+        let Some(own) = own else { return Ok(None) };
+        let standing = found.next().map_or(Standing::First, |entry| {
+            let first = found.next().is_none();
+            Standing::Behind(Predecessor { entry, first, seen: true })
+        });
+        Ok(Some((own, standing)))
+    }
+
+    pub(super) fn standing(&self, session: i64, own: &Entry) -> Result<Standing, Failure> {
+        self.enter(session)?;
+        self.sweep(session)?;
+        let Place { dir, number } = Place::of(own);
+        let told = self.place(&dir, number)?.filter(|(found, _)| found.key == own.key);
+        Ok(told.map_or(Standing::Evicted, |(_, standing)| standing))
+    }
+
+    pub(super) fn present(
+        &self,
+        session: i64,
+        own: &Entry,
+        ahead: &Entry,
+    ) -> Result<Present, Failure> {
+        self.enter(session)?;
+        self.sweep(session)?;
+        let ahead = Fate::of(self.is_there(ahead)?.is_some());
+        Ok(Present { own: self.is_there(own)?.is_some(), ahead })
+    }
+
+    /// When the session of an entry ends that is there, unless it is renewed.
+    pub(super) fn is_there(&self, wanted: &Entry) -> Sql<Option<i64>> {
+        let Place { dir, number } = Place::of(wanted);
+        let sql = "SELECT number, session, ticket, label, expires FROM distlock_entries \
+                   JOIN distlock_sessions AS s ON s.id = session \
+                   WHERE queue = ?1 AND number = ?2";
+        let found = self
+            .sql
+            .first(sql, params![dir, number], |row| Ok((entry(&dir, row)?, row.get(4)?)))?;
+        Ok(found.filter(|(found, _)| found.key == wanted.key).map(|(_, expires)| expires))
+    }
+
+    /// All keys of the session.
+    pub(super) fn own_keys(&self, session: i64) -> Result<Vec<String>, Failure> {
+        self.enter(session)?;
+        let sql = "SELECT number, session, ticket, label, queue FROM distlock_entries \
+                   WHERE session = ?1";
+        Ok(self.sql.rows(sql, [session], |row| {
+            Ok(entry(&row.get::<_, String>(4)?, row)?.key.to_string())
+        })?)
+    }
+
+    pub(super) fn leave(&self, session: i64, leaver: &Leaver) -> Result<Left, Failure> {
+        self.enter(session)?;
+        let Joiner { queue, ticket } = &leaver.joiner;
+        let sql = "DELETE FROM distlock_entries WHERE session = ?1 AND ticket = ?2 \
+                   AND queue = ?3 AND label = ?4 AND (?5 IS NULL OR number = ?5)";
+        let (dir, label) = (queue.dir(), queue.label());
+        let existed =
+            self.sql.run(sql, params![session, ticket.to_string(), dir, label, leaver.number])? > 0;
+        if existed {
+            self.changed.set(true);
+        }
+        let successor = match leaver.successor {
+            None => false,
+            Some(number) => self.sql.exists(
+                "SELECT 1 FROM distlock_entries WHERE queue = ?1 AND number = ?2 AND session = ?3",
+                params![dir, number, session],
+            )?,
+        };
+        // Those who have joined up to the last number were there as the key was deleted.
+        Ok(Left { existed, successor, at: Moment(revision(self.drawn()?) + 1) })
+    }
+
+    /// All that is in a queue, in its order.
+    pub(super) fn members(&self, session: i64, dir: &str, values: bool) -> Sql<Vec<Member>> {
+        let sql = "SELECT number, session, ticket, label, value, version, since \
+                   FROM distlock_entries WHERE queue = ?1 ORDER BY number";
+        self.sql.rows(sql, [dir], |row| {
+            let detail = match values {
+                false => None,
+                true => Some(Detail {
+                    value: row.get(4)?,
+                    version: revision(row.get(5)?),
+                    since: UNIX_EPOCH.checked_add(Duration::from_millis(revision(row.get(6)?))),
+                    own: row.get::<_, i64>(1)? == session,
+                }),
+            };
+            // What follows the `@` says where it took its place from, which its number does here.
+            let label: String = row.get(3)?;
+            let label = label.split('@').next().map(Into::into);
+            Ok(Member { entry: entry(dir, row)?, label, detail })
+        })
+    }
+
+    /// Whether anybody stands behind.
+    pub(super) fn followed(&self, session: i64, own: &Entry) -> Result<bool, Failure> {
+        self.enter(session)?;
+        let Place { dir, number } = Place::of(own);
+        let sql = "SELECT 1 FROM distlock_entries WHERE queue = ?1 AND number > ?2";
+        Ok(self.sql.exists(sql, params![dir, number])?)
+    }
+
+    /// The queues right below a namespace in which somebody stands.
+    pub(super) fn queues(&self, session: i64, namespace: &str) -> Result<Vec<String>, Failure> {
+        self.enter(session)?;
+        self.sweep(session)?;
+        let sql = "SELECT DISTINCT queue FROM distlock_entries \
+                   WHERE queue >= ?1 AND queue < ?2 ORDER BY queue";
+        // `0` is the character after `/`.
+        let (from, to) = (format!("{namespace}/"), format!("{namespace}0"));
+        let dirs: Vec<String> = self.sql.rows(sql, [&from, &to], |row| row.get(0))?;
+        let names = dirs.iter().filter_map(|dir| dir.strip_prefix(&from));
+        Ok(names.filter(|name| !name.contains('/')).map(Into::into).collect())
+    }
+}

@@ -1,0 +1,78 @@
+//! The tables: how they are made, and which version of them this build knows.
+
+use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
+
+use super::error::Failure;
+use crate::backend::error::StoreError;
+
+/// What makes the tables.
+pub(crate) const DDL: &str = include_str!("schema.sql");
+
+/// The version of the tables that this build knows. Another one is not touched.
+pub(super) const VERSION: i64 = 1;
+
+/// A guard's entry and session, by the entry's number, the session and the clock. One that is over
+/// by the clock does not do, though nobody else has the lock yet.
+pub(crate) const HELD: &str = "SELECT 1 FROM distlock_entries AS e \
+     JOIN distlock_sessions AS s ON s.id = e.session \
+     WHERE e.number = ?1 AND e.session = ?2 AND s.expires > ?3";
+
+/// Makes the tables if there are none, and refuses those of another version. Two clients at once
+/// come after one another.
+pub(super) fn make(connection: &mut Connection) -> Result<(), Failure> {
+    if let Some(version) = version(connection)? {
+        return check(version);
+    }
+    let making = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    match version(&making)? {
+        Some(version) => check(version),
+        None => {
+            making.execute_batch(DDL)?;
+            making.commit().map_err(Into::into)
+        }
+    }
+}
+
+/// `None`: there are no tables.
+fn version(connection: &Connection) -> Result<Option<i64>, Failure> {
+    let made = "SELECT 1 FROM sqlite_master WHERE name = 'distlock_meta'";
+    if !connection.prepare(made)?.exists([])? {
+        return Ok(None);
+    }
+    let version = connection.query_row("SELECT version FROM distlock_meta", [], |row| row.get(0));
+    Ok(Some(version.optional()?.unwrap_or(0)))
+}
+
+fn check(version: i64) -> Result<(), Failure> {
+    if version == VERSION {
+        return Ok(());
+    }
+    Err(other_version(&format!("version {version}")).into())
+}
+
+/// These tables are not touched.
+pub(super) fn other_version(version: &str) -> StoreError {
+    let source = format!(
+        "the tables `distlock_…` of this file are of {version}, and this build of distlock knows \
+         version {VERSION}: use a build that knows those, or another file"
+    );
+    StoreError::Fatal { operation: "using the tables", source: source.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_versions_are_refused_by_name() {
+        let mut connection = Connection::open_in_memory().unwrap();
+        for _ in 0..2 {
+            make(&mut connection).unwrap();
+        }
+        connection.execute("UPDATE distlock_meta SET version = 2", []).unwrap();
+        let Err(Failure::Told(error)) = make(&mut connection) else { panic!("it was taken") };
+        assert!(error.reason().contains("version 2"), "{}", error.reason());
+        connection.execute("DELETE FROM distlock_meta", []).unwrap();
+        assert!(make(&mut connection).is_err());
+    }
+}

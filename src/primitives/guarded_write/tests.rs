@@ -1,0 +1,138 @@
+use std::sync::Arc;
+
+use super::*;
+use crate::{
+    backend::{Entry, Joined, Left, Moment, Standing},
+    client::Client,
+    session::double::Double,
+};
+
+#[test]
+fn writes_are_checked() {
+    let all = |n: usize| (0..n).map(|n| Write::put(format!("/data/{n}"), "x")).collect::<Vec<_>>();
+    for good in [
+        vec![Write::put("/a", "")],
+        vec![Write::delete("/a/b c/é")],
+        vec![Write::put("/nsx", "beside the namespace"), Write::delete("/n")],
+        vec![Write::put(format!("/{}", "x".repeat(1023)), vec![0; MAX_BYTES - 1024])],
+        vec![
+            Write::put("/a", vec![0; MAX_BYTES / 2]),
+            Write::put("/b", vec![0; MAX_BYTES / 2 - 4]),
+        ],
+        all(64),
+    ] {
+        check("/ns", &good).unwrap();
+    }
+    let put = |key: &str| vec![Write::put(key, "value")];
+    for bad in [
+        vec![],
+        all(65),
+        put(""),
+        put("/"),
+        put("a"),
+        put("/a/"),
+        put("//a"),
+        put("/a//b"),
+        put("/a/./b"),
+        put("/.."),
+        put("/a\0"),
+        put("/a\u{ffff}"),
+        put("/zookeeper/quota"),
+        put("/ns"),
+        put("/ns/a"),
+        put(&format!("/{}", "x".repeat(1024))),
+        vec![Write::put("/a", vec![0; MAX_BYTES])],
+        vec![
+            Write::put("/a", vec![0; MAX_BYTES / 2]),
+            Write::put("/b", vec![0; MAX_BYTES / 2 - 3]),
+        ],
+        vec![Write::put("/a", "1"), Write::delete("/a")],
+    ] {
+        let error = check("/ns", &bad).unwrap_err();
+        assert!(matches!(error, Error::InvalidWrite { .. }), "{error:?}");
+    }
+}
+
+/// A lock that is held in this store.
+async fn held(store: &Arc<Double>) -> LockGuard {
+    let at = Moment(1);
+    store.enqueue.then(0, move || {
+        let (entry, standing) = (Entry::new("/ns/a/1", 1), Standing::First);
+        Ok(Joined::Queued { entry, standing, at, alive: None, alone: true })
+    });
+    store.leave.then(0, move || Ok(Left { existed: true, successor: false, at }));
+    store.close.then(0, || Ok(()));
+    let client = Client::open(store.shared(), None).await.unwrap();
+    client.mutex("a").lock().await.unwrap()
+}
+
+fn unavailable() -> StoreError {
+    StoreError::Unavailable("no answer".into())
+}
+
+/// What a write is told, how often it is sent, and whether the lock is held on.
+#[tokio::test(start_paused = true)]
+async fn a_write_is_told_what_was_shown() {
+    let gone = || StoreError::SessionGone(LostReason::SessionExpired);
+    for (answer, told, held_on) in [
+        (Ok(true), "ok", true),
+        (Ok(false), "lost", false),
+        (Err((|| StoreError::Unknown("no answer".into())) as fn() -> StoreError), "unknown", true),
+        (Err(|| StoreError::Denied("no".into())), "denied", true),
+        (Err(gone), "unknown", false),
+    ] {
+        let store = Double::new();
+        store.commit.then(0, move || answer.map_err(|error| error()));
+        let guard = held(&store).await;
+        let said = match guard.put("/b", "c").await {
+            Ok(()) => "ok",
+            Err(Error::Lost { .. }) => "lost",
+            Err(Error::WriteUnconfirmed { .. }) => "unknown",
+            Err(Error::Denied { .. }) => "denied",
+            Err(error) => panic!("{error:?}"),
+        };
+        assert_eq!((said, guard.is_valid()), (told, held_on));
+        assert_eq!(store.asked("commit").len(), 1, "{told}");
+        // What is known to be lost is not asked for.
+        let again = guard.put("/b", "c").await;
+        assert_eq!(matches!(again, Err(Error::Lost { .. })), !held_on);
+        assert_eq!(store.asked("commit").len(), 1 + usize::from(held_on), "{told}");
+    }
+}
+
+/// What was not applied is sent again, and what was not read asked for again, for the time of two
+/// requests.
+#[tokio::test(start_paused = true)]
+async fn what_was_not_done_is_tried_again_for_two_requests_time() {
+    let store = Double::new();
+    store.commit.then(0, || Err(unavailable()));
+    store.read.then(0, || Err(unavailable()));
+    let guard = held(&store).await;
+    let began = Instant::now();
+    assert!(matches!(guard.put("/b", "c").await, Err(Error::Unavailable { .. })));
+    let took = began.elapsed().as_millis();
+    assert!((2000..3001).contains(&took), "{took}");
+    assert!(store.asked("commit").len() > 5);
+    let began = Instant::now();
+    assert!(matches!(guard.get("/b").await, Err(Error::Unavailable { .. })));
+    assert_eq!(began.elapsed().as_millis(), 2000);
+    assert!(store.asked("read").len() > 5);
+    assert!(guard.is_valid());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_read_was_read_under_the_lock() {
+    let store = Double::new();
+    store.read.then(100, || Ok(Some(vec![1])));
+    let guard = held(&store).await;
+    assert_eq!(guard.get("/b").await.unwrap(), Some(vec![1]));
+    let lose = async {
+        crate::runtime::clock::sleep(Duration::from_millis(50)).await;
+        guard.own_key().lose(LostReason::KeyDeleted);
+    };
+    let (read, ()) = tokio::join!(guard.get("/b"), lose);
+    assert!(matches!(read, Err(Error::Lost { .. })), "{read:?}");
+    let asked = store.asked("read").len();
+    assert!(matches!(guard.get("/b").await, Err(Error::Lost { .. })));
+    assert_eq!(store.asked("read").len(), asked);
+}

@@ -1,0 +1,139 @@
+//! When several locks are taken in one request, and what comes of that, by a stopped clock.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::*;
+use crate::{
+    backend::{Entry, Joined, Left, Moment, Standing},
+    runtime::clock::{Instant, sleep},
+    session::double::Double,
+};
+
+/// One more that is first in its queue.
+fn first() -> Joined {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    let number = LAST.fetch_add(1, Ordering::Relaxed) + 1;
+    let entry = Entry::new(format!("/ns/name/{number}"), number);
+    let (standing, at) = (Standing::First, Moment(number));
+    Joined::Queued { entry, standing, at, alive: None, alone: true }
+}
+
+/// A store in which each lock is free, one by one.
+fn store() -> Arc<Double> {
+    let store = Double::new();
+    store.enqueue.then(0, || Ok(first()));
+    let at = Moment(u64::MAX);
+    store.leave.then(0, move || Ok(Left { existed: true, successor: false, at }));
+    store
+}
+
+async fn several(store: &Arc<Double>, names: usize, handover: bool) -> MultiLock {
+    let sessions = Sessions::open(store.shared()).await.unwrap();
+    let runtime = sessions.shared().runtime.clone();
+    let handover = handover.then(|| Arc::new(Handover::new(4, runtime)));
+    let names = (0..names).map(|name| format!("lock-{name}"));
+    MultiLock::new(sessions, handover, names).unwrap()
+}
+
+/// What was asked to take them: at once, and one by one.
+fn asked(store: &Double) -> (usize, usize) {
+    (store.asked("enqueue_all").len(), store.asked("enqueue").len())
+}
+
+#[tokio::test(start_paused = true)]
+async fn so_many_are_taken_in_one_request() {
+    for (names, handover, at_once) in
+        [(1, false, 0), (2, false, 1), (2, true, 0), (AT_ONCE, false, 1), (AT_ONCE + 1, false, 0)]
+    {
+        let store = store();
+        store.enqueue_all.then(0, move || Ok(Some((0..names).map(|_| first()).collect())));
+        let all = several(&store, names, handover).await;
+        let all = all.take(Wait::Forever).await.unwrap().unwrap();
+        assert_eq!(all.guards().len(), names);
+        let one_by_one = if at_once == 1 { 0 } else { names };
+        assert_eq!(asked(&store), (at_once, one_by_one), "{names} {handover}");
+        all.unlock().await.unwrap();
+    }
+}
+
+/// What failed is done one by one, where that may be done better, and nobody waits behind a key of
+/// its own who does not want to wait.
+#[tokio::test(start_paused = true)]
+async fn what_failed_at_once_is_done_one_by_one() {
+    fn unavailable() -> StoreError {
+        StoreError::Unavailable("no answer".into())
+    }
+    fn unknown() -> StoreError {
+        StoreError::Unknown("no answer".into())
+    }
+    fn denied() -> StoreError {
+        StoreError::Denied("no".into())
+    }
+    let late = || Wait::Until(Instant::now() + Duration::from_secs(10));
+    for (case, (answer, wait, taken)) in [
+        (None, Wait::Forever, true),
+        (None, Wait::No, true),
+        (Some(unavailable as fn() -> StoreError), Wait::Forever, true),
+        (Some(unavailable), Wait::No, true),
+        (Some(unknown), Wait::Forever, true),
+        (Some(unknown), late(), true),
+        (Some(unknown), Wait::No, false),
+        (Some(denied), Wait::Forever, false),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let store = store();
+        store.enqueue_all.then(0, move || answer.map_or(Ok(None), |error| Err(error())));
+        let all = several(&store, 3, false).await.take(wait).await;
+        assert_eq!(all.is_ok(), taken, "case {case}");
+        assert_eq!(asked(&store), (1, if taken { 3 } else { 0 }), "case {case}");
+        if let Ok(all) = all {
+            all.unwrap().unlock().await.unwrap();
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn time_that_is_up_is_not_spent_one_by_one() {
+    let store = store();
+    let began = Instant::now();
+    let wait = Wait::Until(began + Duration::from_millis(300));
+    assert!(several(&store, 2, false).await.take(wait).await.unwrap().is_none());
+    assert_eq!(began.elapsed().as_millis(), 300);
+    assert_eq!(asked(&store), (1, 0));
+}
+
+/// A lock that is lost while the next one is waited for.
+#[tokio::test(start_paused = true)]
+async fn a_lock_that_is_lost_on_the_way_ends_the_wait() {
+    for evicted in [true, false] {
+        let (store, held) = (Double::new(), Entry::new("/ns/lock-0/1", 1));
+        store.enqueue_all.then(0, || Ok(None));
+        let (entry, at) = (held.clone(), Moment(1));
+        store.enqueue.then(0, move || {
+            let (entry, standing) = (entry.clone(), Standing::First);
+            Ok(Joined::Queued { entry, standing, at, alive: None, alone: true })
+        });
+        // The second one is not answered for long.
+        store.enqueue.then(600_000, || Ok(first()));
+        store.leave.then(0, move || Ok(Left { existed: false, successor: false, at }));
+        store.close.then(0, || Ok(()));
+        let all = several(&store, 2, false).await;
+        let session = all.sessions.any().await.unwrap();
+        let taking = tokio::spawn(async move { all.take(Wait::Forever).await.map(drop) });
+        sleep(Duration::from_millis(100)).await;
+        if evicted {
+            session.own_keys.find(&held).unwrap().lose(LostReason::KeyDeleted);
+        } else {
+            session.deadline.lose(LostReason::ClientClosed);
+        }
+        let error = taking.await.unwrap().unwrap_err();
+        let told = match &error {
+            Error::Evicted { name } => name == "lock-0",
+            Error::Closed => false,
+            _ => panic!("{error:?}"),
+        };
+        assert_eq!(told, evicted);
+    }
+}

@@ -1,0 +1,128 @@
+//! Whom a request is for, and how long it stands, by a stopped clock.
+
+use std::{sync::Arc, time::Duration};
+
+use super::*;
+use crate::{
+    backend::{Detail, Joined, Left, Listing, Moment, Standing, Watch},
+    session::double::{Double, grow, pauses},
+};
+
+#[test]
+fn a_request_is_for_the_holder_that_it_names() {
+    let holder = Entry { token: 5, ..Entry::new("/ns/a/7", 7) };
+    let read = |value: &str| {
+        let detail = Detail { value: value.into(), version: 0, since: None, own: false };
+        let entry = Entry::new("/ns/a!ask/1", 9);
+        ReleaseRequest::read(Member { entry, label: None, detail: Some(detail) }, &holder)
+    };
+    for (value, told) in [
+        ("/ns/a/7\n5\nme\nplease", Some(("me", "please"))),
+        ("/ns/a/7\n0\nme\nplease,\nnow", Some(("me", "please,\nnow"))),
+        ("/ns/a/7\n7\nme\nplease", None),
+        ("/ns/a/8\n5\nme\nplease", None),
+        ("/ns/a/8\n0\nme\nplease", None),
+        ("/ns/a/7\nfive\nme\nplease", None),
+        ("/ns/a/7\n5\nme", None),
+        ("", None),
+    ] {
+        let request = read(value);
+        let said = request.as_ref().map(|request| (request.owner(), request.reason()));
+        assert_eq!(said, told, "{value:?}");
+    }
+    let request = ReleaseRequest { owner: "me".into(), reason: "please".into() };
+    let written = request.write(&holder);
+    assert_eq!(read(str::from_utf8(&written).unwrap()), Some(request));
+    let entry = Entry::new("/ns/a!ask/1", 9);
+    assert!(ReleaseRequest::read(Member { entry, label: None, detail: None }, &holder).is_none());
+}
+
+fn queue() -> Queue {
+    Queue::new("/ns", "a").unwrap()
+}
+
+/// A store in which one holds the lock, and requests can be left.
+fn store() -> Arc<Double> {
+    let store = Double::new();
+    store.list.then(0, || {
+        let member = Member { entry: Entry::new("/ns/a/7", 7), label: None, detail: None };
+        Ok(Listing { members: vec![member], notes: vec![], watch: None })
+    });
+    let at = Moment(1);
+    store.enqueue.then(0, move || {
+        let (entry, standing) = (Entry::new("/ns/a!ask/1", 1), Standing::First);
+        Ok(Joined::Queued { entry, standing, at, alive: None, alone: true })
+    });
+    store.leave.then(0, move || Ok(Left { existed: true, successor: false, at }));
+    store.close.then(0, || Ok(()));
+    store
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reason_is_of_limited_length() {
+    let store = store();
+    let sessions = Sessions::open(store.shared()).await.unwrap();
+    let ask = async |length: usize| ask(&sessions, &queue(), &"x".repeat(length)).await;
+    assert!(matches!(ask(1001).await, Err(Error::InvalidConfig { option: "reason", .. })));
+    assert!(store.asked("list").is_empty());
+    assert!(ask(1000).await.unwrap());
+}
+
+/// A watch that tells something after so many milliseconds.
+fn tells(after: u64, event: Option<Event>) -> Watch {
+    Box::pin(async move {
+        sleep(Duration::from_millis(after)).await;
+        event.ok_or_else(|| crate::backend::error::StoreError::Unavailable("it broke".into()))
+    })
+}
+
+/// When a request was taken back that was left at once, and when the holder's key was watched.
+async fn stands(answers: impl FnOnce(&Double), seconds: u64) -> (Vec<u64>, Vec<u64>) {
+    let store = store();
+    answers(&store);
+    let sessions = Sessions::open(store.shared()).await.unwrap();
+    assert!(ask(&sessions, &queue(), "please").await.unwrap());
+    sleep(Duration::from_secs(seconds)).await;
+    (store.asked("leave"), store.asked("watch /ns/a/7"))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_stands_until_the_holder_has_gone() {
+    let gone = |store: &Double| store.watch.then(0, || Ok(None));
+    assert_eq!(stands(gone, 60).await, (vec![0], vec![0]));
+    // It was written to, and then deleted.
+    let written = |store: &Double| {
+        store.watch.then(0, || Ok(Some(tells(400, Some(Event::Touched)))));
+        store.watch.then(0, || Ok(Some(tells(500, Some(Event::Deleted)))));
+    };
+    assert_eq!(stands(written, 60).await, (vec![900], vec![0, 400]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_stands_for_ten_minutes_at_most() {
+    let never = |store: &Double| {
+        store.watch.then(0, || Ok(Some(Box::pin(std::future::pending()))));
+    };
+    let (left, watched) = stands(never, 1000).await;
+    assert_eq!(left, [600_000]);
+    // Servers do lose events.
+    let pauses = pauses(&watched);
+    assert!(pauses.iter().all(|pause| (20_000..=25_001).contains(pause)), "{pauses:?}");
+    assert!(pauses.len() >= 23, "{pauses:?}");
+}
+
+/// Without an answer nothing is concluded.
+#[tokio::test(start_paused = true)]
+async fn a_request_stands_while_nobody_knows() {
+    for broken in [false, true] {
+        let fails = move |store: &Double| {
+            store.watch.then(0, move || match broken {
+                true => Ok(Some(tells(0, None))),
+                false => Err(crate::backend::error::StoreError::Unavailable("no answer".into())),
+            });
+        };
+        let (left, watched) = stands(fails, 5).await;
+        assert!(left.is_empty());
+        grow(&pauses(&watched));
+    }
+}

@@ -1,0 +1,303 @@
+//! What the primitives make of a store's answers, by a stopped clock.
+
+use std::{
+    future::pending,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use crate::{
+    Client, Error, LostReason,
+    backend::{
+        Detail, Entry, Joined, Left, Listing, Member, Moment, Standing, error::StoreError,
+        name::Queue,
+    },
+    runtime::clock::timeout,
+    session::{
+        Visit,
+        double::{Double, grow, pauses},
+    },
+};
+
+/// A store in which everybody who joins stands there.
+fn store(standing: fn() -> Standing) -> Arc<Double> {
+    let store = Double::new();
+    joins(&store, standing);
+    let at = Moment(u64::MAX);
+    store.leave.then(0, move || Ok(Left { existed: true, successor: false, at }));
+    store.close.then(0, || Ok(()));
+    store
+}
+
+fn joins(store: &Double, standing: fn() -> Standing) {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    store.enqueue.then(0, move || {
+        let number = LAST.fetch_add(1, Ordering::Relaxed) + 1;
+        let (entry, at) = (Entry::new(format!("/ns/a/{number}"), number), Moment(number));
+        Ok(Joined::Queued { entry, standing: standing(), at, alive: None, alone: true })
+    });
+}
+
+fn first() -> Standing {
+    Standing::First
+}
+
+async fn client(store: &Arc<Double>) -> Client {
+    Client::open(store.shared(), None).await.unwrap()
+}
+
+/// Those who stand there, by their keys' numbers, with this label.
+fn listing(numbers: &[u64], label: &str, notes: &[&str]) -> Listing {
+    let member = |number: &u64| {
+        let entry = Entry::new(format!("/ns/a/other{number}"), *number);
+        let detail = Detail { value: vec![], version: 0, since: None, own: true };
+        Member { entry, label: Some(label.into()), detail: Some(detail) }
+    };
+    let notes = notes.iter().map(|note| (*note).into()).collect();
+    Listing { members: numbers.iter().map(member).collect(), notes, watch: None }
+}
+
+/// A candidate whose key was deleted stands again, with growing pauses; what is refused ends it.
+#[tokio::test(start_paused = true)]
+async fn a_candidate_stands_again() {
+    let store = Double::new();
+    for _ in 0..5 {
+        joins(&store, || Standing::Evicted);
+    }
+    joins(&store, first);
+    store.leave.then(0, || Ok(Left { existed: true, successor: false, at: Moment(1) }));
+    let election = client(&store).await.election("a");
+    let done = election.run(pending(), async |_| "done").await.unwrap();
+    assert_eq!(done, Some("done"));
+    let asked = store.asked("enqueue");
+    assert_eq!(asked.len(), 6);
+    grow(&pauses(&asked));
+    let store = Double::new();
+    store.enqueue.then(0, || Err(StoreError::Denied("no".into())));
+    let election = client(&store).await.election("a");
+    let refused = timeout(Duration::from_secs(5), election.run(pending(), async |_| ())).await;
+    assert!(matches!(refused, Ok(Err(Error::Denied { .. }))), "{refused:?}");
+    assert_eq!(store.asked("enqueue").len(), 1);
+}
+
+/// Sessions that are over before anything was written are no loss of the call's, three times.
+#[tokio::test(start_paused = true)]
+async fn calls_go_on_in_other_sessions() {
+    let gone = || Err(StoreError::SessionGone(LostReason::SessionExpired));
+    for (stale, done) in [(3, true), (4, false)] {
+        let stores = [(); 2].map(|()| {
+            let store = Double::new();
+            store.list.then(0, || Ok(listing(&[7], "", &[])));
+            for _ in 0..stale {
+                store.enqueue.then(0, gone);
+            }
+            joins(&store, first);
+            store.leave.then(0, || Ok(Left { existed: true, successor: false, at: Moment(1) }));
+            store.close.then(0, || Ok(()));
+            store
+        });
+        let [locks, asks] = &stores;
+        let locked = client(locks).await.mutex("a").lock().await.map(drop);
+        let asked = client(asks).await.mutex("a").request_release("please").await;
+        for (store, told) in [(locks, locked), (asks, asked.map(drop))] {
+            assert_eq!(told.is_ok(), done, "{stale} {told:?}");
+            assert!(done || matches!(told, Err(Error::SessionLost { .. })), "{told:?}");
+            assert_eq!(store.asked("enqueue").len(), 4);
+            assert_eq!(store.asked("open").len(), 4);
+        }
+    }
+}
+
+/// What was lost is told by those who give it back, and by what was done under it.
+#[tokio::test(start_paused = true)]
+async fn what_was_lost_is_told_in_the_end() {
+    let store = store(first);
+    store.leave.then(0, || Ok(Left { existed: false, successor: false, at: Moment(1) }));
+    // The first answer is that of another lock, which was there.
+    let client = client(&store).await;
+    client.mutex("a").lock().await.unwrap().unlock().await.unwrap();
+    let lost =
+        |told: Result<(), Error>| assert!(matches!(told, Err(Error::Lost { .. })), "{told:?}");
+    lost(client.mutex("a").lock().await.unwrap().unlock().await);
+    lost(client.mutex("a").run(async |_| ()).await);
+    lost(client.election("a").campaign("me").await.unwrap().resign().await);
+    lost(client.rw_lock("a").write().await.unwrap().unlock().await);
+    lost(client.semaphore("a", 1).acquire().await.unwrap().release().await);
+    lost(client.mutex("a").reentrant("me").lock().await.unwrap().unlock().await);
+    lost(client.lock_all(["a"]).await.unwrap().unlock().await);
+}
+
+/// What was done stays done if the release is refused.
+#[tokio::test(start_paused = true)]
+async fn work_is_told_though_its_lock_cannot_be_given_back() {
+    let store = Double::new();
+    joins(&store, first);
+    store.leave.then(0, || Err(StoreError::Denied("no".into())));
+    let done = client(&store).await.mutex("a").run(async |_| 7).await;
+    assert_eq!(done.unwrap(), 7);
+}
+
+/// A queue of two parts is told when both have been seen.
+#[tokio::test(start_paused = true)]
+async fn a_queue_is_told_as_a_whole() {
+    let store = store(first);
+    store.list.then(0, || Ok(listing(&[1], "1of1", &[])));
+    store.list.then(100, || Ok(listing(&[2], "1of1", &[])));
+    let client = client(&store).await;
+    let mut queue = client.semaphore("a", 1).watch_queue().unwrap();
+    let seen = timeout(Duration::from_secs(1), queue.next()).await.unwrap();
+    assert_eq!(seen.map(|entries| entries.len()), Some(2));
+}
+
+/// The store knows whose a key is, also where this client has not heard of it.
+#[tokio::test(start_paused = true)]
+async fn ones_own_keys_are_known() {
+    let store = store(first);
+    store.list.then(0, || Ok(listing(&[1], "", &[])));
+    store.list.then(0, || {
+        let mut listing = listing(&[1], "", &[]);
+        listing.members[0].detail = None;
+        Ok(listing)
+    });
+    let client = client(&store).await;
+    let own =
+        async || client.mutex("a").holder().await.unwrap().is_some_and(|holder| holder.is_own());
+    assert!(own().await);
+    assert!(!own().await);
+}
+
+/// There may be more permits than this client thinks: those who wait for that many wait.
+#[tokio::test(start_paused = true)]
+async fn who_wants_more_than_there_were_waits() {
+    // Nobody gets as far as the gate.
+    let store = Double::new();
+    store.list.then(0, || Ok(listing(&[1, 2], "1of1", &["limit=3+1+@1"])));
+    let semaphore = client(&store).await.semaphore("a", 1);
+    let refused = semaphore.acquire_many(4).await;
+    assert!(matches!(refused, Err(Error::InvalidPermits { .. })));
+    // The first look has it that there are not enough left.
+    let waits = timeout(Duration::from_secs(1), semaphore.acquire_many(3)).await;
+    assert!(waits.is_err(), "{waits:?}");
+    assert_eq!(store.asked("enqueue").len(), 1);
+}
+
+/// A new number of permits replaces those before it, and nothing else that was left in the queue.
+#[tokio::test(start_paused = true)]
+async fn a_number_of_permits_replaces_numbers() {
+    let store = store(first);
+    store.list.then(0, || Ok(listing(&[], "", &["limit=3+1+@1", "other"])));
+    store.commit.then(0, || Ok(true));
+    client(&store).await.semaphore("a", 1).set_permits(2).await.unwrap();
+    let changed =
+        |change: &str, note: &str| store.asked(&format!("{change} /ns/a!permits/{note}")).len();
+    assert_eq!(changed("put", "limit=2+1+3+@2"), 1);
+    assert_eq!(changed("delete", "limit=3+1+@1"), 1);
+    assert_eq!(changed("delete", "other"), 0);
+}
+
+/// Room to watch a queue is given back.
+#[tokio::test(start_paused = true)]
+async fn visits_end() {
+    let store = store(first);
+    let queues = ["a", "b"].map(|name| Queue::new("/ns", name).unwrap());
+    store.watch_budget.store(100, Ordering::Relaxed);
+    let session = store.session().await;
+    let visit = Visit::new(&*session, &queues[0]).unwrap();
+    assert!(Visit::new(&*session, &queues[1]).is_none());
+    drop(visit);
+    assert!(Visit::new(&*session, &queues[1]).is_some());
+}
+
+/// What a store can tell is asked of the store.
+#[tokio::test(start_paused = true)]
+async fn what_a_store_tells_is_known() {
+    let session = store(first).session().await;
+    for (key, tells) in [("tells", true), ("other", false)] {
+        assert_eq!(session.store().tells_releases(&Entry::new(key, 1)), tells);
+    }
+}
+
+/// A guard is of one store.
+#[cfg(any(
+    feature = "etcd",
+    feature = "mysql",
+    feature = "postgres",
+    feature = "sqlite",
+    feature = "zookeeper"
+))]
+#[tokio::test(start_paused = true)]
+async fn a_guard_is_of_one_store() {
+    let guard = client(&store(first)).await.mutex("a").lock().await.unwrap();
+    assert_eq!(guard.entry_in("double").map(|entry| &*entry.key), Some(guard.key()));
+    assert!(guard.entry_in("etcd").is_none());
+}
+
+/// Who has time takes what is free, at once.
+#[tokio::test(start_paused = true)]
+async fn what_is_free_is_taken_in_time() {
+    let (client, soon) = (client(&store(first)).await, Duration::from_millis(10));
+    assert!(client.mutex("a").lock_timeout(soon).await.unwrap().is_some());
+    assert!(client.mutex("a").reentrant("me").lock_timeout(soon).await.unwrap().is_some());
+    assert!(client.rw_lock("a").read_timeout(soon).await.unwrap().is_some());
+    assert!(client.rw_lock("a").write_timeout(soon).await.unwrap().is_some());
+    assert!(client.semaphore("a", 2).acquire_timeout(soon).await.unwrap().is_some());
+    assert!(client.semaphore("a", 2).acquire_many_timeout(2, soon).await.unwrap().is_some());
+    assert!(client.election("a").campaign_timeout("me", soon).await.unwrap().is_some());
+}
+
+/// Periodic work, by the store's note of when it began.
+#[tokio::test(start_paused = true)]
+async fn work_of_a_period_is_done_once() {
+    let shortest = Duration::from_millis(100);
+    let now = || {
+        let since = std::time::UNIX_EPOCH.elapsed().unwrap();
+        since.as_millis().to_string().into_bytes()
+    };
+    for (began, first) in [(None, true), (Some(now()), false)] {
+        let store = store(self::first);
+        store.commit.then(0, || Ok(true));
+        store.read.then(0, move || Ok(began.clone()));
+        let guard = client(&store).await.mutex("a").lock().await.unwrap();
+        assert!(guard.first_in(shortest - Duration::from_millis(1)).await.is_err());
+        assert!(store.asked("read").is_empty());
+        // Of an hour, as the wall's clock does not stand still.
+        assert_eq!(guard.first_in(Duration::from_secs(3600)).await.unwrap(), first);
+        assert_eq!(store.asked("commit").len(), usize::from(first));
+        assert!(guard.first_in(shortest).await.is_ok());
+    }
+}
+
+/// A downgrade whose request was in doubt goes on: either of the two keys may be there.
+#[tokio::test(start_paused = true)]
+async fn a_downgrade_goes_on_while_it_is_in_doubt() {
+    fn unavailable() -> StoreError {
+        StoreError::Unavailable("no answer".into())
+    }
+    fn unknown() -> StoreError {
+        StoreError::Unknown("no answer".into())
+    }
+    fn denied() -> StoreError {
+        StoreError::Denied("no".into())
+    }
+    for (fails, asked, done) in [
+        (&[][..], 1, true),
+        (&[unavailable as fn() -> StoreError], 2, true),
+        (&[unknown], 2, true),
+        (&[unknown, denied], 3, true),
+        (&[denied], 1, false),
+        (&[unavailable, denied], 2, false),
+    ] {
+        let store = store(first);
+        for error in fails {
+            let error = *error;
+            store.relabel.then(0, move || Err(error()));
+        }
+        store.relabel.then(0, || Ok(Some(Entry::new("/ns/a/other", 9))));
+        let guard = client(&store).await.rw_lock("a").write().await.unwrap();
+        assert_eq!(guard.downgrade().await.is_ok(), done);
+        assert_eq!(store.asked("relabel").len(), asked);
+    }
+}

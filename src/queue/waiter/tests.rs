@@ -1,0 +1,298 @@
+//! When one that waits looks, and what it makes of it, by a stopped clock.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use crate::{
+    Error, LockGuard,
+    backend::{
+        Entry, Event, Fate, Joined, Left, Listing, Member, Moment, Predecessor, Present, Standing,
+        Watch, error::StoreError,
+    },
+    client::Client,
+    runtime::clock::{sleep, timeout},
+    session::double::{self, Double, grow},
+};
+
+/// A store in which who joins stands there.
+fn store(standing: impl Fn() -> Standing + Send + 'static) -> Arc<Double> {
+    let (store, last) = (Double::new(), AtomicU64::new(0));
+    store.enqueue.then(0, move || {
+        let number = last.fetch_add(1, Ordering::Relaxed) + 1;
+        let (entry, at) = (Entry::new(format!("/ns/a/{number}"), number), Moment(number));
+        Ok(Joined::Queued { entry, standing: standing(), at, alive: None, alone: false })
+    });
+    let at = Moment(u64::MAX);
+    store.leave.then(0, move || Ok(Left { existed: true, successor: false, at }));
+    store.close.then(0, || Ok(()));
+    store
+}
+
+fn behind(first: bool, seen: bool) -> Standing {
+    Standing::Behind(Predecessor { entry: Entry::new("/ns/a/other", 0), first, seen })
+}
+
+fn never() -> Watch {
+    Box::pin(std::future::pending())
+}
+
+fn deleted() -> Watch {
+    Box::pin(async { Ok(Event::Deleted) })
+}
+
+/// What comes of waiting for a mutex for so many seconds.
+async fn waits(store: &Arc<Double>, seconds: u64) -> Option<Result<LockGuard, Error>> {
+    let client = Client::open(store.shared(), None).await.unwrap();
+    timeout(Duration::from_secs(seconds), client.mutex("a").lock()).await.ok()
+}
+
+/// Two keys are looked at every 20 to 25 seconds; only what has changed is looked into.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_looks_now_and_then() {
+    for (own, ahead, granted) in [
+        (true, Fate::There, None),
+        (true, Fate::Gone, Some(true)),
+        (true, Fate::Released, Some(true)),
+        (false, Fate::There, Some(false)),
+        (false, Fate::Gone, Some(false)),
+    ] {
+        let store = store(|| behind(true, true));
+        store.urgent_watch.then(0, || Ok(Some(never())));
+        store.present.then(0, || Ok(Present { own: true, ahead: Fate::There }));
+        store.present.then(0, move || Ok(Present { own, ahead }));
+        let taken = waits(&store, 76).await;
+        let told = taken.as_ref().map(|taken| match taken {
+            Ok(_) => true,
+            Err(Error::Evicted { .. }) => false,
+            Err(error) => panic!("{error:?}"),
+        });
+        assert_eq!(told, granted, "{own} {ahead:?}");
+        let looks = store.asked("present");
+        assert_eq!(looks.len(), if granted.is_some() { 2 } else { 3 }, "{looks:?}");
+        let mut last = 0;
+        for look in &looks {
+            assert!((20_000..=25_001).contains(&(look - last)), "{looks:?}");
+            last = *look;
+        }
+        // The watch stays meanwhile, and the queue is not looked at.
+        assert_eq!(store.asked("urgent watch /ns/a/other").len(), 1);
+        assert!(store.asked("standing /ns/a/1").is_empty());
+    }
+}
+
+/// What the end of the one ahead shows depends on what is known of it.
+#[tokio::test(start_paused = true)]
+async fn the_end_of_the_one_ahead_is_a_reason_to_look() {
+    for (first, seen, present, standing) in
+        [(true, true, 1, 0), (false, true, 0, 1), (true, false, 0, 1), (false, false, 0, 1)]
+    {
+        let store = store(move || behind(first, seen));
+        store.urgent_watch.then(0, || Ok(Some(deleted())));
+        store.present.then(0, || Ok(Present { own: true, ahead: Fate::Gone }));
+        store.standing.then(0, || Ok(Standing::First));
+        let taken = waits(&store, 1).await;
+        assert!(taken.is_some_and(|taken| taken.is_ok()), "{first} {seen}");
+        let asked = (store.asked("present").len(), store.asked("standing /ns/a/1").len());
+        // One that was only concluded to be ahead was found there, as it could be watched.
+        let looked = if (first, seen) == (true, false) { (1, 0) } else { (present, standing) };
+        assert_eq!(asked, looked, "{first} {seen}");
+    }
+}
+
+/// Those who stand in the queue of permits: one that has the only one, and our own.
+fn full(watch: Option<Watch>) -> Listing {
+    let member = |key: &str, revision| {
+        let (entry, label) = (Entry::new(key, revision), Some("1of1".into()));
+        Member { entry, label, detail: None }
+    };
+    let members = vec![member("/ns/a/other", 0), member("/ns/a/2", 2)];
+    Listing { members, notes: vec![], watch }
+}
+
+fn free() -> Listing {
+    let mut listing = full(None);
+    listing.members.remove(0);
+    listing
+}
+
+async fn waits_for_a_permit(answers: impl FnOnce(&Double), seconds: u64) -> (Arc<Double>, bool) {
+    let store = store(|| Standing::First);
+    answers(&store);
+    let client = Client::open(store.shared(), None).await.unwrap();
+    let semaphore = client.semaphore("a", 1);
+    let taken = timeout(Duration::from_secs(seconds), semaphore.acquire()).await;
+    let granted = taken.is_ok_and(|taken| taken.is_ok());
+    (store, granted)
+}
+
+fn pauses(store: &Double) -> Vec<u64> {
+    let asked = store.asked("list");
+    // The first look is without a watch; the second, with one, comes at once.
+    assert_eq!(asked[1] - asked[0], 0);
+    double::pauses(&asked[1..])
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_permits_looks_when_something_has_changed() {
+    let changed = |after| {
+        let watch: Watch = Box::pin(async move {
+            sleep(Duration::from_millis(after)).await;
+            Ok(Event::Touched)
+        });
+        Some(watch)
+    };
+    let answers = |store: &Double| {
+        store.list.then(0, || Ok(full(None)));
+        store.list.then(0, move || Ok(full(changed(500))));
+        store.list.then(0, move || Ok(full(changed(700))));
+        store.list.then(0, || Ok(free()));
+    };
+    let (store, granted) = waits_for_a_permit(answers, 10).await;
+    assert!(granted);
+    assert_eq!(pauses(&store), [500, 700]);
+}
+
+/// Watches that break, or that cannot be had, are begun again with growing pauses; one that tells
+/// something ends that.
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_permits_pauses_when_watches_break() {
+    fn broken() -> Option<Watch> {
+        Some(Box::pin(async { Err(StoreError::Unavailable("it broke".into())) }))
+    }
+    let none = |store: &Double| store.list.then(0, || Ok(full(None)));
+    let (store, granted) = waits_for_a_permit(none, 1).await;
+    assert!(!granted);
+    grow(&pauses(&store));
+    let answers = |store: &Double| {
+        for _ in 0..7 {
+            store.list.then(0, || Ok(full(broken())));
+        }
+        store.list.then(0, || Ok(full(Some(deleted()))));
+        store.list.then(0, || Ok(full(broken())));
+    };
+    let (store, granted) = waits_for_a_permit(answers, 10).await;
+    assert!(!granted);
+    let pauses = pauses(&store);
+    grow(&pauses[..6]);
+    assert_eq!(pauses[6], 0, "{pauses:?}");
+    grow(&pauses[7..]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_permits_looks_now_and_then() {
+    let answers = |store: &Double| store.list.then(0, || Ok(full(Some(never()))));
+    let (store, granted) = waits_for_a_permit(answers, 76).await;
+    assert!(!granted);
+    // All but the first look begin a watch; a look at a server that lags errs on the side of
+    // waiting. The key at the gate is only a way to the permits.
+    let (looks, watched) = (store.asked("list").len(), store.asked("watched list").len());
+    assert_eq!((watched, store.asked("fresh list").len()), (looks - 1, 0));
+    assert!(store.asked("watch /ns/a/1").is_empty());
+    let pauses = pauses(&store);
+    assert_eq!(pauses.len(), 3, "{pauses:?}");
+    assert!(pauses.iter().all(|pause| (20_000..=25_001).contains(pause)), "{pauses:?}");
+}
+
+fn nobody() -> Listing {
+    Listing { members: vec![], notes: vec![], watch: None }
+}
+
+/// One that only tries writes nothing where it cannot have what it wants, by the newest state.
+#[tokio::test(start_paused = true)]
+async fn who_only_tries_looks_before_it_writes() {
+    for (looks, written) in [
+        // There is none; somebody takes it on the way to the gate; or just then.
+        (&[true][..], 0),
+        (&[false, true], 1),
+        (&[false, false, true], 2),
+    ] {
+        let store = store(|| Standing::First);
+        for &full_by_then in looks {
+            store.list.then(0, move || Ok(if full_by_then { full(None) } else { nobody() }));
+        }
+        let client = Client::open(store.shared(), None).await.unwrap();
+        let semaphore = client.semaphore("a", 1);
+        let taken = timeout(Duration::from_millis(200), semaphore.try_acquire());
+        assert!(taken.await.unwrap().unwrap().is_none(), "{looks:?}");
+        assert_eq!(store.asked("enqueue").len(), written, "{looks:?}");
+        assert_eq!(store.asked("fresh list").len(), looks.len().min(2), "{looks:?}");
+        sleep(Duration::from_millis(10)).await;
+        assert_eq!(store.asked("leave").len(), written, "{looks:?}");
+    }
+}
+
+/// One that is behind the same writer as before goes on waiting; what has changed is looked into.
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_a_writer_looks_now_and_then() {
+    let queue = |keys: &[(&str, u64)]| {
+        let member = |(key, revision): &(&str, u64)| Member {
+            entry: Entry::new(*key, *revision),
+            label: Some("w".into()),
+            detail: None,
+        };
+        Listing { members: keys.iter().map(member).collect(), notes: vec![], watch: None }
+    };
+    let store = store(|| behind(false, true));
+    let own = ("/ns/a/1", 1);
+    let (other, another) = ("/ns/a/other", "/ns/a/another");
+    for ahead in [other, other, other, another, another] {
+        store.list.then(0, move || Ok(queue(&[(ahead, 0), own])));
+    }
+    store.list.then(0, move || Ok(queue(&[own])));
+    store.urgent_watch.then(0, || Ok(Some(never())));
+    let client = Client::open(store.shared(), None).await.unwrap();
+    let lock = client.rw_lock("a");
+    assert!(timeout(Duration::from_secs(101), lock.write()).await.unwrap().is_ok());
+    // The first two looks; one that sees the same; one that sees another, which is looked into and
+    // watched, and then nobody.
+    assert_eq!(store.asked("urgent watch /ns/a/other").len(), 1);
+    assert_eq!(store.asked("urgent watch /ns/a/another").len(), 1);
+    let looks = store.asked("list");
+    assert!(looks.len() >= 5, "{looks:?}");
+}
+
+/// What is known of the one ahead decides whether both keys are looked at beside the watch.
+#[tokio::test(start_paused = true)]
+async fn a_short_hold_may_end_before_it_is_watched() {
+    for (first, seen, fate, granted) in [
+        (true, true, Fate::Gone, true),
+        (true, true, Fate::Released, true),
+        (true, true, Fate::There, false),
+        (true, false, Fate::Gone, false),
+        (false, true, Fate::Gone, false),
+    ] {
+        let store = store(move || behind(first, seen));
+        store.urgent_watch.then(600_000, || Ok(Some(never())));
+        store.present.then(5, move || Ok(Present { own: true, ahead: fate }));
+        let taken = waits(&store, 10).await;
+        assert_eq!(taken.is_some_and(|taken| taken.is_ok()), granted, "{first} {seen} {fate:?}");
+        assert_eq!(store.asked("present").len(), usize::from(first && seen));
+    }
+}
+
+/// A watch that cannot be had says nothing; the look after it says where one stands.
+#[tokio::test(start_paused = true)]
+async fn without_a_watch_the_queue_is_looked_at() {
+    let silent = || StoreError::Unavailable("no answer".into());
+    let store = store(|| behind(true, false));
+    store.urgent_watch.then(5, move || Err(silent()));
+    // The same one, which is there; then another one; then nobody.
+    store.standing.then(0, || Ok(behind(true, true)));
+    store.standing.then(0, || {
+        let entry = Entry::new("/ns/a/another", 0);
+        Ok(Standing::Behind(Predecessor { entry, first: true, seen: false }))
+    });
+    store.standing.then(0, || Ok(Standing::First));
+    let taken = waits(&store, 10).await;
+    assert!(taken.is_some_and(|taken| taken.is_ok()));
+    assert_eq!(store.asked("standing /ns/a/1").len(), 3);
+    // It was seen there, so that both keys are looked at, beside the second watch.
+    assert_eq!(store.asked("present").len(), 1);
+    let watched = |key: &str| store.asked(&format!("urgent watch {key}")).len();
+    assert_eq!((watched("/ns/a/other"), watched("/ns/a/another")), (2, 1));
+}

@@ -1,0 +1,313 @@
+//! A store for unit tests: each says what a request is answered, and when.
+
+use std::{
+    collections::VecDeque,
+    fmt,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use async_trait::async_trait;
+
+use crate::{
+    backend::{
+        Ask, Backend, Entry, Extras, Facts, Join, Joined, Leaving, Left, Listing, Present,
+        Standing, Store, Watch, Write,
+        error::Result,
+        name::{Queue, Ticket},
+    },
+    lost::LostReason,
+    runtime::{
+        Runtime,
+        clock::{Instant, sleep},
+        executor::Executor,
+    },
+    session::{Session, Shared},
+    telemetry::Telemetry,
+};
+
+/// What one kind of request is answered, in turn; then the last one again and again. Without any,
+/// never.
+pub(crate) struct Answers<T>(Mutex<VecDeque<Answer<T>>>);
+
+type Answer<T> = Box<dyn FnMut() -> (u64, Result<T>) + Send>;
+
+impl<T> Default for Answers<T> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<T> Answers<T> {
+    /// Answers so after this many milliseconds.
+    pub(crate) fn then(&self, after: u64, mut answer: impl FnMut() -> Result<T> + Send + 'static) {
+        self.0.lock().unwrap().push_back(Box::new(move || (after, answer())));
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.lock().unwrap().is_empty()
+    }
+
+    async fn next(&self) -> Result<T> {
+        let next = {
+            let mut answers = self.0.lock().unwrap();
+            let next = answers.front_mut().map(|answer| answer());
+            if answers.len() > 1 {
+                answers.pop_front();
+            }
+            next
+        };
+        match next {
+            Some((after, answer)) => {
+                sleep(Duration::from_millis(after)).await;
+                answer
+            }
+            None => std::future::pending().await,
+        }
+    }
+}
+
+/// The store, and what it was asked.
+pub(crate) struct Double {
+    began: Instant,
+    asked: Mutex<Vec<(String, u64)>>,
+    pub(crate) keep_alive: Answers<Duration>,
+    pub(crate) standing: Answers<Standing>,
+    pub(crate) own_keys: Answers<Vec<Arc<str>>>,
+    pub(crate) watch: Answers<Option<Watch>>,
+    /// For those who wait.
+    pub(crate) urgent_watch: Answers<Option<Watch>>,
+    pub(crate) ended: Answers<LostReason>,
+    pub(crate) close: Answers<()>,
+    pub(crate) list: Answers<Listing>,
+    pub(crate) enqueue: Answers<Joined>,
+    pub(crate) enqueue_all: Answers<Option<Vec<Joined>>>,
+    pub(crate) leave: Answers<Left>,
+    pub(crate) present: Answers<Present>,
+    pub(crate) relabel: Answers<Option<Entry>>,
+    pub(crate) commit: Answers<bool>,
+    pub(crate) read: Answers<Option<Vec<u8>>>,
+    pub(crate) followed: Answers<bool>,
+    pub(crate) keeps_old_names: AtomicBool,
+    pub(crate) watch_budget: AtomicUsize,
+    /// Without any, sessions open at once.
+    pub(crate) open: Answers<()>,
+}
+
+impl fmt::Debug for Double {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Double")
+    }
+}
+
+impl Double {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self {
+            began: Instant::now(),
+            asked: Mutex::default(),
+            keep_alive: Answers::default(),
+            standing: Answers::default(),
+            own_keys: Answers::default(),
+            watch: Answers::default(),
+            urgent_watch: Answers::default(),
+            ended: Answers::default(),
+            close: Answers::default(),
+            list: Answers::default(),
+            enqueue: Answers::default(),
+            enqueue_all: Answers::default(),
+            leave: Answers::default(),
+            present: Answers::default(),
+            relabel: Answers::default(),
+            commit: Answers::default(),
+            read: Answers::default(),
+            followed: Answers::default(),
+            keeps_old_names: AtomicBool::new(false),
+            watch_budget: AtomicUsize::new(usize::MAX),
+            open: Answers::default(),
+        })
+    }
+
+    fn ask(&self, what: String) {
+        let after = u64::try_from(self.began.elapsed().as_millis()).unwrap();
+        self.asked.lock().unwrap().push((what, after));
+    }
+
+    /// When it was asked this, in milliseconds since it came to be.
+    pub(crate) fn asked(&self, what: &str) -> Vec<u64> {
+        let asked = self.asked.lock().unwrap();
+        asked.iter().filter(|(asked, _)| asked == what).map(|(_, after)| *after).collect()
+    }
+}
+
+#[async_trait]
+impl Store for Double {
+    async fn keep_alive(&self) -> Result<Duration> {
+        self.ask("keep_alive".into());
+        self.keep_alive.next().await
+    }
+
+    async fn enqueue(&self, _: &Queue, _: Ticket, _: &[u8], _: Join) -> Result<Joined> {
+        self.ask("enqueue".into());
+        self.enqueue.next().await
+    }
+
+    async fn standing(&self, entry: &Entry) -> Result<Standing> {
+        self.ask(format!("standing {}", entry.key));
+        self.standing.next().await
+    }
+
+    async fn present(&self, _: &Entry, _: &Entry) -> Result<Present> {
+        self.ask("present".into());
+        self.present.next().await
+    }
+
+    async fn own_keys(&self) -> Result<Vec<Arc<str>>> {
+        self.ask("own_keys".into());
+        self.own_keys.next().await
+    }
+
+    async fn watch(&self, entry: &Entry, urgent: bool) -> Result<Option<Watch>> {
+        if urgent {
+            self.ask(format!("urgent watch {}", entry.key));
+            return self.urgent_watch.next().await;
+        }
+        self.ask(format!("watch {}", entry.key));
+        self.watch.next().await
+    }
+
+    async fn leave(&self, _: &Queue, _: Ticket, _: Leaving<'_>) -> Result<Left> {
+        self.ask("leave".into());
+        self.leave.next().await
+    }
+
+    async fn ended(&self) -> LostReason {
+        match self.ended.next().await {
+            Ok(reason) => reason,
+            Err(error) => panic!("{error:?}"),
+        }
+    }
+
+    async fn close(&self) -> Result<()> {
+        self.ask("close".into());
+        self.close.next().await
+    }
+
+    fn tells_releases(&self, ahead: &Entry) -> bool {
+        *ahead.key == *"tells"
+    }
+
+    async fn list(&self, _: &Queue, ask: Ask) -> Result<Listing> {
+        self.ask("list".into());
+        if ask.fresh {
+            self.ask("fresh list".into());
+        }
+        if ask.watch {
+            self.ask("watched list".into());
+        }
+        self.list.next().await
+    }
+}
+
+#[async_trait]
+impl Extras for Double {
+    async fn enqueue_all(&self, _: &[(Queue, Ticket)], _: &[u8]) -> Result<Option<Vec<Joined>>> {
+        self.ask("enqueue_all".into());
+        self.enqueue_all.next().await
+    }
+
+    async fn relabel(&self, _: &Queue, _: Ticket, _: &Entry, _: &[u8]) -> Result<Option<Entry>> {
+        self.ask("relabel".into());
+        self.relabel.next().await
+    }
+
+    async fn commit(&self, _: Option<&Entry>, writes: &[Write]) -> Result<bool> {
+        self.ask("commit".into());
+        for write in writes {
+            self.ask(match write {
+                Write::Put { key, .. } => format!("put {key}"),
+                Write::Delete { key } => format!("delete {key}"),
+            });
+        }
+        self.commit.next().await
+    }
+
+    async fn read(&self, _: &str) -> Result<Option<Vec<u8>>> {
+        self.ask("read".into());
+        self.read.next().await
+    }
+
+    async fn followed(&self, _: &Entry) -> Result<bool> {
+        self.ask("followed".into());
+        self.followed.next().await
+    }
+}
+
+/// How long it paused between these times.
+pub(crate) fn pauses(asked: &[u64]) -> Vec<u64> {
+    asked.windows(2).map(|pair| pair[1] - pair[0]).collect()
+}
+
+/// Checks that pauses grow as those of one who tries again and again.
+#[track_caller]
+pub(crate) fn grow(pauses: &[u64]) {
+    assert!(pauses.len() >= 4, "{pauses:?}");
+    for (pause, most) in pauses.iter().zip([20, 40, 80, 160]) {
+        assert!((most / 2..=most + 2).contains(pause), "{pauses:?}");
+    }
+}
+
+/// The TTL of a double's session.
+const TTL: Duration = Duration::from_secs(60);
+
+/// Opens sessions that are all the same store.
+#[derive(Debug)]
+struct Opens(Arc<Double>);
+
+#[async_trait]
+impl Backend for Opens {
+    fn name(&self) -> &'static str {
+        "double"
+    }
+
+    async fn open(&self, _: Duration) -> Result<(Facts, Arc<dyn Store>)> {
+        self.0.ask("open".into());
+        if !self.0.open.is_empty() {
+            self.0.open.next().await?;
+        }
+        let keeps_old_names = self.0.keeps_old_names.load(Ordering::Relaxed);
+        let watch_budget = self.0.watch_budget.load(Ordering::Relaxed);
+        let facts = Facts { keeps_old_names, watch_budget, ..Facts::new(TTL) };
+        Ok((facts, Arc::clone(&self.0) as _))
+    }
+}
+
+/// What a client's sessions have in common, on the runtime of the test: its clock may stand still.
+pub(crate) fn shared(backend: Arc<dyn Backend>) -> Shared {
+    Shared {
+        backend,
+        runtime: Runtime::of(Executor::of(tokio::runtime::Handle::current()).unwrap()),
+        namespace: "/ns".into(),
+        ttl: TTL,
+        owner: String::new(),
+        connect_timeout: Duration::from_secs(5),
+        request_timeout: Duration::from_secs(1),
+        recheck_interval: Duration::from_secs(20),
+        draining: Default::default(),
+        telemetry: Telemetry::default(),
+    }
+}
+
+impl Double {
+    /// What a client has in common whose sessions are in this store.
+    pub(crate) fn shared(self: &Arc<Self>) -> Shared {
+        self.keep_alive.then(0, || Ok(TTL));
+        shared(Arc::new(Opens(Arc::clone(self))))
+    }
+
+    pub(crate) async fn session(self: &Arc<Self>) -> Arc<Session> {
+        Session::open(Arc::new(self.shared())).await.unwrap()
+    }
+}

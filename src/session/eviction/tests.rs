@@ -1,0 +1,241 @@
+//! When a holder's key is watched and looked at, by a stopped clock.
+
+use tokio::runtime::Handle;
+
+use super::*;
+use crate::{
+    backend::{Entry, Event, Moment, Watch},
+    runtime::executor::Executor,
+    session::{
+        double::{Double, grow, pauses},
+        own_keys::OwnKeys,
+    },
+};
+
+const TTL: Duration = Duration::from_secs(60);
+const RECHECK: Duration = Duration::from_secs(20);
+
+struct Watched {
+    store: Arc<Double>,
+    deadline: Arc<Deadline>,
+    evictions: EvictionWatch,
+    own_keys: OwnKeys,
+}
+
+impl Watched {
+    /// With room for this many bytes of paths.
+    fn new(room: usize, answers: impl FnOnce(&Double)) -> Self {
+        let store = Double::new();
+        answers(&store);
+        let deadline = Arc::new(Deadline::new(crate::runtime::clock::now(), TTL, false));
+        let evictions = EvictionWatch::start(
+            &Runtime::of(Executor::of(Handle::current()).unwrap()),
+            Arc::clone(&store) as _,
+            Arc::clone(&deadline),
+            Arc::new(WatchBudget::new(room)),
+            RECHECK,
+            Telemetry::default(),
+        );
+        Self { store, deadline, evictions, own_keys: OwnKeys::default() }
+    }
+
+    fn granted(&self, key: &str, repeats: bool) -> Arc<OwnKey> {
+        let entry = Entry::new(key, 1);
+        let own_key = self.own_keys.add(entry, Moment(1), Duration::ZERO, repeats);
+        own_key.hold();
+        self.evictions.watch(&own_key);
+        own_key
+    }
+}
+
+/// A watch that ends after this many milliseconds.
+fn ends(after: u64, event: Result<Event, &'static str>) -> Watch {
+    Box::pin(async move {
+        sleep(Duration::from_millis(after)).await;
+        event.map_err(|error| StoreError::Unavailable(error.into()))
+    })
+}
+
+async fn pass(millis: u64) {
+    sleep(Duration::from_millis(millis)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_held_for_a_while_is_watched() {
+    let watched = Watched::new(usize::MAX, |_| {});
+    let (first, short) = (watched.granted("/q/1", false), watched.granted("/q/2", false));
+    pass(100).await;
+    let third = watched.granted("/q/3", false);
+    short.leave();
+    pass(1000).await;
+    assert_eq!(watched.store.asked("watch /q/1"), [400]);
+    assert!(watched.store.asked("watch /q/2").is_empty());
+    assert_eq!(watched.store.asked("watch /q/3"), [500]);
+    // And after nobody held anything.
+    first.leave();
+    third.leave();
+    pass(1000).await;
+    let _last = watched.granted("/q/4", false);
+    pass(401).await;
+    assert_eq!(watched.store.asked("watch /q/4").len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deleted_key_is_looked_at_and_told() {
+    for (there, told) in [(false, Some(LostReason::KeyDeleted)), (true, None)] {
+        let watched = Watched::new(usize::MAX, |store| {
+            store.watch.then(0, || Ok(Some(ends(100, Ok(Event::Deleted)))));
+            store.watch.then(0, || Ok(Some(Box::pin(std::future::pending()))));
+            let standing = move || Ok(if there { Standing::First } else { Standing::Evicted });
+            store.standing.then(0, standing);
+        });
+        let own_key = watched.granted("/q/1", false);
+        pass(600).await;
+        assert_eq!(watched.store.asked("standing /q/1"), [500]);
+        assert_eq!(own_key.lost_reason(), told);
+        assert_eq!(watched.store.asked("watch /q/1").len(), 1 + usize::from(there));
+        assert_eq!(watched.deadline.lost_reason(), None);
+    }
+}
+
+/// What is not there when it is to be watched is looked at, too.
+#[tokio::test(start_paused = true)]
+async fn a_key_that_cannot_be_watched_is_looked_at() {
+    let watched = Watched::new(usize::MAX, |store| {
+        store.watch.then(0, || Ok(None));
+        store.standing.then(0, || Ok(Standing::Evicted));
+    });
+    let own_key = watched.granted("/q/1", false);
+    pass(401).await;
+    assert_eq!(own_key.lost_reason(), Some(LostReason::KeyDeleted));
+}
+
+/// Neither a watch that failed nor one that cannot be had says anything; it is asked for again.
+#[tokio::test(start_paused = true)]
+async fn failed_watches_are_begun_again_with_growing_pauses() {
+    for broken in [false, true] {
+        let watched = Watched::new(usize::MAX, |store| {
+            store.watch.then(0, move || match broken {
+                true => Ok(Some(ends(0, Err("it broke")))),
+                false => Err(StoreError::Unavailable("no answer".into())),
+            });
+        });
+        let own_key = watched.granted("/q/1", false);
+        pass(1000).await;
+        let asked = watched.store.asked("watch /q/1");
+        grow(&pauses(&asked));
+        assert!(own_key.lost_reason().is_none());
+        assert!(watched.store.asked("standing /q/1").is_empty());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_the_session_is_told_to_it() {
+    let watched = Watched::new(usize::MAX, |store| {
+        store.watch.then(0, || Ok(None));
+        store.standing.then(0, || Err(StoreError::SessionGone(LostReason::SessionExpired)));
+    });
+    let own_key = watched.granted("/q/1", false);
+    pass(401).await;
+    assert_eq!(watched.deadline.lost_reason(), Some(LostReason::SessionExpired));
+    assert_eq!(own_key.lost_reason(), None, "its guard knows from the session");
+    // And nobody looks after it any more.
+    let asked = watched.store.asked("watch /q/1");
+    pass(60_000).await;
+    assert_eq!(watched.store.asked("watch /q/1"), asked);
+}
+
+/// Now and then all are looked for at once, and those that are missing one by one.
+#[tokio::test(start_paused = true)]
+async fn all_keys_are_looked_for_now_and_then() {
+    let watched = Watched::new(usize::MAX, |store| {
+        store.own_keys.then(0, || Ok(vec!["/q/1".into(), "/q/2".into()]));
+        store.standing.then(0, || Ok(Standing::First));
+        store.standing.then(0, || Ok(Standing::Evicted));
+    });
+    let there = watched.granted("/q/1", false);
+    let repeats = watched.granted("/q/2", true);
+    let gone = watched.granted("/q/3", false);
+    pass(400 + 19_900).await;
+    assert!(watched.store.asked("own_keys").is_empty());
+    pass(5200).await;
+    assert_eq!(watched.store.asked("own_keys").len(), 1);
+    assert!(watched.store.asked("standing /q/1").is_empty());
+    assert_eq!(watched.store.asked("standing /q/2").len(), 1);
+    assert_eq!(watched.store.asked("standing /q/3").len(), 1);
+    assert_eq!(there.lost_reason(), None);
+    assert_eq!(repeats.lost_reason(), None);
+    assert_eq!(gone.lost_reason(), Some(LostReason::KeyDeleted));
+    // And again; what is let go is not looked for.
+    pass(25_000).await;
+    assert!(watched.store.asked("own_keys").len() >= 2);
+    assert_eq!(watched.store.asked("standing /q/3").len(), 1);
+    there.leave();
+    repeats.leave();
+    pass(1).await;
+    let asked = watched.store.asked("own_keys").len();
+    pass(100_000).await;
+    assert_eq!(watched.store.asked("own_keys").len(), asked, "nothing is held");
+}
+
+/// Without an answer about one of them the others are left for another time.
+#[tokio::test(start_paused = true)]
+async fn looks_without_an_answer_end_the_round() {
+    let watched = Watched::new(usize::MAX, |store| {
+        store.own_keys.then(0, || Ok(Vec::new()));
+        store.standing.then(0, || Err(StoreError::Unavailable("no answer".into())));
+    });
+    let own_keys = [watched.granted("/q/1", false), watched.granted("/q/2", false)];
+    pass(26_000).await;
+    assert_eq!(watched.store.asked("standing /q/1").len(), 1);
+    assert!(watched.store.asked("standing /q/2").is_empty());
+    assert!(own_keys.iter().all(|own_key| own_key.lost_reason().is_none()));
+}
+
+/// Keys that there is no room to watch are looked for each second, all in one request.
+#[tokio::test(start_paused = true)]
+async fn without_room_for_watches_all_are_looked_for_each_second() {
+    let watched = Watched::new(0, |store| {
+        store.own_keys.then(0, || Ok(vec!["/q/1".into(), "/q/2".into()]));
+    });
+    let own_keys = [watched.granted("/q/1", false), watched.granted("/q/2", false)];
+    pass(10_400).await;
+    assert!(watched.store.asked("watch /q/1").is_empty());
+    let asked = watched.store.asked("own_keys");
+    assert!((8..=10).contains(&asked.len()), "{asked:?}");
+    assert!(own_keys.iter().all(|own_key| own_key.lost_reason().is_none()));
+}
+
+/// A key may be let go and come again, under the same name.
+#[tokio::test(start_paused = true)]
+async fn a_key_that_came_again_is_looked_after() {
+    let watched = Watched::new(usize::MAX, |store| store.own_keys.then(0, || Ok(Vec::new())));
+    watched.store.standing.then(0, || Ok(Standing::Evicted));
+    let before = watched.granted("/q/1", false);
+    pass(500).await;
+    let again = watched.granted("/q/1", false);
+    pass(500).await;
+    before.leave();
+    pass(25_500).await;
+    assert_eq!(again.lost_reason(), Some(LostReason::KeyDeleted));
+}
+
+/// As soon as nothing is unwatched, the watches are trusted in again.
+#[tokio::test(start_paused = true)]
+async fn what_is_unwatched_counts_as_long_as_it_is_held() {
+    // Room for one path.
+    let watched = Watched::new("/q/1".len(), |store| {
+        store.own_keys.then(0, || Ok(vec!["/q/1".into(), "/q/2".into()]));
+    });
+    let (first, second) = (watched.granted("/q/1", false), watched.granted("/q/2", false));
+    pass(5000).await;
+    let looks = watched.store.asked("own_keys").len();
+    assert!((3..=5).contains(&looks), "{looks}");
+    second.leave();
+    // A round may have begun.
+    pass(1500).await;
+    let looks = watched.store.asked("own_keys").len();
+    pass(15_000).await;
+    assert_eq!(watched.store.asked("own_keys").len(), looks);
+    assert!(first.is_held());
+}

@@ -1,0 +1,224 @@
+//! When a session is renewed, given up and ended, by a stopped clock. The TTL is 2,400 ms: it is
+//! renewed each 800 ms, and a proof is certain for 2,160 ms.
+
+use std::ops::RangeInclusive;
+
+use super::*;
+use crate::{
+    lost::LostReason,
+    session::double::{Double, pauses},
+    telemetry::Telemetry,
+};
+
+const TTL: Duration = Duration::from_millis(2400);
+
+/// A session whose opening was just proved.
+struct Kept {
+    store: Arc<Double>,
+    deadline: Arc<Deadline>,
+    hurry: Arc<Notify>,
+    ended: tokio::task::JoinHandle<Result<()>>,
+}
+
+impl Kept {
+    fn new(renewed_when_idle: bool, answers: impl FnOnce(&Double)) -> Self {
+        let store = Double::new();
+        answers(&store);
+        Self::of(store, renewed_when_idle, false)
+    }
+
+    fn of(store: Arc<Double>, renewed_when_idle: bool, relayed: bool) -> Self {
+        let deadline = Arc::new(Deadline::new(clock::now(), TTL, relayed));
+        let hurry = Arc::<Notify>::default();
+        let ended = tokio::spawn(keep(
+            Arc::clone(&deadline),
+            Arc::clone(&store) as _,
+            renewed_when_idle,
+            Arc::clone(&hurry),
+            Telemetry::default().renewals(),
+        ));
+        Self { store, deadline, hurry, ended }
+    }
+
+    /// The same, and somebody holds a lock.
+    fn held(answers: impl FnOnce(&Double)) -> Self {
+        let kept = Self::new(true, answers);
+        assert!(kept.deadline.enter());
+        kept.deadline.grant().unwrap();
+        kept
+    }
+
+    /// What it was asked by then.
+    async fn asked(&self, millis: u64) -> Vec<u64> {
+        sleep(Duration::from_millis(millis)).await;
+        self.store.asked("keep_alive")
+    }
+}
+
+fn silent() -> StoreError {
+    StoreError::Unavailable("no answer".into())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_is_renewed_each_third_of_its_ttl() {
+    let kept = Kept::held(|store| store.keep_alive.then(100, || Ok(TTL)));
+    assert_eq!(kept.asked(5000).await, [800, 1600, 2400, 3200, 4000, 4800]);
+    // It counts from when it was asked for.
+    assert_eq!(kept.deadline.remaining().as_millis(), 4800 + 2160 - 5000);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_is_not_answered_asks_another_server_in_half_the_time() {
+    let kept = Kept::held(|store| store.close.then(0, || Ok(())));
+    let lost = kept.deadline.lost();
+    assert_eq!(lost.await, LostReason::DeadlinePassed);
+    assert_eq!(kept.asked(0).await, [800, 1200, 1600, 2000]);
+    // What the holder has under way may be done while the store still keeps the session.
+    kept.ended.await.unwrap().unwrap();
+    assert_eq!(kept.store.asked("close"), [2400]);
+}
+
+/// As many as that; what comes of the last one is waited for.
+#[tokio::test(start_paused = true)]
+async fn six_renewals_overlap_at_the_most() {
+    let kept = Kept::new(true, |store| store.keep_alive.then(4000, || Ok(TTL)));
+    assert_eq!(kept.asked(4700).await, [800, 1200, 1600, 2000, 2400, 2800]);
+    let later = kept.asked(1000).await;
+    assert!(later.len() > 6, "{later:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_failed_is_tried_again_with_growing_pauses() {
+    let kept = Kept::held(|store| {
+        store.keep_alive.then(0, || Err(silent()));
+        store.close.then(0, || Ok(()));
+    });
+    let asked = kept.asked(2100).await;
+    let pauses = pauses(&asked);
+    let within =
+        |pause: u64, bounds: RangeInclusive<u64>| assert!(bounds.contains(&pause), "{asked:?}");
+    assert_eq!(asked[0], 800);
+    within(pauses[0], 10..=21);
+    within(pauses[1], 20..=41);
+    within(pauses[2], 40..=81);
+    pauses[3..].iter().for_each(|pause| within(*pause, 80..=101));
+    assert!(kept.deadline.lost_reason().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_refused_waits_for_half_a_renewal() {
+    let kept =
+        Kept::held(|store| store.keep_alive.then(0, || Err(StoreError::Denied("who?".into()))));
+    assert_eq!(kept.asked(2100).await, [800, 1200, 1600, 2000]);
+}
+
+/// A pause is for those that failed since the last answer alone.
+#[tokio::test(start_paused = true)]
+async fn after_an_answer_the_pauses_begin_anew() {
+    let kept = Kept::held(|store| {
+        for _ in 0..3 {
+            store.keep_alive.then(0, || Err(silent()));
+        }
+        store.keep_alive.then(0, || Ok(TTL));
+        store.keep_alive.then(0, || Err(silent()));
+    });
+    let asked = kept.asked(1900).await;
+    let (renewed, next) = (asked[3], asked[4]);
+    assert_eq!(next - renewed, 800, "{asked:?}");
+    assert!((10..=21).contains(&(asked[5] - next)), "{asked:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_renews_what_nobody_needs() {
+    for renewed_when_idle in [false, true] {
+        let kept = Kept::new(renewed_when_idle, |store| store.keep_alive.then(0, || Ok(TTL)));
+        assert_eq!(kept.asked(5000).await.len(), if renewed_when_idle { 6 } else { 0 });
+        assert_eq!(kept.deadline.lost_reason(), None);
+        // Once it is needed it is renewed as soon as the keeper looks, which it does now and then.
+        assert!(kept.deadline.enter());
+        let soon = kept.asked(301).await;
+        assert!(renewed_when_idle || soon.len() == 1, "{soon:?}");
+        kept.deadline.left();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_session_without_an_answer_is_kept() {
+    let kept = Kept::new(true, |_| {});
+    kept.asked(30_000).await;
+    assert_eq!(kept.deadline.lost_reason(), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_stores_word_on_the_end_is_told() {
+    let told = LostReason::SessionExpired;
+    let by_renewal = Kept::held(|store| {
+        store.keep_alive.then(50, move || Err(StoreError::SessionGone(told)));
+        store.close.then(0, move || Err(StoreError::SessionGone(told)));
+    });
+    assert_eq!(by_renewal.deadline.lost().await, told);
+    // Nothing can be under way any more in a session that has ended.
+    by_renewal.ended.await.unwrap().unwrap();
+    assert_eq!(by_renewal.store.asked("close"), [850]);
+    let unasked = Kept::held(|store| {
+        store.ended.then(300, move || Ok(told));
+        store.close.then(0, || Ok(()));
+    });
+    assert_eq!(unasked.deadline.lost().await, told);
+    unasked.ended.await.unwrap().unwrap();
+    assert_eq!(unasked.store.asked("close"), [300]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_in_a_hurry_does_not_wait_for_holders() {
+    let kept = Kept::held(|store| store.close.then(0, || Ok(())));
+    kept.deadline.lost().await;
+    kept.hurry.notify_one();
+    kept.ended.await.unwrap().unwrap();
+    assert_eq!(kept.store.asked("close"), [2160]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_is_ended_for_two_ttls_if_need_be() {
+    let kept = Kept::new(true, |store| store.close.then(0, || Err(silent())));
+    kept.deadline.lose(LostReason::ClientClosed);
+    assert!(kept.ended.await.unwrap().unwrap_err().is_transient());
+    let asked = kept.store.asked("close");
+    let last = asked.last().copied().unwrap();
+    assert!((4800 - 1000..=4800 + 1000).contains(&last), "{asked:?}");
+    let refused = Kept::new(true, |store| {
+        store.close.then(0, || Err(StoreError::Denied("no".into())));
+    });
+    refused.deadline.lose(LostReason::ClientClosed);
+    assert!(!refused.ended.await.unwrap().unwrap_err().is_transient());
+    assert_eq!(refused.store.asked("close"), [0]);
+}
+
+/// What is sent after a silence counts for less; so it is sent once more as soon as it counts.
+#[tokio::test(start_paused = true)]
+async fn after_a_silence_it_is_renewed_as_soon_as_that_counts() {
+    let store = Double::new();
+    store.keep_alive.then(0, || Ok(TTL));
+    let kept = Kept::of(store, true, true);
+    tokio::task::yield_now().await;
+    // The process stands still for two thirds of a second.
+    tokio::time::advance(Duration::from_millis(660)).await;
+    let asked = kept.asked(4000).await;
+    // Three eighths of the TTL after its end, and then as usual.
+    assert_eq!(asked, [800, 1560, 2360, 3160, 3960], "{asked:?}");
+}
+
+/// And once is enough, though the keeper be late.
+#[tokio::test(start_paused = true)]
+async fn a_keeper_that_is_late_does_not_hurry() {
+    let store = Double::new();
+    store.keep_alive.then(0, || Ok(TTL));
+    let kept = Kept::of(store, true, true);
+    tokio::task::yield_now().await;
+    tokio::time::advance(Duration::from_millis(660)).await;
+    kept.asked(790).await;
+    // No silence, but past the moment from which a proof counts.
+    tokio::time::advance(Duration::from_millis(200)).await;
+    let asked = kept.asked(1000).await;
+    assert_eq!(asked, [800, 1650, 2450], "{asked:?}");
+}

@@ -1,0 +1,186 @@
+use std::{
+    sync::mpsc,
+    task::{Context, Wake},
+    thread,
+};
+
+use super::*;
+
+fn entry(key: &str, revision: u64) -> Entry {
+    Entry::new(key, revision)
+}
+
+fn add(own_keys: &OwnKeys, key: &str) -> Arc<OwnKey> {
+    own_keys.add(entry(key, 1), Moment(1), Duration::ZERO, false)
+}
+
+/// Whether it is done when it is looked at once.
+async fn done<T>(future: impl Future<Output = T>) -> Option<T> {
+    tokio::select! {
+        biased;
+        done = future => Some(done),
+        () = tokio::task::yield_now() => None,
+    }
+}
+
+/// By its name and, where the store tells that, by when it was created.
+#[test]
+fn a_key_that_was_put_again_is_another_one() {
+    let own_keys = OwnKeys::default();
+    let own = own_keys.add(entry("/a/1", 7), Moment(7), Duration::ZERO, false);
+    for (key, revision, same) in [
+        ("/a/1", 7, true),
+        ("/a/1", 0, true),
+        ("/a/1", 8, false),
+        ("/a/2", 7, false),
+        ("/a/2", 0, false),
+    ] {
+        assert_eq!(own.is(&entry(key, revision)), same, "{key} {revision}");
+        assert_eq!(own_keys.find(&entry(key, revision)).is_some(), same, "{key} {revision}");
+    }
+}
+
+/// As an executor does that runs on its own thread and looks at once.
+#[test]
+fn a_waker_may_look_for_a_key() {
+    struct Looks(Arc<OwnKeys>, Entry);
+    impl Wake for Looks {
+        fn wake(self: Arc<Self>) {
+            drop(self.0.find(&self.1));
+        }
+    }
+    let (told, done) = mpsc::channel();
+    thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+        let runtime = runtime.unwrap();
+        let _within = runtime.enter();
+        let entry = entry("/a/1", 1);
+        let own_keys = Arc::new(OwnKeys::default());
+        let _joining = own_keys.joins();
+        let waker = Arc::new(Looks(Arc::clone(&own_keys), entry.clone())).into();
+        let mut context = Context::from_waker(&waker);
+        let mut first = pin!(own_keys.find_soon(&entry));
+        let mut second = pin!(own_keys.find_soon(&entry));
+        let _ = first.as_mut().poll(&mut context);
+        let _ = second.as_mut().poll(&mut context);
+        own_keys.add(entry.clone(), Moment(1), Duration::ZERO, false);
+        told.send(()).unwrap();
+    });
+    done.recv_timeout(Duration::from_secs(10)).expect("it looks while one is added");
+}
+
+/// One that joins may be the one that is looked for; it is waited for a little.
+#[tokio::test(start_paused = true)]
+async fn a_key_that_is_about_to_be_added_is_found() {
+    let own_keys = OwnKeys::default();
+    assert!(done(own_keys.find_soon(&entry("/a/1", 0))).await.is_some_and(|found| found.is_none()));
+    let joining = own_keys.joins();
+    let wanted = entry("/a/1", 0);
+    {
+        let mut soon = pin!(own_keys.find_soon(&wanted));
+        assert!(done(&mut soon).await.is_none(), "one is about to join");
+        add(&own_keys, "/a/2");
+        assert!(done(&mut soon).await.is_none(), "that is another one");
+        let added = add(&own_keys, "/a/1");
+        let found = done(&mut soon).await.unwrap().unwrap();
+        assert!(Arc::ptr_eq(&found, &added));
+    }
+    let (began, other) = (crate::runtime::clock::Instant::now(), entry("/a/3", 0));
+    assert!(own_keys.find_soon(&other).await.is_none());
+    let waited = began.elapsed();
+    assert!((PATIENCE..PATIENCE * 2).contains(&waited), "{waited:?}");
+    drop(joining);
+    assert!(done(own_keys.find_soon(&other)).await.is_some(), "nobody joins any more");
+}
+
+/// The last ones that ended are known, and no more than that.
+#[test]
+fn so_many_ended_keys_are_remembered() {
+    let own_keys = OwnKeys::default();
+    let known = |key: &str| own_keys.find(&entry(key, 0)).is_some();
+    let (first, second) = (add(&own_keys, "/a/first"), add(&own_keys, "/a/second"));
+    own_keys.end(&first, End::Unclear);
+    // That name came again.
+    own_keys.end(&second, End::Unclear);
+    let again = add(&own_keys, "/a/second");
+    for number in 2..REMEMBERED {
+        own_keys.end(&add(&own_keys, &format!("/a/{number}")), End::Unclear);
+    }
+    assert!(known("/a/first"));
+    own_keys.end(&add(&own_keys, "/a/another"), End::Unclear);
+    assert!(!known("/a/first") && known("/a/2"));
+    own_keys.end(&add(&own_keys, "/a/one more"), End::Unclear);
+    assert!(known("/a/2"));
+    assert!(Arc::ptr_eq(&own_keys.find(&entry("/a/second", 0)).unwrap(), &again));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_a_key_is_told_how_it_ended() {
+    let own_keys = OwnKeys::default();
+    let (holder, waiter) = (add(&own_keys, "/a/1"), add(&own_keys, "/a/2"));
+    holder.hold();
+    assert!(holder.is_held() && !waiter.is_held());
+    assert!(holder.successor().is_none(), "nobody waits yet");
+    {
+        let mut ended = pin!(holder.ended(&waiter));
+        assert!(done(&mut ended).await.is_none());
+        assert!(Arc::ptr_eq(&holder.successor().unwrap(), &waiter));
+        assert!(holder.leave() && !holder.is_held());
+        assert!(done(&mut ended).await.is_none(), "it is not gone yet");
+        let at = Moment(7);
+        let left = Left { existed: true, successor: true, at };
+        let end = holder.end(true, left, Some(&waiter));
+        own_keys.end(&holder, end);
+        let end = done(&mut ended).await.unwrap();
+        let End::Passed { at: told, successor, there: true } = end else { panic!("{end:?}") };
+        assert!(told == at && Arc::ptr_eq(&successor.upgrade().unwrap(), &waiter));
+    }
+    // One that holds is nobody's successor.
+    waiter.hold();
+    assert!(holder.successor().is_none());
+    assert!(!holder.leave(), "it did not hold any more");
+}
+
+/// Its holder may take its time to notice: who waits behind it looks.
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_a_lost_key_looks() {
+    let own_keys = OwnKeys::default();
+    let (holder, waiter) = (add(&own_keys, "/a/1"), add(&own_keys, "/a/2"));
+    holder.hold();
+    let mut ended = pin!(holder.ended(&waiter));
+    let (mut lost, mut over, mut left) =
+        (pin!(holder.lost()), pin!(holder.over()), pin!(holder.left()));
+    assert!(done(&mut ended).await.is_none() && done(&mut lost).await.is_none());
+    assert!(done(&mut over).await.is_none() && done(&mut left).await.is_none());
+    holder.lose(LostReason::KeyDeleted);
+    assert!(matches!(done(&mut ended).await, Some(End::Unclear)));
+    assert_eq!(done(&mut lost).await, Some(LostReason::KeyDeleted));
+    assert!(done(&mut over).await.is_some() && done(&mut left).await.is_none());
+    // The first reason stays; and letting go is another thing.
+    holder.lose(LostReason::ClientClosed);
+    assert_eq!(holder.lost_reason(), Some(LostReason::KeyDeleted));
+    assert!(holder.leave());
+    assert!(done(&mut left).await.is_some());
+    assert!(done(holder.over()).await.is_some());
+}
+
+/// A waiter that goes leaves its place to the one behind it.
+#[test]
+fn what_the_store_says_of_a_deleted_key_is_how_it_ended() {
+    let own_keys = OwnKeys::default();
+    let own = add(&own_keys, "/a/2");
+    let at = Moment(9);
+    let left = |existed| Left { existed, successor: false, at };
+    let ahead = Predecessor { entry: entry("/a/1", 1), first: true, seen: false };
+    assert!(matches!(own.end(true, left(false), None), End::Unclear));
+    assert!(matches!(own.end(false, left(true), None), End::Unclear), "it waited for nobody");
+    own.wait_for(&ahead);
+    assert!(matches!(own.end(false, left(false), None), End::Unclear));
+    let end = own.end(false, left(true), None);
+    assert!(
+        matches!(&end, End::Left { at: told, predecessor } if (told, predecessor) == (&at, &ahead))
+    );
+    let end = own.end(true, left(true), None);
+    let End::Passed { successor, there: false, .. } = end else { panic!("{end:?}") };
+    assert!(successor.upgrade().is_none());
+}
