@@ -42,8 +42,13 @@ impl Message {
     }
 }
 
-/// What the server's clock shows, in microseconds.
-pub(super) const CLOCK: &str = "SELECT (extract(epoch FROM now()) * 1000000)::bigint";
+/// What the server's clock shows, in microseconds, and what the connection is called: a pooler may
+/// give the server's connection to others in between.
+pub(super) const CLOCK: &str = "SELECT (extract(epoch FROM now()) * 1000000)::bigint, \
+                                current_setting('distlock.connection', true)";
+
+/// Which column of its answer tells that.
+pub(super) const CONNECTION: usize = 1;
 
 /// Nobody lives for longer than that. The clock has been set back, otherwise.
 const CLIP: &str = "UPDATE distlock.sessions SET expires = now() + ttl WHERE id = ANY (\

@@ -18,7 +18,7 @@ use crate::{
         sql::{
             key::{self, Place},
             outcome::Row,
-            told::{joined, last, left, nonsense, standing},
+            told::{joined, last, left, nonsense, standing, why_not_yet},
         },
     },
     lost::LostReason,
@@ -48,25 +48,19 @@ impl PostgresStore {
     ) -> Result<Vec<Option<Joined>>> {
         let sql = statements::join(self.line.session, random::id(), joiners, value, if_free);
         let outcomes = self.line.ask(JOIN, sql).await?;
-        let (over, outcomes) = match outcomes.split_last() {
-            Some((over, joined)) if if_free => {
-                (over.first().is_some_and(|row| row.flag(0)), joined)
-            }
-            _ => (false, outcomes.as_slice()),
+        let (why_not, outcomes) = match outcomes.split_last() {
+            Some((told, joined)) if if_free => (why_not_yet(told), joined),
+            _ => (None, outcomes.as_slice()),
         };
         let told = outcomes.len().checked_sub(joiners.len()).and_then(|at| outcomes.get(at..));
         let told = told.ok_or_else(nonsense)?;
         let joined =
             joiners.iter().zip(told).map(|(joiner, outcome)| joined(joiner.queue, outcome));
         let joined: Vec<_> = joined.collect::<Result<_>>()?;
-        if over && joined.iter().any(Option::is_none) {
-            return Err(StoreError::NotYet(
-                "who is there seems dead, by a clock that this client has not watched for long \
-                 enough: lock with a timeout of more than a TTL, or ask again then"
-                    .into(),
-            ));
+        match why_not.filter(|_| joined.iter().any(Option::is_none)) {
+            Some(why_not) => Err(StoreError::NotYet(why_not.into())),
+            None => Ok(joined),
         }
-        Ok(joined)
     }
 }
 
@@ -188,6 +182,7 @@ impl Store for PostgresStore {
         let outcomes = self.line.ask("leaving a queue", sql).await?;
         let [.., deleted, told] = outcomes.as_slice() else { return Err(nonsense()) };
         let row = told.first().ok_or_else(nonsense)?;
+        self.line.released.add(ticket);
         // Those who have joined up to that number were there as the key was deleted.
         let at = row.number(0).and_then(|number| u64::try_from(number).ok());
         Ok(Left {

@@ -4,5 +4,6 @@ pub(crate) mod asking;
 pub(crate) mod endpoints;
 pub(crate) mod key;
 pub(crate) mod outcome;
+pub(crate) mod released;
 pub(crate) mod server_clock;
 pub(crate) mod told;
