@@ -122,7 +122,8 @@ pub(super) fn join(
              SELECT {queue}, @distlock_{place}, {session}, '{ticket}', {}, {value}, 1, {NOW} \
              FROM DUAL WHERE @distlock_{place} IS NOT NULL UNION ALL \
              SELECT {queue}, @distlock_{place} - 1, id, '{ticket}', '{NOBODY}', {phantom}, 1, \
-             {NOW} FROM distlock_sessions WHERE id = {QUARANTINE} AND @distlock_{place} IS NOT NULL",
+             {NOW} FROM distlock_sessions WHERE id = {QUARANTINE} \
+             AND @distlock_{place} IS NOT NULL",
             text(joiner.queue.label()),
             queue = names[place],
             ticket = joiner.ticket,
