@@ -5,18 +5,17 @@
 //! themselves is not nothing.
 
 mod connection;
+mod dialect;
 mod driver;
 mod durability;
 mod error;
-mod extras;
 mod line;
-mod list;
 mod literal;
 mod looks;
 mod message;
+mod registered;
 pub(crate) mod schema;
 mod statements;
-mod store;
 mod watches;
 
 use std::{sync::Arc, time::Duration};
@@ -26,7 +25,6 @@ use async_trait::async_trait;
 use self::{
     connection::{Connector, Link},
     line::Line,
-    store::MysqlStore,
 };
 use super::{Backend, Entry, Facts, Store};
 use crate::{
@@ -37,6 +35,7 @@ use crate::{
         sql::{
             key::{Place, session_of},
             outcome::Outcome,
+            store::SqlStore,
         },
         trust,
     },
@@ -104,7 +103,7 @@ impl Backend for Mysql {
         self.connector.clock.read(&begun, sent);
         let line = Line::start(Arc::clone(&self.connector), link, session, ttl);
         line.order(statements::tidy());
-        Ok((Facts::new(ttl), Arc::new(MysqlStore::new(line, ttl))))
+        Ok((Facts::new(ttl), Arc::new(SqlStore::new(line, ttl))))
     }
 }
 

@@ -22,14 +22,8 @@ use super::{
 use crate::backend::{
     Write,
     name::{Queue, Ticket},
-    sql::key::Place,
+    sql::{dialect::Joiner, key::Place},
 };
-
-/// One who joins.
-pub(super) struct Joiner<'a> {
-    pub(super) queue: &'a Queue,
-    pub(super) ticket: Ticket,
-}
 
 /// The columns that make an entry's key: see `sql/key.rs`.
 pub(super) const NAME: &str = "number, LOWER(HEX(session)), ticket, label";
@@ -347,9 +341,6 @@ pub(super) fn commit(session: i64, guard: Option<&Place<'_>>, writes: &[Write]) 
     }
     Message::transaction(statements).entering()
 }
-
-/// Where in the answer to [`commit`] the guard is told of.
-pub(super) const COMMIT_TELLS: usize = 1;
 
 pub(super) fn read(key: &str) -> Message {
     let (dir, name) = at(key);

@@ -5,16 +5,15 @@
 //! themselves is not nothing.
 
 mod connection;
+mod dialect;
 mod durability;
 mod error;
-mod extras;
 mod line;
-mod list;
 mod literal;
 mod message;
+mod registered;
 pub(crate) mod schema;
 mod statements;
-mod store;
 mod tls;
 mod watches;
 
@@ -22,13 +21,14 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 
-use self::{connection::Connector, error::refused, line::Line, store::PostgresStore};
+use self::{connection::Connector, error::refused, line::Line};
 use super::{Backend, Facts, Store};
 use crate::{
     backend::{
         certificates,
         error::{Result, StoreError},
         remote::Remote,
+        sql::store::SqlStore,
         trust,
     },
     error::Error,
@@ -95,7 +95,7 @@ impl Backend for Postgres {
         let begun = begun.map_err(|error| refused(&endpoint, &error))?;
         self.connector.clock.read(&begun, sent);
         let line = Line::start(Arc::clone(&self.connector), link, session);
-        Ok((Facts::new(ttl), Arc::new(PostgresStore::new(line, ttl))))
+        Ok((Facts::new(ttl), Arc::new(SqlStore::new(line, ttl))))
     }
 }
 

@@ -18,14 +18,8 @@ use super::{
 use crate::backend::{
     Write,
     name::{Queue, Ticket},
-    sql::key::Place,
+    sql::{dialect::Joiner, key::Place},
 };
-
-/// One who joins.
-pub(super) struct Joiner<'a> {
-    pub(super) queue: &'a Queue,
-    pub(super) ticket: Ticket,
-}
 
 /// Fails if the session was put away. `writes`: nobody puts it away before the transaction's end.
 fn enter(session: i64, writes: bool) -> String {
@@ -348,9 +342,6 @@ pub(super) fn commit(session: i64, guard: Option<&Place<'_>>, writes: &[Write]) 
     }
     sql
 }
-
-/// Where in the answer to [`commit`] the guard is told of.
-pub(super) const COMMIT_TELLS: usize = 1;
 
 pub(super) fn read(key: &str) -> String {
     let (dir, name) = key.rsplit_once('/').unwrap_or(("", key));

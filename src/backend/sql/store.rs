@@ -5,38 +5,33 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 
 use super::{
-    line::Line,
-    statements::{self, Joiner},
-    watches::{Waiting, What},
+    dialect::{Dialect, Joiner, READ},
+    key::{self, Place},
+    outcome::Row,
+    told::{joined, last, nonsense, standing},
 };
 use crate::{
     backend::{
-        Ask, Entry, Event, Fate, Join, Joined, Leaving, Left, Listing, Moment, Present, Standing,
-        Store, Watch,
+        Ask, Entry, Fate, Join, Joined, Leaving, Left, Listing, Moment, Present, Standing, Store,
+        Watch,
         error::{Result, StoreError},
         name::{Queue, Ticket},
-        sql::{
-            key::{self, Place},
-            outcome::Row,
-            told::{joined, last, left, nonsense, standing},
-        },
     },
     lost::LostReason,
     runtime::random,
 };
 
 const JOIN: &str = "joining a queue";
-pub(super) const READ: &str = "read of a queue";
 
 #[derive(Debug)]
-pub(super) struct PostgresStore {
-    pub(super) line: Line,
+pub(crate) struct SqlStore<D> {
+    pub(super) dialect: D,
     ttl: Duration,
 }
 
-impl PostgresStore {
-    pub(super) fn new(line: Line, ttl: Duration) -> Self {
-        Self { line, ttl }
+impl<D: Dialect> SqlStore<D> {
+    pub(crate) fn new(dialect: D, ttl: Duration) -> Self {
+        Self { dialect, ttl }
     }
 
     /// Joins all of these queues or none.
@@ -46,8 +41,8 @@ impl PostgresStore {
         value: &[u8],
         if_free: bool,
     ) -> Result<Vec<Option<Joined>>> {
-        let sql = statements::join(self.line.session, random::id(), joiners, value, if_free);
-        let outcomes = self.line.ask(JOIN, sql).await?;
+        let message = self.dialect.join(random::id(), joiners, value, if_free);
+        let outcomes = self.dialect.ask(JOIN, message).await?;
         let (over, outcomes) = match outcomes.split_last() {
             Some((over, joined)) if if_free => {
                 (over.first().is_some_and(|row| row.flag(0)), joined)
@@ -66,47 +61,18 @@ impl PostgresStore {
                     .into(),
             ));
         }
+        for (joiner, _) in joiners.iter().zip(&joined).filter(|(_, joined)| joined.is_some()) {
+            self.dialect.tell(joiner.queue.dir(), 0);
+        }
         Ok(joined)
     }
 }
 
-/// Takes the watch back if it is dropped, and nobody else here has it.
-pub(super) struct Registered {
-    line: Line,
-    waiting: Waiting,
-    pub(super) what: What,
-    /// The server knows of it.
-    pub(super) known: bool,
-}
-
-impl Registered {
-    pub(super) fn new(line: &Line, dir: &str, number: u64) -> Self {
-        let what: What = (dir.into(), number);
-        let waiting = line.watches.wait(what.clone());
-        Self { line: line.clone(), waiting, what, known: true }
-    }
-
-    pub(super) async fn news(&mut self) -> Result<()> {
-        self.waiting.news().await
-    }
-}
-
-impl Drop for Registered {
-    fn drop(&mut self) {
-        let (line, (dir, number)) = (&self.line, &self.what);
-        line.watches.leave(&self.waiting, || {
-            if self.known {
-                line.order(statements::unwatch(line.session, dir, *number));
-            }
-        });
-    }
-}
-
 #[async_trait]
-impl Store for PostgresStore {
+impl<D: Dialect> Store for SqlStore<D> {
     async fn keep_alive(&self) -> Result<Duration> {
-        let sql = statements::keep_alive(self.line.session);
-        let outcomes = self.line.ask("keepalive", sql).await?;
+        let message = self.dialect.keep_alive();
+        let outcomes = self.dialect.ask("keepalive", message).await?;
         match last(&outcomes)?.count {
             0 => Err(StoreError::SessionGone(LostReason::SessionExpired)),
             _ => Ok(self.ttl),
@@ -120,8 +86,8 @@ impl Store for PostgresStore {
         value: &[u8],
         join: Join,
     ) -> Result<Joined> {
-        let joiners = [Joiner { queue, ticket }];
-        let joined = self.join(&joiners, value, join == Join::IfFree).await?.pop().flatten();
+        let joiner = Joiner { queue, ticket };
+        let joined = self.join(&[joiner], value, join == Join::IfFree).await?.pop().flatten();
         match joined {
             Some(joined) => Ok(joined),
             None if join == Join::IfFree => Ok(Joined::Occupied),
@@ -132,8 +98,8 @@ impl Store for PostgresStore {
 
     async fn standing(&self, entry: &Entry) -> Result<Standing> {
         let place = Place::of(entry);
-        let sql = statements::standing(self.line.session, &place);
-        let outcomes = self.line.ask(READ, sql).await?;
+        let message = self.dialect.standing(&place);
+        let outcomes = self.dialect.ask(READ, message).await?;
         let told = standing(place.dir, last(&outcomes)?.rows())?;
         let own = told.filter(|(own, _)| own.key == entry.key && own.revision == entry.revision);
         Ok(own.map_or(Standing::Evicted, |(_, standing)| standing))
@@ -141,8 +107,8 @@ impl Store for PostgresStore {
 
     async fn present(&self, entry: &Entry, ahead: &Entry) -> Result<Present> {
         let place = Place::of(entry);
-        let sql = statements::present(self.line.session, &place, &Place::of(ahead));
-        let outcomes = self.line.ask(READ, sql).await?;
+        let message = self.dialect.present(&place, &Place::of(ahead));
+        let outcomes = self.dialect.ask(READ, message).await?;
         let rows = last(&outcomes)?.rows().iter();
         let found: Vec<_> = rows.filter_map(|row| key::entry(place.dir, row)).collect();
         let is_there = |entry: &Entry| {
@@ -152,42 +118,24 @@ impl Store for PostgresStore {
     }
 
     async fn own_keys(&self) -> Result<Vec<Arc<str>>> {
-        let sql = statements::own_entries(self.line.session);
-        let outcomes = self.line.ask(READ, sql).await?;
+        let message = self.dialect.own_entries();
+        let outcomes = self.dialect.ask(READ, message).await?;
         let key = |row: &Row| Some(key::entry(row.text(4)?, row)?.key);
         last(&outcomes)?.rows().iter().map(|row| key(row).ok_or_else(nonsense)).collect()
     }
 
     async fn watch(&self, entry: &Entry, _: bool) -> Result<Option<Watch>> {
-        let place = Place::of(entry);
-        // Before the server knows of it: what it says at once is heard.
-        let mut registered = Registered::new(&self.line, place.dir, place.number);
-        let sql = statements::watch(self.line.session, &place);
-        let outcomes = self.line.ask("watch of a key", sql).await?;
-        let told = outcomes.get(statements::WATCH_TELLS).ok_or_else(nonsense)?;
-        let row = told
-            .first()
-            .filter(|row| key::entry(place.dir, row).is_some_and(|found| found.key == entry.key));
-        let Some(row) = row else {
-            // What has its number and another name is watched in vain.
-            registered.known = told.first().is_some();
-            return Ok(None);
-        };
-        let session = key::session_of(&entry.key);
-        if let Some(session) = session.filter(|session| *session != self.line.session) {
-            let end = left(row.number(4).ok_or_else(nonsense)?);
-            self.line.watches.note(&registered.what, [(session, end)]);
-        }
-        Ok(Some(Box::pin(async move { registered.news().await.map(|()| Event::Deleted) })))
+        self.dialect.watch(entry).await
     }
 
     async fn leave(&self, queue: &Queue, ticket: Ticket, leave: Leaving<'_>) -> Result<Left> {
         let number = leave.entry.map(|entry| entry.revision);
         let successor = leave.successor.map(|successor| successor.revision);
-        let sql = statements::leave(self.line.session, queue, ticket, number, successor);
-        let outcomes = self.line.ask("leaving a queue", sql).await?;
+        let message = self.dialect.leave(queue, ticket, number, successor);
+        let outcomes = self.dialect.ask("leaving a queue", message).await?;
         let [.., deleted, told] = outcomes.as_slice() else { return Err(nonsense()) };
         let row = told.first().ok_or_else(nonsense)?;
+        self.dialect.tell(queue.dir(), number.unwrap_or(0));
         // Those who have joined up to that number were there as the key was deleted.
         let at = row.number(0).and_then(|number| u64::try_from(number).ok());
         Ok(Left {
@@ -198,11 +146,11 @@ impl Store for PostgresStore {
     }
 
     async fn close(&self) -> Result<()> {
-        let sql = statements::close(self.line.session);
-        self.line.ask("ending a session", sql).await.map(drop)
+        let message = self.dialect.close();
+        self.dialect.ask("ending a session", message).await.map(drop)
     }
 
     async fn list(&self, queue: &Queue, ask: Ask) -> Result<Listing> {
-        self.read_all(queue, ask).await
+        self.dialect.list(queue, ask).await
     }
 }
