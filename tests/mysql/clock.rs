@@ -1,9 +1,14 @@
-//! The server's clock, which somebody sets: <https://github.com/wolfcw/libfaketime>.
+//! The server's clock, which somebody sets.
 
 use std::{error::Error as _, net::SocketAddr, time::Duration};
 
 use distlock::{Client, Error};
-use distlock_testkit::{docker::OwnServer, framing::Framing, proxies::Proxies, proxy::Mode};
+use distlock_testkit::{
+    docker::{OwnServer, SETTABLE_CLOCK, set_clock},
+    framing::Framing,
+    proxies::Proxies,
+    proxy::Mode,
+};
 use tokio::time::{Instant, sleep};
 
 use crate::common::{
@@ -30,14 +35,8 @@ impl Server {
         drop(Mysql::start().await);
         let own = OwnServer::start(
             "mysql",
-            &[
-                "--publish=127.0.0.1::3306",
-                "--env=LD_PRELOAD=/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1",
-                "--env=FAKETIME_TIMESTAMP_FILE=/data/clock",
-                "--env=FAKETIME_NO_CACHE=1",
-                "--env=FAKETIME_DONT_FAKE_MONOTONIC=1",
-                "--env=MYSQL_DATABASE=distlock",
-            ],
+            &[&SETTABLE_CLOCK[..], &["--publish=127.0.0.1::3306", "--env=MYSQL_DATABASE=distlock"]]
+                .concat(),
             &["--innodb-flush-log-at-trx-commit=0"],
         )
         .await;
@@ -52,8 +51,7 @@ impl Server {
 
     /// So many seconds from the truth.
     async fn set(&self, seconds: i64) {
-        let set = format!("echo {seconds:+} >/data/new && mv /data/new /data/clock");
-        self.own.run(&["sh", "-c", &set]).await;
+        self.own.run(&["sh", "-c", &set_clock(seconds)]).await;
         let ours = std::time::UNIX_EPOCH.elapsed().expect("after 1970").as_secs();
         let theirs = i64::try_from(ours).expect("not so late") + seconds;
         eventually(SOON, "the clock is set", async || {

@@ -18,7 +18,7 @@ use distlock_testkit::clock::micros;
 use crate::{
     args::Run,
     event::{Event, Outcome, Record},
-    fault::Kind,
+    fault::{Kind, Trouble},
     manner::Manner,
     primitive::Mode,
     report::{Invariant, Report, Spread},
@@ -107,9 +107,17 @@ struct Fault {
     to: u64,
     /// One packet was lost and nothing else: who was to be told by it finds out by itself.
     drops: bool,
+    /// There was no room for anything.
+    fills: bool,
 }
 
 impl History {
+    /// Whether the store may have said a moment ago that it is full, which is no error to be tried
+    /// again.
+    fn was_full(&self, at: u64) -> bool {
+        self.faults.values().any(|fault| fault.fills && at < fault.to.saturating_add(SLACK))
+    }
+
     /// When one who is to be told of something done then can be told at the latest. One that was
     /// told nothing looks again after 1.25 recheck intervals.
     fn told_by(&self, worker: &str, done: u64, recheck: u64) -> u64 {
@@ -129,7 +137,7 @@ impl History {
 }
 
 /// What the servers' names begin with.
-const SERVERS: [&str; 2] = ["etcd", "zk"];
+const SERVERS: [&str; 5] = ["etcd", "zk", "postgres", "mysql", "sqlite"];
 
 pub(crate) fn check(run: &Run, records: &[Record]) -> Report {
     let mut report = Report::new(run);
@@ -168,7 +176,9 @@ fn digest(run: &Run, records: &[Record], report: &mut Report) -> History {
                 history.calls.push(Call { by, at, wish, manner, limit, returned: None });
             }
             Event::Returned { call, outcome } => {
-                if let Outcome::Failed(error) = &outcome {
+                if let Outcome::Failed(error) = &outcome
+                    && !history.was_full(at)
+                {
                     report.violated(Invariant::Call, format!("{at} {by}: {error}"));
                 }
                 if let Some(index) = calls.get(&(by, call)) {
@@ -240,7 +250,7 @@ fn digest(run: &Run, records: &[Record], report: &mut Report) -> History {
                         );
                         report.violated(Invariant::Call, what);
                     }
-                    Outcome::Failed(error) => {
+                    Outcome::Failed(error) if !history.was_full(at) => {
                         report.violated(Invariant::Call, format!("{at} {by}: {error}"))
                     }
                     _ => {}
@@ -268,7 +278,8 @@ fn digest(run: &Run, records: &[Record], report: &mut Report) -> History {
             }
             Event::FaultBegan { fault, kind, target } => {
                 let drops = kind == Kind::Drop.to_string();
-                history.faults.insert(fault, Fault { target, from: at, to: NEVER, drops });
+                let fills = kind == Kind::Database(Trouble::DiskFull).to_string();
+                history.faults.insert(fault, Fault { target, from: at, to: NEVER, drops, fills });
                 *report.faults.entry(kind).or_default() += 1;
                 report.faults_total += 1;
             }
@@ -277,6 +288,7 @@ fn digest(run: &Run, records: &[Record], report: &mut Report) -> History {
                     fault.to = at;
                 }
             }
+            Event::Promised(promise) => report.durability = Some(promise),
             Event::Healed => history.heals.push(at),
             Event::KeySeen { key, created } => {
                 history.keys.entry((key, created)).or_insert(at);

@@ -2,15 +2,14 @@
 
 mod primitives;
 
-use distlock_testkit::backend::Backend;
-
 use super::*;
+use crate::{event::Promise, store::Store};
 
 const SECOND: u64 = 1_000_000;
 
 fn run() -> Run {
     Run {
-        backend: Backend::Etcd,
+        backend: Store::Etcd,
         primitive: crate::primitive::Primitive::Mutex,
         processes: 2,
         seconds: 10,
@@ -350,6 +349,51 @@ fn panics_and_strange_errors_are_told() {
     assert_eq!(violated([record(800, "c", panicked)]), [Invariant::Call]);
     let failed = Event::Returned { call: 1, outcome: Outcome::Failed("no".to_owned()) };
     assert_eq!(violated([record(800, "c", failed)]), [Invariant::Call]);
+}
+
+#[test]
+fn a_full_disk_is_an_error_that_is_expected() {
+    let failed = |at| {
+        let outcome = Outcome::Failed("no room".to_owned());
+        record(at, "a", Event::Returned { call: 9, outcome })
+    };
+    let full = |kind: &str| {
+        let (kind, target) = (kind.to_owned(), "sqlite".to_owned());
+        let began =
+            record(10 * SECOND, "coordinator", Event::FaultBegan { fault: 1, kind, target });
+        [began, record(12 * SECOND, "coordinator", Event::FaultEnded { fault: 1 })]
+    };
+    // It may have been told a moment before the end.
+    for at in [11 * SECOND, 13 * SECOND] {
+        assert_eq!(violated([&full("disk-full")[..], &[failed(at)]].concat()), []);
+        assert_eq!(violated([&full("clock")[..], &[failed(at)]].concat()), [Invariant::Call]);
+    }
+    for at in [9 * SECOND, 14 * SECOND] {
+        let records = [&full("disk-full")[..], &[failed(at)]].concat();
+        assert_eq!(violated(records), [Invariant::Call]);
+    }
+}
+
+#[test]
+fn a_store_is_judged_by_what_it_promises() {
+    let judge = |exclusive, more: Vec<Record>| {
+        let (after_loss, reasons) = ("forgets".to_owned(), Vec::new());
+        let promise = Promise { exclusive, after_loss, reasons };
+        let mut records = good();
+        records.push(record(0, "coordinator", Event::Promised(promise)));
+        records.extend(more);
+        records.sort_by_key(|record| record.at);
+        check(&run(), &records)
+    };
+    let lost = || vec![wrote(800, Some(5), 3, 2, true)];
+    let left = || vec![record(801, "coordinator", Event::Left { what: vec!["/red/7".to_owned()] })];
+    let forgets = judge(false, lost());
+    assert_eq!(forgets.violations.keys().collect::<Vec<_>>(), [&Invariant::FencedWrites]);
+    assert!(forgets.is_good() && forgets.durability.is_some_and(|told| !told.exclusive));
+    assert!(!judge(true, lost()).is_good());
+    // It is to clean up all the same.
+    assert!(!judge(false, left()).is_good());
+    assert!(judge(true, Vec::new()).is_good());
 }
 
 #[test]
