@@ -69,13 +69,14 @@ start_single() {
             -e "JVMFLAGS=-Xms1g -Xmx1g -XX:+UseSerialGC -Dzookeeper.forceSync=no -Dorg.slf4j.simpleLogger.defaultLogLevel=error" \
             "${ZOOKEEPER_IMAGE:-$PROJECT-zookeeper}"
         ;;
+    # Not users who may write where root alone may; /dev/shm is in memory, too.
     postgres)
-        run_single postgres --user postgres --shm-size 1g -e PGDATA=/data/pg -e POSTGRES_PASSWORD=postgres \
+        run_single postgres --user postgres --shm-size 4g -e PGDATA=/dev/shm/pg -e POSTGRES_PASSWORD=postgres \
             "${POSTGRES_IMAGE:-$PROJECT-postgres}" -c "port=$port" -c max_connections=500 \
             -c shared_preload_libraries=pg_stat_statements
         ;;
     mysql)
-        run_single mysql --user mysql -e DATADIR=/data/mysql -e MYSQL_ROOT_PASSWORD=root -e MYSQL_DATABASE=distlock \
+        run_single mysql --user mysql --shm-size 4g -e DATADIR=/dev/shm/mysql -e MYSQL_ROOT_PASSWORD=root -e MYSQL_DATABASE=distlock \
             "${MYSQL_IMAGE:-$PROJECT-mysql}" --port="$port" --max-connections=500 --max-connect-errors=1000000 \
             --performance-schema=ON --performance-schema-digests-size=2000
         ;;

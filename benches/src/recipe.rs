@@ -118,7 +118,7 @@ impl Recipe {
             Kind::UniqueKey => {
                 let delete =
                     format!("DELETE FROM bench_unique WHERE name = '{name}' AND owner = '{owner}'");
-                connection.write(delete).await? == Done::Rows(1)
+                persist(connection, delete).await? == Done::Rows(1)
             }
             Kind::ShedLock { .. } => {
                 let update = format!(
@@ -126,10 +126,21 @@ impl Recipe {
                      WHERE name = '{name}' AND locked_by = '{owner}'",
                     now(*backend)
                 );
-                connection.write(update).await? == Done::Rows(1)
+                persist(connection, update).await? == Done::Rows(1)
             }
         };
         if unlocked { Ok(()) } else { Err("it was not locked".into()) }
+    }
+}
+
+/// What is undone for others' sake is asked for again. (InnoDB undoes deletions of unique keys that
+/// many others try to insert.)
+async fn persist(connection: &Connection, sql: String) -> Result<Done> {
+    loop {
+        match connection.write(sql.clone()).await? {
+            Done::Deadlock => {}
+            done => return Ok(done),
+        }
     }
 }
 

@@ -11,8 +11,9 @@ use tokio_postgres::{NoTls, SimpleQueryMessage, error::SqlState};
 
 use crate::{Result, backend::Backend};
 
-/// Of a row that is there already.
+/// Of a row that is there already, and of a statement that was undone for others' sake.
 const MYSQL_DUPLICATE: u16 = 1062;
+const MYSQL_DEADLOCK: u16 = 1213;
 
 /// Clones are of the same connection. On PostgreSQL requests follow each other without waiting for
 /// answers, on the others one waits for the other.
@@ -30,6 +31,8 @@ pub(crate) enum Done {
     Rows(u64),
     /// There is such a row already, and nothing was written.
     Duplicate,
+    /// Two waited for each other, and this one was undone.
+    Deadlock,
 }
 
 impl Connection {
@@ -58,6 +61,9 @@ impl Connection {
                     Ok(()) => Ok(Done::Rows(connection.affected_rows())),
                     Err(mysql_async::Error::Server(error)) if error.code == MYSQL_DUPLICATE => {
                         Ok(Done::Duplicate)
+                    }
+                    Err(mysql_async::Error::Server(error)) if error.code == MYSQL_DEADLOCK => {
+                        Ok(Done::Deadlock)
                     }
                     Err(error) => Err(error.into()),
                 }

@@ -3,7 +3,7 @@
 use crate::{Result, backend::Backend, counters::Counters, sql::Connection};
 
 /// distlock's requests begin with a look at the server's clock; all others are one statement each.
-const POSTGRES: &str = "query LIKE 'SELECT (extract(epoch%' OR query LIKE '% bench\\_%' \
+const POSTGRES: &str = "query LIKE 'SELECT (extract(%' OR query LIKE '% bench\\_%' \
                         OR query LIKE 'SELECT pg\\_advisory\\_%'";
 const POSTGRES_KEEPALIVES: &str = "query LIKE 'UPDATE distlock.sessions SET expires%'";
 
