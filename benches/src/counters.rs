@@ -7,19 +7,16 @@ use std::{
     time::Duration,
 };
 
-use distlock_testkit::{
-    backend::Backend,
-    servers::{METRICS, ask},
-};
+use distlock_testkit::servers::{METRICS, ask};
 
-use crate::Result;
+use crate::{Result, backend::Backend, statements};
 
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 /// ZooKeeper counts our questions among the packets: how many there were is put into its answer
 /// under this name.
 const QUESTIONS: &str = "questions";
 
-/// Sums over the servers.
+/// Sums over the servers; not a number is what a store does not count.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counters {
     /// All but the messages of watch streams on etcd; all on ZooKeeper, pings and reads that leave
@@ -70,6 +67,7 @@ impl Counters {
             match backend {
                 Backend::Etcd => sum.add_etcd(&metrics(server).await?),
                 Backend::ZooKeeper => sum.add_zookeeper(&mntr(server).await?),
+                sql => sum = sum + statements::count(sql, server).await?,
             }
         }
         Ok(sum)

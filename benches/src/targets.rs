@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use distlock_testkit::backend::Backend;
 use serde::Serialize;
 
 use crate::{
     args::Bench,
+    backend::Backend,
     case::Variant,
     measures::{
         BYTES, EVENTS, GAP, GAP_TRIPS, KEEPALIVES, Key, LOCK_TRIPS, OF_FLOOR, PER_SECOND, REQUESTS,

@@ -1,0 +1,77 @@
+//! What the servers of SQL stores count: the statements that a request begins with.
+
+use crate::{Result, backend::Backend, counters::Counters, sql::Connection};
+
+/// distlock's requests begin with a look at the server's clock; all others are one statement each.
+const POSTGRES: &str = "query LIKE 'SELECT (extract(%' OR query LIKE '% bench\\_%' \
+                        OR query LIKE 'SELECT pg\\_advisory\\_%'";
+const POSTGRES_KEEPALIVES: &str = "query LIKE 'UPDATE distlock.sessions SET expires%'";
+
+const MYSQL: &str = "schema_name = 'distlock' AND (digest_text LIKE '%bench\\_%' \
+                     OR digest_text LIKE '%GET\\_LOCK%' OR digest_text LIKE '%RELEASE\\_LOCK%')";
+const MYSQL_NOW: &str = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))";
+const DIGESTS: &str = "performance_schema.events_statements_summary_by_digest";
+
+/// Not a number is what nobody counts.
+const UNKNOWN: Counters = Counters {
+    requests: f64::NAN,
+    puts: f64::NAN,
+    watch_messages: f64::NAN,
+    events: f64::NAN,
+    bytes: f64::NAN,
+    keepalives: f64::NAN,
+    updates: f64::NAN,
+};
+
+pub(crate) async fn count(backend: Backend, server: &str) -> Result<Counters> {
+    if backend == Backend::Sqlite {
+        return Ok(UNKNOWN);
+    }
+    let connection = Connection::open(backend, &[server.to_owned()]).await?;
+    match backend {
+        Backend::Postgres => postgres(&connection).await,
+        _ => mysql(&connection).await,
+    }
+}
+
+async fn postgres(connection: &Connection) -> Result<Counters> {
+    let calls = async |what: &str| {
+        let sql = format!(
+            "SELECT coalesce(sum(calls), 0) FROM pg_stat_statements WHERE toplevel AND ({what})"
+        );
+        connection.number(&sql).await
+    };
+    let (requests, keepalives) = (calls(POSTGRES).await?, calls(POSTGRES_KEEPALIVES).await?);
+    Ok(Counters { requests, keepalives, ..UNKNOWN })
+}
+
+/// MariaDB shows the first statement's text for all of a request's, so that they are told apart by
+/// their digests. Those are shown by a request in a database where there is no such table: there
+/// the second statement fails.
+async fn mysql(connection: &Connection) -> Result<Counters> {
+    connection.write("USE mysql".to_owned()).await?;
+    let keepalive = format!(
+        "SELECT {MYSQL_NOW};\n\
+         UPDATE distlock_sessions SET expires = {MYSQL_NOW} + ttl WHERE id = 1"
+    );
+    if connection.write(keepalive).await.is_ok() {
+        return Err("there is a table that should not be there".into());
+    }
+    let number = async |what: &str| {
+        let sql = format!("SELECT COALESCE(SUM(count_star), 0) FROM {DIGESTS} WHERE {what}");
+        connection.number(&sql).await
+    };
+    let of_digest = |failed: u8| {
+        format!(
+            "schema_name = 'distlock' AND digest = (SELECT digest FROM {DIGESTS} \
+             WHERE schema_name = 'mysql' AND digest_text LIKE 'SELECT TIMESTAMPDIFF (%' \
+             AND (sum_errors > 0) = {failed})"
+        )
+    };
+    let requests = number(MYSQL).await? + number(&of_digest(0)).await?;
+    let keepalives = number(&of_digest(1)).await?;
+    let bytes = "SELECT variable_value FROM information_schema.global_status \
+                 WHERE variable_name = 'BYTES_SENT'";
+    let bytes = connection.number(bytes).await?;
+    Ok(Counters { requests, keepalives, bytes, ..UNKNOWN })
+}
