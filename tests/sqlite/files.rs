@@ -7,6 +7,7 @@ use rusqlite::Connection;
 
 use crate::common::{
     case::{SOON, eventually, within},
+    cases::versions::Change,
     sqlite::{Folder, dial, now, url},
 };
 
@@ -101,6 +102,33 @@ async fn a_file_of_a_later_version_is_refused_and_left_alone() {
     assert!(matches!(error, Error::Backend { .. }), "{error:?}");
     assert!(told(&error).contains("version 2"), "{}", told(&error));
     assert_eq!(ask(&file, "SELECT count(*) FROM sqlite_master"), [1], "nothing was made");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_later_build_takes_the_tables_from_clients_that_are_connected() {
+    let folder = Folder::new();
+    let change = Change {
+        version: "SELECT version FROM distlock_meta",
+        begin: &[
+            "PRAGMA busy_timeout = 10000",
+            "BEGIN IMMEDIATE",
+            "UPDATE distlock_meta SET version = version + 1",
+            "ALTER TABLE distlock_sessions RENAME TO distlock_sessions_of_before",
+            "COMMIT",
+        ],
+        undo: &[
+            "BEGIN IMMEDIATE",
+            "UPDATE distlock_meta SET version = version - 1",
+            "ALTER TABLE distlock_sessions_of_before RENAME TO distlock_sessions",
+            "COMMIT",
+        ],
+        lives: |session| {
+            let lives = "SELECT id FROM distlock_sessions_of_before WHERE id";
+            format!("{lives} = {session} AND expires > {}", now())
+        },
+        entries: "SELECT queue || number || label FROM distlock_entries ORDER BY number",
+    };
+    change.is_noticed(&folder.url(FILE)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
