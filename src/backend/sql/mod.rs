@@ -1,6 +1,7 @@
 //! What the stores in databases have in common.
 
 pub(crate) mod asking;
+pub(crate) mod beats;
 pub(crate) mod endpoints;
 pub(crate) mod key;
 pub(crate) mod outcome;
