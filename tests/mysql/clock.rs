@@ -180,3 +180,26 @@ async fn a_clock_that_is_set_forward_leaves_one_who_is_cut_off_its_time() {
     other.close().await.expect("closed");
     drop((guard, holder));
 }
+
+/// One who was cut off meanwhile has seen nothing of it, and takes the clock for one that is never
+/// set.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_that_began_while_the_clock_was_wrong_is_left_its_time() {
+    let server = Server::start().await;
+    let (unknowing, proxies, before) = server.holder().await;
+    before.unlock().await.expect("released");
+    sleep(WATCHED).await;
+    proxies.all[0].set(Mode::Refuse);
+    server.set(-HOUR).await;
+    let (holder, way, guard) = server.holder().await;
+    // It cannot renew its session by the right clock, and believes in its lock until its deadline.
+    way.all[0].set(Mode::Refuse);
+    server.set(0).await;
+    proxies.all[0].set(Mode::Pass);
+    assert!(guard.is_valid());
+    let next = within(TTL * 4, "the next one's turn", unknowing.mutex("a").lock()).await;
+    assert!(!guard.is_valid(), "both hold it");
+    next.expect("granted").unlock().await.expect("released");
+    unknowing.close().await.expect("closed");
+    drop((guard, holder));
+}

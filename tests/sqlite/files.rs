@@ -264,3 +264,27 @@ async fn a_file_that_was_deleted_is_made_anew_when_its_sessions_are_over() {
     assert!(folder.path(FILE).exists());
     granted.expect("granted").unlock().await.expect("released");
 }
+
+/// So is it with a disk that is full: it is tried again, and not only once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_that_cannot_be_ended_now_is_ended_later() {
+    let folder = Folder::new();
+    let client = connect(&folder.url(FILE)).await;
+    client.mutex("a").lock().await.expect("granted").unlock().await.expect("released");
+    let operator = dial(&folder.path(FILE));
+    let rename = |from: &str, to: &str| {
+        operator.execute(&format!("ALTER TABLE {from} RENAME TO {to}"), []).expect("renamed")
+    };
+    rename("distlock_sessions", "away");
+    let writes = || distlock::sqlite::requests(folder.path(FILE)).map(|asked| asked.writes);
+    let before = writes().expect("it is open");
+    let closing = tokio::spawn(async move { client.close().await });
+    eventually(SOON, "it is tried twice", async || {
+        assert!(!closing.is_finished(), "it is given up");
+        writes().is_some_and(|writes| writes >= before + 2)
+    })
+    .await;
+    rename("away", "distlock_sessions");
+    within(SOON, "it is closed", closing).await.expect("no panic").expect("closed");
+    assert!(ask(&operator, "SELECT id FROM distlock_sessions").is_empty());
+}

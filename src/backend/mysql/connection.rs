@@ -110,6 +110,7 @@ impl Connector {
             }
             refused(endpoint, &refusal)
         })?;
+        self.clock.connected();
         let mut link = Link { endpoint: endpoint.to_owned(), driver, bare: false };
         let told = link.first(&statements::hello(self.patience(), ttl * 2)).await?;
         let reading = |what: &str| {
@@ -142,11 +143,11 @@ impl Connector {
     ) -> std::io::Result<Sent> {
         let sent = clock::now();
         let belief = self.clock.belief(sent).filter(|_| message.sweeps);
-        let parcel = message.parcel(session, belief);
+        let parcel = message.parcel(session, belief.as_ref());
         let Answer { mut outcomes, refused } =
             timeout(self.patience(), link.driver.ask(&parcel.text)).await??;
         self.clock.read(&outcomes, sent);
-        if let Some(belief) = belief.filter(|_| outcomes.len() >= parcel.before) {
+        if let Some(belief) = belief.as_ref().filter(|_| outcomes.len() >= parcel.before) {
             self.clock.acted_on(belief);
         }
         let refused = refused.map(|told| (told, parcel.doubt(outcomes.len(), message.transaction)));

@@ -1,7 +1,7 @@
 //! One request, and what goes before it: the server's clock is read, and dead sessions are put
 //! away.
 
-use crate::backend::sql::server_clock::Belief;
+use crate::backend::sql::{beats::is_silent, server_clock::Belief};
 
 /// How many sessions one request puts away.
 const SWEPT: u32 = 100;
@@ -44,8 +44,8 @@ impl Message {
     }
 
     /// As it is sent; a session that is to sweep has this to go by.
-    pub(super) fn parcel(&self, session: i64, belief: Option<Belief>) -> Parcel {
-        let mut all = vec![format!("SELECT {NOW}")];
+    pub(super) fn parcel(&self, session: i64, belief: Option<&Belief>) -> Parcel {
+        let mut all = vec![format!("SELECT {NOW}, {BEAT}")];
         if let Some(belief) = belief {
             if belief.clips {
                 all.push(clip());
@@ -64,7 +64,8 @@ impl Message {
     }
 }
 
-/// A request as it is sent. The first of its outcomes is what the clock shows.
+/// A request as it is sent. The first of its outcomes is what the clock shows, and how far the beats
+/// are.
 pub(super) struct Parcel {
     pub(super) text: String,
     /// So many outcomes come before the message's own, of which there are so many.
@@ -100,6 +101,10 @@ pub(super) enum Doubt {
 /// of whatever connection, has to do with it.
 pub(super) const NOW: &str = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))";
 
+/// The beat of what is renewed now: above all before it, until the server is started again. Without
+/// the server's own number, which stands in front.
+pub(super) const BEAT: &str = "(UUID_SHORT() & 72057594037927935)";
+
 /// Nobody lives for longer than that. The clock has been set back, otherwise. A query with a limit
 /// is not merged into the statement around it, which could not read what it writes then.
 fn clip() -> String {
@@ -116,16 +121,19 @@ fn clip() -> String {
 ///
 /// A holder gives up 0.9 TTL after it has sent a keepalive. It is put away 1.1 TTL after the server
 /// has counted that one, by a clock that has not been set since then, or for as long: all but what
-/// this request may take on its way, which is 0.15 TTL, and 0.02 TTL by which two clocks differ.
-fn sweep(session: i64, belief: Belief) -> String {
+/// this request may take on its way, which is 0.15 TTL, and 0.02 TTL by which two clocks differ. And
+/// its beat shows the same.
+fn sweep(session: i64, belief: &Belief) -> String {
     format!(
         "DELETE s FROM (SELECT id FROM distlock_sessions \
          WHERE expires < {NOW} AND expires < {NOW} - ttl DIV 10 AND id <> {session} \
          AND {NOW} - {since} > ttl + ttl DIV 10 AND {NOW} - {shows} < ttl * 3 DIV 20 \
+         AND {silent} \
          LIMIT {SWEPT} FOR UPDATE SKIP LOCKED) AS dead \
          STRAIGHT_JOIN distlock_sessions AS s ON s.id = dead.id",
         since = belief.since,
-        shows = belief.shows
+        shows = belief.shows,
+        silent = is_silent(&belief.limits, BEAT, "")
     )
 }
 

@@ -1,8 +1,10 @@
--- Whose entries are here until when, by this server's clock, in microseconds since 1970.
+-- Whose entries are here until when, by this server's clock, in microseconds since 1970; and a number
+-- that rose whenever one was renewed, which tells the same in the order of events.
 CREATE TABLE IF NOT EXISTS distlock_sessions (
     id BIGINT NOT NULL PRIMARY KEY,
     ttl BIGINT NOT NULL,
     expires BIGINT NOT NULL,
+    beat BIGINT NOT NULL DEFAULT 0,
     KEY expires (expires)
 ) ENGINE = InnoDB;
 

@@ -17,7 +17,7 @@
 use super::{
     durability,
     literal::{bytes, text},
-    message::{LEFT, Message, NOW},
+    message::{BEAT, LEFT, Message, NOW},
 };
 use crate::backend::{
     Write,
@@ -68,8 +68,8 @@ pub(super) const HELLO_BARE: usize = 4;
 /// Begins a session.
 pub(super) fn open(session: i64, microseconds: u128) -> Message {
     Message::plain(vec![format!(
-        "INSERT INTO distlock_sessions (id, ttl, expires) \
-         VALUES ({session}, {microseconds}, {NOW} + {microseconds})"
+        "INSERT INTO distlock_sessions (id, ttl, expires, beat) \
+         VALUES ({session}, {microseconds}, {NOW} + {microseconds}, {BEAT})"
     )])
 }
 
@@ -95,7 +95,9 @@ pub(super) fn tidy() -> Message {
 /// Counts from when the request came: the client counts from when it was sent. A session that is
 /// still there holds what it held, whatever the clock shows.
 pub(super) fn keep_alive(session: i64) -> Message {
-    let renew = format!("UPDATE distlock_sessions SET expires = {NOW} + ttl WHERE id = {session}");
+    let renew = format!(
+        "UPDATE distlock_sessions SET expires = {NOW} + ttl, beat = {BEAT} WHERE id = {session}"
+    );
     Message::plain(vec![renew]).urgent()
 }
 

@@ -281,13 +281,13 @@ impl Asker {
     ) -> Result<Result<Vec<Outcome>, tokio_postgres::Error>, Elapsed> {
         let (sent, clock) = (clock::now(), &self.connector.clock);
         let belief = clock.belief(sent).filter(|_| message.sweeps);
-        let (text, before) = message.text(self.session, belief);
+        let (text, before) = message.text(self.session, belief.as_ref());
         let query = self.client.simple_query(&text);
         let answer = timeout(self.connector.patience(), query).await?;
         Ok(answer.map(|messages| {
             let mut outcomes = outcomes(messages);
             clock.read(&outcomes, sent);
-            if let Some(belief) = belief {
+            if let Some(belief) = &belief {
                 clock.acted_on(belief);
             }
             outcomes.drain(..before.min(outcomes.len()));

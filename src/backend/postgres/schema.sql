@@ -8,11 +8,13 @@ CREATE TABLE distlock.schema (
 );
 INSERT INTO distlock.schema (version, floor) VALUES (1, 0);
 
--- Whose entries are here until when, by this server's clock.
+-- Whose entries are here until when, by this server's clock; and where the server's log went on when
+-- that was written, which tells the same in the order of events.
 CREATE TABLE distlock.sessions (
     id bigint PRIMARY KEY,
     ttl interval NOT NULL,
-    expires timestamptz NOT NULL
+    expires timestamptz NOT NULL,
+    beat bigint NOT NULL DEFAULT 0
 );
 CREATE INDEX sessions_expires ON distlock.sessions (expires);
 

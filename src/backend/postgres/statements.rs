@@ -13,7 +13,7 @@
 
 use super::{
     literal::{bytes, text},
-    message::{CLOCK, LEFT, Message},
+    message::{BEAT, CLOCK, LEFT, Message},
 };
 use crate::backend::{
     Write,
@@ -61,8 +61,8 @@ pub(super) fn open(session: i64, milliseconds: u128) -> String {
          RETURNING q.number) \
          UPDATE distlock.schema SET floor = greatest(floor, (SELECT max(number) FROM gone)) \
          WHERE EXISTS (SELECT FROM gone);\n\
-         INSERT INTO distlock.sessions (id, ttl, expires) \
-         SELECT {session}, ttl, now() + ttl \
+         INSERT INTO distlock.sessions (id, ttl, expires, beat) \
+         SELECT {session}, ttl, now() + ttl, {BEAT} \
          FROM (SELECT {milliseconds} * interval '1 millisecond' AS ttl) AS asked"
     )
 }
@@ -70,7 +70,9 @@ pub(super) fn open(session: i64, milliseconds: u128) -> String {
 /// Counts from when the request came: the client counts from when it was sent. A session that is
 /// still there holds what it held, whatever the clock shows.
 pub(super) fn keep_alive(session: i64) -> String {
-    format!("UPDATE distlock.sessions SET expires = now() + ttl WHERE id = {session}")
+    format!(
+        "UPDATE distlock.sessions SET expires = now() + ttl, beat = {BEAT} WHERE id = {session}"
+    )
 }
 
 pub(super) fn close(session: i64) -> String {

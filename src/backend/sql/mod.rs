@@ -1,6 +1,7 @@
 //! What the stores in databases have in common.
 
 pub(crate) mod asking;
+pub(crate) mod beats;
 pub(crate) mod dialect;
 pub(crate) mod endpoints;
 mod extras;
