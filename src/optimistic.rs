@@ -16,7 +16,8 @@
 //!     "CREATE TABLE account (id INTEGER PRIMARY KEY, balance INTEGER, version INTEGER NOT NULL);
 //!      INSERT INTO account VALUES (1, 100, 0)",
 //! )?;
-//! let write = "UPDATE account SET balance = ?1, version = version + 1 WHERE id = ?2 AND version = ?3";
+//! let write = "UPDATE account SET balance = ?1, version = version + 1 \
+//!              WHERE id = ?2 AND version = ?3";
 //! // Two have read the same version, and both want to take 10 away.
 //! let read = "SELECT balance, version FROM account WHERE id = 1";
 //! let (balance, version) =
@@ -33,8 +34,10 @@
 //! The same with the marks of other databases:
 //!
 //! ```sql
-//! UPDATE account SET balance = $1, version = version + 1 WHERE id = $2 AND version = $3 -- PostgreSQL
-//! UPDATE account SET balance = ?, version = version + 1 WHERE id = ? AND version = ?    -- MySQL
+//! -- PostgreSQL
+//! UPDATE account SET balance = $1, version = version + 1 WHERE id = $2 AND version = $3
+//! -- MySQL
+//! UPDATE account SET balance = ?, version = version + 1 WHERE id = ? AND version = ?
 //! ```
 //!
 //! # Limits
@@ -44,8 +47,8 @@
 //! - It is for one row, and for work that can be done again. Several rows are changed together in
 //!   one transaction: roll back if any of them was overtaken, and take them in one order, or two
 //!   wait for each other until the database ends one of them.
-//! - Each round one writer of the row succeeds, so nobody waits, and nobody is promised a turn: with
-//!   many writers of one row most of the work is done in vain. Then lock, by
+//! - Of those who have read the same version one succeeds. Nobody waits, and nobody is promised a
+//!   turn: with many writers of one row most of the work is done in vain. Then lock, by
 //!   `SELECT … FOR UPDATE` or by [`Mutex`](crate::Mutex).
 //! - What is done outside of the database meanwhile (a mail, a payment) is done by those, too, that
 //!   are overtaken.
@@ -79,9 +82,9 @@ pub enum NotUpdated {
 /// latter (`CLIENT_FOUND_ROWS`, as sqlx does). That makes no difference as long as the statement
 /// raises the version: what is found is changed.
 ///
-/// After a lost connection there is no number, and it is not known whether the row was changed.
-/// Read it again: with a version that is higher than the one that was written, that cannot be told
-/// at all, unless the row says by whom it was written.
+/// After a lost connection there is no number, and it is not known whether the row was changed. Its
+/// version alone does not tell: another one may have raised it. Where that matters, let each change
+/// write a random id into the row, or keep a table of the changes that were made.
 ///
 /// # Errors
 ///

@@ -12,8 +12,8 @@ use crate::{
 };
 
 /// Asks a transaction whether the lock is held, and keeps it held until that transaction ends:
-/// [`LockGuard::sql`] with this crate's own driver, `tokio_postgres`. Ask before anything else, and in the
-/// database that the lock is in.
+/// [`LockGuard::sql`] with this crate's own driver, `tokio_postgres`. Ask before anything else, and
+/// in the database that the lock is in.
 ///
 /// # Errors
 ///

@@ -38,7 +38,8 @@ use crate::{
 /// let client = distlock::Client::connect(format!("sqlite://{}", file.display())).await?;
 /// let guard = client.mutex("a").lock().await?;
 /// let mut database = Connection::open(&file)?;
-/// # database.execute_batch("CREATE TABLE account (id, balance); INSERT INTO account VALUES (1, 9)")?;
+/// # let accounts = "CREATE TABLE account (id, balance); INSERT INTO account VALUES (1, 9)";
+/// # database.execute_batch(accounts)?;
 ///
 /// let transaction = database.transaction_with_behavior(Immediate)?;
 /// distlock::sqlite::check(&guard, &transaction)?; // or it is rolled back
