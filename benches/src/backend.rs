@@ -34,17 +34,26 @@ impl Backend {
         matches!(self, Self::Postgres | Self::Mysql | Self::Sqlite)
     }
 
-    /// The URL of these servers, which know the users that docker/single.sh gives them; a file has
-    /// its path for an address.
+    /// The URL of these servers; a file has its path for an address.
     pub(crate) fn url_of(self, servers: &[String]) -> String {
+        self.url_as(self.owner(), servers)
+    }
+
+    /// The same for a user who has their name for a password.
+    pub(crate) fn url_as(self, user: &str, servers: &[String]) -> String {
         let servers = servers.join(",");
         match self {
             Self::Etcd => format!("etcd://{servers}"),
             Self::ZooKeeper => format!("zk://{servers}"),
-            Self::Postgres => format!("postgres://postgres:postgres@{servers}/postgres"),
-            Self::Mysql => format!("mysql://root:root@{servers}/distlock"),
+            Self::Postgres => format!("postgres://{user}:{user}@{servers}/postgres"),
+            Self::Mysql => format!("mysql://{user}:{user}@{servers}/distlock"),
             Self::Sqlite => format!("sqlite://{servers}"),
         }
+    }
+
+    /// The superuser that docker/single.sh gives its servers.
+    pub(crate) fn owner(self) -> &'static str {
+        if self == Self::Postgres { "postgres" } else { "root" }
     }
 }
 

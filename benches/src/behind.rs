@@ -9,8 +9,9 @@ use crate::{
     counters::Counters,
     link::Process,
     long::{Operator, PATIENCE, settle},
-    measures::{JOIN_REQUESTS, JOINED, RENEWALS, Seen, WAITING},
+    measures::{JOIN_STATEMENTS, JOINED, RENEWALS, Seen, WAITING},
     slice::Slice,
+    statements::of_joiner,
     statistics::quantile,
     task::{NAME, Role, Task, Work},
 };
@@ -48,21 +49,18 @@ pub(crate) async fn measure(
     sleep(wait).await;
     let waited = Counters::read(backend, servers).await? - settled;
     let per_second = |count: f64| count / start.elapsed().as_secs_f64();
-    let idle = per_second(waited.requests);
-    seen.other(WAITING, 60.0 * idle);
+    seen.other(WAITING, 60.0 * per_second(waited.requests));
     seen.other(RENEWALS, 60.0 * per_second(waited.keepalives));
 
     let mut joining =
         Process::start(&Role::Subject(Task { work: Work::Join { joins }, ..task.clone() }))?;
     joining.mark().await?;
-    let first = Counters::read(backend, servers).await?;
+    let first = of_joiner(backend, servers).await?;
     joining.answer("join").await?;
     let joined = joining.done().await?;
-    let requests = (Counters::read(backend, servers).await? - first).requests;
+    let statements = of_joiner(backend, servers).await? - first;
     joining.finish().await?;
-    // Those who wait went on meanwhile.
-    let others = idle * joined.time as f64 / 1e9;
-    seen.other(JOIN_REQUESTS, (requests - others) / joined.pairs as f64);
+    seen.other(JOIN_STATEMENTS, statements / joined.pairs as f64);
     let mut times: Vec<_> = joined.lock.iter().map(|time| *time as f64 / 1e6).collect();
     for (measure, share) in JOINED.into_iter().zip([0.5, 0.99]) {
         seen.other(measure, quantile(&mut times, share).ok_or("nobody joined")?);

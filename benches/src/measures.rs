@@ -45,7 +45,7 @@ pub(crate) const WAITING: &str = "requests a minute while all wait";
 pub(crate) const RENEWALS: &str = "renewals among them";
 /// From the call of `lock()` until its row is in the store, as another connection sees it.
 pub(crate) const JOINED: [&str; 2] = ["join p50 ms", "join p99 ms"];
-pub(crate) const JOIN_REQUESTS: &str = "requests per join and leave";
+pub(crate) const JOIN_STATEMENTS: &str = "statements per join and leave";
 pub(crate) const TAKE: &str = "take all s";
 pub(crate) const RELEASE: &str = "release all s";
 pub(crate) const RSS_LOCK: &str = "rss B per held lock";

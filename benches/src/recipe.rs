@@ -8,6 +8,7 @@ use crate::{
     Result,
     backend::Backend,
     sql::{Connection, Done},
+    statements,
     task::Subject,
 };
 
@@ -159,7 +160,7 @@ fn until(backend: Backend) -> String {
     }
 }
 
-/// The tables of the recipes, of the floor, and what the server counts with.
+/// Makes the tables of the recipes and of the floor, and what the server counts with.
 pub(crate) async fn prepare(backend: Backend, servers: &[String]) -> Result<()> {
     let connection = Connection::open(backend, servers).await?;
     for table in [
@@ -170,8 +171,5 @@ pub(crate) async fn prepare(backend: Backend, servers: &[String]) -> Result<()> 
     ] {
         connection.write(format!("CREATE TABLE IF NOT EXISTS {table}")).await?;
     }
-    if backend == Backend::Postgres {
-        connection.write("CREATE EXTENSION IF NOT EXISTS pg_stat_statements".to_owned()).await?;
-    }
-    Ok(())
+    statements::prepare(backend, &connection).await
 }

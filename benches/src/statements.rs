@@ -12,6 +12,9 @@ const MYSQL: &str = "schema_name = 'distlock' AND (digest_text LIKE '%bench\\_%'
 const MYSQL_NOW: &str = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))";
 const DIGESTS: &str = "performance_schema.events_statements_summary_by_digest";
 
+/// Who does nothing but join and leave.
+pub(crate) const JOINER: &str = "joiner";
+
 /// Not a number is what nobody counts.
 const UNKNOWN: Counters = Counters {
     requests: f64::NAN,
@@ -32,6 +35,42 @@ pub(crate) async fn count(backend: Backend, server: &str) -> Result<Counters> {
         Backend::Postgres => postgres(&connection).await,
         _ => mysql(&connection).await,
     }
+}
+
+/// How many statements of [`JOINER`]'s there have been.
+pub(crate) async fn of_joiner(backend: Backend, servers: &[String]) -> Result<f64> {
+    let sql = match backend {
+        Backend::Postgres => format!(
+            "SELECT coalesce(sum(calls), 0) FROM pg_stat_statements \
+             WHERE toplevel AND userid = '{JOINER}'::regrole"
+        ),
+        _ => format!(
+            "SELECT COALESCE(SUM(count_star), 0) \
+             FROM performance_schema.events_statements_summary_by_user_by_event_name \
+             WHERE user = '{JOINER}' AND event_name LIKE 'statement/sql/%'"
+        ),
+    };
+    Connection::open(backend, servers).await?.number(&sql).await
+}
+
+/// What is counted with, and who is counted.
+pub(crate) async fn prepare(backend: Backend, connection: &Connection) -> Result<()> {
+    let statements = match backend {
+        Backend::Postgres => vec![
+            "CREATE EXTENSION IF NOT EXISTS pg_stat_statements".to_owned(),
+            format!("DROP ROLE IF EXISTS {JOINER}"),
+            format!("CREATE ROLE {JOINER} SUPERUSER LOGIN PASSWORD '{JOINER}'"),
+        ],
+        Backend::Mysql => vec![
+            format!("CREATE USER IF NOT EXISTS {JOINER}@'%' IDENTIFIED BY '{JOINER}'"),
+            format!("GRANT ALL ON distlock.* TO {JOINER}@'%'"),
+        ],
+        _ => Vec::new(),
+    };
+    for statement in statements {
+        connection.write(statement).await?;
+    }
+    Ok(())
 }
 
 async fn postgres(connection: &Connection) -> Result<Counters> {
