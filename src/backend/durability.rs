@@ -5,7 +5,8 @@
 ///
 /// It tells of what is lost with servers and what is not. What every store is asked for besides
 /// (that its clock runs about as fast as the others', that nobody restores an old backup under
-/// those who work) is told in `docs/guarantees.md`.
+/// those who work, that a primary which was given up does not go on) is told in
+/// `docs/operations.md`.
 ///
 /// Neither etcd nor ZooKeeper tells whether its members bring what they confirm to the disk: that
 /// they do is taken for granted (`--unsafe-no-fsync`, `forceSync=no`).

@@ -18,14 +18,14 @@
 //! After the tests a line `not simulated: WHY` may say why the simulation cannot find it
 //! (`docker/simulation --bugs`).
 //!
-//! BINARY is `memory`, `telemetry`, `etcd`, `zookeeper`, `postgres`, `mysql`, `sqlite` or
-//! `secured`, or `lib` for a unit test. `lib:zookeeper` is one that is there with this feature
+//! BINARY is `memory`, `telemetry`, `etcd`, `zookeeper`, `postgres`, `mysql`, `sqlite`, `failover`
+//! or `secured`, or `lib` for a unit test. `lib:zookeeper` is one that is there with this feature
 //! alone. There may be several tests, and several places.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
 /// Where a test can be. In this order they are built and run.
-pub(crate) const BINARIES: [&str; 11] = [
+pub(crate) const BINARIES: [&str; 12] = [
     "lib",
     "memory",
     "sqlite",
@@ -36,6 +36,7 @@ pub(crate) const BINARIES: [&str; 11] = [
     "zookeeper",
     "postgres",
     "mysql",
+    "failover",
     "secured",
 ];
 

@@ -9,14 +9,17 @@ use super::{
     driver::{Answer, Driver, Login, Refusal, Told},
     error::refused,
     message::{Doubt, Message},
-    statements::{self, HELLO_BARE, HELLO_TELLS},
+    opening::{self, HELLO_BARE, HELLO_TELLS},
+    schema,
     watches::Watches,
 };
 use crate::{
     backend::{
         error::{Result, StoreError},
         remote::Remote,
-        sql::{endpoints::Endpoints, outcome::Outcome, server_clock::ServerClock},
+        sql::{
+            endpoints::Endpoints, outcome::Outcome, released::Released, server_clock::ServerClock,
+        },
     },
     runtime::{
         clock::{self, timeout},
@@ -30,6 +33,8 @@ pub(super) struct Connector {
     remote: Remote,
     endpoints: Endpoints,
     pub(super) clock: ServerClock,
+    /// Whose clock it is.
+    clock_of: Mutex<String>,
     /// Of all sessions of this client: what one does, the others need not look for.
     sessions: Mutex<Vec<Weak<Watches>>>,
 }
@@ -38,6 +43,10 @@ pub(super) struct Connector {
 pub(super) struct Link {
     pub(super) endpoint: String,
     driver: Driver,
+    /// Which server it is.
+    pub(super) server: String,
+    /// It is one of several that can be written to.
+    clustered: bool,
     /// There are no tables yet.
     pub(super) bare: bool,
 }
@@ -53,8 +62,8 @@ pub(super) struct Sent {
 impl Connector {
     pub(super) fn new(remote: Remote) -> Self {
         let endpoints = Endpoints::new(remote.endpoints.clone());
-        let (clock, sessions) = (ServerClock::default(), Mutex::default());
-        Self { remote, endpoints, clock, sessions }
+        let (clock, clock_of, sessions) = <_>::default();
+        Self { remote, endpoints, clock, clock_of, sessions }
     }
 
     /// How long a request may take.
@@ -70,6 +79,28 @@ impl Connector {
     /// `ttl`: of the session that it is for.
     pub(super) async fn connect(&self, ttl: Duration, patience: Duration) -> Result<Link> {
         self.endpoints.connect(patience, |endpoint| self.connect_to(endpoint, ttl)).await
+    }
+
+    /// The same for a session whose last connection was to this server. Another one is told what
+    /// was released.
+    pub(super) async fn connect_again(
+        &self,
+        session: i64,
+        ttl: Duration,
+        server: &str,
+        released: &Released,
+        patience: Duration,
+    ) -> Result<Link> {
+        let connect = |endpoint| async move {
+            let mut link = self.connect_to(endpoint, ttl).await?;
+            let told = link.first(&schema::version()).await?;
+            link.recognize(told.last()).await?;
+            if let Some(tickets) = released.list().filter(|_| link.server != server) {
+                link.first(&opening::delete(session, &tickets)).await?;
+            }
+            Ok(link)
+        };
+        self.endpoints.connect(patience, connect).await
     }
 
     /// The one in use has fallen silent: begin with the next one.
@@ -111,8 +142,9 @@ impl Connector {
             refused(endpoint, &refusal)
         })?;
         self.clock.connected();
-        let mut link = Link { endpoint: endpoint.to_owned(), driver, bare: false };
-        let told = link.first(&statements::hello(self.patience(), ttl * 2)).await?;
+        let (name, server) = (endpoint.to_owned(), String::new());
+        let mut link = Link { endpoint: name, driver, server, clustered: false, bare: false };
+        let told = link.first(&opening::hello(self.patience(), ttl * 2)).await?;
         let reading = |what: &str| {
             StoreError::Unavailable(
                 format!(
@@ -131,6 +163,17 @@ impl Connector {
             }
         }
         link.bare = bare.flag(0);
+        let names = names(told.get(opening::HELLO_SERVER).unwrap_or_default());
+        (link.server, link.clustered) = (names.store, names.clustered);
+        if link.clustered {
+            link.first(&opening::wait_for_others()).await?;
+        }
+        let mut clock_of = self.clock_of.lock();
+        if *clock_of != names.server {
+            self.clock.forget();
+            *clock_of = names.server;
+        }
+        drop(clock_of);
         Ok(link)
     }
 
@@ -143,7 +186,7 @@ impl Connector {
     ) -> std::io::Result<Sent> {
         let sent = clock::now();
         let belief = self.clock.belief(sent).filter(|_| message.sweeps);
-        let parcel = message.parcel(session, belief.as_ref());
+        let parcel = message.parcel(session, belief.as_ref(), link.clustered);
         let Answer { mut outcomes, refused } =
             timeout(self.patience(), link.driver.ask(&parcel.text)).await??;
         self.clock.read(&outcomes, sent);
@@ -164,7 +207,7 @@ impl Connector {
 impl Link {
     /// Asks before there is a session.
     pub(super) async fn first(&mut self, message: &Message) -> Result<Vec<Outcome>> {
-        let parcel = message.parcel(0, None);
+        let parcel = message.parcel(0, None, false);
         let broken = |error| StoreError::Unavailable(format!("{}: {error}", self.endpoint).into());
         let Answer { mut outcomes, refused: told } =
             self.driver.ask(&parcel.text).await.map_err(broken)?;
@@ -177,8 +220,67 @@ impl Link {
         }
     }
 
+    /// The tables, of which this was told, learn which server it is.
+    pub(super) async fn recognize(&mut self, tables: Option<&Outcome>) -> Result<()> {
+        let known = tables.and_then(|told| told.first()?.text(schema::SERVER));
+        if known != Some(&self.server) {
+            let recognize = opening::recognize(&self.server);
+            self.first(&recognize).await?;
+        }
+        Ok(())
+    }
+
     /// Says goodbye.
     pub(super) async fn close(self) {
         let _ = timeout(Duration::from_secs(1), self.driver.close()).await;
+    }
+}
+
+/// What a server says of itself.
+#[derive(Debug, PartialEq, Eq)]
+struct Names {
+    /// Which one it is. MariaDB has no `server_uuid`; what it has instead is made from the
+    /// machine's network card and the port.
+    server: String,
+    /// The same, or which cluster it belongs to (Galera): that decides by a majority, and is one
+    /// whichever of its servers answers.
+    store: String,
+    /// It is one of several that can be written to.
+    clustered: bool,
+}
+
+fn names(told: &[Outcome]) -> Names {
+    let value = |name: &str| {
+        let mut rows = told.iter().flat_map(Outcome::rows);
+        let row = rows.find(|row| row.text(0) == Some(name))?;
+        row.text(1).filter(|value| value.contains(|letter| !"0-".contains(letter)))
+    };
+    let names = ["server_uuid", "server_uid", "server_id"].map(value);
+    let server = names.into_iter().flatten().collect::<Vec<_>>().join("/");
+    match value("wsrep_cluster_state_uuid") {
+        Some(cluster) => Names { server, store: format!("cluster {cluster}"), clustered: true },
+        None => Names { store: server.clone(), server, clustered: false },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_and_a_cluster_have_names() {
+        for (told, name) in [
+            (&[("server_id", "1"), ("server_uid", "a/b=")][..], "a/b=/1"),
+            (&[("server_id", "7"), ("server_uuid", "0-f")], "0-f/7"),
+            (&[("server_uid", "a"), ("wsrep_cluster_state_uuid", "")], "a"),
+            (&[("server_uid", "a"), ("wsrep_cluster_state_uuid", "00-00")], "a"),
+            (&[("server_uid", "a"), ("wsrep_cluster_state_uuid", "0c-0")], "cluster 0c-0"),
+        ] {
+            let told: Vec<_> =
+                told.iter().map(|(name, value)| Outcome::of_one(&[name, value])).collect();
+            let names = names(&told);
+            assert_eq!((&*names.store, names.clustered), (name, name.contains("cluster")));
+            assert!(!names.server.is_empty() && !names.server.contains("cluster"));
+        }
     }
 }

@@ -39,6 +39,10 @@ impl Dialect for Line {
         self.connector.tell(dir, number);
     }
 
+    fn released(&self, ticket: Ticket) {
+        self.released.add(ticket);
+    }
+
     fn keep_alive(&self) -> Message {
         statements::keep_alive(self.session)
     }

@@ -9,8 +9,10 @@ use crate::backend::{
 /// MariaDB, and of these counters.
 pub(super) const SQL: [&str; 2] = [
     "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('innodb_flush_log_at_trx_commit', \
-     'innodb_doublewrite', 'log_bin', 'sync_binlog', 'wsrep_on', 'group_replication_group_name')",
-    "SHOW GLOBAL STATUS WHERE Variable_name IN ('Slaves_connected', 'Replicas_connected')",
+     'innodb_doublewrite', 'log_bin', 'sync_binlog', 'wsrep_provider_options', \
+     'group_replication_group_name')",
+    "SHOW GLOBAL STATUS WHERE Variable_name IN ('Slaves_connected', 'Replicas_connected', \
+     'wsrep_cluster_size')",
 ];
 
 /// What the rows of [`SQL`] say.
@@ -38,11 +40,38 @@ pub(super) fn read(outcomes: &[Outcome]) -> Durability {
              that are held"
         ));
     }
-    if value("wsrep_on") == "ON" || !value("group_replication_group_name").is_empty() {
-        reasons.push("it is one server of a cluster (Galera, or a group): not tried".to_owned());
+    if !value("group_replication_group_name").is_empty() {
+        reasons.push("it is one server of a replication group: not tried".to_owned());
+    }
+    // A server without a cluster tells nothing of one, or that there are none in it.
+    let members = value("wsrep_cluster_size").parse().unwrap_or(0);
+    let options = value("wsrep_provider_options").replace(' ', "");
+    if members > 0 && (options.contains("ignore_sb=true") || options.contains("ignore_quorum=true"))
+    {
+        reasons.push(
+            "pc.ignore_sb or pc.ignore_quorum is on: servers that are parted may both go on"
+                .to_owned(),
+        );
     }
     let exclusive = reasons.is_empty();
-    let after_loss = if exclusive { AfterLoss::Waits } else { AfterLoss::Forgets };
+    let after_loss = match (exclusive, members) {
+        (false, _) => AfterLoss::Forgets,
+        (true, 3..) => AfterLoss::GoesOn,
+        (true, _) => AfterLoss::Waits,
+    };
+    if exclusive && members > 0 {
+        if members < 3 {
+            reasons.push(format!(
+                "{members} servers are in the cluster: three are the fewest of which one may be \
+                 lost"
+            ));
+        }
+        reasons.push(
+            "the servers of a minority must not be made to go on (pc.bootstrap), nor the cluster \
+             begin anew with one that has not got all that was confirmed"
+                .to_owned(),
+        );
+    }
     if exclusive && value("log_bin") == "ON" && value("sync_binlog") != "1" {
         reasons.push(
             "sync_binlog is not 1: after a crash, a replica that comes later may differ".to_owned(),
@@ -58,8 +87,9 @@ mod tests {
     #[test]
     fn settings_and_replicas_decide() {
         let flush = ("innodb_flush_log_at_trx_commit", "1");
+        let options = |options| ("wsrep_provider_options", options);
         for (told, exclusive, reasons) in [
-            (&[flush, ("innodb_doublewrite", "ON"), ("wsrep_on", "OFF")][..], true, 0),
+            (&[flush, ("innodb_doublewrite", "ON"), ("wsrep_cluster_size", "0")][..], true, 0),
             (&[flush, ("Slaves_connected", "0"), ("log_bin", "ON"), ("sync_binlog", "1")], true, 0),
             (&[flush, ("log_bin", "ON"), ("sync_binlog", "0")], true, 1),
             (&[("innodb_flush_log_at_trx_commit", "2")], false, 1),
@@ -67,7 +97,12 @@ mod tests {
             (&[flush, ("innodb_doublewrite", "OFF")], false, 1),
             (&[flush, ("Slaves_connected", "2")], false, 1),
             (&[flush, ("Replicas_connected", "1")], false, 1),
-            (&[flush, ("wsrep_on", "ON")], false, 1),
+            (&[flush, ("wsrep_cluster_size", "2")], true, 2),
+            (
+                &[flush, ("wsrep_cluster_size", "3"), options("a.b = 1; pc.ignore_sb = true")],
+                false,
+                1,
+            ),
             (&[flush, ("group_replication_group_name", "a")], false, 1),
         ] {
             let rows: Vec<_> =
@@ -77,5 +112,9 @@ mod tests {
             assert_eq!(durability.reasons.len(), reasons, "{told:?}");
             assert_eq!(durability.after_loss == AfterLoss::Waits, exclusive, "{told:?}");
         }
+        let cluster = [flush, ("wsrep_cluster_size", "3"), options("pc.ignore_sb = false")];
+        let cluster = cluster.map(|(name, value)| Outcome::of_one(&[name, value]));
+        let durability = read(&cluster);
+        assert_eq!((durability.exclusive, durability.after_loss), (true, AfterLoss::GoesOn));
     }
 }

@@ -29,9 +29,12 @@ mod code {
         [1053, 1077, 1078, 1079, 1080, 1180, 1317, 1927, 1989, 4031];
     /// Full: what frees room is let through.
     pub(super) const FULL: [u16; 3] = [1021, 1114, 3675];
+    /// It is a server of a cluster, and is not among the majority (`WSREP has not yet prepared node
+    /// for application use`).
+    pub(super) const PARTED: u16 = 1047;
     /// Too little of something, too late, or not ready: not done.
     pub(super) const SHORT: [u16; 11] =
-        [1037, 1038, 1040, 1041, 1047, 1203, 1206, 1226, 1969, 3024, 1129];
+        [1037, 1038, 1040, 1041, PARTED, 1203, 1206, 1226, 1969, 3024, 1129];
 }
 
 /// The error in words, with the server that it came from, and without what it is about: what a
@@ -99,9 +102,9 @@ pub(super) fn refused(endpoint: &str, refusal: &Refusal) -> StoreError {
     }
 }
 
-/// A server that answers questions alone.
-pub(super) fn is_read_only(told: &Told) -> bool {
-    code::READ_ONLY.contains(&told.code)
+/// A server that answers questions alone, or that its cluster has lost.
+pub(super) fn is_useless(told: &Told) -> bool {
+    code::READ_ONLY.contains(&told.code) || told.code == code::PARTED
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use tokio::sync::mpsc;
 
 use super::{
     connection::{Connector, Link, Sent},
-    error::{is_read_only, triage},
+    error::{is_useless, triage},
     looks,
     message::Message,
     watches::{Due, Watches},
@@ -18,6 +18,7 @@ use crate::{
         sql::{
             asking::{Request, Verdict, ask},
             outcome::Outcome,
+            released::Released,
         },
     },
     lost::LostReason,
@@ -35,6 +36,7 @@ pub(super) struct Line {
     pub(super) connector: Arc<Connector>,
     pub(super) session: i64,
     pub(super) watches: Arc<Watches>,
+    pub(super) released: Arc<Released>,
 }
 
 #[derive(Debug)]
@@ -60,16 +62,19 @@ impl Line {
         let (orders, inbox) = mpsc::unbounded_channel();
         let watches = Arc::new(Watches::new(session));
         connector.add(&watches);
+        let released = Arc::<Released>::default();
         let task = Task {
             connector: Arc::clone(&connector),
             session,
             ttl,
+            server: link.server.clone(),
             watches: Arc::clone(&watches),
+            released: Arc::clone(&released),
             inbox,
             waiting: VecDeque::new(),
         };
         spawn_beside(task.run(link));
-        Self { orders, connector, session, watches }
+        Self { orders, connector, session, watches, released }
     }
 
     /// Asks for one request to be done.
@@ -105,7 +110,10 @@ struct Task {
     connector: Arc<Connector>,
     session: i64,
     ttl: Duration,
+    /// Which one there was a connection to last.
+    server: String,
     watches: Arc<Watches>,
+    released: Arc<Released>,
     inbox: mpsc::UnboundedReceiver<Order>,
     waiting: VecDeque<Order>,
 }
@@ -125,6 +133,7 @@ impl Task {
             match connected {
                 Ok(mut connected) => {
                     failures = 0;
+                    self.server.clone_from(&connected.server);
                     match self.serve(&mut connected).await {
                         Over::Closed => return connected.close().await,
                         Over::Lost => {}
@@ -151,7 +160,10 @@ impl Task {
         let connector = Arc::clone(&self.connector);
         // Soon enough to try again, or the session is over.
         let patience = connector.patience() * 2;
-        let mut connecting = std::pin::pin!(connector.connect(self.ttl, patience));
+        let (server, released) = (&self.server, &self.released);
+        let connecting =
+            connector.connect_again(self.session, self.ttl, server, released, patience);
+        let mut connecting = std::pin::pin!(connecting);
         loop {
             tokio::select! {
                 biased;
@@ -242,7 +254,7 @@ impl Task {
                 return Some(over(&error));
             }
         };
-        let useless = sent.refused.as_ref().is_some_and(|(told, _)| is_read_only(told));
+        let useless = sent.refused.as_ref().is_some_and(|(told, _)| is_useless(told));
         let answer = match sent.refused {
             Some((told, doubt)) => Err(triage(request.operation, &link.endpoint, &told, doubt)),
             None if request.message.enters && is_gone(&sent.outcomes) => {

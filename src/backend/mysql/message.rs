@@ -43,14 +43,18 @@ impl Message {
         Self { urgent: true, ..self }
     }
 
-    /// As it is sent; a session that is to sweep has this to go by.
-    pub(super) fn parcel(&self, session: i64, belief: Option<&Belief>) -> Parcel {
+    /// As it is sent; a session that is to sweep has this to go by. `clocks`: there are several
+    /// servers that write, each with a clock of its own.
+    pub(super) fn parcel(&self, session: i64, belief: Option<&Belief>, clocks: bool) -> Parcel {
         let mut all = vec![format!("SELECT {NOW}, {BEAT}")];
         if let Some(belief) = belief {
             if belief.clips {
-                all.push(clip());
+                all.push(clip(clocks));
             }
-            all.push(sweep(session, belief));
+            if clocks {
+                all.push(adopt(session));
+            }
+            all.push(sweep(session, belief, clocks));
         }
         if self.transaction {
             all.push("START TRANSACTION".to_owned());
@@ -105,11 +109,20 @@ pub(super) const NOW: &str = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMES
 /// the server's own number, which stands in front.
 pub(super) const BEAT: &str = "(UUID_SHORT() & 72057594037927935)";
 
+/// The server whose clock it is.
+pub(super) const SERVER: &str = "CONCAT(@@hostname, ':', @@port)";
+
+/// Of what this server has written last, where there are several clocks.
+fn own(clocks: bool) -> String {
+    if clocks { format!("AND server = {SERVER} ") } else { String::new() }
+}
+
 /// Nobody lives for longer than that. The clock has been set back, otherwise. A query with a limit
 /// is not merged into the statement around it, which could not read what it writes then.
-fn clip() -> String {
+fn clip(clocks: bool) -> String {
+    let own = own(clocks);
     format!(
-        "UPDATE (SELECT id FROM distlock_sessions WHERE expires > {NOW} + ttl \
+        "UPDATE (SELECT id FROM distlock_sessions WHERE expires > {NOW} + ttl {own}\
          LIMIT 1000000 FOR UPDATE SKIP LOCKED) AS late \
          STRAIGHT_JOIN distlock_sessions AS s ON s.id = late.id \
          SET s.expires = {NOW} + s.ttl"
@@ -123,17 +136,31 @@ fn clip() -> String {
 /// has counted that one, by a clock that has not been set since then, or for as long: all but what
 /// this request may take on its way, which is 0.15 TTL, and 0.02 TTL by which two clocks differ. And
 /// its beat shows the same.
-fn sweep(session: i64, belief: &Belief) -> String {
+fn sweep(session: i64, belief: &Belief, clocks: bool) -> String {
+    let own = own(clocks);
     format!(
         "DELETE s FROM (SELECT id FROM distlock_sessions \
          WHERE expires < {NOW} AND expires < {NOW} - ttl DIV 10 AND id <> {session} \
          AND {NOW} - {since} > ttl + ttl DIV 10 AND {NOW} - {shows} < ttl * 3 DIV 20 \
-         AND {silent} \
+         AND {silent} {own}\
          LIMIT {SWEPT} FOR UPDATE SKIP LOCKED) AS dead \
          STRAIGHT_JOIN distlock_sessions AS s ON s.id = dead.id",
         since = belief.since,
         shows = belief.shows,
         silent = is_silent(&belief.limits, BEAT, "")
+    )
+}
+
+/// What another server's clock says is nothing to this one's. Sessions that would be over by this
+/// one, or live for too long, have a whole time more by it, unless they are renewed by that one.
+fn adopt(session: i64) -> String {
+    format!(
+        "UPDATE (SELECT id FROM distlock_sessions \
+         WHERE (expires < {NOW} - ttl DIV 10 OR expires > {NOW} + ttl + ttl DIV 10) \
+         AND server <> {SERVER} AND id <> {session} \
+         LIMIT {SWEPT} FOR UPDATE SKIP LOCKED) AS theirs \
+         STRAIGHT_JOIN distlock_sessions AS s ON s.id = theirs.id \
+         SET s.expires = {NOW} + s.ttl, s.server = {SERVER}, s.beat = {BEAT}"
     )
 }
 
@@ -152,7 +179,7 @@ mod tests {
         let two = || vec!["SELECT 1".to_owned(), "SELECT 2".to_owned()];
         let (all, each) = (Message::transaction(two()), Message::plain(two()));
         let doubts = |message: &Message| -> Vec<_> {
-            let parcel = message.parcel(1, None);
+            let parcel = message.parcel(1, None, false);
             (0..parcel.all).map(|outcomes| parcel.doubt(outcomes, message.transaction)).collect()
         };
         // The clock, the begin, the two, and the end.

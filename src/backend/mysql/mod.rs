@@ -13,6 +13,7 @@ mod line;
 mod literal;
 mod looks;
 mod message;
+mod opening;
 mod registered;
 pub(crate) mod schema;
 mod statements;
@@ -97,13 +98,13 @@ impl Backend for Mysql {
         let (session, patience) = (random::id(), self.connector.patience_at_first());
         let mut link = self.connector.connect(ttl, patience).await?;
         timeout(patience, tables(&mut link)).await.map_err(late)??;
-        let begin = statements::open(session, ttl.as_micros());
+        let begin = opening::open(session, ttl.as_micros());
         let sent = clock::now();
         let begun = timeout(patience, link.first(&begin)).await.map_err(late)??;
         self.connector.clock.live_for(ttl);
         self.connector.clock.read(&begun, sent);
         let line = Line::start(Arc::clone(&self.connector), link, session, ttl);
-        line.order(statements::tidy());
+        line.order(opening::tidy());
         Ok((Facts::new(ttl), Arc::new(SqlStore::new(line, ttl))))
     }
 }
@@ -114,11 +115,14 @@ async fn tables(link: &mut Link) -> Result<()> {
         let told = link.first(&schema::version()).await?;
         // Without a row they are being made at this moment, or were left half made.
         if told.last().and_then(Outcome::first).is_some() {
-            return schema::check(told.last());
+            schema::check(told.last())?;
+            return link.recognize(told.last()).await;
         }
     }
     link.first(&schema::make()).await?;
-    schema::check(link.first(&schema::version()).await?.last())
+    let told = link.first(&schema::version()).await?;
+    schema::check(told.last())?;
+    link.recognize(told.last()).await
 }
 
 /// A session that may have begun ends with its TTL.

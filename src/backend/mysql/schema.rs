@@ -22,10 +22,14 @@ pub(super) fn make() -> Message {
     Message::plain(statements.map(str::to_owned).collect())
 }
 
-/// Asks for the version of the tables, once it is known that there are some.
+/// Asks for the version of the tables, once it is known that there are some, and for the server
+/// that has written there last.
 pub(super) fn version() -> Message {
-    Message::plain(vec!["SELECT version FROM distlock_schema".to_owned()])
+    Message::plain(vec!["SELECT version, server FROM distlock_schema".to_owned()])
 }
+
+/// Which of its columns tells that.
+pub(super) const SERVER: usize = 1;
 
 /// Whether this build can work with the tables.
 pub(super) fn check(told: Option<&Outcome>) -> Result<()> {
@@ -58,7 +62,7 @@ mod tests {
 
     #[test]
     fn the_row_with_the_version_comes_last() {
-        let parcel = make().parcel(1, None);
+        let parcel = make().parcel(1, None, false);
         assert_eq!(parcel.own, 6);
         assert!(parcel.text.ends_with(&format!("VALUES (1, {VERSION}, 0)")));
     }

@@ -1,9 +1,11 @@
--- Whose entries are here until when, by this server's clock, in microseconds since 1970; and a number
--- that rose whenever one was renewed, which tells the same in the order of events.
+-- Whose entries are here until when, in microseconds since 1970, by the clock of this server: in a
+-- cluster several write here. And a number that rose whenever one was renewed there, which tells the
+-- same in the order of events.
 CREATE TABLE IF NOT EXISTS distlock_sessions (
     id BIGINT NOT NULL PRIMARY KEY,
     ttl BIGINT NOT NULL,
     expires BIGINT NOT NULL,
+    server VARBINARY(300) NOT NULL,
     beat BIGINT NOT NULL DEFAULT 0,
     KEY expires (expires)
 ) ENGINE = InnoDB;
@@ -27,6 +29,7 @@ CREATE TABLE IF NOT EXISTS distlock_entries (
     value MEDIUMBLOB NOT NULL,
     version BIGINT NOT NULL,
     since BIGINT NOT NULL,
+    checks BIGINT NOT NULL DEFAULT 0,
     PRIMARY KEY (queue, number),
     UNIQUE KEY ticket (session, ticket),
     CONSTRAINT distlock_entries_session FOREIGN KEY (session)
@@ -42,11 +45,14 @@ CREATE TABLE IF NOT EXISTS distlock_data (
 ) ENGINE = InnoDB;
 
 -- Which tables these are, and the highest number that a queue ever had whose row was put away:
--- numbers are fencing tokens, and never fall.
+-- numbers are fencing tokens, and never fall. Which server has written here last, and for how long
+-- a session was ever to live, in microseconds.
 CREATE TABLE IF NOT EXISTS distlock_schema (
     id TINYINT NOT NULL PRIMARY KEY,
     version INT NOT NULL,
-    floor BIGINT NOT NULL
+    floor BIGINT NOT NULL,
+    server VARBINARY(200) NOT NULL DEFAULT '',
+    longest BIGINT NOT NULL DEFAULT 0
 ) ENGINE = InnoDB;
 
 INSERT IGNORE INTO distlock_schema (id, version, floor) VALUES (1, 1, 0);

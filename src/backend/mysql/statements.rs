@@ -1,5 +1,5 @@
-//! What is asked of the server, as SQL: with `message.rs` and `looks.rs` all that has the words of
-//! this database in it.
+//! What is asked of the server, as SQL: with `opening.rs`, `message.rs` and `looks.rs` all that has
+//! the words of this database in it.
 //!
 //! **A request is one text** with all of its statements, so that it costs one round trip. What is
 //! written is between `START TRANSACTION` and `COMMIT`. The server begins only when the text has
@@ -17,7 +17,8 @@
 use super::{
     durability,
     literal::{bytes, text},
-    message::{BEAT, LEFT, Message, NOW},
+    message::{BEAT, LEFT, Message, NOW, SERVER},
+    opening::{QUARANTINE, QUARANTINED, quarantined},
 };
 use crate::backend::{
     Write,
@@ -34,69 +35,12 @@ fn enter(session: i64, writes: bool) -> String {
     format!("SELECT id FROM distlock_sessions WHERE id = {session}{lock}")
 }
 
-/// What each connection begins with, and whether the server can be written to. A connection that is
-/// silent for that long has lost its session, and is not to keep a transaction open.
-pub(super) fn hello(patience: std::time::Duration, silence: std::time::Duration) -> Message {
-    let seconds = patience.as_secs().max(1);
-    let locks = seconds.div_ceil(2);
-    let silence = silence.as_secs().clamp(1, 1_000_000) + 1;
-    Message::plain(vec![
-        "SET SESSION sql_mode = 'STRICT_ALL_TABLES', SESSION autocommit = 1, \
-         SESSION time_zone = '+00:00', SESSION foreign_key_checks = 1, SESSION unique_checks = 1, \
-         SESSION sql_safe_updates = 0"
-            .to_owned(),
-        "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED".to_owned(),
-        format!(
-            "SET SESSION innodb_lock_wait_timeout = {locks}, SESSION lock_wait_timeout = {locks}, \
-             SESSION wait_timeout = {silence}, SESSION net_write_timeout = {seconds} \
-             /*M!100101 , SESSION max_statement_time = {:.3} */",
-            0.9 * patience.as_secs_f64()
-        ),
-        "SHOW VARIABLES WHERE Variable_name IN ('read_only', 'super_read_only', \
-         'innodb_read_only', 'transaction_read_only', 'tx_read_only')"
-            .to_owned(),
-        "SELECT COUNT(*) = 0 FROM information_schema.tables \
-         WHERE table_schema = DATABASE() AND table_name = 'distlock_schema'"
-            .to_owned(),
-    ])
-}
-
-/// Where in the answer to [`hello`] it is told what the server is, and whether there are no tables.
-pub(super) const HELLO_TELLS: usize = 3;
-pub(super) const HELLO_BARE: usize = 4;
-
-/// Begins a session.
-pub(super) fn open(session: i64, microseconds: u128) -> Message {
-    Message::plain(vec![format!(
-        "INSERT INTO distlock_sessions (id, ttl, expires, beat) \
-         VALUES ({session}, {microseconds}, {NOW} + {microseconds}, {BEAT})"
-    )])
-}
-
-/// Puts away the rows of queues that nobody has used for a day. What these had for a number, none
-/// will have again: the floor is raised first, and who joins reads it once its queue's row is there
-/// again.
-pub(super) fn tidy() -> Message {
-    let idle = format!("used < {NOW} - 86400000000");
-    Message::transaction(vec![
-        format!("SET @distlock_floor = (SELECT MAX(number) FROM distlock_queues WHERE {idle})"),
-        "UPDATE distlock_schema SET floor = @distlock_floor WHERE floor < @distlock_floor"
-            .to_owned(),
-        format!(
-            "DELETE q FROM (SELECT queue FROM distlock_queues AS i WHERE {idle} \
-             AND number <= @distlock_floor AND NOT EXISTS (\
-             SELECT 1 FROM distlock_entries AS e WHERE e.queue = i.queue) \
-             LIMIT 1000 FOR UPDATE SKIP LOCKED) AS idle \
-             STRAIGHT_JOIN distlock_queues AS q ON q.queue = idle.queue"
-        ),
-    ])
-}
-
 /// Counts from when the request came: the client counts from when it was sent. A session that is
 /// still there holds what it held, whatever the clock shows.
 pub(super) fn keep_alive(session: i64) -> Message {
     let renew = format!(
-        "UPDATE distlock_sessions SET expires = {NOW} + ttl, beat = {BEAT} WHERE id = {session}"
+        "UPDATE distlock_sessions SET expires = {NOW} + ttl, server = {SERVER}, beat = {BEAT} \
+         WHERE id = {session}"
     );
     Message::plain(vec![renew]).urgent()
 }
@@ -112,8 +56,12 @@ pub(super) fn close(session: i64) -> Message {
 /// numbers are in the order of the commits. (Those of `AUTO_INCREMENT` are not.) `turn`, a number
 /// that nobody else has drawn, shows that the row was locked by this request.
 ///
+/// While nothing is granted, [`QUARANTINE`] joins each of them just before, and nobody with
+/// `if_free`.
+///
 /// Its last statements are one [`joined`] for each queue and, with `if_free`, whether somebody is
-/// there and all of them are over by the clock.
+/// there and all of them are over by the clock; and whether nothing is granted, and nobody is known
+/// to be there.
 pub(super) fn join(
     session: i64,
     turn: i64,
@@ -125,7 +73,10 @@ pub(super) fn join(
     sorted.sort_by_key(|joiner| joiner.queue.dir());
     let names: Vec<_> = sorted.iter().map(|joiner| text(joiner.queue.dir())).collect();
     let all = names.join(", ");
-    let free = format!("NOT EXISTS (SELECT 1 FROM distlock_entries WHERE queue IN ({all}))");
+    let quarantined = quarantined();
+    let free = format!(
+        "NOT EXISTS (SELECT 1 FROM distlock_entries WHERE queue IN ({all})) AND NOT {quarantined}"
+    );
     let asked = names.iter().map(|name| format!("SELECT {name} AS name"));
     let asked = asked.collect::<Vec<_>>().join(" UNION ALL ");
     let mut statements = vec![
@@ -140,10 +91,10 @@ pub(super) fn join(
     if if_free {
         statements.push(format!("SET @distlock_free = {free}"));
     }
-    let value = bytes(value);
+    let (value, phantom) = (bytes(value), bytes(QUARANTINED));
     for (place, joiner) in sorted.iter().enumerate() {
         statements.push(format!(
-            "SET @distlock_{place} = (SELECT GREATEST(q.number, f.floor) + 1 \
+            "SET @distlock_{place} = (SELECT GREATEST(q.number, f.floor) + 1 + {quarantined} \
              FROM distlock_queues AS q JOIN distlock_schema AS f \
              JOIN distlock_sessions AS s ON s.id = {session} \
              WHERE q.queue = {} AND q.turn = {turn}{} AND NOT EXISTS (\
@@ -163,21 +114,24 @@ pub(super) fn join(
         statements.push(format!(
             "INSERT INTO distlock_entries \
              (queue, number, session, ticket, label, value, version, since) \
-             SELECT {}, @distlock_{place}, {session}, '{}', {}, {value}, 1, {NOW} FROM DUAL \
-             WHERE @distlock_{place} IS NOT NULL",
-            names[place],
-            joiner.ticket,
-            text(joiner.queue.label())
+             SELECT {queue}, @distlock_{place}, {session}, '{ticket}', {}, {value}, 1, {NOW} \
+             FROM DUAL WHERE @distlock_{place} IS NOT NULL UNION ALL \
+             SELECT {queue}, @distlock_{place} - 1, id, '{ticket}', '', {phantom}, 1, {NOW} \
+             FROM distlock_sessions WHERE id = {QUARANTINE} AND @distlock_{place} IS NOT NULL",
+            text(joiner.queue.label()),
+            queue = names[place],
+            ticket = joiner.ticket,
         ));
     }
     statements.extend(joiners.iter().map(|joiner| joined(session, joiner)));
     if if_free {
         // It ends at the first one who lives: queues may be long.
         statements.push(format!(
-            "SELECT EXISTS (SELECT 1 FROM distlock_entries WHERE queue IN ({all})) \
-             AND NOT EXISTS (SELECT 1 FROM distlock_entries AS e \
-             JOIN distlock_sessions AS s ON s.id = e.session \
-             WHERE queue IN ({all}) AND s.expires >= {NOW})"
+            "SELECT there AND NOT alive, {quarantined} AND NOT alive FROM (\
+             SELECT EXISTS (SELECT 1 FROM distlock_entries WHERE queue IN ({all})) AS there, \
+             EXISTS (SELECT 1 FROM distlock_entries AS e \
+             JOIN distlock_sessions AS s ON s.id = e.session WHERE queue IN ({all}) \
+             AND s.id <> {QUARANTINE} AND s.expires >= {NOW}) AS alive) AS seen"
         ));
     }
     Message::transaction(statements).entering().sweeping()
@@ -316,7 +270,8 @@ pub(super) fn relabel(session: i64, entry: &Place<'_>, label: &str, value: &[u8]
 }
 
 /// Writes data if the guard is there; it stays there until all of it is written. Its second
-/// statement tells whether it is.
+/// statement tells whether it is, by how many rows it finds. In a cluster only what is written on
+/// two servers at once is noticed, and undone on one, so the guard's entry is written to.
 pub(super) fn commit(session: i64, guard: Option<&Place<'_>>, writes: &[Write]) -> Message {
     let held = match guard {
         Some(guard) => format!(
@@ -326,7 +281,16 @@ pub(super) fn commit(session: i64, guard: Option<&Place<'_>>, writes: &[Write]) 
         ),
         None => format!("FROM distlock_sessions WHERE id = {session}"),
     };
-    let mut statements = vec![enter(session, true), format!("SELECT 1 {held} LOCK IN SHARE MODE")];
+    let check = match guard {
+        Some(guard) => format!(
+            "UPDATE distlock_entries SET checks = checks + 1 \
+             WHERE queue = {} AND number = {} AND session = {session}",
+            text(guard.dir),
+            guard.number
+        ),
+        None => format!("SELECT 1 {held}"),
+    };
+    let mut statements = vec![enter(session, true), check];
     for write in writes {
         let (Write::Put { key, .. } | Write::Delete { key }) = write;
         let (dir, name) = at(key);

@@ -2,7 +2,10 @@
 
 use std::{
     future::poll_fn,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     task::{Context, Poll},
     time::Duration,
 };
@@ -14,18 +17,27 @@ use tokio_postgres::{
 
 use super::{
     error::{is_read_only, refused},
-    statements,
+    message::CONNECTION,
+    opening,
     tls::{Secured, Securing},
 };
-use crate::backend::{
-    error::{Result, StoreError},
-    remote::Remote,
-    sql::{
-        endpoints::Endpoints,
-        outcome::{Outcome, Row},
-        server_clock::ServerClock,
+use crate::{
+    backend::{
+        error::{Result, StoreError},
+        remote::Remote,
+        sql::{
+            endpoints::Endpoints,
+            outcome::{Outcome, Row},
+            released::Released,
+            server_clock::ServerClock,
+        },
     },
+    runtime::{mutex::Mutex, random},
 };
+
+const POOLED: &str = "a pooler has given the connection to others between two transactions: let \
+                      it be in session mode (pgbouncer: pool_mode = session), or name the server \
+                      itself";
 
 /// Makes connections.
 #[derive(Debug)]
@@ -33,6 +45,10 @@ pub(super) struct Connector {
     remote: Remote,
     endpoints: Endpoints,
     pub(super) clock: ServerClock,
+    /// Which server there was a connection to last.
+    server: Mutex<String>,
+    /// A connection was given to others in between.
+    pooled: AtomicBool,
 }
 
 /// A connection that a session has begun on.
@@ -40,6 +56,10 @@ pub(super) struct Link {
     pub(super) endpoint: String,
     pub(super) client: Arc<Client>,
     connection: Connection<TcpStream, Secured>,
+    /// What it is called, by a number that no other has.
+    pub(super) name: i64,
+    /// Which server it is.
+    pub(super) server: String,
     /// There are no tables yet.
     pub(super) bare: bool,
 }
@@ -47,7 +67,8 @@ pub(super) struct Link {
 impl Connector {
     pub(super) fn new(remote: Remote) -> Self {
         let endpoints = Endpoints::new(remote.endpoints.clone());
-        Self { remote, endpoints, clock: ServerClock::default() }
+        let (clock, server, pooled) = <_>::default();
+        Self { remote, endpoints, clock, server, pooled }
     }
 
     /// How long a request may take.
@@ -64,12 +85,48 @@ impl Connector {
         self.endpoints.connect(patience, |endpoint| self.connect_to(endpoint, session)).await
     }
 
+    /// The same for a session whose last connection was to this server. Another one is told what
+    /// was released.
+    pub(super) async fn connect_again(
+        &self,
+        session: i64,
+        server: &str,
+        released: &Released,
+        patience: Duration,
+    ) -> Result<Link> {
+        let connect = |endpoint| async move {
+            let mut link = self.connect_to(endpoint, session).await?;
+            let mut sql = opening::recognize(&link.server);
+            if let Some(tickets) = released.list().filter(|_| link.server != server) {
+                sql += &opening::delete(session, &tickets);
+            }
+            link.ask(&sql).await.map_err(|error| refused(endpoint, &error))?;
+            Ok(link)
+        };
+        self.endpoints.connect(patience, connect).await
+    }
+
     /// The one in use has fallen silent: begin with the next one.
     pub(super) fn leave(&self) {
         self.endpoints.leave();
     }
 
+    /// Fails if the first of these outcomes is not what a connection of this name tells: a pooler
+    /// has given it to others. What was asked may have been done with others' settings, and what
+    /// the server says unasked is not heard.
+    pub(super) fn check(&self, name: i64, outcomes: &[Outcome]) -> Result<()> {
+        let told = outcomes.first().and_then(|outcome| outcome.first()?.number(CONNECTION));
+        if outcomes.is_empty() || told == Some(name) {
+            return Ok(());
+        }
+        self.pooled.store(true, Ordering::Relaxed);
+        Err(StoreError::Unknown(POOLED.into()))
+    }
+
     async fn connect_to(&self, endpoint: &str, session: i64) -> Result<Link> {
+        if self.pooled.load(Ordering::Relaxed) {
+            return Err(StoreError::Denied(format!("{endpoint}: {POOLED}").into()));
+        }
         let unavailable =
             |error: std::io::Error| StoreError::Unavailable(format!("{endpoint}: {error}").into());
         let material = self.remote.tls.as_ref().map(|tls| tls.newest());
@@ -98,6 +155,8 @@ impl Connector {
             endpoint: endpoint.to_owned(),
             client: Arc::new(client),
             connection,
+            name: random::id(),
+            server: String::new(),
             bare: false,
         };
         let reading = |what: &str| {
@@ -105,12 +164,12 @@ impl Connector {
                 format!("{endpoint} {what}: locks are kept by the primary, name that").into(),
             )
         };
-        let hello = link.ask(&statements::hello(session, self.patience())).await;
+        let hello = link.ask(&opening::hello(session, link.name, self.patience())).await;
         let hello = hello.map_err(|error| match is_read_only(&error) {
             true => reading("is a standby or read-only"),
             false => refused(endpoint, &error),
         })?;
-        let told = hello.get(statements::HELLO_TELLS).and_then(Outcome::first);
+        let told = hello.get(opening::HELLO_TELLS).and_then(Outcome::first);
         let told = told.ok_or_else(|| reading("does not tell what it is"))?;
         if told.flag(0) {
             return Err(reading("is a standby (pg_is_in_recovery)"));
@@ -119,6 +178,14 @@ impl Connector {
             return Err(reading("is read-only (transaction_read_only)"));
         }
         link.bare = told.flag(2);
+        told.text(opening::HELLO_SERVER).unwrap_or_default().clone_into(&mut link.server);
+        let mut server = self.server.lock();
+        if *server != link.server {
+            // It has another clock.
+            self.clock.forget();
+            server.clone_from(&link.server);
+        }
+        drop(server);
         Ok(link)
     }
 }

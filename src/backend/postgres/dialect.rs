@@ -28,6 +28,10 @@ impl Dialect for Line {
         Line::ask(self, operation, message).await
     }
 
+    fn released(&self, ticket: Ticket) {
+        self.released.add(ticket);
+    }
+
     fn keep_alive(&self) -> Message {
         statements::keep_alive(self.session).into()
     }

@@ -8,7 +8,7 @@
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use tokio::{sync::mpsc, time::error::Elapsed};
+use tokio::sync::mpsc;
 use tokio_postgres::AsyncMessage;
 
 use super::{
@@ -24,6 +24,7 @@ use crate::{
         sql::{
             asking::{Request, Verdict, ask},
             outcome::Outcome,
+            released::Released,
             told::left,
         },
     },
@@ -41,6 +42,7 @@ pub(super) struct Line {
     patience: Duration,
     pub(super) session: i64,
     pub(super) watches: Arc<Watches>,
+    pub(super) released: Arc<Released>,
 }
 
 #[derive(Debug)]
@@ -54,10 +56,18 @@ impl Line {
     pub(super) fn start(connector: Arc<Connector>, link: Link, session: i64) -> Self {
         let (orders, inbox) = mpsc::unbounded_channel();
         let watches = Arc::<Watches>::default();
+        let released = Arc::<Released>::default();
         let patience = connector.patience();
-        let task = Task { connector, session, watches: Arc::clone(&watches), inbox };
+        let task = Task {
+            connector,
+            session,
+            server: link.server.clone(),
+            watches: Arc::clone(&watches),
+            released: Arc::clone(&released),
+            inbox,
+        };
         spawn_beside(task.run(link));
-        Self { orders, patience, session, watches }
+        Self { orders, patience, session, watches, released }
     }
 
     /// Asks for one transaction.
@@ -100,7 +110,10 @@ enum Over {
 struct Task {
     connector: Arc<Connector>,
     session: i64,
+    /// Which one there was a connection to last.
+    server: String,
     watches: Arc<Watches>,
+    released: Arc<Released>,
     inbox: mpsc::UnboundedReceiver<Order>,
 }
 
@@ -120,6 +133,7 @@ impl Task {
             match connected {
                 Ok(connected) => {
                     failures = 0;
+                    self.server.clone_from(&connected.server);
                     match self.serve(connected, std::mem::take(&mut waiting)).await {
                         Over::Closed => return,
                         Over::Lost => {}
@@ -146,7 +160,9 @@ impl Task {
         let connector = Arc::clone(&self.connector);
         // Soon enough to try again, or the session is over.
         let patience = connector.patience() * 2;
-        let mut connecting = std::pin::pin!(connector.connect(self.session, patience));
+        let (server, released) = (&self.server, &self.released);
+        let connecting = connector.connect_again(self.session, server, released, patience);
+        let mut connecting = std::pin::pin!(connecting);
         loop {
             tokio::select! {
                 biased;
@@ -183,6 +199,7 @@ impl Task {
         let asker = Asker {
             client: Arc::clone(&link.client),
             endpoint: link.endpoint.clone(),
+            name: link.name,
             session: self.session,
             connector: Arc::clone(&self.connector),
         };
@@ -237,6 +254,8 @@ enum What {
 struct Asker {
     client: Arc<tokio_postgres::Client>,
     endpoint: String,
+    /// The connection's.
+    name: i64,
     session: i64,
     connector: Arc<Connector>,
 }
@@ -249,10 +268,12 @@ impl Asker {
                 if !request.begin() {
                     return Done::Answered;
                 }
-                let Ok(answer) = self.send(&request.message).await else {
-                    let told = format!("{} did not answer in time", self.endpoint);
-                    request.answer(Err(Verdict::Failed(StoreError::Unknown(told.into()))));
-                    return Done::Useless;
+                let answer = match self.send(&request.message).await {
+                    Ok(answer) => answer,
+                    Err(error) => {
+                        request.answer(Err(Verdict::Failed(error)));
+                        return Done::Useless;
+                    }
                 };
                 let useless = matches!(&answer, Err(error) if is_read_only(error));
                 let operation = request.operation;
@@ -274,25 +295,26 @@ impl Asker {
         }
     }
 
-    /// With each answer the server's clock is read.
-    async fn send(
-        &self,
-        message: &Message,
-    ) -> Result<Result<Vec<Outcome>, tokio_postgres::Error>, Elapsed> {
+    /// With each answer the server's clock is read. An error is the connection's end.
+    async fn send(&self, message: &Message) -> Result<Result<Vec<Outcome>, tokio_postgres::Error>> {
         let (sent, clock) = (clock::now(), &self.connector.clock);
         let belief = clock.belief(sent).filter(|_| message.sweeps);
         let (text, before) = message.text(self.session, belief.as_ref());
         let query = self.client.simple_query(&text);
-        let answer = timeout(self.connector.patience(), query).await?;
-        Ok(answer.map(|messages| {
-            let mut outcomes = outcomes(messages);
-            clock.read(&outcomes, sent);
-            if let Some(belief) = &belief {
-                clock.acted_on(belief);
-            }
-            outcomes.drain(..before.min(outcomes.len()));
-            outcomes
-        }))
+        let answer = timeout(self.connector.patience(), query).await.map_err(|_| {
+            StoreError::Unknown(format!("{} did not answer in time", self.endpoint).into())
+        })?;
+        let mut outcomes = match answer {
+            Ok(messages) => outcomes(messages),
+            Err(error) => return Ok(Err(error)),
+        };
+        self.connector.check(self.name, &outcomes)?;
+        clock.read(&outcomes, sent);
+        if let Some(belief) = &belief {
+            clock.acted_on(belief);
+        }
+        outcomes.drain(..before.min(outcomes.len()));
+        Ok(Ok(outcomes))
     }
 }
 

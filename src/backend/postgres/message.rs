@@ -42,10 +42,15 @@ impl Message {
     }
 }
 
-/// What the server's clock shows, in microseconds, and how far the beats are: where the log that is
-/// on the disk ends, so that no crash takes it back.
+/// What the server's clock shows, in microseconds; how far the beats are: where the log that is on
+/// the disk ends, so that no crash takes it back; and what the connection is called: a pooler may
+/// give the server's connection to others in between.
 pub(super) const CLOCK: &str = "SELECT (extract(epoch FROM now()) * 1000000)::bigint, \
-                                (pg_current_wal_flush_lsn() - '0/0')::bigint";
+                                (pg_current_wal_flush_lsn() - '0/0')::bigint, \
+                                current_setting('distlock.connection', true)";
+
+/// Which column of its answer tells that.
+pub(super) const CONNECTION: usize = 2;
 
 /// The beat of what is renewed now: where the log will go on. It never goes back.
 pub(super) const BEAT: &str = "(pg_current_wal_insert_lsn() - '0/0')::bigint";

@@ -11,6 +11,7 @@ mod error;
 mod line;
 mod literal;
 mod message;
+mod opening;
 mod registered;
 pub(crate) mod schema;
 mod statements;
@@ -89,7 +90,7 @@ impl Backend for Postgres {
             timeout(patience, opening).await.map_err(late)?;
         let (version, endpoint) = asked.map_err(|error| refused(&link.endpoint, &error))?;
         schema::check(version.last())?;
-        let begin = statements::open(session, ttl.as_millis());
+        let begin = opening::open(session, ttl.as_millis(), &link.server);
         let sent = clock::now();
         let begun = timeout(patience, link.ask(&begin)).await.map_err(late)?;
         let begun = begun.map_err(|error| refused(&endpoint, &error))?;

@@ -1,10 +1,13 @@
 CREATE SCHEMA IF NOT EXISTS distlock;
 
 -- Which tables these are, and the highest number that a queue ever had whose row was put away:
--- numbers are fencing tokens, and never fall.
+-- numbers are fencing tokens, and never fall. Which server has written here last, and for how long
+-- a session was ever to live.
 CREATE TABLE distlock.schema (
     version integer NOT NULL,
-    floor bigint NOT NULL
+    floor bigint NOT NULL,
+    server text NOT NULL DEFAULT '',
+    longest interval NOT NULL DEFAULT '0'
 );
 INSERT INTO distlock.schema (version, floor) VALUES (1, 0);
 
@@ -69,6 +72,31 @@ BEGIN
     END IF;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'the session has ended' USING ERRCODE = 'DL001';
+    END IF;
+END $$;
+
+-- Whether it is the server that has written here last. Another one, a standby that was promoted or
+-- a backup, may lack what was confirmed last: sessions that were renewed, holders, numbers that
+-- were given. So all sessions live for a whole time more, numbers begin far above all that are
+-- known, and for the longest time that any session was to live, session 0 stands in front of all
+-- who join. It is put away as any other that is not renewed.
+CREATE FUNCTION distlock.recognize(this text) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    now_at bigint := pg_current_wal_insert_lsn() - '0/0';
+BEGIN
+    UPDATE distlock.schema SET server = this WHERE server = '';
+    UPDATE distlock.schema SET server = this,
+        floor = greatest(floor, (SELECT max(number) FROM distlock.queues)) + 100000000
+        WHERE server <> this;
+    IF FOUND THEN
+        UPDATE distlock.sessions SET expires = now() + ttl, beat = now_at;
+        INSERT INTO distlock.sessions AS s (id, ttl, expires, beat)
+            SELECT 0, longest, now() + longest, now_at FROM distlock.schema WHERE longest > '0'
+            ON CONFLICT (id) DO UPDATE SET ttl = greatest(s.ttl, excluded.ttl),
+            expires = now() + greatest(s.ttl, excluded.ttl), beat = now_at;
+        -- Those that it does not know are over by then.
+        UPDATE distlock.schema SET longest =
+            (SELECT coalesce(max(ttl), '0') FROM distlock.sessions WHERE id <> 0);
     END IF;
 END $$;
 

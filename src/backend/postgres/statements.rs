@@ -1,4 +1,5 @@
-//! What is asked of the server, as SQL: the one file that has the words of this database in it.
+//! What is asked of the server, as SQL: with `opening.rs` and `message.rs` all that has the words
+//! of this database in it.
 //!
 //! **A request is one message** of the simple query protocol, with all of its statements. The
 //! server runs it in one transaction (<https://www.postgresql.org/docs/17/protocol-flow.html>,
@@ -13,7 +14,8 @@
 
 use super::{
     literal::{bytes, text},
-    message::{BEAT, CLOCK, LEFT, Message},
+    message::{BEAT, LEFT, Message},
+    opening::{QUARANTINE, QUARANTINED},
 };
 use crate::backend::{
     Write,
@@ -24,47 +26,6 @@ use crate::backend::{
 /// Fails if the session was put away. `writes`: nobody puts it away before the transaction's end.
 fn enter(session: i64, writes: bool) -> String {
     format!("SELECT distlock.enter({session}, {writes});\n")
-}
-
-/// What each connection begins with, and whether the server can be written to.
-pub(super) fn hello(session: i64, patience: std::time::Duration) -> String {
-    let milliseconds = patience.as_millis().max(4);
-    format!(
-        "SET default_transaction_isolation = 'read committed';\n\
-         SET client_min_messages = warning;\n\
-         SET lock_timeout = {};\n\
-         SET statement_timeout = {milliseconds};\n\
-         SET idle_in_transaction_session_timeout = {milliseconds};\n\
-         SET tcp_keepalives_idle = 60;\n\
-         SELECT pg_is_in_recovery(), current_setting('transaction_read_only') = 'on', \
-         to_regclass('distlock.schema') IS NULL, \
-         CASE current_setting('synchronous_commit') \
-         WHEN 'off' THEN set_config('synchronous_commit', 'on', false) END;\n\
-         LISTEN distlock_{session:x}",
-        milliseconds / 2
-    )
-}
-
-/// Which of its statements tells what the server is.
-pub(super) const HELLO_TELLS: usize = 6;
-
-/// Begins a session, and puts away the rows of queues that nobody has used for a day. What these
-/// had for a number, none will have again.
-pub(super) fn open(session: i64, milliseconds: u128) -> String {
-    format!(
-        "{CLOCK};\n\
-         WITH idle AS (SELECT queue FROM distlock.queues AS q \
-         WHERE used < now() - interval '1 day' \
-         AND NOT EXISTS (SELECT FROM distlock.entries AS e WHERE e.queue = q.queue) \
-         ORDER BY queue LIMIT 1000 FOR UPDATE SKIP LOCKED), \
-         gone AS (DELETE FROM distlock.queues AS q USING idle WHERE q.queue = idle.queue \
-         RETURNING q.number) \
-         UPDATE distlock.schema SET floor = greatest(floor, (SELECT max(number) FROM gone)) \
-         WHERE EXISTS (SELECT FROM gone);\n\
-         INSERT INTO distlock.sessions (id, ttl, expires, beat) \
-         SELECT {session}, ttl, now() + ttl, {BEAT} \
-         FROM (SELECT {milliseconds} * interval '1 millisecond' AS ttl) AS asked"
-    )
 }
 
 /// Counts from when the request came: the client counts from when it was sent. A session that is
@@ -86,8 +47,12 @@ pub(super) fn close(session: i64) -> String {
 /// numbers are in the order of the commits. (Those of a sequence are not.) `turn`, a number that
 /// nobody else has drawn, shows that the row was locked by this request.
 ///
+/// While nothing is granted, [`QUARANTINE`] joins each of them just before, and nobody with
+/// `if_free`.
+///
 /// Its last statements are one [`joined`] for each queue and, with `if_free`, whether somebody is
-/// there and all of them are over by the clock.
+/// there and all of them are over by the clock; and whether nothing is granted, and nobody is known
+/// to be there.
 pub(super) fn join(
     session: i64,
     turn: i64,
@@ -98,8 +63,12 @@ pub(super) fn join(
     let mut sorted: Vec<_> = joiners.iter().collect();
     sorted.sort_by_key(|joiner| joiner.queue.dir());
     let names = sorted.iter().map(|joiner| text(joiner.queue.dir())).collect::<Vec<_>>().join(", ");
+    let quarantined = format!("EXISTS (SELECT FROM distlock.sessions WHERE id = {QUARANTINE})");
     let free = match if_free {
-        true => format!("NOT EXISTS (SELECT FROM distlock.entries WHERE queue IN ({names}))"),
+        true => format!(
+            "NOT EXISTS (SELECT FROM distlock.entries WHERE queue IN ({names})) \
+             AND NOT {quarantined}"
+        ),
         false => "true".to_owned(),
     };
     let locked: Vec<_> =
@@ -117,17 +86,21 @@ pub(super) fn join(
          ON CONFLICT (queue) DO UPDATE SET turn = {turn}, used = now();\n\
          WITH asked (queue, ticket, label) AS (VALUES {wanted}), \
          given AS (UPDATE distlock.queues AS q \
-         SET number = greatest(q.number, (SELECT floor FROM distlock.schema)) + 1 FROM asked \
+         SET number = greatest(q.number, (SELECT floor FROM distlock.schema)) \
+         + CASE WHEN {quarantined} THEN 2 ELSE 1 END FROM asked \
          WHERE q.queue = asked.queue AND q.turn = {turn} AND {free} \
          AND NOT EXISTS (SELECT FROM distlock.entries AS e \
          WHERE e.session = {session} AND e.ticket = asked.ticket) \
          RETURNING q.queue, q.number, asked.ticket, asked.label) \
          INSERT INTO distlock.entries (queue, number, session, ticket, label, value) \
-         SELECT queue, number, {session}, ticket, label, {value} FROM given",
+         SELECT queue, number, {session}, ticket, label, {value} FROM given UNION ALL \
+         SELECT queue, number - 1, {QUARANTINE}, ticket, '', {phantom} FROM given \
+         WHERE {quarantined}",
         enter = enter(session, true),
         locked = locked.join(", "),
         wanted = wanted.join(", "),
         value = bytes(value),
+        phantom = bytes(QUARANTINED),
     );
     for joiner in joiners {
         sql += ";\n";
@@ -136,10 +109,11 @@ pub(super) fn join(
     if if_free {
         // It ends at the first one who lives: queues may be long.
         sql += &format!(
-            ";\nSELECT EXISTS (SELECT FROM distlock.entries WHERE queue IN ({names})) \
-             AND NOT EXISTS (SELECT FROM distlock.entries AS e \
-             JOIN distlock.sessions AS s ON s.id = e.session \
-             WHERE queue IN ({names}) AND s.expires >= now())"
+            ";\nSELECT there AND NOT alive, {quarantined} AND NOT alive \
+             FROM (SELECT EXISTS (SELECT FROM distlock.entries WHERE queue IN ({names})) AS there, \
+             EXISTS (SELECT FROM distlock.entries AS e \
+             JOIN distlock.sessions AS s ON s.id = e.session WHERE queue IN ({names}) \
+             AND s.id <> {QUARANTINE} AND s.expires >= now()) AS alive) AS seen"
         );
     }
     Message::sweeping(sql)

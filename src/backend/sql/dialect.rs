@@ -37,6 +37,9 @@ pub(crate) trait Dialect: Debug + Send + Sync + 'static {
     /// client who wait for it need not look. Nothing to do where the server tells them.
     fn tell(&self, _dir: &str, _number: u64) {}
 
+    /// This session's entry was deleted, as it wished: another server than this one may not know.
+    fn released(&self, ticket: Ticket);
+
     /// Renews the session; its last statement counts the sessions renewed.
     fn keep_alive(&self) -> Self::Message;
 

@@ -7,6 +7,7 @@ pub(crate) mod endpoints;
 mod extras;
 pub(crate) mod key;
 pub(crate) mod outcome;
+pub(crate) mod released;
 pub(crate) mod server_clock;
 pub(crate) mod store;
 pub(crate) mod told;

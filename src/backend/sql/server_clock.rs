@@ -76,6 +76,11 @@ impl ServerClock {
         }
     }
 
+    /// It is another server's from now on.
+    pub(crate) fn forget(&self) {
+        *self.0.lock() = None;
+    }
+
     /// The clock was read by a request that was sent and answered then, by our clock.
     fn saw(&self, shows: Micros, sent: Duration, answered: Duration) {
         let (sent, answered) = (micros(sent), micros(answered));

@@ -8,7 +8,7 @@ use super::{
     dialect::{Dialect, Joiner, READ},
     key::{self, Place},
     outcome::Row,
-    told::{joined, last, nonsense, standing},
+    told::{joined, last, nonsense, standing, why_not_yet},
 };
 use crate::{
     backend::{
@@ -43,23 +43,17 @@ impl<D: Dialect> SqlStore<D> {
     ) -> Result<Vec<Option<Joined>>> {
         let message = self.dialect.join(random::id(), joiners, value, if_free);
         let outcomes = self.dialect.ask(JOIN, message).await?;
-        let (over, outcomes) = match outcomes.split_last() {
-            Some((over, joined)) if if_free => {
-                (over.first().is_some_and(|row| row.flag(0)), joined)
-            }
-            _ => (false, outcomes.as_slice()),
+        let (why_not, outcomes) = match outcomes.split_last() {
+            Some((told, joined)) if if_free => (why_not_yet(told), joined),
+            _ => (None, outcomes.as_slice()),
         };
         let told = outcomes.len().checked_sub(joiners.len()).and_then(|at| outcomes.get(at..));
         let told = told.ok_or_else(nonsense)?;
         let joined =
             joiners.iter().zip(told).map(|(joiner, outcome)| joined(joiner.queue, outcome));
         let joined: Vec<_> = joined.collect::<Result<_>>()?;
-        if over && joined.iter().any(Option::is_none) {
-            return Err(StoreError::NotYet(
-                "who is there seems dead, by a clock that this client has not watched for long \
-                 enough: lock with a timeout of more than a TTL, or ask again then"
-                    .into(),
-            ));
+        if let Some(why_not) = why_not.filter(|_| joined.iter().any(Option::is_none)) {
+            return Err(StoreError::NotYet(why_not.into()));
         }
         for (joiner, _) in joiners.iter().zip(&joined).filter(|(_, joined)| joined.is_some()) {
             self.dialect.tell(joiner.queue.dir(), 0);
@@ -136,6 +130,7 @@ impl<D: Dialect> Store for SqlStore<D> {
         let [.., deleted, told] = outcomes.as_slice() else { return Err(nonsense()) };
         let row = told.first().ok_or_else(nonsense)?;
         self.dialect.tell(queue.dir(), number.unwrap_or(0));
+        self.dialect.released(ticket);
         // Those who have joined up to that number were there as the key was deleted.
         let at = row.number(0).and_then(|number| u64::try_from(number).ok());
         Ok(Left {

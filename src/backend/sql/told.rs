@@ -68,6 +68,24 @@ pub(crate) fn listing(
     })
 }
 
+/// Why one who only tries is not told yet that somebody has the lock: in the first column whether
+/// all who are there are over by the clock, in the second whether nothing is granted, and nobody is
+/// known to be there.
+pub(crate) fn why_not_yet(told: &Outcome) -> Option<&'static str> {
+    let row = told.first()?;
+    if row.flag(1) {
+        return Some(
+            "it is another database server than before, which may not know all locks that were \
+             granted: for the longest TTL of any session it grants nothing; lock with a timeout \
+             of more than that, or ask again then",
+        );
+    }
+    row.flag(0).then_some(
+        "who is there seems dead, by a clock that this client has not watched for long enough: \
+         lock with a timeout of more than a TTL, or ask again then",
+    )
+}
+
 /// One who stands in a queue; its row goes on with what its session has left, value, version and
 /// since when it is there.
 fn member(session: i64, dir: &str, row: &Row, values: bool) -> Option<Member> {

@@ -164,6 +164,22 @@ impl OwnServer {
         address.parse().expect("an address")
     }
 
+    /// Where other containers reach it.
+    pub async fn ip(&self) -> String {
+        let format = "--format={{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}";
+        done(docker(&["inspect", format, &self.container]).await)
+    }
+
+    /// SIGKILL, for good.
+    pub async fn kill(&self) {
+        done(docker(&["kill", &self.container]).await);
+    }
+
+    /// Ends it in good order and starts it again, perhaps at another address.
+    pub async fn restart(&self) {
+        done(docker(&["restart", &self.container]).await);
+    }
+
     /// Runs a program in its container.
     pub async fn run(&self, program: &[&str]) -> String {
         done(docker(&[&["exec", &self.container], program].concat()).await)

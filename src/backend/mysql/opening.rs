@@ -1,0 +1,135 @@
+//! What a connection and a session begin with, as SQL: whether the server can be written to, which
+//! one it is, and what follows if it is another one than before.
+
+use super::{
+    literal::text,
+    message::{BEAT, Message, NOW, SERVER},
+};
+
+/// What each connection begins with, and whether the server can be written to. A connection that is
+/// silent for that long has lost its session, and is not to keep a transaction open.
+pub(super) fn hello(patience: std::time::Duration, silence: std::time::Duration) -> Message {
+    let seconds = patience.as_secs().max(1);
+    let locks = seconds.div_ceil(2);
+    let silence = silence.as_secs().clamp(1, 1_000_000) + 1;
+    Message::plain(vec![
+        "SET SESSION sql_mode = 'STRICT_ALL_TABLES', SESSION autocommit = 1, \
+         SESSION time_zone = '+00:00', SESSION foreign_key_checks = 1, SESSION unique_checks = 1, \
+         SESSION sql_safe_updates = 0"
+            .to_owned(),
+        "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED".to_owned(),
+        format!(
+            "SET SESSION innodb_lock_wait_timeout = {locks}, SESSION lock_wait_timeout = {locks}, \
+             SESSION wait_timeout = {silence}, SESSION net_write_timeout = {seconds} \
+             /*M!100101 , SESSION max_statement_time = {:.3} */",
+            0.9 * patience.as_secs_f64()
+        ),
+        "SHOW VARIABLES WHERE Variable_name IN ('read_only', 'super_read_only', \
+         'innodb_read_only', 'transaction_read_only', 'tx_read_only')"
+            .to_owned(),
+        "SELECT COUNT(*) = 0 FROM information_schema.tables \
+         WHERE table_schema = DATABASE() AND table_name = 'distlock_schema'"
+            .to_owned(),
+        "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('server_uuid', 'server_uid', 'server_id')"
+            .to_owned(),
+        "SHOW GLOBAL STATUS WHERE Variable_name = 'wsrep_cluster_state_uuid'".to_owned(),
+    ])
+}
+
+/// Reads what any server of the cluster has confirmed before, whichever one is asked.
+pub(super) fn wait_for_others() -> Message {
+    Message::plain(vec!["SET SESSION wsrep_sync_wait = 1".to_owned()])
+}
+
+/// Where in the answer to [`hello`] it is told whether the server can be written to, whether there
+/// are no tables, and which server it is.
+pub(super) const HELLO_TELLS: usize = 3;
+pub(super) const HELLO_BARE: usize = 4;
+pub(super) const HELLO_SERVER: std::ops::Range<usize> = 5..7;
+
+/// The session that stands in front of all who join while nothing is granted.
+pub(super) const QUARANTINE: i64 = 0;
+
+/// What its entries say of themselves.
+pub(super) const QUARANTINED: &[u8] = b"distlock: the database has failed over, or was restored";
+
+/// Whether nothing is granted.
+pub(super) fn quarantined() -> String {
+    format!("EXISTS (SELECT 1 FROM distlock_sessions WHERE id = {QUARANTINE})")
+}
+
+/// Tells tables which server it is that have known another one. It may be a replica that was
+/// promoted, or a backup, and lack what was confirmed last: sessions that were renewed, holders,
+/// numbers that were given. So all sessions live for a whole time more, numbers begin far above all
+/// that are known, and for the longest time that any session was to live, [`QUARANTINE`] stands in
+/// front of all who join. It is put away as any other that is not renewed.
+pub(super) fn recognize(server: &str) -> Message {
+    let server = text(server);
+    Message::transaction(vec![
+        // New tables know of none.
+        format!("UPDATE distlock_schema SET server = {server} WHERE id = 1 AND server = ''"),
+        format!(
+            "UPDATE distlock_schema SET server = {server}, floor = 100000000 + GREATEST(floor, \
+             (SELECT COALESCE(MAX(number), 0) FROM distlock_queues)) \
+             WHERE id = 1 AND server <> {server}"
+        ),
+        "SET @distlock_other = ROW_COUNT()".to_owned(),
+        format!(
+            "UPDATE distlock_sessions SET expires = {NOW} + ttl, server = {SERVER}, beat = {BEAT} \
+             WHERE @distlock_other > 0"
+        ),
+        format!(
+            "INSERT INTO distlock_sessions (id, ttl, expires, server, beat) \
+             SELECT {QUARANTINE}, longest, {NOW} + longest, {SERVER}, {BEAT} FROM distlock_schema \
+             WHERE id = 1 AND longest > 0 AND @distlock_other > 0 \
+             ON DUPLICATE KEY UPDATE ttl = GREATEST(distlock_sessions.ttl, longest), \
+             expires = {NOW} + distlock_sessions.ttl, beat = {BEAT}"
+        ),
+        // Those that it does not know are over by then.
+        format!(
+            "UPDATE distlock_schema SET longest = (SELECT COALESCE(MAX(ttl), 0) \
+             FROM distlock_sessions WHERE id <> {QUARANTINE}) WHERE id = 1 AND @distlock_other > 0"
+        ),
+    ])
+}
+
+/// Deletes what the session has released: a server that is another one than before may have missed
+/// that.
+pub(super) fn delete(session: i64, tickets: &str) -> Message {
+    Message::plain(vec![format!(
+        "DELETE FROM distlock_entries WHERE session = {session} AND ticket IN ({tickets})"
+    )])
+}
+
+/// Begins a session.
+pub(super) fn open(session: i64, microseconds: u128) -> Message {
+    Message::plain(vec![
+        format!(
+            "UPDATE distlock_schema SET longest = {microseconds} \
+             WHERE id = 1 AND longest < {microseconds}"
+        ),
+        format!(
+            "INSERT INTO distlock_sessions (id, ttl, expires, server, beat) \
+             VALUES ({session}, {microseconds}, {NOW} + {microseconds}, {SERVER}, {BEAT})"
+        ),
+    ])
+}
+
+/// Puts away the rows of queues that nobody has used for a day. What these had for a number, none
+/// will have again: the floor is raised first, and who joins reads it once its queue's row is there
+/// again.
+pub(super) fn tidy() -> Message {
+    let idle = format!("used < {NOW} - 86400000000");
+    Message::transaction(vec![
+        format!("SET @distlock_floor = (SELECT MAX(number) FROM distlock_queues WHERE {idle})"),
+        "UPDATE distlock_schema SET floor = @distlock_floor WHERE floor < @distlock_floor"
+            .to_owned(),
+        format!(
+            "DELETE q FROM (SELECT queue FROM distlock_queues AS i WHERE {idle} \
+             AND number <= @distlock_floor AND NOT EXISTS (\
+             SELECT 1 FROM distlock_entries AS e WHERE e.queue = i.queue) \
+             LIMIT 1000 FOR UPDATE SKIP LOCKED) AS idle \
+             STRAIGHT_JOIN distlock_queues AS q ON q.queue = idle.queue"
+        ),
+    ])
+}
