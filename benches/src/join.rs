@@ -1,4 +1,5 @@
-//! One waits in a queue; then one after the other joins it, and leaves it as soon as it stands there.
+//! One waits in a queue; then one after the other joins it, and leaves it as soon as it stands
+//! there.
 
 use std::time::Duration;
 

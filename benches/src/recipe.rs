@@ -160,7 +160,8 @@ fn until(backend: Backend) -> String {
     }
 }
 
-/// Makes the tables of the recipes, of the floor and of the library, and what the server counts with.
+/// Makes the tables of the recipes, of the floor and of the library, and what the server counts
+/// with.
 pub(crate) async fn prepare(backend: Backend, servers: &[String]) -> Result<()> {
     let connection = Connection::open(backend, servers).await?;
     // As ShedLock's manual has it.

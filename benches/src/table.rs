@@ -106,6 +106,7 @@ const HELD: &[Column] = &[
 const BEHIND: &[Column] = &[
     ("requests a minute of all who wait", |row| number(row, WAITING)),
     ("renewals among them", |row| number(row, RENEWALS)),
+    ("of one more client", |row| number(row, STRANGER)),
     ("join p50 / p99 ms", |row| two(row, JOINED)),
     ("statements per join and leave", |row| number(row, JOIN_STATEMENTS)),
     ("errors", |row| row.errors.to_string()),
