@@ -9,7 +9,7 @@ use crate::{
     counters::Counters,
     link::Process,
     long::{Operator, PATIENCE, settle},
-    measures::{JOIN_STATEMENTS, JOINED, RENEWALS, Seen, WAITING},
+    measures::{JOIN_STATEMENTS, JOINED, RENEWALS, STRANGER, Seen, WAITING},
     slice::Slice,
     statements::of_joiner,
     statistics::quantile,
@@ -19,8 +19,9 @@ use crate::{
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Waiters queue behind a holder and wait for so long; then others join behind them one by one, and
-/// leave again. The slice is that of the waiters.
+/// Waiters queue behind a holder of their own client and wait for so long, then with one of another
+/// client; then others join behind them one by one, and leave again. The slice is that of the
+/// waiters.
 pub(crate) async fn measure(
     task: Task,
     servers: &[String],
@@ -49,12 +50,24 @@ pub(crate) async fn measure(
     sleep(wait).await;
     let waited = Counters::read(backend, servers).await? - settled;
     let per_second = |count: f64| count / start.elapsed().as_secs_f64();
-    seen.other(WAITING, 60.0 * per_second(waited.requests));
+    let idle = per_second(waited.requests);
+    seen.other(WAITING, 60.0 * idle);
     seen.other(RENEWALS, 60.0 * per_second(waited.keepalives));
 
     let mut joining =
         Process::start(&Role::Subject(Task { work: Work::Join { joins }, ..task.clone() }))?;
     joining.mark().await?;
+    joining.answer("wait").await?;
+    joining.mark().await?;
+    let settled = settle(backend, servers, waiters).await?;
+    let start = Instant::now();
+    // Of many others' requests it would be lost.
+    if waiters == 1 {
+        sleep(wait).await;
+        let more = (Counters::read(backend, servers).await? - settled).requests;
+        seen.other(STRANGER, 60.0 * (more / start.elapsed().as_secs_f64() - idle));
+    }
+
     let first = of_joiner(backend, servers).await?;
     joining.answer("join").await?;
     let joined = joining.done().await?;

@@ -9,7 +9,11 @@ use std::{
 
 use distlock_testkit::servers::{METRICS, ask};
 
-use crate::{Result, backend::Backend, statements};
+use crate::{
+    Result,
+    backend::Backend,
+    statements::{self, Counted},
+};
 
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 /// ZooKeeper counts our questions among the packets: how many there were is put into its answer
@@ -67,7 +71,7 @@ impl Counters {
             match backend {
                 Backend::Etcd => sum.add_etcd(&metrics(server).await?),
                 Backend::ZooKeeper => sum.add_zookeeper(&mntr(server).await?),
-                sql => sum = sum + statements::count(sql, server).await?,
+                sql => sum.add_sql(&statements::count(sql, server).await?),
             }
         }
         Ok(sum)
@@ -103,6 +107,13 @@ impl Counters {
         for what in ["created", "deleted", "changed", "children"] {
             self.events += of(&format!("zk_sum_node_{what}_watch_count"));
         }
+    }
+
+    fn add_sql(&mut self, counted: &Counted) {
+        self.requests += counted.requests;
+        self.keepalives += counted.keepalives;
+        self.bytes += counted.bytes;
+        (self.watch_messages, self.events) = (f64::NAN, f64::NAN);
     }
 }
 

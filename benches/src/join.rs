@@ -1,4 +1,5 @@
-//! One after the other joins a queue, and leaves it as soon as it stands there.
+//! One waits in a queue; then one after the other joins it, and leaves it as soon as it stands
+//! there.
 
 use std::time::Duration;
 
@@ -35,6 +36,19 @@ pub(crate) async fn run(task: &Task, joins: usize) -> Result<(Connected, Slice)>
         while looking.number(&behind).await? != there {}
         Ok(())
     };
+    let waiting = async {
+        timeout(PATIENCE, until(1.0)).await??;
+        // Answered when it has waited for long enough.
+        mark("waiting").await
+    };
+    tokio::select! {
+        locked = contender.lock() => {
+            locked?;
+            return Err("nobody was ahead".into());
+        }
+        enough = waiting => enough.map(drop)?,
+    }
+    timeout(PATIENCE, until(0.0)).await??;
     let mut slice = Slice::default();
     let start = now();
     for _ in 0..joins {

@@ -42,6 +42,8 @@ pub(crate) const ENQUEUE: &str = "enqueue s";
 pub(crate) const BYTES_DRAINED: &str = "bytes to client per handoff while drained";
 /// Of all who wait, while they do nothing else; renewals of the session are among them.
 pub(crate) const WAITING: &str = "requests a minute while all wait";
+/// Of one more who waits behind the only one, in another client; its renewals are among them.
+pub(crate) const STRANGER: &str = "requests a minute of one more client that waits";
 pub(crate) const RENEWALS: &str = "renewals among them";
 /// From the call of `lock()` until its row is in the store, as another connection sees it.
 pub(crate) const JOINED: [&str; 2] = ["join p50 ms", "join p99 ms"];

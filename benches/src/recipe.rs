@@ -160,16 +160,23 @@ fn until(backend: Backend) -> String {
     }
 }
 
-/// Makes the tables of the recipes and of the floor, and what the server counts with.
+/// Makes the tables of the recipes, of the floor and of the library, and what the server counts
+/// with.
 pub(crate) async fn prepare(backend: Backend, servers: &[String]) -> Result<()> {
     let connection = Connection::open(backend, servers).await?;
+    // As ShedLock's manual has it.
+    let time = if backend == Backend::Postgres { "timestamp" } else { "timestamp(3)" };
     for table in [
-        "bench_floor (id varchar(200) PRIMARY KEY)",
-        "bench_unique (name varchar(200) PRIMARY KEY, owner varchar(64) NOT NULL)",
-        "bench_shedlock (name varchar(200) PRIMARY KEY, lock_until timestamp(3) NOT NULL, \
-         locked_at timestamp(3) NOT NULL, locked_by varchar(255) NOT NULL)",
+        "bench_floor (id varchar(200) PRIMARY KEY)".to_owned(),
+        "bench_unique (name varchar(200) PRIMARY KEY, owner varchar(64) NOT NULL)".to_owned(),
+        format!(
+            "bench_shedlock (name varchar(200) PRIMARY KEY, lock_until {time} NOT NULL, \
+             locked_at {time} NOT NULL, locked_by varchar(255) NOT NULL)"
+        ),
     ] {
         connection.write(format!("CREATE TABLE IF NOT EXISTS {table}")).await?;
     }
+    // The library makes its own.
+    distlock::Client::connect(&backend.url_of(servers)).await?.close().await?;
     statements::prepare(backend, &connection).await
 }

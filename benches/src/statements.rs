@@ -1,6 +1,6 @@
 //! What the servers of SQL stores count: the statements that a request begins with.
 
-use crate::{Result, backend::Backend, counters::Counters, sql::Connection};
+use crate::{Result, backend::Backend, sql::Connection};
 
 /// distlock's requests begin with a look at the server's clock; all others are one statement each.
 const POSTGRES: &str = "query LIKE 'SELECT (extract(%' OR query LIKE '% bench\\_%' \
@@ -15,20 +15,18 @@ const DIGESTS: &str = "performance_schema.events_statements_summary_by_digest";
 /// Who does nothing but join and leave.
 pub(crate) const JOINER: &str = "joiner";
 
-/// Not a number is what nobody counts.
-const UNKNOWN: Counters = Counters {
-    requests: f64::NAN,
-    puts: f64::NAN,
-    watch_messages: f64::NAN,
-    events: f64::NAN,
-    bytes: f64::NAN,
-    keepalives: f64::NAN,
-    updates: f64::NAN,
-};
+/// Since the server began. Not a number is what it does not count.
+pub(crate) struct Counted {
+    pub(crate) requests: f64,
+    /// Of these, renewals of sessions.
+    pub(crate) keepalives: f64,
+    /// To clients.
+    pub(crate) bytes: f64,
+}
 
-pub(crate) async fn count(backend: Backend, server: &str) -> Result<Counters> {
+pub(crate) async fn count(backend: Backend, server: &str) -> Result<Counted> {
     if backend == Backend::Sqlite {
-        return Ok(UNKNOWN);
+        return Ok(Counted { requests: f64::NAN, keepalives: f64::NAN, bytes: f64::NAN });
     }
     let connection = Connection::open(backend, &[server.to_owned()]).await?;
     match backend {
@@ -73,7 +71,7 @@ pub(crate) async fn prepare(backend: Backend, connection: &Connection) -> Result
     Ok(())
 }
 
-async fn postgres(connection: &Connection) -> Result<Counters> {
+async fn postgres(connection: &Connection) -> Result<Counted> {
     let calls = async |what: &str| {
         let sql = format!(
             "SELECT coalesce(sum(calls), 0) FROM pg_stat_statements WHERE toplevel AND ({what})"
@@ -81,13 +79,13 @@ async fn postgres(connection: &Connection) -> Result<Counters> {
         connection.number(&sql).await
     };
     let (requests, keepalives) = (calls(POSTGRES).await?, calls(POSTGRES_KEEPALIVES).await?);
-    Ok(Counters { requests, keepalives, ..UNKNOWN })
+    Ok(Counted { requests, keepalives, bytes: f64::NAN })
 }
 
 /// MariaDB shows the first statement's text for all of a request's, so that they are told apart by
 /// their digests. Those are shown by a request in a database where there is no such table: there
 /// the second statement fails.
-async fn mysql(connection: &Connection) -> Result<Counters> {
+async fn mysql(connection: &Connection) -> Result<Counted> {
     connection.write("USE mysql".to_owned()).await?;
     let keepalive = format!(
         "SELECT {MYSQL_NOW};\n\
@@ -112,5 +110,5 @@ async fn mysql(connection: &Connection) -> Result<Counters> {
     let bytes = "SELECT variable_value FROM information_schema.global_status \
                  WHERE variable_name = 'BYTES_SENT'";
     let bytes = connection.number(bytes).await?;
-    Ok(Counters { requests, keepalives, bytes, ..UNKNOWN })
+    Ok(Counted { requests, keepalives, bytes })
 }

@@ -7,7 +7,7 @@ use crate::{
         BYTES, BYTES_DRAINED, CPU, ENQUEUE, EVENTS, GAP, GAP_TRIPS, HANDED, HOLDING,
         JOIN_STATEMENTS, JOINED, KEEPALIVES, LOCK, LOCK_TRIPS, LONGEST, OF_FLOOR, OF_FLOOR_MAX,
         OF_FLOOR_MIN, PER_SECOND, RELEASE, RENEWALS, REQUESTS, RSS, RSS_LOCK, RSS_PEAK, Row,
-        SESSIONS, TAKE, UNLOCK, UNLOCK_TRIPS, WAITING, WATCH,
+        SESSIONS, STRANGER, TAKE, UNLOCK, UNLOCK_TRIPS, WAITING, WATCH,
     },
     statistics::round,
     targets::Verdict,
@@ -106,6 +106,7 @@ const HELD: &[Column] = &[
 const BEHIND: &[Column] = &[
     ("requests a minute of all who wait", |row| number(row, WAITING)),
     ("renewals among them", |row| number(row, RENEWALS)),
+    ("of one more client", |row| number(row, STRANGER)),
     ("join p50 / p99 ms", |row| two(row, JOINED)),
     ("statements per join and leave", |row| number(row, JOIN_STATEMENTS)),
     ("errors", |row| row.errors.to_string()),

@@ -99,9 +99,6 @@ impl Table {
 
 fn in_database(url: &str) -> bool {
     let scheme = url.split("://").next().unwrap_or_default();
-    match scheme {
-        "mysql" => cfg!(feature = "mysql"),
-        "postgres" | "postgresql" => cfg!(feature = "postgres"),
-        _ => false,
-    }
+    cfg!(feature = "mysql") && scheme == "mysql"
+        || cfg!(feature = "postgres") && matches!(scheme, "postgres" | "postgresql")
 }
