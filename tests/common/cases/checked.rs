@@ -107,6 +107,28 @@ pub(crate) async fn a_transaction_that_has_checked_keeps_the_lock_until_it_ends(
     drop(guard);
 }
 
+/// Though it is still there, as nobody has come who puts it away.
+pub(crate) async fn a_session_that_is_over_by_the_clock_does_not_do(t: &Case) {
+    let guard = t.client().await.mutex("a").lock().await.expect("granted");
+    let check = guard.sql().expect("a check");
+    let (begin, sessions) = match check.dialect() {
+        SqlDialect::Postgres => ("BEGIN", "distlock.sessions"),
+        SqlDialect::Sqlite => ("BEGIN IMMEDIATE", "distlock_sessions"),
+        _ => ("BEGIN", "distlock_sessions"),
+    };
+    let mut own = sql(t).await;
+    own.ask(begin).await;
+    assert_eq!(own.ask(&written(&check)).await.rows, ["1"]);
+    // When it was renewed last, at the latest. Nobody renews it in the midst of the transaction.
+    let session = t.store.session_of(guard.key()).await;
+    let over = format!("UPDATE {sessions} SET expires = expires - ttl WHERE id = {session}");
+    assert_eq!(own.ask(&over).await.changed, 1);
+    assert!(own.ask(&written(&check)).await.rows.is_empty(), "it is over");
+    own.ask("ROLLBACK").await;
+    assert_eq!(own.ask(&written(&check)).await.rows, ["1"]);
+    guard.unlock().await.expect("released");
+}
+
 /// Nobody deletes the entry of a lock by hand in the midst of it, either.
 pub(crate) async fn a_transaction_that_has_checked_keeps_the_entry(t: &Case) {
     let client = t.client().await;
