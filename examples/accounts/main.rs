@@ -5,8 +5,9 @@
 //! `cargo run --features sqlite --example accounts` needs no server. Or, with the features
 //! `postgres` and `mysql`: `… --example accounts -- postgres://user:password@host/database`
 //!
-//! **Fenced**, the transaction asks first whether the lock is held (`postgres::check` and the like):
-//! nothing is lost. **Unfenced**, one that was stopped writes over what others did meanwhile.
+//! **Fenced**, the transaction asks first whether the lock is held (`postgres::check` and the
+//! like): nothing is lost. **Unfenced**, one that was stopped writes over what others did
+//! meanwhile. Their transfers are lost: the sum is right, and bob has less than was paid to him.
 
 mod bank;
 

@@ -37,7 +37,7 @@ impl Database {
         within(SOON, "it connects", Client::connect(&self.url)).await
     }
 
-    async fn ask(&self, sql: &str) -> Vec<String> {
+    pub(crate) async fn ask(&self, sql: &str) -> Vec<String> {
         ask(&mut dial(&self.url, Some(OPERATOR)).await, sql).await
     }
 

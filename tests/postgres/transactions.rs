@@ -9,6 +9,7 @@ use crate::{
 
 cases_for! { Postgres, beside_others,
     checked::writes_of_one_who_was_stopped_are_refused_though_nobody_came,
+    checked::a_session_that_is_over_by_the_clock_does_not_do,
     checked::every_guard_can_be_checked,
     checked::a_transaction_that_has_checked_keeps_the_lock_until_it_ends,
     checked::a_transaction_that_has_checked_keeps_the_entry,

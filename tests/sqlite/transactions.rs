@@ -10,6 +10,7 @@ use crate::common::{
 // `processes.rs` has what becomes of the others while one is under way.
 cases_for! { Sqlite, beside_others,
     checked::writes_of_one_who_was_stopped_are_refused_though_nobody_came,
+    checked::a_session_that_is_over_by_the_clock_does_not_do,
     checked::every_guard_can_be_checked,
     checked::guards_of_other_stores_are_refused_by_name,
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use distlock::{CheckError, Client, LockGuard, SqlDialect};
-use distlock_testkit::backend::Backend;
+use distlock_testkit::proxy::Mode;
 
 use crate::common::{
     case::{Case, SOON, eventually, throughout, within},
@@ -97,7 +97,7 @@ pub(crate) async fn a_transaction_that_has_checked_keeps_the_lock_until_it_ends(
     assert_eq!(own.ask(&check).await.rows, ["1"]);
     let mutex = other.mutex("a");
     let waiter = tokio::spawn(async move { mutex.lock().await });
-    proxies.set(&distlock_testkit::proxy::Mode::Refuse);
+    proxies.set(&Mode::Refuse);
     throughout(t.store.min_ttl() * 3, "the next one waits", async || !waiter.is_finished()).await;
     assert!(!guard.is_valid(), "its holder has given up");
     own.ask("COMMIT").await;
@@ -105,6 +105,28 @@ pub(crate) async fn a_transaction_that_has_checked_keeps_the_lock_until_it_ends(
     assert!(own.ask(&check).await.rows.is_empty(), "the entry has gone");
     next.expect("granted").unlock().await.expect("released");
     drop(guard);
+}
+
+/// Though it is still there, as nobody has come who puts it away.
+pub(crate) async fn a_session_that_is_over_by_the_clock_does_not_do(t: &Case) {
+    let guard = t.client().await.mutex("a").lock().await.expect("granted");
+    let check = guard.sql().expect("a check");
+    let (begin, sessions) = match check.dialect() {
+        SqlDialect::Postgres => ("BEGIN", "distlock.sessions"),
+        SqlDialect::Sqlite => ("BEGIN IMMEDIATE", "distlock_sessions"),
+        _ => ("BEGIN", "distlock_sessions"),
+    };
+    let mut own = sql(t).await;
+    own.ask(begin).await;
+    assert_eq!(own.ask(&written(&check)).await.rows, ["1"]);
+    // When it was renewed last, at the latest. Nobody renews it in the midst of the transaction.
+    let session = t.store.session_of(guard.key()).await;
+    let over = format!("UPDATE {sessions} SET expires = expires - ttl WHERE id = {session}");
+    assert_eq!(own.ask(&over).await.changed, 1);
+    assert!(own.ask(&written(&check)).await.rows.is_empty(), "it is over");
+    own.ask("ROLLBACK").await;
+    assert_eq!(own.ask(&written(&check)).await.rows, ["1"]);
+    guard.unlock().await.expect("released");
 }
 
 /// Nobody deletes the entry of a lock by hand in the midst of it, either.
@@ -146,7 +168,8 @@ pub(crate) async fn guards_of_other_stores_are_refused_by_name(t: &Case) {
             let transaction = connection.transaction().expect("begun");
             refused(distlock::sqlite::check(&guard, &transaction))
         }
-        _ => panic!("no SQL: {:?}", Backend::split(&t.store.url())),
+        #[cfg(any(feature = "etcd", feature = "zookeeper"))]
+        _ => panic!("no SQL: {}", t.store.url()),
     };
     assert!(text.contains("memory") && text.contains(&asked.to_string()), "{text}");
     guard.unlock().await.expect("released");
