@@ -22,6 +22,7 @@ use crate::{
     manner::Manner,
     primitive::Mode,
     report::{Invariant, Report, Spread},
+    store::Store,
 };
 
 /// How much later than its limit a call may return on a busy machine.
@@ -59,8 +60,8 @@ struct Grant {
     released: Option<u64>,
     lost: u64,
     /// When the operator deleted its key: since when that may have been done, and when its holder
-    /// could be told at the latest: at once, or when the faults of its worker and of the servers
-    /// end.
+    /// could be told at the latest: a moment after, or when the faults of its worker and of the
+    /// servers end.
     deleted: Vec<(u64, u64)>,
 }
 
@@ -97,6 +98,9 @@ struct History {
     /// By their places, see [`place`].
     deleted: HashMap<String, Vec<(u64, u64)>>,
     faults: HashMap<u64, Fault>,
+    /// How long after the operator deleted its key a holder may still believe that it holds the
+    /// lock.
+    notice: u64,
 }
 
 /// What keeps a worker, or all, from hearing of things in time.
@@ -113,9 +117,12 @@ struct Fault {
 
 impl History {
     /// Whether the store may have said a moment ago that it is full, which is no error to be tried
-    /// again.
-    fn was_full(&self, at: u64) -> bool {
-        self.faults.values().any(|fault| fault.fills && at < fault.to.saturating_add(SLACK))
+    /// again. A process that was stopped tells it when it goes on.
+    fn was_full(&self, by: &str, at: u64) -> bool {
+        let pauses = self.lives.get(by).map(|life| life.pauses.as_slice()).unwrap_or_default();
+        let just_over = pauses.iter().rfind(|(_, to)| *to <= at && at < to.saturating_add(SLACK));
+        let told = just_over.map_or(at, |(from, _)| *from);
+        self.faults.values().any(|fault| fault.fills && told < fault.to.saturating_add(SLACK))
     }
 
     /// When one who is to be told of something done then can be told at the latest. One that was
@@ -126,13 +133,21 @@ impl History {
         };
         let mut faults: Vec<_> = self.faults.values().filter(strikes).collect();
         faults.sort_by_key(|fault| fault.from);
-        let last = |end: u64, fault: &Fault| match fault.from <= end.saturating_add(windows::NOTICE)
-        {
+        let last = |end: u64, fault: &Fault| match fault.from <= end.saturating_add(self.notice) {
             true if fault.drops => end.max(fault.to).max(done.saturating_add(recheck / 4 * 5)),
             true => end.max(fault.to),
             false => end,
         };
         faults.into_iter().fold(done, last)
+    }
+}
+
+/// How long it takes until a holder learns that its key was deleted. MySQL tells nobody: its
+/// holders look 0.8 s after the last look.
+fn notice(store: Store) -> u64 {
+    match store {
+        Store::Mysql => 1_300_000,
+        _ => 500_000,
     }
 }
 
@@ -164,7 +179,7 @@ pub(crate) fn check(run: &Run, records: &[Record]) -> Report {
 
 /// Puts together what belongs together. What one record alone gives away is told here.
 fn digest(run: &Run, records: &[Record], report: &mut Report) -> History {
-    let mut history = History::default();
+    let mut history = History { notice: notice(run.backend), ..History::default() };
     let mut calls = HashMap::new();
     let mut guards = HashMap::new();
     let mut left = false;
@@ -177,7 +192,7 @@ fn digest(run: &Run, records: &[Record], report: &mut Report) -> History {
             }
             Event::Returned { call, outcome } => {
                 if let Outcome::Failed(error) = &outcome
-                    && !history.was_full(at)
+                    && !history.was_full(&by, at)
                 {
                     report.violated(Invariant::Call, format!("{at} {by}: {error}"));
                 }
@@ -250,7 +265,7 @@ fn digest(run: &Run, records: &[Record], report: &mut Report) -> History {
                         );
                         report.violated(Invariant::Call, what);
                     }
-                    Outcome::Failed(error) if !history.was_full(at) => {
+                    Outcome::Failed(error) if !history.was_full(&by, at) => {
                         report.violated(Invariant::Call, format!("{at} {by}: {error}"))
                     }
                     _ => {}
@@ -312,7 +327,10 @@ fn digest(run: &Run, records: &[Record], report: &mut Report) -> History {
     for grant in &mut grants {
         let deleted = history.deleted.get(&place(&grant.key)).into_iter().flatten();
         grant.deleted = deleted
-            .map(|(since, done)| (*since, history.told_by(&grant.by, *done, recheck)))
+            .map(|(since, done)| {
+                let told = history.told_by(&grant.by, *done, recheck);
+                (*since, told.saturating_add(history.notice))
+            })
             .collect();
     }
     history.grants = grants;

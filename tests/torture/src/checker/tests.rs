@@ -198,6 +198,20 @@ fn a_holder_whose_key_the_operator_deleted_has_a_moment_to_learn_of_it() {
 }
 
 #[test]
+fn a_holder_on_mysql_looks_by_itself() {
+    for (store, excused) in [(Store::Etcd, false), (Store::Mysql, true)] {
+        let mut records = good();
+        records.extend(granted(SECOND, "c", 1, 7, 4 * SECOND));
+        let (key, since) = ("/red/7".to_owned(), SECOND + 100);
+        records.push(record(SECOND + 200, "coordinator", Event::KeyDeleted { key, since }));
+        records.extend(granted(2 * SECOND, "d", 1, 8, 2 * SECOND + 200_000));
+        records.sort_by_key(|record| record.at);
+        let report = check(&Run { backend: store, ..run() }, &records);
+        assert_eq!(report.overlap_violations == 0, excused, "{:?}", report.violations);
+    }
+}
+
+#[test]
 fn a_grant_by_a_key_that_was_deleted_meanwhile_may_come_late() {
     let mut records = granted(SECOND, "d", 1, 8, SECOND + 100);
     records.extend(granted(SECOND + 200, "c", 1, 7, SECOND + 300));
@@ -372,6 +386,16 @@ fn a_full_disk_is_an_error_that_is_expected() {
         let records = [&full("disk-full")[..], &[failed(at)]].concat();
         assert_eq!(violated(records), [Invariant::Call]);
     }
+    // One that was stopped meanwhile tells it late.
+    let [stopped, goes_on] = [11, 16].map(|second| second * SECOND);
+    let worker = || "a".to_owned();
+    let paused = [
+        record(stopped, "coordinator", Event::Stopped { worker: worker() }),
+        record(goes_on, "coordinator", Event::Continued { worker: worker() }),
+    ];
+    let after = |at| violated([&full("disk-full")[..], &paused, &[failed(at)]].concat());
+    assert_eq!(after(goes_on + SECOND), []);
+    assert_eq!(after(goes_on + 2 * SECOND), [Invariant::Call]);
 }
 
 #[test]

@@ -128,7 +128,10 @@ impl Database for Sqlite {
     }
 
     async fn free(&self) -> Result<()> {
-        Ok(fs::remove_file(self.folder.join("full"))?)
+        match fs::remove_file(self.folder.join("full")) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),
+            _ => Ok(()),
+        }
     }
 }
 
