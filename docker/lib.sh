@@ -18,8 +18,18 @@ TOOLS=$ROOT/target/tools
 PATH=$PATH:$TOOLS/bin
 
 CLUSTERED=(etcd1 etcd2 etcd3 zk1 zk2 zk3)
-# shellcheck disable=SC2034 # for the scripts that source this
-SERVICES=("${CLUSTERED[@]}" etcd-tls etcd-auth zk-tls postgres mysql)
+# The stores that have servers.
+STORES=(etcd zookeeper postgres mysql)
+
+# services STORE: the names of its containers.
+services() {
+    case $1 in
+    etcd) echo etcd1 etcd2 etcd3 etcd-tls etcd-auth ;;
+    zookeeper) echo zk1 zk2 zk3 zk-tls ;;
+    postgres | mysql) echo "$1" ;;
+    *) die "no such store: $1 (there are ${STORES[*]})" ;;
+    esac
+}
 
 say() { echo "$*" >&2; }
 die() {
@@ -74,26 +84,63 @@ need_protoc() {
     fi
 }
 
-# Starts the servers. When the script that calls it ends, however it does, those
-# that were there before stay, and the rest goes unless $keep is set.
+# borrow_servers STORE...: starts their servers, and tells the tests where they are. When the
+# script that calls it ends, however it does, those that were there before stay, and the rest goes
+# unless $keep is set.
 borrow_servers() {
+    local store
     was_up=$(docker ps --quiet --filter "label=com.docker.compose.project=$PROJECT")
     had_images=$(docker images --quiet "$PROJECT-base")
+    stores_in_use=("$@")
+    stores_started=()
+    for store in "$@"; do
+        # shellcheck disable=SC2046 # a list
+        set -- $(services "$store")
+        running "$1" || stores_started+=("$store")
+    done
     trap give_back EXIT
     trap 'exit 130' INT
     trap 'exit 143' TERM
-    "$HERE/up" >/dev/null
+    "$HERE/up" "${stores_in_use[@]}" >/dev/null
+    for store in "${stores_in_use[@]}"; do tell_where "$store"; done
+}
+
+# tell_where STORE: sets the variables by which tests find its servers.
+tell_where() {
+    case $1 in
+    etcd)
+        export DISTLOCK_ETCD_URL DISTLOCK_ETCD_TLS_URL DISTLOCK_ETCD_AUTH_URL
+        DISTLOCK_ETCD_URL=$(url etcd)
+        DISTLOCK_ETCD_TLS_URL=etcd://$(address etcd-tls)
+        DISTLOCK_ETCD_AUTH_URL=etcd://$(address etcd-auth)
+        ;;
+    zookeeper)
+        export DISTLOCK_ZK_URL DISTLOCK_ZK_AUTH_URL DISTLOCK_ZK_TLS_URL
+        DISTLOCK_ZK_URL=$(url zookeeper)
+        DISTLOCK_ZK_AUTH_URL=zk://$(address zk-tls)
+        DISTLOCK_ZK_TLS_URL=zk://$(address zk-tls 2281)
+        ;;
+    postgres) export DISTLOCK_PG_URL && DISTLOCK_PG_URL=$(url postgres) ;;
+    mysql) export DISTLOCK_MYSQL_URL && DISTLOCK_MYSQL_URL=$(url mysql) ;;
+    esac
 }
 
 # shellcheck disable=SC2317 # called by the trap
 give_back() {
-    local status=$?
+    local status=$? store service
     trap '' INT TERM
     if [ -z "$was_up${keep:-}" ]; then
         "$HERE/down" ${had_images:+--keep-images} >&2
-    elif [ "$status" -ne 0 ]; then
-        # Faults may have been under way: servers paused, stopped or cut off.
-        "$HERE/up" >/dev/null || true
+    else
+        if [ "$status" -ne 0 ]; then
+            # Faults may have been under way: servers paused, stopped or cut off.
+            "$HERE/up" "${stores_in_use[@]}" >/dev/null || true
+        fi
+        if [ -z "${keep:-}" ]; then
+            for store in ${stores_started[@]+"${stores_started[@]}"}; do
+                for service in $(services "$store"); do remove "$(container "$service")"; done
+            done
+        fi
     fi
     [ "$status" -eq 0 ] || say "docker/${0##*/}: FAILED"
 }
@@ -199,7 +246,12 @@ address() {
     docker port "$(container "$1")" "$port/tcp" | sed -n 1p
 }
 
-etcd_url() { echo "etcd://$(address etcd1),$(address etcd2),$(address etcd3)"; }
-pg_url() { echo "postgres://app:apppw@$(address postgres)/distlock"; }
-mysql_url() { echo "mysql://app:apppw@$(address mysql)/distlock"; }
-zk_url() { echo "zk://$(address zk1),$(address zk2),$(address zk3)"; }
+# url STORE: where its clients find it.
+url() {
+    case $1 in
+    etcd) echo "etcd://$(address etcd1),$(address etcd2),$(address etcd3)" ;;
+    zookeeper) echo "zk://$(address zk1),$(address zk2),$(address zk3)" ;;
+    postgres) echo "postgres://app:apppw@$(address postgres)/distlock" ;;
+    mysql) echo "mysql://app:apppw@$(address mysql)/distlock" ;;
+    esac
+}

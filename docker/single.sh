@@ -1,11 +1,12 @@
 # shellcheck shell=bash
-# Servers to measure on, for scripts that source lib.sh and this: one etcd and
-# one ZooKeeper, each with its data in memory. The script that starts some has
-# to call take_down_single in the end.
+# Servers to measure on, for scripts that source lib.sh and this: one of each
+# store, with its data in memory. The script that starts some has to call
+# take_down_single in the end.
 
 PATIENCE=60 # seconds that a server has to become ready
 
 singles=()
+files=
 
 # free_port: one of loopback that nobody listens on.
 free_port() {
@@ -25,6 +26,17 @@ run_single() {
 
 # serves BACKEND PORT: whether a server of that kind is at work there.
 serves() {
+    case $1 in
+    postgres)
+        docker exec "${singles[-1]}" pg_isready --quiet --host=127.0.0.1 --port="$2"
+        return
+        ;;
+    mysql)
+        docker exec "${singles[-1]}" mariadb --skip-ssl --host=127.0.0.1 --port="$2" \
+            --user=root --password=root --execute="USE distlock" 2>/dev/null
+        return
+        ;;
+    esac
     local question="GET /health HTTP/1.0\r\n\r\n" answer='"health":"true"'
     [ "$1" = etcd ] || question=srvr answer='^Mode: '
     # shellcheck disable=SC2059 # the question is the format
@@ -57,7 +69,24 @@ start_single() {
             -e "JVMFLAGS=-Xms1g -Xmx1g -XX:+UseSerialGC -Dzookeeper.forceSync=no -Dorg.slf4j.simpleLogger.defaultLogLevel=error" \
             "${ZOOKEEPER_IMAGE:-$PROJECT-zookeeper}"
         ;;
-    *) die "no backend $backend: etcd or zookeeper" ;;
+    # Not users who may write where root alone may; /dev/shm is in memory, too.
+    postgres)
+        run_single postgres --user postgres --shm-size 4g -e PGDATA=/dev/shm/pg -e POSTGRES_PASSWORD=postgres \
+            "${POSTGRES_IMAGE:-$PROJECT-postgres}" -c "port=$port" -c max_connections=500 \
+            -c shared_preload_libraries=pg_stat_statements
+        ;;
+    mysql)
+        run_single mysql --user mysql --shm-size 4g -e DATADIR=/dev/shm/mysql -e MYSQL_ROOT_PASSWORD=root -e MYSQL_DATABASE=distlock \
+            "${MYSQL_IMAGE:-$PROJECT-mysql}" --port="$port" --max-connections=500 --max-connect-errors=1000000 \
+            --performance-schema=ON --performance-schema-digests-size=2000
+        ;;
+    sqlite)
+        files=$(mktemp --directory --tmpdir=/dev/shm)
+        # shellcheck disable=SC2034 # for the scripts that source this
+        single=$files/bench.db
+        return
+        ;;
+    *) die "no backend $backend: etcd, zookeeper, postgres, mysql or sqlite" ;;
     esac
     # shellcheck disable=SC2034 # for the scripts that source this
     single=127.0.0.1:$port
@@ -68,8 +97,16 @@ start_single() {
     done
 }
 
-# Whether docker/up has built the images.
-have_images() { docker image inspect "$PROJECT-etcd" "$PROJECT-zookeeper" >/dev/null 2>&1; }
+# have_images BACKEND...: whether docker/up has built those images.
+have_images() {
+    local backend
+    for backend in "$@"; do
+        [ "$backend" = sqlite ] || docker image inspect "$PROJECT-$backend" >/dev/null 2>&1 || return
+    done
+}
 
 # shellcheck disable=SC2317 # called by traps
-take_down_single() { [ ${#singles[@]} -eq 0 ] || docker rm --force "${singles[@]}" >/dev/null; }
+take_down_single() {
+    [ ${#singles[@]} -eq 0 ] || docker rm --force "${singles[@]}" >/dev/null
+    [ -z "$files" ] || rm -rf "$files"
+}

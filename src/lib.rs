@@ -33,7 +33,10 @@
 //! - **Several names, all or none**: [`Client::lock_all`].
 //! - **A write to the same store, only while the lock is held**: [`LockGuard::put`],
 //!   [`delete`](LockGuard::delete) and [`write`](LockGuard::write).
+//! - **A transaction of your own, in the database that the lock is in**: `LockGuard::sql`, and
+//!   `check` in the modules `postgres`, `mysql` and `sqlite`.
 //! - **A resource of your own that refuses late writes**: [`FencingGate`].
+//! - **One row, and no lock at all**: [`optimistic`].
 //! - **Who holds, who waits, and please let go**: [`Mutex::queue`], [`Mutex::watch_queue`] and
 //!   [`Mutex::request_release`].
 //!
@@ -81,12 +84,14 @@
 //! # Read on
 //!
 //! - [Guarantees][guarantees]: what each primitive promises, and how it is tested.
+//! - [Choosing][choosing]: which store, which primitive, or no lock at all.
 //! - [Operations][operations]: which store, which TTL, other clients in the queue, requests.
 //! - [Performance][performance]: figures beside other locks.
 //! - [Architecture][architecture]: the code, and the life of a lock in ten steps.
 //! - [Backends][backends]: how to add a store.
 //!
 //! [guarantees]: https://github.com/distlock/distlock/blob/main/docs/guarantees.md
+//! [choosing]: https://github.com/distlock/distlock/blob/main/docs/choosing.md
 //! [operations]: https://github.com/distlock/distlock/blob/main/docs/operations.md
 //! [performance]: https://github.com/distlock/distlock/blob/main/docs/performance.md
 //! [architecture]: https://github.com/distlock/distlock/blob/main/docs/architecture.md
@@ -108,6 +113,7 @@ mod fencing;
 mod lost;
 #[cfg(feature = "mysql")]
 pub mod mysql;
+pub mod optimistic;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 mod primitives;
@@ -130,6 +136,8 @@ pub use client::{Builder, Client, Health};
 pub use error::{Error, Result};
 pub use fencing::{FencingGate, FencingToken, StaleToken};
 pub use lost::{Lost, LostReason};
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+pub use primitives::sql_check::{CheckError, SqlCheck, SqlDialect, SqlParameter};
 pub use primitives::{
     election::Election,
     guard::LockGuard,

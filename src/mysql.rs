@@ -1,41 +1,55 @@
 //! For those who look after a MySQL or MariaDB server, or write to it themselves: the tables that
 //! the locks are kept in, and the condition that a transaction of their own needs.
 
+use mysql_async::{Error, Transaction, prelude::Queryable};
+
 use crate::{
-    backend::mysql::{held, schema::DDL},
-    primitives::guard::LockGuard,
+    backend::mysql::schema::DDL,
+    primitives::{
+        guard::LockGuard,
+        sql_check::{self, CheckError, SqlDialect},
+    },
 };
 
-/// A query that returns a row while the lock is held, whatever this process knows of it. `None` for
-/// a guard of another store.
+/// Asks a transaction whether the lock is held, and keeps it held until that transaction ends:
+/// [`LockGuard::sql`] with this crate's own driver, `mysql_async`. Ask before anything else, and in
+/// the database that the lock is in.
 ///
-/// Asked at the beginning of a transaction in the same database, it keeps the lock from being
-/// given to another one until that transaction ends: so if there is a row, what the transaction
-/// writes is written under the lock. Without a row, roll back. Any driver will do; the text needs
-/// neither parameters nor a certain character set or `sql_mode`.
+/// # Errors
 ///
-/// A transaction that takes longer than the session lives keeps the next holder waiting. In one
-/// that has read before, under `REPEATABLE READ`, MariaDB may refuse the query (error 1020): roll
-/// back then, too.
+/// [`CheckError::NotHeld`] if the lock is not held any more, [`CheckError::OtherStore`] if it is in
+/// a store of another kind, [`CheckError::Database`] if there was no answer. Roll back in any case:
+/// after an error the transaction may write without the lock.
 ///
-/// With [`local_handover`](crate::Builder::local_handover) all guards of one client's have the same
-/// entry, so that it holds for the next one's as well: only the token tells them apart.
+/// # Cancel safety
+///
+/// Dropped, it has asked or not: drop the transaction, too.
 ///
 /// # Examples
 ///
-/// With `mysql_async` 0.37:
+/// ```no_run
+/// use mysql_async::{Conn, TxOpts, prelude::Queryable};
 ///
-/// ```text
-/// let sql = distlock::mysql::check(&guard).expect("a guard of MySQL's");
-/// let mut transaction = connection.start_transaction(TxOpts::default()).await?;
-/// let held: Option<u8> = transaction.query_first(sql).await?;
-/// assert!(held.is_some(), "the lock is lost, and nothing was written");
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let url = "mysql://app:secret@127.0.0.1/app";
+/// let mut database = Conn::from_url(url).await?;
+/// let guard = distlock::Client::connect(url).await?.mutex("a").lock().await?;
+///
+/// let mut transaction = database.start_transaction(TxOpts::default()).await?;
+/// distlock::mysql::check(&guard, &mut transaction).await?; // or it is rolled back
 /// transaction.query_drop("UPDATE account SET balance = balance - 10 WHERE id = 1").await?;
-/// transaction.commit().await?;
+/// transaction.commit().await?; // while the lock is held
+/// guard.unlock().await?;
+/// # Ok(()) }
 /// ```
-#[must_use]
-pub fn check(guard: &LockGuard) -> Option<String> {
-    held(guard.entry_in("MySQL")?)
+pub async fn check(
+    guard: &LockGuard,
+    transaction: &mut Transaction<'_>,
+) -> Result<(), CheckError<Error>> {
+    let check = sql_check::of(guard, SqlDialect::Mysql)?;
+    let row = transaction.query_first::<u8, _>(check.text()).await;
+    sql_check::told(guard, row.map(|row| row.is_some()))
 }
 
 /// The SQL that makes distlock's tables, in the database that is in use: several statements, whose

@@ -1,41 +1,56 @@
 //! For those who look after a PostgreSQL server, or write to it themselves: the tables that the
 //! locks are kept in, and the condition that a transaction of their own needs.
 
+use tokio_postgres::{Error, Transaction, types::ToSql};
+
 use crate::{
-    backend::postgres::schema::{DDL, HELD},
-    primitives::guard::LockGuard,
+    backend::postgres::schema::DDL,
+    primitives::{
+        guard::LockGuard,
+        sql_check::{self, CheckError, SqlDialect, SqlParameter},
+    },
 };
 
-/// A query that returns a row while the lock is held, whatever this process knows of it, and its
-/// two parameters, a `text` and a `bigint`. `None` for a guard of another store.
+/// Asks a transaction whether the lock is held, and keeps it held until that transaction ends:
+/// [`LockGuard::sql`] with this crate's own driver, `tokio_postgres`. Ask before anything else, and
+/// in the database that the lock is in.
 ///
-/// Asked at the beginning of a transaction in the same database, it keeps the lock from being
-/// given to another one until that transaction ends: so if there is a row, what the transaction
-/// writes is written under the lock. Without a row, roll back. Any driver will do.
+/// # Errors
 ///
-/// A transaction that takes longer than the session lives keeps the next holder waiting.
+/// [`CheckError::NotHeld`] if the lock is not held any more, [`CheckError::OtherStore`] if it is in
+/// a store of another kind, [`CheckError::Database`] if there was no answer. Roll back in any case:
+/// after an error the transaction may write without the lock.
 ///
-/// With [`local_handover`](crate::Builder::local_handover) all guards of one client's have the same
-/// entry, so that it holds for the next one's as well: only the token tells them apart.
+/// # Cancel safety
+///
+/// Dropped, it has asked or not: drop the transaction, too.
 ///
 /// # Examples
 ///
 /// ```no_run
-/// # async fn example(guard: &distlock::LockGuard, mut database: tokio_postgres::Client)
-/// # -> Result<(), tokio_postgres::Error> {
-/// let (sql, queue, number) = distlock::postgres::check(guard).expect("a guard of PostgreSQL's");
+/// # async fn example(database: &mut tokio_postgres::Client)
+/// # -> Result<(), Box<dyn std::error::Error>> {
+/// let client = distlock::Client::connect("postgres://app:secret@127.0.0.1/app").await?;
+/// let guard = client.mutex("a").lock().await?;
+///
 /// let transaction = database.transaction().await?;
-/// let held = transaction.query_opt(sql, &[&queue, &number]).await?.is_some();
-/// assert!(held, "the lock is lost, and nothing was written");
+/// distlock::postgres::check(&guard, &transaction).await?; // or it is rolled back
 /// transaction.execute("UPDATE account SET balance = balance - 10 WHERE id = 1", &[]).await?;
-/// transaction.commit().await
-/// # }
+/// transaction.commit().await?; // while the lock is held
+/// guard.unlock().await?;
+/// # Ok(()) }
 /// ```
-#[must_use]
-pub fn check(guard: &LockGuard) -> Option<(&'static str, &str, i64)> {
-    let entry = guard.entry_in("PostgreSQL")?;
-    let (queue, _) = entry.key.rsplit_once('/')?;
-    Some((HELD, queue, i64::try_from(entry.revision).ok()?))
+pub async fn check(
+    guard: &LockGuard,
+    transaction: &Transaction<'_>,
+) -> Result<(), CheckError<Error>> {
+    let check = sql_check::of(guard, SqlDialect::Postgres)?;
+    let parameters = check.parameters().iter().map(|parameter| match parameter {
+        SqlParameter::Text(text) => text as &(dyn ToSql + Sync),
+        SqlParameter::Integer(number) => number,
+    });
+    let row = transaction.query_opt(check.text(), &parameters.collect::<Vec<_>>()).await;
+    sql_check::told(guard, row.map(|row| row.is_some()))
 }
 
 /// The SQL that makes distlock's tables, in a schema of their own, `distlock`.

@@ -3,54 +3,65 @@
 
 use std::path::Path;
 
+use rusqlite::{Error, ToSql, Transaction, params_from_iter};
+
 pub use crate::backend::sqlite::requests::Requests;
 use crate::{
-    backend::sqlite::{
-        key, line,
-        schema::{DDL, HELD},
-        tables::now,
+    backend::sqlite::{line, schema::DDL},
+    primitives::{
+        guard::LockGuard,
+        sql_check::{self, CheckError, SqlDialect, SqlParameter},
     },
-    primitives::guard::LockGuard,
 };
 
-/// A query that returns a row while the lock is held, whatever this process knows of it, and its
-/// three parameters. `None` for a guard of another store.
-///
-/// Asked in a transaction on the same file, before the transaction writes, it makes the writes
-/// those of a holder: nobody else can be given the lock before that transaction ends, since SQLite
-/// has one writer at a time. Begin it by `BEGIN IMMEDIATE`: one that begins as a reader may be
-/// refused to write (`SQLITE_BUSY_SNAPSHOT`), and then has written nothing. Without a row, roll
-/// back. Any driver will do; the crate's own types are not named here, so that your version of it
-/// may be another one, as long as there is only one SQLite in the program.
-///
-/// The last parameter is what the clock shows at this call: ask soon. Asked late, it may let in a
-/// holder whose session is over, but never one whose lock was given to another.
+/// Asks a transaction whether the lock is held, and keeps it held until that transaction ends:
+/// [`LockGuard::sql`] with this crate's own driver, `rusqlite`. Ask before anything else, on the
+/// file that the lock is in, in a transaction that was begun by `BEGIN IMMEDIATE`.
 ///
 /// All connections to a file have to open it by the same SQLite library: two of them in one process
 /// undo each other's locks.
 ///
-/// With [`local_handover`](crate::Builder::local_handover) all guards of one client's have the same
-/// entry, so that it holds for the next one's as well: only the token tells them apart.
+/// # Errors
+///
+/// [`CheckError::NotHeld`] if the lock is not held any more, [`CheckError::OtherStore`] if it is in
+/// a store of another kind, [`CheckError::Database`] if there was no answer. Roll back in any case:
+/// after an error the transaction may write without the lock.
 ///
 /// # Examples
 ///
-/// ```no_run
+/// ```
 /// use rusqlite::{Connection, TransactionBehavior::Immediate};
 ///
-/// # fn example(guard: &distlock::LockGuard, database: &mut Connection) -> rusqlite::Result<()> {
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let file = std::env::temp_dir().join(format!("distlock-docs-{}.db", std::process::id()));
+/// let client = distlock::Client::connect(format!("sqlite://{}", file.display())).await?;
+/// let guard = client.mutex("a").lock().await?;
+/// let mut database = Connection::open(&file)?;
+/// # let accounts = "CREATE TABLE account (id, balance); INSERT INTO account VALUES (1, 9)";
+/// # database.execute_batch(accounts)?;
+///
 /// let transaction = database.transaction_with_behavior(Immediate)?;
-/// let (sql, parameters) = distlock::sqlite::check(guard).expect("a guard of SQLite's");
-/// let held = transaction.prepare(sql)?.exists(parameters)?;
-/// assert!(held, "the lock is lost, and nothing was written");
+/// distlock::sqlite::check(&guard, &transaction)?; // or it is rolled back
 /// transaction.execute("UPDATE account SET balance = balance - 10 WHERE id = 1", [])?;
-/// transaction.commit()
+/// transaction.commit()?; // while the lock is held
+/// guard.unlock().await?;
+/// # client.close().await?;
+/// # drop(database);
+/// # for end in ["", "-wal", "-shm"] {
+/// #     let _ = std::fs::remove_file(format!("{}{end}", file.display()));
 /// # }
+/// # Ok(()) }
 /// ```
-#[must_use]
-pub fn check(guard: &LockGuard) -> Option<(&'static str, [i64; 3])> {
-    let entry = guard.entry_in("SQLite")?;
-    let (number, session) = (i64::try_from(entry.revision).ok()?, key::session_of(&entry.key)?);
-    Some((HELD, [number, session, now()]))
+pub fn check(guard: &LockGuard, transaction: &Transaction<'_>) -> Result<(), CheckError<Error>> {
+    let check = sql_check::of(guard, SqlDialect::Sqlite)?;
+    let parameters = check.parameters().iter().map(|parameter| match parameter {
+        SqlParameter::Text(text) => text as &dyn ToSql,
+        SqlParameter::Integer(number) => number,
+    });
+    let parameters = params_from_iter(parameters);
+    let held = transaction.prepare(check.text()).and_then(|mut sql| sql.exists(parameters));
+    sql_check::told(guard, held)
 }
 
 /// The SQL that makes distlock's tables, whose names begin with `distlock_`.

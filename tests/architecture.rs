@@ -35,6 +35,7 @@ const STOREYS: &[(&str, u8)] = &[
     ("error", 0),
     ("fencing", 0),
     ("lost", 0),
+    ("optimistic", 0),
 ];
 
 /// `lib.rs`, which names everything.

@@ -44,14 +44,22 @@ fn exists(Test { binary, path }: &Test) -> bool {
             let list = text("tests/common/mod.rs");
             let (plain, network) = list.split_once("macro_rules! network_cases").expect("a list");
             let list = if modules == ["network"] { network } else { plain };
-            let case = list.lines().find_map(|line| {
-                let (module, case) = line.trim().strip_suffix(',')?.split_once("::")?;
-                (case == *name).then(|| module.to_owned())
-            });
-            case.is_some_and(|module| defines(&[format!("tests/common/cases/{module}.rs")], name))
+            lists(list, name)
         }
-        modules => defines(&[format!("tests/{binary}/{}.rs", modules.join("/"))], name),
+        modules => {
+            let file = format!("tests/{binary}/{}.rs", modules.join("/"));
+            lists(&text(&file), name) || defines(&[file], name)
+        }
     }
+}
+
+/// Whether a list of cases has this one, and the case is there.
+fn lists(list: &str, name: &str) -> bool {
+    let case = list.lines().find_map(|line| {
+        let (module, case) = line.trim().strip_suffix(',')?.split_once("::")?;
+        (case == name).then(|| module.to_owned())
+    });
+    case.is_some_and(|module| defines(&[format!("tests/common/cases/{module}.rs")], name))
 }
 
 #[test]

@@ -10,11 +10,13 @@ const DOCUMENTS: &[&str] = &[
     "CONTRIBUTING.md",
     "docs/architecture.md",
     "docs/backends.md",
+    "docs/choosing.md",
     "docs/cli.md",
     "docs/guarantees.md",
     "docs/model.md",
     "docs/operations.md",
     "docs/performance.md",
+    "docs/row-locks.md",
     "src/lib.rs",
     "tests/upstream/README.md",
 ];

@@ -47,9 +47,9 @@ fn examples_are_short() {
 }
 
 /// What it says fits into a pipe.
-fn run(example: &str) -> Output {
+fn run(example: &str, arguments: &[&str]) -> Output {
     let mut command = Command::new(built(example));
-    let started = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let started = command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let mut child = started.unwrap_or_else(|error| {
         panic!("{example}: {error}; `cargo test` builds the examples, as does `--examples`")
     });
@@ -72,9 +72,52 @@ fn examples_do_what_they_say() {
         if example == "paused_clock" || example == "threads" && !cfg!(feature = "blocking") {
             continue;
         }
-        let ran = run(example);
+        let ran = run(example, &[]);
         let text = String::from_utf8_lossy(&ran.stderr);
         assert!(ran.status.success(), "{example}: {text}");
         assert!(!ran.stdout.is_empty(), "{example} says nothing");
     }
+}
+
+/// Runs instances of the whole program on this store, and tells how many of how many rows were
+/// processed twice.
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+fn processed_twice(url: Option<&str>, options: &[&str]) -> u32 {
+    let url = url.map(|url| ["--url", url]);
+    let arguments = url.iter().flatten().chain(options).chain(&["--rows", "100"]);
+    let ran = run("scheduled_task", &arguments.copied().collect::<Vec<_>>());
+    let [said, error] =
+        [ran.stdout, ran.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+    assert!(ran.status.success(), "{error}");
+    let last = said.lines().last().and_then(|line| line.strip_prefix("rows 100, processed twice "));
+    last.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("it says {said:?}"))
+}
+
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+fn only_the_lock_prevents_that_rows_are_processed_twice(url: Option<&str>) {
+    assert_eq!(processed_twice(url, &[]), 0);
+    assert!(processed_twice(url, &["--unlocked"]) > 0, "there was nothing to prevent");
+}
+
+/// The rows are in the database that keeps the lock.
+#[cfg(feature = "postgres")]
+#[test]
+fn only_the_lock_prevents_that_rows_of_postgresql_are_processed_twice() {
+    let url = distlock_testkit::servers::postgres_url();
+    only_the_lock_prevents_that_rows_are_processed_twice(Some(&url));
+}
+
+/// The same.
+#[cfg(feature = "mysql")]
+#[test]
+fn only_the_lock_prevents_that_rows_of_mysql_are_processed_twice() {
+    let url = distlock_testkit::servers::mysql_url();
+    only_the_lock_prevents_that_rows_are_processed_twice(Some(&url));
+}
+
+/// Without a URL the lock is in a file, as are the rows.
+#[cfg(feature = "sqlite")]
+#[test]
+fn only_the_lock_prevents_that_rows_of_a_file_are_processed_twice() {
+    only_the_lock_prevents_that_rows_are_processed_twice(None);
 }

@@ -12,6 +12,8 @@ mod common;
 mod secured;
 #[path = "mysql/tables.rs"]
 mod tables;
+#[path = "mysql/transactions.rs"]
+mod transactions;
 
 use common::{conformance, mysql::Mysql, network_conformance};
 

@@ -12,6 +12,8 @@ mod common;
 mod secured;
 #[path = "postgres/tables.rs"]
 mod tables;
+#[path = "postgres/transactions.rs"]
+mod transactions;
 
 use common::{conformance, network_conformance, postgres::Postgres};
 

@@ -10,6 +10,8 @@ mod common;
 mod files;
 #[path = "sqlite/processes.rs"]
 mod processes;
+#[path = "sqlite/transactions.rs"]
+mod transactions;
 
 use common::{conformance, sqlite::Sqlite};
 

@@ -1,11 +1,10 @@
 //! The command line.
 
-use std::path::PathBuf;
+use std::{collections::BTreeMap, path::PathBuf};
 
-use distlock_testkit::backend::Backend;
 use lexopt::{Arg, Parser, ValueExt};
 
-use crate::{task::Role, workload::Workload};
+use crate::{backend::Backend, task::Role, workload::Workload};
 
 #[derive(Clone, Debug)]
 pub(crate) struct Bench {
@@ -20,11 +19,9 @@ pub(crate) struct Bench {
     /// How many slices of each line, of both builds together.
     pub(crate) slices: usize,
     pub(crate) capacity: Option<Capacity>,
-    /// Addresses of the single nodes, by backend, and of the clusters.
-    pub(crate) etcd: Vec<String>,
-    pub(crate) zookeeper: Vec<String>,
-    pub(crate) etcd_cluster: Vec<String>,
-    pub(crate) zookeeper_cluster: Vec<String>,
+    /// Addresses of the single nodes.
+    pub(crate) singles: BTreeMap<Backend, Vec<String>>,
+    pub(crate) clusters: BTreeMap<Backend, Vec<String>>,
 }
 
 /// What one server carries, beside so many sessions, for so long.
@@ -38,17 +35,11 @@ pub(crate) struct Capacity {
 
 impl Bench {
     pub(crate) fn single(&self, backend: Backend) -> &[String] {
-        match backend {
-            Backend::Etcd => &self.etcd,
-            Backend::ZooKeeper => &self.zookeeper,
-        }
+        self.singles.get(&backend).map_or(&[], Vec::as_slice)
     }
 
     pub(crate) fn cluster(&self, backend: Backend) -> &[String] {
-        match backend {
-            Backend::Etcd => &self.etcd_cluster,
-            Backend::ZooKeeper => &self.zookeeper_cluster,
-        }
+        self.clusters.get(&backend).map_or(&[], Vec::as_slice)
     }
 }
 
@@ -60,7 +51,8 @@ pub(crate) enum Command {
 }
 
 pub(crate) const USAGE: &str = "\
-Usage: bench [OPTIONS] --etcd ADDRESS --zookeeper ADDRESS
+Usage: bench [OPTIONS] [--etcd ADDRESS] [--zookeeper ADDRESS] [--postgres ADDRESS]
+             [--mysql ADDRESS] [--sqlite PATH]
              [--etcd-cluster ADDRESS,... --zookeeper-cluster ADDRESS,...]
 
 The servers to measure on; docker/bench starts them. OPTIONS are those of docker/bench.
@@ -80,16 +72,14 @@ pub(crate) fn parse() -> Result<Command, lexopt::Error> {
         quick: false,
         check: false,
         only: Workload::ALL.to_vec(),
-        backends: Backend::BOTH.to_vec(),
+        backends: Vec::new(),
         repeats: 3,
         out: PathBuf::from("target/bench"),
         beside: None,
         slices: 20,
         capacity: None,
-        etcd: Vec::new(),
-        zookeeper: Vec::new(),
-        etcd_cluster: Vec::new(),
-        zookeeper_cluster: Vec::new(),
+        singles: BTreeMap::new(),
+        clusters: BTreeMap::new(),
     };
     while let Some(arg) = parser.next()? {
         match arg {
@@ -101,7 +91,7 @@ pub(crate) fn parse() -> Result<Command, lexopt::Error> {
             Arg::Long("quick") => bench.quick = true,
             Arg::Long("check") => bench.check = true,
             Arg::Long("only") => bench.only = workloads(&parser.value()?.string()?)?,
-            Arg::Long("backend") => bench.backends = vec![parser.value()?.parse()?],
+            Arg::Long("backend") => bench.backends = backends(&parser.value()?.string()?)?,
             Arg::Long("repeats") => repeats = Some(parser.value()?.parse()?),
             Arg::Long("beside") => bench.beside = Some(parser.value()?.into()),
             Arg::Long("slices") => bench.slices = parser.value()?.parse()?,
@@ -109,11 +99,15 @@ pub(crate) fn parse() -> Result<Command, lexopt::Error> {
             Arg::Long("seconds") => seconds = parser.value()?.parse()?,
             Arg::Long("server") => server = Some(parser.value()?.parse()?),
             Arg::Long("out") => bench.out = parser.value()?.into(),
-            Arg::Long("etcd") => bench.etcd = addresses(&mut parser)?,
-            Arg::Long("zookeeper") => bench.zookeeper = addresses(&mut parser)?,
-            Arg::Long("etcd-cluster") => bench.etcd_cluster = addresses(&mut parser)?,
-            Arg::Long("zookeeper-cluster") => bench.zookeeper_cluster = addresses(&mut parser)?,
             Arg::Long("help") | Arg::Short('h') => return Ok(Command::Help),
+            Arg::Long(servers) => {
+                let (name, of) = match servers.strip_suffix("-cluster") {
+                    Some(name) => (name, &mut bench.clusters),
+                    None => (servers, &mut bench.singles),
+                };
+                let Ok(backend) = name.parse() else { return Err(arg.unexpected()) };
+                of.insert(backend, addresses(&mut parser)?);
+            }
             other => return Err(other.unexpected()),
         }
     }
@@ -122,7 +116,12 @@ pub(crate) fn parse() -> Result<Command, lexopt::Error> {
         bench.capacity = Some(Capacity { sessions, seconds, server });
     }
     bench.repeats = repeats.unwrap_or(if bench.quick { 1 } else { 3 });
-    if bench.backends.iter().any(|backend| bench.single(*backend).is_empty()) {
+    if bench.backends.is_empty() {
+        bench.backends = bench.singles.keys().copied().collect();
+    }
+    if bench.backends.is_empty()
+        || bench.backends.iter().any(|backend| bench.single(*backend).is_empty())
+    {
         return Err("no servers".into());
     }
     Ok(Command::Bench(bench))
@@ -130,6 +129,10 @@ pub(crate) fn parse() -> Result<Command, lexopt::Error> {
 
 fn addresses(parser: &mut Parser) -> Result<Vec<String>, lexopt::Error> {
     Ok(parser.value()?.string()?.split(',').map(str::to_owned).collect())
+}
+
+fn backends(list: &str) -> Result<Vec<Backend>, lexopt::Error> {
+    list.split(',').map(|name| name.parse().map_err(|error: String| error.into())).collect()
 }
 
 fn workloads(list: &str) -> Result<Vec<Workload>, lexopt::Error> {

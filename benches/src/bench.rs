@@ -2,6 +2,8 @@
 //! one run.
 
 mod args;
+mod backend;
+mod behind;
 mod beside;
 mod capacity;
 mod case;
@@ -9,6 +11,7 @@ mod conduct;
 mod contender;
 mod counters;
 mod held;
+mod join;
 mod link;
 mod load;
 mod long;
@@ -18,9 +21,12 @@ mod paced;
 mod pairs;
 mod plot;
 mod queue;
+mod recipe;
 mod report;
 mod sessions;
 mod slice;
+mod sql;
+mod statements;
 mod statistics;
 mod subject;
 mod table;
@@ -121,6 +127,7 @@ async fn work(task: &Task) -> Result<(Connected, Slice)> {
         Work::Queue { waiters, patience_ms } => {
             queue::run(task, *waiters, Duration::from_millis(*patience_ms)).await
         }
+        Work::Join { joins } => join::run(task, *joins).await,
         Work::Held { locks } => held::run(task, *locks).await,
         Work::Paced { every_ms } => paced::run(task, Duration::from_millis(*every_ms)).await,
     }

@@ -3,12 +3,13 @@
 
 use std::{env::current_exe, path::Path, time::Duration};
 
-use distlock_testkit::{backend::Backend, median::median};
+use distlock_testkit::median::median;
 use tokio::time::timeout;
 
 use crate::{
     Result,
     args::Bench,
+    backend::Backend,
     case::{Case, Kind, Variant, plan},
     conduct::{Conductor, compact, measure},
     counters::Counters,

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use distlock_testkit::{backend::Backend, clock::now};
+use distlock_testkit::clock::now;
 use tokio::time::sleep;
 
 use crate::{
     Result,
     args::{Bench, Capacity},
+    backend::Backend,
     counters::Counters,
     link::Process,
     machine::Machine,
@@ -51,6 +52,9 @@ struct Seen {
 /// Whether no lock was lost.
 pub(crate) async fn look(bench: &Bench, capacity: Capacity) -> Result<bool> {
     let [backend] = bench.backends[..] else { return Err("one store at a time".into()) };
+    if backend.is_sql() {
+        return Err("only etcd's and ZooKeeper's renewals are counted".into());
+    }
     let machine = Machine::look(bench).await?;
     let seen = measure(backend, bench.single(backend), capacity).await?;
     println!("{}\n\n{HEAD}\n{}", machine.line(), seen.row(backend, capacity.sessions));
@@ -136,7 +140,7 @@ impl Seen {
         let of_pairs = self.paced.pairs as f64 * PER_PAIR;
         let renewals = match backend {
             Backend::Etcd => self.counted.keepalives,
-            Backend::ZooKeeper => self.counted.updates - of_pairs,
+            _ => self.counted.updates - of_pairs,
         };
         let (before, with) = self.server_memory;
         let sum = |field: fn(&Slice) -> u64| self.clients.iter().map(field).sum::<u64>();

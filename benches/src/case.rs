@@ -1,10 +1,10 @@
 //! What is to be measured, in order.
 
-use distlock_testkit::backend::Backend;
 use serde::Serialize;
 
 use crate::{
     args::Bench,
+    backend::Backend,
     task::{Names, Pairs, Subject},
     workload::Workload,
 };
@@ -46,6 +46,11 @@ pub(crate) enum Kind {
     /// In so many processes.
     Pairs(Pairs, usize),
     Queue,
+    /// All wait for so long, and then one more joins and leaves, so many times.
+    Behind {
+        wait_ms: u64,
+        joins: usize,
+    },
     /// For so long.
     Held {
         hold_ms: u64,
@@ -62,6 +67,7 @@ struct Extent {
     slow_ms: u64,
     locks: usize,
     hold_ms: u64,
+    joins: usize,
     /// Where peers take long and tell little.
     slow_peers: usize,
 }
@@ -74,6 +80,7 @@ const FULL: Extent = Extent {
     slow_ms: 3000,
     locks: 10_000,
     hold_ms: 60_000,
+    joins: 200,
     slow_peers: 1,
 };
 const QUICK: Extent = Extent {
@@ -84,6 +91,7 @@ const QUICK: Extent = Extent {
     slow_ms: 900,
     locks: 2000,
     hold_ms: 10_000,
+    joins: 50,
     slow_peers: 0,
 };
 
@@ -95,12 +103,13 @@ pub(crate) fn plan(bench: &Bench, repeat: usize) -> Vec<Case> {
     let extent = if bench.quick { QUICK } else { FULL };
     let mut cases = Vec::new();
     for workload in Workload::ALL {
-        for backend in Backend::BOTH {
-            if !bench.only.contains(&workload) || !bench.backends.contains(&backend) {
+        for backend in Backend::ALL {
+            let asked = bench.only.contains(&workload) && bench.backends.contains(&backend);
+            if !asked || !workload.is_for(backend) {
                 continue;
             }
             match workload {
-                Workload::W4 | Workload::W6 => {
+                Workload::W4 | Workload::W6 | Workload::W8 => {
                     add_long(&mut cases, workload, backend, extent, repeat)
                 }
                 _ => add(&mut cases, workload, backend, extent),
@@ -132,12 +141,12 @@ fn add(cases: &mut Vec<Case>, workload: Workload, backend: Backend, extent: Exte
         stamps: false,
     };
     match workload {
-        Workload::W1 => add(Variant::Plain, 1, beside_floor(ours, peers), fast, 1),
+        Workload::W1 => add(Variant::Plain, 1, beside_floor(backend, ours, peers), fast, 1),
         Workload::W2 => {
             add(
                 Variant::Plain,
                 64,
-                beside_floor(ours, peers),
+                beside_floor(backend, ours, peers),
                 Pairs { tasks: 64, names: Names::Each, ..fast },
                 1,
             );
@@ -147,7 +156,7 @@ fn add(cases: &mut Vec<Case>, workload: Workload, backend: Backend, extent: Exte
                 add(
                     Variant::Plain,
                     n,
-                    beside_floor(ours, peers),
+                    beside_floor(backend, ours, peers),
                     Pairs { tasks: n, ..fast.clone() },
                     1,
                 );
@@ -157,7 +166,7 @@ fn add(cases: &mut Vec<Case>, workload: Workload, backend: Backend, extent: Exte
                     add(
                         Variant::Busy,
                         n,
-                        beside_floor(ours, peers),
+                        beside_floor(backend, ours, peers),
                         Pairs { tasks: n, ..fast.clone() },
                         1,
                     );
@@ -165,7 +174,7 @@ fn add(cases: &mut Vec<Case>, workload: Workload, backend: Backend, extent: Exte
                 add(
                     Variant::Across,
                     n,
-                    alone(ours, peers),
+                    alone(backend, ours, peers),
                     Pairs { stamps: true, ..fast.clone() },
                     n,
                 );
@@ -173,14 +182,18 @@ fn add(cases: &mut Vec<Case>, workload: Workload, backend: Backend, extent: Exte
         }
         Workload::W5 => {
             let slow = Pairs { run_ms: slow_ms, raw_writes: 15, ..fast };
-            let all = if slow_peers > 0 { beside_floor(1, slow_peers) } else { alone(1, 0) };
+            let all = if slow_peers > 0 {
+                beside_floor(backend, 1, slow_peers)
+            } else {
+                alone(backend, 1, 0)
+            };
             add(Variant::Plain, 1, all.clone(), slow.clone(), 1);
             for n in [2, 16] {
                 add(Variant::Plain, n, all.clone(), Pairs { tasks: n, ..slow.clone() }, 1);
                 add(
                     Variant::Across,
                     n,
-                    alone(1, slow_peers),
+                    alone(backend, 1, slow_peers),
                     Pairs { stamps: true, ..slow.clone() },
                     n,
                 );
@@ -192,7 +205,7 @@ fn add(cases: &mut Vec<Case>, workload: Workload, backend: Backend, extent: Exte
                 add(
                     Variant::Plain,
                     n,
-                    beside_floor(ours, slow_peers),
+                    beside_floor(backend, ours, slow_peers),
                     Pairs { tasks: n, ..fast.clone() },
                     1,
                 );
@@ -200,9 +213,9 @@ fn add(cases: &mut Vec<Case>, workload: Workload, backend: Backend, extent: Exte
         }
         Workload::LH => {
             let pairs = Pairs { tasks: 128, local_handover: Some(LOCAL_HANDOVERS), ..fast };
-            add(Variant::Plain, 128, alone(ours, 0), pairs, 1);
+            add(Variant::Plain, 128, alone(backend, ours, 0), pairs, 1);
         }
-        Workload::W4 | Workload::W6 => {}
+        Workload::W4 | Workload::W6 | Workload::W8 => {}
     }
 }
 
@@ -217,8 +230,16 @@ fn add_long(
         cases.push(Case { workload, backend, variant: Variant::Plain, n, order, kind });
     };
     if workload == Workload::W4 {
-        add(1000, beside_floor(extent.ours.div_ceil(2), 1), Kind::Queue);
-        add(5000, beside_floor(extent.ours.div_ceil(2), extent.slow_peers), Kind::Queue);
+        // Of SQL's peers each waiter has a connection, which no server has so many of.
+        let [some, few] = if backend.is_sql() { [0, 0] } else { [1, extent.slow_peers] };
+        add(1000, beside_floor(backend, extent.ours.div_ceil(2), some), Kind::Queue);
+        add(5000, beside_floor(backend, extent.ours.div_ceil(2), few), Kind::Queue);
+    } else if workload == Workload::W8 {
+        // What it tells of 1 is told of any other day, too.
+        for n in if repeat == 1 { &[1, 16, 5000][..] } else { &[16, 5000] } {
+            let kind = Kind::Behind { wait_ms: extent.hold_ms, joins: extent.joins };
+            add(*n, vec![Subject::Distlock], kind);
+        }
     } else if repeat == 1 {
         // It takes long, and tells the same each time.
         add(extent.locks, vec![Subject::Distlock], Kind::Held { hold_ms: extent.hold_ms });
@@ -226,14 +247,15 @@ fn add_long(
 }
 
 /// A floor before each, the peers among ours.
-fn beside_floor(ours: usize, peers: usize) -> Vec<Subject> {
-    alone(ours, peers).into_iter().flat_map(|subject| [Subject::Floor, subject]).collect()
+fn beside_floor(backend: Backend, ours: usize, peers: usize) -> Vec<Subject> {
+    alone(backend, ours, peers).into_iter().flat_map(|subject| [Subject::Floor, subject]).collect()
 }
 
-fn alone(ours: usize, peers: usize) -> Vec<Subject> {
+fn alone(backend: Backend, ours: usize, peers: usize) -> Vec<Subject> {
     let rounds = (0..ours.max(peers)).flat_map(|round| {
         let ours = (round < ours).then_some(Subject::Distlock);
-        ours.into_iter().chain((round < peers).then_some(Subject::Peer))
+        let peers = if round < peers { Subject::peers(backend) } else { &[] };
+        ours.into_iter().chain(peers.iter().copied())
     });
     rounds.collect()
 }

@@ -2,20 +2,22 @@
 
 use std::{collections::BTreeMap, env::current_exe, path::Path, time::Duration};
 
-use distlock_testkit::{backend::Backend, clock::now};
+use distlock_testkit::clock::now;
 use etcd_client::{Client, CompactionOptions};
 use tokio::time::timeout;
 
 use crate::{
     Result,
     args::Bench,
+    backend::Backend,
+    behind,
     case::{Case, Kind, Variant, plan},
     counters::Counters,
     link::Process,
     long,
     machine::Machine,
     measures::{Key, Row, Seen, rate},
-    report,
+    recipe, report,
     slice::{Slice, Stamp},
     task::{Names, Pairs, Role, Subject, Task, Work},
     workload::Workload,
@@ -73,6 +75,9 @@ impl<'a> Conductor<'a> {
 
     /// A Java server is slow until it has done its work some ten thousand times.
     pub(crate) async fn warm_up(&mut self, backend: Backend) -> Result<()> {
+        if backend.is_sql() {
+            recipe::prepare(backend, self.bench.single(backend)).await?;
+        }
         let pairs = Pairs {
             tasks: 64,
             names: Names::Each,
@@ -191,6 +196,13 @@ impl<'a> Conductor<'a> {
                 )
                 .await??
             }
+            Kind::Behind { wait_ms, joins } => {
+                let patience_ms = long::PATIENCE.as_millis() as u64;
+                let task = self.named(task(Work::Queue { waiters: case.n, patience_ms }));
+                let (wait, patience) = (Duration::from_millis(*wait_ms), long::PATIENCE * 5);
+                let behind = behind::measure(task, &place.servers, wait, *joins, seen);
+                timeout(patience + wait, behind).await??
+            }
             Kind::Held { hold_ms } => {
                 let hold = Duration::from_millis(*hold_ms);
                 let task = self.named(task(Work::Held { locks: case.n }));
@@ -229,8 +241,10 @@ pub(crate) async fn measure(
         process.answer(&start).await?;
     }
     let mut whole = Slice::default();
-    for process in &mut processes {
-        whole.absorb(process.done().await?);
+    for (place, process) in processes.iter_mut().enumerate() {
+        let mut slice = process.done().await?;
+        slice.stamps.iter_mut().for_each(|stamp| stamp.process = place);
+        whole.absorb(slice);
     }
     let counted = Counters::read(backend, servers).await? - before;
     if count > 1 {
@@ -251,7 +265,10 @@ fn gaps(stamps: &mut [Stamp]) -> Result<Vec<u64>> {
         if one.token.is_some() && one.token >= next.token {
             return Err(format!("the token {:?} came after {:?}", next.token, one.token).into());
         }
-        gaps.push(next.granted.checked_sub(one.released).ok_or("two held the lock at once")?);
+        let gap = next.granted.checked_sub(one.released).ok_or("two held the lock at once")?;
+        if one.process != next.process {
+            gaps.push(gap);
+        }
     }
     Ok(gaps)
 }

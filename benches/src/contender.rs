@@ -11,7 +11,11 @@ use etcd_client::{KvClient, LockClient, LockOptions, PutOptions, Txn, TxnOp};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use zookeeper_client::{Acls, CreateMode, LockPrefix, OwnedLockClient};
 
-use crate::Result;
+use crate::{
+    Result,
+    recipe::Recipe,
+    sql::{Connection, Done},
+};
 
 /// The floors write as a lock would, and pass a baton within the process: so joining overlaps with
 /// the turns of others, and nobody's turn begins before the last deletion is answered. Their
@@ -38,6 +42,13 @@ pub(crate) enum Contender {
         client: Box<zookeeper_client::Client>,
         directory: String,
     },
+    SqlFloor {
+        connection: Connection,
+        directory: String,
+        counter: Arc<AtomicU64>,
+        baton: Arc<Semaphore>,
+    },
+    Recipe(Box<Recipe>),
     Distlock(Mutex),
 }
 
@@ -46,6 +57,7 @@ pub(crate) enum Held {
     Floor { key: String, baton: OwnedSemaphorePermit },
     EtcdPeer(Vec<u8>),
     ZooKeeperPeer(Box<OwnedLockClient>),
+    Recipe,
     Distlock(Box<LockGuard>),
 }
 
@@ -53,7 +65,9 @@ impl Contender {
     pub(crate) async fn lock(&mut self) -> Result<Held> {
         // In boxes for the same reason.
         match self {
-            Self::EtcdFloor { baton, .. } | Self::ZooKeeperFloor { baton, .. } => {
+            Self::EtcdFloor { baton, .. }
+            | Self::ZooKeeperFloor { baton, .. }
+            | Self::SqlFloor { baton, .. } => {
                 let baton = Arc::clone(baton);
                 let key = Box::pin(self.join()).await?;
                 Ok(Held::Floor { key, baton: baton.acquire_owned().await? })
@@ -67,6 +81,10 @@ impl Contender {
                 let prefix = LockPrefix::new_curator(directory, "lock-")?;
                 let locked = Box::pin(client.lock(prefix, b"", Acls::anyone_all())).await?;
                 Ok(Held::ZooKeeperPeer(Box::new(locked.into_owned())))
+            }
+            Self::Recipe(recipe) => {
+                Box::pin(recipe.lock()).await?;
+                Ok(Held::Recipe)
             }
             Self::Distlock(mutex) => Ok(Held::Distlock(Box::new(Box::pin(mutex.lock()).await?))),
         }
@@ -86,6 +104,14 @@ impl Contender {
                 let (_, sequence) = client.create(prefix, b"", &options).await?;
                 Ok(format!("{prefix}{sequence}"))
             }
+            Self::SqlFloor { connection, directory, counter, .. } => {
+                let key = format!("{directory}/{:032x}", next(counter));
+                let insert = format!("INSERT INTO bench_floor (id) VALUES ('{key}')");
+                match connection.write(insert).await? {
+                    Done::Rows(1) => Ok(key),
+                    _ => Err("the floor's row was not written".into()),
+                }
+            }
             _ => Err("this is no floor".into()),
         }
     }
@@ -100,6 +126,14 @@ impl Contender {
                 client.delete(&key, None).await?;
                 drop(baton);
             }
+            (Self::SqlFloor { connection, .. }, Held::Floor { key, baton }) => {
+                let delete = format!("DELETE FROM bench_floor WHERE id = '{key}'");
+                if Box::pin(connection.write(delete)).await? != Done::Rows(1) {
+                    return Err("the floor's row was not deleted".into());
+                }
+                drop(baton);
+            }
+            (Self::Recipe(recipe), Held::Recipe) => Box::pin(recipe.unlock()).await?,
             (Self::EtcdPeer { client, .. }, Held::EtcdPeer(key)) => {
                 Box::pin(client.unlock(key)).await?;
             }
@@ -126,7 +160,9 @@ pub(crate) async fn write(floor: &mut Contender) -> Result<u64> {
     let start = now();
     let key = floor.join().await?;
     let time = now() - start;
-    let (Contender::EtcdFloor { baton, .. } | Contender::ZooKeeperFloor { baton, .. }) = floor
+    let (Contender::EtcdFloor { baton, .. }
+    | Contender::ZooKeeperFloor { baton, .. }
+    | Contender::SqlFloor { baton, .. }) = floor
     else {
         return Err("this is no floor".into());
     };

@@ -7,19 +7,20 @@ use std::{
     time::Duration,
 };
 
-use distlock_testkit::{
-    backend::Backend,
-    servers::{METRICS, ask},
-};
+use distlock_testkit::servers::{METRICS, ask};
 
-use crate::Result;
+use crate::{
+    Result,
+    backend::Backend,
+    statements::{self, Counted},
+};
 
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 /// ZooKeeper counts our questions among the packets: how many there were is put into its answer
 /// under this name.
 const QUESTIONS: &str = "questions";
 
-/// Sums over the servers.
+/// Sums over the servers; not a number is what a store does not count.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counters {
     /// All but the messages of watch streams on etcd; all on ZooKeeper, pings and reads that leave
@@ -70,6 +71,7 @@ impl Counters {
             match backend {
                 Backend::Etcd => sum.add_etcd(&metrics(server).await?),
                 Backend::ZooKeeper => sum.add_zookeeper(&mntr(server).await?),
+                sql => sum.add_sql(&statements::count(sql, server).await?),
             }
         }
         Ok(sum)
@@ -105,6 +107,13 @@ impl Counters {
         for what in ["created", "deleted", "changed", "children"] {
             self.events += of(&format!("zk_sum_node_{what}_watch_count"));
         }
+    }
+
+    fn add_sql(&mut self, counted: &Counted) {
+        self.requests += counted.requests;
+        self.keepalives += counted.keepalives;
+        self.bytes += counted.bytes;
+        (self.watch_messages, self.events) = (f64::NAN, f64::NAN);
     }
 }
 

@@ -2,18 +2,19 @@
 
 use std::time::Duration;
 
-use distlock_testkit::backend::Backend;
 use etcd_client::{GetOptions, KvClient};
 use tokio::time::{Instant, sleep};
 
 use crate::{
     Result,
+    backend::Backend,
     counters::{Counters, mntr, numbered},
     link::Process,
     measures::{
         BYTES_DRAINED, ENQUEUE, HOLDING, KEEPALIVES, RELEASE, RSS_LOCK, SESSIONS, Seen, TAKE,
     },
     slice::Slice,
+    sql::Connection,
     subject::TTL,
     task::{NAME, Role, Task},
 };
@@ -33,7 +34,7 @@ pub(crate) async fn queue(
     seen: &mut Seen,
 ) -> Result<(Slice, Counters)> {
     let (backend, directory) = (task.backend, format!("{}/{NAME}", task.namespace));
-    let store = Store::connect(backend, servers).await?;
+    let store = Operator::connect(backend, servers).await?;
     let mut process = Process::start(&Role::Subject(task))?;
     process.mark().await?;
     let before = Counters::read(backend, servers).await?;
@@ -65,16 +66,19 @@ pub(crate) async fn queue(
 }
 
 /// Waits until the requests of those who wait have come to an end, but for a few.
-async fn settle(backend: Backend, servers: &[String], waiters: usize) -> Result<Counters> {
+pub(crate) async fn settle(
+    backend: Backend,
+    servers: &[String],
+    waiters: usize,
+) -> Result<Counters> {
     let start = Instant::now();
     let mut last = Counters::read(backend, servers).await?;
     loop {
         sleep(Duration::from_millis(300)).await;
         let now = Counters::read(backend, servers).await?;
         let more = now - last;
-        if more.requests + more.watch_messages <= waiters as f64 / 100.0
-            || start.elapsed() > STAGNATION
-        {
+        let asked = [more.requests, more.watch_messages].into_iter().filter(|n| n.is_finite());
+        if asked.sum::<f64>() <= (waiters as f64 / 100.0).max(1.0) || start.elapsed() > STAGNATION {
             return Ok(now);
         }
         last = now;
@@ -119,13 +123,14 @@ pub(crate) async fn held(
 }
 
 /// The operator's view of it.
-enum Store {
+pub(crate) enum Operator {
     Etcd(Box<KvClient>),
     ZooKeeper(zookeeper_client::Client),
+    Sql(Backend, Connection),
 }
 
-impl Store {
-    async fn connect(backend: Backend, servers: &[String]) -> Result<Self> {
+impl Operator {
+    pub(crate) async fn connect(backend: Backend, servers: &[String]) -> Result<Self> {
         Ok(match backend {
             Backend::Etcd => {
                 Self::Etcd(Box::new(etcd_client::Client::connect(servers, None).await?.kv_client()))
@@ -134,11 +139,12 @@ impl Store {
                 let connector = zookeeper_client::Client::connector().with_session_timeout(TTL * 2);
                 Self::ZooKeeper(connector.connect(&servers.join(",")).await?)
             }
+            sql => Self::Sql(sql, Connection::open(sql, servers).await?),
         })
     }
 
-    /// How many there are in a directory.
-    async fn keys(&self, directory: &str) -> Result<usize> {
+    /// How many there are in a directory. It counts as a request.
+    pub(crate) async fn keys(&self, directory: &str) -> Result<usize> {
         Ok(match self {
             Self::Etcd(client) => {
                 let options = GetOptions::new().with_prefix().with_count_only();
@@ -147,8 +153,21 @@ impl Store {
             Self::ZooKeeper(client) => {
                 client.check_stat(directory).await?.map_or(0, |stat| stat.num_children as usize)
             }
+            Self::Sql(backend, connection) => {
+                let sql = format!(
+                    "SELECT (SELECT COUNT(*) FROM {} WHERE queue = '{directory}') \
+                     + (SELECT COUNT(*) FROM bench_floor WHERE id LIKE '{directory}/%')",
+                    entries(*backend)
+                );
+                connection.number(&sql).await? as usize
+            }
         })
     }
+}
+
+/// The library's table of entries.
+pub(crate) fn entries(backend: Backend) -> &'static str {
+    if backend == Backend::Postgres { "distlock.entries" } else { "distlock_entries" }
 }
 
 /// How many leases or sessions there are.
@@ -159,7 +178,7 @@ async fn sessions(backend: Backend, servers: &[String]) -> Result<f64> {
             Ok(client.leases().await?.leases().len() as f64)
         }
         // Without a session of our own, which would be counted.
-        Backend::ZooKeeper => {
+        _ => {
             let server = servers.first().ok_or("no server")?;
             mntr(server)
                 .await?
@@ -174,6 +193,6 @@ async fn sessions(backend: Backend, servers: &[String]) -> Result<f64> {
 async fn renewals(backend: Backend, servers: &[String]) -> Result<f64> {
     match backend {
         Backend::Etcd => Ok(Counters::read(backend, servers).await?.keepalives),
-        Backend::ZooKeeper => numbered(servers.first().ok_or("no server")?).await,
+        _ => numbered(servers.first().ok_or("no server")?).await,
     }
 }

@@ -2,15 +2,24 @@
 
 use std::{collections::BTreeMap, process::Command};
 
-use distlock_testkit::{backend::Backend, servers::ask};
+use distlock_testkit::servers::ask;
 use serde::Serialize;
 
-use crate::{Result, args::Bench, counters::PATIENCE};
+use crate::{Result, args::Bench, backend::Backend, counters::PATIENCE, sql::Connection};
 
 /// What this was built from.
 const LOCKED: &str = include_str!("../../Cargo.lock");
-const CRATES: [&str; 6] =
-    ["distlock", "etcd-client", "tokio", "tonic", "zookeeper-client", "asyncs"];
+const CRATES: [&str; 9] = [
+    "distlock",
+    "etcd-client",
+    "tokio",
+    "tonic",
+    "zookeeper-client",
+    "asyncs",
+    "tokio-postgres",
+    "mysql_async",
+    "rusqlite",
+];
 
 #[derive(Debug, Serialize)]
 pub(crate) struct Machine {
@@ -84,6 +93,15 @@ async fn version(backend: Backend, servers: &[String]) -> Result<String> {
                 .next()
                 .unwrap_or_default()
                 .to_owned()
+        }
+        sql => {
+            let asked = match sql {
+                Backend::Postgres => "SHOW server_version",
+                Backend::Mysql => "SELECT VERSION()",
+                _ => "SELECT sqlite_version()",
+            };
+            let told = Connection::open(sql, servers).await?.read(asked).await?;
+            told.first().cloned().unwrap_or_default()
         }
     })
 }

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use distlock_testkit::{backend::Backend, median::median};
+use distlock_testkit::median::median;
 use serde::Serialize;
 
 use crate::{
+    backend::Backend,
     case::Variant,
     counters::Counters,
     slice::Slice,
@@ -20,6 +21,9 @@ pub(crate) const OF_FLOOR_MIN: &str = "of floor, least";
 pub(crate) const OF_FLOOR_MAX: &str = "of floor, most";
 pub(crate) const LOCK: [&str; 2] = ["lock p50 ms", "lock p99 ms"];
 pub(crate) const UNLOCK: [&str; 2] = ["unlock p50 ms", "unlock p99 ms"];
+/// How often the lock went from one contender to another one.
+pub(crate) const HANDED: &str = "handed over per second";
+pub(crate) const LONGEST: &str = "longest wait ms";
 pub(crate) const GAP: [&str; 2] = ["gap p50 ms", "gap p99 ms"];
 pub(crate) const RAW: [&str; 2] = ["raw write p50 ms", "raw write p99 ms"];
 pub(crate) const LOCK_TRIPS: &str = "lock round trips";
@@ -36,6 +40,14 @@ pub(crate) const SLICES: &str = "slices";
 /// Until the store has the keys of all waiters.
 pub(crate) const ENQUEUE: &str = "enqueue s";
 pub(crate) const BYTES_DRAINED: &str = "bytes to client per handoff while drained";
+/// Of all who wait, while they do nothing else; renewals of the session are among them.
+pub(crate) const WAITING: &str = "requests a minute while all wait";
+/// Of one more who waits behind the only one, in another client; its renewals are among them.
+pub(crate) const STRANGER: &str = "requests a minute of one more client that waits";
+pub(crate) const RENEWALS: &str = "renewals among them";
+/// From the call of `lock()` until its row is in the store, as another connection sees it.
+pub(crate) const JOINED: [&str; 2] = ["join p50 ms", "join p99 ms"];
+pub(crate) const JOIN_STATEMENTS: &str = "statements per join and leave";
 pub(crate) const TAKE: &str = "take all s";
 pub(crate) const RELEASE: &str = "release all s";
 pub(crate) const RSS_LOCK: &str = "rss B per held lock";
@@ -129,6 +141,10 @@ impl Seen {
             put(names[0], quantile(&mut all, 0.5));
             put(names[1], quantile(&mut all, 0.99));
         }
+        let contended = slices().any(|slice| !slice.gap.is_empty());
+        let handed = |slice: &Slice| Some(slice.gap.len() as f64 / (slice.time as f64 / 1e9));
+        put(HANDED, median(slices().filter_map(handed)).filter(|_| contended));
+        put(LONGEST, slices().map(|slice| slice.longest as f64 / 1e6).reduce(f64::max));
         let trips = |times: Times| {
             median(
                 slices()

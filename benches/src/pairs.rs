@@ -51,8 +51,8 @@ pub(crate) async fn run(task: &Task, pairs: &Pairs) -> Result<(Connected, Slice)
     let busy = cpu();
     let turns = (pairs.names == Names::One).then(|| Arc::new(Turns::default()));
     let mut tasks = JoinSet::new();
-    for contender in contenders {
-        tasks.spawn(contend(contender, turns.clone(), window, pairs.stamps));
+    for (who, contender) in contenders.into_iter().enumerate() {
+        tasks.spawn(contend(who, contender, turns.clone(), window, pairs.stamps));
     }
     let patience = Duration::from_millis(pairs.warmup_ms + pairs.run_ms) + PATIENCE;
     let deadline = Instant::now() + patience;
@@ -73,16 +73,13 @@ pub(crate) async fn run(task: &Task, pairs: &Pairs) -> Result<(Connected, Slice)
             }
         }
     }
-    if pairs.tasks == 1 {
-        // From one turn to the next one of the same task nothing is handed over.
-        slice.gap.clear();
-    }
     slice.cpu = cpu() - busy;
     (slice.rss, slice.rss_peak) = memory()?;
     Ok((connected, slice))
 }
 
 async fn contend(
+    who: usize,
     mut contender: Contender,
     turns: Option<Arc<Turns>>,
     window: Window,
@@ -90,8 +87,8 @@ async fn contend(
 ) -> Slice {
     let mut seen = Slice::default();
     while now() < window.end {
-        if let Err(error) = pair(&mut contender, turns.as_deref(), window, stamps, &mut seen).await
-        {
+        let paired = pair(who, &mut contender, turns.as_deref(), window, stamps, &mut seen);
+        if let Err(error) = paired.await {
             seen.failed(error);
             sleep(PAUSE).await;
         }
@@ -100,6 +97,7 @@ async fn contend(
 }
 
 async fn pair(
+    who: usize,
     contender: &mut Contender,
     turns: Option<&Turns>,
     window: Window,
@@ -110,18 +108,19 @@ async fn pair(
     let held = contender.lock().await?;
     let token = held.token();
     let (granted, gap) = match turns {
-        Some(turns) => turns.granted(token)?,
+        Some(turns) => turns.granted(who, token)?,
         None => (now(), None),
     };
-    let released = turns.map_or_else(now, Turns::released);
+    let released = turns.map_or_else(now, |turns| turns.released(who));
     contender.unlock(held).await?;
     let unlocked = now();
     seen.all_pairs += 1;
+    seen.longest = seen.longest.max(granted - called);
     if window.has(granted) {
         seen.lock.push(granted - called);
         seen.gap.extend(gap);
         if stamps {
-            seen.stamps.push(Stamp { granted, released, token });
+            seen.stamps.push(Stamp { granted, released, token, process: 0 });
         }
     }
     if window.has(unlocked) {

@@ -2,11 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use distlock_testkit::backend::Backend;
 use plotters::{coord::ranged1d::ValueFormatter, prelude::*};
 
 use crate::{
     Result,
+    backend::Backend,
     case::Variant,
     measures::{GAP, PER_SECOND, Row},
     task::Subject,
@@ -14,15 +14,17 @@ use crate::{
 };
 
 const SIZE: (u32, u32) = (900, 420);
-const SUBJECTS: [(Subject, RGBColor); 3] = [
+const SUBJECTS: [(Subject, RGBColor); 5] = [
     (Subject::Floor, RGBColor(140, 140, 140)),
     (Subject::Distlock, RGBColor(31, 119, 180)),
     (Subject::Peer, RGBColor(214, 96, 77)),
+    (Subject::UniqueKey, RGBColor(118, 180, 90)),
+    (Subject::ShedLock, RGBColor(230, 171, 2)),
 ];
 
 pub(crate) fn draw(folder: &Path, rows: &[Row]) -> Result<Vec<PathBuf>> {
     let mut paths = Vec::new();
-    for backend in Backend::BOTH {
+    for backend in Backend::ALL {
         let rows: Vec<_> = rows.iter().filter(|row| row.key.backend == backend).collect();
         for (name, draw) in [("gap", gaps as Draw), ("pairs", rates)] {
             let path = folder.join(format!("{name}-{backend}.svg"));

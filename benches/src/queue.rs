@@ -27,16 +27,16 @@ pub(crate) async fn run(
     let busy = cpu();
     let turns = Arc::new(Turns::default());
     let held = holder.lock().await?;
-    turns.granted(held.token())?;
+    turns.granted(waiters, held.token())?;
     let mut waiting = JoinSet::new();
-    for contender in contenders {
-        waiting.spawn(wait(contender, Arc::clone(&turns)));
+    for (who, contender) in contenders.into_iter().enumerate() {
+        waiting.spawn(wait(who, contender, Arc::clone(&turns)));
     }
 
     // Answered when the store has all their keys, or no more of them come.
     mark("queueing").await?;
     slice.rss = memory()?.0;
-    let start = turns.released();
+    let start = turns.released(waiters);
     if let Err(error) = holder.unlock(held).await {
         slice.failed(error);
     }
@@ -67,10 +67,10 @@ pub(crate) async fn run(
 }
 
 /// When it was served, and how long after the one before.
-async fn wait(mut contender: Contender, turns: Arc<Turns>) -> Result<(u64, u64)> {
+async fn wait(who: usize, mut contender: Contender, turns: Arc<Turns>) -> Result<(u64, u64)> {
     let held = contender.lock().await?;
-    let (granted, gap) = turns.granted(held.token())?;
-    turns.released();
+    let (granted, gap) = turns.granted(who, held.token())?;
+    turns.released(who);
     contender.unlock(held).await?;
     Ok((granted, gap.ok_or("nobody held it before")?))
 }

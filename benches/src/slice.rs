@@ -15,7 +15,10 @@ pub(crate) struct Slice {
     pub(crate) cpu: u64,
     pub(crate) lock: Vec<u64>,
     pub(crate) unlock: Vec<u64>,
-    /// From the start of an unlock to the next holder's return from its lock.
+    /// What the one who waited longest has waited, in the measured time or after it.
+    #[serde(default)]
+    pub(crate) longest: u64,
+    /// From the start of an unlock to the return of another contender's lock.
     pub(crate) gap: Vec<u64>,
     pub(crate) raw_write: Vec<u64>,
     pub(crate) stamps: Vec<Stamp>,
@@ -37,6 +40,9 @@ pub(crate) struct Stamp {
     pub(crate) granted: u64,
     pub(crate) released: u64,
     pub(crate) token: Option<u64>,
+    /// Of those of a measurement.
+    #[serde(default)]
+    pub(crate) process: usize,
 }
 
 impl Slice {
@@ -50,6 +56,7 @@ impl Slice {
         self.unlock.extend(other.unlock);
         self.gap.extend(other.gap);
         self.raw_write.extend(other.raw_write);
+        self.longest = self.longest.max(other.longest);
         self.stamps.extend(other.stamps);
         self.rss = self.rss.max(other.rss);
         self.rss_peak = self.rss_peak.max(other.rss_peak);

@@ -5,7 +5,6 @@ use std::{
     time::Duration,
 };
 
-use distlock_testkit::backend::Backend;
 use etcd_client::LockOptions;
 use tokio::{
     sync::{Mutex, Semaphore},
@@ -16,7 +15,11 @@ use zookeeper_client::{Acls, CreateMode};
 
 use crate::{
     Result,
+    backend::Backend,
     contender::{Contender, write},
+    recipe::Recipe,
+    sql::Connection,
+    statements::JOINER,
     task::{NAME, Subject, Task, Work},
 };
 
@@ -32,7 +35,7 @@ const AT_ONCE: usize = 64;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Connected {
-    namespace: String,
+    task: Task,
     client: Client,
     /// Leases to revoke at the end.
     leases: Arc<Mutex<Vec<i64>>>,
@@ -45,6 +48,9 @@ enum Client {
     EtcdPeer(etcd_client::Client),
     ZooKeeperFloor(zookeeper_client::Client),
     ZooKeeperPeer(zookeeper_client::Client),
+    SqlFloor(Connection),
+    /// Each contender has a connection of its own.
+    Recipes,
     Distlock(distlock::Client),
 }
 
@@ -83,8 +89,12 @@ impl Connected {
                     Client::ZooKeeperPeer(client)
                 }
             }
+            (backend, Subject::Floor) => {
+                Client::SqlFloor(Connection::open(backend, &task.servers).await?)
+            }
+            _ => Client::Recipes,
         };
-        Ok(Self { namespace: task.namespace.clone(), client, leases, counter: Arc::default() })
+        Ok(Self { task: task.clone(), client, leases, counter: Arc::default() })
     }
 
     /// So many contenders, for one name or for one name each.
@@ -94,13 +104,15 @@ impl Connected {
             batons.push(Arc::new(Semaphore::new(1)));
             if let Client::ZooKeeperFloor(client) | Client::ZooKeeperPeer(client) = &self.client {
                 let options = CreateMode::Persistent.with_acls(Acls::anyone_all());
-                client.mkdir(&format!("{}/{}", self.namespace, name(index)), &options).await?;
+                let directory = format!("{}/{}", self.task.namespace, name(index));
+                client.mkdir(&directory, &options).await?;
             }
         }
         let mut leases = self.grant(count).await?.into_iter();
+        let mut connections = self.connect(count).await?.into_iter();
         for index in 0..count {
             let place = if one_name { 0 } else { index };
-            let directory = format!("{}/{}", self.namespace, name(place));
+            let directory = format!("{}/{}", self.task.namespace, name(place));
             let baton = Arc::clone(&batons[place]);
             let counter = Arc::clone(&self.counter);
             contenders.push(match &self.client {
@@ -126,6 +138,18 @@ impl Connected {
                 },
                 Client::ZooKeeperPeer(client) => {
                     Contender::ZooKeeperPeer { client: Box::new(client.clone()), directory }
+                }
+                Client::SqlFloor(connection) => Contender::SqlFloor {
+                    connection: connection.clone(),
+                    directory,
+                    counter,
+                    baton,
+                },
+                Client::Recipes => {
+                    let connection = connections.next().ok_or("no connection")?;
+                    let Task { backend, subject, .. } = self.task;
+                    let recipe = Recipe::new(backend, subject, connection, directory)?;
+                    Contender::Recipe(Box::new(recipe))
                 }
                 Client::Distlock(client) => Contender::Distlock(client.mutex(name(place))),
             });
@@ -153,6 +177,17 @@ impl Connected {
         Ok(leases)
     }
 
+    /// For the recipes, whose contenders have a connection each.
+    async fn connect(&self, count: usize) -> Result<Vec<Connection>> {
+        let mut connections = Vec::new();
+        if let Client::Recipes = self.client {
+            for _ in 0..count {
+                connections.push(Connection::open(self.task.backend, &self.task.servers).await?);
+            }
+        }
+        Ok(connections)
+    }
+
     pub(crate) async fn close(self) -> Result<()> {
         match self.client {
             Client::EtcdFloor(client, _) | Client::EtcdPeer(client) => {
@@ -175,6 +210,8 @@ impl Connected {
                 // The session ends now, and not in the midst of later measurements.
                 while !timeout(SESSION, states.changed()).await?.is_terminated() {}
             }
+            // Their connections end with their owners.
+            Client::SqlFloor(_) | Client::Recipes => {}
             Client::Distlock(client) => client.close().await?,
         }
         Ok(())
@@ -204,7 +241,8 @@ pub(crate) async fn raw_writes(task: &Task, count: usize) -> Result<Vec<u64>> {
 }
 
 async fn ours(task: &Task) -> Result<distlock::Client> {
-    let url = task.backend.url_of(&task.servers);
+    let user = if let Work::Join { .. } = task.work { JOINER } else { task.backend.owner() };
+    let url = task.backend.url_as(user, &task.servers);
     let mut builder = distlock::Client::builder(&url).namespace(&task.namespace).session_ttl(TTL);
     if let Work::Pairs(pairs) = &task.work
         && let Some(max) = pairs.local_handover

@@ -4,9 +4,10 @@ use std::fmt::Write;
 
 use crate::{
     measures::{
-        BYTES, BYTES_DRAINED, CPU, ENQUEUE, EVENTS, GAP, GAP_TRIPS, HOLDING, KEEPALIVES, LOCK,
-        LOCK_TRIPS, OF_FLOOR, OF_FLOOR_MAX, OF_FLOOR_MIN, PER_SECOND, RELEASE, REQUESTS, RSS,
-        RSS_LOCK, RSS_PEAK, Row, SESSIONS, TAKE, UNLOCK, UNLOCK_TRIPS, WATCH,
+        BYTES, BYTES_DRAINED, CPU, ENQUEUE, EVENTS, GAP, GAP_TRIPS, HANDED, HOLDING,
+        JOIN_STATEMENTS, JOINED, KEEPALIVES, LOCK, LOCK_TRIPS, LONGEST, OF_FLOOR, OF_FLOOR_MAX,
+        OF_FLOOR_MIN, PER_SECOND, RELEASE, RENEWALS, REQUESTS, RSS, RSS_LOCK, RSS_PEAK, Row,
+        SESSIONS, STRANGER, TAKE, UNLOCK, UNLOCK_TRIPS, WAITING, WATCH,
     },
     statistics::round,
     targets::Verdict,
@@ -25,6 +26,7 @@ pub(crate) fn markdown(rows: &[Row]) -> String {
             Workload::W4 => QUEUE,
             Workload::W5 => TRIPS,
             Workload::W6 => HELD,
+            Workload::W8 => BEHIND,
             _ => PAIRS,
         };
         let _ = write!(text, "\n### {workload:?}: {}\n\n| store | N | subject |", workload.what());
@@ -56,10 +58,10 @@ const PAIRS: &[Column] = &[
     ("of floor", of_floor),
     ("lock p50 / p99 ms", |row| two(row, LOCK)),
     ("unlock p50 / p99 ms", |row| two(row, UNLOCK)),
+    ("handed over/s", |row| number(row, HANDED)),
     ("gap p50 / p99 ms", |row| two(row, GAP)),
-    ("requests, watch messages, events /pair", |row| {
-        [REQUESTS, WATCH, EVENTS].map(|measure| number(row, measure)).join(", ")
-    }),
+    ("longest wait, ms", |row| number(row, LONGEST)),
+    ("requests, watch messages, events /pair", requests),
     ("bytes/pair", |row| number(row, BYTES)),
     ("CPU µs/pair", |row| number(row, CPU)),
     ("RSS MB", |row| number(row, RSS)),
@@ -72,6 +74,7 @@ const TRIPS: &[Column] = &[
     ("unlock", |row| number(row, UNLOCK_TRIPS)),
     ("gap", |row| number(row, GAP_TRIPS)),
     ("gap p50 / p99 ms", |row| two(row, GAP)),
+    ("requests/pair", |row| number(row, REQUESTS)),
     ("errors", |row| row.errors.to_string()),
 ];
 
@@ -80,9 +83,7 @@ const QUEUE: &[Column] = &[
     ("of floor", of_floor),
     ("enqueue all, s", |row| number(row, ENQUEUE)),
     ("gap p50 / p99 ms", |row| two(row, GAP)),
-    ("requests, watch messages, events /waiter", |row| {
-        [REQUESTS, WATCH, EVENTS].map(|measure| number(row, measure)).join(", ")
-    }),
+    ("requests, watch messages, events /waiter", requests),
     ("bytes/waiter", |row| number(row, BYTES)),
     ("bytes/handoff", |row| number(row, BYTES_DRAINED)),
     ("CPU µs/waiter", |row| number(row, CPU)),
@@ -98,11 +99,25 @@ const HELD: &[Column] = &[
     ("keepalives, requests of each in TTL/3", |row| {
         [KEEPALIVES, HOLDING].map(|measure| number(row, measure)).join(", ")
     }),
-    ("requests, watch messages, events /lock", |row| {
-        [REQUESTS, WATCH, EVENTS].map(|measure| number(row, measure)).join(", ")
-    }),
+    ("requests, watch messages, events /lock", requests),
     ("errors", |row| row.errors.to_string()),
 ];
+
+const BEHIND: &[Column] = &[
+    ("requests a minute of all who wait", |row| number(row, WAITING)),
+    ("renewals among them", |row| number(row, RENEWALS)),
+    ("of one more client", |row| number(row, STRANGER)),
+    ("join p50 / p99 ms", |row| two(row, JOINED)),
+    ("statements per join and leave", |row| number(row, JOIN_STATEMENTS)),
+    ("errors", |row| row.errors.to_string()),
+];
+
+/// Those that the store counts.
+fn requests(row: &Row) -> String {
+    let counted = [REQUESTS, WATCH, EVENTS].map(|measure| number(row, measure));
+    let counted: Vec<_> = counted.into_iter().filter(|number| !number.is_empty()).collect();
+    counted.join(", ")
+}
 
 fn number(row: &Row, measure: &str) -> String {
     row.get(measure).map_or_else(String::new, round)

@@ -2,26 +2,27 @@
 
 use std::collections::BTreeMap;
 
-use distlock_testkit::backend::Backend;
 use serde::Serialize;
 
 use crate::{
     args::Bench,
+    backend::Backend,
     case::Variant,
     measures::{
-        BYTES, EVENTS, GAP, GAP_TRIPS, KEEPALIVES, Key, LOCK_TRIPS, OF_FLOOR, PER_SECOND, REQUESTS,
-        RSS, RSS_LOCK, Row,
+        BYTES, EVENTS, GAP, GAP_TRIPS, JOIN_STATEMENTS, JOINED, KEEPALIVES, Key, LOCK_TRIPS,
+        OF_FLOOR, PER_SECOND, REQUESTS, RSS, RSS_LOCK, Row, STRANGER, UNLOCK_TRIPS,
     },
     statistics::round,
     task::Subject,
     workload::Workload,
 };
-use Backend::{Etcd, ZooKeeper};
+use Backend::{Etcd, Mysql, Postgres, ZooKeeper};
 use Variant::{Across, Busy, Plain};
 use What::{
     BesideWatches, BytesOfShortQueue, GapOfTwo, Lateness, LatenessOfFloor, Measure, OfBestPeer,
+    OverShortQueue,
 };
-use Workload::{LH, W1, W2, W3, W4, W5, W6};
+use Workload::{LH, W1, W2, W3, W4, W5, W6, W8};
 
 #[derive(Clone, Copy, Debug)]
 enum What {
@@ -36,6 +37,8 @@ enum What {
     GapOfTwo,
     /// Bytes a handoff over those of 16 contenders.
     BytesOfShortQueue,
+    /// Over the same behind 16 waiters.
+    OverShortQueue(&'static str),
     /// Handoffs a second over the best peer's, without local hand-over.
     OfBestPeer,
 }
@@ -123,6 +126,20 @@ const TARGETS: &[Target] = &[
     on(W6, ZooKeeper, Plain, 10_000, Measure(RSS_LOCK), AtMost(2048.0), ""),
     on(LH, Etcd, Plain, 128, OfBestPeer, AtLeast(50.0), "708/s"),
     on(LH, ZooKeeper, Plain, 128, OfBestPeer, AtLeast(50.0), "1475/s"),
+    on(W1, Postgres, Plain, 1, Measure(REQUESTS), AtMost(2.05), "2.0"),
+    on(W1, Mysql, Plain, 1, Measure(REQUESTS), AtMost(2.05), "2.0"),
+    on(W3, Postgres, Plain, 16, Measure(REQUESTS), AtMost(2.1), "2.0"),
+    on(W3, Mysql, Plain, 16, Measure(REQUESTS), AtMost(2.1), "2.0"),
+    on(W5, Postgres, Plain, 1, Measure(LOCK_TRIPS), AtMost(1.1), "1.0"),
+    on(W5, Postgres, Plain, 1, Measure(UNLOCK_TRIPS), AtMost(1.1), "1.0"),
+    on(W5, Mysql, Plain, 1, Measure(LOCK_TRIPS), AtMost(1.1), "1.0"),
+    on(W5, Mysql, Plain, 1, Measure(UNLOCK_TRIPS), AtMost(1.1), "1.0"),
+    // A look every 20 s, and a renewal every 3.3 s.
+    on(W8, Postgres, Plain, 1, Measure(STRANGER), AtMost(22.5), "0"),
+    on(W8, Postgres, Plain, 5000, OverShortQueue(JOIN_STATEMENTS), AtMost(1.05), ""),
+    on(W8, Mysql, Plain, 5000, OverShortQueue(JOIN_STATEMENTS), AtMost(1.05), ""),
+    on(W8, Postgres, Plain, 5000, OverShortQueue(JOINED[0]), AtMost(1.5), ""),
+    on(W8, Mysql, Plain, 5000, OverShortQueue(JOINED[0]), AtMost(1.5), ""),
 ];
 
 /// What came of a target.
@@ -214,6 +231,10 @@ impl Target {
             BytesOfShortQueue => {
                 Some(ours(BYTES)? / find(short(16, Subject::Distlock))?.get(BYTES)?)
             }
+            OverShortQueue(measure) => {
+                let short = Key { n: 16, ..self.key(Subject::Distlock) };
+                Some(ours(measure)? / find(short)?.get(measure)?)
+            }
             OfBestPeer => {
                 Some(ours(PER_SECOND)? / find(short(128, Subject::Peer))?.get(PER_SECOND)?)
             }
@@ -230,6 +251,8 @@ impl What {
             BesideWatches => "requests per pair beside the watch",
             GapOfTwo => "gap p50 over that of N=2",
             BytesOfShortQueue => "bytes to client per handoff over those of N=16",
+            OverShortQueue(JOIN_STATEMENTS) => "statements per join over those behind 16",
+            OverShortQueue(_) => "join p50 over that behind 16",
             OfBestPeer => "handoffs/s over the peer's without local hand-over",
         }
     }

@@ -1,7 +1,8 @@
 //! What a process is started for. Travels as JSON on its command line.
 
-use distlock_testkit::backend::Backend;
 use serde::{Deserialize, Serialize};
+
+use crate::backend::Backend;
 
 /// Who is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -9,17 +10,36 @@ use serde::{Deserialize, Serialize};
 pub(crate) enum Subject {
     /// The two writes that any lock needs, and no lock.
     Floor,
-    /// etcd's Lock RPC, through etcd-client; zookeeper-client's `Client::lock`.
+    /// The store's own, or its client's: etcd's Lock RPC, through etcd-client; zookeeper-client's
+    /// `Client::lock`; `pg_advisory_lock`; `GET_LOCK`.
     Peer,
+    /// A row that only one can insert; the others try again every 50 ms.
+    UniqueKey,
+    /// ShedLock's statements; who does not get it tries again every 50 ms.
+    ShedLock,
     Distlock,
 }
 
 impl Subject {
+    /// Whom distlock is measured beside.
+    pub(crate) fn peers(backend: Backend) -> &'static [Self] {
+        match backend {
+            Backend::Etcd | Backend::ZooKeeper => &[Self::Peer],
+            Backend::Postgres | Backend::Mysql => &[Self::Peer, Self::UniqueKey, Self::ShedLock],
+            Backend::Sqlite => &[],
+        }
+    }
+
     pub(crate) fn name(self, backend: Backend) -> &'static str {
         match (self, backend) {
             (Self::Floor, _) => "floor",
             (Self::Peer, Backend::Etcd) => "etcd Lock RPC",
             (Self::Peer, Backend::ZooKeeper) => "zookeeper-client lock",
+            (Self::Peer, Backend::Postgres) => "pg_advisory_lock",
+            (Self::Peer, Backend::Mysql) => "GET_LOCK",
+            (Self::Peer, Backend::Sqlite) => "none",
+            (Self::UniqueKey, _) => "unique key, 50 ms",
+            (Self::ShedLock, _) => "ShedLock, 50 ms",
             (Self::Distlock, _) => "distlock",
         }
     }
@@ -62,6 +82,10 @@ pub(crate) enum Work {
     /// So many locks of different names, held until told to release them.
     Held {
         locks: usize,
+    },
+    /// One after the other joins the queue and leaves it again, so many times.
+    Join {
+        joins: usize,
     },
     /// A lock and an unlock each so many milliseconds, until told that this is enough.
     Paced {

@@ -12,15 +12,16 @@ pub(crate) struct Turns(Mutex<Turn>);
 #[derive(Debug, Default)]
 struct Turn {
     held: bool,
-    /// When the last holder began to unlock.
-    released: Option<u64>,
+    /// When the last holder began to unlock, and who it was.
+    released: Option<(u64, usize)>,
     token: u64,
 }
 
 impl Turns {
-    /// A lock has returned: when, and how long after the last unlock began. Fails if somebody holds
-    /// it, or if the tokens do not rise: then there is no lock to be measured.
-    pub(crate) fn granted(&self, token: Option<u64>) -> Result<(u64, Option<u64>)> {
+    /// A lock has returned: when, and how long after the last unlock began, if that was another
+    /// contender's. Fails if somebody holds it, or if the tokens do not rise: then there is no lock
+    /// to be measured.
+    pub(crate) fn granted(&self, who: usize, token: Option<u64>) -> Result<(u64, Option<u64>)> {
         let mut turn = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let now = now();
         if turn.held {
@@ -33,15 +34,16 @@ impl Turns {
             turn.token = token;
         }
         turn.held = true;
-        Ok((now, turn.released.map(|released| now.saturating_sub(released))))
+        let other = turn.released.filter(|(_, last)| *last != who);
+        Ok((now, other.map(|(released, _)| now.saturating_sub(released))))
     }
 
     /// An unlock is about to begin.
-    pub(crate) fn released(&self) -> u64 {
+    pub(crate) fn released(&self, who: usize) -> u64 {
         let mut turn = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         turn.held = false;
         let now = now();
-        turn.released = Some(now);
+        turn.released = Some((now, who));
         now
     }
 }

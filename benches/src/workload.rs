@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use crate::backend::Backend;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub(crate) enum Workload {
     /// One task, one name.
@@ -18,13 +20,25 @@ pub(crate) enum Workload {
     W6,
     /// W1 and W3 on three nodes.
     W7,
+    /// Waiters that wait, and one more that joins behind them.
+    W8,
     /// Contenders of one name in one client that hands over within itself.
     LH,
 }
 
 impl Workload {
-    pub(crate) const ALL: [Self; 8] =
-        [Self::W1, Self::W2, Self::W3, Self::W4, Self::W5, Self::W6, Self::W7, Self::LH];
+    pub(crate) const ALL: [Self; 9] =
+        [Self::W1, Self::W2, Self::W3, Self::W4, Self::W5, Self::W6, Self::W7, Self::W8, Self::LH];
+
+    /// Whether it is measured on this store.
+    pub(crate) fn is_for(self, backend: Backend) -> bool {
+        match self {
+            Self::W1 | Self::W2 | Self::W3 => true,
+            Self::W4 | Self::W5 => backend != Backend::Sqlite,
+            Self::W6 | Self::W7 | Self::LH => !backend.is_sql(),
+            Self::W8 => matches!(backend, Backend::Postgres | Backend::Mysql),
+        }
+    }
 
     pub(crate) fn what(self) -> &'static str {
         match self {
@@ -35,6 +49,7 @@ impl Workload {
             Self::W5 => "through a proxy that adds 5 ms each way",
             Self::W6 => "N locks of different names held by one client",
             Self::W7 => "three nodes",
+            Self::W8 => "N waiters of one name in one process; then one more joins and leaves",
             Self::LH => "N contenders of one name in one client, with local hand-over",
         }
     }

@@ -5,16 +5,21 @@
 //! [--unlocked]` keeps the lock in a file below /tmp, for the processes of this host. For several
 //! machines: `cargo run --features etcd,zookeeper --example scheduled_task -- --url URL`
 //!
+//! With `--features postgres,mysql` and the URL of such a server the rows stand in that database,
+//! beside the lock (without TLS); else in a file.
+//!
 //! The instances are processes of their own. With the lock no row is processed twice; with
 //! `--unlocked` rows are. The table checks fencing tokens, so that an instance that was paused
 //! while its lock went to another one cannot write.
 
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+mod database;
+mod file;
 mod table;
 
 use std::{
     error::Error,
     io::{BufRead, BufReader, Write},
-    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     time::Duration,
 };
@@ -29,26 +34,22 @@ const WORK: Duration = Duration::from_millis(3);
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-fn main() -> Result<()> {
+#[tokio::main]
+async fn main() -> Result<()> {
     let options = Options::parse()?;
     match &options.table {
-        Some(table) => instance(&options, table),
-        None => parent(&options),
+        Some(table) => instance(&options, table).await,
+        None => parent(&options).await,
     }
 }
 
 /// Makes the table, runs the instances, and counts.
-fn parent(options: &Options) -> Result<()> {
-    let path = std::env::temp_dir().join(format!("distlock-scheduled-task-{}", std::process::id()));
-    let table = Table::create(&path, options.rows)?;
-    let counted = run_instances(options, &path).and_then(|()| {
-        if !options.unlocked {
-            show_fencing(&table)?;
-        }
-        Ok((table.rows()?, table.processed_twice()?, table.unprocessed(1)?))
-    });
-    std::fs::remove_file(&path)?;
-    let (rows, twice, left) = counted?;
+async fn parent(options: &Options) -> Result<()> {
+    let name = Table::name(&options.url);
+    let mut table = Table::create(&options.url, &name, options.rows).await?;
+    let counted = run_and_count(options, &name, &mut table).await;
+    table.remove().await?;
+    let ((rows, twice), left) = counted?;
     if !left.is_empty() {
         return Err(format!("row {} was never processed", left[0]).into());
     }
@@ -56,7 +57,19 @@ fn parent(options: &Options) -> Result<()> {
     Ok(())
 }
 
-fn run_instances(options: &Options, table: &Path) -> Result<()> {
+async fn run_and_count(
+    options: &Options,
+    name: &str,
+    table: &mut Table,
+) -> Result<((usize, usize), Vec<usize>)> {
+    run_instances(options, name)?;
+    if !options.unlocked {
+        show_fencing(table).await?;
+    }
+    Ok((table.count().await?, table.unprocessed(1).await?))
+}
+
+fn run_instances(options: &Options, table: &str) -> Result<()> {
     let mut instances =
         (0..options.instances).map(|_| spawn(options, table)).collect::<Result<Vec<_>>>()?;
     // They start together, as a schedule would have them.
@@ -79,7 +92,7 @@ fn run_instances(options: &Options, table: &Path) -> Result<()> {
     Ok(())
 }
 
-fn spawn(options: &Options, table: &Path) -> Result<Child> {
+fn spawn(options: &Options, table: &str) -> Result<Child> {
     let mut command = Command::new(std::env::current_exe()?);
     command.arg("--url").arg(&options.url).arg("--table").arg(table);
     if options.unlocked {
@@ -89,8 +102,8 @@ fn spawn(options: &Options, table: &Path) -> Result<Child> {
 }
 
 /// The table has seen newer tokens than 0: it refuses a holder that old.
-fn show_fencing(table: &Table) -> Result<()> {
-    match table.mark(0, Some(0))? {
+async fn show_fencing(table: &mut Table) -> Result<()> {
+    match table.mark(0, Some(0)).await? {
         Ok(()) => Err("the table took a stale token".into()),
         Err(Stale { newest }) => {
             println!("a write with the stale token 0 was refused: the table has seen {newest}");
@@ -99,19 +112,18 @@ fn show_fencing(table: &Table) -> Result<()> {
     }
 }
 
-#[tokio::main]
-async fn instance(options: &Options, path: &Path) -> Result<()> {
-    let table = Table::open(path);
-    // Apart from every other table: its lock is named after the file.
+async fn instance(options: &Options, name: &str) -> Result<()> {
+    let mut table = Table::open(&options.url, name).await?;
+    // Apart from every other table: its lock is named after it.
     let client = Client::connect(&options.url).await?;
-    let mutex = client.mutex(path.to_string_lossy());
+    let mutex = client.mutex(name);
     println!("ready");
     std::io::stdin().read_line(&mut String::new())?;
 
     let mut busy = true;
     while busy {
         if options.unlocked {
-            busy = process_batch(&table, None).await?;
+            busy = process_batch(&mut table, None).await?;
             continue;
         }
         let guard = match mutex.lock().await {
@@ -121,7 +133,7 @@ async fn instance(options: &Options, path: &Path) -> Result<()> {
         };
         // Stops at the moment of loss; what a late write would do, the table's check of the token
         // prevents.
-        match guard.run(process_batch(&table, Some(guard.fencing_token()))).await {
+        match guard.run(process_batch(&mut table, Some(guard.fencing_token()))).await {
             Ok(batch) => busy = batch?,
             Err(lost) => eprintln!("{lost}; the rows that are left are somebody else's now"),
         }
@@ -134,11 +146,11 @@ async fn instance(options: &Options, path: &Path) -> Result<()> {
 }
 
 /// Processes the next rows. Tells whether there were any.
-async fn process_batch(table: &Table, token: Option<FencingToken>) -> Result<bool> {
-    let rows = table.unprocessed(BATCH)?;
+async fn process_batch(table: &mut Table, token: Option<FencingToken>) -> Result<bool> {
+    let rows = table.unprocessed(BATCH).await?;
     for row in &rows {
         tokio::time::sleep(WORK).await; // the work
-        if let Err(stale) = table.mark(*row, token.map(u64::from))? {
+        if let Err(stale) = table.mark(*row, token.map(u64::from)).await? {
             eprintln!("{stale}");
             break;
         }
@@ -151,8 +163,8 @@ struct Options {
     instances: usize,
     rows: usize,
     unlocked: bool,
-    /// The table's file: given to an instance by its parent.
-    table: Option<PathBuf>,
+    /// The table's name, or its file: given to an instance by its parent.
+    table: Option<String>,
 }
 
 impl Options {
@@ -166,7 +178,7 @@ impl Options {
                 "--url" => options.url = value()?,
                 "--instances" => options.instances = value()?.parse()?,
                 "--rows" => options.rows = value()?.parse()?,
-                "--table" => options.table = Some(value()?.into()),
+                "--table" => options.table = Some(value()?),
                 "--unlocked" => options.unlocked = true,
                 _ => return Err(format!("unknown option {arg}").into()),
             }
@@ -177,9 +189,9 @@ impl Options {
         }
         if options.url.is_empty() || options.url.starts_with("memory://") {
             return Err(
-                "--url must be etcd://host:2379 or zk://host:2181, or sqlite:///path with \
-                        the feature sqlite, which has it by default (memory:// does not reach \
-                        other processes)"
+                "--url must be etcd://host:2379, zk://host:2181, postgres://host/database \
+                        or mysql://host/database, or sqlite:///path with the feature sqlite, \
+                        which has it by default (memory:// does not reach other processes)"
                     .into(),
             );
         }

@@ -1,15 +1,18 @@
-//! A table in a file. std's file lock gives each statement the atomicity that a database would; it
-//! does not span two statements.
+//! The table that the instances take their rows from: in the database that has the lock, if that is
+//! a server's, and else in a file.
 
-use std::{
-    fmt,
-    fs::{File, OpenOptions},
-    io::{Read, Result, Seek, SeekFrom, Write},
-    path::{Path, PathBuf},
-};
+use std::{error::Error, fmt, path::Path};
 
-pub(crate) struct Table {
-    path: PathBuf,
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+use super::database::Database;
+use super::file::File;
+
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+pub(crate) enum Table {
+    File(File),
+    #[cfg(any(feature = "mysql", feature = "postgres"))]
+    Database(Database),
 }
 
 /// The write came with a token that is older than one the table has seen.
@@ -24,85 +27,78 @@ impl fmt::Display for Stale {
     }
 }
 
-/// What the file holds: the newest token on the first line, then for each row how often it was
-/// processed.
-struct Content {
-    newest_token: u64,
-    processed: Vec<u32>,
-}
-
 impl Table {
-    pub(crate) fn create(path: &Path, rows: usize) -> Result<Self> {
-        let content = Content { newest_token: 0, processed: vec![0; rows] };
-        std::fs::write(path, content.to_text())?;
-        Ok(Self::open(path))
+    /// What a table of this process is called.
+    pub(crate) fn name(url: &str) -> String {
+        let process = std::process::id();
+        if in_database(url) {
+            return format!("scheduled_task_{process}");
+        }
+        let path = std::env::temp_dir().join(format!("distlock-scheduled-task-{process}"));
+        path.to_string_lossy().into_owned()
     }
 
-    pub(crate) fn open(path: &Path) -> Self {
-        Self { path: path.to_owned() }
+    pub(crate) async fn create(url: &str, name: &str, rows: usize) -> Result<Self> {
+        let mut table = Self::open(url, name).await?;
+        match &mut table {
+            Self::File(file) => file.create(rows)?,
+            #[cfg(any(feature = "mysql", feature = "postgres"))]
+            Self::Database(database) => database.create(rows).await?,
+        }
+        Ok(table)
+    }
+
+    pub(crate) async fn open(url: &str, name: &str) -> Result<Self> {
+        match in_database(url) {
+            #[cfg(any(feature = "mysql", feature = "postgres"))]
+            true => Ok(Self::Database(Database::open(url, name).await?)),
+            _ => Ok(Self::File(File::open(Path::new(name)))),
+        }
+    }
+
+    pub(crate) async fn remove(&mut self) -> Result<()> {
+        match self {
+            Self::File(file) => Ok(file.remove()?),
+            #[cfg(any(feature = "mysql", feature = "postgres"))]
+            Self::Database(database) => database.remove().await,
+        }
     }
 
     /// `SELECT id FROM rows WHERE processed = 0 LIMIT limit`
-    pub(crate) fn unprocessed(&self, limit: usize) -> Result<Vec<usize>> {
-        let open = |content: &mut Content| {
-            let rows = content.processed.iter().enumerate();
-            rows.filter(|(_, times)| **times == 0).map(|(row, _)| row).take(limit).collect()
-        };
-        self.statement(open)
+    pub(crate) async fn unprocessed(&mut self, limit: usize) -> Result<Vec<usize>> {
+        match self {
+            Self::File(file) => Ok(file.unprocessed(limit)?),
+            #[cfg(any(feature = "mysql", feature = "postgres"))]
+            Self::Database(database) => database.unprocessed(limit).await,
+        }
     }
 
     /// `UPDATE rows SET processed = processed + 1 WHERE id = row`, refused if a newer token than
     /// this one has been seen.
-    pub(crate) fn mark(
-        &self,
+    pub(crate) async fn mark(
+        &mut self,
         row: usize,
         token: Option<u64>,
     ) -> Result<std::result::Result<(), Stale>> {
-        self.statement(|content| {
-            if let Some(token) = token {
-                if token < content.newest_token {
-                    return Err(Stale { newest: content.newest_token });
-                }
-                content.newest_token = token;
-            }
-            content.processed[row] += 1;
-            Ok(())
-        })
+        match self {
+            Self::File(file) => Ok(file.mark(row, token)?),
+            #[cfg(any(feature = "mysql", feature = "postgres"))]
+            Self::Database(database) => database.mark(row, token).await,
+        }
     }
 
-    pub(crate) fn rows(&self) -> Result<usize> {
-        self.statement(|content| content.processed.len())
-    }
-
-    pub(crate) fn processed_twice(&self) -> Result<usize> {
-        self.statement(|content| content.processed.iter().filter(|times| **times > 1).count())
-    }
-
-    fn statement<T>(&self, run: impl FnOnce(&mut Content) -> T) -> Result<T> {
-        let mut file: File = OpenOptions::new().read(true).write(true).open(&self.path)?;
-        file.lock()?; // until the file is closed
-        let mut text = String::new();
-        file.read_to_string(&mut text)?;
-        let mut content = Content::from_text(&text);
-        let result = run(&mut content);
-        file.seek(SeekFrom::Start(0))?;
-        file.set_len(0)?;
-        file.write_all(content.to_text().as_bytes())?;
-        Ok(result)
+    /// How many rows there are, and how many of them were processed more than once.
+    pub(crate) async fn count(&mut self) -> Result<(usize, usize)> {
+        match self {
+            Self::File(file) => Ok((file.rows()?, file.processed_twice()?)),
+            #[cfg(any(feature = "mysql", feature = "postgres"))]
+            Self::Database(database) => database.count().await,
+        }
     }
 }
 
-impl Content {
-    fn to_text(&self) -> String {
-        let lines = self.processed.iter().map(|times| format!("{times}\n"));
-        std::iter::once(format!("{}\n", self.newest_token)).chain(lines).collect()
-    }
-
-    fn from_text(text: &str) -> Self {
-        let mut lines = text.lines();
-        Self {
-            newest_token: lines.next().and_then(|line| line.parse().ok()).unwrap_or(0),
-            processed: lines.filter_map(|line| line.parse().ok()).collect(),
-        }
-    }
+fn in_database(url: &str) -> bool {
+    let scheme = url.split("://").next().unwrap_or_default();
+    cfg!(feature = "mysql") && scheme == "mysql"
+        || cfg!(feature = "postgres") && matches!(scheme, "postgres" | "postgresql")
 }

@@ -16,6 +16,8 @@ pub(crate) mod reentrant;
 pub(crate) mod release_request;
 pub(crate) mod rwlock;
 pub(crate) mod semaphore;
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+pub(crate) mod sql_check;
 mod viewer;
 
 #[cfg(test)]

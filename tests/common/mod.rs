@@ -5,6 +5,9 @@
 
 #![allow(clippy::expect_used, clippy::panic)] // a test fails by panicking
 
+#[cfg(feature = "sqlite")]
+#[allow(dead_code)]
+pub(crate) mod accounts;
 #[cfg(feature = "blocking")]
 #[allow(dead_code)]
 pub(crate) mod blocking;
@@ -31,6 +34,9 @@ pub(crate) mod process;
 pub(crate) mod raw;
 #[allow(dead_code)]
 pub(crate) mod secrets;
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+#[allow(dead_code)]
+pub(crate) mod sql;
 #[cfg(feature = "sqlite")]
 #[allow(dead_code)]
 pub(crate) mod sqlite;

@@ -44,8 +44,9 @@ const COUNTS: &str = "performance_schema.events_statements_summary_by_digest";
 async fn digests(url: &str) -> [String; 2] {
     let (server, _) = url.rsplit_once('/').expect("a database");
     let mut client = dial(&format!("{server}/mysql"), Some(OPERATOR)).await;
-    let request =
-        format!("SELECT {NOW};\nUPDATE distlock_sessions SET expires = {NOW} + ttl WHERE id = 1");
+    let renew =
+        format!("UPDATE distlock_sessions SET expires = {NOW} + ttl, beat = {BEAT} WHERE id = 1");
+    let request = format!("SELECT {NOW}, {BEAT};\n{renew}");
     let failed = async { client.query_iter(&request).await?.drop_result().await };
     failed.await.expect_err("there is no such table");
     let mut digest = async |failed: u8| {
@@ -112,6 +113,9 @@ pub(crate) async fn ask(client: &mut Conn, sql: &str) -> Vec<String> {
 /// What makes the key of an entry.
 const KEY: &str = "CONCAT(queue, '/', LOWER(HEX(session)), '-', ticket, \
                    IF(label = '', '', CONCAT('.', label)))";
+
+/// What each request reads besides the clock.
+const BEAT: &str = "(UUID_SHORT() & 72057594037927935)";
 
 /// What the server's clock shows, as the tables have it.
 pub(crate) const NOW: &str = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))";

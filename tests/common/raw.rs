@@ -144,6 +144,17 @@ async fn pause(error: &(dyn std::error::Error + Sync)) {
     tokio::time::sleep(std::time::Duration::from_millis(10)).await;
 }
 
+/// What a check has told, if the database has answered.
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+fn held<E: std::error::Error>(checked: Result<(), distlock::CheckError<E>>) -> Result<bool, E> {
+    match checked {
+        Ok(()) => Ok(true),
+        Err(distlock::CheckError::NotHeld { .. }) => Ok(false),
+        Err(distlock::CheckError::Database(error)) => Err(error),
+        Err(error) => panic!("{error}"),
+    }
+}
+
 #[cfg(feature = "mysql")]
 async fn put_on_mysql(
     client: &mut mysql_async::Conn,
@@ -152,10 +163,9 @@ async fn put_on_mysql(
     value: &str,
 ) -> mysql_async::Result<bool> {
     use mysql_async::{TxOpts, prelude::Queryable};
-    let sql = distlock::mysql::check(guard).expect("a guard of MySQL's");
     let (dir, name) = key.rsplit_once('/').expect("a path");
     let mut transaction = client.start_transaction(TxOpts::default()).await?;
-    if transaction.query_first::<u8, _>(sql).await?.is_none() {
+    if !held(distlock::mysql::check(guard, &mut transaction).await)? {
         transaction.rollback().await?;
         return Ok(false);
     }
@@ -171,10 +181,9 @@ async fn put_on_postgres(
     key: &str,
     value: &str,
 ) -> Result<bool, tokio_postgres::Error> {
-    let (sql, queue, number) = distlock::postgres::check(guard).expect("a guard of PostgreSQL's");
     let (dir, name) = key.rsplit_once('/').expect("a path");
     let transaction = client.transaction().await?;
-    if transaction.query_opt(sql, &[&queue, &number]).await?.is_none() {
+    if !held(distlock::postgres::check(guard, &transaction).await)? {
         transaction.rollback().await?;
         return Ok(false);
     }
@@ -194,8 +203,7 @@ fn put_on_sqlite(
     use rusqlite::{TransactionBehavior::Immediate, params};
     let (dir, name) = key.rsplit_once('/').expect("a path");
     let transaction = connection.transaction_with_behavior(Immediate)?;
-    let (sql, parameters) = distlock::sqlite::check(guard).expect("a guard of SQLite's");
-    if !transaction.prepare(sql)?.exists(parameters)? {
+    if !held(distlock::sqlite::check(guard, &transaction))? {
         transaction.rollback()?;
         return Ok(false);
     }

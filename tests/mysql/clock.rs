@@ -1,9 +1,14 @@
-//! The server's clock, which somebody sets: <https://github.com/wolfcw/libfaketime>.
+//! The server's clock, which somebody sets.
 
 use std::{error::Error as _, net::SocketAddr, time::Duration};
 
 use distlock::{Client, Error};
-use distlock_testkit::{docker::OwnServer, framing::Framing, proxies::Proxies, proxy::Mode};
+use distlock_testkit::{
+    docker::{OwnServer, SETTABLE_CLOCK, set_clock},
+    framing::Framing,
+    proxies::Proxies,
+    proxy::Mode,
+};
 use tokio::time::{Instant, sleep};
 
 use crate::common::{
@@ -30,14 +35,8 @@ impl Server {
         drop(Mysql::start().await);
         let own = OwnServer::start(
             "mysql",
-            &[
-                "--publish=127.0.0.1::3306",
-                "--env=LD_PRELOAD=/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1",
-                "--env=FAKETIME_TIMESTAMP_FILE=/data/clock",
-                "--env=FAKETIME_NO_CACHE=1",
-                "--env=FAKETIME_DONT_FAKE_MONOTONIC=1",
-                "--env=MYSQL_DATABASE=distlock",
-            ],
+            &[&SETTABLE_CLOCK[..], &["--publish=127.0.0.1::3306", "--env=MYSQL_DATABASE=distlock"]]
+                .concat(),
             &["--innodb-flush-log-at-trx-commit=0"],
         )
         .await;
@@ -52,8 +51,7 @@ impl Server {
 
     /// So many seconds from the truth.
     async fn set(&self, seconds: i64) {
-        let set = format!("echo {seconds:+} >/data/new && mv /data/new /data/clock");
-        self.own.run(&["sh", "-c", &set]).await;
+        self.own.run(&["sh", "-c", &set_clock(seconds)]).await;
         let ours = std::time::UNIX_EPOCH.elapsed().expect("after 1970").as_secs();
         let theirs = i64::try_from(ours).expect("not so late") + seconds;
         eventually(SOON, "the clock is set", async || {
@@ -180,5 +178,28 @@ async fn a_clock_that_is_set_forward_leaves_one_who_is_cut_off_its_time() {
     }
     waiter.await.expect("no panic").expect("granted").unlock().await.expect("released");
     other.close().await.expect("closed");
+    drop((guard, holder));
+}
+
+/// One who was cut off meanwhile has seen nothing of it, and takes the clock for one that is never
+/// set.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_that_began_while_the_clock_was_wrong_is_left_its_time() {
+    let server = Server::start().await;
+    let (unknowing, proxies, before) = server.holder().await;
+    before.unlock().await.expect("released");
+    sleep(WATCHED).await;
+    proxies.all[0].set(Mode::Refuse);
+    server.set(-HOUR).await;
+    let (holder, way, guard) = server.holder().await;
+    // It cannot renew its session by the right clock, and believes in its lock until its deadline.
+    way.all[0].set(Mode::Refuse);
+    server.set(0).await;
+    proxies.all[0].set(Mode::Pass);
+    assert!(guard.is_valid());
+    let next = within(TTL * 4, "the next one's turn", unknowing.mutex("a").lock()).await;
+    assert!(!guard.is_valid(), "both hold it");
+    next.expect("granted").unlock().await.expect("released");
+    unknowing.close().await.expect("closed");
     drop((guard, holder));
 }

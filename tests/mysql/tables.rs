@@ -3,24 +3,25 @@
 use std::{error::Error as _, time::Duration};
 
 use distlock::{Client, Error, Write};
-use distlock_testkit::{docker::OwnServer, proxy::Mode, servers::mysql_url};
+use distlock_testkit::{docker::OwnServer, servers::mysql_url};
 use mysql_async::{Conn, TxOpts, prelude::Queryable};
 
 use crate::common::{
     Harness,
-    case::{SOON, eventually, throughout, within},
+    case::{SOON, eventually, within},
+    cases::versions::Change,
     mysql::{Mysql, OPERATOR, ask, dial},
 };
 
 /// A database of a test's own.
-struct Database {
+pub(crate) struct Database {
     operator: Conn,
     name: String,
-    url: String,
+    pub(crate) url: String,
 }
 
 impl Database {
-    async fn new() -> Self {
+    pub(crate) async fn new() -> Self {
         let shared = mysql_url();
         // The server is there.
         drop(Mysql::start().await);
@@ -36,11 +37,11 @@ impl Database {
         within(SOON, "it connects", Client::connect(&self.url)).await
     }
 
-    async fn ask(&self, sql: &str) -> Vec<String> {
+    pub(crate) async fn ask(&self, sql: &str) -> Vec<String> {
         ask(&mut dial(&self.url, Some(OPERATOR)).await, sql).await
     }
 
-    async fn end(mut self) {
+    pub(crate) async fn end(mut self) {
         let name = self.name;
         let revoke = format!("REVOKE ALL ON {name}.* FROM app@'%'");
         // A test may have done so.
@@ -109,6 +110,31 @@ async fn tables_of_another_version_are_refused_by_name() {
     let error = database.client().await.expect_err("it does not know them");
     assert!(matches!(error, Error::Backend { .. }) && !error.is_retryable(), "{error:?}");
     assert!(told(&error).contains("version 2"), "{}", told(&error));
+    database.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_later_build_takes_the_tables_from_clients_that_are_connected() {
+    let database = Database::new().await;
+    let change = Change {
+        version: "SELECT version FROM distlock_schema",
+        begin: &[
+            "UPDATE distlock_schema SET version = version + 1",
+            "RENAME TABLE distlock_sessions TO distlock_sessions_of_before",
+        ],
+        undo: &[
+            "RENAME TABLE distlock_sessions_of_before TO distlock_sessions",
+            "UPDATE distlock_schema SET version = version - 1",
+        ],
+        lives: |session| {
+            format!(
+                "SELECT id FROM distlock_sessions_of_before WHERE id = {session} AND expires > \
+                 TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
+            )
+        },
+        entries: "SELECT CONCAT(queue, number, label) FROM distlock_entries ORDER BY number",
+    };
+    change.is_noticed(&database.url).await;
     database.end().await;
 }
 
@@ -238,34 +264,4 @@ async fn of_what_is_refused_half_way_nothing_is_done() {
     guard.unlock().await.expect("released");
     client.close().await.expect("closed");
     database.end().await;
-}
-
-/// What it writes is written under the lock, however long it takes.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_transaction_that_has_checked_keeps_the_lock_until_it_ends() {
-    const TTL: Duration = Duration::from_secs(2);
-    let t = Mysql::start().await;
-    let namespace = format!("/t-{:016x}", fastrand::u64(..));
-    let builder = |url: &str| Client::builder(url).namespace(&namespace).session_ttl(TTL);
-    let proxies = t.proxies().await;
-    let client = builder(&proxies.url()).connect().await.expect("connected");
-    let guard = client.mutex("a").lock().await.expect("granted");
-    let check = distlock::mysql::check(&guard).expect("a guard of MySQL's");
-    let mut own = dial(&t.url(), None).await;
-    let mut transaction = own.start_transaction(TxOpts::default()).await.expect("begun");
-    let held: Option<u8> = transaction.query_first(&check).await.expect("an answer");
-    assert!(held.is_some());
-    let other = builder(&t.url()).connect().await.expect("connected");
-    let mutex = other.mutex("a");
-    let waiter = tokio::spawn(async move { mutex.lock().await });
-    proxies.set(&Mode::Refuse);
-    throughout(TTL * 3, "the next one waits", async || !waiter.is_finished()).await;
-    assert!(!guard.is_valid(), "its holder has given up");
-    transaction.commit().await.expect("done");
-    let next = within(SOON, "the next one's turn", waiter).await.expect("no panic");
-    let held: Option<u8> = own.query_first(check).await.expect("an answer");
-    assert!(held.is_none(), "the entry has gone");
-    next.expect("granted").unlock().await.expect("released");
-    other.close().await.expect("closed");
-    drop((guard, client));
 }

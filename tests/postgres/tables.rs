@@ -8,20 +8,21 @@ use distlock_testkit::servers::postgres_url;
 use crate::common::{
     Harness,
     case::{SOON, within},
+    cases::versions::Change,
     postgres::{Postgres, ask, dial},
 };
 
 const OPERATOR: Option<(&str, &str)> = Some(("postgres", "postgres"));
 
 /// A database of a test's own.
-struct Database {
+pub(crate) struct Database {
     operator: tokio_postgres::Client,
     name: String,
-    url: String,
+    pub(crate) url: String,
 }
 
 impl Database {
-    async fn new() -> Self {
+    pub(crate) async fn new() -> Self {
         let shared = postgres_url();
         // The server is there.
         drop(Postgres::start().await);
@@ -40,7 +41,7 @@ impl Database {
         ask(&dial(&self.url, OPERATOR).await, sql).await
     }
 
-    async fn end(self) {
+    pub(crate) async fn end(self) {
         ask(&self.operator, &format!("DROP DATABASE {} WITH (FORCE)", self.name)).await;
     }
 }
@@ -96,6 +97,25 @@ async fn tables_of_another_version_are_refused_by_name() {
     let error = database.client().await.expect_err("it does not know them");
     assert!(matches!(error, Error::Backend { .. }) && !error.is_retryable(), "{error:?}");
     assert!(told(&error).contains("version 2"), "{}", told(&error));
+    database.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_later_build_takes_the_tables_from_clients_that_are_connected() {
+    let database = Database::new().await;
+    let change = Change {
+        version: "SELECT version FROM distlock.schema",
+        begin: &["BEGIN; UPDATE distlock.schema SET version = version + 1; \
+             ALTER TABLE distlock.sessions RENAME TO sessions_of_before; COMMIT"],
+        undo: &["BEGIN; UPDATE distlock.schema SET version = version - 1; \
+             ALTER TABLE distlock.sessions_of_before RENAME TO sessions; COMMIT"],
+        lives: |session| {
+            let lives = "SELECT id FROM distlock.sessions_of_before WHERE expires > now()";
+            format!("{lives} AND id = {session}")
+        },
+        entries: "SELECT queue || number || label FROM distlock.entries ORDER BY number",
+    };
+    change.is_noticed(&database.url).await;
     database.end().await;
 }
 

@@ -7,6 +7,7 @@ use rusqlite::Connection;
 
 use crate::common::{
     case::{SOON, eventually, within},
+    cases::versions::Change,
     sqlite::{Folder, dial, now, url},
 };
 
@@ -101,6 +102,33 @@ async fn a_file_of_a_later_version_is_refused_and_left_alone() {
     assert!(matches!(error, Error::Backend { .. }), "{error:?}");
     assert!(told(&error).contains("version 2"), "{}", told(&error));
     assert_eq!(ask(&file, "SELECT count(*) FROM sqlite_master"), [1], "nothing was made");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_later_build_takes_the_tables_from_clients_that_are_connected() {
+    let folder = Folder::new();
+    let change = Change {
+        version: "SELECT version FROM distlock_meta",
+        begin: &[
+            "PRAGMA busy_timeout = 10000",
+            "BEGIN IMMEDIATE",
+            "UPDATE distlock_meta SET version = version + 1",
+            "ALTER TABLE distlock_sessions RENAME TO distlock_sessions_of_before",
+            "COMMIT",
+        ],
+        undo: &[
+            "BEGIN IMMEDIATE",
+            "UPDATE distlock_meta SET version = version - 1",
+            "ALTER TABLE distlock_sessions_of_before RENAME TO distlock_sessions",
+            "COMMIT",
+        ],
+        lives: |session| {
+            let lives = "SELECT id FROM distlock_sessions_of_before WHERE id";
+            format!("{lives} = {session} AND expires > {}", now())
+        },
+        entries: "SELECT queue || number || label FROM distlock_entries ORDER BY number",
+    };
+    change.is_noticed(&folder.url(FILE)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -235,4 +263,28 @@ async fn a_file_that_was_deleted_is_made_anew_when_its_sessions_are_over() {
     .await;
     assert!(folder.path(FILE).exists());
     granted.expect("granted").unlock().await.expect("released");
+}
+
+/// So is it with a disk that is full: it is tried again, and not only once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_that_cannot_be_ended_now_is_ended_later() {
+    let folder = Folder::new();
+    let client = connect(&folder.url(FILE)).await;
+    client.mutex("a").lock().await.expect("granted").unlock().await.expect("released");
+    let operator = dial(&folder.path(FILE));
+    let rename = |from: &str, to: &str| {
+        operator.execute(&format!("ALTER TABLE {from} RENAME TO {to}"), []).expect("renamed")
+    };
+    rename("distlock_sessions", "away");
+    let writes = || distlock::sqlite::requests(folder.path(FILE)).map(|asked| asked.writes);
+    let before = writes().expect("it is open");
+    let closing = tokio::spawn(async move { client.close().await });
+    eventually(SOON, "it is tried twice", async || {
+        assert!(!closing.is_finished(), "it is given up");
+        writes().is_some_and(|writes| writes >= before + 2)
+    })
+    .await;
+    rename("away", "distlock_sessions");
+    within(SOON, "it is closed", closing).await.expect("no panic").expect("closed");
+    assert!(ask(&operator, "SELECT id FROM distlock_sessions").is_empty());
 }

@@ -7,10 +7,8 @@ use distlock_testkit::{child::Child, orders::orders_for_life};
 use rusqlite::TransactionBehavior::Immediate;
 
 use crate::common::{
-    Case, Harness,
     case::{SOON, within},
     cases_for,
-    harness::Job,
     sqlite::{Folder, Sqlite, dial},
 };
 
@@ -55,8 +53,7 @@ async fn work(kind: &str, folder: &Path, rounds: usize) {
     let guard = mutex.lock().await.expect("granted");
     let mut file = dial(&folder.join(FILE));
     let transaction = file.transaction_with_behavior(Immediate).expect("begun");
-    let (sql, parameters) = distlock::sqlite::check(&guard).expect("a guard of SQLite's");
-    assert!(transaction.prepare(sql).and_then(|mut sql| sql.exists(parameters)).expect("asked"));
+    distlock::sqlite::check(&guard, &transaction).expect("it is held");
     let write = "INSERT INTO distlock_data VALUES ('/job', 'half', x'00', 0)";
     transaction.execute(write, []).expect("written");
     println!("\n{OPEN}");
@@ -205,20 +202,4 @@ async fn one_who_stands_still_in_its_transaction_makes_no_second_holder() {
         guard.unlock().await.expect("released");
     }
     client.close().await.expect("closed");
-}
-
-/// As one who was stopped and has a successor, but nobody has come.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn writes_of_one_who_was_stopped_are_refused_though_nobody_came() {
-    let t = Case::new(Box::new(Sqlite::start().await));
-    let ttl = t.store.min_ttl();
-    let job = Job { writes: 20, ..Job::new(&t, "stopped", ttl) };
-    let key = job.key(0);
-    let mut process = t.store.lock_elsewhere(job).await;
-    within(SOON * 2, "the process has its locks and has written", process.granted()).await;
-    assert_eq!(t.store.data(&key).await.as_deref(), Some(&b"old"[..]));
-    let written = process.sleep_through(ttl + ttl / 2).await;
-    assert!(!written, "the file took a write of a session that is over");
-    process.crash().await;
-    t.end().await;
 }

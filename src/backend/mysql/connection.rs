@@ -141,6 +141,7 @@ impl Connector {
             }
             refused(endpoint, &refusal)
         })?;
+        self.clock.connected();
         let (name, server) = (endpoint.to_owned(), String::new());
         let mut link = Link { endpoint: name, driver, server, clustered: false, bare: false };
         let told = link.first(&opening::hello(self.patience(), ttl * 2)).await?;
@@ -185,11 +186,11 @@ impl Connector {
     ) -> std::io::Result<Sent> {
         let sent = clock::now();
         let belief = self.clock.belief(sent).filter(|_| message.sweeps);
-        let parcel = message.parcel(session, belief, link.clustered);
+        let parcel = message.parcel(session, belief.as_ref(), link.clustered);
         let Answer { mut outcomes, refused } =
             timeout(self.patience(), link.driver.ask(&parcel.text)).await??;
         self.clock.read(&outcomes, sent);
-        if let Some(belief) = belief.filter(|_| outcomes.len() >= parcel.before) {
+        if let Some(belief) = belief.as_ref().filter(|_| outcomes.len() >= parcel.before) {
             self.clock.acted_on(belief);
         }
         let refused = refused.map(|told| (told, parcel.doubt(outcomes.len(), message.transaction)));

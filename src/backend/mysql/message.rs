@@ -1,7 +1,7 @@
 //! One request, and what goes before it: the server's clock is read, and dead sessions are put
 //! away.
 
-use crate::backend::sql::server_clock::Belief;
+use crate::backend::sql::{beats::is_silent, server_clock::Belief};
 
 /// How many sessions one request puts away.
 const SWEPT: u32 = 100;
@@ -45,8 +45,8 @@ impl Message {
 
     /// As it is sent; a session that is to sweep has this to go by. `clocks`: there are several
     /// servers that write, each with a clock of its own.
-    pub(super) fn parcel(&self, session: i64, belief: Option<Belief>, clocks: bool) -> Parcel {
-        let mut all = vec![format!("SELECT {NOW}")];
+    pub(super) fn parcel(&self, session: i64, belief: Option<&Belief>, clocks: bool) -> Parcel {
+        let mut all = vec![format!("SELECT {NOW}, {BEAT}")];
         if let Some(belief) = belief {
             if belief.clips {
                 all.push(clip(clocks));
@@ -68,7 +68,8 @@ impl Message {
     }
 }
 
-/// A request as it is sent. The first of its outcomes is what the clock shows.
+/// A request as it is sent. The first of its outcomes is what the clock shows, and how far the beats
+/// are.
 pub(super) struct Parcel {
     pub(super) text: String,
     /// So many outcomes come before the message's own, of which there are so many.
@@ -104,6 +105,10 @@ pub(super) enum Doubt {
 /// of whatever connection, has to do with it.
 pub(super) const NOW: &str = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))";
 
+/// The beat of what is renewed now: above all before it, until the server is started again. Without
+/// the server's own number, which stands in front.
+pub(super) const BEAT: &str = "(UUID_SHORT() & 72057594037927935)";
+
 /// The server whose clock it is.
 pub(super) const SERVER: &str = "CONCAT(@@hostname, ':', @@port)";
 
@@ -129,17 +134,20 @@ fn clip(clocks: bool) -> String {
 ///
 /// A holder gives up 0.9 TTL after it has sent a keepalive. It is put away 1.1 TTL after the server
 /// has counted that one, by a clock that has not been set since then, or for as long: all but what
-/// this request may take on its way, which is 0.15 TTL, and 0.02 TTL by which two clocks differ.
-fn sweep(session: i64, belief: Belief, clocks: bool) -> String {
+/// this request may take on its way, which is 0.15 TTL, and 0.02 TTL by which two clocks differ. And
+/// its beat shows the same.
+fn sweep(session: i64, belief: &Belief, clocks: bool) -> String {
     let own = own(clocks);
     format!(
         "DELETE s FROM (SELECT id FROM distlock_sessions \
          WHERE expires < {NOW} AND expires < {NOW} - ttl DIV 10 AND id <> {session} \
-         AND {NOW} - {since} > ttl + ttl DIV 10 AND {NOW} - {shows} < ttl * 3 DIV 20 {own}\
+         AND {NOW} - {since} > ttl + ttl DIV 10 AND {NOW} - {shows} < ttl * 3 DIV 20 \
+         AND {silent} {own}\
          LIMIT {SWEPT} FOR UPDATE SKIP LOCKED) AS dead \
          STRAIGHT_JOIN distlock_sessions AS s ON s.id = dead.id",
         since = belief.since,
-        shows = belief.shows
+        shows = belief.shows,
+        silent = is_silent(&belief.limits, BEAT, "")
     )
 }
 
@@ -152,7 +160,7 @@ fn adopt(session: i64) -> String {
          AND server <> {SERVER} AND id <> {session} \
          LIMIT {SWEPT} FOR UPDATE SKIP LOCKED) AS theirs \
          STRAIGHT_JOIN distlock_sessions AS s ON s.id = theirs.id \
-         SET s.expires = {NOW} + s.ttl, s.server = {SERVER}"
+         SET s.expires = {NOW} + s.ttl, s.server = {SERVER}, s.beat = {BEAT}"
     )
 }
 

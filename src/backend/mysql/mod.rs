@@ -5,19 +5,18 @@
 //! themselves is not nothing.
 
 mod connection;
+mod dialect;
 mod driver;
 mod durability;
 mod error;
-mod extras;
 mod line;
-mod list;
 mod literal;
 mod looks;
 mod message;
 mod opening;
+mod registered;
 pub(crate) mod schema;
 mod statements;
-mod store;
 mod watches;
 
 use std::{sync::Arc, time::Duration};
@@ -27,7 +26,6 @@ use async_trait::async_trait;
 use self::{
     connection::{Connector, Link},
     line::Line,
-    store::MysqlStore,
 };
 use super::{Backend, Entry, Facts, Store};
 use crate::{
@@ -38,6 +36,7 @@ use crate::{
         sql::{
             key::{Place, session_of},
             outcome::Outcome,
+            store::SqlStore,
         },
         trust,
     },
@@ -102,10 +101,11 @@ impl Backend for Mysql {
         let begin = opening::open(session, ttl.as_micros());
         let sent = clock::now();
         let begun = timeout(patience, link.first(&begin)).await.map_err(late)??;
+        self.connector.clock.live_for(ttl);
         self.connector.clock.read(&begun, sent);
         let line = Line::start(Arc::clone(&self.connector), link, session, ttl);
         line.order(opening::tidy());
-        Ok((Facts::new(ttl), Arc::new(MysqlStore::new(line, ttl))))
+        Ok((Facts::new(ttl), Arc::new(SqlStore::new(line, ttl))))
     }
 }
 

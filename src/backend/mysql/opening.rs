@@ -3,7 +3,7 @@
 
 use super::{
     literal::text,
-    message::{Message, NOW, SERVER},
+    message::{BEAT, Message, NOW, SERVER},
 };
 
 /// What each connection begins with, and whether the server can be written to. A connection that is
@@ -75,15 +75,15 @@ pub(super) fn recognize(server: &str) -> Message {
         ),
         "SET @distlock_other = ROW_COUNT()".to_owned(),
         format!(
-            "UPDATE distlock_sessions SET expires = {NOW} + ttl, server = {SERVER} \
+            "UPDATE distlock_sessions SET expires = {NOW} + ttl, server = {SERVER}, beat = {BEAT} \
              WHERE @distlock_other > 0"
         ),
         format!(
-            "INSERT INTO distlock_sessions (id, ttl, expires, server) \
-             SELECT {QUARANTINE}, longest, {NOW} + longest, {SERVER} FROM distlock_schema \
+            "INSERT INTO distlock_sessions (id, ttl, expires, server, beat) \
+             SELECT {QUARANTINE}, longest, {NOW} + longest, {SERVER}, {BEAT} FROM distlock_schema \
              WHERE id = 1 AND longest > 0 AND @distlock_other > 0 \
              ON DUPLICATE KEY UPDATE ttl = GREATEST(distlock_sessions.ttl, longest), \
-             expires = {NOW} + distlock_sessions.ttl"
+             expires = {NOW} + distlock_sessions.ttl, beat = {BEAT}"
         ),
         // Those that it does not know are over by then.
         format!(
@@ -109,8 +109,8 @@ pub(super) fn open(session: i64, microseconds: u128) -> Message {
              WHERE id = 1 AND longest < {microseconds}"
         ),
         format!(
-            "INSERT INTO distlock_sessions (id, ttl, expires, server) \
-             VALUES ({session}, {microseconds}, {NOW} + {microseconds}, {SERVER})"
+            "INSERT INTO distlock_sessions (id, ttl, expires, server, beat) \
+             VALUES ({session}, {microseconds}, {NOW} + {microseconds}, {SERVER}, {BEAT})"
         ),
     ])
 }

@@ -1,10 +1,12 @@
 -- Whose entries are here until when, in microseconds since 1970, by the clock of this server: in a
--- cluster several write here.
+-- cluster several write here. And a number that rose whenever one was renewed there, which tells the
+-- same in the order of events.
 CREATE TABLE IF NOT EXISTS distlock_sessions (
     id BIGINT NOT NULL PRIMARY KEY,
     ttl BIGINT NOT NULL,
     expires BIGINT NOT NULL,
     server VARBINARY(300) NOT NULL,
+    beat BIGINT NOT NULL DEFAULT 0,
     KEY expires (expires)
 ) ENGINE = InnoDB;
 

@@ -17,20 +17,14 @@
 use super::{
     durability,
     literal::{bytes, text},
-    message::{LEFT, Message, NOW, SERVER},
+    message::{BEAT, LEFT, Message, NOW, SERVER},
     opening::{QUARANTINE, QUARANTINED, quarantined},
 };
 use crate::backend::{
     Write,
     name::{NOBODY, Queue, Ticket},
-    sql::key::Place,
+    sql::{dialect::Joiner, key::Place},
 };
-
-/// One who joins.
-pub(super) struct Joiner<'a> {
-    pub(super) queue: &'a Queue,
-    pub(super) ticket: Ticket,
-}
 
 /// The columns that make an entry's key: see `sql/key.rs`.
 pub(super) const NAME: &str = "number, LOWER(HEX(session)), ticket, label";
@@ -45,7 +39,8 @@ fn enter(session: i64, writes: bool) -> String {
 /// still there holds what it held, whatever the clock shows.
 pub(super) fn keep_alive(session: i64) -> Message {
     let renew = format!(
-        "UPDATE distlock_sessions SET expires = {NOW} + ttl, server = {SERVER} WHERE id = {session}"
+        "UPDATE distlock_sessions SET expires = {NOW} + ttl, server = {SERVER}, beat = {BEAT} \
+         WHERE id = {session}"
     );
     Message::plain(vec![renew]).urgent()
 }
@@ -313,9 +308,6 @@ pub(super) fn commit(session: i64, guard: Option<&Place<'_>>, writes: &[Write]) 
     }
     Message::transaction(statements).entering()
 }
-
-/// Where in the answer to [`commit`] the guard is told of.
-pub(super) const COMMIT_TELLS: usize = 1;
 
 pub(super) fn read(key: &str) -> Message {
     let (dir, name) = at(key);

@@ -299,7 +299,7 @@ impl Asker {
     async fn send(&self, message: &Message) -> Result<Result<Vec<Outcome>, tokio_postgres::Error>> {
         let (sent, clock) = (clock::now(), &self.connector.clock);
         let belief = clock.belief(sent).filter(|_| message.sweeps);
-        let (text, before) = message.text(self.session, belief);
+        let (text, before) = message.text(self.session, belief.as_ref());
         let query = self.client.simple_query(&text);
         let answer = timeout(self.connector.patience(), query).await.map_err(|_| {
             StoreError::Unknown(format!("{} did not answer in time", self.endpoint).into())
@@ -310,7 +310,7 @@ impl Asker {
         };
         self.connector.check(self.name, &outcomes)?;
         clock.read(&outcomes, sent);
-        if let Some(belief) = belief {
+        if let Some(belief) = &belief {
             clock.acted_on(belief);
         }
         outcomes.drain(..before.min(outcomes.len()));

@@ -1,7 +1,7 @@
 //! One request, and what goes before it: the server's clock is read, and dead sessions are put
 //! away.
 
-use crate::backend::sql::server_clock::Belief;
+use crate::backend::sql::{beats::is_silent, server_clock::Belief};
 
 /// How many sessions one request puts away.
 const SWEPT: u32 = 100;
@@ -27,7 +27,7 @@ impl Message {
 
     /// The text to send; a session that is to sweep has this to go by. The first of its outcomes
     /// is what [`CLOCK`] tells. So many come before the message's own.
-    pub(super) fn text(&self, session: i64, belief: Option<Belief>) -> (String, usize) {
+    pub(super) fn text(&self, session: i64, belief: Option<&Belief>) -> (String, usize) {
         let (mut text, mut count) = (format!("{CLOCK};\n"), 1);
         if let Some(belief) = belief {
             if belief.clips {
@@ -42,13 +42,18 @@ impl Message {
     }
 }
 
-/// What the server's clock shows, in microseconds, and what the connection is called: a pooler may
+/// What the server's clock shows, in microseconds; how far the beats are: where the log that is on
+/// the disk ends, so that no crash takes it back; and what the connection is called: a pooler may
 /// give the server's connection to others in between.
 pub(super) const CLOCK: &str = "SELECT (extract(epoch FROM now()) * 1000000)::bigint, \
+                                (pg_current_wal_flush_lsn() - '0/0')::bigint, \
                                 current_setting('distlock.connection', true)";
 
 /// Which column of its answer tells that.
-pub(super) const CONNECTION: usize = 1;
+pub(super) const CONNECTION: usize = 2;
+
+/// The beat of what is renewed now: where the log will go on. It never goes back.
+pub(super) const BEAT: &str = "(pg_current_wal_insert_lsn() - '0/0')::bigint";
 
 /// Nobody lives for longer than that. The clock has been set back, otherwise.
 const CLIP: &str = "UPDATE distlock.sessions SET expires = now() + ttl WHERE id = ANY (\
@@ -60,16 +65,18 @@ const CLIP: &str = "UPDATE distlock.sessions SET expires = now() + ttl WHERE id 
 ///
 /// A holder gives up 0.9 TTL after it has sent a keepalive. It is put away 1.1 TTL after the server
 /// has counted that one, by a clock that has not been set since then, or for as long: all but what
-/// this request may take on its way, which is 0.15 TTL, and 0.02 TTL by which two clocks differ.
-fn sweep(session: i64, belief: Belief) -> String {
+/// this request may take on its way, which is 0.15 TTL, and 0.02 TTL by which two clocks differ. And
+/// its beat shows the same.
+fn sweep(session: i64, belief: &Belief) -> String {
     let at = |micros| format!("timestamptz 'epoch' + {micros} * interval '1 microsecond'");
     format!(
         "DELETE FROM distlock.sessions WHERE id = ANY (ARRAY(SELECT id FROM distlock.sessions \
          WHERE expires < now() AND expires < now() - 0.1 * ttl AND id <> {session} \
          AND now() - ({since}) > 1.1 * ttl AND now() - ({shows}) < 0.15 * ttl \
-         ORDER BY id LIMIT {SWEPT} FOR UPDATE SKIP LOCKED));\n",
+         AND {silent} ORDER BY id LIMIT {SWEPT} FOR UPDATE SKIP LOCKED));\n",
         since = at(belief.since),
-        shows = at(belief.shows)
+        shows = at(belief.shows),
+        silent = is_silent(&belief.limits, BEAT, " * interval '1 microsecond'")
     )
 }
 

@@ -5,17 +5,16 @@
 //! themselves is not nothing.
 
 mod connection;
+mod dialect;
 mod durability;
 mod error;
-mod extras;
 mod line;
-mod list;
 mod literal;
 mod message;
 mod opening;
+mod registered;
 pub(crate) mod schema;
 mod statements;
-mod store;
 mod tls;
 mod watches;
 
@@ -23,13 +22,14 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 
-use self::{connection::Connector, error::refused, line::Line, store::PostgresStore};
+use self::{connection::Connector, error::refused, line::Line};
 use super::{Backend, Facts, Store};
 use crate::{
     backend::{
         certificates,
         error::{Result, StoreError},
         remote::Remote,
+        sql::store::SqlStore,
         trust,
     },
     error::Error,
@@ -94,9 +94,10 @@ impl Backend for Postgres {
         let sent = clock::now();
         let begun = timeout(patience, link.ask(&begin)).await.map_err(late)?;
         let begun = begun.map_err(|error| refused(&endpoint, &error))?;
+        self.connector.clock.live_for(ttl);
         self.connector.clock.read(&begun, sent);
         let line = Line::start(Arc::clone(&self.connector), link, session);
-        Ok((Facts::new(ttl), Arc::new(PostgresStore::new(line, ttl))))
+        Ok((Facts::new(ttl), Arc::new(SqlStore::new(line, ttl))))
     }
 }
 

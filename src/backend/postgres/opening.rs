@@ -1,7 +1,10 @@
 //! What a connection and a session begin with, as SQL: whether the server can be written to, which
 //! one it is, and what follows if it is another one than before.
 
-use super::{literal::text, message::CLOCK};
+use super::{
+    literal::text,
+    message::{BEAT, CLOCK},
+};
 
 /// The session that stands in front of all who join while nothing is granted: see
 /// `distlock.recognize` in `schema.sql`.
@@ -71,7 +74,8 @@ pub(super) fn open(session: i64, milliseconds: u128, server: &str) -> String {
          RETURNING q.number) \
          UPDATE distlock.schema SET floor = greatest(floor, (SELECT max(number) FROM gone)) \
          WHERE EXISTS (SELECT FROM gone);\n\
-         INSERT INTO distlock.sessions (id, ttl, expires) VALUES ({session}, {ttl}, now() + {ttl})",
+         INSERT INTO distlock.sessions (id, ttl, expires, beat) \
+         VALUES ({session}, {ttl}, now() + {ttl}, {BEAT})",
         recognize = recognize(server),
         ttl = format_args!("{milliseconds} * interval '1 millisecond'")
     )

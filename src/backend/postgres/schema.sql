@@ -11,11 +11,13 @@ CREATE TABLE distlock.schema (
 );
 INSERT INTO distlock.schema (version, floor) VALUES (1, 0);
 
--- Whose entries are here until when, by this server's clock.
+-- Whose entries are here until when, by this server's clock; and where the server's log went on when
+-- that was written, which tells the same in the order of events.
 CREATE TABLE distlock.sessions (
     id bigint PRIMARY KEY,
     ttl interval NOT NULL,
-    expires timestamptz NOT NULL
+    expires timestamptz NOT NULL,
+    beat bigint NOT NULL DEFAULT 0
 );
 CREATE INDEX sessions_expires ON distlock.sessions (expires);
 
@@ -79,17 +81,19 @@ END $$;
 -- known, and for the longest time that any session was to live, session 0 stands in front of all
 -- who join. It is put away as any other that is not renewed.
 CREATE FUNCTION distlock.recognize(this text) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    now_at bigint := pg_current_wal_insert_lsn() - '0/0';
 BEGIN
     UPDATE distlock.schema SET server = this WHERE server = '';
     UPDATE distlock.schema SET server = this,
         floor = greatest(floor, (SELECT max(number) FROM distlock.queues)) + 100000000
         WHERE server <> this;
     IF FOUND THEN
-        UPDATE distlock.sessions SET expires = now() + ttl;
-        INSERT INTO distlock.sessions AS s (id, ttl, expires)
-            SELECT 0, longest, now() + longest FROM distlock.schema WHERE longest > '0'
+        UPDATE distlock.sessions SET expires = now() + ttl, beat = now_at;
+        INSERT INTO distlock.sessions AS s (id, ttl, expires, beat)
+            SELECT 0, longest, now() + longest, now_at FROM distlock.schema WHERE longest > '0'
             ON CONFLICT (id) DO UPDATE SET ttl = greatest(s.ttl, excluded.ttl),
-            expires = now() + greatest(s.ttl, excluded.ttl);
+            expires = now() + greatest(s.ttl, excluded.ttl), beat = now_at;
         -- Those that it does not know are over by then.
         UPDATE distlock.schema SET longest =
             (SELECT coalesce(max(ttl), '0') FROM distlock.sessions WHERE id <> 0);

@@ -14,20 +14,14 @@
 
 use super::{
     literal::{bytes, text},
-    message::{LEFT, Message},
+    message::{BEAT, LEFT, Message},
     opening::{QUARANTINE, QUARANTINED},
 };
 use crate::backend::{
     Write,
     name::{NOBODY, Queue, Ticket},
-    sql::key::Place,
+    sql::{dialect::Joiner, key::Place},
 };
-
-/// One who joins.
-pub(super) struct Joiner<'a> {
-    pub(super) queue: &'a Queue,
-    pub(super) ticket: Ticket,
-}
 
 /// Fails if the session was put away. `writes`: nobody puts it away before the transaction's end.
 fn enter(session: i64, writes: bool) -> String {
@@ -37,7 +31,9 @@ fn enter(session: i64, writes: bool) -> String {
 /// Counts from when the request came: the client counts from when it was sent. A session that is
 /// still there holds what it held, whatever the clock shows.
 pub(super) fn keep_alive(session: i64) -> String {
-    format!("UPDATE distlock.sessions SET expires = now() + ttl WHERE id = {session}")
+    format!(
+        "UPDATE distlock.sessions SET expires = now() + ttl, beat = {BEAT} WHERE id = {session}"
+    )
 }
 
 pub(super) fn close(session: i64) -> String {
@@ -322,9 +318,6 @@ pub(super) fn commit(session: i64, guard: Option<&Place<'_>>, writes: &[Write]) 
     }
     sql
 }
-
-/// Where in the answer to [`commit`] the guard is told of.
-pub(super) const COMMIT_TELLS: usize = 1;
 
 pub(super) fn read(key: &str) -> String {
     let (dir, name) = key.rsplit_once('/').unwrap_or(("", key));

@@ -5,10 +5,17 @@
 //! have gone alike for longer than that session was to live, and up to that very request. A clock
 //! that jumps frees nothing, then: who has seen it waits for a TTL, and so does who comes later.
 //! Those whose sessions seem over meanwhile renew them.
+//!
+//! That a clock goes right whenever it is read does not show that it has gone right in between: who
+//! is cut off does not see it jump and jump back. A session that was renewed meanwhile seems over,
+//! and is not. So the session's beat has to show the same: see `beats.rs`.
 
 use std::time::Duration;
 
-use super::outcome::Outcome;
+use super::{
+    beats::{Beats, Limit},
+    outcome::Outcome,
+};
 use crate::runtime::{clock, mutex::Mutex};
 
 /// By what part of a time that goes by two clocks may differ: far more than any two that nobody
@@ -19,7 +26,7 @@ const APART: i64 = 50;
 type Micros = i64;
 
 #[derive(Debug, Default)]
-pub(crate) struct ServerClock(Mutex<Option<Seen>>);
+pub(crate) struct ServerClock(Mutex<Option<Seen>>, Mutex<Beats>);
 
 #[derive(Clone, Copy, Debug)]
 struct Seen {
@@ -34,7 +41,7 @@ struct Seen {
 }
 
 /// What a request may conclude from the server's clock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Belief {
     /// It has not been set since it showed this.
     pub(crate) since: Micros,
@@ -42,13 +49,30 @@ pub(crate) struct Belief {
     pub(crate) shows: Micros,
     /// It may have been set back before: sessions may seem to live for ever.
     pub(crate) clips: bool,
+    /// Which sessions have been silent for how long.
+    pub(crate) limits: Vec<Limit>,
 }
 
 impl ServerClock {
-    /// The first of these outcomes tells what the clock showed to a request that was sent then.
+    /// One's own sessions are to live for so long.
+    pub(crate) fn live_for(&self, ttl: Duration) {
+        self.1.lock().live_for(micros(ttl));
+    }
+
+    /// A connection is made.
+    pub(crate) fn connected(&self) {
+        self.1.lock().connected(micros(clock::now()));
+    }
+
+    /// The first of these outcomes tells what the clock showed to a request that was sent then, and
+    /// how far the beats were.
     pub(crate) fn read(&self, outcomes: &[Outcome], sent: Duration) {
-        if let Some(shows) = outcomes.first().and_then(|outcome| outcome.first()?.number(0)) {
-            self.saw(shows, sent, clock::now());
+        let (told, answered) = (outcomes.first().and_then(Outcome::first), clock::now());
+        if let Some(shows) = told.and_then(|row| row.number(0)) {
+            self.saw(shows, sent, answered);
+        }
+        if let Some(beat) = told.and_then(|row| row.number(1)) {
+            self.1.lock().saw(beat, micros(sent), micros(answered));
         }
     }
 
@@ -79,11 +103,12 @@ impl ServerClock {
     pub(crate) fn belief(&self, now: Duration) -> Option<Belief> {
         let (seen, now) = ((*self.0.lock())?, micros(now));
         let shows = now + seen.apart_at(now)[0];
-        Some(Belief { since: seen.since, shows, clips: !seen.clipped })
+        let limits = self.1.lock().limits(now);
+        Some(Belief { since: seen.since, shows, clips: !seen.clipped, limits })
     }
 
     /// A request has been answered that had this to go by.
-    pub(crate) fn acted_on(&self, belief: Belief) {
+    pub(crate) fn acted_on(&self, belief: &Belief) {
         if let Some(seen) = &mut *self.0.lock() {
             seen.clipped |= seen.since == belief.since && belief.clips;
         }
@@ -159,10 +184,10 @@ mod tests {
         let first = clock.belief(Duration::from_secs(2)).unwrap();
         assert!(first.clips);
         saw(&clock, 9000, 2000);
-        clock.acted_on(first);
+        clock.acted_on(&first);
         let second = clock.belief(Duration::from_secs(3)).unwrap();
         assert!(second.clips, "the clock was set in between");
-        clock.acted_on(second);
+        clock.acted_on(&second);
         assert!(!clock.belief(Duration::from_secs(3)).unwrap().clips);
     }
 }

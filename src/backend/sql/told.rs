@@ -7,7 +7,7 @@ use super::{
     outcome::{Outcome, Row},
 };
 use crate::backend::{
-    Detail, Entry, Joined, Member, Moment, Predecessor, Standing,
+    Detail, Entry, Joined, Listing, Member, Moment, Predecessor, Standing, Watch,
     error::{Result, StoreError},
     name::Queue,
 };
@@ -50,6 +50,24 @@ pub(crate) fn joined(queue: &Queue, told: &Outcome) -> Result<Option<Joined>> {
     Ok(Some(Joined::Queued { entry, standing, at, alive: None, alone }))
 }
 
+/// All that is in a queue: a row for each who stands there, and one for each note left for all,
+/// which has no number.
+pub(crate) fn listing(
+    session: i64,
+    dir: &str,
+    rows: &[Row],
+    values: bool,
+    watch: Option<Watch>,
+) -> Result<Listing> {
+    let (notes, members): (Vec<_>, Vec<_>) = rows.iter().partition(|row| row.text(0).is_none());
+    let members = members.into_iter().map(|row| member(session, dir, row, values));
+    Ok(Listing {
+        members: members.collect::<Option<_>>().ok_or_else(nonsense)?,
+        notes: notes.iter().filter_map(|row| row.text(8)).map(Into::into).collect(),
+        watch,
+    })
+}
+
 /// Why one who only tries is not told yet that somebody has the lock: in the first column whether
 /// all who are there are over by the clock, in the second whether nothing is granted, and nobody is
 /// known to be there.
@@ -70,7 +88,7 @@ pub(crate) fn why_not_yet(told: &Outcome) -> Option<&'static str> {
 
 /// One who stands in a queue; its row goes on with what its session has left, value, version and
 /// since when it is there.
-pub(crate) fn member(session: i64, dir: &str, row: &Row, values: bool) -> Option<Member> {
+fn member(session: i64, dir: &str, row: &Row, values: bool) -> Option<Member> {
     let entry = key::entry(dir, row)?;
     let own = key::session_of(&entry.key) == Some(session);
     let detail = match values {

@@ -43,7 +43,7 @@ fn version(connection: &Connection) -> Result<Option<i64>, Failure> {
     Ok(Some(version.optional()?.unwrap_or(0)))
 }
 
-fn check(version: i64) -> Result<(), Failure> {
+pub(super) fn check(version: i64) -> Result<(), Failure> {
     if version == VERSION {
         return Ok(());
     }

@@ -131,9 +131,14 @@ impl Store for SqliteStore {
         LostReason::SessionExpired
     }
 
+    /// What cannot be written now may be later: the disk is full, for example.
     async fn close(&self) -> Result<()> {
         let session = self.session;
-        self.ask("ending a session", Kind::Write, move |tables| tables.close(session)).await
+        let close = move |tables: &Tables<'_, '_>| tables.close(session);
+        self.ask("ending a session", Kind::Write, close).await.map_err(|error| match error {
+            StoreError::Fatal { source, .. } => StoreError::Unavailable(source),
+            error => error,
+        })
     }
 
     async fn list(&self, queue: &Queue, ask: Ask) -> Result<Listing> {

@@ -53,6 +53,7 @@ impl<'t, 'c> Tables<'t, 'c> {
 
     /// Begins a session.
     pub(super) fn open(&self, session: i64, ttl: i64) -> Result<(), Failure> {
+        self.known()?;
         self.sweep(session)?;
         let sql = "INSERT INTO distlock_sessions (id, boot, ttl, expires) VALUES (?1, ?2, ?3, ?4)";
         self.sql.run(sql, params![session, self.boot, ttl, self.now + ttl])?;
@@ -108,9 +109,17 @@ impl<'t, 'c> Tables<'t, 'c> {
         let sql = "UPDATE distlock_meta SET number = number + 1 WHERE version = ?1 \
                    RETURNING number";
         self.changed.set(true);
-        let drawn = self.sql.first(sql, [schema::VERSION], |row| row.get(0))?;
-        // A later build has changed the tables since this one has opened the file.
-        drawn.ok_or_else(|| schema::other_version("another version").into())
+        let Some(drawn) = self.sql.first(sql, [schema::VERSION], |row| row.get(0))? else {
+            self.known()?;
+            return Err(schema::other_version("another version").into());
+        };
+        Ok(drawn)
+    }
+
+    /// A later build may have changed the tables since this one has opened the file.
+    fn known(&self) -> Result<(), Failure> {
+        let version = self.sql.first("SELECT version FROM distlock_meta", [], |row| row.get(0))?;
+        schema::check(version.unwrap_or(0))
     }
 
     /// The last number that was drawn.

@@ -1,6 +1,10 @@
 //! The cases, by theme. What they have in common is in `case.rs`.
 
 pub(crate) mod cancelling;
+// Of stores that are SQL databases alone.
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+#[allow(dead_code)]
+pub(crate) mod checked;
 pub(crate) mod closing;
 pub(crate) mod costs;
 pub(crate) mod election;
@@ -13,9 +17,15 @@ pub(crate) mod losing;
 pub(crate) mod many;
 pub(crate) mod names;
 pub(crate) mod network;
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+#[allow(dead_code)]
+pub(crate) mod rows;
 pub(crate) mod rwlock;
 pub(crate) mod semaphore;
 pub(crate) mod service;
 pub(crate) mod trying;
 pub(crate) mod unpolled;
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+#[allow(dead_code)]
+pub(crate) mod versions;
 pub(crate) mod view;

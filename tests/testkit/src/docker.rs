@@ -127,6 +127,20 @@ impl Drop for Outage {
     }
 }
 
+/// Options of `docker run` for a server of docker/'s images whose clock can be set, by
+/// [`set_clock`]: <https://github.com/wolfcw/libfaketime>.
+pub const SETTABLE_CLOCK: [&str; 4] = [
+    "--env=LD_PRELOAD=/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1",
+    "--env=FAKETIME_TIMESTAMP_FILE=/data/clock",
+    "--env=FAKETIME_NO_CACHE=1",
+    "--env=FAKETIME_DONT_FAKE_MONOTONIC=1",
+];
+
+/// What sets its clock so many seconds from the truth, run by a shell in its container.
+pub fn set_clock(seconds: i64) -> String {
+    format!("echo {seconds:+} >/data/new && mv /data/new /data/clock")
+}
+
 /// A single server of one test's own; gone at the end of the test.
 #[derive(Debug)]
 pub struct OwnServer {

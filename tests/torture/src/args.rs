@@ -6,12 +6,12 @@ use distlock_testkit::backend::Backend;
 use lexopt::{Arg, Parser, ValueExt};
 use serde::{Deserialize, Serialize};
 
-use crate::{fault::Kind, primitive::Primitive};
+use crate::{fault::Kind, primitive::Primitive, store::Store};
 
 /// What to run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Run {
-    pub(crate) backend: Backend,
+    pub(crate) backend: Store,
     #[serde(default)]
     pub(crate) primitive: Primitive,
     pub(crate) processes: usize,
@@ -72,9 +72,9 @@ pub(crate) enum Command {
 }
 
 pub(crate) const USAGE: &str = "\
-Usage: torture --backend etcd|zookeeper [--primitive P] [--processes N]
-               [--seconds S] [--ttl MS] [--faults LIST] [--seed K]
-               [--handover MAX] [--telemetry] [--keep]
+Usage: torture --backend etcd|zookeeper|postgres|mysql|sqlite [--primitive P]
+               [--processes N] [--seconds S] [--ttl MS] [--faults LIST]
+               [--seed K] [--handover MAX] [--telemetry] [--keep]
        torture --replay FOLDER
        torture --soak MINUTES --backend etcd|zookeeper [--out FOLDER] [--leak]
        torture --pauses N
@@ -86,11 +86,16 @@ they contend for: mutex (the default), rw, semaphore, election, lock-all (severa
 mutexes at once, among those who want one), or all of them. An exclusive
 holder writes into the store under its guard, too.
 
+The databases are of the run's own: a PostgreSQL or MariaDB server in a container,
+a file of SQLite's in a folder, each on a small disk in memory.
+
 The last line of the output is one JSON object; the exit status is 1 if an
-invariant was violated. The history of such a run stays in the folder that is
+invariant was violated that the store promises to keep, in its own words: they
+are in there, too. The history of such a run stays in the folder that is
 named in it, to be checked again by --replay; with --keep it always stays. LIST
-has the names of faults with commas in between (default: all); what stands before
-a hyphen, as in kill, names several, and all,-kill leaves those out. The same seed
+has the names of faults with commas in between (default: all that apply to the
+store); what stands before a hyphen, as in kill, names several, and all,-kill
+leaves those out. The same seed
 K draws the same faults, not the same history. With --handover each process passes
 a lock on within itself, up to MAX times. With --telemetry the history has the
 library's own metrics and log, too, which have to tell each grant, loss and
@@ -109,18 +114,19 @@ Faults:
 pub(crate) fn parse() -> Result<Command, lexopt::Error> {
     let mut parser = Parser::from_env();
     let mut run = Run {
-        backend: Backend::Etcd,
+        backend: Store::Etcd,
         primitive: Primitive::default(),
         processes: 5,
         seconds: 60,
         ttl_ms: 2000,
-        faults: names(&Kind::ALL.map(|(kind, ..)| kind)),
+        faults: Vec::new(),
         seed: fastrand::u64(..1 << 32),
         handover: 0,
         telemetry: false,
         keep: false,
     };
     let (mut backend, mut soak, mut leak) = (None, None, false);
+    let mut faults = "all".to_owned();
     let mut out = PathBuf::from("target/soak");
     while let Some(arg) = parser.next()? {
         match arg {
@@ -136,7 +142,7 @@ pub(crate) fn parse() -> Result<Command, lexopt::Error> {
             Arg::Long("processes") => run.processes = within(&mut parser, 1..=100)?,
             Arg::Long("seconds") => run.seconds = within(&mut parser, 1..=86_400)?,
             Arg::Long("ttl") => run.ttl_ms = within(&mut parser, 100..=3_600_000)?,
-            Arg::Long("faults") => run.faults = names(&Kind::parse(&parser.value()?.string()?)?),
+            Arg::Long("faults") => faults = parser.value()?.string()?,
             Arg::Long("seed") => run.seed = parser.value()?.parse()?,
             Arg::Long("handover") => run.handover = within(&mut parser, 1..=65_535)?,
             Arg::Long("telemetry") => run.telemetry = true,
@@ -146,19 +152,21 @@ pub(crate) fn parse() -> Result<Command, lexopt::Error> {
             other => return Err(other.unexpected()),
         }
     }
-    run.backend = backend.ok_or("say --backend etcd or --backend zookeeper")?;
+    let names = || format!("say --backend and one of {}", Store::ALL.map(Store::name).join(", "));
+    run.backend = backend.ok_or_else(names)?;
+    run.faults = Kind::parse(&faults, run.backend)?.iter().map(ToString::to_string).collect();
     Ok(match soak {
-        Some(minutes) => Command::Soak(Soak { backend: run.backend, minutes, out, leak }),
+        Some(minutes) => {
+            let backend = run.backend.clustered();
+            let backend = backend.ok_or("the soak is for etcd and ZooKeeper")?;
+            Command::Soak(Soak { backend, minutes, out, leak })
+        }
         None => Command::Torture(run),
     })
 }
 
 fn rest(parser: &mut Parser) -> Result<Vec<String>, lexopt::Error> {
     parser.raw_args()?.map(|value| value.string()).collect()
-}
-
-fn names(kinds: &[Kind]) -> Vec<String> {
-    kinds.iter().map(ToString::to_string).collect()
 }
 
 fn within<T>(parser: &mut Parser, range: std::ops::RangeInclusive<T>) -> Result<T, lexopt::Error>

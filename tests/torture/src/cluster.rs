@@ -3,13 +3,14 @@
 use std::{
     collections::HashSet,
     net::SocketAddr,
+    sync::{Mutex as StdMutex, PoisonError},
     time::{Duration, Instant},
 };
 
 use distlock_testkit::{
     Result,
-    backend::Backend,
     docker::{container, docker, script},
+    proxies::Proxies,
     servers::{METRICS, ask, resolve},
 };
 use etcd_client::{Client as Etcd, GetOptions, KeyValue};
@@ -19,7 +20,11 @@ use tokio::{
 };
 use zookeeper_client::{Client as ZooKeeper, Error as ZkError};
 
-use crate::fault::{Deed, Role};
+use crate::{
+    database::{self, Connection, Database, Rows, trouble, within},
+    fault::{Deed, Role, Trouble},
+    store::Store,
+};
 
 /// An answer that takes longer is none.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -29,16 +34,29 @@ const RECOVERY: Duration = Duration::from_secs(90);
 
 #[derive(Debug)]
 pub(crate) struct Cluster {
-    pub(crate) backend: Backend,
+    pub(crate) store: Store,
     pub(crate) servers: Vec<SocketAddr>,
     /// The operator's session on ZooKeeper.
     session: Mutex<Option<ZooKeeper>>,
+    database: Option<Box<dyn Database>>,
+    /// Connections of operators to it, with nothing under way.
+    idle: StdMutex<Vec<Box<dyn Connection>>>,
 }
 
 impl Cluster {
-    pub(crate) async fn connect(backend: Backend) -> Result<Self> {
-        let servers = resolve(&backend.url()).await?;
-        let cluster = Self { backend, servers, session: Mutex::new(None) };
+    /// The cluster of docker/up, or a database of its own, which is gone with this.
+    pub(crate) async fn connect(store: impl Into<Store>) -> Result<Self> {
+        let store = store.into();
+        let (servers, database) = match store.clustered() {
+            Some(backend) => (resolve(&backend.url()).await?, None),
+            None => {
+                let database = database::open(store).await?;
+                let servers = database.servers().iter().map(|server| server.address).collect();
+                (servers, Some(database))
+            }
+        };
+        let (session, idle) = Default::default();
+        let cluster = Self { store, servers, session, database, idle };
         for server in 0..cluster.servers.len() {
             cluster
                 .recovered(server)
@@ -49,16 +67,46 @@ impl Cluster {
     }
 
     pub(crate) fn url(&self) -> String {
-        self.backend.url_of(&self.servers)
+        match (self.store.clustered(), &self.database) {
+            (Some(backend), _) => backend.url_of(&self.servers),
+            (None, Some(database)) => {
+                let servers: Vec<_> = self.servers.iter().map(ToString::to_string).collect();
+                database.around().join(&servers.join(","))
+            }
+            (None, None) => String::new(),
+        }
+    }
+
+    /// A way of one's own to all of the servers.
+    pub(crate) async fn proxies(&self) -> Result<Proxies> {
+        if let Some(backend) = self.store.clustered() {
+            return Ok(Proxies::start(backend, &self.servers).await);
+        }
+        let database = self.database()?;
+        let around = database.around();
+        let around = around.each_ref().map(String::as_str);
+        Ok(Proxies::between(around, database.framing(), &self.servers).await)
+    }
+
+    /// What is in a packet to those who lock that tells of an event.
+    pub(crate) fn event_of(&self, namespace: &str) -> Vec<u8> {
+        let told = self.database.as_ref().and_then(|database| database.words().event);
+        told.unwrap_or(namespace.as_bytes()).to_vec()
     }
 
     /// The name that docker/'s scripts know a server by.
     pub(crate) fn service(&self, server: usize) -> &'static str {
-        self.backend.services()[server]
+        match self.store.clustered() {
+            Some(backend) => backend.services()[server],
+            None => self.store.name(),
+        }
     }
 
     async fn docker(&self, command: &str, server: usize) -> Result<()> {
-        let container = container(self.service(server));
+        let container = match &self.database {
+            None => container(self.service(server)),
+            Some(database) => database.servers()[server].container.clone(),
+        };
         let mut attempts = 0;
         loop {
             match docker(&[command, &container]).await.map(drop) {
@@ -97,6 +145,16 @@ impl Cluster {
         }
     }
 
+    /// Has something happen to the database for so long.
+    pub(crate) async fn trouble(
+        &self,
+        trouble: Trouble,
+        namespace: &str,
+        time: Duration,
+    ) -> Result<()> {
+        trouble::strike(self.database()?, trouble, namespace, time).await
+    }
+
     /// A server in this role.
     pub(crate) async fn find(&self, role: Role) -> Result<usize> {
         let start = Instant::now();
@@ -114,13 +172,13 @@ impl Cluster {
     }
 
     async fn role(&self, server: usize) -> Option<Role> {
-        let leads = match self.backend {
-            Backend::Etcd => {
+        let leads = match self.store {
+            Store::Etcd => {
                 let mut client = self.etcd(&[server]).await.ok()?;
                 let status = timeout(PATIENCE, client.status()).await.ok()?.ok()?;
                 status.leader() == status.header()?.member_id()
             }
-            Backend::ZooKeeper => {
+            Store::ZooKeeper => {
                 let answer = ask(self.servers[server], "srvr", PATIENCE).await.ok()?;
                 match answer.lines().find_map(|line| line.strip_prefix("Mode: "))? {
                     "leader" | "standalone" => true,
@@ -128,6 +186,7 @@ impl Cluster {
                     _ => return None,
                 }
             }
+            Store::Postgres | Store::Mysql | Store::Sqlite => return None,
         };
         Some(if leads { Role::Leader } else { Role::Follower })
     }
@@ -147,13 +206,14 @@ impl Cluster {
     }
 
     async fn serves(&self, server: usize) -> bool {
-        match self.backend {
-            Backend::Etcd => {
+        match self.store {
+            Store::Etcd => {
                 // Linearizable: it has a leader.
                 let Ok(mut client) = self.etcd(&[server]).await else { return false };
                 matches!(timeout(PATIENCE, client.get("distlock", None)).await, Ok(Ok(_)))
             }
-            Backend::ZooKeeper => self.role(server).await.is_some(),
+            Store::ZooKeeper => self.role(server).await.is_some(),
+            Store::Postgres | Store::Mysql | Store::Sqlite => self.ask("SELECT 1").await.is_ok(),
         }
     }
 
@@ -174,6 +234,33 @@ impl Cluster {
         Ok(session.insert(client).clone())
     }
 
+    fn database(&self) -> Result<&dyn Database> {
+        Ok(self.database.as_deref().ok_or_else(|| format!("{} is no database", self.store))?)
+    }
+
+    /// The words of the database.
+    pub(crate) fn words(&self) -> Result<&'static database::Words> {
+        Ok(self.database()?.words())
+    }
+
+    /// What a statement tells an operator of the database.
+    pub(crate) async fn ask(&self, sql: &str) -> Result<Rows> {
+        let database = self.database()?;
+        let idle = || self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = idle().pop();
+        let asking = async {
+            let mut operator = match kept {
+                Some(kept) => kept,
+                None => database.dial().await?,
+            };
+            let told = operator.ask(sql).await?;
+            Result::Ok((told, operator))
+        };
+        let (told, operator) = timeout(PATIENCE, asking).await??;
+        idle().push(operator);
+        Ok(told)
+    }
+
     /// The keys of the namespace. One that is missing may be there all the same, on another server;
     /// one that is listed was there.
     pub(crate) async fn keys(&self, namespace: &str) -> Result<Vec<String>> {
@@ -182,8 +269,8 @@ impl Cluster {
 
     /// The keys, each with when it was created where it may be created again.
     pub(crate) async fn places(&self, namespace: &str) -> Result<Vec<(String, u64)>> {
-        match self.backend {
-            Backend::Etcd => {
+        match self.store {
+            Store::Etcd => {
                 let mut client = self.etcd(&[0, 1, 2]).await?;
                 let options = GetOptions::new().with_prefix().with_keys_only();
                 let answer =
@@ -196,7 +283,17 @@ impl Cluster {
                 };
                 Ok(answer.kvs().iter().map(place).collect())
             }
-            Backend::ZooKeeper => {
+            Store::Postgres | Store::Mysql | Store::Sqlite => {
+                let words = self.words()?;
+                let (key, entries, within) = (words.key, words.entries, within(namespace));
+                let sql = format!("SELECT {key}, number FROM {entries} WHERE {within}");
+                let place = |row: Vec<String>| match <[String; 2]>::try_from(row) {
+                    Ok([key, number]) => Ok((key, number.parse()?)),
+                    Err(row) => Err(format!("a strange row: {row:?}").into()),
+                };
+                self.ask(&sql).await?.into_iter().map(place).collect()
+            }
+            Store::ZooKeeper => {
                 let client = self.zookeeper().await?;
                 let mut keys = Vec::new();
                 let locks = timeout(PATIENCE, client.list_children(namespace)).await?;
@@ -217,8 +314,8 @@ impl Cluster {
     /// What the store keeps for its clients: leases or sessions, and how many watches.
     pub(crate) async fn upkeep(&self) -> Result<(HashSet<String>, u64)> {
         let (mut sessions, mut watches) = (HashSet::new(), 0);
-        match self.backend {
-            Backend::Etcd => {
+        match self.store {
+            Store::Etcd => {
                 let mut client = self.etcd(&[0, 1, 2]).await?;
                 let leases = timeout(PATIENCE, client.leases()).await??;
                 sessions
@@ -232,7 +329,16 @@ impl Cluster {
                         gauge.ok_or("no gauge of the watches")?.trim().parse::<f64>()? as u64;
                 }
             }
-            Backend::ZooKeeper => {
+            Store::Postgres | Store::Mysql | Store::Sqlite => {
+                let words = self.words()?;
+                let ids = self.ask(&format!("SELECT id FROM {}", words.sessions)).await?;
+                sessions.extend(ids.iter().map(|id| format!("session {}", id.concat())));
+                if let Some(table) = words.watches {
+                    let count = self.ask(&format!("SELECT count(*) FROM {table}")).await?;
+                    watches = count.concat().concat().parse()?;
+                }
+            }
+            Store::ZooKeeper => {
                 let own = self.zookeeper().await?.session_id().0;
                 for server in &self.servers {
                     // Every server lists all sessions that it knows of; the leader knows them all.

@@ -13,6 +13,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::{args::Run, manner::Manner, primitive::Mode};
 
+/// What the store says that it promises: see `distlock::Durability`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Promise {
+    pub(crate) exclusive: bool,
+    pub(crate) after_loss: String,
+    pub(crate) reasons: Vec<String>,
+}
+
 /// What came of a call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -34,6 +42,8 @@ pub(crate) enum Event {
     Began {
         run: Run,
     },
+    /// The store was asked.
+    Promised(Promise),
 
     // Told by the workers.
     /// A call, mostly for a lock. A task repeats it with the same `wish` until it is granted, if it

@@ -2,6 +2,8 @@
 
 use std::{fmt, time::Duration};
 
+use crate::store::Store;
+
 /// A part of the servers by what it is to the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
@@ -24,6 +26,23 @@ pub(crate) enum Deed {
     Loss,
     /// Its links are slow.
     Slow,
+}
+
+/// What happens to a database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Trouble {
+    /// It cannot be written to.
+    ReadOnly,
+    /// Rows of distlock's tables are locked by somebody who takes his time.
+    LockWait,
+    /// Others lock such rows in orders of their own.
+    Deadlocks,
+    /// There is no room for anything new.
+    DiskFull,
+    /// Its clock is set by an hour, and back.
+    Clock,
+    /// Connections are ended by the server.
+    Sever,
 }
 
 /// A kind of fault.
@@ -49,13 +68,14 @@ pub(crate) enum Kind {
     PauseQuorum,
     /// All of them.
     Servers(Deed),
+    Database(Trouble),
     // Of the queues.
     Operator,
     Strangers,
 }
 
 impl Kind {
-    pub(crate) const ALL: [(Self, &'static str, &'static str); 26] = [
+    pub(crate) const ALL: [(Self, &'static str, &'static str); 35] = [
         (Self::Blackhole, "blackhole", "nothing passes between a worker and the servers"),
         (Self::ToServer, "to-server", "the servers do not hear a worker"),
         (Self::ToClient, "to-client", "a worker does not hear the servers"),
@@ -96,6 +116,15 @@ impl Kind {
         (Self::PauseQuorum, "pause-quorum", "two of three servers are frozen"),
         (Self::Servers(Deed::Loss), "loss", "three in ten packets to the servers are lost"),
         (Self::Servers(Deed::Slow), "slow", "the servers' links carry 200 kbit/s"),
+        (Self::Servers(Deed::Pause), "pause-server", "the one server is frozen"),
+        (Self::Servers(Deed::Kill), "kill-server", "the one server is killed"),
+        (Self::Servers(Deed::Stop), "stop-server", "the one server is stopped in good order"),
+        (Self::Database(Trouble::ReadOnly), "read-only", "the database can only be read"),
+        (Self::Database(Trouble::LockWait), "lock-wait", "an operator locks rows for about a TTL"),
+        (Self::Database(Trouble::Deadlocks), "deadlocks", "operators lock rows in any order"),
+        (Self::Database(Trouble::DiskFull), "disk-full", "the database's disk is full"),
+        (Self::Database(Trouble::Clock), "clock", "the server's clock is set by an hour, and back"),
+        (Self::Database(Trouble::Sever), "sever", "the server ends connections"),
         (
             Self::Operator,
             "operator",
@@ -106,7 +135,42 @@ impl Kind {
 
     /// Whether it strikes the servers, not a worker.
     pub(crate) fn is_of_servers(self) -> bool {
-        matches!(self, Self::Server(..) | Self::PauseQuorum | Self::Servers(_))
+        matches!(self, Self::Server(..) | Self::PauseQuorum | Self::Servers(_) | Self::Database(_))
+    }
+
+    /// Whether it can happen to those who lock by this store.
+    pub(crate) fn applies(self, store: Store) -> bool {
+        let (clustered, remote) = (store.clustered().is_some(), store.is_remote());
+        match self {
+            Self::Blackhole
+            | Self::ToServer
+            | Self::ToClient
+            | Self::Swallow
+            | Self::Drop
+            | Self::Delay
+            | Self::Refuse
+            | Self::Flap => remote,
+            Self::Sigstop
+            | Self::SigstopIdle
+            | Self::SigstopBeforeLock
+            | Self::Sigkill
+            | Self::Block
+            | Self::Operator => true,
+            Self::Server(..)
+            | Self::PauseQuorum
+            | Self::Servers(Deed::Cut | Deed::Loss | Deed::Slow)
+            | Self::Strangers => clustered,
+            Self::Database(Trouble::LockWait | Trouble::DiskFull) => !clustered,
+            Self::Servers(Deed::Pause | Deed::Kill | Deed::Stop) | Self::Database(_) => {
+                remote && !clustered
+            }
+        }
+    }
+
+    /// All that can happen to this store's.
+    pub(crate) fn all(store: Store) -> Vec<Self> {
+        let every = Self::ALL.into_iter().map(|(kind, ..)| kind);
+        every.filter(|kind| kind.applies(store)).collect()
     }
 
     /// Whether it strikes the queues.
@@ -127,8 +191,9 @@ impl Kind {
     }
 
     /// Those of a list with commas in between: whole names, what stands before the hyphen for
-    /// several, `all` or `none`; with a hyphen in front, without those.
-    pub(crate) fn parse(list: &str) -> Result<Vec<Self>, String> {
+    /// several, `all` or `none`; with a hyphen in front, without those. Of several, those that apply
+    /// to the store.
+    pub(crate) fn parse(list: &str, store: Store) -> Result<Vec<Self>, String> {
         let mut kinds = Vec::new();
         for word in
             list.split(',').map(str::trim).filter(|word| !word.is_empty() && *word != "none")
@@ -137,19 +202,23 @@ impl Kind {
             let meant = |name: &str| {
                 word == "all" || name == word || name.split_once('-').is_some_and(|it| it.0 == word)
             };
-            let named: Vec<_> = Self::ALL
-                .iter()
-                .filter(|(_, name, _)| meant(name))
-                .map(|(kind, ..)| *kind)
-                .collect();
-            if without {
-                kinds.retain(|kind| !named.contains(kind));
-            } else {
-                kinds.extend(&named);
-            }
+            let named = Self::ALL.iter().filter(|(_, name, _)| meant(name));
+            let named: Vec<_> = named.map(|(kind, ..)| *kind).collect();
             if named.is_empty() {
                 let names = Self::ALL.map(|(_, name, _)| name).join(", ");
                 return Err(format!("no fault is named {word:?}; there are {names}, all and none"));
+            }
+            if without {
+                kinds.retain(|kind| !named.contains(kind));
+                continue;
+            }
+            let apply = named.into_iter().filter(|kind| kind.applies(store));
+            let before = kinds.len();
+            kinds.extend(apply);
+            if kinds.len() == before {
+                let names = Self::all(store).iter().map(ToString::to_string).collect::<Vec<_>>();
+                let names = names.join(", ");
+                return Err(format!("{word} does not apply to {store}, to which {names} do"));
             }
         }
         Ok(kinds)
@@ -179,23 +248,49 @@ mod tests {
 
     #[test]
     fn lists_name_kinds() {
-        assert_eq!(Kind::parse("none"), Ok(Vec::new()));
-        assert_eq!(Kind::parse("all").map(|kinds| kinds.len()), Ok(Kind::ALL.len()));
-        assert_eq!(Kind::parse("delay, sigkill"), Ok(vec![Kind::Delay, Kind::Sigkill]));
+        let parse = |list| Kind::parse(list, Store::Etcd);
+        assert_eq!(parse("none"), Ok(Vec::new()));
+        assert_eq!(parse("all").map(|kinds| kinds.len()), Ok(26));
+        assert_eq!(parse("delay, sigkill"), Ok(vec![Kind::Delay, Kind::Sigkill]));
         let paused =
             [Kind::Server(Deed::Pause, Role::Leader), Kind::Server(Deed::Pause, Role::Follower)];
-        assert_eq!(Kind::parse("pause"), Ok([&paused[..], &[Kind::PauseQuorum]].concat()));
-        assert_eq!(Kind::parse("pause,-pause-quorum"), Ok(paused.to_vec()));
+        assert_eq!(parse("pause"), Ok([&paused[..], &[Kind::PauseQuorum]].concat()));
+        assert_eq!(parse("pause,-pause-quorum"), Ok(paused.to_vec()));
         let stopped = vec![Kind::Sigstop, Kind::SigstopIdle, Kind::SigstopBeforeLock];
-        assert_eq!(Kind::parse("sigstop"), Ok(stopped));
-        assert_eq!(
-            Kind::parse("loss,slow"),
-            Ok([Deed::Loss, Deed::Slow].map(Kind::Servers).to_vec())
-        );
-        assert_eq!(Kind::parse("to"), Ok(vec![Kind::ToServer, Kind::ToClient]));
+        assert_eq!(parse("sigstop"), Ok(stopped));
+        assert_eq!(parse("loss,slow"), Ok([Deed::Loss, Deed::Slow].map(Kind::Servers).to_vec()));
+        assert_eq!(parse("to"), Ok(vec![Kind::ToServer, Kind::ToClient]));
         assert!(
-            Kind::parse("delay,fire")
+            parse("delay,fire")
                 .is_err_and(|error| error.contains("fire") && error.contains("blackhole"))
         );
+    }
+
+    #[test]
+    fn kinds_apply_to_stores() {
+        for (store, count) in [
+            (Store::Etcd, 26),
+            (Store::ZooKeeper, 26),
+            (Store::Postgres, 23),
+            (Store::Mysql, 23),
+            (Store::Sqlite, 8),
+        ] {
+            assert_eq!(Kind::all(store).len(), count, "{store}");
+            assert_eq!(Kind::parse("all", store), Ok(Kind::all(store)));
+        }
+        assert_eq!(Kind::parse("kill", Store::Mysql), Ok(vec![Kind::Servers(Deed::Kill)]));
+        for (word, store) in [
+            ("strangers", Store::Postgres),
+            ("clock", Store::Etcd),
+            ("delay", Store::Sqlite),
+            // Nothing of the kind.
+            ("kill", Store::Sqlite),
+        ] {
+            let told = Kind::parse(&format!("sigkill,{word}"), store).unwrap_err();
+            assert!(told.starts_with(&format!("{word} does not apply to {store}")), "{told}");
+            assert!(told.contains("sigstop-idle"), "{told}");
+        }
+        // Who leaves out what is not there has what he wants.
+        assert_eq!(Kind::parse("operator,-clock", Store::Sqlite), Ok(vec![Kind::Operator]));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use distlock_testkit::{Result, backend::Backend};
+use distlock_testkit::Result;
 use tokio::time::timeout;
 use zookeeper_client::{Acls, CreateMode};
 
@@ -10,6 +10,7 @@ use crate::{
     cluster::Cluster,
     event::{Event, Journal},
     primitive::locks,
+    store::Store,
 };
 
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -47,14 +48,24 @@ impl Ledger {
         journal: &Journal,
     ) -> Result<Self> {
         let ledger = Self { cluster, namespace: namespace.to_owned() };
-        match ledger.cluster.backend {
-            Backend::Etcd => {
+        match ledger.cluster.store {
+            Store::Etcd => {
                 let mut client = ledger.cluster.etcd(&[0, 1, 2]).await?;
                 for lock in locks() {
                     client.put(path(namespace, &lock), text(0, 0), None).await?;
                 }
             }
-            Backend::ZooKeeper => {
+            Store::Postgres | Store::Mysql | Store::Sqlite => {
+                let words = ledger.cluster.words()?;
+                for statement in words.counting {
+                    ledger.cluster.ask(statement).await?;
+                }
+                for lock in locks() {
+                    let write = words.insert(&folder(namespace), &lock, &text(0, 0));
+                    ledger.cluster.ask(&write).await?;
+                }
+            }
+            Store::ZooKeeper => {
                 let client = ledger.cluster.zookeeper().await?;
                 let options = CreateMode::Persistent.with_acls(Acls::anyone_all());
                 client.create(&folder(namespace), b"", &options).await?;
@@ -72,17 +83,24 @@ impl Ledger {
         self.look_at_all(journal).await?;
         for lock in locks() {
             let path = path(&self.namespace, &lock);
-            match self.cluster.backend {
-                Backend::Etcd => {
-                    drop(self.cluster.etcd(&[0, 1, 2]).await?.delete(path, None).await?)
+            match self.cluster.store {
+                Store::Etcd => drop(self.cluster.etcd(&[0, 1, 2]).await?.delete(path, None).await?),
+                Store::ZooKeeper => self.cluster.zookeeper().await?.delete(&path, None).await?,
+                Store::Postgres | Store::Mysql | Store::Sqlite => {
+                    let (data, row) = (self.cluster.words()?.data, self.row(&lock));
+                    self.cluster.ask(&format!("DELETE FROM {data} WHERE {row}")).await?;
                 }
-                Backend::ZooKeeper => self.cluster.zookeeper().await?.delete(&path, None).await?,
             }
         }
-        if self.cluster.backend == Backend::ZooKeeper {
+        if self.cluster.store == Store::ZooKeeper {
             self.cluster.zookeeper().await?.delete(&folder(&self.namespace), None).await?;
         }
         Ok(())
+    }
+
+    /// Which row of a table it is.
+    fn row(&self, lock: &str) -> String {
+        format!("dir = '{}' AND name = '{lock}'", folder(&self.namespace))
     }
 
     async fn look_at_all(&self, journal: &Journal) -> Result<()> {
@@ -95,15 +113,26 @@ impl Ledger {
     /// Tells what the register of a lock holds: at this moment or later, not earlier.
     pub(crate) async fn look(&self, journal: &Journal, lock: &str, token: u64) -> Result<()> {
         let path = path(&self.namespace, lock);
-        let (data, version) = match self.cluster.backend {
-            Backend::Etcd => {
+        let (data, version) = match self.cluster.store {
+            Store::Etcd => {
                 let mut client = self.cluster.etcd(&[0, 1, 2]).await?;
                 // Linearizable.
                 let answer = timeout(PATIENCE, client.get(path, None)).await??;
                 let kv = answer.kvs().first().ok_or("no register")?;
                 (kv.value().to_vec(), kv.version().unsigned_abs())
             }
-            Backend::ZooKeeper => {
+            Store::Postgres | Store::Mysql | Store::Sqlite => {
+                let (words, row) = (self.cluster.words()?, self.row(lock));
+                let sql = format!(
+                    "SELECT {}, (SELECT version FROM torture_writes AS w \
+                     WHERE w.dir = d.dir AND w.name = d.name) FROM {} AS d WHERE {row}",
+                    words.text, words.data
+                );
+                let told = self.cluster.ask(&sql).await?.pop().ok_or("no register")?;
+                let [data, version] = <[String; 2]>::try_from(told).map_err(|_| "no register")?;
+                (data.into_bytes(), version.parse()?)
+            }
+            Store::ZooKeeper => {
                 let client = self.cluster.zookeeper().await?;
                 // A server that is cut off can read but not write: having written, it is up to
                 // date.
@@ -115,5 +144,49 @@ impl Ledger {
         let (writer, value) = parse(&data).ok_or("a strange register")?;
         journal.tell(Event::Saw { lock: lock.to_owned(), token, writer, value, version });
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event;
+
+    /// What the looks have shown of one lock's: the writer, the value, and how often it was written.
+    fn seen(folder: &std::path::Path, lock: &str) -> Vec<(u64, u64, u64)> {
+        let records = event::read(folder).expect("a history").into_iter();
+        let looks = records.filter_map(|record| match record.event {
+            Event::Saw { lock: of, writer, value, version, .. } if of == lock => {
+                Some((writer, value, version))
+            }
+            _ => None,
+        });
+        looks.collect()
+    }
+
+    #[tokio::test]
+    async fn writes_into_tables_are_counted() {
+        let folder = std::env::temp_dir().join(format!("ledger-{:x}", fastrand::u64(..)));
+        std::fs::create_dir(&folder).expect("a folder");
+        let journal = Journal::open(&folder, "test").expect("a journal");
+        let cluster = Arc::new(Cluster::connect(Store::Sqlite).await.expect("a file"));
+        let builder = distlock::Client::builder(cluster.url()).namespace("/ns");
+        let client = builder.connect().await.expect("connected");
+        let ledger = Ledger::open(Arc::clone(&cluster), "/ns", &journal).await.expect("it is made");
+        let guard = client.mutex("red").lock().await.expect("granted");
+        for value in [7, 8] {
+            let write = guard.put(path("/ns", "red"), text(guard.fencing_token().as_u64(), value));
+            write.await.expect("written");
+            ledger.look(&journal, "red", 0).await.expect("it is there");
+        }
+        let token = guard.fencing_token().as_u64();
+        guard.unlock().await.expect("released");
+        client.close().await.expect("closed");
+        ledger.close(&journal).await.expect("it is taken away");
+        ledger.look(&journal, "red", 0).await.expect_err("it is gone");
+        let last = (token, 8, 3);
+        assert_eq!(seen(&folder, "red"), [(0, 0, 1), (token, 7, 2), last, last]);
+        assert_eq!(seen(&folder, "blue"), [(0, 0, 1); 2]);
+        std::fs::remove_dir_all(&folder).expect("it is there");
     }
 }

@@ -7,6 +7,7 @@
 mod args;
 mod checker;
 mod cluster;
+mod database;
 mod event;
 mod fault;
 mod fleet;
@@ -20,6 +21,7 @@ mod register;
 mod report;
 mod sampler;
 mod soak;
+mod store;
 mod strangers;
 mod telemetry;
 mod torture;
@@ -75,7 +77,7 @@ fn run() -> Result<Option<(String, bool)>> {
             return Ok(None);
         }
     };
-    Ok(Some((serde_json::to_string(&report)?, report.violations.is_empty())))
+    Ok(Some((serde_json::to_string(&report)?, report.is_good())))
 }
 
 /// Checks a history once more.

@@ -139,7 +139,7 @@ impl Nemesis {
                     Kind::ToServer => Mode::BlackholeToServer,
                     Kind::ToClient => Mode::BlackholeToClient,
                     Kind::Swallow => Mode::SwallowReply,
-                    Kind::Drop => Mode::DropOne(self.namespace.as_bytes().into()),
+                    Kind::Drop => Mode::DropOne(self.cluster.event_of(&self.namespace).into()),
                     Kind::Delay => Mode::Delay(self.ttl.mul_f64(0.02 + fastrand::f64() * 0.15)),
                     Kind::Refuse => Mode::Refuse,
                     _ => Mode::Blackhole,
@@ -174,6 +174,15 @@ impl Nemesis {
 
     async fn strike_server(&self, kind: Kind) -> Result<()> {
         let cluster = &self.cluster;
+        if let Kind::Database(trouble) = kind {
+            let number = self.began(kind, cluster.store.name());
+            cluster.trouble(trouble, &self.namespace, kind.duration(self.ttl)).await?;
+            for server in 0..cluster.servers.len() {
+                cluster.recovered(server).await?;
+            }
+            self.journal.tell(Event::FaultEnded { fault: number });
+            return Ok(());
+        }
         let (deed, mut struck) = match kind {
             Kind::Servers(deed) => (deed, (0..cluster.servers.len()).collect()),
             Kind::Server(deed, role) => (deed, vec![cluster.find(role).await?]),

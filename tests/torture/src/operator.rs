@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use distlock_testkit::{Result, backend::Backend, clock::uptime};
+use distlock_testkit::{Result, clock::uptime};
 use etcd_client::{Client as Etcd, PutOptions};
 use tokio::time::{Instant, sleep, timeout};
 use zookeeper_client::{Acls, Client as ZooKeeper, CreateMode, Error as ZkError};
@@ -14,12 +14,13 @@ use zookeeper_client::{Acls, Client as ZooKeeper, CreateMode, Error as ZkError};
 use crate::{
     cluster::Cluster,
     event::{Event, Journal},
+    store::Store,
 };
 
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// What is written over a key.
-const NOTE: &[u8] = b"a note of the operator's";
+const NOTE: &[u8] = b"a note of the operators";
 
 /// Names that are no waiters', or only look like it.
 const ODD: [&str; 6] = [
@@ -55,22 +56,41 @@ struct Operator<'a> {
 impl Operator<'_> {
     async fn act(&mut self, namespace: &str) -> Result<()> {
         let keys = self.cluster.keys(namespace).await?;
-        // The tail of a queue on etcd is no key of the queue's.
-        let ours: Vec<_> = keys.into_iter().filter(|key| is_ours(key)).collect();
+        // The tail of a queue on etcd is no key of the queue's. In tables there is nothing else.
+        let tables = self.cluster.words().is_ok();
+        let ours: Vec<_> = keys.into_iter().filter(|key| tables || is_ours(key)).collect();
         let Some(key) = fastrand::choice(ours) else { return Ok(()) };
         if fastrand::u8(..8) == 0 {
             self.delete(key, uptime()).await;
             return Ok(());
         }
         let dir = key.rsplit_once('/').ok_or("no directory")?.0.to_owned();
-        match self.cluster.backend {
-            Backend::Etcd => {
-                self.act_on_etcd(self.cluster.etcd(&[0, 1, 2]).await?, key, &dir).await
-            }
-            Backend::ZooKeeper => {
+        match self.cluster.store {
+            Store::Etcd => self.act_on_etcd(self.cluster.etcd(&[0, 1, 2]).await?, key, &dir).await,
+            Store::ZooKeeper => {
                 self.act_on_zookeeper(&self.cluster.zookeeper().await?, &key, &dir).await
             }
+            Store::Postgres | Store::Mysql | Store::Sqlite => self.act_on_tables(&key, &dir).await,
         }
+    }
+
+    async fn act_on_tables(&mut self, key: &str, dir: &str) -> Result<()> {
+        let (words, note) = (self.cluster.words()?, String::from_utf8_lossy(NOTE));
+        let sql = match fastrand::u8(..8) {
+            0..3 => {
+                let name = format!("{}-{:x}", odd(), fastrand::u32(..));
+                self.to_delete.push((format!("{dir}/{name}"), uptime()));
+                words.insert(dir, &name, &note)
+            }
+            _ => format!(
+                "UPDATE {} SET value = {}, version = version + 1 \
+                 WHERE queue = '{dir}' AND {} = '{key}'",
+                words.entries,
+                words.bytes(&note),
+                words.key
+            ),
+        };
+        self.cluster.ask(&sql).await.map(drop)
     }
 
     async fn act_on_etcd(&mut self, mut client: Etcd, key: String, dir: &str) -> Result<()> {
@@ -125,12 +145,21 @@ impl Operator<'_> {
     }
 
     async fn try_delete(&self, key: &str) -> Result<()> {
-        match self.cluster.backend {
-            Backend::Etcd => {
+        match self.cluster.store {
+            Store::Etcd => {
                 let mut client = self.cluster.etcd(&[0, 1, 2]).await?;
                 timeout(PATIENCE, client.delete(key, None)).await??;
             }
-            Backend::ZooKeeper => {
+            Store::Postgres | Store::Mysql | Store::Sqlite => {
+                let words = self.cluster.words()?;
+                let (dir, name) = key.rsplit_once('/').ok_or("no directory")?;
+                let (entries, data) = (words.entries, words.data);
+                let entry = format!("queue = '{dir}' AND {} = '{key}'", words.key);
+                self.cluster.ask(&format!("DELETE FROM {entries} WHERE {entry}")).await?;
+                let row = format!("dir = '{dir}' AND name = '{name}'");
+                self.cluster.ask(&format!("DELETE FROM {data} WHERE {row}")).await?;
+            }
+            Store::ZooKeeper => {
                 let client = self.cluster.zookeeper().await?;
                 match timeout(PATIENCE, client.delete(key, None)).await? {
                     Ok(()) | Err(ZkError::NoNode) => {}
@@ -165,6 +194,39 @@ fn is_ours(key: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// He tells what he has deleted, and what he adds to a queue is gone in the end.
+    #[tokio::test]
+    async fn rows_are_deleted_and_notes_taken_away() {
+        let folder = std::env::temp_dir().join(format!("operator-{:x}", fastrand::u64(..)));
+        std::fs::create_dir(&folder).expect("a folder");
+        let journal = Journal::open(&folder, "test").expect("a journal");
+        let cluster = Cluster::connect(Store::Sqlite).await.expect("a file");
+        let builder = distlock::Client::builder(cluster.url()).namespace("/ns");
+        let client = builder.connect().await.expect("connected");
+        let guard = client.mutex("red").lock().await.expect("granted");
+        let key = guard.key().to_owned();
+        assert_eq!(cluster.places("/ns").await.unwrap(), [(key.clone(), token(&guard))]);
+        let until_lost = async {
+            while guard.is_valid() {
+                meddle(&cluster, &journal, "/ns", Instant::now() + PATIENCE / 10).await;
+            }
+        };
+        timeout(PATIENCE * 60, until_lost).await.expect("it is deleted sooner or later");
+        assert_eq!(cluster.keys("/ns").await.unwrap(), [""; 0]);
+        let notes = cluster.ask("SELECT name FROM distlock_data").await.unwrap();
+        assert!(notes.is_empty(), "{notes:?}");
+        let records = crate::event::read(&folder).expect("a history");
+        let told = |record: &crate::event::Record| matches!(&record.event, Event::KeyDeleted { key: told, .. } if *told == key);
+        assert!(records.iter().any(told), "{records:?}");
+        guard.unlock().await.expect_err("it was lost");
+        client.close().await.expect("closed");
+        std::fs::remove_dir_all(&folder).expect("it is there");
+    }
+
+    fn token(guard: &distlock::LockGuard) -> u64 {
+        guard.fencing_token().as_u64()
+    }
 
     #[test]
     fn strangers_are_left_alone() {

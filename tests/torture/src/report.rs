@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use distlock_testkit::backend::Backend;
 use serde::Serialize;
 
-use crate::{args::Run, primitive::Primitive};
+use crate::{args::Run, event::Promise, primitive::Primitive, store::Store};
 
 /// So many violations of a kind are told in words.
 const TOLD: usize = 5;
@@ -38,14 +37,30 @@ pub(crate) enum Invariant {
     Run,
 }
 
+impl Invariant {
+    /// Whether a store breaks it that forgets what it has confirmed.
+    fn is_of_exclusion(self) -> bool {
+        match self {
+            Self::FencedWrites
+            | Self::Overlap
+            | Self::Token
+            | Self::Order
+            | Self::GuardedWrites => true,
+            Self::Unserved | Self::Orphan | Self::Call | Self::Telemetry | Self::Run => false,
+        }
+    }
+}
+
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Report {
-    pub(crate) backend: Backend,
+    pub(crate) backend: Store,
     pub(crate) primitive: Primitive,
     pub(crate) processes: usize,
     pub(crate) seconds: u64,
     pub(crate) ttl_ms: u64,
     pub(crate) seed: u64,
+    /// By its own word; none in a history that is older than this.
+    pub(crate) durability: Option<Promise>,
     pub(crate) calls: usize,
     pub(crate) grants: usize,
     /// Guards that were lost while they were held.
@@ -117,6 +132,7 @@ impl Report {
             seconds: run.seconds,
             ttl_ms: run.ttl_ms,
             seed: run.seed,
+            durability: None,
             calls: 0,
             grants: 0,
             losses: 0,
@@ -139,6 +155,13 @@ impl Report {
             violations: BTreeMap::new(),
             history: None,
         }
+    }
+
+    /// Whether all is well that the store promises. One that may forget what it has granted last
+    /// keeps neither its locks apart nor its tokens in order.
+    pub(crate) fn is_good(&self) -> bool {
+        let forgets = self.durability.as_ref().is_some_and(|promise| !promise.exclusive);
+        self.violations.keys().all(|invariant| forgets && invariant.is_of_exclusion())
     }
 
     pub(crate) fn violated(&mut self, invariant: Invariant, what: impl Into<String>) {

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use distlock_testkit::{Result, backend::Backend, clock::uptime};
+use distlock_testkit::{Result, clock::uptime};
 use etcd_client::{
     Client as Etcd, Compare, CompareOp, GetOptions, PutOptions, SortOrder, SortTarget, Txn, TxnOp,
 };
@@ -24,6 +24,7 @@ use crate::{
     event::{Event, Journal},
     manner::Manner,
     primitive::{Mode, strange_locks},
+    store::Store,
 };
 
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -45,9 +46,11 @@ pub(crate) async fn mingle(
     over: Instant,
 ) {
     // What fails, fails: there are faults. What is left of them ends with their sessions.
-    let _ = match cluster.backend {
-        Backend::Etcd => mingle_on_etcd(cluster, journal, namespace, ttl, over).await,
-        Backend::ZooKeeper => mingle_on_zookeeper(cluster, journal, namespace, ttl, over).await,
+    let _ = match cluster.store {
+        Store::Etcd => mingle_on_etcd(cluster, journal, namespace, ttl, over).await,
+        Store::ZooKeeper => mingle_on_zookeeper(cluster, journal, namespace, ttl, over).await,
+        // No other library knows the tables.
+        Store::Postgres | Store::Mysql | Store::Sqlite => Ok(()),
     };
 }
 

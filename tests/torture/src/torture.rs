@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use distlock_testkit::{Result, proxies::Proxies};
+use distlock_testkit::Result;
 use tokio::{
     net::TcpListener,
     sync::{Mutex, RwLock},
@@ -19,7 +19,7 @@ use crate::{
     args::Run,
     checker,
     cluster::Cluster,
-    event::{self, Event, Journal},
+    event::{self, Event, Journal, Promise},
     fault::Kind,
     fleet::{Brief, Place},
     ledger::Ledger,
@@ -56,8 +56,10 @@ pub(crate) fn torture(run: &Run) -> Result<Report> {
 async fn conduct(run: &mut Run, folder: &Path, namespace: &str) -> Result<()> {
     let journal = Journal::open(folder, "coordinator")?;
     let cluster = Arc::new(Cluster::connect(run.backend).await?);
-    run.ttl_ms = granted_ttl(run, &cluster).await?;
+    let (ttl_ms, promise) = terms(run, &cluster).await?;
+    run.ttl_ms = ttl_ms;
     journal.tell(Event::Began { run: run.clone() });
+    journal.tell(Event::Promised(promise));
     let (before, _) = cluster.upkeep().await?;
 
     let listener = TcpListener::bind("127.0.0.1:0").await?;
@@ -77,7 +79,7 @@ async fn conduct(run: &mut Run, folder: &Path, namespace: &str) -> Result<()> {
     };
     let mut lanes = Vec::new();
     for number in 0..run.processes {
-        let proxies = Proxies::start(run.backend, &cluster.servers).await;
+        let proxies = cluster.proxies().await?;
         let place = Place::start(brief.clone(), number, proxies.url())?;
         lanes.push(Lane { place: Mutex::new(Some(place)), proxies });
     }
@@ -96,7 +98,7 @@ async fn conduct(run: &mut Run, folder: &Path, namespace: &str) -> Result<()> {
     let telling = tokio::spawn(tell(Arc::clone(&nemesis), run.clone()));
     nemesis
         .rage(
-            &Kind::parse(&run.faults.join(","))?,
+            &Kind::parse(&run.faults.join(","), run.backend)?,
             Instant::now() + Duration::from_secs(run.seconds),
         )
         .await?;
@@ -113,20 +115,38 @@ async fn conduct(run: &mut Run, folder: &Path, namespace: &str) -> Result<()> {
     looking.abort();
     telling.abort();
     ledger.close(&journal).await?;
+    if run.backend.clustered().is_none() {
+        sweep(&cluster, namespace, run.ttl()).await?;
+    }
     let what = left(&cluster, namespace, &before, run.bound()).await?;
     journal.tell(Event::Left { what });
     Ok(())
 }
 
-/// What the servers make of the TTL, which all else is measured by.
-async fn granted_ttl(run: &Run, cluster: &Cluster) -> Result<u64> {
+/// What the servers make of the TTL, which all else is measured by, and what they promise.
+async fn terms(run: &Run, cluster: &Cluster) -> Result<(u64, Promise)> {
     let client = distlock::Client::builder(cluster.url()).session_ttl(run.ttl()).connect().await?;
-    let granted = client.session_ttl();
+    let (granted, told) = (client.session_ttl(), client.durability().await?);
     client.close().await?;
+    let after_loss = format!("{:?}", told.after_loss).to_lowercase();
+    let promise = Promise { exclusive: told.exclusive, after_loss, reasons: told.reasons };
     if granted != run.ttl() {
         eprintln!("the servers grant a TTL of {granted:?}");
     }
-    Ok(granted.as_millis() as u64)
+    Ok((granted.as_millis() as u64, promise))
+}
+
+/// Where no server does it, those who lock put away what the dead have left: somebody comes, and
+/// stays for long enough to believe in the clock.
+async fn sweep(cluster: &Cluster, namespace: &str, ttl: Duration) -> Result<()> {
+    let builder = distlock::Client::builder(cluster.url()).namespace(namespace).session_ttl(ttl);
+    let client = builder.connect().await?;
+    let start = Instant::now();
+    while start.elapsed() < ttl * 3 {
+        client.mutex("swept").lock().await?.unlock().await?;
+        sleep(LOOK).await;
+    }
+    Ok(client.close().await?)
 }
 
 /// Tells which keys come into the queues.

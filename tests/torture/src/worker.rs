@@ -150,7 +150,10 @@ pub(crate) fn run(arguments: &[String]) {
         let client = loop {
             match builder.clone().connect().await {
                 Ok(client) => break client,
-                Err(error) if error.is_retryable() => sleep(Duration::from_millis(50)).await,
+                // A full disk is no error to be tried again, but one that passes.
+                Err(error) if error.is_retryable() || matches!(error, Error::Backend { .. }) => {
+                    sleep(Duration::from_millis(50)).await
+                }
                 Err(error) => panic!("{error:?}"),
             }
         };

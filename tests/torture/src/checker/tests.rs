@@ -2,15 +2,14 @@
 
 mod primitives;
 
-use distlock_testkit::backend::Backend;
-
 use super::*;
+use crate::{event::Promise, store::Store};
 
 const SECOND: u64 = 1_000_000;
 
 fn run() -> Run {
     Run {
-        backend: Backend::Etcd,
+        backend: Store::Etcd,
         primitive: crate::primitive::Primitive::Mutex,
         processes: 2,
         seconds: 10,
@@ -199,6 +198,20 @@ fn a_holder_whose_key_the_operator_deleted_has_a_moment_to_learn_of_it() {
 }
 
 #[test]
+fn a_holder_on_mysql_looks_by_itself() {
+    for (store, excused) in [(Store::Etcd, false), (Store::Mysql, true)] {
+        let mut records = good();
+        records.extend(granted(SECOND, "c", 1, 7, 4 * SECOND));
+        let (key, since) = ("/red/7".to_owned(), SECOND + 100);
+        records.push(record(SECOND + 200, "coordinator", Event::KeyDeleted { key, since }));
+        records.extend(granted(2 * SECOND, "d", 1, 8, 2 * SECOND + 200_000));
+        records.sort_by_key(|record| record.at);
+        let report = check(&Run { backend: store, ..run() }, &records);
+        assert_eq!(report.overlap_violations == 0, excused, "{:?}", report.violations);
+    }
+}
+
+#[test]
 fn a_grant_by_a_key_that_was_deleted_meanwhile_may_come_late() {
     let mut records = granted(SECOND, "d", 1, 8, SECOND + 100);
     records.extend(granted(SECOND + 200, "c", 1, 7, SECOND + 300));
@@ -350,6 +363,61 @@ fn panics_and_strange_errors_are_told() {
     assert_eq!(violated([record(800, "c", panicked)]), [Invariant::Call]);
     let failed = Event::Returned { call: 1, outcome: Outcome::Failed("no".to_owned()) };
     assert_eq!(violated([record(800, "c", failed)]), [Invariant::Call]);
+}
+
+#[test]
+fn a_full_disk_is_an_error_that_is_expected() {
+    let failed = |at| {
+        let outcome = Outcome::Failed("no room".to_owned());
+        record(at, "a", Event::Returned { call: 9, outcome })
+    };
+    let full = |kind: &str| {
+        let (kind, target) = (kind.to_owned(), "sqlite".to_owned());
+        let began =
+            record(10 * SECOND, "coordinator", Event::FaultBegan { fault: 1, kind, target });
+        [began, record(12 * SECOND, "coordinator", Event::FaultEnded { fault: 1 })]
+    };
+    // It may have been told a moment before the end.
+    for at in [11 * SECOND, 13 * SECOND] {
+        assert_eq!(violated([&full("disk-full")[..], &[failed(at)]].concat()), []);
+        assert_eq!(violated([&full("clock")[..], &[failed(at)]].concat()), [Invariant::Call]);
+    }
+    for at in [9 * SECOND, 14 * SECOND] {
+        let records = [&full("disk-full")[..], &[failed(at)]].concat();
+        assert_eq!(violated(records), [Invariant::Call]);
+    }
+    // One that was stopped meanwhile tells it late.
+    let [stopped, goes_on] = [11, 16].map(|second| second * SECOND);
+    let worker = || "a".to_owned();
+    let paused = [
+        record(stopped, "coordinator", Event::Stopped { worker: worker() }),
+        record(goes_on, "coordinator", Event::Continued { worker: worker() }),
+    ];
+    let after = |at| violated([&full("disk-full")[..], &paused, &[failed(at)]].concat());
+    assert_eq!(after(goes_on + SECOND), []);
+    assert_eq!(after(goes_on + 2 * SECOND), [Invariant::Call]);
+}
+
+#[test]
+fn a_store_is_judged_by_what_it_promises() {
+    let judge = |exclusive, more: Vec<Record>| {
+        let (after_loss, reasons) = ("forgets".to_owned(), Vec::new());
+        let promise = Promise { exclusive, after_loss, reasons };
+        let mut records = good();
+        records.push(record(0, "coordinator", Event::Promised(promise)));
+        records.extend(more);
+        records.sort_by_key(|record| record.at);
+        check(&run(), &records)
+    };
+    let lost = || vec![wrote(800, Some(5), 3, 2, true)];
+    let left = || vec![record(801, "coordinator", Event::Left { what: vec!["/red/7".to_owned()] })];
+    let forgets = judge(false, lost());
+    assert_eq!(forgets.violations.keys().collect::<Vec<_>>(), [&Invariant::FencedWrites]);
+    assert!(forgets.is_good() && forgets.durability.is_some_and(|told| !told.exclusive));
+    assert!(!judge(true, lost()).is_good());
+    // It is to clean up all the same.
+    assert!(!judge(false, left()).is_good());
+    assert!(judge(true, Vec::new()).is_good());
 }
 
 #[test]

@@ -9,9 +9,6 @@ use crate::{
     report::{Invariant, Report, Spread},
 };
 
-/// How long after the operator deleted its key a holder may still believe that it holds the lock.
-pub(super) const NOTICE: u64 = 500_000;
-
 /// A time in which a guard was valid, for certain.
 struct Window<'a> {
     grant: &'a Grant,
@@ -87,7 +84,7 @@ fn check_together(grants: &[&Grant], ended: impl Fn(&Grant) -> u64, report: &mut
 fn excused(one: &Window<'_>, other: &Window<'_>) -> bool {
     let (from, to) = (one.from.max(other.from), one.to.min(other.to));
     let deleted = one.grant.deleted.iter().chain(&other.grant.deleted);
-    deleted.into_iter().any(|(since, done)| *since <= from && to <= done.saturating_add(NOTICE))
+    deleted.into_iter().any(|(since, told)| *since <= from && to <= *told)
 }
 
 fn agree(one: Mode, other: Mode) -> bool {

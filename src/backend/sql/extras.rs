@@ -1,21 +1,18 @@
-//! What only some primitives need of MySQL.
+//! What only some primitives need of a database.
 
 use async_trait::async_trait;
 
 use super::{
-    durability,
-    statements::{self, Joiner},
-    store::{MysqlStore, READ},
+    dialect::{Dialect, Joiner, READ},
+    key::{self, Place},
+    store::SqlStore,
+    told::{last, nonsense},
 };
 use crate::backend::{
     Entry, Extras, Joined, Rewritten, Write,
     durability::Durability,
     error::{Result, StoreError},
     name::{Queue, Ticket},
-    sql::{
-        key::{self, Place},
-        told::{last, nonsense},
-    },
 };
 
 const WRITE: &str = "write";
@@ -24,7 +21,7 @@ const WRITE: &str = "write";
 const FIRST_VERSION: u64 = 1;
 
 #[async_trait]
-impl Extras for MysqlStore {
+impl<D: Dialect> Extras for SqlStore<D> {
     async fn rewrite(
         &self,
         _: Ticket,
@@ -33,14 +30,14 @@ impl Extras for MysqlStore {
         version: Option<u64>,
     ) -> Result<Rewritten> {
         let version = version.unwrap_or(FIRST_VERSION);
-        let message = statements::rewrite(self.line.session, &Place::of(entry), value, version);
-        let outcomes = self.line.ask(WRITE, message).await?;
+        let message = self.dialect.rewrite(&Place::of(entry), value, version);
+        let outcomes = self.dialect.ask(WRITE, message).await?;
         let [.., written, told] = outcomes.as_slice() else { return Err(nonsense()) };
         let Some(row) = told.first() else { return Ok(Rewritten::Gone) };
         let now = row.number(0).and_then(|version| u64::try_from(version).ok());
         let now = now.ok_or_else(nonsense)?;
         if written.count > 0 {
-            self.tell(Place::of(entry).dir, 0);
+            self.dialect.tell(Place::of(entry).dir, 0);
         }
         Ok(if written.count > 0 { Rewritten::Done(now) } else { Rewritten::Not(now) })
     }
@@ -53,23 +50,23 @@ impl Extras for MysqlStore {
         value: &[u8],
     ) -> Result<Option<Entry>> {
         let place = Place::of(entry);
-        let message = statements::relabel(self.line.session, &place, to.label(), value);
-        let outcomes = self.line.ask(WRITE, message).await?;
-        let key = key::key(to, self.line.session, ticket);
+        let message = self.dialect.relabel(&place, to.label(), value);
+        let outcomes = self.dialect.ask(WRITE, message).await?;
+        let key = key::key(to, self.dialect.session(), ticket);
         let there = last(&outcomes)?.count > 0;
-        self.tell(place.dir, place.number);
+        self.dialect.tell(place.dir, place.number);
         Ok(there.then(|| Entry { key: key.into(), ..entry.clone() }))
     }
 
     async fn commit(&self, guard: Option<&Entry>, writes: &[Write]) -> Result<bool> {
         let place = guard.map(Place::of);
-        let message = statements::commit(self.line.session, place.as_ref(), writes);
-        match self.line.ask(WRITE, message).await {
+        let message = self.dialect.commit(place.as_ref(), writes);
+        match self.dialect.ask(WRITE, message).await {
             Ok(outcomes) => {
-                let held = outcomes.get(statements::COMMIT_TELLS).ok_or_else(nonsense)?;
+                let held = outcomes.get(1).ok_or_else(nonsense)?;
                 for write in writes {
                     let (Write::Put { key, .. } | Write::Delete { key }) = write;
-                    self.tell(key::dir_of(key), 0);
+                    self.dialect.tell(key::dir_of(key), 0);
                 }
                 Ok(held.count > 0)
             }
@@ -80,14 +77,14 @@ impl Extras for MysqlStore {
     }
 
     async fn read(&self, key: &str) -> Result<Option<Vec<u8>>> {
-        let outcomes = self.line.ask(READ, statements::read(key)).await?;
+        let outcomes = self.dialect.ask(READ, self.dialect.read(key)).await?;
         let row = last(&outcomes)?.first();
         row.map(|row| row.bytes(0).ok_or_else(nonsense)).transpose()
     }
 
     async fn queues(&self, namespace: &str) -> Result<Vec<String>> {
-        let message = statements::queues(self.line.session, namespace);
-        let outcomes = self.line.ask(READ, message).await?;
+        let message = self.dialect.queues(namespace);
+        let outcomes = self.dialect.ask(READ, message).await?;
         let dirs = last(&outcomes)?.rows().iter().filter_map(|row| row.text(0));
         let names = dirs.filter_map(|dir| dir.strip_prefix(namespace)?.strip_prefix('/'));
         Ok(names.filter(|name| !name.contains('/')).map(Into::into).collect())
@@ -109,13 +106,12 @@ impl Extras for MysqlStore {
     }
 
     async fn durability(&self) -> Result<Durability> {
-        let outcomes = self.line.ask(READ, statements::durability()).await?;
-        Ok(durability::read(&outcomes))
+        self.dialect.durability().await
     }
 
     async fn followed(&self, entry: &Entry) -> Result<bool> {
-        let message = statements::followed(self.line.session, &Place::of(entry));
-        let outcomes = self.line.ask(READ, message).await?;
+        let message = self.dialect.followed(&Place::of(entry));
+        let outcomes = self.dialect.ask(READ, message).await?;
         Ok(last(&outcomes)?.first().is_none_or(|row| row.flag(0)))
     }
 }

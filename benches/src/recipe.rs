@@ -1,0 +1,182 @@
+//! How locks are made with a database where there is no library: the peers of the SQL stores.
+
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use crate::{
+    Result,
+    backend::Backend,
+    sql::{Connection, Done},
+    statements,
+    task::Subject,
+};
+
+/// Between two tries of one who finds the lock taken and can't be told.
+const PAUSE: Duration = Duration::from_millis(50);
+/// What ShedLock calls `lockAtMostFor`; the server's `GET_LOCK` gives up after as many seconds.
+const AT_MOST: u32 = 3600;
+
+/// One contender's lock, on a connection of its own.
+pub(crate) struct Recipe {
+    backend: Backend,
+    kind: Kind,
+    connection: Connection,
+    name: String,
+    owner: String,
+}
+
+enum Kind {
+    /// The server's own: `pg_advisory_lock`, `GET_LOCK`. It lasts as long as the connection.
+    Server,
+    /// A row that only one can insert. It stays if its owner dies.
+    UniqueKey,
+    /// ShedLock's statements, with the server's clock. Its row stays: each but the first lock
+    /// updates it.
+    ShedLock { known: bool },
+}
+
+impl Recipe {
+    pub(crate) fn new(
+        backend: Backend,
+        subject: Subject,
+        connection: Connection,
+        name: String,
+    ) -> Result<Self> {
+        let kind = match subject {
+            Subject::Peer => Kind::Server,
+            Subject::UniqueKey => Kind::UniqueKey,
+            Subject::ShedLock => Kind::ShedLock { known: false },
+            Subject::Floor | Subject::Distlock => return Err("this is no recipe".into()),
+        };
+        let owner = format!("{:016x}", fastrand::u64(..));
+        Ok(Self { backend, kind, connection, name, owner })
+    }
+
+    pub(crate) async fn lock(&mut self) -> Result<()> {
+        if let Kind::Server = self.kind {
+            let locked = self.connection.read(&self.server_lock()).await?;
+            return match (self.backend, locked.first().map(String::as_str)) {
+                (Backend::Postgres, Some(_)) | (Backend::Mysql, Some("1")) => Ok(()),
+                _ => Err("the server has not locked".into()),
+            };
+        }
+        while !self.try_lock().await? {
+            sleep(PAUSE).await;
+        }
+        Ok(())
+    }
+
+    fn server_lock(&self) -> String {
+        match self.backend {
+            Backend::Postgres => format!("SELECT pg_advisory_lock({})", self.number()),
+            _ => format!("SELECT GET_LOCK('{}', {AT_MOST})", self.name),
+        }
+    }
+
+    /// Of the name.
+    fn number(&self) -> String {
+        format!("hashtextextended('{}', 0)", self.name)
+    }
+
+    async fn try_lock(&mut self) -> Result<bool> {
+        let Self { backend, kind, connection, name, owner } = self;
+        let Kind::ShedLock { known } = kind else {
+            let insert =
+                format!("INSERT INTO bench_unique (name, owner) VALUES ('{name}', '{owner}')");
+            return Ok(connection.write(insert).await? == Done::Rows(1));
+        };
+        let (now, until) = (now(*backend), until(*backend));
+        if !*known {
+            *known = true;
+            let insert = format!(
+                "INSERT INTO bench_shedlock (name, lock_until, locked_at, locked_by) \
+                 VALUES ('{name}', {until}, {now}, '{owner}')"
+            );
+            if connection.write(insert).await? == Done::Rows(1) {
+                return Ok(true);
+            }
+        }
+        let update = format!(
+            "UPDATE bench_shedlock SET lock_until = {until}, locked_at = {now}, \
+             locked_by = '{owner}' WHERE name = '{name}' AND lock_until <= {now}"
+        );
+        Ok(connection.write(update).await? == Done::Rows(1))
+    }
+
+    pub(crate) async fn unlock(&mut self) -> Result<()> {
+        let Self { backend, kind, connection, name, owner } = self;
+        let unlocked = match kind {
+            Kind::Server => {
+                let number = self.number();
+                let unlock = match self.backend {
+                    Backend::Postgres => format!("SELECT pg_advisory_unlock({number})"),
+                    _ => format!("SELECT RELEASE_LOCK('{}')", self.name),
+                };
+                let unlocked = self.connection.read(&unlock).await?;
+                matches!(unlocked.first().map(String::as_str), Some("t" | "1"))
+            }
+            Kind::UniqueKey => {
+                let delete =
+                    format!("DELETE FROM bench_unique WHERE name = '{name}' AND owner = '{owner}'");
+                persist(connection, delete).await? == Done::Rows(1)
+            }
+            Kind::ShedLock { .. } => {
+                let update = format!(
+                    "UPDATE bench_shedlock SET lock_until = {} \
+                     WHERE name = '{name}' AND locked_by = '{owner}'",
+                    now(*backend)
+                );
+                persist(connection, update).await? == Done::Rows(1)
+            }
+        };
+        if unlocked { Ok(()) } else { Err("it was not locked".into()) }
+    }
+}
+
+/// What is undone for others' sake is asked for again. (InnoDB undoes deletions of unique keys that
+/// many others try to insert.)
+async fn persist(connection: &Connection, sql: String) -> Result<Done> {
+    loop {
+        match connection.write(sql.clone()).await? {
+            Done::Deadlock => {}
+            done => return Ok(done),
+        }
+    }
+}
+
+/// The server's clock.
+fn now(backend: Backend) -> &'static str {
+    match backend {
+        Backend::Postgres => "timezone('utc', CURRENT_TIMESTAMP)",
+        _ => "UTC_TIMESTAMP(3)",
+    }
+}
+
+fn until(backend: Backend) -> String {
+    match backend {
+        Backend::Postgres => format!("{} + interval '{AT_MOST} seconds'", now(backend)),
+        _ => format!("TIMESTAMPADD(SECOND, {AT_MOST}, {})", now(backend)),
+    }
+}
+
+/// Makes the tables of the recipes, of the floor and of the library, and what the server counts
+/// with.
+pub(crate) async fn prepare(backend: Backend, servers: &[String]) -> Result<()> {
+    let connection = Connection::open(backend, servers).await?;
+    // As ShedLock's manual has it.
+    let time = if backend == Backend::Postgres { "timestamp" } else { "timestamp(3)" };
+    for table in [
+        "bench_floor (id varchar(200) PRIMARY KEY)".to_owned(),
+        "bench_unique (name varchar(200) PRIMARY KEY, owner varchar(64) NOT NULL)".to_owned(),
+        format!(
+            "bench_shedlock (name varchar(200) PRIMARY KEY, lock_until {time} NOT NULL, \
+             locked_at {time} NOT NULL, locked_by varchar(255) NOT NULL)"
+        ),
+    ] {
+        connection.write(format!("CREATE TABLE IF NOT EXISTS {table}")).await?;
+    }
+    // The library makes its own.
+    distlock::Client::connect(&backend.url_of(servers)).await?.close().await?;
+    statements::prepare(backend, &connection).await
+}

@@ -1,0 +1,160 @@
+//! One connection to a store that is asked in SQL, in text: one request, one statement.
+
+use std::{
+    path::Path,
+    sync::{Arc, Mutex as Lock, PoisonError},
+};
+
+use mysql_async::{Conn, OptsBuilder, prelude::Queryable};
+use tokio::{net::TcpStream, sync::Mutex};
+use tokio_postgres::{NoTls, SimpleQueryMessage, error::SqlState};
+
+use crate::{Result, backend::Backend};
+
+/// Of a row that is there already, and of a statement that was undone for others' sake.
+const MYSQL_DUPLICATE: u16 = 1062;
+const MYSQL_DEADLOCK: u16 = 1213;
+
+/// Clones are of the same connection. On PostgreSQL requests follow each other without waiting for
+/// answers, on the others one waits for the other.
+#[derive(Clone)]
+pub(crate) enum Connection {
+    Postgres(Arc<tokio_postgres::Client>),
+    Mysql(Arc<Mutex<Conn>>),
+    Sqlite(Arc<Lock<rusqlite::Connection>>),
+}
+
+/// What a statement came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Done {
+    /// So many rows were written.
+    Rows(u64),
+    /// There is such a row already, and nothing was written.
+    Duplicate,
+    /// Two waited for each other, and this one was undone.
+    Deadlock,
+}
+
+impl Connection {
+    pub(crate) async fn open(backend: Backend, servers: &[String]) -> Result<Self> {
+        let server = servers.first().ok_or("no server")?;
+        Ok(match backend {
+            Backend::Postgres => Self::Postgres(Arc::new(postgres(server).await?)),
+            Backend::Mysql => Self::Mysql(Arc::new(Mutex::new(mysql(server).await?))),
+            Backend::Sqlite => Self::Sqlite(Arc::new(Lock::new(sqlite(Path::new(server))?))),
+            Backend::Etcd | Backend::ZooKeeper => return Err("not asked in SQL".into()),
+        })
+    }
+
+    pub(crate) async fn write(&self, sql: String) -> Result<Done> {
+        match self {
+            Self::Postgres(client) => match client.simple_query(&sql).await {
+                Ok(messages) => Ok(Done::Rows(written(&messages))),
+                Err(error) if error.code() == Some(&SqlState::UNIQUE_VIOLATION) => {
+                    Ok(Done::Duplicate)
+                }
+                Err(error) => Err(error.into()),
+            },
+            Self::Mysql(connection) => {
+                let mut connection = connection.lock().await;
+                match connection.query_drop(sql).await {
+                    Ok(()) => Ok(Done::Rows(connection.affected_rows())),
+                    Err(mysql_async::Error::Server(error)) if error.code == MYSQL_DUPLICATE => {
+                        Ok(Done::Duplicate)
+                    }
+                    Err(mysql_async::Error::Server(error)) if error.code == MYSQL_DEADLOCK => {
+                        Ok(Done::Deadlock)
+                    }
+                    Err(error) => Err(error.into()),
+                }
+            }
+            Self::Sqlite(connection) => {
+                let connection = Arc::clone(connection);
+                let write = move || {
+                    let connection = connection.lock().unwrap_or_else(PoisonError::into_inner);
+                    connection.execute(&sql, [])
+                };
+                match tokio::task::spawn_blocking(write).await? {
+                    Ok(rows) => Ok(Done::Rows(rows as u64)),
+                    Err(error)
+                        if error.sqlite_error_code()
+                            == Some(rusqlite::ErrorCode::ConstraintViolation) =>
+                    {
+                        Ok(Done::Duplicate)
+                    }
+                    Err(error) => Err(error.into()),
+                }
+            }
+        }
+    }
+
+    /// The first column of each row, as text.
+    pub(crate) async fn read(&self, sql: &str) -> Result<Vec<String>> {
+        match self {
+            Self::Postgres(client) => {
+                let messages = client.simple_query(sql).await?;
+                let texts = messages.iter().filter_map(|message| match message {
+                    SimpleQueryMessage::Row(row) => Some(row.get(0).unwrap_or_default().to_owned()),
+                    _ => None,
+                });
+                Ok(texts.collect())
+            }
+            Self::Mysql(connection) => {
+                let rows: Vec<Option<String>> = connection.lock().await.query(sql).await?;
+                Ok(rows.into_iter().map(Option::unwrap_or_default).collect())
+            }
+            Self::Sqlite(connection) => {
+                let connection = connection.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut statement = connection.prepare(sql)?;
+                let texts = statement.query_map([], |row| row.get(0))?;
+                Ok(texts.collect::<rusqlite::Result<_>>()?)
+            }
+        }
+    }
+
+    /// The one number that is asked for.
+    pub(crate) async fn number(&self, sql: &str) -> Result<f64> {
+        let rows = self.read(sql).await?;
+        Ok(rows.first().ok_or("no row")?.parse()?)
+    }
+}
+
+fn written(messages: &[SimpleQueryMessage]) -> u64 {
+    messages.iter().fold(0, |count, message| match message {
+        SimpleQueryMessage::CommandComplete(rows) => *rows,
+        _ => count,
+    })
+}
+
+async fn postgres(server: &str) -> Result<tokio_postgres::Client> {
+    let mut config = tokio_postgres::Config::new();
+    config.user("postgres").password("postgres").dbname("postgres");
+    let tcp = TcpStream::connect(server).await?;
+    tcp.set_nodelay(true)?;
+    let (client, connection) = config.connect_raw(tcp, NoTls).await?;
+    // Ends with the client.
+    tokio::spawn(connection);
+    Ok(client)
+}
+
+async fn mysql(server: &str) -> Result<Conn> {
+    let (host, port) = server.rsplit_once(':').ok_or("no port")?;
+    let options = OptsBuilder::default()
+        .ip_or_hostname(host)
+        .tcp_port(port.parse()?)
+        .user(Some("root"))
+        .pass(Some("root"))
+        .db_name(Some("distlock"))
+        .client_found_rows(true)
+        .prefer_socket(false);
+    Ok(Conn::new(options).await?)
+}
+
+/// As careful as the library's: what was answered is in the file.
+fn sqlite(path: &Path) -> Result<rusqlite::Connection> {
+    let connection = rusqlite::Connection::open(path)?;
+    connection.busy_timeout(std::time::Duration::from_secs(10))?;
+    let _: String = connection.query_row("PRAGMA journal_mode = wal", [], |row| row.get(0))?;
+    connection.pragma_update(None, "synchronous", "FULL")?;
+    Ok(connection)
+}

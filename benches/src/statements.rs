@@ -1,0 +1,114 @@
+//! What the servers of SQL stores count: the statements that a request begins with.
+
+use crate::{Result, backend::Backend, sql::Connection};
+
+/// distlock's requests begin with a look at the server's clock; all others are one statement each.
+const POSTGRES: &str = "query LIKE 'SELECT (extract(%' OR query LIKE '% bench\\_%' \
+                        OR query LIKE 'SELECT pg\\_advisory\\_%'";
+const POSTGRES_KEEPALIVES: &str = "query LIKE 'UPDATE distlock.sessions SET expires%'";
+
+const MYSQL: &str = "schema_name = 'distlock' AND (digest_text LIKE '%bench\\_%' \
+                     OR digest_text LIKE '%GET\\_LOCK%' OR digest_text LIKE '%RELEASE\\_LOCK%')";
+const MYSQL_NOW: &str = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))";
+const DIGESTS: &str = "performance_schema.events_statements_summary_by_digest";
+
+/// Who does nothing but join and leave.
+pub(crate) const JOINER: &str = "joiner";
+
+/// Since the server began. Not a number is what it does not count.
+pub(crate) struct Counted {
+    pub(crate) requests: f64,
+    /// Of these, renewals of sessions.
+    pub(crate) keepalives: f64,
+    /// To clients.
+    pub(crate) bytes: f64,
+}
+
+pub(crate) async fn count(backend: Backend, server: &str) -> Result<Counted> {
+    if backend == Backend::Sqlite {
+        return Ok(Counted { requests: f64::NAN, keepalives: f64::NAN, bytes: f64::NAN });
+    }
+    let connection = Connection::open(backend, &[server.to_owned()]).await?;
+    match backend {
+        Backend::Postgres => postgres(&connection).await,
+        _ => mysql(&connection).await,
+    }
+}
+
+/// How many statements of [`JOINER`]'s there have been.
+pub(crate) async fn of_joiner(backend: Backend, servers: &[String]) -> Result<f64> {
+    let sql = match backend {
+        Backend::Postgres => format!(
+            "SELECT coalesce(sum(calls), 0) FROM pg_stat_statements \
+             WHERE toplevel AND userid = '{JOINER}'::regrole"
+        ),
+        _ => format!(
+            "SELECT COALESCE(SUM(count_star), 0) \
+             FROM performance_schema.events_statements_summary_by_user_by_event_name \
+             WHERE user = '{JOINER}' AND event_name LIKE 'statement/sql/%'"
+        ),
+    };
+    Connection::open(backend, servers).await?.number(&sql).await
+}
+
+/// What is counted with, and who is counted.
+pub(crate) async fn prepare(backend: Backend, connection: &Connection) -> Result<()> {
+    let statements = match backend {
+        Backend::Postgres => vec![
+            "CREATE EXTENSION IF NOT EXISTS pg_stat_statements".to_owned(),
+            format!("DROP ROLE IF EXISTS {JOINER}"),
+            format!("CREATE ROLE {JOINER} SUPERUSER LOGIN PASSWORD '{JOINER}'"),
+        ],
+        Backend::Mysql => vec![
+            format!("CREATE USER IF NOT EXISTS {JOINER}@'%' IDENTIFIED BY '{JOINER}'"),
+            format!("GRANT ALL ON distlock.* TO {JOINER}@'%'"),
+        ],
+        _ => Vec::new(),
+    };
+    for statement in statements {
+        connection.write(statement).await?;
+    }
+    Ok(())
+}
+
+async fn postgres(connection: &Connection) -> Result<Counted> {
+    let calls = async |what: &str| {
+        let sql = format!(
+            "SELECT coalesce(sum(calls), 0) FROM pg_stat_statements WHERE toplevel AND ({what})"
+        );
+        connection.number(&sql).await
+    };
+    let (requests, keepalives) = (calls(POSTGRES).await?, calls(POSTGRES_KEEPALIVES).await?);
+    Ok(Counted { requests, keepalives, bytes: f64::NAN })
+}
+
+/// MariaDB shows the first statement's text for all of a request's, so that they are told apart by
+/// their digests. Those are shown by a request in a database where there is no such table: there
+/// the second statement fails.
+async fn mysql(connection: &Connection) -> Result<Counted> {
+    connection.write("USE mysql".to_owned()).await?;
+    let keepalive = format!(
+        "SELECT {MYSQL_NOW};\n\
+         UPDATE distlock_sessions SET expires = {MYSQL_NOW} + ttl WHERE id = 1"
+    );
+    if connection.write(keepalive).await.is_ok() {
+        return Err("there is a table that should not be there".into());
+    }
+    let number = async |what: &str| {
+        let sql = format!("SELECT COALESCE(SUM(count_star), 0) FROM {DIGESTS} WHERE {what}");
+        connection.number(&sql).await
+    };
+    let of_digest = |failed: u8| {
+        format!(
+            "schema_name = 'distlock' AND digest = (SELECT digest FROM {DIGESTS} \
+             WHERE schema_name = 'mysql' AND digest_text LIKE 'SELECT TIMESTAMPDIFF (%' \
+             AND (sum_errors > 0) = {failed})"
+        )
+    };
+    let requests = number(MYSQL).await? + number(&of_digest(0)).await?;
+    let keepalives = number(&of_digest(1)).await?;
+    let bytes = "SELECT variable_value FROM information_schema.global_status \
+                 WHERE variable_name = 'BYTES_SENT'";
+    let bytes = connection.number(bytes).await?;
+    Ok(Counted { requests, keepalives, bytes })
+}

@@ -1,0 +1,223 @@
+//! What shows a transaction of the user's own that a lock is held, and keeps it held until that
+//! transaction ends.
+
+use std::{borrow::Cow, fmt};
+
+use crate::{backend::Entry, primitives::guard::LockGuard};
+
+/// Which SQL it is, and so which way its parameters are marked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum SqlDialect {
+    /// MySQL's and MariaDB's: `?`.
+    Mysql,
+    /// PostgreSQL's: `$1`, `$2`.
+    Postgres,
+    /// SQLite's: `?1`, `?2`.
+    Sqlite,
+}
+
+impl fmt::Display for SqlDialect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Mysql => "MySQL",
+            Self::Postgres => "PostgreSQL",
+            Self::Sqlite => "SQLite",
+        })
+    }
+}
+
+/// A parameter of a [`SqlCheck`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SqlParameter {
+    /// A text: `text` on PostgreSQL.
+    Text(String),
+    /// A number: `bigint` on PostgreSQL.
+    Integer(i64),
+}
+
+/// A query that returns a row while a lock is held, for a transaction of one's own: from
+/// [`LockGuard::sql`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SqlCheck {
+    dialect: SqlDialect,
+    text: Cow<'static, str>,
+    parameters: Vec<SqlParameter>,
+}
+
+impl SqlCheck {
+    /// Whose SQL it is.
+    #[must_use]
+    pub fn dialect(&self) -> SqlDialect {
+        self.dialect
+    }
+
+    /// One `SELECT`. On PostgreSQL and SQLite it is the same for all guards, so that it may be
+    /// prepared once. On MySQL what it asks for is written into it, so that it depends on no
+    /// character set and on no `sql_mode`.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// What belongs in the places of the text, in their order: on PostgreSQL a text and a number,
+    /// on SQLite three numbers, on MySQL nothing.
+    #[must_use]
+    pub fn parameters(&self) -> &[SqlParameter] {
+        &self.parameters
+    }
+
+    #[cfg(feature = "mysql")]
+    fn mysql(entry: &Entry) -> Option<Self> {
+        let text = crate::backend::mysql::held(entry)?.into();
+        Some(Self { dialect: SqlDialect::Mysql, text, parameters: Vec::new() })
+    }
+
+    #[cfg(feature = "postgres")]
+    fn postgres(entry: &Entry) -> Option<Self> {
+        let (queue, _) = entry.key.rsplit_once('/')?;
+        let number = i64::try_from(entry.revision).ok()?;
+        Some(Self {
+            dialect: SqlDialect::Postgres,
+            text: crate::backend::postgres::schema::HELD.into(),
+            parameters: vec![SqlParameter::Text(queue.into()), SqlParameter::Integer(number)],
+        })
+    }
+
+    #[cfg(feature = "sqlite")]
+    fn sqlite(entry: &Entry) -> Option<Self> {
+        use crate::backend::sqlite::{key::session_of, schema::HELD, tables::now};
+        let number = i64::try_from(entry.revision).ok()?;
+        let parameters = [number, session_of(&entry.key)?, now()];
+        Some(Self {
+            dialect: SqlDialect::Sqlite,
+            text: HELD.into(),
+            parameters: parameters.map(SqlParameter::Integer).into(),
+        })
+    }
+}
+
+impl LockGuard {
+    /// The query by which a transaction of your own, in the same database and with any driver,
+    /// writes only while this lock is held. `None` for a guard of a store that is no SQL database.
+    ///
+    /// Ask it at the beginning of the transaction. **If it returns a row**, the lock is held,
+    /// whatever this process knows of it, and is not given to anybody else before the transaction
+    /// ends: what it writes is written under the lock. **Without a row**, or with an error, roll
+    /// back: the session is over, or somebody has deleted the key. A holder that was stopped for
+    /// longer than its TTL gets no row, even if nobody else has come since.
+    ///
+    /// - On PostgreSQL and MySQL the rows of the session and of the entry are locked by it (`FOR
+    ///   KEY SHARE`, `LOCK IN SHARE MODE`): it has to be in the transaction that writes. Let it be
+    ///   the first statement. With more than `READ COMMITTED` it may be refused (40001, MariaDB's
+    ///   1020): that is an error like any other, roll back and begin anew.
+    /// - On SQLite begin by `BEGIN IMMEDIATE`: then nobody else writes before the end. A
+    ///   transaction that begins as a reader may be refused to write (`SQLITE_BUSY_SNAPSHOT`), and
+    ///   then has written nothing. The last parameter is what the clock shows at this call: make
+    ///   the call in the transaction. One that was made before may let in a holder whose session is
+    ///   over, but never one whose lock was given to another.
+    /// - A transaction that takes longer than the session lives keeps the next holder waiting.
+    ///   Commit before you unlock: the unlocking waits for it, and so does all that the client asks
+    ///   of the store meanwhile.
+    ///
+    /// With the driver that distlock has itself, `postgres::check`, `mysql::check` and
+    /// `sqlite::check` do all of that.
+    ///
+    /// It holds for every guard: what reads beside others, a permit and a leadership are such
+    /// guards, too. With [`local_handover`](crate::Builder::local_handover) all guards of one
+    /// client's have the same entry, so that it holds for the next one's as well: only the token
+    /// tells them apart.
+    ///
+    /// # Examples
+    ///
+    /// With sqlx 0.8, which is no part of this crate:
+    ///
+    /// ```text
+    /// let check = guard.sql().expect("a guard of PostgreSQL's");
+    /// let mut transaction = pool.begin().await?;
+    /// let mut query = sqlx::query(check.text());
+    /// for parameter in check.parameters() {
+    ///     query = match parameter {
+    ///         SqlParameter::Text(text) => query.bind(text),
+    ///         SqlParameter::Integer(number) => query.bind(number),
+    ///         _ => unreachable!("there are no others so far"),
+    ///     };
+    /// }
+    /// if query.fetch_optional(&mut *transaction).await?.is_none() {
+    ///     return transaction.rollback().await; // the lock is lost
+    /// }
+    /// sqlx::query("UPDATE …").execute(&mut *transaction).await?;
+    /// transaction.commit().await?;
+    /// ```
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-sql").await?;
+    /// let guard = client.mutex("a").lock().await?;
+    /// assert!(guard.sql().is_none(), "memory has no tables");
+    /// # guard.unlock().await }
+    /// ```
+    #[must_use]
+    pub fn sql(&self) -> Option<SqlCheck> {
+        let made: &[Make] = &[
+            #[cfg(feature = "mysql")]
+            ("MySQL", SqlCheck::mysql),
+            #[cfg(feature = "postgres")]
+            ("PostgreSQL", SqlCheck::postgres),
+            #[cfg(feature = "sqlite")]
+            ("SQLite", SqlCheck::sqlite),
+        ];
+        made.iter().find_map(|(store, make)| make(self.entry_in(store)?))
+    }
+}
+
+/// Of which store's entries it is made.
+type Make = (&'static str, fn(&Entry) -> Option<SqlCheck>);
+
+/// Why a transaction of one's own may not write.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CheckError<E> {
+    /// The lock is not held any more: roll back. Somebody else may hold it.
+    #[error("the lock {name:?} is not held any more: roll back")]
+    #[non_exhaustive]
+    NotHeld {
+        /// The lock's name.
+        name: String,
+    },
+    /// The lock is in a store of another kind than the transaction. Nothing was asked.
+    #[error("the lock {name:?} is kept on {store}: no transaction of {asked}'s can check it")]
+    #[non_exhaustive]
+    OtherStore {
+        /// The lock's name.
+        name: String,
+        /// Where it is kept.
+        store: &'static str,
+        /// Which database the transaction is in.
+        asked: SqlDialect,
+    },
+    /// The database has not answered the question: it is not known whether the lock is held. Roll
+    /// back.
+    #[error("the database did not say whether the lock is held: roll back")]
+    Database(#[source] E),
+}
+
+/// What a door needs of a guard, or why there is none.
+pub(crate) fn of<E>(guard: &LockGuard, asked: SqlDialect) -> Result<SqlCheck, CheckError<E>> {
+    let check = guard.sql().filter(|check| check.dialect == asked);
+    check.ok_or_else(|| CheckError::OtherStore {
+        name: guard.name().to_owned(),
+        store: guard.session().shared.backend.name(),
+        asked,
+    })
+}
+
+/// What a door tells of an answer.
+pub(crate) fn told<E>(guard: &LockGuard, held: Result<bool, E>) -> Result<(), CheckError<E>> {
+    match held {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(CheckError::NotHeld { name: guard.name().to_owned() }),
+        Err(error) => Err(CheckError::Database(error)),
+    }
+}

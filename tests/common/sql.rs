@@ -1,0 +1,135 @@
+//! A connection of a user's to one of the databases, which says what a statement tells.
+
+use distlock::{SqlCheck, SqlParameter};
+
+/// What a statement tells.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Told {
+    /// The first column of its rows.
+    pub(crate) rows: Vec<String>,
+    /// How many rows it has changed.
+    pub(crate) changed: u64,
+}
+
+/// What the database calls an error.
+pub(crate) type Code = String;
+
+pub(crate) enum Sql {
+    #[cfg(feature = "mysql")]
+    Mysql(mysql_async::Conn),
+    #[cfg(feature = "postgres")]
+    Postgres(tokio_postgres::Client),
+    #[cfg(feature = "sqlite")]
+    Sqlite(rusqlite::Connection),
+}
+
+impl Sql {
+    pub(crate) async fn connect(url: &str) -> Self {
+        match url.split_once("://").expect("a scheme") {
+            #[cfg(feature = "mysql")]
+            ("mysql", _) => Self::Mysql(super::mysql::dial(url, None).await),
+            #[cfg(feature = "postgres")]
+            ("postgres", _) => Self::Postgres(super::postgres::dial(url, None).await),
+            #[cfg(feature = "sqlite")]
+            ("sqlite", file) => {
+                let connection = rusqlite::Connection::open(file).expect("it opens");
+                connection.busy_timeout(std::time::Duration::ZERO).expect("it does not wait");
+                Self::Sqlite(connection)
+            }
+            _ => panic!("no such database: {url}"),
+        }
+    }
+
+    /// Of a statement that does not fail.
+    pub(crate) async fn ask(&mut self, sql: &str) -> Told {
+        self.run(sql).await.unwrap_or_else(|code| panic!("{sql}: {code}"))
+    }
+
+    pub(crate) async fn run(&mut self, sql: &str) -> Result<Told, Code> {
+        match self {
+            #[cfg(feature = "mysql")]
+            Self::Mysql(connection) => on_mysql(connection, sql).await,
+            #[cfg(feature = "postgres")]
+            Self::Postgres(client) => on_postgres(client, sql).await,
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(connection) => tokio::task::block_in_place(|| on_sqlite(connection, sql)),
+        }
+    }
+}
+
+#[cfg(feature = "mysql")]
+async fn on_mysql(connection: &mut mysql_async::Conn, sql: &str) -> Result<Told, Code> {
+    use mysql_async::{Error, Row, prelude::Queryable};
+    let asked = async {
+        let mut answer = connection.query_iter(sql).await?;
+        let rows: Vec<Row> = answer.collect().await?;
+        let changed = answer.affected_rows();
+        answer.drop_result().await?;
+        Ok((rows, changed))
+    };
+    let (rows, changed) = asked.await.map_err(|error: Error| match error {
+        Error::Server(error) => error.code.to_string(),
+        _ => "closed".to_owned(),
+    })?;
+    let rows = rows.into_iter().map(|mut row| row.take(0).expect("a text")).collect();
+    Ok(Told { rows, changed })
+}
+
+#[cfg(feature = "postgres")]
+async fn on_postgres(client: &tokio_postgres::Client, sql: &str) -> Result<Told, Code> {
+    use tokio_postgres::SimpleQueryMessage::{CommandComplete, Row};
+    let answer = client.simple_query(sql).await.map_err(|error| {
+        error.code().map_or_else(|| "closed".to_owned(), |code| code.code().to_owned())
+    })?;
+    let mut told = Told::default();
+    for message in answer {
+        match message {
+            Row(row) => told.rows.push(row.get(0).unwrap_or_default().to_owned()),
+            CommandComplete(changed) => told.changed = changed,
+            _ => {}
+        }
+    }
+    Ok(told)
+}
+
+#[cfg(feature = "sqlite")]
+fn on_sqlite(connection: &rusqlite::Connection, sql: &str) -> Result<Told, Code> {
+    use rusqlite::{Error, ErrorCode, types::Value};
+    let asked = || {
+        let mut statement = connection.prepare(sql)?;
+        if statement.column_count() == 0 {
+            let changed = statement.execute([])? as u64;
+            return Ok(Told { rows: Vec::new(), changed });
+        }
+        let rows = statement.query_map([], |row| row.get(0))?;
+        let text = |value: rusqlite::Result<Value>| {
+            Ok(match value? {
+                Value::Text(text) => text,
+                Value::Integer(number) => number.to_string(),
+                other => panic!("{other:?}"),
+            })
+        };
+        Ok(Told { rows: rows.map(text).collect::<Result<_, Error>>()?, changed: 0 })
+    };
+    asked().map_err(|error: Error| match error.sqlite_error() {
+        Some(error) if error.extended_code == 517 => "SQLITE_BUSY_SNAPSHOT".to_owned(),
+        Some(error) if error.code == ErrorCode::DatabaseBusy => "SQLITE_BUSY".to_owned(),
+        _ => error.to_string(),
+    })
+}
+
+/// A check as one text, for those who ask without parameters.
+pub(crate) fn written(check: &SqlCheck) -> String {
+    let mut text = check.text().to_owned();
+    for (at, parameter) in check.parameters().iter().enumerate().rev() {
+        let value = match parameter {
+            SqlParameter::Text(text) => format!("'{}'", text.replace('\'', "''")),
+            SqlParameter::Integer(number) => number.to_string(),
+            other => panic!("{other:?}"),
+        };
+        for mark in ["$", "?"] {
+            text = text.replace(&format!("{mark}{}", at + 1), &value);
+        }
+    }
+    text
+}

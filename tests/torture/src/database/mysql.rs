@@ -1,0 +1,122 @@
+//! One MariaDB server.
+
+use async_trait::async_trait;
+use distlock_testkit::{Result, framing::Framing};
+use mysql_async::{Conn, OptsBuilder, Row, Value, prelude::Queryable};
+
+use super::{
+    Connection, Database, Rows, Words,
+    server::{Server, done},
+};
+
+pub(super) static WORDS: Words = Words {
+    sessions: "distlock_sessions",
+    queues: "distlock_queues",
+    entries: "distlock_entries",
+    data: "distlock_data",
+    watches: None,
+    key: "CONCAT(queue, '/', LOWER(HEX(session)), '-', ticket, \
+          IF(label = '', '', CONCAT('.', label)))",
+    text: "value",
+    value: ["'", "'"],
+    besides: ["", ""],
+    counting: &[
+        "CREATE TABLE torture_writes (dir VARBINARY(512), name VARBINARY(512), \
+         version BIGINT NOT NULL, PRIMARY KEY (dir, name)) ENGINE = InnoDB",
+        // distlock replaces what is there.
+        "CREATE TRIGGER torture_counts AFTER INSERT ON distlock_data FOR EACH ROW \
+         INSERT INTO torture_writes VALUES (NEW.dir, NEW.name, 1) \
+         ON DUPLICATE KEY UPDATE version = version + 1",
+    ],
+    begin: "START TRANSACTION",
+    locking: Some(" FOR UPDATE"),
+    read_only: [&["SET GLOBAL read_only = 1"], &["SET GLOBAL read_only = 0"]],
+    room: [&[], &[]],
+    event: None,
+};
+
+#[derive(Debug)]
+pub(super) struct Mysql([Server; 1]);
+
+impl Mysql {
+    pub(super) async fn start() -> Result<Self> {
+        let run = ["--stop-timeout=3", "--env=MYSQL_DATABASE=distlock"];
+        let arguments = [
+            "--innodb-flush-log-at-trx-commit=1",
+            "--innodb-lock-wait-timeout=1",
+            "--innodb-log-file-size=8M",
+            "--innodb-buffer-pool-size=32M",
+            "--max-connections=500",
+            "--max-connect-errors=1000000",
+        ];
+        let server = Server::start("mysql", 3306, &run, &arguments).await?;
+        let mut first = done(|| dial(&server)).await?;
+        first.ask("CREATE USER app@'%' IDENTIFIED BY 'apppw'").await?;
+        first.ask("GRANT ALL ON distlock.* TO app@'%'").await?;
+        Ok(Self([server]))
+    }
+}
+
+async fn dial(server: &Server) -> Result<Conn> {
+    let options = OptsBuilder::default()
+        .ip_or_hostname(server.address.ip().to_string())
+        .tcp_port(server.address.port())
+        .user(Some("root"))
+        .pass(Some("root"))
+        .db_name(Some("distlock"))
+        .prefer_socket(false)
+        // Of a question that nobody waits for any more, nothing is to come late. What an operator
+        // reads, he does not lock.
+        .init(vec![
+            "SET max_statement_time = 0.9",
+            "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
+        ]);
+    Ok(Conn::new(options).await?)
+}
+
+#[async_trait]
+impl Database for Mysql {
+    fn words(&self) -> &'static Words {
+        &WORDS
+    }
+
+    fn around(&self) -> [String; 2] {
+        ["mysql://app:apppw@", "/distlock"].map(str::to_owned)
+    }
+
+    fn servers(&self) -> &[Server] {
+        &self.0
+    }
+
+    fn framing(&self) -> Framing {
+        Framing::Mysql
+    }
+
+    async fn dial(&self) -> Result<Box<dyn Connection>> {
+        Ok(Box::new(dial(self.one()?).await?))
+    }
+
+    async fn sever(&self) -> Result<()> {
+        let mut operator = self.dial().await?;
+        let sql = "SELECT id FROM information_schema.processlist WHERE user = 'app'";
+        for row in operator.ask(sql).await? {
+            if fastrand::bool() {
+                // It may have ended.
+                let _ = operator.ask(&format!("KILL {}", row.concat())).await;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Connection for Conn {
+    async fn ask(&mut self, sql: &str) -> Result<Rows> {
+        let rows: Vec<Row> = self.query(sql).await?;
+        let text = |value| match value {
+            Value::Bytes(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+            _ => String::new(),
+        };
+        Ok(rows.into_iter().map(|row| row.unwrap().into_iter().map(text).collect()).collect())
+    }
+}

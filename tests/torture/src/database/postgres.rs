@@ -1,0 +1,118 @@
+//! One PostgreSQL server.
+
+use async_trait::async_trait;
+use distlock_testkit::{Result, framing::Framing};
+use tokio::net::TcpStream;
+use tokio_postgres::{Client, Config, NoTls, SimpleQueryMessage};
+
+use super::{
+    Connection, Database, Rows, Words,
+    server::{Server, done},
+};
+
+pub(super) static WORDS: Words = Words {
+    sessions: "distlock.sessions",
+    queues: "distlock.queues",
+    entries: "distlock.entries",
+    data: "distlock.data",
+    watches: Some("distlock.watches"),
+    key: "queue || '/' || to_hex(session) || '-' || ticket || \
+          CASE label WHEN '' THEN '' ELSE '.' || label END",
+    text: "convert_from(value, 'UTF8')",
+    value: ["'", "'"],
+    besides: ["", ""],
+    counting: &[
+        "CREATE TABLE torture_writes (\
+         dir text, name text, version bigint NOT NULL, PRIMARY KEY (dir, name))",
+        "CREATE FUNCTION torture_counts() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS \
+         'BEGIN INSERT INTO public.torture_writes AS w VALUES (NEW.dir, NEW.name, 1) \
+         ON CONFLICT (dir, name) DO UPDATE SET version = w.version + 1; RETURN NULL; END'",
+        "CREATE TRIGGER torture_counts AFTER INSERT OR UPDATE ON distlock.data \
+         FOR EACH ROW EXECUTE FUNCTION torture_counts()",
+    ],
+    begin: "BEGIN",
+    locking: Some(" FOR UPDATE"),
+    read_only: [
+        &["ALTER SYSTEM SET default_transaction_read_only = on", "SELECT pg_reload_conf()"],
+        &["ALTER SYSTEM RESET default_transaction_read_only", "SELECT pg_reload_conf()"],
+    ],
+    // Without a place for what is to come it stops, and starts again.
+    room: [&[], &["SELECT pg_switch_wal()", "CHECKPOINT"]],
+    event: Some(b"distlock_"),
+};
+
+#[derive(Debug)]
+pub(super) struct Postgres([Server; 1]);
+
+impl Postgres {
+    pub(super) async fn start() -> Result<Self> {
+        let run = ["--stop-signal=SIGINT", "--stop-timeout=3"];
+        let arguments = [
+            "-cmax_connections=500",
+            "-cscram_iterations=64",
+            // distlock gives up waiting for a lock before the default is over.
+            "-cdeadlock_timeout=50ms",
+            "-cmin_wal_size=32MB",
+            "-cmax_wal_size=48MB",
+        ];
+        let server = Server::start("postgres", 5432, &run, &arguments).await?;
+        let mut first = done(|| dial(&server, "postgres")).await?;
+        first.ask("CREATE ROLE app LOGIN PASSWORD 'apppw'").await?;
+        first.ask("CREATE DATABASE distlock OWNER app").await?;
+        Ok(Self([server]))
+    }
+}
+
+async fn dial(server: &Server, database: &str) -> Result<Client> {
+    let mut config = Config::new();
+    config.user("postgres").password("postgres").dbname(database);
+    let tcp = TcpStream::connect(server.address).await?;
+    let (client, connection) = config.connect_raw(tcp, NoTls).await?;
+    tokio::spawn(connection);
+    // Of a question that nobody waits for any more, nothing is to come late.
+    let own = "SET statement_timeout = 900; SET default_transaction_read_only = off";
+    client.batch_execute(own).await?;
+    Ok(client)
+}
+
+#[async_trait]
+impl Database for Postgres {
+    fn words(&self) -> &'static Words {
+        &WORDS
+    }
+
+    fn around(&self) -> [String; 2] {
+        ["postgres://app:apppw@", "/distlock"].map(str::to_owned)
+    }
+
+    fn servers(&self) -> &[Server] {
+        &self.0
+    }
+
+    fn framing(&self) -> Framing {
+        Framing::Postgres
+    }
+
+    async fn dial(&self) -> Result<Box<dyn Connection>> {
+        Ok(Box::new(dial(self.one()?, "distlock").await?))
+    }
+
+    async fn sever(&self) -> Result<()> {
+        let sql = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+                   WHERE usename = 'app' AND random() < 0.5";
+        self.dial().await?.ask(sql).await.map(drop)
+    }
+}
+
+#[async_trait]
+impl Connection for Client {
+    async fn ask(&mut self, sql: &str) -> Result<Rows> {
+        let told = self.simple_query(sql).await?;
+        let rows = told.iter().filter_map(|message| match message {
+            SimpleQueryMessage::Row(row) => Some(row),
+            _ => None,
+        });
+        let text = |cell: Option<&str>| cell.unwrap_or_default().to_owned();
+        Ok(rows.map(|row| (0..row.len()).map(|at| text(row.get(at))).collect()).collect())
+    }
+}

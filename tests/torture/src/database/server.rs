@@ -1,0 +1,110 @@
+//! A database's server in a container of the run's own: its disk is small and can be filled, its
+//! clock can be set, and it can be killed and started again.
+
+use std::{
+    future::Future,
+    net::{SocketAddr, TcpListener},
+    time::{Duration, Instant},
+};
+
+use distlock_testkit::{
+    Result,
+    docker::{SETTABLE_CLOCK, container, docker, set_clock},
+};
+use tokio::time::{sleep, timeout};
+
+/// In memory: it lasts for as long as a container is there that has it, which the server's own is
+/// not while it is down.
+const DISK: &str = "type=volume,dst=/data,volume-driver=local,volume-opt=type=tmpfs,\
+                    volume-opt=device=tmpfs,\"volume-opt=o=size=192m,mode=1777\"";
+
+/// A server that takes longer to start has a trouble of its own.
+const RECOVERY: Duration = Duration::from_secs(60);
+
+#[derive(Debug)]
+pub(crate) struct Server {
+    pub(crate) container: String,
+    pub(crate) address: SocketAddr,
+}
+
+impl Server {
+    /// Of the same image as the one of docker/up that has this name, and is up. `run` are options
+    /// of `docker run`, `arguments` those of the server, which listens there on this port.
+    pub(super) async fn start(
+        like: &str,
+        port: u16,
+        run: &[&str],
+        arguments: &[&str],
+    ) -> Result<Self> {
+        let image = docker(&["inspect", "--format={{.Config.Image}}", &container(like)]).await;
+        let image = image
+            .map_err(|error| format!("{error}; start it with docker/up {like}, for its image"))?;
+        let name = container(&format!("torture-{like}-{:08x}", fastrand::Rng::new().u32(..)));
+        let address = SocketAddr::from(([127, 0, 0, 1], free_port()?));
+        let server = Self { container: name, address };
+        let project = std::env::var("COMPOSE_PROJECT_NAME").unwrap_or_else(|_| "distlock".into());
+        // So docker/down removes what a run has left that was killed.
+        let label = format!("--label=com.docker.compose.project={project}");
+        let (disk, named) = (server.disk(), format!("--name={}", server.container));
+        let keep =
+            ["--entrypoint=sleep", "--mount", DISK, &format!("--name={disk}"), &image, "infinity"];
+        docker(&[&["run", "--detach", &label], &keep[..]].concat()).await?;
+        let publish = format!("--publish={address}:{port}");
+        let with = ["--detach", &label, &named, &publish, "--volumes-from", &disk];
+        docker(&[&["run"], &with[..], &SETTABLE_CLOCK, run, &[&image], arguments].concat()).await?;
+        Ok(server)
+    }
+
+    /// The container that keeps the disk.
+    fn disk(&self) -> String {
+        format!("{}-disk", self.container)
+    }
+
+    async fn on_disk(&self, script: &str) -> Result<()> {
+        docker(&["exec", &self.disk(), "sh", "-c", script]).await.map(drop)
+    }
+
+    pub(super) async fn fill(&self) -> Result<()> {
+        self.on_disk("! cat /dev/zero 2>/dev/null >/data/full").await
+    }
+
+    pub(super) async fn free(&self) -> Result<()> {
+        self.on_disk("rm -f /data/full").await?;
+        // It may have given up.
+        docker(&["start", &self.container]).await.map(drop)
+    }
+
+    pub(super) async fn set_clock(&self, seconds: i64) -> Result<()> {
+        self.on_disk(&set_clock(seconds)).await
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("docker")
+            .args(["rm", "--force", "--volumes", &self.container, &self.disk()])
+            .output();
+    }
+}
+
+/// A port that nobody uses now, and that nobody is given who asks for any: while the server is down
+/// it has to stay free.
+fn free_port() -> Result<u16> {
+    let mut random = fastrand::Rng::new();
+    let drawn = std::iter::repeat_with(|| random.u16(25_000..32_000)).take(100);
+    let mut free = drawn.filter(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok());
+    Ok(free.next().ok_or("no port is free")?)
+}
+
+/// Does it again and again until it is done: a server takes a while to start.
+pub(super) async fn done<T, D: Future<Output = Result<T>>>(doing: impl Fn() -> D) -> Result<T> {
+    let start = Instant::now();
+    loop {
+        match timeout(Duration::from_secs(5), doing()).await {
+            Ok(Ok(done)) => return Ok(done),
+            Ok(Err(error)) if start.elapsed() > RECOVERY => return Err(error),
+            Err(late) if start.elapsed() > RECOVERY => return Err(late.into()),
+            _ => sleep(Duration::from_millis(50)).await,
+        }
+    }
+}

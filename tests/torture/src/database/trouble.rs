@@ -1,0 +1,205 @@
+//! What may happen to a database.
+
+use std::time::Duration;
+
+use distlock_testkit::Result;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::{Connection, Database, server::done, within};
+use crate::fault::Trouble;
+
+/// What takes longer is given up.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// How far clocks jump.
+const HOUR: i64 = 3600;
+
+/// Has it happen for so long, to the tables of those who lock in this namespace.
+pub(crate) async fn strike(
+    database: &dyn Database,
+    trouble: Trouble,
+    namespace: &str,
+    time: Duration,
+) -> Result<()> {
+    let over = Instant::now() + time;
+    match trouble {
+        Trouble::ReadOnly => {
+            let [begin, end] = database.words().read_only;
+            done(|| all(database, begin)).await?;
+            sleep(time).await;
+            done(|| all(database, end)).await
+        }
+        Trouble::LockWait => {
+            let mut operator = done(|| lock(database, namespace)).await?;
+            sleep(time).await;
+            // Else it ends with its connection.
+            let _ = timeout(PATIENCE, operator.ask("ROLLBACK")).await;
+            Ok(())
+        }
+        Trouble::Deadlocks => {
+            let rows = done(|| rows(database, namespace)).await?;
+            let clash = || clash(database, &rows, over);
+            tokio::join!(clash(), clash(), clash(), clash());
+            Ok(())
+        }
+        Trouble::DiskFull => fill(database, time).await,
+        Trouble::Clock => {
+            let jump = if fastrand::bool() { HOUR } else { -HOUR };
+            done(|| database.set_clock(jump)).await?;
+            sleep(time).await;
+            done(|| database.set_clock(0)).await
+        }
+        Trouble::Sever => {
+            while Instant::now() < over {
+                done(|| database.sever()).await?;
+                sleep(time.mul_f64(fastrand::f64() / 4.0)).await;
+            }
+            Ok(())
+        }
+    }
+}
+
+/// Asks all of it, one after the other.
+async fn all(database: &dyn Database, statements: &[&str]) -> Result<()> {
+    let mut operator = database.dial().await?;
+    for statement in statements {
+        operator.ask(statement).await?;
+    }
+    Ok(())
+}
+
+/// What locks some of the rows that those who lock need.
+fn some_rows(database: &dyn Database, namespace: &str) -> Vec<String> {
+    let words = database.words();
+    let Some(locking) = words.locking else { return Vec::new() };
+    let mut all = Vec::new();
+    for table in [words.queues, words.entries] {
+        all.push(format!("SELECT 1 FROM {table} WHERE {}{locking}", within(namespace)));
+    }
+    all.push(format!("SELECT 1 FROM {}{locking}", words.sessions));
+    all.push(format!("SELECT 1 FROM {} WHERE dir >= '{namespace}'{locking}", words.data));
+    match fastrand::usize(..=all.len()) {
+        one if one < all.len() => vec![all.swap_remove(one)],
+        _ => all,
+    }
+}
+
+/// A transaction of an operator's who locks rows, and thinks.
+async fn lock(database: &dyn Database, namespace: &str) -> Result<Box<dyn Connection>> {
+    let mut operator = database.dial().await?;
+    operator.ask(database.words().begin).await?;
+    for statement in some_rows(database, namespace) {
+        operator.ask(&statement).await?;
+    }
+    Ok(operator)
+}
+
+/// What locks one row each.
+async fn rows(database: &dyn Database, namespace: &str) -> Result<Vec<String>> {
+    let (words, mut operator) = (database.words(), database.dial().await?);
+    let locking = words.locking.ok_or("nothing locks a row")?;
+    let sql = format!("SELECT queue FROM {} WHERE {}", words.queues, within(namespace));
+    let queues = operator.ask(&sql).await?;
+    let sessions = operator.ask(&format!("SELECT id FROM {}", words.sessions)).await?;
+    let row = |table: &str, column: &str, row: &Vec<String>| {
+        format!("SELECT 1 FROM {table} WHERE {column} = '{}'{locking}", row.concat())
+    };
+    let queues = queues.iter().map(|queue| row(words.queues, "queue", queue));
+    Ok(queues.chain(sessions.iter().map(|id| row(words.sessions, "id", id))).collect())
+}
+
+/// An operator whose transactions lock two of these, in either order.
+async fn clash(database: &dyn Database, rows: &[String], over: Instant) {
+    while Instant::now() < over {
+        let clashing = async {
+            let mut operator = database.dial().await?;
+            while Instant::now() < over {
+                operator.ask(database.words().begin).await?;
+                for row in fastrand::choose_multiple(rows, 2) {
+                    operator.ask(row).await?;
+                    sleep(Duration::from_millis(fastrand::u64(..20))).await;
+                }
+                operator.ask("ROLLBACK").await?;
+            }
+            Result::Ok(())
+        };
+        // One of those who clash is told so, and begins anew.
+        let _ = timeout(PATIENCE * 3, clashing).await;
+    }
+}
+
+/// Leaves no room for so long. Now and then the server finds that it cannot go on.
+async fn fill(database: &dyn Database, time: Duration) -> Result<()> {
+    let [before, meanwhile] = database.words().room;
+    // It may let nobody in afterwards.
+    let mut operator = done(|| database.dial()).await?;
+    for statement in before {
+        let _ = timeout(PATIENCE, operator.ask(statement)).await;
+    }
+    done(|| database.fill()).await?;
+    if fastrand::bool() {
+        for statement in meanwhile {
+            let _ = timeout(PATIENCE, operator.ask(statement)).await;
+        }
+    }
+    sleep(time).await;
+    // It may give up at this very moment, for want of room a moment ago.
+    let again = || async {
+        database.free().await?;
+        database.dial().await.map(drop)
+    };
+    done(again).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{database::open, store::Store};
+
+    async fn database() -> Box<dyn Database> {
+        let database = open(Store::Sqlite).await.expect("a file");
+        let url = database.around().concat();
+        let first = distlock::Client::connect(url).await.expect("it makes the tables");
+        first.close().await.expect("closed");
+        database
+    }
+
+    /// Whether a row can be written.
+    async fn takes(database: &dyn Database, size: usize) -> bool {
+        let mut operator = database.dial().await.expect("it opens");
+        let write =
+            database.words().insert("/ns", &fastrand::u64(..).to_string(), &"x".repeat(size));
+        operator.ask(&write).await.is_ok()
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn those_who_wait_for_locks_wait_until_the_end() {
+        let database = database().await;
+        assert!(takes(&*database, 1).await);
+        let time = Duration::from_secs(2);
+        let (struck, refused) =
+            tokio::join!(strike(&*database, Trouble::LockWait, "/ns", time), async {
+                sleep(time / 4).await;
+                !takes(&*database, 1).await
+            });
+        struck.expect("it is over");
+        assert!(refused && takes(&*database, 1).await);
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_full_disk_takes_nothing_until_there_is_room() {
+        let database = database().await;
+        let time = Duration::from_secs(1);
+        let (struck, refused) =
+            tokio::join!(strike(&*database, Trouble::DiskFull, "/ns", time), async {
+                sleep(time / 2).await;
+                !takes(&*database, 100_000).await
+            });
+        match struck {
+            Ok(()) => assert!(refused),
+            // Not everybody can try it.
+            Err(error) => assert!(error.to_string().contains("only root"), "{error}"),
+        }
+        assert!(takes(&*database, 100_000).await);
+    }
+}
