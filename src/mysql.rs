@@ -13,7 +13,7 @@ use crate::{
 
 /// Asks a transaction whether the lock is held, and keeps it held until that transaction ends:
 /// [`LockGuard::sql`] with this crate's own driver, `mysql_async`. Ask before anything else, and in
-/// the database that the lock is in.
+/// the database that the lock is in. On a Galera cluster it is not enough: see there.
 ///
 /// # Errors
 ///

@@ -112,6 +112,8 @@ impl LockGuard {
     ///   KEY SHARE`, `LOCK IN SHARE MODE`): it has to be in the transaction that writes. Let it be
     ///   the first statement. With more than `READ COMMITTED` it may be refused (40001, MariaDB's
     ///   1020): that is an error like any other, roll back and begin anew.
+    /// - On a **Galera** cluster it is not enough: what another server commits meanwhile is noticed
+    ///   only where both write to the same row.
     /// - On SQLite begin by `BEGIN IMMEDIATE`: then nobody else writes before the end. A
     ///   transaction that begins as a reader may be refused to write (`SQLITE_BUSY_SNAPSHOT`), and
     ///   then has written nothing. The last parameter is what the clock shows at this call: make

@@ -17,7 +17,7 @@ type Micros = i64;
 const APART: Micros = 20_000;
 
 /// So many are kept before they are thinned out.
-const MANY: usize = 400;
+const MANY: usize = 600;
 
 /// What has been read of them, by whom it was asked for.
 #[derive(Debug, Default)]
@@ -68,20 +68,17 @@ impl Beats {
         }
     }
 
-    /// The older they are, the farther apart they may be.
+    /// The older they are, the farther apart they may be: of each stretch of time the first one is
+    /// kept. Two stretches become one as they age, so that no gap grows by being thinned out again.
     fn thin_out(&mut self, now: Micros) {
-        let mut next = Micros::MIN;
-        let mut kept: Vec<_> = self.read.iter().rev().copied().collect();
-        kept.retain(|read| {
-            let age = now - read.answered;
-            let keeps = age >= next;
-            if keeps {
-                next = age + age / 12;
+        let stretch = |read: &Read| {
+            let mut long = APART;
+            while long * 2 <= (now - read.answered) / 8 {
+                long *= 2;
             }
-            keeps
-        });
-        kept.reverse();
-        self.read = kept;
+            (long, read.answered / long)
+        };
+        self.read.dedup_by_key(|read| stretch(read));
     }
 
     /// The limits for sessions of one's own length, and for shorter and longer ones about that
