@@ -25,12 +25,14 @@
 use std::{collections::BTreeMap, fs, path::Path};
 
 /// Where a test can be. In this order they are built and run.
-pub(crate) const BINARIES: [&str; 12] = [
+pub(crate) const BINARIES: [&str; 14] = [
     "lib",
     "memory",
     "sqlite",
     "telemetry",
     "lib:etcd",
+    "lib:mysql",
+    "lib:postgres",
     "lib:zookeeper",
     "etcd",
     "zookeeper",

@@ -239,8 +239,8 @@ impl Link {
 /// What a server says of itself.
 #[derive(Debug, PartialEq, Eq)]
 struct Names {
-    /// Which one it is. MariaDB has no `server_uuid`; what it has instead is made from the
-    /// machine's network card and the port.
+    /// Which one it is. MariaDB has no `server_uuid`, and its `server_uid` changes with the
+    /// machine's network card: a container that is started again may have another one.
     server: String,
     /// The same, or which cluster it belongs to (Galera): that decides by a majority, and is one
     /// whichever of its servers answers.
@@ -255,7 +255,10 @@ fn names(told: &[Outcome]) -> Names {
         let row = rows.find(|row| row.text(0) == Some(name))?;
         row.text(1).filter(|value| value.contains(|letter| !"0-".contains(letter)))
     };
-    let names = ["server_uuid", "server_uid", "server_id"].map(value);
+    let names = match value("server_uuid") {
+        Some(uuid) => [Some(uuid), None, value("server_id")],
+        None => ["hostname", "port", "server_id"].map(value),
+    };
     let server = names.into_iter().flatten().collect::<Vec<_>>().join("/");
     match value("wsrep_cluster_state_uuid") {
         Some(cluster) => Names { server, store: format!("cluster {cluster}"), clustered: true },
@@ -270,11 +273,11 @@ mod tests {
     #[test]
     fn a_server_and_a_cluster_have_names() {
         for (told, name) in [
-            (&[("server_id", "1"), ("server_uid", "a/b=")][..], "a/b=/1"),
-            (&[("server_id", "7"), ("server_uuid", "0-f")], "0-f/7"),
-            (&[("server_uid", "a"), ("wsrep_cluster_state_uuid", "")], "a"),
-            (&[("server_uid", "a"), ("wsrep_cluster_state_uuid", "00-00")], "a"),
-            (&[("server_uid", "a"), ("wsrep_cluster_state_uuid", "0c-0")], "cluster 0c-0"),
+            (&[("server_id", "1"), ("port", "3306"), ("hostname", "h")][..], "h/3306/1"),
+            (&[("server_id", "7"), ("server_uuid", "0-f"), ("hostname", "h")], "0-f/7"),
+            (&[("hostname", "a"), ("wsrep_cluster_state_uuid", "")], "a"),
+            (&[("hostname", "a"), ("wsrep_cluster_state_uuid", "00-00")], "a"),
+            (&[("hostname", "a"), ("wsrep_cluster_state_uuid", "0c-0")], "cluster 0c-0"),
         ] {
             let told: Vec<_> =
                 told.iter().map(|(name, value)| Outcome::of_one(&[name, value])).collect();
