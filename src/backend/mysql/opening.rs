@@ -30,7 +30,8 @@ pub(super) fn hello(patience: std::time::Duration, silence: std::time::Duration)
         "SELECT COUNT(*) = 0 FROM information_schema.tables \
          WHERE table_schema = DATABASE() AND table_name = 'distlock_schema'"
             .to_owned(),
-        "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('server_uuid', 'hostname', 'port', 'server_id')"
+        "SHOW GLOBAL VARIABLES WHERE Variable_name IN \
+         ('server_uuid', 'hostname', 'port', 'server_id')"
             .to_owned(),
         "SHOW GLOBAL STATUS WHERE Variable_name = 'wsrep_cluster_state_uuid'".to_owned(),
     ])
