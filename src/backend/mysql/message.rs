@@ -68,8 +68,8 @@ impl Message {
     }
 }
 
-/// A request as it is sent. The first of its outcomes is what the clock shows, and how far the beats
-/// are.
+/// A request as it is sent. The first of its outcomes is what the clock shows, and how far the
+/// beats are.
 pub(super) struct Parcel {
     pub(super) text: String,
     /// So many outcomes come before the message's own, of which there are so many.
@@ -134,8 +134,8 @@ fn clip(clocks: bool) -> String {
 ///
 /// A holder gives up 0.9 TTL after it has sent a keepalive. It is put away 1.1 TTL after the server
 /// has counted that one, by a clock that has not been set since then, or for as long: all but what
-/// this request may take on its way, which is 0.15 TTL, and 0.02 TTL by which two clocks differ. And
-/// its beat shows the same.
+/// this request may take on its way, which is 0.15 TTL, and 0.02 TTL by which two clocks differ.
+/// And its beat shows the same.
 fn sweep(session: i64, belief: &Belief, clocks: bool) -> String {
     let own = own(clocks);
     format!(

@@ -65,8 +65,8 @@ const CLIP: &str = "UPDATE distlock.sessions SET expires = now() + ttl WHERE id 
 ///
 /// A holder gives up 0.9 TTL after it has sent a keepalive. It is put away 1.1 TTL after the server
 /// has counted that one, by a clock that has not been set since then, or for as long: all but what
-/// this request may take on its way, which is 0.15 TTL, and 0.02 TTL by which two clocks differ. And
-/// its beat shows the same.
+/// this request may take on its way, which is 0.15 TTL, and 0.02 TTL by which two clocks differ.
+/// And its beat shows the same.
 fn sweep(session: i64, belief: &Belief) -> String {
     let at = |micros| format!("timestamptz 'epoch' + {micros} * interval '1 microsecond'");
     format!(
