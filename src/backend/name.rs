@@ -133,6 +133,9 @@ pub(crate) fn check_namespace(namespace: &str) -> Result<(), Error> {
     Ok(())
 }
 
+/// The label of an entry that is nobody's: it keeps others out for a while.
+pub(crate) const NOBODY: &str = "nobody";
+
 /// One attempt to take a lock: 128 random bits that find its key again when the reply was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Ticket(Uuid);

@@ -7,7 +7,7 @@ use crate::{
     error::{Error, Result},
     primitives::{
         guard::LockGuard,
-        leader::{Leader, LeaderWatch, Observe},
+        leader::{self, Leader, LeaderWatch, Observe},
         leadership::{Leadership, checked},
         queue_entry::QueueEntry,
         queue_watch::QueueWatch,
@@ -246,7 +246,7 @@ impl Election {
     /// ```
     pub async fn leader(&self) -> Result<Option<Leader>> {
         let sight = view::look_now(&self.sessions, &self.candidates()?).await?;
-        Ok(sight.members.into_iter().next().map(Leader::new))
+        Ok(leader::first(sight).map(Leader::new))
     }
 
     /// All leaders from now on: the present one first, if there is one, then each later one, and

@@ -9,7 +9,10 @@ use std::{
 use futures_util::Stream;
 
 use crate::{
-    backend::{Member, name::Queue},
+    backend::{
+        Member,
+        name::{NOBODY, Queue},
+    },
     fencing::FencingToken,
     queue::view::{Feed, Sight},
     session::Sessions,
@@ -22,6 +25,12 @@ pub struct Leader {
     pub(super) version: u64,
     pub(super) token: FencingToken,
     key: Arc<str>,
+}
+
+/// Who leads: the first candidate, unless somebody has to be waited for who is not known.
+pub(super) fn first(sight: Sight) -> Option<Member> {
+    let first = sight.members.into_iter().next()?;
+    (first.label.as_deref() != Some(NOBODY)).then_some(first)
 }
 
 impl Leader {
@@ -72,7 +81,7 @@ pub struct Observe {
 impl Observe {
     pub(super) fn new(sessions: &Sessions, candidates: &Queue) -> Self {
         let mut seen = Seen::default();
-        let pick = move |sight: Sight| seen.newer(sight.members.into_iter().next()?);
+        let pick = move |sight: Sight| seen.newer(first(sight)?);
         Self { feed: Feed::new(sessions, candidates, true, pick) }
     }
 
@@ -144,7 +153,7 @@ impl LeaderWatch {
     pub(super) fn new(sessions: &Sessions, candidates: &Queue) -> Self {
         let (mut seen, mut told) = (Seen::default(), None);
         let pick = move |sight: Sight| {
-            let Some(first) = sight.members.into_iter().next() else {
+            let Some(first) = first(sight) else {
                 return (told.replace(false) != Some(false)).then_some(None);
             };
             let leader = seen.newer(first).map(Some)?;

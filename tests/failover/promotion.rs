@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::{
     TTL,
-    common::case::{SOON, within},
+    common::case::{SOON, eventually, within},
     pair::Pair,
 };
 
@@ -90,12 +90,21 @@ pub(crate) async fn a_live_primary_has_the_longest_ttl<P: Pair>() {
     let mutex = tokio::spawn(async move { Ok((mutex.lock().await?, Instant::now())) });
     let reader = tokio::spawn(async move { reader.read().await.map(|_| Instant::now()) });
     let permit = tokio::spawn(async move { permits.acquire().await.map(|_| Instant::now()) });
+    let election = newcomer.election("a");
+    let leads = tokio::spawn(async move { election.campaign("x").await.map(|_| Instant::now()) });
+    eventually(SOON, "it is a candidate", async || {
+        newcomer.election("a").queue().await.is_ok_and(|queue| queue.len() == 2)
+    })
+    .await;
+    assert_eq!(newcomer.election("a").leader().await.expect("an answer"), None);
     let free = granted(&newcomer, "b").await;
     let next: distlock::Result<_> = mutex.await.expect("no panic");
     let (next, at) = next.expect("granted");
-    let [reader, permit] = [reader, permit].map(|task| async { task.await.expect("no panic") });
-    for at in [free, at, reader.await.expect("granted"), permit.await.expect("granted")] {
+    for at in [free, at] {
         check_time(begun, at);
+    }
+    for task in [reader, permit, leads] {
+        check_time(begun, task.await.expect("no panic").expect("granted"));
     }
     // Nobody has told the other one: that is not promised.
     assert!(guard.is_valid() && next.is_valid());

@@ -22,7 +22,7 @@ use super::{
 };
 use crate::backend::{
     Write,
-    name::{Queue, Ticket},
+    name::{NOBODY, Queue, Ticket},
     sql::{dialect::Joiner, key::Place},
 };
 
@@ -116,8 +116,9 @@ pub(super) fn join(
              (queue, number, session, ticket, label, value, version, since) \
              SELECT {queue}, @distlock_{place}, {session}, '{ticket}', {}, {value}, 1, {NOW} \
              FROM DUAL WHERE @distlock_{place} IS NOT NULL UNION ALL \
-             SELECT {queue}, @distlock_{place} - 1, id, '{ticket}', '', {phantom}, 1, {NOW} \
-             FROM distlock_sessions WHERE id = {QUARANTINE} AND @distlock_{place} IS NOT NULL",
+             SELECT {queue}, @distlock_{place} - 1, id, '{ticket}', '{NOBODY}', {phantom}, 1, \
+             {NOW} FROM distlock_sessions WHERE id = {QUARANTINE} \
+             AND @distlock_{place} IS NOT NULL",
             text(joiner.queue.label()),
             queue = names[place],
             ticket = joiner.ticket,

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::backend::{
     Write,
-    name::{Queue, Ticket},
+    name::{NOBODY, Queue, Ticket},
     sql::{dialect::Joiner, key::Place},
 };
 
@@ -94,7 +94,7 @@ pub(super) fn join(
          RETURNING q.queue, q.number, asked.ticket, asked.label) \
          INSERT INTO distlock.entries (queue, number, session, ticket, label, value) \
          SELECT queue, number, {session}, ticket, label, {value} FROM given UNION ALL \
-         SELECT queue, number - 1, {QUARANTINE}, ticket, '', {phantom} FROM given \
+         SELECT queue, number - 1, {QUARANTINE}, ticket, '{NOBODY}', {phantom} FROM given \
          WHERE {quarantined}",
         enter = enter(session, true),
         locked = locked.join(", "),
