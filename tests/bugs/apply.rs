@@ -25,13 +25,14 @@
 use std::{collections::BTreeMap, fs, path::Path};
 
 /// Where a test can be. In this order they are built and run.
-pub(crate) const BINARIES: [&str; 11] = [
+pub(crate) const BINARIES: [&str; 12] = [
     "lib",
     "memory",
     "sqlite",
     "telemetry",
     "lib:etcd",
     "lib:zookeeper",
+    "lib:postgres",
     "etcd",
     "zookeeper",
     "postgres",

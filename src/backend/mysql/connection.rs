@@ -110,7 +110,6 @@ impl Connector {
             }
             refused(endpoint, &refusal)
         })?;
-        self.clock.connected();
         let mut link = Link { endpoint: endpoint.to_owned(), driver, bare: false };
         let told = link.first(&statements::hello(self.patience(), ttl * 2)).await?;
         let reading = |what: &str| {

@@ -191,8 +191,8 @@ impl Kind {
     }
 
     /// Those of a list with commas in between: whole names, what stands before the hyphen for
-    /// several, `all` or `none`; with a hyphen in front, without those. Of several, those that apply
-    /// to the store.
+    /// several, `all` or `none`; with a hyphen in front, without those. Of several, those that
+    /// apply to the store.
     pub(crate) fn parse(list: &str, store: Store) -> Result<Vec<Self>, String> {
         let mut kinds = Vec::new();
         for word in

@@ -152,7 +152,8 @@ mod tests {
     use super::*;
     use crate::event;
 
-    /// What the looks have shown of one lock's: the writer, the value, and how often it was written.
+    /// What the looks have shown of one lock's: the writer, the value, and how often it was
+    /// written.
     fn seen(folder: &std::path::Path, lock: &str) -> Vec<(u64, u64, u64)> {
         let records = event::read(folder).expect("a history").into_iter();
         let looks = records.filter_map(|record| match record.event {

@@ -217,7 +217,10 @@ mod tests {
         let notes = cluster.ask("SELECT name FROM distlock_data").await.unwrap();
         assert!(notes.is_empty(), "{notes:?}");
         let records = crate::event::read(&folder).expect("a history");
-        let told = |record: &crate::event::Record| matches!(&record.event, Event::KeyDeleted { key: told, .. } if *told == key);
+        let told = |record: &crate::event::Record| match &record.event {
+            Event::KeyDeleted { key: told, .. } => *told == key,
+            _ => false,
+        };
         assert!(records.iter().any(told), "{records:?}");
         guard.unlock().await.expect_err("it was lost");
         client.close().await.expect("closed");
