@@ -141,7 +141,6 @@ impl Connector {
             }
             refused(endpoint, &refusal)
         })?;
-        self.clock.connected();
         let (name, server) = (endpoint.to_owned(), String::new());
         let mut link = Link { endpoint: name, driver, server, clustered: false, bare: false };
         let told = link.first(&opening::hello(self.patience(), ttl * 2)).await?;

@@ -1,7 +1,7 @@
 //! One request, and what goes before it: the server's clock is read, and dead sessions are put
 //! away.
 
-use crate::backend::sql::{beats::is_silent, server_clock::Belief};
+use crate::backend::sql::{beats::is_over, server_clock::Belief};
 
 /// How many sessions one request puts away.
 const SWEPT: u32 = 100;
@@ -135,19 +135,19 @@ fn clip(clocks: bool) -> String {
 /// A holder gives up 0.9 TTL after it has sent a keepalive. It is put away 1.1 TTL after the server
 /// has counted that one, by a clock that has not been set since then, or for as long: all but what
 /// this request may take on its way, which is 0.15 TTL, and 0.02 TTL by which two clocks differ.
-/// And its beat shows the same.
+/// And its row was not written while the clock was wrong.
 fn sweep(session: i64, belief: &Belief, clocks: bool) -> String {
     let own = own(clocks);
     format!(
         "DELETE s FROM (SELECT id FROM distlock_sessions \
          WHERE expires < {NOW} AND expires < {NOW} - ttl DIV 10 AND id <> {session} \
          AND {NOW} - {since} > ttl + ttl DIV 10 AND {NOW} - {shows} < ttl * 3 DIV 20 \
-         AND {silent} {own}\
+         AND {over} {own}\
          LIMIT {SWEPT} FOR UPDATE SKIP LOCKED) AS dead \
          STRAIGHT_JOIN distlock_sessions AS s ON s.id = dead.id",
         since = belief.since,
         shows = belief.shows,
-        silent = is_silent(&belief.limits, BEAT, "")
+        over = is_over(&belief.marks, BEAT, |shows| shows.to_string(), |lasts| lasts.to_string())
     )
 }
 

@@ -101,7 +101,6 @@ impl Backend for Mysql {
         let begin = opening::open(session, ttl.as_micros());
         let sent = clock::now();
         let begun = timeout(patience, link.first(&begin)).await.map_err(late)??;
-        self.connector.clock.live_for(ttl);
         self.connector.clock.read(&begun, sent);
         let line = Line::start(Arc::clone(&self.connector), link, session, ttl);
         line.order(opening::tidy());

@@ -150,7 +150,6 @@ impl Connector {
             }
             refused(endpoint, &error)
         })?;
-        self.clock.connected();
         let mut link = Link {
             endpoint: endpoint.to_owned(),
             client: Arc::new(client),

@@ -1,7 +1,7 @@
 //! One request, and what goes before it: the server's clock is read, and dead sessions are put
 //! away.
 
-use crate::backend::sql::{beats::is_silent, server_clock::Belief};
+use crate::backend::sql::{beats::is_over, server_clock::Belief};
 
 /// How many sessions one request puts away.
 const SWEPT: u32 = 100;
@@ -66,17 +66,19 @@ const CLIP: &str = "UPDATE distlock.sessions SET expires = now() + ttl WHERE id 
 /// A holder gives up 0.9 TTL after it has sent a keepalive. It is put away 1.1 TTL after the server
 /// has counted that one, by a clock that has not been set since then, or for as long: all but what
 /// this request may take on its way, which is 0.15 TTL, and 0.02 TTL by which two clocks differ.
-/// And its beat shows the same.
+/// And its row was not written while the clock was wrong.
 fn sweep(session: i64, belief: &Belief) -> String {
     let at = |micros| format!("timestamptz 'epoch' + {micros} * interval '1 microsecond'");
     format!(
         "DELETE FROM distlock.sessions WHERE id = ANY (ARRAY(SELECT id FROM distlock.sessions \
          WHERE expires < now() AND expires < now() - 0.1 * ttl AND id <> {session} \
          AND now() - ({since}) > 1.1 * ttl AND now() - ({shows}) < 0.15 * ttl \
-         AND {silent} ORDER BY id LIMIT {SWEPT} FOR UPDATE SKIP LOCKED));\n",
+         AND {over} ORDER BY id LIMIT {SWEPT} FOR UPDATE SKIP LOCKED));\n",
         since = at(belief.since),
         shows = at(belief.shows),
-        silent = is_silent(&belief.limits, BEAT, " * interval '1 microsecond'")
+        over = is_over(&belief.marks, BEAT, at, |micros| {
+            format!("{micros} * interval '1 microsecond'")
+        })
     )
 }
 

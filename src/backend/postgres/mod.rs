@@ -94,7 +94,6 @@ impl Backend for Postgres {
         let sent = clock::now();
         let begun = timeout(patience, link.ask(&begin)).await.map_err(late)?;
         let begun = begun.map_err(|error| refused(&endpoint, &error))?;
-        self.connector.clock.live_for(ttl);
         self.connector.clock.read(&begun, sent);
         let line = Line::start(Arc::clone(&self.connector), link, session);
         Ok((Facts::new(ttl), Arc::new(SqlStore::new(line, ttl))))

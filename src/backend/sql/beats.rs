@@ -1,16 +1,15 @@
-//! Which sessions were certainly not renewed for a while, whatever clocks have shown.
+//! Whether what a session's row says of its end was written by a clock that was wrong.
 //!
 //! With each renewal a session's row gets a number, its beat, which the server draws in an order of
-//! its own. With each answer a client reads how far those numbers are. A session whose beat is not
-//! above one that was read a whole TTL ago, by the client's own clock, was not renewed since: its
-//! holder has given up.
-//!
-//! A server that starts again may begin with any number. So what was read by former connections
-//! counts for nothing.
+//! its own. With each answer a client reads how far those are, and what the clock shows. A session
+//! that was renewed after the clock has shown a time, by its beat, and was over before that time,
+//! by its row, was renewed while the clock was set back. So it is left alone: until it is renewed,
+//! or its beat is not above one that was read a whole TTL ago, by the client's own clock. It was
+//! not renewed since then.
 
 use std::fmt::Write as _;
 
-/// Microseconds of our clock.
+/// Microseconds, of our clock or of the server's.
 type Micros = i64;
 
 /// What was read that soon after another one is not kept.
@@ -19,13 +18,9 @@ const APART: Micros = 20_000;
 /// So many are kept before they are thinned out.
 const MANY: usize = 600;
 
-/// What has been read of them, by whom it was asked for.
+/// What has been read of them.
 #[derive(Debug, Default)]
 pub(crate) struct Beats {
-    /// How long one's own sessions are to live.
-    ttl: Micros,
-    /// When the last connection was made.
-    since: Micros,
     /// The last one is the newest.
     read: Vec<Read>,
 }
@@ -33,36 +28,36 @@ pub(crate) struct Beats {
 #[derive(Clone, Copy, Debug)]
 struct Read {
     answered: Micros,
+    shows: Micros,
     beat: i64,
 }
 
-/// A session of this length, or a shorter one, was not renewed for so long if its beat is not above
-/// this one.
+/// The beats were that far when the clock showed this, so long ago at least.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Limit {
-    ttl: Micros,
+pub(crate) struct Mark {
+    age: Micros,
+    shows: Micros,
     beat: i64,
 }
 
 impl Beats {
-    /// One's own sessions are to live for so long.
-    pub(crate) fn live_for(&mut self, ttl: Micros) {
-        self.ttl = self.ttl.max(ttl);
-    }
-
-    /// A connection is made.
-    pub(crate) fn connected(&mut self, now: Micros) {
-        self.since = now;
+    /// The clock was set, or it is another server's.
+    pub(crate) fn forget(&mut self) {
         self.read.clear();
     }
 
-    /// How far they are, as told to a request that was sent and answered then.
-    pub(crate) fn saw(&mut self, beat: i64, sent: Micros, answered: Micros) {
-        let last = self.read.last().map_or(Micros::MIN / 2, |last| last.answered);
-        if sent < self.since || answered < last + APART {
-            return;
+    /// How far they are while the clock shows this, as told in an answer that came then.
+    pub(crate) fn saw(&mut self, beat: i64, shows: Micros, answered: Micros) {
+        if let Some(last) = self.read.last() {
+            if answered < last.answered + APART {
+                return;
+            }
+            if beat < last.beat {
+                // The server was started again, and its clock is behind.
+                self.forget();
+            }
         }
-        self.read.push(Read { answered, beat });
+        self.read.push(Read { answered, shows, beat });
         if self.read.len() > MANY {
             self.thin_out(answered);
         }
@@ -81,48 +76,41 @@ impl Beats {
         self.read.dedup_by_key(|read| stretch(read));
     }
 
-    /// The limits for sessions of one's own length, and for shorter and longer ones about that
-    /// long, the shortest first.
-    ///
-    /// A holder gives up 0.9 TTL after it has sent a keepalive, and so before the server has drawn
-    /// that one's beat. Two clocks differ by 0.02 of a time at most.
-    pub(crate) fn limits(&self, now: Micros) -> Vec<Limit> {
-        let mut limits: Vec<Limit> = Vec::new();
-        for ttl in lengths(self.ttl) {
-            let at = self.read.partition_point(|read| read.answered <= now - (ttl - ttl / 20));
-            let Some(read) = at.checked_sub(1).and_then(|at| self.read.get(at)) else { break };
-            match limits.last_mut() {
-                Some(last) if last.beat == read.beat => last.ttl = ttl,
-                _ => limits.push(Limit { ttl, beat: read.beat }),
+    /// Some of them, the newest first, each about twice as old as the one before, up to the oldest.
+    pub(crate) fn marks(&self, now: Micros) -> Vec<Mark> {
+        let mut marks: Vec<Mark> = Vec::new();
+        for (at, read) in self.read.iter().enumerate().rev() {
+            let age = now - read.answered;
+            if at == 0 || marks.last().is_none_or(|last| age >= last.age.max(APART) * 2) {
+                marks.push(Mark { age, shows: read.shows, beat: read.beat });
             }
         }
-        limits
+        marks
     }
 }
 
-/// From a quarter of it to a multiple that nobody needs.
-fn lengths(ttl: Micros) -> impl Iterator<Item = Micros> {
-    const SHARES: [Micros; 13] = [26, 33, 41, 51, 64, 80, 100, 125, 156, 195, 244, 305, 400];
-    let near = SHARES.into_iter().map(move |share| ttl / 100 * share);
-    let far = (3..20).map(move |power| ttl.saturating_mul(1 << power));
-    near.chain(far).filter(|ttl| *ttl > 0)
-}
-
-/// Whether a session's beat shows that it was not renewed for its TTL, in SQL: those are columns,
-/// and the beats as they are now. `unit` makes a number of microseconds what `ttl` is.
+/// Whether a session that seems over is to be taken for it, in SQL: those are columns, and the beat
+/// as it is now. `shows` makes a number what `expires` is, and `lasts` what `ttl` is.
 ///
-/// What is above all of them was drawn before the server was started, or is another server's.
-pub(crate) fn is_silent(limits: &[Limit], now: &str, unit: &str) -> String {
-    let mut limit = "CASE".to_owned();
-    for Limit { ttl, beat } in limits {
-        // A text takes all that is written to it.
-        let _ = write!(limit, " WHEN ttl <= {ttl}{unit} THEN {beat}");
+/// A holder gives up 0.9 TTL after it has sent a keepalive, and so before the server has drawn that
+/// one's beat. What is above all beats was drawn before the server was started, by another clock.
+pub(crate) fn is_over(
+    marks: &[Mark],
+    now: &str,
+    shows: impl Fn(Micros) -> String,
+    lasts: impl Fn(Micros) -> String,
+) -> String {
+    if marks.is_empty() {
+        return "TRUE".to_owned();
     }
-    limit += match limits {
-        [] => " WHEN FALSE THEN 0 END",
-        _ => " END",
-    };
-    format!("({limit} >= beat OR beat > {now} AND {limit} IS NOT NULL)")
+    let (mut since, mut silent) = ("CASE".to_owned(), String::new());
+    for mark in marks {
+        // A text takes all that is written to it.
+        let _ = write!(since, " WHEN beat >= {} THEN {}", mark.beat, shows(mark.shows));
+        let ttl = lasts(mark.age - mark.age / 20);
+        let _ = write!(silent, " OR beat <= {} AND ttl <= {ttl}", mark.beat);
+    }
+    format!("(expires >= {since} ELSE expires END{silent} OR beat > {now})")
 }
 
 #[cfg(test)]
@@ -131,65 +119,53 @@ mod tests {
 
     const SECOND: Micros = 1_000_000;
 
-    /// The beat that one of this length is measured by.
-    fn limit(beats: &Beats, now: Micros, ttl: Micros) -> Option<i64> {
-        beats.limits(now).into_iter().find(|limit| ttl <= limit.ttl).map(|limit| limit.beat)
-    }
-
     /// One that reads ten a second, each with the time in milliseconds for its beat.
-    fn reader(ttl: Micros, until: Micros) -> Beats {
+    fn reader(until: Micros) -> Beats {
         let mut beats = Beats::default();
-        beats.live_for(ttl);
-        beats.connected(0);
         for at in (1..until / 100_000).map(|tenth| tenth * 100_000) {
-            beats.saw(at / 1000, at - 1000, at);
+            beats.saw(at / 1000, at * 2, at);
         }
         beats
     }
 
     #[test]
-    fn a_beat_counts_when_it_is_a_ttl_old() {
-        let beats = reader(2 * SECOND, 5 * SECOND);
-        assert_eq!(limit(&beats, 5 * SECOND, 2 * SECOND), Some(3100), "1.9 s ago");
-        // Nobody has read any 5 s ago, and others may live for so long.
-        assert_eq!(limit(&beats, 5 * SECOND, 6 * SECOND), None);
-        assert_eq!(limit(&beats, SECOND, 2 * SECOND), None);
-        let short = limit(&beats, 5 * SECOND, SECOND).expect("it was read long ago");
-        assert!((3700..=4000).contains(&short), "{short}");
-        assert_eq!(limit(&Beats::default(), SECOND, SECOND), None);
-    }
-
-    #[test]
-    fn a_connection_begins_anew() {
-        let mut beats = reader(2 * SECOND, 5 * SECOND);
-        beats.connected(5 * SECOND);
-        // Of the former one, come late.
-        beats.saw(9, 5 * SECOND - 1, 5 * SECOND + 1);
-        assert_eq!(beats.limits(100 * SECOND), []);
-        beats.saw(3, 5 * SECOND, 5 * SECOND + 1);
-        assert_eq!(limit(&beats, 8 * SECOND, 2 * SECOND), Some(3));
-    }
-
-    #[test]
-    fn a_day_is_remembered_in_short() {
-        let beats = reader(10 * SECOND, 86_400 * SECOND);
-        assert!(beats.read.len() <= MANY, "{}", beats.read.len());
+    fn marks_are_ever_farther_apart() {
         let now = 86_400 * SECOND;
-        for ttl in [2, 3, 9, 10, 11, 29, 60, 3600].map(|seconds| seconds * SECOND) {
-            let beat = limit(&beats, now, ttl).expect("it was read long ago") * 1000;
-            let age = (now - beat) as f64 / ttl as f64;
-            assert!((0.95..2.2).contains(&age), "{ttl}: {age}");
+        let beats = reader(now);
+        assert!(beats.read.len() <= MANY, "{}", beats.read.len());
+        let marks = beats.marks(now);
+        assert!((10..40).contains(&marks.len()), "{marks:?}");
+        assert_eq!(marks[0], Mark { age: 100_000, shows: (now - 100_000) * 2, beat: 86_399_900 });
+        assert_eq!(marks.last().map(|oldest| oldest.beat), Some(100));
+        for (mark, older) in marks.iter().zip(&marks[1..]) {
+            assert!((1.0..2.6).contains(&(older.age as f64 / mark.age as f64)), "{marks:?}");
+            assert_eq!((mark.beat * 1000, mark.shows), (now - mark.age, (now - mark.age) * 2));
         }
-        let own = now - limit(&beats, now, 10 * SECOND).unwrap() * 1000;
-        assert!(own < 10 * SECOND + SECOND / 2, "{own}");
     }
 
     #[test]
-    fn without_a_limit_nobody_is_silent() {
-        assert!(is_silent(&[], "n", "").starts_with("(CASE WHEN FALSE THEN 0 END >= beat OR"));
-        let limits = [Limit { ttl: 5, beat: 7 }, Limit { ttl: 9, beat: 3 }];
-        let case = "CASE WHEN ttl <= 5 u THEN 7 WHEN ttl <= 9 u THEN 3 END";
-        let told = is_silent(&limits, "n", " u");
-        assert_eq!(told, format!("({case} >= beat OR beat > n AND {case} IS NOT NULL)"));
+    fn a_server_that_was_started_by_another_clock_begins_anew() {
+        let mut beats = reader(5 * SECOND);
+        // Too soon to be kept.
+        beats.saw(9, 1, 4_900_001);
+        assert!(beats.marks(5 * SECOND).len() > 1);
+        beats.saw(3, 1, 5 * SECOND);
+        assert_eq!(beats.marks(6 * SECOND), [Mark { age: SECOND, shows: 1, beat: 3 }]);
+        beats.forget();
+        assert_eq!(beats.marks(6 * SECOND), []);
+    }
+
+    #[test]
+    fn a_row_is_compared_with_what_was_read_before_it_was_written() {
+        let told = |marks: &[Mark]| {
+            is_over(marks, "n", |shows| format!("s{shows}"), |lasts| format!("l{lasts}"))
+        };
+        assert_eq!(told(&[]), "TRUE");
+        let marks = [Mark { age: 100, shows: 7, beat: 70 }, Mark { age: 200, shows: 6, beat: 60 }];
+        assert_eq!(
+            told(&marks),
+            "(expires >= CASE WHEN beat >= 70 THEN s7 WHEN beat >= 60 THEN s6 ELSE expires END \
+             OR beat <= 70 AND ttl <= l95 OR beat <= 60 AND ttl <= l190 OR beat > n)"
+        );
     }
 }

@@ -8,12 +8,12 @@
 //!
 //! That a clock goes right whenever it is read does not show that it has gone right in between: who
 //! is cut off does not see it jump and jump back. A session that was renewed meanwhile seems over,
-//! and is not. So the session's beat has to show the same: see `beats.rs`.
+//! and is not: see `beats.rs`.
 
 use std::time::Duration;
 
 use super::{
-    beats::{Beats, Limit},
+    beats::{Beats, Mark},
     outcome::Outcome,
 };
 use crate::runtime::{clock, mutex::Mutex};
@@ -49,40 +49,35 @@ pub(crate) struct Belief {
     pub(crate) shows: Micros,
     /// It may have been set back before: sessions may seem to live for ever.
     pub(crate) clips: bool,
-    /// Which sessions have been silent for how long.
-    pub(crate) limits: Vec<Limit>,
+    /// What tells rows that were written while it was wrong.
+    pub(crate) marks: Vec<Mark>,
 }
 
 impl ServerClock {
-    /// One's own sessions are to live for so long.
-    pub(crate) fn live_for(&self, ttl: Duration) {
-        self.1.lock().live_for(micros(ttl));
-    }
-
-    /// A connection is made.
-    pub(crate) fn connected(&self) {
-        self.1.lock().connected(micros(clock::now()));
-    }
-
     /// The first of these outcomes tells what the clock showed to a request that was sent then, and
     /// how far the beats were.
     pub(crate) fn read(&self, outcomes: &[Outcome], sent: Duration) {
         let (told, answered) = (outcomes.first().and_then(Outcome::first), clock::now());
-        if let Some(shows) = told.and_then(|row| row.number(0)) {
-            self.saw(shows, sent, answered);
+        let Some((row, shows)) = told.and_then(|row| Some((row, row.number(0)?))) else { return };
+        let goes_on = self.saw(shows, sent, answered);
+        let mut beats = self.1.lock();
+        if !goes_on {
+            beats.forget();
         }
-        if let Some(beat) = told.and_then(|row| row.number(1)) {
-            self.1.lock().saw(beat, micros(sent), micros(answered));
+        if let Some(beat) = row.number(1) {
+            beats.saw(beat, shows, micros(answered));
         }
     }
 
     /// It is another server's from now on.
     pub(crate) fn forget(&self) {
         *self.0.lock() = None;
+        self.1.lock().forget();
     }
 
-    /// The clock was read by a request that was sent and answered then, by our clock.
-    fn saw(&self, shows: Micros, sent: Duration, answered: Duration) {
+    /// The clock was read by a request that was sent and answered then, by our clock. Tells whether
+    /// it has gone as ours does.
+    fn saw(&self, shows: Micros, sent: Duration, answered: Duration) -> bool {
         let (sent, answered) = (micros(sent), micros(answered));
         let apart = [shows - answered, shows - sent];
         let mut seen = self.0.lock();
@@ -97,14 +92,15 @@ impl ServerClock {
         });
         let anew = Seen { since: shows, read: answered, apart, clipped: false };
         *seen = Some(same.unwrap_or(anew));
+        same.is_some()
     }
 
     /// What a request may conclude that is sent now. `None`: nothing, the clock was never read.
     pub(crate) fn belief(&self, now: Duration) -> Option<Belief> {
         let (seen, now) = ((*self.0.lock())?, micros(now));
         let shows = now + seen.apart_at(now)[0];
-        let limits = self.1.lock().limits(now);
-        Some(Belief { since: seen.since, shows, clips: !seen.clipped, limits })
+        let marks = self.1.lock().marks(now);
+        Some(Belief { since: seen.since, shows, clips: !seen.clipped, marks })
     }
 
     /// A request has been answered that had this to go by.
