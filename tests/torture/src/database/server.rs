@@ -39,7 +39,7 @@ impl Server {
         let image = docker(&["inspect", "--format={{.Config.Image}}", &container(like)]).await;
         let image = image
             .map_err(|error| format!("{error}; start it with docker/up {like}, for its image"))?;
-        let name = container(&format!("torture-{like}-{:08x}", fastrand::Rng::new().u32(..)));
+        let name = container(&format!("torture-{like}-{:08x}", random().u32(..)));
         let address = SocketAddr::from(([127, 0, 0, 1], free_port()?));
         let server = Self { container: name, address };
         let project = std::env::var("COMPOSE_PROJECT_NAME").unwrap_or_else(|_| "distlock".into());
@@ -87,10 +87,15 @@ impl Drop for Server {
     }
 }
 
+/// Not by the run's seed, which others may have at the same time.
+pub(super) fn random() -> fastrand::Rng {
+    fastrand::Rng::with_seed(std::process::id().into())
+}
+
 /// A port that nobody uses now, and that nobody is given who asks for any: while the server is down
 /// it has to stay free.
 fn free_port() -> Result<u16> {
-    let mut random = fastrand::Rng::new();
+    let mut random = random();
     let drawn = std::iter::repeat_with(|| random.u16(25_000..32_000)).take(100);
     let mut free = drawn.filter(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok());
     Ok(free.next().ok_or("no port is free")?)

@@ -12,7 +12,10 @@ use async_trait::async_trait;
 use distlock_testkit::{Result, framing::Framing};
 use rusqlite::types::ValueRef;
 
-use super::{Connection, Database, Rows, Words, server::Server};
+use super::{
+    Connection, Database, Rows, Words,
+    server::{Server, random},
+};
 
 pub(super) static WORDS: Words = Words {
     sessions: "distlock_sessions",
@@ -69,7 +72,7 @@ fn mounting(program: &str, arguments: &[&str]) -> std::result::Result<(), String
 
 impl Sqlite {
     pub(super) async fn start() -> Result<Self> {
-        let name = format!("distlock-torture-{:08x}", fastrand::Rng::new().u32(..));
+        let name = format!("distlock-torture-{:08x}", random().u32(..));
         let folder = std::env::temp_dir().join(name);
         fs::create_dir(&folder)?;
         let path = folder.display().to_string();
