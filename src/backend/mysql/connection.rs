@@ -98,6 +98,8 @@ impl Connector {
             if let Some(tickets) = released.list().filter(|_| link.server != server) {
                 link.first(&opening::delete(session, &tickets)).await?;
             }
+            // What it has shown meanwhile is not known.
+            self.clock.forget();
             Ok(link)
         };
         self.endpoints.connect(patience, connect).await

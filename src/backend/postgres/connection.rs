@@ -101,6 +101,8 @@ impl Connector {
                 sql += &opening::delete(session, &tickets);
             }
             link.ask(&sql).await.map_err(|error| refused(endpoint, &error))?;
+            // What it has shown meanwhile is not known.
+            self.clock.forget();
             Ok(link)
         };
         self.endpoints.connect(patience, connect).await
