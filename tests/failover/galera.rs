@@ -60,8 +60,10 @@ impl Cluster {
             servers.push(server);
         }
         let size = "SHOW STATUS LIKE 'wsrep_cluster_size'";
-        eventually(SOON, "there are three", async || ask(&servers[0], size).await.ends_with('3'))
-            .await;
+        eventually(SOON * 5, "there are three", async || {
+            ask(&servers[0], size).await.ends_with('3')
+        })
+        .await;
         Self { servers }
     }
 

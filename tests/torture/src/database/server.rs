@@ -3,6 +3,7 @@
 
 use std::{
     future::Future,
+    hash::{BuildHasher, RandomState},
     net::{SocketAddr, TcpListener},
     time::{Duration, Instant},
 };
@@ -89,7 +90,7 @@ impl Drop for Server {
 
 /// Not by the run's seed, which others may have at the same time.
 pub(super) fn random() -> fastrand::Rng {
-    fastrand::Rng::with_seed(std::process::id().into())
+    fastrand::Rng::with_seed(RandomState::new().hash_one(std::process::id()))
 }
 
 /// A port that nobody uses now, and that nobody is given who asks for any: while the server is down
