@@ -14,6 +14,8 @@ mod secured;
 mod tables;
 #[path = "postgres/transactions.rs"]
 mod transactions;
+#[path = "postgres/waiting.rs"]
+mod waiting;
 
 use common::{conformance, network_conformance, postgres::Postgres};
 

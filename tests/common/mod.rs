@@ -309,8 +309,20 @@ macro_rules! cases_for {
     )* };
 }
 
+/// The same for cases that are told what to try, while the harness's server is up.
+#[allow(unused_macros)] // not every store has such cases
+macro_rules! cases_of {
+    ($harness:ty, $what:expr, $($module:ident::$case:ident),* $(,)?) => { $(
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn $case() {
+            drop(<$harness as $crate::common::Harness>::start().await);
+            $crate::common::cases::$module::$case($what).await;
+        }
+    )* };
+}
+
 #[allow(unused_imports)]
-pub(crate) use {cases_for, conformance, mention, network_cases, network_conformance};
+pub(crate) use {cases_for, cases_of, conformance, mention, network_cases, network_conformance};
 
 /// Runs a case beside others.
 pub(crate) async fn beside_others<H: Harness>(case: impl AsyncFnOnce(&Case)) {

@@ -16,6 +16,9 @@ use crate::backend::{
     },
 };
 
+/// How many sessions a renewal asks after, so that it stays small.
+const ASKED_ON_THE_WAY: usize = 100;
+
 #[async_trait]
 impl Dialect for Line {
     type Message = Message;
@@ -33,7 +36,7 @@ impl Dialect for Line {
     }
 
     fn keep_alive(&self) -> Message {
-        statements::keep_alive(self.session).into()
+        statements::keep_alive(self.session, &self.watches.next_due(ASKED_ON_THE_WAY))
     }
 
     fn close(&self) -> Message {

@@ -277,8 +277,14 @@ impl Asker {
                 };
                 let useless = matches!(&answer, Err(error) if is_read_only(error));
                 let operation = request.operation;
+                let expiries = answer.as_ref().ok().filter(|_| request.message.tells_expiries);
+                let expiries = expiries.map(|outcomes| read_expiries(outcomes));
                 request.answer(answer.map_err(|error| triage(operation, &self.endpoint, &error)));
-                if useless { Done::Useless } else { Done::Answered }
+                match expiries {
+                    _ if useless => Done::Useless,
+                    Some(sessions) => Done::Expiries(sessions),
+                    None => Done::Answered,
+                }
             }
             What::Order(Order::Do(sql)) => match self.send(&sql.into()).await {
                 Ok(_) => Done::Answered,
@@ -319,6 +325,6 @@ impl Asker {
 }
 
 fn read_expiries(outcomes: &[Outcome]) -> Vec<(i64, Duration)> {
-    let rows = outcomes.last().map(Outcome::rows).unwrap_or_default();
+    let rows = outcomes.first().map(Outcome::rows).unwrap_or_default();
     rows.iter().filter_map(|row| Some((row.number(0)?, left(row.number(1)?)))).collect()
 }

@@ -12,17 +12,23 @@ pub(super) struct Message {
     sql: String,
     /// Sessions that are over are put away before.
     pub(super) sweeps: bool,
+    /// Its first outcome tells how long some sessions will live.
+    pub(super) tells_expiries: bool,
 }
 
 impl From<String> for Message {
     fn from(sql: String) -> Self {
-        Self { sql, sweeps: false }
+        Self { sql, sweeps: false, tells_expiries: false }
     }
 }
 
 impl Message {
     pub(super) fn sweeping(sql: String) -> Self {
-        Self { sql, sweeps: true }
+        Self { sql, sweeps: true, tells_expiries: false }
+    }
+
+    pub(super) fn telling_expiries(self) -> Self {
+        Self { tells_expiries: true, ..self }
     }
 
     /// The text to send; a session that is to sweep has this to go by. The first of its outcomes

@@ -30,10 +30,28 @@ fn enter(session: i64, writes: bool) -> String {
 
 /// Counts from when the request came: the client counts from when it was sent. A session that is
 /// still there holds what it held, whatever the clock shows.
-pub(super) fn keep_alive(session: i64) -> String {
-    format!(
+///
+/// It asks after `others` on the way, that somebody waits for here: as long as these are renewed,
+/// nobody has to look for them. One that seems to live for longer than it may says nothing: the
+/// clock was set back, and it may be dead.
+pub(super) fn keep_alive(session: i64, others: &[i64]) -> Message {
+    let renew = format!(
         "UPDATE distlock.sessions SET expires = now() + ttl, beat = {BEAT} WHERE id = {session}"
-    )
+    );
+    if others.is_empty() {
+        return renew.into();
+    }
+    // By `s.id` the server's statistics tell it from a request that asks for nothing else.
+    let ask = format!(
+        "SELECT s.id, {LEFT} FROM distlock.sessions AS s WHERE id IN ({}) \
+         AND expires <= now() + ttl;\n",
+        ids(others)
+    );
+    Message::from(ask + &renew).telling_expiries()
+}
+
+fn ids(sessions: &[i64]) -> String {
+    sessions.iter().map(i64::to_string).collect::<Vec<_>>().join(", ")
 }
 
 pub(super) fn close(session: i64) -> String {
@@ -194,8 +212,9 @@ pub(super) fn unwatch(session: i64, dir: &str, number: u64) -> String {
 
 /// How many milliseconds these sessions have left; those that are over are put away first.
 pub(super) fn expiries(sessions: &[i64]) -> Message {
-    let ids = sessions.iter().map(i64::to_string).collect::<Vec<_>>().join(", ");
+    let ids = ids(sessions);
     Message::sweeping(format!("SELECT id, {LEFT} FROM distlock.sessions AS s WHERE id IN ({ids})"))
+        .telling_expiries()
 }
 
 /// Its last statements tell how many entries were deleted; and the queue's last number, which no

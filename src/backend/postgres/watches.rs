@@ -1,6 +1,10 @@
 //! Who waits here for what happens to which key.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use tokio::sync::{Notify, watch};
 
@@ -152,6 +156,17 @@ impl Watches {
         due
     }
 
+    /// The sessions that are due next, of those that somebody waits for: no more than so many.
+    pub(super) fn next_due(&self, most: usize) -> Vec<i64> {
+        let state = self.state.lock();
+        let waited_for: HashSet<_> =
+            state.seats.values().flat_map(|seat| seat.sessions.iter().copied()).collect();
+        let ends = state.ends.iter().filter(|(session, _)| waited_for.contains(session));
+        let mut next: Vec<_> = ends.map(|(session, at)| (*at, *session)).collect();
+        next.sort_unstable();
+        next.into_iter().take(most).map(|(_, session)| session).collect()
+    }
+
     /// They have so long to live.
     pub(super) fn renew(&self, sessions: impl IntoIterator<Item = (i64, Duration)>) {
         let (mut state, now) = (self.state.lock(), Instant::now());
@@ -223,5 +238,23 @@ mod tests {
         assert!(is_last(&watches, &waiting));
         tokio::time::sleep(second * 2).await;
         assert!(watches.take_due().is_empty(), "nobody waits for it");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_known_of_a_session_in_time_is_not_asked_again() {
+        let watches = Watches::default();
+        let waiting = [waits(&watches, "/a", 1), waits(&watches, "/b", 1)];
+        let second = Duration::from_secs(1);
+        watches.note(&("/a".into(), 1), [(0xa, 3 * second)]);
+        watches.note(&("/b".into(), 1), [(0xb, 2 * second)]);
+        assert_eq!(watches.next_due(1), [0xb], "the first one");
+        assert_eq!(watches.next_due(9), [0xb, 0xa]);
+        for _ in 0..10 {
+            tokio::time::sleep(second).await;
+            watches.renew(watches.next_due(9).into_iter().map(|session| (session, 2 * second)));
+            assert!(watches.take_due().is_empty());
+        }
+        assert!(is_last(&watches, &waiting[1]));
+        assert_eq!(watches.next_due(9), [0xa]);
     }
 }

@@ -5,9 +5,15 @@ pub(crate) mod cancelling;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 #[allow(dead_code)]
 pub(crate) mod checked;
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+#[allow(dead_code)]
+pub(crate) mod clocked;
 pub(crate) mod closing;
 pub(crate) mod costs;
 pub(crate) mod election;
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+#[allow(dead_code)]
+pub(crate) mod encrypted;
 pub(crate) mod exclusion;
 pub(crate) mod guarded;
 pub(crate) mod guards;

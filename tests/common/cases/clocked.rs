@@ -1,0 +1,210 @@
+//! A server whose clock can be set, and what a lock does when it is.
+
+use std::{error::Error as _, net::SocketAddr, time::Duration};
+
+use distlock::{Client, Error, LockGuard};
+use distlock_testkit::{
+    docker::{OwnServer, SETTABLE_CLOCK, set_clock},
+    framing::Framing,
+    proxies::Proxies,
+    proxy::Mode,
+};
+use tokio::time::{Instant, sleep};
+
+use crate::common::case::{SOON, eventually, within};
+
+const TTL: Duration = Duration::from_secs(3);
+/// Who has watched the clock for so long believes it.
+const WATCHED: Duration = Duration::from_millis(3400);
+pub(crate) const HOUR: i64 = 3600;
+
+/// A kind of server.
+pub(crate) struct Kind {
+    /// The service of docker/compose.yml that it is like.
+    pub(crate) like: &'static str,
+    pub(crate) port: u16,
+    /// Of the container.
+    pub(crate) options: &'static [&'static str],
+    /// Of the server.
+    pub(crate) arguments: &'static [&'static str],
+    /// What stands before and after the server in its URL.
+    pub(crate) around: [&'static str; 2],
+    pub(crate) framing: Framing,
+    /// What tells the seconds since 1970 by its clock.
+    pub(crate) shows: &'static [&'static str],
+}
+
+pub(crate) struct Server {
+    kind: &'static Kind,
+    own: OwnServer,
+    address: SocketAddr,
+}
+
+impl Server {
+    async fn start(kind: &'static Kind) -> Self {
+        let publish = format!("--publish=127.0.0.1::{}", kind.port);
+        let options = [&SETTABLE_CLOCK[..], &[publish.as_str()], kind.options].concat();
+        let own = OwnServer::start(kind.like, &options, kind.arguments).await;
+        let address = own.address(kind.port).await;
+        let server = Self { kind, own, address };
+        let is_up = async || Client::connect(server.url()).await.is_ok();
+        eventually(SOON * 5, "it lets clients in", is_up).await;
+        server
+    }
+
+    /// So many seconds from the truth.
+    async fn set(&self, seconds: i64) {
+        self.own.run(&["sh", "-c", &set_clock(seconds)]).await;
+        let ours = std::time::UNIX_EPOCH.elapsed().expect("after 1970").as_secs();
+        let theirs = i64::try_from(ours).expect("not so late") + seconds;
+        eventually(SOON, "the clock is set", async || {
+            let shows = self.own.run(self.kind.shows).await;
+            shows.trim().parse::<i64>().is_ok_and(|shows| (shows - theirs).abs() < 20)
+        })
+        .await;
+    }
+
+    fn url(&self) -> String {
+        let [before, after] = self.kind.around;
+        format!("{before}{}{after}", self.address)
+    }
+
+    async fn client(&self) -> Client {
+        let connecting = Client::builder(self.url()).session_ttl(TTL).connect();
+        within(SOON, "it connects", connecting).await.expect("connected")
+    }
+
+    /// One that can be cut off, and holds `a`.
+    async fn holder(&self) -> (Client, Proxies, LockGuard) {
+        let proxies = Proxies::between(self.kind.around, self.kind.framing, &[self.address]).await;
+        let client = Client::builder(proxies.url()).session_ttl(TTL).connect().await;
+        let client = client.expect("connected");
+        let guard = client.mutex("a").lock().await.expect("granted");
+        (client, proxies, guard)
+    }
+}
+
+async fn a_jump_frees_nothing(kind: &'static Kind, by: i64) {
+    let server = Server::start(kind).await;
+    let (client, other) = (server.client().await, server.client().await);
+    let guard = client.mutex("a").lock().await.expect("granted");
+    let mutex = other.mutex("a");
+    let waiter = tokio::spawn(async move { mutex.lock().await });
+    sleep(WATCHED).await;
+    server.set(by).await;
+    let jumped = Instant::now();
+    let newcomer = server.client().await;
+    while jumped.elapsed() < TTL * 3 {
+        let tried = newcomer.mutex("a").try_lock().await;
+        assert!(matches!(tried, Ok(None) | Err(Error::Unavailable { .. })), "{tried:?}");
+        assert!(guard.is_valid() && !waiter.is_finished(), "after {:?}", jumped.elapsed());
+        sleep(Duration::from_millis(50)).await;
+    }
+    guard.unlock().await.expect("it was held all the time");
+    let next = within(SOON, "the next one's turn", waiter).await.expect("no panic");
+    next.expect("granted").unlock().await.expect("released");
+    for client in [client, other, newcomer] {
+        client.close().await.expect("closed");
+    }
+}
+
+pub(crate) async fn a_clock_that_is_set_forward_frees_nothing(kind: &'static Kind) {
+    a_jump_frees_nothing(kind, HOUR).await;
+}
+
+pub(crate) async fn a_clock_that_is_set_back_frees_nothing(kind: &'static Kind) {
+    a_jump_frees_nothing(kind, -HOUR).await;
+}
+
+/// By the clock, the dead holder would live for an hour.
+pub(crate) async fn a_dead_holder_is_put_away_by_a_clock_that_was_set_back(kind: &'static Kind) {
+    let server = Server::start(kind).await;
+    let (holder, proxies, guard) = server.holder().await;
+    let other = server.client().await;
+    let mutex = other.mutex("a");
+    let waiter = tokio::spawn(async move { mutex.lock().await });
+    sleep(WATCHED).await;
+    proxies.all[0].set(Mode::Refuse);
+    server.set(-HOUR).await;
+    let next = within(TTL * 4, "the next one's turn", waiter).await.expect("no panic");
+    assert!(!guard.is_valid());
+    next.expect("granted").unlock().await.expect("released");
+    other.close().await.expect("closed");
+    drop((guard, holder));
+}
+
+/// Nobody has watched the clock since it died, so that the first to come has to.
+pub(crate) async fn a_newcomer_is_not_told_that_a_dead_holder_lives(kind: &'static Kind) {
+    let server = Server::start(kind).await;
+    let (holder, proxies, guard) = server.holder().await;
+    proxies.all[0].set(Mode::Refuse);
+    sleep(TTL * 2).await;
+    assert!(!guard.is_valid());
+    let newcomer = server.client().await;
+    let error = newcomer.mutex("a").try_lock().await.expect_err("nobody knows");
+    assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
+    assert!(error.source().expect("a reason").to_string().contains("seems dead"), "{error:?}");
+    let next = newcomer.mutex("a").lock_timeout(TTL * 2).await.expect("an answer");
+    next.expect("granted").unlock().await.expect("released");
+    newcomer.close().await.expect("closed");
+    drop((guard, holder));
+}
+
+/// It cannot renew its session, and believes in its lock until its deadline.
+pub(crate) async fn a_clock_that_is_set_forward_leaves_one_who_is_cut_off_its_time(
+    kind: &'static Kind,
+) {
+    let server = Server::start(kind).await;
+    let (holder, proxies, guard) = server.holder().await;
+    let other = server.client().await;
+    let mutex = other.mutex("a");
+    let waiter = tokio::spawn(async move { mutex.lock().await });
+    sleep(WATCHED).await;
+    proxies.all[0].set(Mode::Blackhole);
+    server.set(HOUR).await;
+    let cut = Instant::now();
+    while !waiter.is_finished() {
+        assert!(cut.elapsed() < TTL * 4, "it is never put away");
+        // Each request looks for sessions that are over.
+        other.mutex("b").lock().await.expect("granted").unlock().await.expect("released");
+        assert!(!(waiter.is_finished() && guard.is_valid()), "both hold it");
+    }
+    waiter.await.expect("no panic").expect("granted").unlock().await.expect("released");
+    other.close().await.expect("closed");
+    drop((guard, holder));
+}
+
+/// One who was cut off meanwhile has seen nothing of it, and takes the clock for one that is never
+/// set.
+async fn it_is_left_its_time(kind: &'static Kind, wrong: i64) {
+    let server = Server::start(kind).await;
+    let (unknowing, proxies, before) = server.holder().await;
+    before.unlock().await.expect("released");
+    sleep(WATCHED).await;
+    proxies.all[0].set(Mode::Refuse);
+    server.set(wrong).await;
+    let (holder, way, guard) = server.holder().await;
+    // It cannot renew its session by the right clock, and believes in its lock until its deadline.
+    way.all[0].set(Mode::Refuse);
+    server.set(0).await;
+    proxies.all[0].set(Mode::Pass);
+    assert!(guard.is_valid());
+    let next = within(TTL * 4, "the next one's turn", unknowing.mutex("a").lock()).await;
+    assert!(!guard.is_valid(), "both hold it");
+    next.expect("granted").unlock().await.expect("released");
+    unknowing.close().await.expect("closed");
+    drop((guard, holder));
+}
+
+pub(crate) async fn a_session_that_began_while_the_clock_was_wrong_is_left_its_time(
+    kind: &'static Kind,
+) {
+    it_is_left_its_time(kind, -HOUR).await;
+}
+
+/// By so little that its row does not tell.
+pub(crate) async fn a_session_that_began_while_the_clock_was_a_little_wrong_is_left_its_time(
+    kind: &'static Kind,
+) {
+    it_is_left_its_time(kind, -3).await;
+}
