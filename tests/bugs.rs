@@ -46,6 +46,7 @@ fn exists(Test { binary, path }: &Test) -> bool {
             let list = if modules == ["network"] { network } else { plain };
             lists(list, name)
         }
+        [_, "promotion"] => defines(&["tests/failover/promotion.rs".to_owned()], name),
         modules => {
             let file = format!("tests/{binary}/{}.rs", modules.join("/"));
             lists(&text(&file), name) || defines(&[file], name)

@@ -33,8 +33,6 @@ pub(super) struct Connector {
     remote: Remote,
     endpoints: Endpoints,
     pub(super) clock: ServerClock,
-    /// Whose clock it is.
-    clock_of: Mutex<String>,
     /// Of all sessions of this client: what one does, the others need not look for.
     sessions: Mutex<Vec<Weak<Watches>>>,
 }
@@ -62,8 +60,8 @@ pub(super) struct Sent {
 impl Connector {
     pub(super) fn new(remote: Remote) -> Self {
         let endpoints = Endpoints::new(remote.endpoints.clone());
-        let (clock, clock_of, sessions) = <_>::default();
-        Self { remote, endpoints, clock, clock_of, sessions }
+        let (clock, sessions) = <_>::default();
+        Self { remote, endpoints, clock, sessions }
     }
 
     /// How long a request may take.
@@ -98,8 +96,6 @@ impl Connector {
             if let Some(tickets) = released.list().filter(|_| link.server != server) {
                 link.first(&opening::delete(session, &tickets)).await?;
             }
-            // What it has shown meanwhile is not known.
-            self.clock.forget();
             Ok(link)
         };
         self.endpoints.connect(patience, connect).await
@@ -165,16 +161,12 @@ impl Connector {
         }
         link.bare = bare.flag(0);
         let names = names(told.get(opening::HELLO_SERVER).unwrap_or_default());
-        (link.server, link.clustered) = (names.store, names.clustered);
+        (link.server, link.clustered) = names;
         if link.clustered {
             link.first(&opening::wait_for_others()).await?;
         }
-        let mut clock_of = self.clock_of.lock();
-        if *clock_of != names.server {
-            self.clock.forget();
-            *clock_of = names.server;
-        }
-        drop(clock_of);
+        // What it has shown meanwhile is not known, and it may be another one's.
+        self.clock.forget();
         Ok(link)
     }
 
@@ -237,34 +229,24 @@ impl Link {
     }
 }
 
-/// What a server says of itself.
-#[derive(Debug, PartialEq, Eq)]
-struct Names {
-    /// Which one it is. MariaDB has no `server_uuid`, and its `server_uid` changes with the
-    /// machine's network card: a container that is started again may have another one.
-    server: String,
-    /// The same, or which cluster it belongs to (Galera): that decides by a majority, and is one
-    /// whichever of its servers answers.
-    store: String,
-    /// It is one of several that can be written to.
-    clustered: bool,
-}
-
-fn names(told: &[Outcome]) -> Names {
+/// Which server it is, by what it says of itself, and whether it is one of several that can be
+/// written to: a cluster (Galera) decides by a majority, and is one whichever of its servers
+/// answers. MariaDB has no `server_uuid`, and its `server_uid` changes with the machine's network
+/// card: a container that is started again may have another one.
+fn names(told: &[Outcome]) -> (String, bool) {
     let value = |name: &str| {
         let mut rows = told.iter().flat_map(Outcome::rows);
         let row = rows.find(|row| row.text(0) == Some(name))?;
         row.text(1).filter(|value| value.contains(|letter| !"0-".contains(letter)))
     };
+    if let Some(cluster) = value("wsrep_cluster_state_uuid") {
+        return (format!("cluster {cluster}"), true);
+    }
     let names = match value("server_uuid") {
         Some(uuid) => [Some(uuid), None, value("server_id")],
         None => ["hostname", "port", "server_id"].map(value),
     };
-    let server = names.into_iter().flatten().collect::<Vec<_>>().join("/");
-    match value("wsrep_cluster_state_uuid") {
-        Some(cluster) => Names { server, store: format!("cluster {cluster}"), clustered: true },
-        None => Names { store: server.clone(), server, clustered: false },
-    }
+    (names.into_iter().flatten().collect::<Vec<_>>().join("/"), false)
 }
 
 #[cfg(test)]
@@ -282,9 +264,7 @@ mod tests {
         ] {
             let told: Vec<_> =
                 told.iter().map(|(name, value)| Outcome::of_one(&[name, value])).collect();
-            let names = names(&told);
-            assert_eq!((&*names.store, names.clustered), (name, name.contains("cluster")));
-            assert!(!names.server.is_empty() && !names.server.contains("cluster"));
+            assert_eq!(names(&told), (name.to_owned(), name.contains("cluster")));
         }
     }
 }

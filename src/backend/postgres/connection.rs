@@ -32,7 +32,7 @@ use crate::{
             server_clock::ServerClock,
         },
     },
-    runtime::{mutex::Mutex, random},
+    runtime::random,
 };
 
 const POOLED: &str = "a pooler has given the connection to others between two transactions: let \
@@ -45,8 +45,6 @@ pub(super) struct Connector {
     remote: Remote,
     endpoints: Endpoints,
     pub(super) clock: ServerClock,
-    /// Which server there was a connection to last.
-    server: Mutex<String>,
     /// A connection was given to others in between.
     pooled: AtomicBool,
 }
@@ -67,8 +65,8 @@ pub(super) struct Link {
 impl Connector {
     pub(super) fn new(remote: Remote) -> Self {
         let endpoints = Endpoints::new(remote.endpoints.clone());
-        let (clock, server, pooled) = <_>::default();
-        Self { remote, endpoints, clock, server, pooled }
+        let (clock, pooled) = <_>::default();
+        Self { remote, endpoints, clock, pooled }
     }
 
     /// How long a request may take.
@@ -101,8 +99,6 @@ impl Connector {
                 sql += &opening::delete(session, &tickets);
             }
             link.ask(&sql).await.map_err(|error| refused(endpoint, &error))?;
-            // What it has shown meanwhile is not known.
-            self.clock.forget();
             Ok(link)
         };
         self.endpoints.connect(patience, connect).await
@@ -180,13 +176,8 @@ impl Connector {
         }
         link.bare = told.flag(2);
         told.text(opening::HELLO_SERVER).unwrap_or_default().clone_into(&mut link.server);
-        let mut server = self.server.lock();
-        if *server != link.server {
-            // It has another clock.
-            self.clock.forget();
-            server.clone_from(&link.server);
-        }
-        drop(server);
+        // What it has shown meanwhile is not known, and it may be another one's.
+        self.clock.forget();
         Ok(link)
     }
 }

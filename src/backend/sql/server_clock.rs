@@ -69,7 +69,7 @@ impl ServerClock {
         }
     }
 
-    /// It is another server's from now on.
+    /// It has not been watched until now.
     pub(crate) fn forget(&self) {
         *self.0.lock() = None;
         self.1.lock().forget();
