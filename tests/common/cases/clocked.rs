@@ -174,20 +174,10 @@ pub(crate) async fn a_clock_that_is_set_forward_leaves_one_who_is_cut_off_its_ti
     drop((guard, holder));
 }
 
-/// One who was cut off meanwhile has seen nothing of it, and takes the clock for one that is never
-/// set.
-async fn it_is_left_its_time(kind: &'static Kind, wrong: i64) {
-    let server = Server::start(kind).await;
-    let (unknowing, proxies, before) = server.holder().await;
-    before.unlock().await.expect("released");
-    sleep(WATCHED).await;
-    proxies.all[0].set(Mode::Refuse);
-    server.set(wrong).await;
-    let (holder, way, guard) = server.holder().await;
-    // It cannot renew its session by the right clock, and believes in its lock until its deadline.
-    way.all[0].set(Mode::Refuse);
-    server.set(0).await;
-    proxies.all[0].set(Mode::Pass);
+/// The holder cannot renew its session by the right clock, and believes in its lock until its
+/// deadline. The other one takes the clock for one that is never set.
+async fn it_is_left_its_time(holding: (Client, Proxies, LockGuard), unknowing: Client) {
+    let (holder, _way, guard) = holding;
     assert!(guard.is_valid());
     let next = within(TTL * 4, "the next one's turn", unknowing.mutex("a").lock()).await;
     assert!(!guard.is_valid(), "both hold it");
@@ -196,15 +186,43 @@ async fn it_is_left_its_time(kind: &'static Kind, wrong: i64) {
     drop((guard, holder));
 }
 
+/// All of it falls between two requests of one who has watched the clock.
 pub(crate) async fn a_session_that_began_while_the_clock_was_wrong_is_left_its_time(
     kind: &'static Kind,
 ) {
-    it_is_left_its_time(kind, -HOUR).await;
+    let server = Server::start(kind).await;
+    let watching = Proxies::between(kind.around, kind.framing, &[server.address]).await;
+    // Renewed so seldom that there is time.
+    let unknowing = Client::builder(watching.url()).session_ttl(TTL * 8).connect().await;
+    let unknowing = unknowing.expect("connected");
+    sleep(WATCHED).await;
+    let mut packets = watching.packets();
+    let renewed = async || std::mem::replace(&mut packets, watching.packets()) != packets;
+    eventually(TTL * 8, "it renews its session", renewed).await;
+    let mut packets = watching.packets();
+    let answered = async || std::mem::replace(&mut packets, watching.packets()) == packets;
+    eventually(SOON, "it has its answer", answered).await;
+    server.set(-HOUR).await;
+    let holding = server.holder().await;
+    holding.1.all[0].set(Mode::Refuse);
+    server.set(0).await;
+    assert_eq!(watching.packets(), packets, "it has asked meanwhile, so nothing is shown");
+    it_is_left_its_time(holding, unknowing).await;
 }
 
-/// By so little that its row does not tell.
+/// By so little that its row does not tell, while the other one was cut off.
 pub(crate) async fn a_session_that_began_while_the_clock_was_a_little_wrong_is_left_its_time(
     kind: &'static Kind,
 ) {
-    it_is_left_its_time(kind, -3).await;
+    let server = Server::start(kind).await;
+    let (unknowing, proxies, before) = server.holder().await;
+    before.unlock().await.expect("released");
+    sleep(WATCHED).await;
+    proxies.all[0].set(Mode::Refuse);
+    server.set(-3).await;
+    let holding = server.holder().await;
+    holding.1.all[0].set(Mode::Refuse);
+    server.set(0).await;
+    proxies.all[0].set(Mode::Pass);
+    it_is_left_its_time(holding, unknowing).await;
 }
