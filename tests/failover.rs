@@ -6,6 +6,8 @@
 // Of what there is for the other tests, these use a part.
 #[allow(dead_code, unused_imports, unused_macros)]
 mod common;
+#[path = "failover/beside.rs"]
+mod beside;
 #[path = "failover/galera.rs"]
 mod galera;
 #[path = "failover/mysql.rs"]

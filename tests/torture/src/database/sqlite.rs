@@ -114,11 +114,11 @@ impl Database for Sqlite {
         Framing::Jute
     }
 
-    async fn dial(&self) -> Result<Box<dyn Connection>> {
+    async fn dial(&self, _: usize) -> Result<Box<dyn Connection>> {
         Ok(Box::new(File::open(&self.file())?))
     }
 
-    async fn fill(&self) -> Result<()> {
+    async fn fill(&self, _: usize) -> Result<()> {
         if let Some(why) = &self.unbounded {
             let told = "only root can make a disk that is small enough to be filled";
             return Err(format!("{told}; leave that out by --faults all,-disk-full: {why}").into());
@@ -130,7 +130,7 @@ impl Database for Sqlite {
         }
     }
 
-    async fn free(&self) -> Result<()> {
+    async fn free(&self, _: usize) -> Result<()> {
         match fs::remove_file(self.folder.join("full")) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),
             _ => Ok(()),
