@@ -51,10 +51,8 @@ async fn what_is_not_confirmed_grants_nothing() {
     })
     .await;
     let before = renewed(&pair.primary, guard.key()).await;
-    eventually(LONG, "it is renewed", async || {
-        renewed(&pair.primary, guard.key()).await != before
-    })
-    .await;
+    eventually(LONG, "it is renewed", async || renewed(&pair.primary, guard.key()).await != before)
+        .await;
     let begun = Instant::now();
     way.set(Mode::Refuse);
     tokio::time::sleep_until(begun + LONG * 2 / 3).await;
@@ -82,4 +80,26 @@ async fn what_is_not_confirmed_grants_nothing() {
     assert!(both, "the new primary renews it");
     assert!(!matches!(tried, Some(Ok(_))), "two hold it: {tried:?}");
     guard.unlock().await.expect("released");
+}
+
+/// An operator has the primary give up waiting for its standby, which has not got what was written.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wait_that_is_cancelled_confirms_nothing() {
+    let pair = Replicated::synchronous().await;
+    let client = connected(pair.primary.url(), LONG).await;
+    pair.standby.own.kill().await;
+    let mutex = client.mutex("a");
+    let trying = tokio::spawn(async move { mutex.lock_timeout(LONG / 4).await });
+    let cancel = "SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity \
+                  WHERE wait_event = 'SyncRep'";
+    let mut cancelled = 0;
+    eventually(LONG, "it gives up", async || {
+        cancelled += ask(&pair.primary, &[cancel]).await.parse::<u32>().expect("a number");
+        trying.is_finished()
+    })
+    .await;
+    let tried = trying.await.expect("no panic");
+    println!("{cancelled} waits were cancelled: {tried:?}");
+    assert!(cancelled > 0);
+    assert!(!matches!(tried, Ok(Some(_))), "{tried:?}");
 }

@@ -126,6 +126,15 @@ impl Database for Galera {
         self.is_member(server, COUNT).await
     }
 
+    /// One that could not do what the others did has left them, and begins anew.
+    async fn free(&self, server: usize) -> Result<()> {
+        self.servers[server].empty().await?;
+        if self.serves(server).await.is_err() {
+            self.servers[server].go("restart").await?;
+        }
+        done(|| self.serves(server)).await
+    }
+
     async fn sever(&self) -> Result<()> {
         for server in 0..COUNT {
             sever(&mut *self.dial(server).await?).await?;

@@ -84,10 +84,8 @@ pub(super) async fn sever(operator: &mut dyn Connection) -> Result<()> {
 
 /// Of a question that nobody waits for any more, nothing is to come late. What an operator reads, he
 /// does not lock.
-const OWN: [&str; 2] = [
-    "SET max_statement_time = 0.9",
-    "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
-];
+const OWN: [&str; 2] =
+    ["SET max_statement_time = 0.9", "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"];
 
 /// `more`: what the connection is to begin with, besides.
 pub(super) async fn dial(server: &Server, more: &[&str]) -> Result<Conn> {

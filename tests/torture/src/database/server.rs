@@ -63,9 +63,8 @@ impl Server {
             .map_err(|error| format!("{error}; start it with docker/up {like}, for its image"))?;
         let name = container(&format!("torture-{like}-{:08x}", random().u32(..)));
         let address = SocketAddr::from(([127, 0, 0, 1], free_port()?));
-        let peers = peer.map(|Peer { network, number }| {
-            [network.name.clone(), network.address(number)]
-        });
+        let peers =
+            peer.map(|Peer { network, number }| [network.name.clone(), network.address(number)]);
         let server = Self { container: name, address, peers };
         let label = label();
         let (disk, named) = (server.disk(), format!("--name={}", server.container));
@@ -123,8 +122,13 @@ impl Server {
         self.on_disk("! cat /dev/zero 2>/dev/null >/data/full").await
     }
 
+    /// There is room again.
+    pub(super) async fn empty(&self) -> Result<()> {
+        self.on_disk("rm -f /data/full").await
+    }
+
     pub(super) async fn free(&self) -> Result<()> {
-        self.on_disk("rm -f /data/full").await?;
+        self.empty().await?;
         // It may have given up.
         docker(&["start", &self.container]).await.map(drop)
     }

@@ -92,11 +92,7 @@ fn some_rows(database: &dyn Database, namespace: &str) -> Vec<String> {
 }
 
 /// A transaction of an operator's who locks rows, and thinks.
-async fn lock(
-    database: &dyn Database,
-    one: usize,
-    namespace: &str,
-) -> Result<Box<dyn Connection>> {
+async fn lock(database: &dyn Database, one: usize, namespace: &str) -> Result<Box<dyn Connection>> {
     let mut operator = database.dial(one).await?;
     operator.ask(database.words().begin).await?;
     for statement in some_rows(database, namespace) {
