@@ -1,5 +1,6 @@
-//! PostgreSQL: the standby that the primary waits for is promoted, and the old primary goes on. What
-//! is written there is confirmed to nobody; but once those are ended who wait for that, it is seen.
+//! PostgreSQL: the standby that the primary waits for is promoted, and the old primary goes on.
+//! What is written there is confirmed to nobody; but once those are ended who wait for that, it is
+//! seen.
 
 use std::time::Duration;
 

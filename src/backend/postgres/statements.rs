@@ -30,8 +30,8 @@ fn enter(session: i64, writes: bool) -> String {
     format!("SELECT distlock.enter({session}, {writes}){confirms};\n")
 }
 
-/// Makes a transaction that writes nothing else wait for the standbys that the server waits for, if
-/// there are to be any: by then they have all that it has read, too.
+/// Makes a transaction that writes nothing else wait for the standbys that the server waits for,
+/// if there are to be any: by then they have all that it has read, too.
 ///
 /// A change is seen as soon as nobody waits any more for its being confirmed, whether it was or not:
 /// also when those were ended who waited, or the server was started again. If a standby has been

@@ -6,6 +6,7 @@
 mod galera;
 mod mysql;
 mod network;
+mod own;
 mod postgres;
 mod server;
 mod sqlite;

@@ -82,8 +82,8 @@ pub(super) async fn sever(operator: &mut dyn Connection) -> Result<()> {
     Ok(())
 }
 
-/// Of a question that nobody waits for any more, nothing is to come late. What an operator reads, he
-/// does not lock.
+/// Of a question that nobody waits for any more, nothing is to come late. What an operator reads,
+/// he does not lock.
 const OWN: [&str; 2] =
     ["SET max_statement_time = 0.9", "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"];
 

@@ -6,7 +6,7 @@ use distlock_testkit::{
     docker::{container, docker},
 };
 
-use super::server::{label, random};
+use super::own::{label, random};
 
 /// What may be taken by others is tried so often with another one.
 const TRIES: usize = 20;

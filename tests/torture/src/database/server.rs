@@ -3,7 +3,6 @@
 
 use std::{
     future::Future,
-    hash::{BuildHasher, RandomState},
     net::{SocketAddr, TcpListener},
     time::{Duration, Instant},
 };
@@ -14,7 +13,10 @@ use distlock_testkit::{
 };
 use tokio::time::{sleep, timeout};
 
-use super::network::Network;
+use super::{
+    network::Network,
+    own::{label, random},
+};
 
 /// In memory: it lasts for as long as a container is there that has it, which the server's own is
 /// not while it is down.
@@ -144,17 +146,6 @@ impl Drop for Server {
             .args(["rm", "--force", "--volumes", &self.container, &self.disk()])
             .output();
     }
-}
-
-/// Of what a run makes: so docker/down removes what one has left that was killed.
-pub(super) fn label() -> String {
-    let project = std::env::var("COMPOSE_PROJECT_NAME").unwrap_or_else(|_| "distlock".into());
-    format!("--label=com.docker.compose.project={project}")
-}
-
-/// Not by the run's seed, which others may have at the same time.
-pub(super) fn random() -> fastrand::Rng {
-    fastrand::Rng::with_seed(RandomState::new().hash_one(std::process::id()))
 }
 
 /// A port that nobody uses now, and that nobody is given who asks for any: while the server is down

@@ -12,10 +12,7 @@ use async_trait::async_trait;
 use distlock_testkit::{Result, framing::Framing};
 use rusqlite::types::ValueRef;
 
-use super::{
-    Connection, Database, Rows, Words,
-    server::{Server, random},
-};
+use super::{Connection, Database, Rows, Words, own::random, server::Server};
 
 pub(super) static WORDS: Words = Words {
     sessions: "distlock_sessions",
