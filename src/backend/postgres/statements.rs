@@ -33,9 +33,9 @@ fn enter(session: i64, writes: bool) -> String {
 /// Makes a transaction that writes nothing else wait for the standbys that the server waits for,
 /// if there are to be any: by then they have all that it has read, too.
 ///
-/// A change is seen as soon as nobody waits any more for its being confirmed, whether it was or not:
-/// also when those were ended who waited, or the server was started again. If a standby has been
-/// promoted meanwhile, it knows nothing of that change, and never will.
+/// A change is seen as soon as nobody waits any more for its being confirmed, whether it was or
+/// not: also when those were ended who waited, or the server was started again. If a standby has
+/// been promoted meanwhile, it knows nothing of that change, and never will.
 const CONFIRMS: &str = "CASE WHEN current_setting('synchronous_standby_names') <> '' \
                         THEN pg_logical_emit_message(true, 'distlock', '') END";
 
