@@ -17,9 +17,11 @@ export DISTLOCK_CERTS=${DISTLOCK_CERTS:-$STATE/certs}
 TOOLS=$ROOT/target/tools
 PATH=$PATH:$TOOLS/bin
 
-CLUSTERED=(etcd1 etcd2 etcd3 zk1 zk2 zk3)
+CLUSTERED=(etcd1 etcd2 etcd3 zk1 zk2 zk3 postgres1 postgres2 galera1 galera2 galera3)
 # The stores that have servers.
 STORES=(etcd zookeeper postgres mysql)
+# Other ways to set these up, which are started only if they are named.
+SHAPES=(postgres-standby pgbouncer galera)
 
 # services STORE: the names of its containers.
 services() {
@@ -27,7 +29,19 @@ services() {
     etcd) echo etcd1 etcd2 etcd3 etcd-tls etcd-auth ;;
     zookeeper) echo zk1 zk2 zk3 zk-tls ;;
     postgres | mysql) echo "$1" ;;
-    *) die "no such store: $1 (there are ${STORES[*]})" ;;
+    postgres-standby) echo postgres1 postgres2 ;;
+    pgbouncer) echo postgres pgbouncer ;;
+    galera) echo galera1 galera2 galera3 ;;
+    *) die "no such store: $1 (there are ${STORES[*]} ${SHAPES[*]})" ;;
+    esac
+}
+
+# image_of STORE: the folder that its image is made of.
+image_of() {
+    case $1 in
+    postgres-standby | pgbouncer) echo postgres ;;
+    galera) echo mysql ;;
+    *) echo "$1" ;;
     esac
 }
 
@@ -240,8 +254,9 @@ address() {
     case $1 in
     etcd*) port=${port:-2379} ;;
     zk*) port=${port:-2181} ;;
-    postgres) port=${port:-5432} ;;
-    mysql) port=${port:-3306} ;;
+    postgres*) port=${port:-5432} ;;
+    mysql | galera*) port=${port:-3306} ;;
+    pgbouncer) port=${port:-6432} ;;
     esac
     docker port "$(container "$1")" "$port/tcp" | sed -n 1p
 }
@@ -253,5 +268,8 @@ url() {
     zookeeper) echo "zk://$(address zk1),$(address zk2),$(address zk3)" ;;
     postgres) echo "postgres://app:apppw@$(address postgres)/distlock" ;;
     mysql) echo "mysql://app:apppw@$(address mysql)/distlock" ;;
+    postgres-standby) echo "postgres://app:apppw@$(address postgres1),$(address postgres2)/distlock" ;;
+    pgbouncer) echo "postgres://app:apppw@$(address pgbouncer)/distlock" ;;
+    galera) echo "mysql://app:apppw@$(address galera1),$(address galera2),$(address galera3)/distlock" ;;
     esac
 }

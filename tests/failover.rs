@@ -4,6 +4,8 @@
 #![allow(clippy::expect_used, clippy::panic)] // also outside of the test functions
 
 // Of what there is for the other tests, these use a part.
+#[path = "failover/beside.rs"]
+mod beside;
 #[allow(dead_code, unused_imports, unused_macros)]
 mod common;
 #[path = "failover/galera.rs"]

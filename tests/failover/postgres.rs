@@ -20,15 +20,15 @@ pub(crate) const LIKE: &str = "postgres";
 pub(crate) const AROUND: [&str; 2] = ["postgres://postgres:postgres@", "/postgres"];
 pub(crate) const PORT: u16 = 5432;
 
-struct Replicated {
-    primary: Server,
-    standby: Server,
+pub(crate) struct Replicated {
+    pub(crate) primary: Server,
+    pub(crate) standby: Server,
 }
 
 promotion!(Replicated, "is a standby");
 
 /// The first line of what the statements of an operator's tell.
-async fn ask(server: &Server, statements: &[&str]) -> String {
+pub(crate) async fn ask(server: &Server, statements: &[&str]) -> String {
     let mut psql = vec![
         "psql",
         "--no-psqlrc",
@@ -55,7 +55,7 @@ async fn caught_up(pair: &Replicated) {
 
 impl Replicated {
     /// What the primary confirms is on the standby's disk.
-    async fn synchronous() -> Self {
+    pub(crate) async fn synchronous() -> Self {
         let pair = Self::asynchronous().await;
         let set = "ALTER SYSTEM SET synchronous_standby_names = '*'";
         ask(&pair.primary, &[set, "SELECT pg_reload_conf()"]).await;

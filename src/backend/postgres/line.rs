@@ -220,6 +220,8 @@ impl Task {
                 biased;
                 heard = link.heard() => match heard {
                     Some(Ok(AsyncMessage::Notification(told))) => watches.tell(told.payload()),
+                    // What is answered next was not confirmed.
+                    Some(Ok(AsyncMessage::Notice(told))) if gave_up(&told) => return Over::Lost,
                     Some(Ok(_)) => {}
                     Some(Err(_)) | None => return Over::Lost,
                 },
@@ -322,6 +324,13 @@ impl Asker {
         outcomes.drain(..before.min(outcomes.len()));
         Ok(Ok(outcomes))
     }
+}
+
+/// An operator has had the server give up waiting for its standbys: it goes on as if they had
+/// confirmed what was written
+/// (<https://github.com/postgres/postgres/blob/REL_17_STABLE/src/backend/replication/syncrep.c>).
+fn gave_up(told: &tokio_postgres::error::DbError) -> bool {
+    told.routine() == Some("SyncRepWaitForLSN")
 }
 
 fn read_expiries(outcomes: &[Outcome]) -> Vec<(i64, Duration)> {

@@ -24,9 +24,20 @@ use crate::backend::{
 };
 
 /// Fails if the session was put away. `writes`: nobody puts it away before the transaction's end.
+/// What only reads is answered when all that it has read is confirmed.
 fn enter(session: i64, writes: bool) -> String {
-    format!("SELECT distlock.enter({session}, {writes});\n")
+    let confirms = if writes { String::new() } else { format!(", {CONFIRMS}") };
+    format!("SELECT distlock.enter({session}, {writes}){confirms};\n")
 }
+
+/// Makes a transaction that writes nothing else wait for the standbys that the server waits for,
+/// if there are to be any: by then they have all that it has read, too.
+///
+/// A change is seen as soon as nobody waits any more for its being confirmed, whether it was or
+/// not: also when those were ended who waited, or the server was started again. If a standby has
+/// been promoted meanwhile, it knows nothing of that change, and never will.
+const CONFIRMS: &str = "CASE WHEN current_setting('synchronous_standby_names') <> '' \
+                        THEN pg_logical_emit_message(true, 'distlock', '') END";
 
 /// Counts from when the request came: the client counts from when it was sent. A session that is
 /// still there holds what it held, whatever the clock shows.
@@ -341,7 +352,8 @@ pub(super) fn commit(session: i64, guard: Option<&Place<'_>>, writes: &[Write]) 
 pub(super) fn read(key: &str) -> String {
     let (dir, name) = key.rsplit_once('/').unwrap_or(("", key));
     format!(
-        "SELECT encode(value, 'hex') FROM distlock.data WHERE dir = {} AND name = {}",
+        "SELECT {CONFIRMS};\nSELECT encode(value, 'hex') FROM distlock.data \
+         WHERE dir = {} AND name = {}",
         text(dir),
         text(name)
     )

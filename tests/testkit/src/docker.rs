@@ -28,8 +28,9 @@ pub async fn script(name: &str, arguments: &[&str]) -> Result<String> {
     run(Command::new(path(name)).args(arguments)).await
 }
 
-fn path(script: &str) -> String {
-    format!("{ROOT}/docker/{script}")
+/// Where a file of docker/'s is.
+pub fn path(file: &str) -> String {
+    format!("{ROOT}/docker/{file}")
 }
 
 async fn run(command: &mut Command) -> Result<String> {

@@ -72,9 +72,9 @@ pub(crate) enum Command {
 }
 
 pub(crate) const USAGE: &str = "\
-Usage: torture --backend etcd|zookeeper|postgres|mysql|sqlite [--primitive P]
-               [--processes N] [--seconds S] [--ttl MS] [--faults LIST]
-               [--seed K] [--handover MAX] [--telemetry] [--keep]
+Usage: torture --backend STORE [--primitive P] [--processes N] [--seconds S]
+               [--ttl MS] [--faults LIST] [--seed K] [--handover MAX]
+               [--telemetry] [--keep]
        torture --replay FOLDER
        torture --soak MINUTES --backend etcd|zookeeper [--out FOLDER] [--leak]
        torture --pauses N
@@ -86,8 +86,10 @@ they contend for: mutex (the default), rw, semaphore, election, lock-all (severa
 mutexes at once, among those who want one), or all of them. An exclusive
 holder writes into the store under its guard, too.
 
-The databases are of the run's own: a PostgreSQL or MariaDB server in a container,
-a file of SQLite's in a folder, each on a small disk in memory.
+STORE is etcd, zookeeper, postgres, postgres-standby (a primary that waits for its
+standby), postgres-async (one that does not), mysql, galera (three MariaDB servers)
+or sqlite. The databases are of the run's own: PostgreSQL or MariaDB servers in
+containers, a file of SQLite's in a folder, each on a small disk in memory.
 
 The last line of the output is one JSON object; the exit status is 1 if an
 invariant was violated that the store promises to keep, in its own words: they

@@ -146,13 +146,13 @@ impl History {
 /// holders look 0.8 s after the last look.
 fn notice(store: Store) -> u64 {
     match store {
-        Store::Mysql => 1_300_000,
+        Store::Mysql | Store::Galera => 1_300_000,
         _ => 500_000,
     }
 }
 
 /// What the servers' names begin with.
-const SERVERS: [&str; 5] = ["etcd", "zk", "postgres", "mysql", "sqlite"];
+const SERVERS: [&str; 6] = ["etcd", "zk", "postgres", "mysql", "galera", "sqlite"];
 
 pub(crate) fn check(run: &Run, records: &[Record]) -> Report {
     let mut report = Report::new(run);

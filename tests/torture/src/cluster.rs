@@ -77,15 +77,18 @@ impl Cluster {
         }
     }
 
-    /// A way of one's own to all of the servers.
-    pub(crate) async fn proxies(&self) -> Result<Proxies> {
+    /// A way of one's own to all of the servers, of which another one is the first for each number.
+    pub(crate) async fn proxies(&self, number: usize) -> Result<Proxies> {
         if let Some(backend) = self.store.clustered() {
             return Ok(Proxies::start(backend, &self.servers).await);
         }
         let database = self.database()?;
         let around = database.around();
         let around = around.each_ref().map(String::as_str);
-        Ok(Proxies::between(around, database.framing(), &self.servers).await)
+        let mut servers = self.servers.clone();
+        let first = number % servers.len().max(1);
+        servers.rotate_left(first);
+        Ok(Proxies::between(around, database.framing(), &servers).await)
     }
 
     /// What is in a packet to those who lock that tells of an event.
@@ -94,17 +97,18 @@ impl Cluster {
         told.unwrap_or(namespace.as_bytes()).to_vec()
     }
 
-    /// The name that docker/'s scripts know a server by.
-    pub(crate) fn service(&self, server: usize) -> &'static str {
+    /// The name that docker/'s scripts know a server by, or that it has in a history.
+    pub(crate) fn service(&self, server: usize) -> String {
         match self.store.clustered() {
-            Some(backend) => backend.services()[server],
-            None => self.store.name(),
+            Some(backend) => backend.services()[server].to_owned(),
+            None if self.servers.len() > 1 => format!("{}{}", self.store.name(), server + 1),
+            None => self.store.name().to_owned(),
         }
     }
 
     async fn docker(&self, command: &str, server: usize) -> Result<()> {
         let container = match &self.database {
-            None => container(self.service(server)),
+            None => container(&self.service(server)),
             Some(database) => database.servers()[server].container.clone(),
         };
         let mut attempts = 0;
@@ -123,7 +127,7 @@ impl Cluster {
     }
 
     async fn script(&self, name: &str, server: usize, more: &[&str]) -> Result<()> {
-        script(name, &[&[self.service(server)], more].concat()).await.map(drop)
+        script(name, &[&[self.service(server).as_str()], more].concat()).await.map(drop)
     }
 
     pub(crate) async fn strike(&self, deed: Deed, server: usize) -> Result<()> {
@@ -131,6 +135,7 @@ impl Cluster {
             Deed::Pause => self.docker("pause", server).await,
             Deed::Kill => self.docker("kill", server).await,
             Deed::Stop => self.docker("stop", server).await,
+            Deed::Cut if self.database.is_some() => self.database()?.servers()[server].cut().await,
             Deed::Cut => self.script("cut", server, &[]).await,
             Deed::Loss => self.script("impair", server, &["loss"]).await,
             Deed::Slow => self.script("impair", server, &["slow"]).await,
@@ -141,6 +146,7 @@ impl Cluster {
         match deed {
             Deed::Pause => self.docker("unpause", server).await,
             Deed::Kill | Deed::Stop => self.docker("start", server).await,
+            Deed::Cut if self.database.is_some() => self.database()?.servers()[server].heal().await,
             Deed::Cut | Deed::Loss | Deed::Slow => self.script("heal", server, &[]).await,
         }
     }
@@ -186,7 +192,7 @@ impl Cluster {
                     _ => return None,
                 }
             }
-            Store::Postgres | Store::Mysql | Store::Sqlite => return None,
+            _ => return self.database().ok()?.role(server),
         };
         Some(if leads { Role::Leader } else { Role::Follower })
     }
@@ -213,7 +219,13 @@ impl Cluster {
                 matches!(timeout(PATIENCE, client.get("distlock", None)).await, Ok(Ok(_)))
             }
             Store::ZooKeeper => self.role(server).await.is_some(),
-            Store::Postgres | Store::Mysql | Store::Sqlite => self.ask("SELECT 1").await.is_ok(),
+            _ => {
+                let Ok(database) = self.database() else { return false };
+                // What is confirmed there is so by all.
+                let serves = timeout(PATIENCE, database.serves(server));
+                let all = database.servers().is_empty() || matches!(serves.await, Ok(Ok(())));
+                all && self.ask("SELECT 1").await.is_ok()
+            }
         }
     }
 
@@ -243,7 +255,7 @@ impl Cluster {
         Ok(self.database()?.words())
     }
 
-    /// What a statement tells an operator of the database.
+    /// What a statement tells an operator of the database, where that is what was confirmed.
     pub(crate) async fn ask(&self, sql: &str) -> Result<Rows> {
         let database = self.database()?;
         let idle = || self.idle.lock().unwrap_or_else(PoisonError::into_inner);
@@ -251,9 +263,16 @@ impl Cluster {
         let asking = async {
             let mut operator = match kept {
                 Some(kept) => kept,
-                None => database.dial().await?,
+                None => database.reach().await?,
             };
-            let told = operator.ask(sql).await?;
+            let told = match database.confirmed() {
+                None => operator.ask(sql).await?,
+                Some(confirmed) => {
+                    let mut told = operator.ask(&format!("{sql}; {confirmed}")).await?;
+                    told.pop();
+                    told
+                }
+            };
             Result::Ok((told, operator))
         };
         let (told, operator) = timeout(PATIENCE, asking).await??;
@@ -283,16 +302,6 @@ impl Cluster {
                 };
                 Ok(answer.kvs().iter().map(place).collect())
             }
-            Store::Postgres | Store::Mysql | Store::Sqlite => {
-                let words = self.words()?;
-                let (key, entries, within) = (words.key, words.entries, within(namespace));
-                let sql = format!("SELECT {key}, number FROM {entries} WHERE {within}");
-                let place = |row: Vec<String>| match <[String; 2]>::try_from(row) {
-                    Ok([key, number]) => Ok((key, number.parse()?)),
-                    Err(row) => Err(format!("a strange row: {row:?}").into()),
-                };
-                self.ask(&sql).await?.into_iter().map(place).collect()
-            }
             Store::ZooKeeper => {
                 let client = self.zookeeper().await?;
                 let mut keys = Vec::new();
@@ -307,6 +316,16 @@ impl Cluster {
                     );
                 }
                 Ok(keys)
+            }
+            _ => {
+                let words = self.words()?;
+                let (key, entries, within) = (words.key, words.entries, within(namespace));
+                let sql = format!("SELECT {key}, number FROM {entries} WHERE {within}");
+                let place = |row: Vec<String>| match <[String; 2]>::try_from(row) {
+                    Ok([key, number]) => Ok((key, number.parse()?)),
+                    Err(row) => Err(format!("a strange row: {row:?}").into()),
+                };
+                self.ask(&sql).await?.into_iter().map(place).collect()
             }
         }
     }
@@ -329,15 +348,6 @@ impl Cluster {
                         gauge.ok_or("no gauge of the watches")?.trim().parse::<f64>()? as u64;
                 }
             }
-            Store::Postgres | Store::Mysql | Store::Sqlite => {
-                let words = self.words()?;
-                let ids = self.ask(&format!("SELECT id FROM {}", words.sessions)).await?;
-                sessions.extend(ids.iter().map(|id| format!("session {}", id.concat())));
-                if let Some(table) = words.watches {
-                    let count = self.ask(&format!("SELECT count(*) FROM {table}")).await?;
-                    watches = count.concat().concat().parse()?;
-                }
-            }
             Store::ZooKeeper => {
                 let own = self.zookeeper().await?.session_id().0;
                 for server in &self.servers {
@@ -352,6 +362,15 @@ impl Cluster {
                     let total =
                         counted.lines().find_map(|line| line.strip_prefix("Total watches:"));
                     watches += total.ok_or("no count of the watches")?.trim().parse::<u64>()?;
+                }
+            }
+            _ => {
+                let words = self.words()?;
+                let ids = self.ask(&format!("SELECT id FROM {}", words.sessions)).await?;
+                sessions.extend(ids.iter().map(|id| format!("session {}", id.concat())));
+                if let Some(table) = words.watches {
+                    let count = self.ask(&format!("SELECT count(*) FROM {table}")).await?;
+                    watches = count.concat().concat().parse()?;
                 }
             }
         }

@@ -43,6 +43,10 @@ pub(crate) enum Trouble {
     Clock,
     /// Connections are ended by the server.
     Sever,
+    /// The standby is to be written to, and the old primary goes on for a while.
+    Promotion,
+    /// Others write to rows that those who lock write to, by way of all servers.
+    Conflicts,
 }
 
 /// A kind of fault.
@@ -75,7 +79,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    pub(crate) const ALL: [(Self, &'static str, &'static str); 35] = [
+    pub(crate) const ALL: [(Self, &'static str, &'static str); 37] = [
         (Self::Blackhole, "blackhole", "nothing passes between a worker and the servers"),
         (Self::ToServer, "to-server", "the servers do not hear a worker"),
         (Self::ToClient, "to-client", "a worker does not hear the servers"),
@@ -89,42 +93,64 @@ impl Kind {
         (Self::SigstopBeforeLock, "sigstop-before-lock", "the same just before it asks for a lock"),
         (Self::Sigkill, "sigkill", "a worker is killed"),
         (Self::Block, "block", "a worker's own runtime is blocked"),
-        (Self::Server(Deed::Pause, Role::Leader), "pause-leader", "the leader is frozen"),
-        (Self::Server(Deed::Pause, Role::Follower), "pause-follower", "a follower is frozen"),
-        (Self::Server(Deed::Kill, Role::Leader), "kill-leader", "the leader is killed"),
-        (Self::Server(Deed::Kill, Role::Follower), "kill-follower", "a follower is killed"),
+        (
+            Self::Server(Deed::Pause, Role::Leader),
+            "pause-leader",
+            "the leader or primary is frozen",
+        ),
+        (
+            Self::Server(Deed::Pause, Role::Follower),
+            "pause-follower",
+            "a follower, standby or equal is frozen",
+        ),
+        (Self::Server(Deed::Kill, Role::Leader), "kill-leader", "the leader or primary is killed"),
+        (
+            Self::Server(Deed::Kill, Role::Follower),
+            "kill-follower",
+            "a follower, standby or equal is killed",
+        ),
         (
             Self::Server(Deed::Stop, Role::Leader),
             "stop-leader",
-            "the leader is stopped in good order",
+            "the leader or primary is stopped in good order",
         ),
         (
             Self::Server(Deed::Stop, Role::Follower),
             "stop-follower",
-            "a follower is stopped in good order",
+            "a follower, standby or equal is stopped in good order",
         ),
         (
             Self::Server(Deed::Cut, Role::Leader),
             "cut-leader",
-            "the leader is cut off from the other servers",
+            "the leader or primary is cut off from the others",
         ),
         (
             Self::Server(Deed::Cut, Role::Follower),
             "cut-follower",
-            "a follower is cut off from the other servers",
+            "a follower or equal is cut off from the others",
         ),
         (Self::PauseQuorum, "pause-quorum", "two of three servers are frozen"),
         (Self::Servers(Deed::Loss), "loss", "three in ten packets to the servers are lost"),
         (Self::Servers(Deed::Slow), "slow", "the servers' links carry 200 kbit/s"),
-        (Self::Servers(Deed::Pause), "pause-server", "the one server is frozen"),
-        (Self::Servers(Deed::Kill), "kill-server", "the one server is killed"),
-        (Self::Servers(Deed::Stop), "stop-server", "the one server is stopped in good order"),
+        (Self::Servers(Deed::Pause), "pause-server", "all servers of a database are frozen"),
+        (Self::Servers(Deed::Kill), "kill-server", "all servers of a database are killed"),
+        (
+            Self::Servers(Deed::Stop),
+            "stop-server",
+            "all servers of a database are stopped in good order",
+        ),
         (Self::Database(Trouble::ReadOnly), "read-only", "the database can only be read"),
         (Self::Database(Trouble::LockWait), "lock-wait", "an operator locks rows for about a TTL"),
         (Self::Database(Trouble::Deadlocks), "deadlocks", "operators lock rows in any order"),
         (Self::Database(Trouble::DiskFull), "disk-full", "the database's disk is full"),
         (Self::Database(Trouble::Clock), "clock", "the server's clock is set by an hour, and back"),
-        (Self::Database(Trouble::Sever), "sever", "the server ends connections"),
+        (Self::Database(Trouble::Sever), "sever", "the server ends connections, which LISTEN too"),
+        (
+            Self::Database(Trouble::Promotion),
+            "promotion",
+            "a standby is promoted beside its primary",
+        ),
+        (Self::Database(Trouble::Conflicts), "conflicts", "operators write to the rows of queues"),
         (
             Self::Operator,
             "operator",
@@ -156,11 +182,20 @@ impl Kind {
             | Self::Sigkill
             | Self::Block
             | Self::Operator => true,
-            Self::Server(..)
-            | Self::PauseQuorum
-            | Self::Servers(Deed::Cut | Deed::Loss | Deed::Slow)
-            | Self::Strangers => clustered,
+            Self::Server(Deed::Pause | Deed::Kill | Deed::Stop, role) => {
+                clustered || store.is_pair() || store == Store::Galera && role == Role::Follower
+            }
+            // A pair is parted, whichever of the two is cut off.
+            Self::Server(_, Role::Leader) => clustered || store.is_pair(),
+            Self::Server(_, Role::Follower) | Self::PauseQuorum => {
+                clustered || store == Store::Galera
+            }
+            Self::Servers(Deed::Cut | Deed::Loss | Deed::Slow) | Self::Strangers => clustered,
+            Self::Database(Trouble::Promotion) => store.is_pair(),
+            Self::Database(Trouble::Conflicts) => store == Store::Galera,
             Self::Database(Trouble::LockWait | Trouble::DiskFull) => !clustered,
+            // Which one such a cluster begins with again, an operator has to say.
+            Self::Servers(Deed::Stop) if store == Store::Galera => false,
             Self::Servers(Deed::Pause | Deed::Kill | Deed::Stop) | Self::Database(_) => {
                 remote && !clustered
             }
@@ -272,7 +307,10 @@ mod tests {
             (Store::Etcd, 26),
             (Store::ZooKeeper, 26),
             (Store::Postgres, 23),
+            (Store::Standby, 31),
+            (Store::Asynchronous, 31),
             (Store::Mysql, 23),
+            (Store::Galera, 28),
             (Store::Sqlite, 8),
         ] {
             assert_eq!(Kind::all(store).len(), count, "{store}");
@@ -282,6 +320,9 @@ mod tests {
         for (word, store) in [
             ("strangers", Store::Postgres),
             ("clock", Store::Etcd),
+            ("promotion", Store::Postgres),
+            ("conflicts", Store::Standby),
+            ("pause-leader", Store::Galera),
             ("delay", Store::Sqlite),
             // Nothing of the kind.
             ("kill", Store::Sqlite),

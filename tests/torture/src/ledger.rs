@@ -55,7 +55,15 @@ impl Ledger {
                     client.put(path(namespace, &lock), text(0, 0), None).await?;
                 }
             }
-            Store::Postgres | Store::Mysql | Store::Sqlite => {
+            Store::ZooKeeper => {
+                let client = ledger.cluster.zookeeper().await?;
+                let options = CreateMode::Persistent.with_acls(Acls::anyone_all());
+                client.create(&folder(namespace), b"", &options).await?;
+                for lock in locks() {
+                    client.create(&path(namespace, &lock), text(0, 0).as_bytes(), &options).await?;
+                }
+            }
+            _ => {
                 let words = ledger.cluster.words()?;
                 for statement in words.counting {
                     ledger.cluster.ask(statement).await?;
@@ -63,14 +71,6 @@ impl Ledger {
                 for lock in locks() {
                     let write = words.insert(&folder(namespace), &lock, &text(0, 0));
                     ledger.cluster.ask(&write).await?;
-                }
-            }
-            Store::ZooKeeper => {
-                let client = ledger.cluster.zookeeper().await?;
-                let options = CreateMode::Persistent.with_acls(Acls::anyone_all());
-                client.create(&folder(namespace), b"", &options).await?;
-                for lock in locks() {
-                    client.create(&path(namespace, &lock), text(0, 0).as_bytes(), &options).await?;
                 }
             }
         }
@@ -86,7 +86,7 @@ impl Ledger {
             match self.cluster.store {
                 Store::Etcd => drop(self.cluster.etcd(&[0, 1, 2]).await?.delete(path, None).await?),
                 Store::ZooKeeper => self.cluster.zookeeper().await?.delete(&path, None).await?,
-                Store::Postgres | Store::Mysql | Store::Sqlite => {
+                _ => {
                     let (data, row) = (self.cluster.words()?.data, self.row(&lock));
                     self.cluster.ask(&format!("DELETE FROM {data} WHERE {row}")).await?;
                 }
@@ -121,7 +121,15 @@ impl Ledger {
                 let kv = answer.kvs().first().ok_or("no register")?;
                 (kv.value().to_vec(), kv.version().unsigned_abs())
             }
-            Store::Postgres | Store::Mysql | Store::Sqlite => {
+            Store::ZooKeeper => {
+                let client = self.cluster.zookeeper().await?;
+                // A server that is cut off can read but not write: having written, it is up to
+                // date.
+                timeout(PATIENCE, client.set_data(&folder(&self.namespace), b"", None)).await??;
+                let (data, stat) = timeout(PATIENCE, client.get_data(&path)).await??;
+                (data, u64::from(stat.version.unsigned_abs()) + 1)
+            }
+            _ => {
                 let (words, row) = (self.cluster.words()?, self.row(lock));
                 let sql = format!(
                     "SELECT {}, (SELECT version FROM torture_writes AS w \
@@ -131,14 +139,6 @@ impl Ledger {
                 let told = self.cluster.ask(&sql).await?.pop().ok_or("no register")?;
                 let [data, version] = <[String; 2]>::try_from(told).map_err(|_| "no register")?;
                 (data.into_bytes(), version.parse()?)
-            }
-            Store::ZooKeeper => {
-                let client = self.cluster.zookeeper().await?;
-                // A server that is cut off can read but not write: having written, it is up to
-                // date.
-                timeout(PATIENCE, client.set_data(&folder(&self.namespace), b"", None)).await??;
-                let (data, stat) = timeout(PATIENCE, client.get_data(&path)).await??;
-                (data, u64::from(stat.version.unsigned_abs()) + 1)
             }
         };
         let (writer, value) = parse(&data).ok_or("a strange register")?;

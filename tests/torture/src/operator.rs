@@ -70,7 +70,7 @@ impl Operator<'_> {
             Store::ZooKeeper => {
                 self.act_on_zookeeper(&self.cluster.zookeeper().await?, &key, &dir).await
             }
-            Store::Postgres | Store::Mysql | Store::Sqlite => self.act_on_tables(&key, &dir).await,
+            _ => self.act_on_tables(&key, &dir).await,
         }
     }
 
@@ -150,7 +150,14 @@ impl Operator<'_> {
                 let mut client = self.cluster.etcd(&[0, 1, 2]).await?;
                 timeout(PATIENCE, client.delete(key, None)).await??;
             }
-            Store::Postgres | Store::Mysql | Store::Sqlite => {
+            Store::ZooKeeper => {
+                let client = self.cluster.zookeeper().await?;
+                match timeout(PATIENCE, client.delete(key, None)).await? {
+                    Ok(()) | Err(ZkError::NoNode) => {}
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            _ => {
                 let words = self.cluster.words()?;
                 let (dir, name) = key.rsplit_once('/').ok_or("no directory")?;
                 let (entries, data) = (words.entries, words.data);
@@ -158,13 +165,6 @@ impl Operator<'_> {
                 self.cluster.ask(&format!("DELETE FROM {entries} WHERE {entry}")).await?;
                 let row = format!("dir = '{dir}' AND name = '{name}'");
                 self.cluster.ask(&format!("DELETE FROM {data} WHERE {row}")).await?;
-            }
-            Store::ZooKeeper => {
-                let client = self.cluster.zookeeper().await?;
-                match timeout(PATIENCE, client.delete(key, None)).await? {
-                    Ok(()) | Err(ZkError::NoNode) => {}
-                    Err(error) => return Err(error.into()),
-                }
             }
         }
         Ok(())

@@ -68,6 +68,8 @@ pub(crate) struct Report {
     pub(crate) faults: BTreeMap<String, usize>,
     pub(crate) faults_total: usize,
     pub(crate) overlap_violations: usize,
+    /// For how long some lock had holders that may not be there together.
+    pub(crate) overlap_ms: f64,
     pub(crate) token_regressions: usize,
     pub(crate) order_violations: usize,
     pub(crate) lost_acknowledged_writes: LostWrites,
@@ -139,6 +141,7 @@ impl Report {
             faults: BTreeMap::new(),
             faults_total: 0,
             overlap_violations: 0,
+            overlap_ms: 0.0,
             token_regressions: 0,
             order_violations: 0,
             lost_acknowledged_writes: LostWrites::default(),

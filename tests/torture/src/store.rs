@@ -11,13 +11,29 @@ pub(crate) enum Store {
     Etcd,
     ZooKeeper,
     Postgres,
+    /// With a standby that the primary waits for.
+    #[serde(rename = "postgres-standby")]
+    Standby,
+    /// With a standby that may lag behind.
+    #[serde(rename = "postgres-async")]
+    Asynchronous,
     Mysql,
+    /// Three servers of MariaDB.
+    Galera,
     Sqlite,
 }
 
 impl Store {
-    pub(crate) const ALL: [Self; 5] =
-        [Self::Etcd, Self::ZooKeeper, Self::Postgres, Self::Mysql, Self::Sqlite];
+    pub(crate) const ALL: [Self; 8] = [
+        Self::Etcd,
+        Self::ZooKeeper,
+        Self::Postgres,
+        Self::Standby,
+        Self::Asynchronous,
+        Self::Mysql,
+        Self::Galera,
+        Self::Sqlite,
+    ];
 
     /// What it is called on a command line and in a report, and its server in a history.
     pub(crate) fn name(self) -> &'static str {
@@ -25,18 +41,26 @@ impl Store {
             Self::Etcd => "etcd",
             Self::ZooKeeper => "zookeeper",
             Self::Postgres => "postgres",
+            Self::Standby => "postgres-standby",
+            Self::Asynchronous => "postgres-async",
             Self::Mysql => "mysql",
+            Self::Galera => "galera",
             Self::Sqlite => "sqlite",
         }
     }
 
-    /// The one of docker/up, if it is kept by several servers at once.
+    /// The one of docker/up, whose servers a run shares with others.
     pub(crate) fn clustered(self) -> Option<Backend> {
         match self {
             Self::Etcd => Some(Backend::Etcd),
             Self::ZooKeeper => Some(Backend::ZooKeeper),
-            Self::Postgres | Self::Mysql | Self::Sqlite => None,
+            _ => None,
         }
+    }
+
+    /// Whether it is a primary with a standby.
+    pub(crate) fn is_pair(self) -> bool {
+        matches!(self, Self::Standby | Self::Asynchronous)
     }
 
     /// Whether there is a network between it and its clients.

@@ -50,7 +50,7 @@ pub(crate) async fn mingle(
         Store::Etcd => mingle_on_etcd(cluster, journal, namespace, ttl, over).await,
         Store::ZooKeeper => mingle_on_zookeeper(cluster, journal, namespace, ttl, over).await,
         // No other library knows the tables.
-        Store::Postgres | Store::Mysql | Store::Sqlite => Ok(()),
+        _ => Ok(()),
     };
 }
 

@@ -79,7 +79,7 @@ async fn conduct(run: &mut Run, folder: &Path, namespace: &str) -> Result<()> {
     };
     let mut lanes = Vec::new();
     for number in 0..run.processes {
-        let proxies = cluster.proxies().await?;
+        let proxies = cluster.proxies(number).await?;
         let place = Place::start(brief.clone(), number, proxies.url())?;
         lanes.push(Lane { place: Mutex::new(Some(place)), proxies });
     }

@@ -62,6 +62,7 @@ fn check_together(grants: &[&Grant], ended: impl Fn(&Grant) -> u64, report: &mut
         if let Some(other) =
             open.iter().find(|other| !agree(other.mode, window.mode) && !excused(other, &window))
         {
+            report.overlap_ms += (window.to.min(other.to) - window.from) as f64 / 1000.0;
             report.violated(Invariant::Overlap, told(window.from, window.grant, other.grant));
         } else if let Mode::Permits { taken, of } = window.mode {
             let sum = open

@@ -3,17 +3,23 @@
 //! Another one, or another way to set one up, is a file here that has a [`Database`], a name in
 //! `store.rs`, and a line in [`open`].
 
+mod galera;
 mod mysql;
+mod network;
+mod own;
 mod postgres;
 mod server;
 mod sqlite;
+mod standby;
 pub(crate) mod trouble;
+
+use std::time::Duration;
 
 use async_trait::async_trait;
 use distlock_testkit::{Result, framing::Framing};
 
 use self::server::Server;
-use crate::store::Store;
+use crate::{fault::Role, store::Store};
 
 /// A database of the run's own, gone with this.
 #[async_trait]
@@ -28,32 +34,58 @@ pub(crate) trait Database: std::fmt::Debug + Send + Sync {
     /// How the servers' bytes fall into packets.
     fn framing(&self) -> Framing;
 
-    /// A connection of an operator's, who may do everything.
-    async fn dial(&self) -> Result<Box<dyn Connection>>;
+    /// The server that is in trouble if there is any: the one that is written to, or any of those.
+    fn one(&self) -> usize {
+        0
+    }
 
-    /// Ends some of the connections of those who lock.
+    /// What it is to the others.
+    fn role(&self, _server: usize) -> Option<Role> {
+        None
+    }
+
+    /// A connection to it of an operator's, who may do everything.
+    async fn dial(&self, server: usize) -> Result<Box<dyn Connection>>;
+
+    /// A connection to any that tells what has been confirmed.
+    async fn reach(&self) -> Result<Box<dyn Connection>> {
+        self.dial(self.one()).await
+    }
+
+    /// A statement after which all that was told before it in its transaction is confirmed. It
+    /// tells one row.
+    fn confirmed(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// Fails unless the server does its part.
+    async fn serves(&self, server: usize) -> Result<()> {
+        self.dial(server).await?.ask("SELECT 1").await.map(drop)
+    }
+
+    /// Ends some of the connections of those who lock, those that are to be told something too.
     async fn sever(&self) -> Result<()> {
         Err("there are no connections".into())
     }
 
-    /// Leaves no room where the data is.
-    async fn fill(&self) -> Result<()> {
-        self.one()?.fill().await
+    /// Another server is to be written to from now on. The old one goes on beside it for so long.
+    async fn promote(&self, _time: Duration) -> Result<()> {
+        Err("there is no standby".into())
+    }
+
+    /// Leaves no room where the server's data is.
+    async fn fill(&self, server: usize) -> Result<()> {
+        self.servers()[server].fill().await
     }
 
     /// The room is there again, and so is the server.
-    async fn free(&self) -> Result<()> {
-        self.one()?.free().await
+    async fn free(&self, server: usize) -> Result<()> {
+        self.servers()[server].free().await
     }
 
     /// Sets its clock so many seconds from the truth.
-    async fn set_clock(&self, seconds: i64) -> Result<()> {
-        self.one()?.set_clock(seconds).await
-    }
-
-    /// The one that is written to.
-    fn one(&self) -> Result<&Server> {
-        Ok(self.servers().first().ok_or("there is no server")?)
+    async fn set_clock(&self, server: usize, seconds: i64) -> Result<()> {
+        self.servers()[server].set_clock(seconds).await
     }
 }
 
@@ -122,7 +154,10 @@ pub(crate) fn within(namespace: &str) -> String {
 pub(crate) async fn open(store: Store) -> Result<Box<dyn Database>> {
     Ok(match store {
         Store::Postgres => Box::new(postgres::Postgres::start().await?),
+        Store::Standby => Box::new(standby::Pair::start(true).await?),
+        Store::Asynchronous => Box::new(standby::Pair::start(false).await?),
         Store::Mysql => Box::new(mysql::Mysql::start().await?),
+        Store::Galera => Box::new(galera::Galera::start().await?),
         Store::Sqlite => Box::new(sqlite::Sqlite::start().await?),
         Store::Etcd | Store::ZooKeeper => return Err(format!("{store} is no database").into()),
     })

@@ -38,26 +38,57 @@ pub(super) static WORDS: Words = Words {
 #[derive(Debug)]
 pub(super) struct Mysql([Server; 1]);
 
+pub(super) const PORT: u16 = 3306;
+
+pub(super) const RUN: [&str; 2] = ["--stop-timeout=3", "--env=MYSQL_DATABASE=distlock"];
+
+pub(super) const ARGUMENTS: [&str; 6] = [
+    "--innodb-flush-log-at-trx-commit=1",
+    "--innodb-lock-wait-timeout=1",
+    "--innodb-log-file-size=8M",
+    "--innodb-buffer-pool-size=32M",
+    "--max-connections=500",
+    "--max-connect-errors=1000000",
+];
+
+/// What stands before and after the servers in the URL of those who lock.
+pub(super) const AROUND: [&str; 2] = ["mysql://app:apppw@", "/distlock"];
+
 impl Mysql {
     pub(super) async fn start() -> Result<Self> {
-        let run = ["--stop-timeout=3", "--env=MYSQL_DATABASE=distlock"];
-        let arguments = [
-            "--innodb-flush-log-at-trx-commit=1",
-            "--innodb-lock-wait-timeout=1",
-            "--innodb-log-file-size=8M",
-            "--innodb-buffer-pool-size=32M",
-            "--max-connections=500",
-            "--max-connect-errors=1000000",
-        ];
-        let server = Server::start("mysql", 3306, &run, &arguments).await?;
-        let mut first = done(|| dial(&server)).await?;
-        first.ask("CREATE USER app@'%' IDENTIFIED BY 'apppw'").await?;
-        first.ask("GRANT ALL ON distlock.* TO app@'%'").await?;
+        let server = Server::start("mysql", PORT, &RUN, &ARGUMENTS).await?;
+        furnish(&server).await?;
         Ok(Self([server]))
     }
 }
 
-async fn dial(server: &Server) -> Result<Conn> {
+/// Makes the user.
+pub(super) async fn furnish(server: &Server) -> Result<()> {
+    let mut first = done(|| dial(server, &[])).await?;
+    first.ask("CREATE USER app@'%' IDENTIFIED BY 'apppw'").await?;
+    first.ask("GRANT ALL ON distlock.* TO app@'%'").await?;
+    Ok(())
+}
+
+/// Ends some of the connections of those who lock.
+pub(super) async fn sever(operator: &mut dyn Connection) -> Result<()> {
+    let sql = "SELECT id FROM information_schema.processlist WHERE user = 'app'";
+    for row in operator.ask(sql).await? {
+        if fastrand::bool() {
+            // It may have ended.
+            let _ = operator.ask(&format!("KILL {}", row.concat())).await;
+        }
+    }
+    Ok(())
+}
+
+/// Of a question that nobody waits for any more, nothing is to come late. What an operator reads,
+/// he does not lock.
+const OWN: [&str; 2] =
+    ["SET max_statement_time = 0.9", "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"];
+
+/// `more`: what the connection is to begin with, besides.
+pub(super) async fn dial(server: &Server, more: &[&str]) -> Result<Conn> {
     let options = OptsBuilder::default()
         .ip_or_hostname(server.address.ip().to_string())
         .tcp_port(server.address.port())
@@ -65,12 +96,7 @@ async fn dial(server: &Server) -> Result<Conn> {
         .pass(Some("root"))
         .db_name(Some("distlock"))
         .prefer_socket(false)
-        // Of a question that nobody waits for any more, nothing is to come late. What an operator
-        // reads, he does not lock.
-        .init(vec![
-            "SET max_statement_time = 0.9",
-            "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
-        ]);
+        .init([&OWN, more].concat());
     Ok(Conn::new(options).await?)
 }
 
@@ -81,7 +107,7 @@ impl Database for Mysql {
     }
 
     fn around(&self) -> [String; 2] {
-        ["mysql://app:apppw@", "/distlock"].map(str::to_owned)
+        AROUND.map(str::to_owned)
     }
 
     fn servers(&self) -> &[Server] {
@@ -92,20 +118,12 @@ impl Database for Mysql {
         Framing::Mysql
     }
 
-    async fn dial(&self) -> Result<Box<dyn Connection>> {
-        Ok(Box::new(dial(self.one()?).await?))
+    async fn dial(&self, server: usize) -> Result<Box<dyn Connection>> {
+        Ok(Box::new(dial(&self.0[server], &[]).await?))
     }
 
     async fn sever(&self) -> Result<()> {
-        let mut operator = self.dial().await?;
-        let sql = "SELECT id FROM information_schema.processlist WHERE user = 'app'";
-        for row in operator.ask(sql).await? {
-            if fastrand::bool() {
-                // It may have ended.
-                let _ = operator.ask(&format!("KILL {}", row.concat())).await;
-            }
-        }
-        Ok(())
+        sever(&mut *self.dial(0).await?).await
     }
 }
 

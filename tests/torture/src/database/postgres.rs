@@ -44,26 +44,47 @@ pub(super) static WORDS: Words = Words {
 #[derive(Debug)]
 pub(super) struct Postgres([Server; 1]);
 
+pub(super) const PORT: u16 = 5432;
+
+pub(super) const RUN: [&str; 2] = ["--stop-signal=SIGINT", "--stop-timeout=3"];
+
+pub(super) const ARGUMENTS: [&str; 5] = [
+    "-cmax_connections=500",
+    "-cscram_iterations=64",
+    // distlock gives up waiting for a lock before the default is over.
+    "-cdeadlock_timeout=50ms",
+    "-cmin_wal_size=32MB",
+    "-cmax_wal_size=48MB",
+];
+
+/// What stands before and after the servers in the URL of those who lock.
+pub(super) const AROUND: [&str; 2] = ["postgres://app:apppw@", "/distlock"];
+
 impl Postgres {
     pub(super) async fn start() -> Result<Self> {
-        let run = ["--stop-signal=SIGINT", "--stop-timeout=3"];
-        let arguments = [
-            "-cmax_connections=500",
-            "-cscram_iterations=64",
-            // distlock gives up waiting for a lock before the default is over.
-            "-cdeadlock_timeout=50ms",
-            "-cmin_wal_size=32MB",
-            "-cmax_wal_size=48MB",
-        ];
-        let server = Server::start("postgres", 5432, &run, &arguments).await?;
-        let mut first = done(|| dial(&server, "postgres")).await?;
-        first.ask("CREATE ROLE app LOGIN PASSWORD 'apppw'").await?;
-        first.ask("CREATE DATABASE distlock OWNER app").await?;
+        let server = Server::start("postgres", PORT, &RUN, &ARGUMENTS).await?;
+        furnish(&server).await?;
         Ok(Self([server]))
     }
 }
 
-async fn dial(server: &Server, database: &str) -> Result<Client> {
+/// Makes the database and its user.
+pub(super) async fn furnish(server: &Server) -> Result<()> {
+    let mut first = done(|| dial(server, "postgres")).await?;
+    first.ask("CREATE ROLE app LOGIN PASSWORD 'apppw'").await?;
+    first.ask("CREATE DATABASE distlock OWNER app").await?;
+    Ok(())
+}
+
+/// Ends some of the connections of those who lock. Each of them has but one, by which it is told of
+/// releases too (LISTEN).
+pub(super) async fn sever(operator: &mut dyn Connection) -> Result<()> {
+    let sql = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+               WHERE usename = 'app' AND random() < 0.5";
+    operator.ask(sql).await.map(drop)
+}
+
+pub(super) async fn dial(server: &Server, database: &str) -> Result<Client> {
     let mut config = Config::new();
     config.user("postgres").password("postgres").dbname(database);
     let tcp = TcpStream::connect(server.address).await?;
@@ -82,7 +103,7 @@ impl Database for Postgres {
     }
 
     fn around(&self) -> [String; 2] {
-        ["postgres://app:apppw@", "/distlock"].map(str::to_owned)
+        AROUND.map(str::to_owned)
     }
 
     fn servers(&self) -> &[Server] {
@@ -93,14 +114,12 @@ impl Database for Postgres {
         Framing::Postgres
     }
 
-    async fn dial(&self) -> Result<Box<dyn Connection>> {
-        Ok(Box::new(dial(self.one()?, "distlock").await?))
+    async fn dial(&self, server: usize) -> Result<Box<dyn Connection>> {
+        Ok(Box::new(dial(&self.0[server], "distlock").await?))
     }
 
     async fn sever(&self) -> Result<()> {
-        let sql = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
-                   WHERE usename = 'app' AND random() < 0.5";
-        self.dial().await?.ask(sql).await.map(drop)
+        sever(&mut *self.dial(0).await?).await
     }
 }
 

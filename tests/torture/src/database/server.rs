@@ -3,7 +3,6 @@
 
 use std::{
     future::Future,
-    hash::{BuildHasher, RandomState},
     net::{SocketAddr, TcpListener},
     time::{Duration, Instant},
 };
@@ -13,6 +12,11 @@ use distlock_testkit::{
     docker::{SETTABLE_CLOCK, container, docker, set_clock},
 };
 use tokio::time::{sleep, timeout};
+
+use super::{
+    network::Network,
+    own::{label, random},
+};
 
 /// In memory: it lasts for as long as a container is there that has it, which the server's own is
 /// not while it is down.
@@ -26,6 +30,14 @@ const RECOVERY: Duration = Duration::from_secs(60);
 pub(crate) struct Server {
     pub(crate) container: String,
     pub(crate) address: SocketAddr,
+    /// The network that it reaches the others by, and its address there.
+    peers: Option<[String; 2]>,
+}
+
+/// Where a server is that has others.
+pub(super) struct Peer<'a> {
+    pub(super) network: &'a Network,
+    pub(super) number: usize,
 }
 
 impl Server {
@@ -37,23 +49,66 @@ impl Server {
         run: &[&str],
         arguments: &[&str],
     ) -> Result<Self> {
+        Self::beside(None, like, port, run, arguments).await
+    }
+
+    /// One of several.
+    pub(super) async fn beside(
+        peer: Option<Peer<'_>>,
+        like: &str,
+        port: u16,
+        run: &[&str],
+        arguments: &[&str],
+    ) -> Result<Self> {
         let image = docker(&["inspect", "--format={{.Config.Image}}", &container(like)]).await;
         let image = image
             .map_err(|error| format!("{error}; start it with docker/up {like}, for its image"))?;
         let name = container(&format!("torture-{like}-{:08x}", random().u32(..)));
         let address = SocketAddr::from(([127, 0, 0, 1], free_port()?));
-        let server = Self { container: name, address };
-        let project = std::env::var("COMPOSE_PROJECT_NAME").unwrap_or_else(|_| "distlock".into());
-        // So docker/down removes what a run has left that was killed.
-        let label = format!("--label=com.docker.compose.project={project}");
+        let peers =
+            peer.map(|Peer { network, number }| [network.name.clone(), network.address(number)]);
+        let server = Self { container: name, address, peers };
+        let label = label();
         let (disk, named) = (server.disk(), format!("--name={}", server.container));
         let keep =
             ["--entrypoint=sleep", "--mount", DISK, &format!("--name={disk}"), &image, "infinity"];
         docker(&[&["run", "--detach", &label], &keep[..]].concat()).await?;
         let publish = format!("--publish={address}:{port}");
-        let with = ["--detach", &label, &named, &publish, "--volumes-from", &disk];
-        docker(&[&["run"], &with[..], &SETTABLE_CLOCK, run, &[&image], arguments].concat()).await?;
+        let with = [&label, &named, &publish, "--volumes-from", &disk];
+        let create = [&["create"], &with[..], &SETTABLE_CLOCK, run, &[&image], arguments];
+        docker(&create.concat()).await?;
+        if server.peers.is_some() {
+            server.heal().await?;
+        }
+        server.go("start").await?;
         Ok(server)
+    }
+
+    /// Starts, stops or kills it.
+    pub(super) async fn go(&self, command: &str) -> Result<()> {
+        docker(&[command, &self.container]).await.map(drop)
+    }
+
+    fn peers(&self) -> Result<&[String; 2]> {
+        Ok(self.peers.as_ref().ok_or("it is alone")?)
+    }
+
+    /// Where the others reach it.
+    pub(super) fn ip(&self) -> Result<&str> {
+        Ok(&self.peers()?[1])
+    }
+
+    /// Cuts it off from the others, not from its clients.
+    pub(crate) async fn cut(&self) -> Result<()> {
+        let [network, _] = self.peers()?;
+        docker(&["network", "disconnect", network, &self.container]).await.map(drop)
+    }
+
+    /// The others reach it.
+    pub(crate) async fn heal(&self) -> Result<()> {
+        let [network, ip] = self.peers()?;
+        let connect = ["network", "connect", "--ip", ip, network, &self.container];
+        docker(&connect).await.map(drop)
     }
 
     /// The container that keeps the disk.
@@ -61,7 +116,7 @@ impl Server {
         format!("{}-disk", self.container)
     }
 
-    async fn on_disk(&self, script: &str) -> Result<()> {
+    pub(super) async fn on_disk(&self, script: &str) -> Result<()> {
         docker(&["exec", &self.disk(), "sh", "-c", script]).await.map(drop)
     }
 
@@ -69,8 +124,13 @@ impl Server {
         self.on_disk("! cat /dev/zero 2>/dev/null >/data/full").await
     }
 
+    /// There is room again.
+    pub(super) async fn empty(&self) -> Result<()> {
+        self.on_disk("rm -f /data/full").await
+    }
+
     pub(super) async fn free(&self) -> Result<()> {
-        self.on_disk("rm -f /data/full").await?;
+        self.empty().await?;
         // It may have given up.
         docker(&["start", &self.container]).await.map(drop)
     }
@@ -86,11 +146,6 @@ impl Drop for Server {
             .args(["rm", "--force", "--volumes", &self.container, &self.disk()])
             .output();
     }
-}
-
-/// Not by the run's seed, which others may have at the same time.
-pub(super) fn random() -> fastrand::Rng {
-    fastrand::Rng::with_seed(RandomState::new().hash_one(std::process::id()))
 }
 
 /// A port that nobody uses now, and that nobody is given who asks for any: while the server is down

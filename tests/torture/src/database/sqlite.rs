@@ -12,10 +12,7 @@ use async_trait::async_trait;
 use distlock_testkit::{Result, framing::Framing};
 use rusqlite::types::ValueRef;
 
-use super::{
-    Connection, Database, Rows, Words,
-    server::{Server, random},
-};
+use super::{Connection, Database, Rows, Words, own::random, server::Server};
 
 pub(super) static WORDS: Words = Words {
     sessions: "distlock_sessions",
@@ -114,11 +111,11 @@ impl Database for Sqlite {
         Framing::Jute
     }
 
-    async fn dial(&self) -> Result<Box<dyn Connection>> {
+    async fn dial(&self, _: usize) -> Result<Box<dyn Connection>> {
         Ok(Box::new(File::open(&self.file())?))
     }
 
-    async fn fill(&self) -> Result<()> {
+    async fn fill(&self, _: usize) -> Result<()> {
         if let Some(why) = &self.unbounded {
             let told = "only root can make a disk that is small enough to be filled";
             return Err(format!("{told}; leave that out by --faults all,-disk-full: {why}").into());
@@ -130,7 +127,7 @@ impl Database for Sqlite {
         }
     }
 
-    async fn free(&self) -> Result<()> {
+    async fn free(&self, _: usize) -> Result<()> {
         match fs::remove_file(self.folder.join("full")) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),
             _ => Ok(()),

@@ -21,33 +21,33 @@ pub(crate) async fn strike(
     namespace: &str,
     time: Duration,
 ) -> Result<()> {
-    let over = Instant::now() + time;
+    let (over, one) = (Instant::now() + time, database.one());
     match trouble {
         Trouble::ReadOnly => {
             let [begin, end] = database.words().read_only;
-            done(|| all(database, begin)).await?;
+            done(|| all(database, one, begin)).await?;
             sleep(time).await;
-            done(|| all(database, end)).await
+            done(|| all(database, one, end)).await
         }
         Trouble::LockWait => {
-            let mut operator = done(|| lock(database, namespace)).await?;
+            let mut operator = done(|| lock(database, one, namespace)).await?;
             sleep(time).await;
             // Else it ends with its connection.
             let _ = timeout(PATIENCE, operator.ask("ROLLBACK")).await;
             Ok(())
         }
         Trouble::Deadlocks => {
-            let rows = done(|| rows(database, namespace)).await?;
-            let clash = || clash(database, &rows, over);
+            let rows = done(|| rows(database, one, namespace)).await?;
+            let clash = || clash(database, one, &rows, over);
             tokio::join!(clash(), clash(), clash(), clash());
             Ok(())
         }
-        Trouble::DiskFull => fill(database, time).await,
+        Trouble::DiskFull => fill(database, one, time).await,
         Trouble::Clock => {
             let jump = if fastrand::bool() { HOUR } else { -HOUR };
-            done(|| database.set_clock(jump)).await?;
+            done(|| database.set_clock(one, jump)).await?;
             sleep(time).await;
-            done(|| database.set_clock(0)).await
+            done(|| database.set_clock(one, 0)).await
         }
         Trouble::Sever => {
             while Instant::now() < over {
@@ -56,12 +56,19 @@ pub(crate) async fn strike(
             }
             Ok(())
         }
+        Trouble::Promotion => database.promote(time).await,
+        Trouble::Conflicts => {
+            let queues = done(|| queues(database, one, namespace)).await?;
+            let write = |server| write(database, server, &queues, over);
+            tokio::join!(write(0), write(1), write(2));
+            Ok(())
+        }
     }
 }
 
 /// Asks all of it, one after the other.
-async fn all(database: &dyn Database, statements: &[&str]) -> Result<()> {
-    let mut operator = database.dial().await?;
+async fn all(database: &dyn Database, one: usize, statements: &[&str]) -> Result<()> {
+    let mut operator = database.dial(one).await?;
     for statement in statements {
         operator.ask(statement).await?;
     }
@@ -85,8 +92,8 @@ fn some_rows(database: &dyn Database, namespace: &str) -> Vec<String> {
 }
 
 /// A transaction of an operator's who locks rows, and thinks.
-async fn lock(database: &dyn Database, namespace: &str) -> Result<Box<dyn Connection>> {
-    let mut operator = database.dial().await?;
+async fn lock(database: &dyn Database, one: usize, namespace: &str) -> Result<Box<dyn Connection>> {
+    let mut operator = database.dial(one).await?;
     operator.ask(database.words().begin).await?;
     for statement in some_rows(database, namespace) {
         operator.ask(&statement).await?;
@@ -95,24 +102,53 @@ async fn lock(database: &dyn Database, namespace: &str) -> Result<Box<dyn Connec
 }
 
 /// What locks one row each.
-async fn rows(database: &dyn Database, namespace: &str) -> Result<Vec<String>> {
-    let (words, mut operator) = (database.words(), database.dial().await?);
+async fn rows(database: &dyn Database, one: usize, namespace: &str) -> Result<Vec<String>> {
+    let (words, queues) = (database.words(), queues(database, one, namespace).await?);
     let locking = words.locking.ok_or("nothing locks a row")?;
-    let sql = format!("SELECT queue FROM {} WHERE {}", words.queues, within(namespace));
-    let queues = operator.ask(&sql).await?;
+    let mut operator = database.dial(one).await?;
     let sessions = operator.ask(&format!("SELECT id FROM {}", words.sessions)).await?;
-    let row = |table: &str, column: &str, row: &Vec<String>| {
-        format!("SELECT 1 FROM {table} WHERE {column} = '{}'{locking}", row.concat())
+    let row = |table: &str, column: &str, row: &str| {
+        format!("SELECT 1 FROM {table} WHERE {column} = '{row}'{locking}")
     };
     let queues = queues.iter().map(|queue| row(words.queues, "queue", queue));
-    Ok(queues.chain(sessions.iter().map(|id| row(words.sessions, "id", id))).collect())
+    Ok(queues.chain(sessions.iter().map(|id| row(words.sessions, "id", &id.concat()))).collect())
+}
+
+/// The queues that there are.
+async fn queues(database: &dyn Database, one: usize, namespace: &str) -> Result<Vec<String>> {
+    let (queues, within) = (database.words().queues, within(namespace));
+    let sql = format!("SELECT queue FROM {queues} WHERE {within}");
+    let told = database.dial(one).await?.ask(&sql).await?;
+    Ok(told.into_iter().map(|row| row.concat()).collect())
+}
+
+/// An operator who writes to the rows that all who join write to, and changes nothing that matters.
+async fn write(database: &dyn Database, server: usize, queues: &[String], over: Instant) {
+    let table = database.words().queues;
+    while Instant::now() < over {
+        let writing = async {
+            let mut operator = database.dial(server).await?;
+            while Instant::now() < over {
+                operator.ask(database.words().begin).await?;
+                for queue in fastrand::choose_multiple(queues, 2) {
+                    let sql = format!("UPDATE {table} SET used = used + 1 WHERE queue = '{queue}'");
+                    operator.ask(&sql).await?;
+                    sleep(Duration::from_millis(fastrand::u64(..20))).await;
+                }
+                operator.ask("COMMIT").await?;
+            }
+            Result::Ok(())
+        };
+        // Others' writes come first now and then, and he is told so.
+        let _ = timeout(PATIENCE * 3, writing).await;
+    }
 }
 
 /// An operator whose transactions lock two of these, in either order.
-async fn clash(database: &dyn Database, rows: &[String], over: Instant) {
+async fn clash(database: &dyn Database, one: usize, rows: &[String], over: Instant) {
     while Instant::now() < over {
         let clashing = async {
-            let mut operator = database.dial().await?;
+            let mut operator = database.dial(one).await?;
             while Instant::now() < over {
                 operator.ask(database.words().begin).await?;
                 for row in fastrand::choose_multiple(rows, 2) {
@@ -129,14 +165,14 @@ async fn clash(database: &dyn Database, rows: &[String], over: Instant) {
 }
 
 /// Leaves no room for so long. Now and then the server finds that it cannot go on.
-async fn fill(database: &dyn Database, time: Duration) -> Result<()> {
+async fn fill(database: &dyn Database, one: usize, time: Duration) -> Result<()> {
     let [before, meanwhile] = database.words().room;
     // It may let nobody in afterwards.
-    let mut operator = done(|| database.dial()).await?;
+    let mut operator = done(|| database.dial(one)).await?;
     for statement in before {
         let _ = timeout(PATIENCE, operator.ask(statement)).await;
     }
-    done(|| database.fill()).await?;
+    done(|| database.fill(one)).await?;
     if fastrand::bool() {
         for statement in meanwhile {
             let _ = timeout(PATIENCE, operator.ask(statement)).await;
@@ -145,8 +181,8 @@ async fn fill(database: &dyn Database, time: Duration) -> Result<()> {
     sleep(time).await;
     // It may give up at this very moment, for want of room a moment ago.
     let again = || async {
-        database.free().await?;
-        database.dial().await.map(drop)
+        database.free(one).await?;
+        database.dial(one).await.map(drop)
     };
     done(again).await
 }
@@ -166,7 +202,7 @@ mod tests {
 
     /// Whether a row can be written.
     async fn takes(database: &dyn Database, size: usize) -> bool {
-        let mut operator = database.dial().await.expect("it opens");
+        let mut operator = database.dial(0).await.expect("it opens");
         let write =
             database.words().insert("/ns", &fastrand::u64(..).to_string(), &"x".repeat(size));
         operator.ask(&write).await.is_ok()
