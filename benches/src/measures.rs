@@ -58,6 +58,12 @@ pub(crate) const KEEPALIVES: &str = "keepalive requests per third of the TTL";
 /// The same of all requests, pings among them.
 pub(crate) const HOLDING: &str = "all requests per third of the TTL";
 
+/// Of the whole fleet, messages to watch streams among them.
+pub(crate) const LOAD: &str = "requests a second";
+pub(crate) const ASKED: &str = "requests per hand-over";
+/// Of the server's processes.
+pub(crate) const SERVER_CPU: &str = "server cpu us per hand-over";
+
 type Times = fn(&Slice) -> &Vec<u64>;
 
 /// One subject in one case.
@@ -66,6 +72,8 @@ pub(crate) struct Key {
     pub(crate) workload: Workload,
     pub(crate) backend: Backend,
     pub(crate) variant: Variant,
+    /// How long each holds the lock.
+    pub(crate) hold_ms: u64,
     pub(crate) n: usize,
     pub(crate) subject: Subject,
 }
@@ -162,7 +170,12 @@ impl Seen {
             Some(done().map(|(_, counted)| counter(counted)).sum::<f64>() / pairs)
         };
         let load = key.variant == Variant::Busy;
-        put(REQUESTS, counted(if load { |c| c.requests - c.puts } else { |c| c.requests }));
+        let asked = done().map(|(slice, _)| slice.asked).sum::<u64>() as f64;
+        if asked > 0.0 {
+            put(REQUESTS, Some(asked / pairs));
+        } else {
+            put(REQUESTS, counted(if load { |c| c.requests - c.puts } else { |c| c.requests }));
+        }
         put(WATCH, counted(|c| c.watch_messages));
         put(EVENTS, counted(|c| c.events));
         // The answers to the load are among them.
