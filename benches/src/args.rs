@@ -47,6 +47,8 @@ impl Bench {
 
 pub(crate) enum Command {
     Bench(Bench),
+    /// Only the pictures of what was measured before.
+    Draw(PathBuf),
     /// A process that the bench started.
     Role(Role),
     Help,
@@ -62,6 +64,9 @@ The servers to measure on, and their processes, for the time that they take; doc
 
 With --beside OLD, another build of this program, it only compares the libraries
 in the two, in --slices N of each line; see docker/compare.
+
+With --draw FOLDER, it only draws the pictures of a run that was told to leave
+its results there.
 
 With --sessions N --seconds S --server PID, on one --backend, it only tells what
 N sessions cost the server that is this process; see docker/capacity.
@@ -93,6 +98,7 @@ pub(crate) fn parse() -> Result<Command, lexopt::Error> {
                     .map_err(|error| error.to_string())?;
                 return Ok(Command::Role(role));
             }
+            Arg::Long("draw") => return Ok(Command::Draw(parser.value()?.into())),
             Arg::Long("quick") => bench.quick = true,
             Arg::Long("check") => bench.check = true,
             Arg::Long("only") => bench.only = workloads(&parser.value()?.string()?)?,

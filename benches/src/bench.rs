@@ -77,6 +77,7 @@ fn run() -> Result<bool> {
                 _ => runtime.block_on(conduct::bench(&bench)),
             }
         }
+        Command::Draw(folder) => report::draw(&folder).map(|()| true),
         Command::Role(role) => {
             #[cfg(feature = "telemetry")]
             telemetry::listen()?;

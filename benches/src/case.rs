@@ -1,6 +1,6 @@
 //! What is to be measured, in order.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     args::Bench,
@@ -9,7 +9,7 @@ use crate::{
     workload::Workload,
 };
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Variant {
     /// In one process.

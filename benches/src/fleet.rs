@@ -1,4 +1,5 @@
-//! Clients that contend for one name, each of them for itself, and hold it for a while.
+//! Clients that contend for one name, each of them for itself, and hold it for a while: for half of
+//! the time to one and a half, or those who try every so often would do so always in step with it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -143,7 +144,7 @@ impl One {
         seen.longest = seen.longest.max(granted - called);
         seen.lock.push(granted - called);
         select! {
-            () = sleep(self.hold) => {}
+            () = sleep(self.hold.mul_f64(0.5 + fastrand::f64())) => {}
             () = sleep_until(self.end) => {}
         }
         let released = now();
