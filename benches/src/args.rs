@@ -60,7 +60,8 @@ Usage: bench [OPTIONS] [--etcd ADDRESS] [--zookeeper ADDRESS] [--postgres ADDRES
              [--etcd-cluster ADDRESS,... --zookeeper-cluster ADDRESS,...]
              [--etcd-process PID] [--zookeeper-process PID] [...]
 
-The servers to measure on, and their processes, for the time that they take; docker/bench starts them. OPTIONS are those of docker/bench.
+The servers to measure on, and their processes, whose processor time is told
+then; docker/bench starts them. OPTIONS are those of docker/bench.
 
 With --beside OLD, another build of this program, it only compares the libraries
 in the two, in --slices N of each line; see docker/compare.

@@ -28,8 +28,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// After a failure a client waits so long.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Stamps each turn. Processor time and requests are those of the measured time; whoever waits at
-/// its end gives up.
+/// Stamps each turn. Processor time and requests are those of the measured time; those who wait at
+/// its end give up.
 pub(crate) async fn run(task: &Task, fleet: &Fleet) -> Result<(Vec<Connected>, Slice)> {
     let (connected, contenders) = open(task, fleet.contenders).await?;
     // All processes of a measurement begin at once, when they are told to.

@@ -18,13 +18,13 @@ pub(crate) struct Poller {
 
 enum Store {
     /// With the lease of the contender.
-    Etcd(KvClient, i64),
+    Etcd(Box<KvClient>, i64),
     ZooKeeper(zookeeper_client::Client),
 }
 
 impl Poller {
     pub(crate) fn etcd(client: KvClient, lease: i64, key: String, pause: Duration) -> Self {
-        Self { store: Store::Etcd(client, lease), key, pause }
+        Self { store: Store::Etcd(Box::new(client), lease), key, pause }
     }
 
     pub(crate) fn zookeeper(
