@@ -22,6 +22,8 @@ pub(crate) struct Bench {
     /// Addresses of the single nodes.
     pub(crate) singles: BTreeMap<Backend, Vec<String>>,
     pub(crate) clusters: BTreeMap<Backend, Vec<String>>,
+    /// The numbers of the single nodes' processes, where they are known.
+    pub(crate) processes: BTreeMap<Backend, u32>,
 }
 
 /// What one server carries, beside so many sessions, for so long.
@@ -45,6 +47,8 @@ impl Bench {
 
 pub(crate) enum Command {
     Bench(Bench),
+    /// Only the pictures of what was measured before.
+    Draw(PathBuf),
     /// A process that the bench started.
     Role(Role),
     Help,
@@ -54,11 +58,16 @@ pub(crate) const USAGE: &str = "\
 Usage: bench [OPTIONS] [--etcd ADDRESS] [--zookeeper ADDRESS] [--postgres ADDRESS]
              [--mysql ADDRESS] [--sqlite PATH]
              [--etcd-cluster ADDRESS,... --zookeeper-cluster ADDRESS,...]
+             [--etcd-process PID] [--zookeeper-process PID] [...]
 
-The servers to measure on; docker/bench starts them. OPTIONS are those of docker/bench.
+The servers to measure on, and their processes, whose processor time is told
+then; docker/bench starts them. OPTIONS are those of docker/bench.
 
 With --beside OLD, another build of this program, it only compares the libraries
 in the two, in --slices N of each line; see docker/compare.
+
+With --draw FOLDER, it only draws the pictures of a run that was told to leave
+its results there.
 
 With --sessions N --seconds S --server PID, on one --backend, it only tells what
 N sessions cost the server that is this process; see docker/capacity.
@@ -71,7 +80,8 @@ pub(crate) fn parse() -> Result<Command, lexopt::Error> {
     let mut bench = Bench {
         quick: false,
         check: false,
-        only: Workload::ALL.to_vec(),
+        // The last one is about a question of its own, and takes as long as all others.
+        only: Workload::ALL.into_iter().filter(|workload| *workload != Workload::WX).collect(),
         backends: Vec::new(),
         repeats: 3,
         out: PathBuf::from("target/bench"),
@@ -80,6 +90,7 @@ pub(crate) fn parse() -> Result<Command, lexopt::Error> {
         capacity: None,
         singles: BTreeMap::new(),
         clusters: BTreeMap::new(),
+        processes: BTreeMap::new(),
     };
     while let Some(arg) = parser.next()? {
         match arg {
@@ -88,6 +99,7 @@ pub(crate) fn parse() -> Result<Command, lexopt::Error> {
                     .map_err(|error| error.to_string())?;
                 return Ok(Command::Role(role));
             }
+            Arg::Long("draw") => return Ok(Command::Draw(parser.value()?.into())),
             Arg::Long("quick") => bench.quick = true,
             Arg::Long("check") => bench.check = true,
             Arg::Long("only") => bench.only = workloads(&parser.value()?.string()?)?,
@@ -100,6 +112,12 @@ pub(crate) fn parse() -> Result<Command, lexopt::Error> {
             Arg::Long("server") => server = Some(parser.value()?.parse()?),
             Arg::Long("out") => bench.out = parser.value()?.into(),
             Arg::Long("help") | Arg::Short('h') => return Ok(Command::Help),
+            Arg::Long(server) if server.ends_with("-process") => {
+                let Ok(backend) = server.trim_end_matches("-process").parse() else {
+                    return Err(arg.unexpected());
+                };
+                bench.processes.insert(backend, parser.value()?.parse()?);
+            }
             Arg::Long(servers) => {
                 let (name, of) = match servers.strip_suffix("-cluster") {
                     Some(name) => (name, &mut bench.clusters),

@@ -29,6 +29,17 @@ impl Backend {
         }
     }
 
+    /// What it is called in a picture.
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Self::Etcd => "etcd",
+            Self::ZooKeeper => "ZooKeeper",
+            Self::Postgres => "PostgreSQL",
+            Self::Mysql => "MariaDB",
+            Self::Sqlite => "SQLite",
+        }
+    }
+
     /// Whether it is asked in SQL.
     pub(crate) fn is_sql(self) -> bool {
         matches!(self, Self::Postgres | Self::Mysql | Self::Sqlite)

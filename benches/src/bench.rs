@@ -5,21 +5,27 @@ mod args;
 mod backend;
 mod behind;
 mod beside;
+mod canvas;
 mod capacity;
 mod case;
 mod conduct;
 mod contender;
 mod counters;
+mod crossover;
+mod fleet;
 mod held;
 mod join;
 mod link;
 mod load;
 mod long;
 mod machine;
+mod map;
 mod measures;
 mod paced;
 mod pairs;
+mod panels;
 mod plot;
+mod poller;
 mod queue;
 mod recipe;
 mod report;
@@ -74,6 +80,7 @@ fn run() -> Result<bool> {
                 _ => runtime.block_on(conduct::bench(&bench)),
             }
         }
+        Command::Draw(folder) => report::draw(&folder).map(|()| true),
         Command::Role(role) => {
             #[cfg(feature = "telemetry")]
             telemetry::listen()?;
@@ -115,20 +122,22 @@ async fn subject(task: Task) -> Result<()> {
     match work(&task).await {
         Ok((connected, slice)) => {
             tell(Line::Done(Box::new(slice))).await?;
-            connected.close().await
+            subject::close(connected).await
         }
         Err(error) => tell(Line::Failed(error.to_string())).await.map(drop),
     }
 }
 
-async fn work(task: &Task) -> Result<(Connected, Slice)> {
-    match &task.work {
-        Work::Pairs(pairs) => pairs::run(task, pairs).await,
+async fn work(task: &Task) -> Result<(Vec<Connected>, Slice)> {
+    let (connected, slice) = match &task.work {
+        Work::Fleet(fleet) => return fleet::run(task, fleet).await,
+        Work::Pairs(pairs) => pairs::run(task, pairs).await?,
         Work::Queue { waiters, patience_ms } => {
-            queue::run(task, *waiters, Duration::from_millis(*patience_ms)).await
+            queue::run(task, *waiters, Duration::from_millis(*patience_ms)).await?
         }
-        Work::Join { joins } => join::run(task, *joins).await,
-        Work::Held { locks } => held::run(task, *locks).await,
-        Work::Paced { every_ms } => paced::run(task, Duration::from_millis(*every_ms)).await,
-    }
+        Work::Join { joins } => join::run(task, *joins).await?,
+        Work::Held { locks } => held::run(task, *locks).await?,
+        Work::Paced { every_ms } => paced::run(task, Duration::from_millis(*every_ms)).await?,
+    };
+    Ok((vec![connected], slice))
 }

@@ -1,15 +1,15 @@
 //! What is to be measured, in order.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     args::Bench,
     backend::Backend,
-    task::{Names, Pairs, Subject},
+    task::{Fleet, Names, Pairs, Subject},
     workload::Workload,
 };
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Variant {
     /// In one process.
@@ -35,6 +35,8 @@ pub(crate) struct Case {
     pub(crate) workload: Workload,
     pub(crate) backend: Backend,
     pub(crate) variant: Variant,
+    /// How long each holds the lock.
+    pub(crate) hold_ms: u64,
     pub(crate) n: usize,
     /// Who is measured, in this order; a floor stands before each whom it is compared with.
     pub(crate) order: Vec<Subject>,
@@ -45,6 +47,7 @@ pub(crate) struct Case {
 pub(crate) enum Kind {
     /// In so many processes.
     Pairs(Pairs, usize),
+    Fleet(Fleet),
     Queue,
     /// All wait for so long, and then one more joins and leaves, so many times.
     Behind {
@@ -112,6 +115,7 @@ pub(crate) fn plan(bench: &Bench, repeat: usize) -> Vec<Case> {
                 Workload::W4 | Workload::W6 | Workload::W8 => {
                     add_long(&mut cases, workload, backend, extent, repeat)
                 }
+                Workload::WX => add_fleets(&mut cases, backend, bench.quick),
                 _ => add(&mut cases, workload, backend, extent),
             }
         }
@@ -125,6 +129,7 @@ fn add(cases: &mut Vec<Case>, workload: Workload, backend: Backend, extent: Exte
             workload,
             backend,
             variant,
+            hold_ms: 0,
             n,
             order,
             kind: Kind::Pairs(pairs, processes),
@@ -215,7 +220,7 @@ fn add(cases: &mut Vec<Case>, workload: Workload, backend: Backend, extent: Exte
             let pairs = Pairs { tasks: 128, local_handover: Some(LOCAL_HANDOVERS), ..fast };
             add(Variant::Plain, 128, alone(backend, ours, 0), pairs, 1);
         }
-        Workload::W4 | Workload::W6 | Workload::W8 => {}
+        Workload::W4 | Workload::W6 | Workload::W8 | Workload::WX => {}
     }
 }
 
@@ -227,7 +232,8 @@ fn add_long(
     repeat: usize,
 ) {
     let mut add = |n, order, kind| {
-        cases.push(Case { workload, backend, variant: Variant::Plain, n, order, kind });
+        let variant = Variant::Plain;
+        cases.push(Case { workload, backend, variant, hold_ms: 0, n, order, kind });
     };
     if workload == Workload::W4 {
         // Of SQL's peers each waiter has a connection, which no server has so many of.
@@ -243,6 +249,35 @@ fn add_long(
     } else if repeat == 1 {
         // It takes long, and tells the same each time.
         add(extent.locks, vec![Subject::Distlock], Kind::Held { hold_ms: extent.hold_ms });
+    }
+}
+
+/// Contention and hold times: who waits to be told, who tries again and again, and the floor.
+fn add_fleets(cases: &mut Vec<Case>, backend: Backend, quick: bool) {
+    use Subject::{Distlock, Floor, Often, UniqueKey};
+    let contenders: &[usize] = if quick { &[2, 32] } else { &[1, 2, 8, 32, 128] };
+    let holds: &[(u64, u64)] = if quick {
+        &[(10, 600), (100, 1200)]
+    } else {
+        &[(1, 600), (10, 900), (100, 1600), (1000, 3200)]
+    };
+    for (hold_ms, run_ms) in holds.iter().copied() {
+        for n in contenders.iter().copied() {
+            let order = match (n, hold_ms) {
+                // Nobody waits, for however long it is held.
+                (1, 10) => vec![Floor, Distlock, UniqueKey],
+                (1, _) => continue,
+                // It depends on the time of holding for nobody but those who try.
+                (_, 10) => vec![Floor, Distlock, UniqueKey, Often],
+                // It takes long and tells little.
+                (8 | 32, 1000) => vec![Distlock, UniqueKey],
+                _ => vec![Distlock, UniqueKey, Often],
+            };
+            let fleet = Fleet { contenders: n, hold_ms, warmup_ms: 250 + 4 * n as u64, run_ms };
+            let (workload, variant) = (Workload::WX, Variant::Plain);
+            let kind = Kind::Fleet(fleet);
+            cases.push(Case { workload, backend, variant, hold_ms, n, order, kind });
+        }
     }
 }
 

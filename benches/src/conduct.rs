@@ -13,12 +13,13 @@ use crate::{
     behind,
     case::{Case, Kind, Variant, plan},
     counters::Counters,
+    crossover,
     link::Process,
     long,
     machine::Machine,
     measures::{Key, Row, Seen, rate},
     recipe, report,
-    slice::{Slice, Stamp},
+    slice::{Slice, Stamp, gaps},
     task::{Names, Pairs, Role, Subject, Task, Work},
     workload::Workload,
 };
@@ -58,8 +59,10 @@ pub(crate) async fn bench(bench: &Bench) -> Result<bool> {
             let (workload, variant) = (case.workload, case.variant.what());
             let minutes = (now() - start) as f64 / 60e9;
             eprintln!(
-                "{minutes:4.1} min, repeat {repeat}: {workload:?} {} N={} {variant}",
-                case.backend, case.n
+                "{minutes:4.1} min, repeat {repeat}: {workload:?} {} N={} {variant}{}",
+                case.backend,
+                case.n,
+                held(case.hold_ms)
             );
             conductor.case(&case, repeat).await?;
         }
@@ -144,6 +147,7 @@ impl<'a> Conductor<'a> {
                 workload: case.workload,
                 backend: case.backend,
                 variant: case.variant,
+                hold_ms: case.hold_ms,
                 n: case.n,
                 subject: *subject,
             };
@@ -153,7 +157,7 @@ impl<'a> Conductor<'a> {
                     let rate = rate(&slice);
                     if *subject == Subject::Floor {
                         floor = rate;
-                    } else if let (Some(rate), Some(floor)) = (rate, floor) {
+                    } else if let (Some(rate), Some(floor), 0) = (rate, floor, case.hold_ms) {
                         seen.ratios.push(rate / floor);
                     }
                 }
@@ -186,6 +190,13 @@ impl<'a> Conductor<'a> {
                 let patience = PATIENCE + Duration::from_millis(pairs.run_ms);
                 timeout(patience, measure(task, &place.servers, *processes, &current_exe()?))
                     .await??
+            }
+            Kind::Fleet(fleet) => {
+                let task = self.named(task(Work::Fleet(fleet.clone())));
+                let server = self.bench.processes.get(&case.backend).copied();
+                let patience = PATIENCE + Duration::from_millis(fleet.warmup_ms + fleet.run_ms);
+                let measured = crossover::measure(task, fleet, &place.servers, server, seen);
+                timeout(patience, measured).await??
             }
             Kind::Queue => {
                 let patience_ms = long::PATIENCE.as_millis() as u64;
@@ -220,6 +231,11 @@ impl<'a> Conductor<'a> {
     }
 }
 
+/// How long each holds the lock, where that is told.
+fn held(hold_ms: u64) -> String {
+    if hold_ms == 0 { String::new() } else { format!("held for {hold_ms} ms") }
+}
+
 /// A slice in so many processes of a build of this program.
 pub(crate) async fn measure(
     task: Task,
@@ -248,29 +264,14 @@ pub(crate) async fn measure(
     }
     let counted = Counters::read(backend, servers).await? - before;
     if count > 1 {
-        whole.gap = gaps(&mut whole.stamps)?;
+        let others = |[one, next]: [Stamp; 2]| one.process != next.process;
+        let gaps = gaps(&mut whole.stamps)?.into_iter();
+        whole.gap = gaps.filter_map(|(gap, turns)| others(turns).then_some(gap)).collect();
     }
     for process in processes {
         process.finish().await?;
     }
     Ok((whole, counted))
-}
-
-/// The time between turns of different processes, or an error if the turns are no turns.
-fn gaps(stamps: &mut [Stamp]) -> Result<Vec<u64>> {
-    stamps.sort_unstable();
-    let mut gaps = Vec::new();
-    for pair in stamps.windows(2) {
-        let (one, next) = (pair[0], pair[1]);
-        if one.token.is_some() && one.token >= next.token {
-            return Err(format!("the token {:?} came after {:?}", next.token, one.token).into());
-        }
-        let gap = next.granted.checked_sub(one.released).ok_or("two held the lock at once")?;
-        if one.process != next.process {
-            gaps.push(gap);
-        }
-    }
-    Ok(gaps)
 }
 
 /// Frees what etcd keeps of the past, so that later cases find it as earlier ones did.

@@ -13,6 +13,7 @@ use zookeeper_client::{Acls, CreateMode, LockPrefix, OwnedLockClient};
 
 use crate::{
     Result,
+    poller::Poller,
     recipe::Recipe,
     sql::{Connection, Done},
 };
@@ -48,6 +49,7 @@ pub(crate) enum Contender {
         counter: Arc<AtomicU64>,
         baton: Arc<Semaphore>,
     },
+    Poller(Box<Poller>),
     Recipe(Box<Recipe>),
     Distlock(Mutex),
 }
@@ -57,6 +59,7 @@ pub(crate) enum Held {
     Floor { key: String, baton: OwnedSemaphorePermit },
     EtcdPeer(Vec<u8>),
     ZooKeeperPeer(Box<OwnedLockClient>),
+    Poller,
     Recipe,
     Distlock(Box<LockGuard>),
 }
@@ -81,6 +84,10 @@ impl Contender {
                 let prefix = LockPrefix::new_curator(directory, "lock-")?;
                 let locked = Box::pin(client.lock(prefix, b"", Acls::anyone_all())).await?;
                 Ok(Held::ZooKeeperPeer(Box::new(locked.into_owned())))
+            }
+            Self::Poller(poller) => {
+                Box::pin(poller.lock()).await?;
+                Ok(Held::Poller)
             }
             Self::Recipe(recipe) => {
                 Box::pin(recipe.lock()).await?;
@@ -133,6 +140,7 @@ impl Contender {
                 }
                 drop(baton);
             }
+            (Self::Poller(poller), Held::Poller) => Box::pin(poller.unlock()).await?,
             (Self::Recipe(recipe), Held::Recipe) => Box::pin(recipe.unlock()).await?,
             (Self::EtcdPeer { client, .. }, Held::EtcdPeer(key)) => {
                 Box::pin(client.unlock(key)).await?;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use distlock_testkit::median::median;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     backend::Backend,
@@ -58,14 +58,22 @@ pub(crate) const KEEPALIVES: &str = "keepalive requests per third of the TTL";
 /// The same of all requests, pings among them.
 pub(crate) const HOLDING: &str = "all requests per third of the TTL";
 
+/// Of the whole fleet, messages to watch streams among them.
+pub(crate) const LOAD: &str = "requests a second";
+pub(crate) const ASKED: &str = "requests per hand-over";
+/// Of the server's processes.
+pub(crate) const SERVER_CPU: &str = "server cpu us per hand-over";
+
 type Times = fn(&Slice) -> &Vec<u64>;
 
 /// One subject in one case.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct Key {
     pub(crate) workload: Workload,
     pub(crate) backend: Backend,
     pub(crate) variant: Variant,
+    /// How long each holds the lock.
+    pub(crate) hold_ms: u64,
     pub(crate) n: usize,
     pub(crate) subject: Subject,
 }
@@ -82,12 +90,12 @@ pub(crate) struct Seen {
     pub(crate) error: Option<String>,
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Row {
     #[serde(flatten)]
     pub(crate) key: Key,
-    pub(crate) name: &'static str,
-    pub(crate) measures: BTreeMap<&'static str, f64>,
+    pub(crate) name: String,
+    pub(crate) measures: BTreeMap<String, f64>,
     pub(crate) errors: u64,
     pub(crate) error: Option<String>,
 }
@@ -116,9 +124,9 @@ impl Seen {
 
     pub(crate) fn row(&self, key: Key) -> Row {
         let mut measures = BTreeMap::new();
-        let mut put = |name, value: Option<f64>| {
+        let mut put = |name: &str, value: Option<f64>| {
             if let Some(value) = value.filter(|value| value.is_finite()) {
-                measures.insert(name, value);
+                measures.insert(name.to_owned(), value);
             }
         };
         let slices = || self.slices.iter().map(|(slice, _)| slice);
@@ -162,7 +170,12 @@ impl Seen {
             Some(done().map(|(_, counted)| counter(counted)).sum::<f64>() / pairs)
         };
         let load = key.variant == Variant::Busy;
-        put(REQUESTS, counted(if load { |c| c.requests - c.puts } else { |c| c.requests }));
+        let asked = done().map(|(slice, _)| slice.asked).sum::<u64>() as f64;
+        if asked > 0.0 {
+            put(REQUESTS, Some(asked / pairs));
+        } else {
+            put(REQUESTS, counted(if load { |c| c.requests - c.puts } else { |c| c.requests }));
+        }
         put(WATCH, counted(|c| c.watch_messages));
         put(EVENTS, counted(|c| c.events));
         // The answers to the load are among them.
@@ -173,7 +186,7 @@ impl Seen {
         for (name, values) in &self.others {
             put(name, median(values.iter().copied()));
         }
-        let name = key.subject.name(key.backend);
+        let name = key.subject.name(key.backend).to_owned();
         Row { key, name, measures, errors: self.errors, error: self.error.clone() }
     }
 }

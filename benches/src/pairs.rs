@@ -12,6 +12,7 @@ use crate::{
     Result,
     contender::Contender,
     link::mark,
+    recipe::asked,
     slice::{Slice, Stamp},
     subject::{Connected, raw_writes},
     task::{Names, Pairs, Task},
@@ -48,7 +49,7 @@ pub(crate) async fn run(task: &Task, pairs: &Pairs) -> Result<(Connected, Slice)
     let begin = start + pairs.warmup_ms * 1_000_000;
     let window = Window { begin, end: begin + pairs.run_ms * 1_000_000 };
     sleep_until(start).await;
-    let busy = cpu();
+    let (busy, asked_before) = (cpu(), asked());
     let turns = (pairs.names == Names::One).then(|| Arc::new(Turns::default()));
     let mut tasks = JoinSet::new();
     for (who, contender) in contenders.into_iter().enumerate() {
@@ -74,6 +75,7 @@ pub(crate) async fn run(task: &Task, pairs: &Pairs) -> Result<(Connected, Slice)
         }
     }
     slice.cpu = cpu() - busy;
+    slice.asked = asked() - asked_before;
     (slice.rss, slice.rss_peak) = memory()?;
     Ok((connected, slice))
 }
@@ -120,7 +122,7 @@ async fn pair(
         seen.lock.push(granted - called);
         seen.gap.extend(gap);
         if stamps {
-            seen.stamps.push(Stamp { granted, released, token, process: 0 });
+            seen.stamps.push(Stamp { granted, released, token, process: 0, task: who });
         }
     }
     if window.has(unlocked) {

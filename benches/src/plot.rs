@@ -7,21 +7,16 @@ use plotters::{coord::ranged1d::ValueFormatter, prelude::*};
 use crate::{
     Result,
     backend::Backend,
+    canvas::{SUBJECTS, color, told},
     case::Variant,
-    measures::{GAP, PER_SECOND, Row},
+    map,
+    measures::{ASKED, GAP, PER_SECOND, Row},
+    panels::{self, Figure, Line, Panel},
     task::Subject,
     workload::Workload,
 };
 
 const SIZE: (u32, u32) = (900, 420);
-const SUBJECTS: [(Subject, RGBColor); 5] = [
-    (Subject::Floor, RGBColor(140, 140, 140)),
-    (Subject::Distlock, RGBColor(31, 119, 180)),
-    (Subject::Peer, RGBColor(214, 96, 77)),
-    (Subject::UniqueKey, RGBColor(118, 180, 90)),
-    (Subject::ShedLock, RGBColor(230, 171, 2)),
-];
-
 pub(crate) fn draw(folder: &Path, rows: &[Row]) -> Result<Vec<PathBuf>> {
     let mut paths = Vec::new();
     for backend in Backend::ALL {
@@ -33,7 +28,78 @@ pub(crate) fn draw(folder: &Path, rows: &[Row]) -> Result<Vec<PathBuf>> {
             }
         }
     }
+    let crossover: Vec<_> = rows.iter().filter(|row| row.key.workload == Workload::WX).collect();
+    for (name, draw) in
+        [("wait-gap", waiting as Picture), ("wait-requests", asking), ("wait-or-try", map::draw)]
+    {
+        let path = folder.join(format!("{name}.svg"));
+        if draw(&path, &crossover)? {
+            paths.push(path);
+        }
+    }
     Ok(paths)
+}
+
+type Picture = fn(&Path, &[&Row]) -> Result<bool>;
+
+const CONTENDERS: &[f64] = &[1.0, 2.0, 8.0, 32.0, 128.0];
+
+/// Of those who hold the lock for so long.
+const GAP_HOLD: u64 = 10;
+const ASKED_HOLD: u64 = 100;
+
+fn waiting(path: &Path, rows: &[&Row]) -> Result<bool> {
+    let figure = Figure {
+        title: "Trying again and again is slow where few wait, not where many do",
+        axes: "gap between two holders, median, ms, over contenders; each holds the lock for 10 ms",
+        across: CONTENDERS,
+        up: &[0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0],
+    };
+    let panels = lines(rows, GAP_HOLD, GAP[0], true);
+    if !panels.is_empty() {
+        panels::draw(path, &figure, &panels)?;
+    }
+    Ok(!panels.is_empty())
+}
+
+fn asking(path: &Path, rows: &[&Row]) -> Result<bool> {
+    let figure = Figure {
+        title: "… and each who waits is work for the server",
+        axes: "requests for one hand-over, over contenders; each holds the lock for 100 ms",
+        across: &CONTENDERS[1..],
+        up: &[1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0],
+    };
+    let panels = lines(rows, ASKED_HOLD, ASKED, false);
+    if !panels.is_empty() {
+        panels::draw(path, &figure, &panels)?;
+    }
+    Ok(!panels.is_empty())
+}
+
+/// Of all stores that distlock has such a figure of.
+fn lines(rows: &[&Row], hold_ms: u64, measure: &str, floor: bool) -> Vec<Panel> {
+    use Subject::{Distlock, Floor, Often, UniqueKey};
+    let panel = |backend: Backend| {
+        let name = |subject| match subject {
+            Distlock if matches!(backend, Backend::Mysql | Backend::Sqlite) => "distlock looks",
+            Distlock => "distlock is told",
+            UniqueKey => "every 50 ms",
+            Often => "every 5 ms",
+            _ => "floor",
+        };
+        let subjects = [Floor, Distlock, UniqueKey, Often].into_iter();
+        let lines = subjects.filter(|subject| floor || *subject != Floor).map(|subject| {
+            let of = rows.iter().filter(|row| {
+                let key = row.key;
+                (key.backend, key.hold_ms, key.subject) == (backend, hold_ms, subject)
+            });
+            let points = of.filter_map(|row| Some((row.key.n as f64, row.get(measure)?)));
+            Line { name: name(subject), color: color(subject), points: points.collect() }
+        });
+        Panel { name: backend.title(), lines: lines.collect() }
+    };
+    let told = |panel: &Panel| panel.lines.iter().all(|line| !line.points.is_empty());
+    Backend::ALL.into_iter().map(panel).filter(told).collect()
 }
 
 type Draw = fn(&Path, Backend, &[&Row]) -> Result<bool>;
@@ -145,9 +211,4 @@ where
     let mut labels = chart.configure_series_labels();
     let labels = labels.position(SeriesLabelPosition::UpperRight).background_style(WHITE.mix(0.8));
     labels.border_style(BLACK.mix(0.3)).draw().map_err(told)
-}
-
-/// The library's errors cannot be sent between threads.
-fn told(error: impl std::error::Error) -> Box<dyn std::error::Error + Send + Sync> {
-    error.to_string().into()
 }

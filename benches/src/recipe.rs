@@ -1,6 +1,9 @@
 //! How locks are made with a database where there is no library: the peers of the SQL stores.
 
-use std::time::Duration;
+use std::{
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    time::Duration,
+};
 
 use tokio::time::sleep;
 
@@ -12,15 +15,23 @@ use crate::{
     task::Subject,
 };
 
-/// Between two tries of one who finds the lock taken and can't be told.
-const PAUSE: Duration = Duration::from_millis(50);
 /// What ShedLock calls `lockAtMostFor`; the server's `GET_LOCK` gives up after as many seconds.
 const AT_MOST: u32 = 3600;
+
+/// What this process has asked of tables with a unique key. PostgreSQL counts no statement that
+/// fails, and SQLite none at all.
+static ASKED: AtomicU64 = AtomicU64::new(0);
+
+pub(crate) fn asked() -> u64 {
+    ASKED.load(Relaxed)
+}
 
 /// One contender's lock, on a connection of its own.
 pub(crate) struct Recipe {
     backend: Backend,
     kind: Kind,
+    /// Between two tries of one who finds the lock taken and can't be told.
+    pause: Duration,
     connection: Connection,
     name: String,
     owner: String,
@@ -45,12 +56,13 @@ impl Recipe {
     ) -> Result<Self> {
         let kind = match subject {
             Subject::Peer => Kind::Server,
-            Subject::UniqueKey => Kind::UniqueKey,
+            Subject::UniqueKey | Subject::Often => Kind::UniqueKey,
             Subject::ShedLock => Kind::ShedLock { known: false },
             Subject::Floor | Subject::Distlock => return Err("this is no recipe".into()),
         };
         let owner = format!("{:016x}", fastrand::u64(..));
-        Ok(Self { backend, kind, connection, name, owner })
+        let pause = subject.pause().unwrap_or_default();
+        Ok(Self { backend, kind, pause, connection, name, owner })
     }
 
     pub(crate) async fn lock(&mut self) -> Result<()> {
@@ -62,7 +74,7 @@ impl Recipe {
             };
         }
         while !self.try_lock().await? {
-            sleep(PAUSE).await;
+            sleep(self.pause).await;
         }
         Ok(())
     }
@@ -80,10 +92,11 @@ impl Recipe {
     }
 
     async fn try_lock(&mut self) -> Result<bool> {
-        let Self { backend, kind, connection, name, owner } = self;
+        let Self { backend, kind, connection, name, owner, .. } = self;
         let Kind::ShedLock { known } = kind else {
             let insert =
                 format!("INSERT INTO bench_unique (name, owner) VALUES ('{name}', '{owner}')");
+            ASKED.fetch_add(1, Relaxed);
             return Ok(connection.write(insert).await? == Done::Rows(1));
         };
         let (now, until) = (now(*backend), until(*backend));
@@ -105,7 +118,7 @@ impl Recipe {
     }
 
     pub(crate) async fn unlock(&mut self) -> Result<()> {
-        let Self { backend, kind, connection, name, owner } = self;
+        let Self { backend, kind, connection, name, owner, .. } = self;
         let unlocked = match kind {
             Kind::Server => {
                 let number = self.number();
@@ -119,6 +132,7 @@ impl Recipe {
             Kind::UniqueKey => {
                 let delete =
                     format!("DELETE FROM bench_unique WHERE name = '{name}' AND owner = '{owner}'");
+                ASKED.fetch_add(1, Relaxed);
                 persist(connection, delete).await? == Done::Rows(1)
             }
             Kind::ShedLock { .. } => {

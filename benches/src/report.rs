@@ -1,6 +1,8 @@
 //! What a run leaves behind: the tables, everything as JSON, and the pictures.
 
-use serde::Serialize;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
 
 use crate::{
     Result,
@@ -10,6 +12,8 @@ use crate::{
     plot, table,
     targets::{Verdict, judge},
 };
+
+const RESULTS: &str = "results.json";
 
 #[derive(Debug, Serialize)]
 struct Report<'a> {
@@ -22,22 +26,40 @@ struct Report<'a> {
     rows: &'a [Row],
 }
 
+/// What the pictures are made of.
+#[derive(Debug, Deserialize)]
+struct Results {
+    rows: Vec<Row>,
+}
+
+/// The pictures of a run that has left its results in this folder.
+pub(crate) fn draw(folder: &Path) -> Result<()> {
+    let text = std::fs::read_to_string(folder.join(RESULTS))?;
+    let results: Results = serde_json::from_str(&text)?;
+    pictures(folder, &results.rows)
+}
+
+fn pictures(folder: &Path, rows: &[Row]) -> Result<()> {
+    for path in plot::draw(folder, rows)? {
+        eprintln!("{}", path.display());
+    }
+    Ok(())
+}
+
 /// Whether all targets were met, as far as that was asked.
 pub(crate) fn write(bench: &Bench, machine: &Machine, minutes: f64, rows: &[Row]) -> Result<bool> {
     let targets = judge(bench, rows);
     std::fs::create_dir_all(&bench.out)?;
     let (quick, repeats) = (bench.quick, bench.repeats);
     let report = Report { machine, quick, repeats, minutes, targets: &targets, rows };
-    let path = bench.out.join("results.json");
+    let path = bench.out.join(RESULTS);
     std::fs::write(&path, serde_json::to_string_pretty(&report)?)?;
     let tables =
         format!("{}\n{}{}", machine.line(), table::markdown(rows), table::targets(&targets));
     std::fs::write(bench.out.join("results.md"), &tables)?;
     print!("{tables}");
     eprintln!("{}", path.display());
-    for path in plot::draw(&bench.out, rows)? {
-        eprintln!("{}", path.display());
-    }
+    pictures(&bench.out, rows)?;
     if !bench.check {
         return Ok(true);
     }

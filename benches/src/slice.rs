@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::Result;
+
 /// Times are in nanoseconds, memory in KiB.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Slice {
@@ -13,6 +15,9 @@ pub(crate) struct Slice {
     pub(crate) all_pairs: u64,
     /// Processor time for them.
     pub(crate) cpu: u64,
+    /// Requests that the subject has counted itself, as no server does.
+    #[serde(default)]
+    pub(crate) asked: u64,
     pub(crate) lock: Vec<u64>,
     pub(crate) unlock: Vec<u64>,
     /// What the one who waited longest has waited, in the measured time or after it.
@@ -43,6 +48,24 @@ pub(crate) struct Stamp {
     /// Of those of a measurement.
     #[serde(default)]
     pub(crate) process: usize,
+    /// Of those of its process.
+    #[serde(default)]
+    pub(crate) task: usize,
+}
+
+/// The time between turns, each with the two, or an error if the turns are no turns.
+pub(crate) fn gaps(stamps: &mut [Stamp]) -> Result<Vec<(u64, [Stamp; 2])>> {
+    stamps.sort_unstable();
+    let mut gaps = Vec::new();
+    for pair in stamps.windows(2) {
+        let (one, next) = (pair[0], pair[1]);
+        if one.token.is_some() && one.token >= next.token {
+            return Err(format!("the token {:?} came after {:?}", next.token, one.token).into());
+        }
+        let gap = next.granted.checked_sub(one.released).ok_or("two held the lock at once")?;
+        gaps.push((gap, [one, next]));
+    }
+    Ok(gaps)
 }
 
 impl Slice {
@@ -52,6 +75,7 @@ impl Slice {
         self.time = self.time.max(other.time);
         self.all_pairs += other.all_pairs;
         self.cpu += other.cpu;
+        self.asked += other.asked;
         self.lock.extend(other.lock);
         self.unlock.extend(other.unlock);
         self.gap.extend(other.gap);

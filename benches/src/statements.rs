@@ -10,6 +10,7 @@ const POSTGRES_KEEPALIVES: &str = "query LIKE 'UPDATE distlock.sessions SET expi
 const MYSQL: &str = "schema_name = 'distlock' AND (digest_text LIKE '%bench\\_%' \
                      OR digest_text LIKE '%GET\\_LOCK%' OR digest_text LIKE '%RELEASE\\_LOCK%')";
 const MYSQL_NOW: &str = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))";
+const MYSQL_BEAT: &str = "(UUID_SHORT() & 72057594037927935)";
 const DIGESTS: &str = "performance_schema.events_statements_summary_by_digest";
 
 /// Who does nothing but join and leave.
@@ -88,8 +89,9 @@ async fn postgres(connection: &Connection) -> Result<Counted> {
 async fn mysql(connection: &Connection) -> Result<Counted> {
     connection.write("USE mysql".to_owned()).await?;
     let keepalive = format!(
-        "SELECT {MYSQL_NOW};\n\
-         UPDATE distlock_sessions SET expires = {MYSQL_NOW} + ttl WHERE id = 1"
+        "SELECT {MYSQL_NOW}, {MYSQL_BEAT};\n\
+         UPDATE distlock_sessions SET expires = {MYSQL_NOW} + ttl, \
+         server = CONCAT(@@hostname, ':', @@port), beat = {MYSQL_BEAT} WHERE id = 1"
     );
     if connection.write(keepalive).await.is_ok() {
         return Err("there is a table that should not be there".into());
@@ -105,7 +107,11 @@ async fn mysql(connection: &Connection) -> Result<Counted> {
              AND (sum_errors > 0) = {failed})"
         )
     };
-    let requests = number(MYSQL).await? + number(&of_digest(0)).await?;
+    let ours = number(&of_digest(0)).await?;
+    if ours == 0.0 {
+        return Err("MariaDB knows none of the library's requests: do they begin otherwise?".into());
+    }
+    let requests = number(MYSQL).await? + ours;
     let keepalives = number(&of_digest(1)).await?;
     let bytes = "SELECT variable_value FROM information_schema.global_status \
                  WHERE variable_name = 'BYTES_SENT'";

@@ -17,6 +17,7 @@ use crate::{
     Result,
     backend::Backend,
     contender::{Contender, write},
+    poller::Poller,
     recipe::Recipe,
     sql::Connection,
     statements::JOINER,
@@ -30,7 +31,7 @@ const SESSION: Duration = Duration::from_secs(20);
 /// The default of the library.
 pub(crate) const TTL: Duration = Duration::from_secs(10);
 
-/// How many requests of the preparations are under way at once.
+/// How many requests of the preparations, or closings, are under way at once.
 const AT_ONCE: usize = 64;
 
 #[derive(Clone, Debug)]
@@ -123,6 +124,15 @@ impl Connected {
                     counter,
                     baton,
                 },
+                Client::EtcdPeer(client) if let Some(pause) = self.task.subject.pause() => {
+                    let lease = leases.next().ok_or("no lease")?;
+                    let poller = Poller::etcd(client.kv_client(), lease, directory, pause);
+                    Contender::Poller(Box::new(poller))
+                }
+                Client::ZooKeeperPeer(client) if let Some(pause) = self.task.subject.pause() => {
+                    let poller = Poller::zookeeper(client.clone(), &directory, pause);
+                    Contender::Poller(Box::new(poller))
+                }
                 Client::EtcdPeer(client) => {
                     let options = LockOptions::new().with_lease(leases.next().ok_or("no lease")?);
                     Contender::EtcdPeer {
@@ -216,6 +226,23 @@ impl Connected {
         }
         Ok(())
     }
+}
+
+/// Some of them at once.
+pub(crate) async fn close(all: Vec<Connected>) -> Result<()> {
+    let slots = Arc::new(Semaphore::new(AT_ONCE));
+    let mut closing = JoinSet::new();
+    for connected in all {
+        let slots = Arc::clone(&slots);
+        closing.spawn(async move {
+            let _slot = slots.acquire_owned().await?;
+            connected.close().await
+        });
+    }
+    while let Some(closed) = closing.join_next().await {
+        closed??;
+    }
+    Ok(())
 }
 
 /// Times single writes through a connection of their own.

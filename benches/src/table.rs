@@ -4,10 +4,10 @@ use std::fmt::Write;
 
 use crate::{
     measures::{
-        BYTES, BYTES_DRAINED, CPU, ENQUEUE, EVENTS, GAP, GAP_TRIPS, HANDED, HOLDING,
-        JOIN_STATEMENTS, JOINED, KEEPALIVES, LOCK, LOCK_TRIPS, LONGEST, OF_FLOOR, OF_FLOOR_MAX,
-        OF_FLOOR_MIN, PER_SECOND, RELEASE, RENEWALS, REQUESTS, RSS, RSS_LOCK, RSS_PEAK, Row,
-        SESSIONS, STRANGER, TAKE, UNLOCK, UNLOCK_TRIPS, WAITING, WATCH,
+        ASKED, BYTES, BYTES_DRAINED, CPU, ENQUEUE, EVENTS, GAP, GAP_TRIPS, HANDED, HOLDING,
+        JOIN_STATEMENTS, JOINED, KEEPALIVES, LOAD, LOCK, LOCK_TRIPS, LONGEST, OF_FLOOR,
+        OF_FLOOR_MAX, OF_FLOOR_MIN, PER_SECOND, RELEASE, RENEWALS, REQUESTS, RSS, RSS_LOCK,
+        RSS_PEAK, Row, SERVER_CPU, SESSIONS, STRANGER, TAKE, UNLOCK, UNLOCK_TRIPS, WAITING, WATCH,
     },
     statistics::round,
     targets::Verdict,
@@ -27,6 +27,7 @@ pub(crate) fn markdown(rows: &[Row]) -> String {
             Workload::W5 => TRIPS,
             Workload::W6 => HELD,
             Workload::W8 => BEHIND,
+            Workload::WX => CROSSOVER,
             _ => PAIRS,
         };
         let _ = write!(text, "\n### {workload:?}: {}\n\n| store | N | subject |", workload.what());
@@ -109,6 +110,18 @@ const BEHIND: &[Column] = &[
     ("of one more client", |row| number(row, STRANGER)),
     ("join p50 / p99 ms", |row| two(row, JOINED)),
     ("statements per join and leave", |row| number(row, JOIN_STATEMENTS)),
+    ("errors", |row| row.errors.to_string()),
+];
+
+const CROSSOVER: &[Column] = &[
+    ("held for, ms", |row| row.key.hold_ms.to_string()),
+    ("hand-overs/s", |row| number(row, PER_SECOND)),
+    ("gap p50 / p99 ms", |row| two(row, GAP)),
+    ("longest wait, ms", |row| number(row, LONGEST)),
+    ("requests/hand-over", |row| number(row, ASKED)),
+    ("requests/s", |row| number(row, LOAD)),
+    ("server, CPU µs/hand-over", |row| number(row, SERVER_CPU)),
+    ("clients, CPU µs/hand-over", |row| number(row, CPU)),
     ("errors", |row| row.errors.to_string()),
 ];
 

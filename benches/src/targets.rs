@@ -203,6 +203,7 @@ impl Target {
             workload: self.workload,
             backend: self.backend,
             variant: self.variant,
+            hold_ms: 0,
             n: self.n,
             subject,
         }
@@ -218,8 +219,14 @@ impl Target {
         };
         let of = |subject, measure| find(self.key(subject))?.get(measure);
         let ours = |measure| of(Subject::Distlock, measure);
-        let short =
-            |n, subject| Key { workload: W3, backend: self.backend, variant: Plain, n, subject };
+        let short = |n, subject| Key {
+            workload: W3,
+            backend: self.backend,
+            variant: Plain,
+            hold_ms: 0,
+            n,
+            subject,
+        };
         match self.what {
             Measure(measure) => ours(measure),
             Lateness => ours(GAP[1]),

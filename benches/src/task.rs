@@ -1,5 +1,7 @@
 //! What a process is started for. Travels as JSON on its command line.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use crate::backend::Backend;
@@ -13,8 +15,10 @@ pub(crate) enum Subject {
     /// The store's own, or its client's: etcd's Lock RPC, through etcd-client; zookeeper-client's
     /// `Client::lock`; `pg_advisory_lock`; `GET_LOCK`.
     Peer,
-    /// A row that only one can insert; the others try again every 50 ms.
+    /// A row, key or node that only one can make; the others try again every 50 ms.
     UniqueKey,
+    /// The same every 5 ms.
+    Often,
     /// ShedLock's statements; who does not get it tries again every 50 ms.
     ShedLock,
     Distlock,
@@ -30,6 +34,15 @@ impl Subject {
         }
     }
 
+    /// Who looks again and again whether the lock is free waits so long between two tries.
+    pub(crate) fn pause(self) -> Option<Duration> {
+        match self {
+            Self::UniqueKey | Self::ShedLock => Some(Duration::from_millis(50)),
+            Self::Often => Some(Duration::from_millis(5)),
+            Self::Floor | Self::Peer | Self::Distlock => None,
+        }
+    }
+
     pub(crate) fn name(self, backend: Backend) -> &'static str {
         match (self, backend) {
             (Self::Floor, _) => "floor",
@@ -38,7 +51,12 @@ impl Subject {
             (Self::Peer, Backend::Postgres) => "pg_advisory_lock",
             (Self::Peer, Backend::Mysql) => "GET_LOCK",
             (Self::Peer, Backend::Sqlite) => "none",
+            (Self::UniqueKey, Backend::Etcd) => "put if absent, 50 ms",
+            (Self::Often, Backend::Etcd) => "put if absent, 5 ms",
+            (Self::UniqueKey, Backend::ZooKeeper) => "create, 50 ms",
+            (Self::Often, Backend::ZooKeeper) => "create, 5 ms",
             (Self::UniqueKey, _) => "unique key, 50 ms",
+            (Self::Often, _) => "unique key, 5 ms",
             (Self::ShedLock, _) => "ShedLock, 50 ms",
             (Self::Distlock, _) => "distlock",
         }
@@ -74,6 +92,7 @@ pub(crate) struct Task {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Work {
     Pairs(Pairs),
+    Fleet(Fleet),
     /// So many waiters queue behind a holder and then pass the lock on.
     Queue {
         waiters: usize,
@@ -125,6 +144,16 @@ pub(crate) enum Names {
     One,
     /// Each task has its own.
     Each,
+}
+
+/// Clients that contend for one name, each of them for itself, and hold it for a while.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Fleet {
+    pub(crate) contenders: usize,
+    pub(crate) hold_ms: u64,
+    /// Until all of them wait.
+    pub(crate) warmup_ms: u64,
+    pub(crate) run_ms: u64,
 }
 
 /// The lock that all contend for.

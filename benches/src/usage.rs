@@ -36,3 +36,18 @@ pub(crate) fn cpu_of(process: u32) -> Result<u64> {
     let (user, system) = (field(11)?, field(12)?);
     Ok((user + system) * TICK)
 }
+
+/// Nanoseconds that the processes of another one's control group have kept processors busy: a
+/// server with all that it has started.
+pub(crate) fn cpu_of_group(process: u32) -> Result<u64> {
+    let groups = std::fs::read_to_string(format!("/proc/{process}/cgroup"))?;
+    let group = |name: &str| groups.lines().find_map(|line| Some(line.split_once(name)?.1));
+    if let Some(group) = group(":cpuacct:").or_else(|| group(":cpu,cpuacct:")) {
+        let usage = format!("/sys/fs/cgroup/cpuacct{group}/cpuacct.usage");
+        return Ok(std::fs::read_to_string(usage)?.trim().parse()?);
+    }
+    let group = group("0::").ok_or("no control group")?;
+    let stat = std::fs::read_to_string(format!("/sys/fs/cgroup{group}/cpu.stat"))?;
+    let usage = stat.lines().find_map(|line| line.strip_prefix("usage_usec "));
+    Ok(usage.ok_or("no time")?.trim().parse::<u64>()? * 1000)
+}

@@ -1,10 +1,10 @@
 //! What the benchmark can measure.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::backend::Backend;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) enum Workload {
     /// One task, one name.
     W1,
@@ -24,16 +24,28 @@ pub(crate) enum Workload {
     W8,
     /// Contenders of one name in one client that hands over within itself.
     LH,
+    /// Clients that contend for one name and hold it for a while, by waiting or by trying.
+    WX,
 }
 
 impl Workload {
-    pub(crate) const ALL: [Self; 9] =
-        [Self::W1, Self::W2, Self::W3, Self::W4, Self::W5, Self::W6, Self::W7, Self::W8, Self::LH];
+    pub(crate) const ALL: [Self; 10] = [
+        Self::W1,
+        Self::W2,
+        Self::W3,
+        Self::W4,
+        Self::W5,
+        Self::W6,
+        Self::W7,
+        Self::W8,
+        Self::LH,
+        Self::WX,
+    ];
 
     /// Whether it is measured on this store.
     pub(crate) fn is_for(self, backend: Backend) -> bool {
         match self {
-            Self::W1 | Self::W2 | Self::W3 => true,
+            Self::W1 | Self::W2 | Self::W3 | Self::WX => true,
             Self::W4 | Self::W5 => backend != Backend::Sqlite,
             Self::W6 | Self::W7 | Self::LH => !backend.is_sql(),
             Self::W8 => matches!(backend, Backend::Postgres | Backend::Mysql),
@@ -51,6 +63,7 @@ impl Workload {
             Self::W7 => "three nodes",
             Self::W8 => "N waiters of one name in one process; then one more joins and leaves",
             Self::LH => "N contenders of one name in one client, with local hand-over",
+            Self::WX => "N clients of one name, each of which holds it for a while",
         }
     }
 }

@@ -1,0 +1,162 @@
+//! Clients that contend for one name, each of them for itself, and hold it for a while: for half of
+//! the time to one and a half, or those who try every so often would do so always in step with it.
+
+use std::{sync::Arc, time::Duration};
+
+use distlock_testkit::clock::{cpu, now, sleep_until};
+use tokio::{
+    select,
+    sync::{Semaphore, watch},
+    task::JoinSet,
+    time::{sleep, timeout},
+};
+
+use crate::{
+    Result,
+    contender::Contender,
+    link::mark,
+    recipe::asked,
+    slice::{Slice, Stamp},
+    subject::Connected,
+    task::{Fleet, Subject, Task},
+};
+
+/// How many connect at once.
+const AT_ONCE: usize = 32;
+/// For an unlock after the end; one that takes longer counts as an error.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// After a failure a client waits so long.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Stamps each turn. Processor time and requests are those of the measured time; those who wait at
+/// its end give up.
+pub(crate) async fn run(task: &Task, fleet: &Fleet) -> Result<(Vec<Connected>, Slice)> {
+    let (connected, contenders) = open(task, fleet.contenders).await?;
+    // All processes of a measurement begin at once, when they are told to.
+    let start: u64 = mark("ready").await?.parse()?;
+    let begin = start + fleet.warmup_ms * 1_000_000;
+    let end = begin + fleet.run_ms * 1_000_000;
+
+    let turns = watch::Sender::new(0);
+    let mut tasks = JoinSet::new();
+    for (who, contender) in contenders.into_iter().enumerate() {
+        let one = One {
+            who,
+            contender,
+            hold: Duration::from_millis(fleet.hold_ms),
+            end,
+            pause: task.subject.pause(),
+            turns: (fleet.contenders > 1 && task.subject.pause().is_some()).then(|| turns.clone()),
+        };
+        tasks.spawn(one.contend(start));
+    }
+    sleep_until(begin).await;
+    let before = (cpu(), asked());
+    sleep_until(end).await;
+    let (cpu, asked) = (cpu() - before.0, asked() - before.1);
+    let mut slice = Slice { cpu, asked, ..Slice::default() };
+    let mut all = async || {
+        while let Some(seen) = tasks.join_next().await {
+            match seen {
+                Ok(seen) => slice.absorb(seen),
+                Err(error) => slice.failed(error),
+            }
+        }
+    };
+    if timeout(PATIENCE, all()).await.is_err() {
+        slice.failed(format!("{} clients were not done {PATIENCE:?} after the end", tasks.len()));
+        tasks.abort_all();
+    }
+    Ok((connected, slice))
+}
+
+/// Each contender has a client of its own; but the floor is as low as it can be.
+async fn open(task: &Task, count: usize) -> Result<(Vec<Connected>, Vec<Contender>)> {
+    if task.subject == Subject::Floor {
+        let connected = Connected::open(task).await?;
+        let contenders = connected.contenders(count, true).await?;
+        return Ok((vec![connected], contenders));
+    }
+    let (mut all, mut contenders) = (Vec::new(), Vec::new());
+    let slots = Arc::new(Semaphore::new(AT_ONCE));
+    let mut opening = JoinSet::new();
+    for _ in 0..count {
+        let (task, slots) = (task.clone(), Arc::clone(&slots));
+        opening.spawn(async move {
+            let _slot = slots.acquire_owned().await?;
+            let connected = Connected::open(&task).await?;
+            let contender = connected.contenders(1, true).await?.pop().ok_or("no contender")?;
+            Result::Ok((connected, contender))
+        });
+    }
+    while let Some(opened) = opening.join_next().await {
+        let (connected, contender) = opened??;
+        all.push(connected);
+        contenders.push(contender);
+    }
+    Ok((all, contenders))
+}
+
+/// One of them.
+struct One {
+    who: usize,
+    contender: Contender,
+    hold: Duration,
+    end: u64,
+    /// Between two tries, if it tries.
+    pause: Option<Duration>,
+    /// How often the lock was got. Who tries again and again would take the lock again before
+    /// anybody else tries: it stays away until another one has had it, as those in a queue do.
+    turns: Option<watch::Sender<u64>>,
+}
+
+impl One {
+    async fn contend(mut self, start: u64) -> Slice {
+        let mut seen = Slice::default();
+        // Those who try do so at different times.
+        let late = self.pause.map_or(0, |pause| fastrand::u64(..pause.as_nanos() as u64));
+        sleep_until(start + late).await;
+        while now() < self.end {
+            let called = now();
+            let turn = self.turn(called, &mut seen).await;
+            if let Err(error) = turn {
+                seen.failed(error);
+                sleep(PAUSE).await;
+            }
+        }
+        seen
+    }
+
+    async fn turn(&mut self, called: u64, seen: &mut Slice) -> Result<()> {
+        let held = select! {
+            biased;
+            held = self.contender.lock() => held?,
+            () = sleep_until(self.end) => {
+                seen.longest = seen.longest.max(now() - called);
+                return Ok(());
+            }
+        };
+        let (granted, token) = (now(), held.token());
+        let mut others = self.turns.as_ref().map(|turns| {
+            turns.send_modify(|turn| *turn += 1);
+            turns.subscribe()
+        });
+        seen.longest = seen.longest.max(granted - called);
+        seen.lock.push(granted - called);
+        select! {
+            () = sleep(self.hold.mul_f64(0.5 + fastrand::f64())) => {}
+            () = sleep_until(self.end) => {}
+        }
+        let released = now();
+        self.contender.unlock(held).await?;
+        seen.unlock.push(now() - released);
+        seen.stamps.push(Stamp { granted, released, token, process: 0, task: self.who });
+        if let Some(others) = &mut others {
+            select! {
+                turn = others.changed() => turn?,
+                () = sleep_until(self.end) => {}
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,182 @@
+//! Where trying again and again is as good as waiting to be told: a map for each store.
+
+use std::path::Path;
+
+use plotters::{
+    prelude::*,
+    style::text_anchor::{HPos, Pos, VPos},
+};
+
+use crate::{
+    Result,
+    backend::Backend,
+    canvas::{Canvas, INK, adapt, font, told},
+    measures::{ASKED, CPU, GAP, Row},
+    task::Subject,
+};
+
+const CONTENDERS: [usize; 4] = [2, 8, 32, 128];
+const HOLDS: [u64; 4] = [1000, 100, 10, 1];
+/// Of a panel, and of a cell of it.
+const SIZE: (i32, i32) = (300, 250);
+const CELL: (i32, i32) = (58, 42);
+const CORNER: (i32, i32) = (58, 40);
+const HEAD: i32 = 62;
+/// The share of the time of holding that may be lost to the gap, beside what is lost anyway.
+const LOST: f64 = 0.05;
+const PALE: RGBColor = RGBColor(255, 255, 255);
+
+/// What came of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    AsGood,
+    AsksMore,
+    Later,
+    Worse,
+}
+
+const LEGEND: [(Verdict, &str); 4] = [
+    (Verdict::AsGood, "trying is as good"),
+    (Verdict::Later, "trying loses time"),
+    (Verdict::AsksMore, "trying asks more"),
+    (Verdict::Worse, "trying does both"),
+];
+
+impl Verdict {
+    fn color(self) -> RGBColor {
+        match self {
+            Self::AsGood => RGBColor(60, 130, 60),
+            Self::Later => RGBColor(176, 120, 20),
+            Self::AsksMore => RGBColor(116, 92, 160),
+            Self::Worse => RGBColor(178, 62, 62),
+        }
+    }
+}
+
+/// One subject's gap in milliseconds, and what it costs the store.
+#[derive(Clone, Copy, Debug)]
+struct Cost {
+    gap: f64,
+    load: f64,
+}
+
+/// Whether there was something to draw.
+pub(crate) fn draw(path: &Path, rows: &[&Row]) -> Result<bool> {
+    let find = |backend, hold_ms, n, subject| {
+        let key = |row: &&&Row| {
+            let key = row.key;
+            (key.backend, key.hold_ms, key.n, key.subject) == (backend, hold_ms, n, subject)
+        };
+        let row = rows.iter().find(key)?;
+        // Nobody counts what is asked of a file: processor time stands for it.
+        let load = if backend == Backend::Sqlite { CPU } else { ASKED };
+        Some(Cost { gap: row.get(GAP[0])?, load: row.get(load)? })
+    };
+    let stores: Vec<_> =
+        Backend::ALL.into_iter().filter(|b| rows.iter().any(|row| row.key.backend == *b)).collect();
+    if stores.is_empty() {
+        return Ok(false);
+    }
+    let size = (3 * SIZE.0 as u32, (HEAD + 2 * SIZE.1) as u32);
+    {
+        let canvas = SVGBackend::new(path, size).into_drawing_area();
+        let title = "Trying every 50 ms is as good as waiting only where those who wait look, too";
+        text(&canvas, title, (14, 10), font(19, INK))?;
+        let axes = "gap and requests for a hand-over, as multiples of distlock's, over contenders \
+                    and the time of holding";
+        text(&canvas, axes, (14, 36), font(14, INK))?;
+        for (place, backend) in stores.iter().enumerate() {
+            let at = (SIZE.0 * (place as i32 % 3), HEAD + SIZE.1 * (place as i32 / 3));
+            let cell = |hold, n| {
+                let of = |subject| find(*backend, hold, n, subject);
+                Some((of(Subject::UniqueKey)?, of(Subject::Distlock)?))
+            };
+            panel(&canvas, at, backend.title(), cell)?;
+        }
+        legend(&canvas, (2 * SIZE.0 + 30, HEAD + SIZE.1 + CORNER.1))?;
+        canvas.present().map_err(told)?;
+    }
+    adapt(path)?;
+    Ok(true)
+}
+
+fn panel(
+    canvas: &Canvas,
+    (x, y): (i32, i32),
+    name: &str,
+    cell: impl Fn(u64, usize) -> Option<(Cost, Cost)>,
+) -> Result<()> {
+    let centred = |size, color| font(size, color).pos(Pos::new(HPos::Center, VPos::Center));
+    let (left, top) = (x + CORNER.0, y + CORNER.1);
+    text(canvas, name, (left + 2 * CELL.0, y + 20), centred(16, INK))?;
+    for (row, hold) in HOLDS.into_iter().enumerate() {
+        let middle = top + CELL.1 * row as i32 + CELL.1 / 2;
+        let told = if hold == 1000 { "1 s".to_owned() } else { format!("{hold} ms") };
+        let style = font(13, INK).pos(Pos::new(HPos::Right, VPos::Center));
+        text(canvas, &told, (left - 6, middle), style)?;
+        for (column, n) in CONTENDERS.into_iter().enumerate() {
+            let corner = left + CELL.0 * column as i32;
+            if let Some((trying, waiting)) = cell(hold, n) {
+                let [gap, load] = [trying.gap / waiting.gap, trying.load / waiting.load].map(times);
+                let fill = judge(hold, trying, waiting).color().filled();
+                let area = [
+                    (corner + 1, middle - CELL.1 / 2 + 1),
+                    (corner + CELL.0 - 1, middle + CELL.1 / 2 - 1),
+                ];
+                canvas.draw(&Rectangle::new(area, fill)).map_err(crate::canvas::told)?;
+                let center = corner + CELL.0 / 2;
+                text(canvas, &gap, (center, middle - 9), centred(13, PALE))?;
+                text(canvas, &load, (center, middle + 9), centred(13, PALE))?;
+            }
+        }
+    }
+    for (column, n) in CONTENDERS.into_iter().enumerate() {
+        let center = left + CELL.0 * column as i32 + CELL.0 / 2;
+        text(canvas, &n.to_string(), (center, top + 4 * CELL.1 + 10), centred(13, INK))?;
+    }
+    Ok(())
+}
+
+fn legend(canvas: &Canvas, (x, y): (i32, i32)) -> Result<()> {
+    let beside = |color| font(14, color).pos(Pos::new(HPos::Left, VPos::Center));
+    for (place, (verdict, name)) in LEGEND.into_iter().enumerate() {
+        let middle = y + 10 + 26 * place as i32;
+        let area = [(x, middle - 9), (x + 26, middle + 9)];
+        canvas.draw(&Rectangle::new(area, verdict.color().filled())).map_err(told)?;
+        text(canvas, name, (x + 36, middle), beside(INK))?;
+    }
+    for (place, line) in [
+        "time lost: 5 % of that of holding",
+        "or more; for SQLite, which counts",
+        "no requests: processor time",
+    ]
+    .iter()
+    .enumerate()
+    {
+        text(canvas, line, (x, y + 130 + 20 * place as i32), beside(INK))?;
+    }
+    Ok(())
+}
+
+/// As quick: no more of the time of holding is lost.
+fn judge(hold_ms: u64, trying: Cost, waiting: Cost) -> Verdict {
+    let later = trying.gap - waiting.gap > LOST * hold_ms as f64;
+    match (later, trying.load > waiting.load * 1.1) {
+        (false, false) => Verdict::AsGood,
+        (false, true) => Verdict::AsksMore,
+        (true, false) => Verdict::Later,
+        (true, true) => Verdict::Worse,
+    }
+}
+
+fn times(ratio: f64) -> String {
+    match ratio {
+        ..0.095 => format!("× {ratio:.2}"),
+        ..9.95 => format!("× {ratio:.1}"),
+        _ => format!("× {ratio:.0}"),
+    }
+}
+
+fn text(canvas: &Canvas, text: &str, at: (i32, i32), style: TextStyle) -> Result<()> {
+    canvas.draw(&Text::new(text, at, style)).map_err(told)
+}
