@@ -2,9 +2,9 @@
 //! needs.
 //!
 //! [`LockGuard::put`](crate::LockGuard::put) and [`LockGuard::write`](crate::LockGuard::write) do
-//! for most: what they write is a field of the hash `{namespace}:data`. Where they don't, the
+//! for most: what they write is a field of the hash `{distlock}:data`. Where they don't, the
 //! condition goes into a script of your own, on the same server and database. In a cluster its keys
-//! have to be in the same slot, so that they begin with the namespace in braces, too.
+//! have to be in the same slot, so that they begin with `{distlock}`, too.
 
 use crate::primitives::guard::LockGuard;
 
@@ -30,7 +30,7 @@ use crate::primitives::guard::LockGuard;
 /// let mut redis =
 ///     redis::Client::open("redis://127.0.0.1")?.get_multiplexed_async_connection().await?;
 /// let mut write = redis::cmd("EVAL");
-/// write.arg(script).arg(2).arg(key).arg("{/distlock}:state").arg(member).arg("new");
+/// write.arg(script).arg(2).arg(key).arg("{distlock}:state").arg(member).arg("new");
 /// // 0 if the lock is lost, and then nothing was written.
 /// let written: bool = write.query_async(&mut redis).await?;
 /// # Ok(()) }

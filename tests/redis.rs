@@ -2,7 +2,18 @@
 
 #![allow(clippy::expect_used)] // also outside of the test functions
 
+#[cfg(feature = "blocking")]
+#[path = "redis/blocking.rs"]
+mod blocking;
+#[path = "redis/clock.rs"]
+mod clock;
 mod common;
+#[path = "redis/own.rs"]
+mod own;
+#[path = "redis/secured.rs"]
+mod secured;
+#[path = "redis/servers.rs"]
+mod servers;
 
 use common::{conformance, network_conformance, redis::Redis};
 

@@ -18,9 +18,6 @@ use crate::backend::{acl::Acl, credentials::Credentials, source::Source, tls::Ma
 #[derive(Clone, Debug)]
 pub(crate) struct Remote {
     pub(crate) endpoints: Vec<String>,
-    #[cfg_attr(not(feature = "redis"), allow(dead_code))]
-    /// Where the client's locks lie; queues have it in their names.
-    pub(crate) namespace: String,
     #[cfg_attr(
         not(any(feature = "mysql", feature = "postgres", feature = "redis")),
         allow(dead_code)

@@ -370,7 +370,6 @@ impl Builder {
         };
         let remote = Remote {
             endpoints: url.endpoints,
-            namespace: namespace.clone(),
             database: url.database,
             connect_timeout,
             request_timeout,

@@ -59,10 +59,9 @@ pub(crate) async fn ask<T: FromRedisValue>(client: &MultiplexedConnection, comma
     told.unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Runs some lines after the library's own, in a namespace.
+/// Runs some lines after the library's own.
 pub(crate) async fn run<T: FromRedisValue>(
     client: &MultiplexedConnection,
-    namespace: &str,
     lines: &str,
     arguments: &[&str],
 ) -> T {
@@ -73,28 +72,15 @@ pub(crate) async fn run<T: FromRedisValue>(
     let mut call = cmd("EVAL");
     call.arg(format!("{LIBRARY}\n{lines}")).arg(names.len());
     for name in names {
-        call.arg(format!("{{{namespace}}}:{name}"));
+        call.arg(format!("{{distlock}}:{name}"));
     }
     // No session, and nothing is put away.
     call.arg("none").arg("").arg(arguments);
     ask(client, &call).await
 }
 
-/// The namespace, the queue and the rest of an entry's key.
-fn parts(key: &str) -> (&str, &str, &str) {
-    let (dir, name) = key.rsplit_once('/').expect("a key");
-    let (namespace, _) = dir.rsplit_once('/').expect("a namespace");
-    (namespace, dir, name)
-}
-
-/// The namespace of a case, whose name is in all of its keys.
-fn case_of(key: &str) -> &str {
-    let begin = key.find("/t-").expect("a case's key");
-    &key[begin..begin + 19]
-}
-
 fn session_of(key: &str) -> &str {
-    parts(key).2.split('-').next().expect("a session")
+    key.rsplit('/').next().expect("a key").split('-').next().expect("a session")
 }
 
 /// How often a command was called, by `INFO commandstats`.
@@ -105,8 +91,8 @@ pub(crate) fn calls(stats: &str, command: &str) -> u64 {
 }
 
 impl<const VALKEY: bool> Server<VALKEY> {
-    async fn run<T: FromRedisValue>(&self, namespace: &str, lines: &str, arguments: &[&str]) -> T {
-        run(&self.client, namespace, lines, arguments).await
+    async fn run<T: FromRedisValue>(&self, lines: &str, arguments: &[&str]) -> T {
+        run(&self.client, lines, arguments).await
     }
 }
 
@@ -158,7 +144,7 @@ impl<const VALKEY: bool> Harness for Server<VALKEY> {
     /// Of sessions that live: the others are put away as soon as somebody asks for a lock.
     async fn keys(&self, namespace: &str) -> Vec<String> {
         let lines = "local found = {}
-            for _, member in ipairs(redis.call('ZRANGE', QUEUE, 0, -1)) do
+            for _, member in ipairs(starting(QUEUE, ARGV[3] .. '/')) do
                 local entry = entry_at(member)
                 if tonumber(redis.call('ZSCORE', SESSIONS, entry.session)) > now then
                     found[#found + 1] = { entry.number, key_of(entry) }
@@ -166,34 +152,32 @@ impl<const VALKEY: bool> Harness for Server<VALKEY> {
             end
             table.sort(found, function(one, other) return one[1] < other[1] end)
             return found";
-        let found: Vec<(String, String)> = self.run(namespace, lines, &[]).await;
+        let found: Vec<(String, String)> = self.run(lines, &[namespace]).await;
         found.into_iter().map(|(_, key)| key).collect()
     }
 
     async fn delete_key(&self, key: &str) {
-        let (namespace, dir, name) = parts(key);
+        let (dir, name) = key.rsplit_once('/').expect("a key");
         let ticket = &name[session_of(key).len() + 1..];
         let ticket = ticket.split('.').next().expect("a ticket");
-        let lines = "session = ARGV[4]
-            local entry = entry_at(own(ARGV[3], ARGV[5]))
+        let lines = "local entry = entry_at(own(ARGV[4], ARGV[3], ARGV[5]))
             if key_of(entry) ~= ARGV[6] then return 0 end
             remove(entry)
             return 1";
         let arguments = [dir, session_of(key), ticket, key];
-        let deleted: u64 = self.run(namespace, lines, &arguments).await;
+        let deleted: u64 = self.run(lines, &arguments).await;
         assert_eq!(deleted, 1, "no key {key}");
     }
 
     async fn data(&self, key: &str) -> Option<Vec<u8>> {
-        let hash = format!("{{{}}}:data", case_of(key));
-        ask(&self.client, cmd("HGET").arg(hash).arg(key)).await
+        ask(&self.client, cmd("HGET").arg("{distlock}:data").arg(key)).await
     }
 
     async fn erase(&self, key: &str) {
         let lines = "redis.call('HDEL', DATA, ARGV[3])
             redis.call('ZREM', NAMES, ARGV[3])
             return 1";
-        let _: u64 = self.run(case_of(key), lines, &[key]).await;
+        let _: u64 = self.run(lines, &[key]).await;
     }
 
     async fn session_of(&self, key: &str) -> i64 {
@@ -201,23 +185,14 @@ impl<const VALKEY: bool> Harness for Server<VALKEY> {
     }
 
     async fn session_exists(&self, session: i64) -> bool {
-        // It does not say of which namespace.
-        let mut scan = cmd("KEYS");
-        let namespaces: Vec<String> = ask(&self.client, scan.arg("{/t-*}:sessions")).await;
-        for sessions in namespaces {
-            let ask_for = cmd("ZSCORE").arg(&sessions).arg(format!("{session:x}")).to_owned();
-            let expires: Option<f64> = ask(&self.client, &ask_for).await;
-            let (seconds, _): (f64, f64) = ask(&self.client, &cmd("TIME")).await;
-            if expires.is_some_and(|expires| expires > seconds * 1e6) {
-                return true;
-            }
-        }
-        false
+        let lines =
+            "return tonumber(redis.call('ZSCORE', SESSIONS, ARGV[3]) or 0) > now and 1 or 0";
+        self.run::<u64>(lines, &[&format!("{session:x}")]).await == 1
     }
 
     async fn end_session_of(&self, key: &str) {
         let lines = "put_away(ARGV[3]) return 1";
-        let _: u64 = self.run(parts(key).0, lines, &[session_of(key)]).await;
+        let _: u64 = self.run(lines, &[session_of(key)]).await;
     }
 
     async fn forget(&self, _: &str) {}

@@ -46,8 +46,8 @@ impl Answer {
             "gone" => Err(StoreError::SessionGone(LostReason::SessionExpired)),
             other => {
                 let reason = format!(
-                    "what the server keeps of this namespace is of {other}, and this build of \
-                     distlock knows version 1: use a build that knows those, or another namespace"
+                    "what the server keeps in {{distlock}}:* is of {other}, and this build of \
+                     distlock knows version 1: use a build that knows those, or another database"
                 );
                 Err(StoreError::Fatal { operation, source: reason.into() })
             }

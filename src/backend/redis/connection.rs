@@ -72,9 +72,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
 impl Connector {
     pub(super) fn new(remote: Remote) -> Self {
         let endpoints = Endpoints::new(remote.endpoints.clone());
-        let keys = Keys::of(&remote.namespace);
         let (clock, server) = <_>::default();
-        Self { remote, endpoints, keys, clock, server }
+        Self { remote, endpoints, keys: Keys::new(), clock, server }
     }
 
     /// How long a request may take.
@@ -172,7 +171,7 @@ impl Connector {
             keeps: false,
         };
         let connection = link.connection.clone();
-        let greeting = greet(connection, self.keys.channel(session), used);
+        let greeting = greet(connection, Keys::channel(session), used);
         let server = link.driven(greeting).await.map_err(|error| refused(endpoint, &error))?;
         server.check(endpoint, self.remote.allow_eviction)?;
         (link.server, link.keeps) = (server.identity(), server.keeps());

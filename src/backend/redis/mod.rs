@@ -1,5 +1,5 @@
-//! Redis and Valkey: ten keys for each namespace, all of one slot, that scripts alone write to. A
-//! call is one script, and so one transaction.
+//! Redis and Valkey: ten keys, all of one slot, that scripts alone write to. A call is one script,
+//! and so one transaction.
 //!
 //! What is a key elsewhere, `{namespace}/{name}/{session in hex}-{ticket}` and `.{label}`, is a
 //! member of a sorted set here, `{namespace}/{name} {number}`; `scripts/lib.lua` lists all that
@@ -100,9 +100,8 @@ impl Backend for Redis {
     }
 }
 
-/// The key of the namespace's queues, and the entry's member.
+/// The key of the queues, and the entry's member.
 pub(crate) fn held(entry: &Entry) -> (String, String) {
     let Place { dir, number } = Place::of(entry);
-    let namespace = dir.rsplit_once('/').map_or("", |(namespace, _)| namespace);
-    (Keys::of(namespace).queue().to_owned(), format!("{dir} {number:016}"))
+    (Keys::new().queue().to_owned(), format!("{dir} {number:016}"))
 }

@@ -87,18 +87,20 @@ fn call(command: &str, script: &str, keys: &Keys, arguments: &[Vec<u8>]) -> Cmd 
     call
 }
 
-/// The keys of a namespace, and what its sessions' channels begin with. All of them are in one slot
-/// of a cluster, which goes by what is in the first braces.
+/// What is in the first braces of all keys, by which a cluster chooses their slot.
+const TAG: &str = "{distlock}:";
+
+/// The keys that all of it is kept in: of one slot, as a script may touch no others.
 #[derive(Clone, Debug)]
-pub(super) struct Keys([String; KEYS], String);
+pub(super) struct Keys([String; KEYS]);
 
 impl Keys {
-    pub(super) fn of(namespace: &str) -> Self {
+    pub(super) fn new() -> Self {
         let names = [
             "meta", "sessions", "lives", "queue", "entries", "values", "own", "watches", "data",
             "names",
         ];
-        Self(names.map(|name| format!("{{{namespace}}}:{name}")), format!("{{{namespace}}}:"))
+        Self(names.map(|name| format!("{TAG}{name}")))
     }
 
     /// Who stands in which queue.
@@ -107,8 +109,8 @@ impl Keys {
     }
 
     /// Where a session is told of what it waits for.
-    pub(super) fn channel(&self, session: i64) -> String {
-        format!("{}{session:x}", self.1)
+    pub(super) fn channel(session: i64) -> String {
+        format!("{TAG}{session:x}")
     }
 }
 
@@ -130,9 +132,9 @@ mod tests {
 
     #[test]
     fn keys_are_of_one_slot() {
-        let keys = Keys::of("/app/locks");
-        assert!(keys.0.iter().all(|key| key.starts_with("{/app/locks}:")));
-        assert_eq!(keys.queue(), "{/app/locks}:queue");
-        assert_eq!(keys.channel(31), "{/app/locks}:1f");
+        let keys = Keys::new();
+        assert!(keys.0.iter().all(|key| key.starts_with("{distlock}:")));
+        assert_eq!(keys.queue(), "{distlock}:queue");
+        assert_eq!(Keys::channel(31), "{distlock}:1f");
     }
 }

@@ -30,7 +30,12 @@ pub fn redis_url() -> String {
     url("DISTLOCK_REDIS_URL", "redis://app:apppw@127.0.0.1:63791")
 }
 
-/// The URL of the Valkey server: the same.
+/// The same by TLS.
+pub fn redis_tls_url() -> String {
+    url("DISTLOCK_REDIS_TLS_URL", "rediss://app:apppw@127.0.0.1:63792")
+}
+
+/// The URL of the Valkey server: as that of Redis.
 pub fn valkey_url() -> String {
     url("DISTLOCK_VALKEY_URL", "redis://app:apppw@127.0.0.1:63793")
 }

@@ -6,6 +6,15 @@ if ARGV[3] ~= '' then
     local guard = entry_at(place(ARGV[3], ARGV[4]))
     if not guard or guard.session ~= session then return answer('ok', { 0 }, { 0 }) end
 end
+
+-- An operator deletes somebody's entry by its key.
+local function evict(key)
+    local dir, id, ticket = string.match(key, '^(.*)/(%x+)%-([%x-]+)')
+    local member = dir and own(id, dir, ticket)
+    local entry = member and entry_at(member)
+    if entry and key_of(entry) == key then remove(entry) end
+end
+
 for at = 5, #ARGV, 3 do
     local key = ARGV[at + 1]
     if ARGV[at] == 'put' then
@@ -14,6 +23,7 @@ for at = 5, #ARGV, 3 do
     else
         redis.call('HDEL', DATA, key)
         redis.call('ZREM', NAMES, key)
+        evict(key)
     end
     local dir = string.match(key, '^(.*)/')
     if dir then tell_queue(dir) end

@@ -34,7 +34,7 @@ end
 local outcomes = {}
 for at = 5, #ARGV, 3 do
     local dir, ticket, label = ARGV[at], ARGV[at + 1], ARGV[at + 2]
-    local member = own(dir, ticket)
+    local member = own(session, dir, ticket)
     if not member and not (if_free and (there or quarantined)) then
         last = math.max(last + 1, math.floor(now / 1000) - EPOCH)
         if quarantined then

@@ -4,7 +4,7 @@
 local refused = enter(true)
 if refused then return refused end
 local dir, deleted = ARGV[3], 0
-local member = own(dir, ARGV[4])
+local member = own(session, dir, ARGV[4])
 local entry = member and entry_at(member)
 if entry and entry.label == ARGV[5]
     and (ARGV[6] == '' or tonumber(entry.number) == tonumber(ARGV[6])) then

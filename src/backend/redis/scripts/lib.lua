@@ -1,4 +1,4 @@
--- What every script begins with. KEYS are the namespace's, all of one slot; ARGV[1] is the session,
+-- What every script begins with. KEYS are all that there are, of one slot; ARGV[1] is the session,
 -- and ARGV[2] what the client believes of the server's clock, if dead sessions are to be put away.
 local META = KEYS[1]     -- hash: version, server, longest, beat, last
 local SESSIONS = KEYS[2] -- sorted: session, by when it ends, in microseconds
@@ -83,9 +83,9 @@ local function add_entry(dir, number, owner, ticket, label, value)
 end
 
 -- The session's entry with this ticket in this queue.
-local function own(dir, ticket)
-    for _, member in ipairs(starting(OWN, session .. ' e ' .. ticket .. ' ' .. dir .. ' ')) do
-        return string.sub(member, #session + #ticket + 5)
+local function own(id, dir, ticket)
+    for _, member in ipairs(starting(OWN, id .. ' e ' .. ticket .. ' ' .. dir .. ' ')) do
+        return string.sub(member, #id + #ticket + 5)
     end
 end
 
