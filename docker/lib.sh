@@ -19,7 +19,7 @@ PATH=$PATH:$TOOLS/bin
 
 CLUSTERED=(etcd1 etcd2 etcd3 zk1 zk2 zk3 postgres1 postgres2 galera1 galera2 galera3)
 # The stores that have servers.
-STORES=(etcd zookeeper postgres mysql)
+STORES=(etcd zookeeper postgres mysql redis valkey)
 # Other ways to set these up, which are started only if they are named.
 SHAPES=(postgres-standby pgbouncer galera)
 
@@ -28,7 +28,7 @@ services() {
     case $1 in
     etcd) echo etcd1 etcd2 etcd3 etcd-tls etcd-auth ;;
     zookeeper) echo zk1 zk2 zk3 zk-tls ;;
-    postgres | mysql) echo "$1" ;;
+    postgres | mysql | redis | valkey) echo "$1" ;;
     postgres-standby) echo postgres1 postgres2 ;;
     pgbouncer) echo postgres pgbouncer ;;
     galera) echo galera1 galera2 galera3 ;;
@@ -41,6 +41,7 @@ image_of() {
     case $1 in
     postgres-standby | pgbouncer) echo postgres ;;
     galera) echo mysql ;;
+    valkey) echo redis ;;
     *) echo "$1" ;;
     esac
 }
@@ -136,6 +137,12 @@ tell_where() {
         ;;
     postgres) export DISTLOCK_PG_URL && DISTLOCK_PG_URL=$(url postgres) ;;
     mysql) export DISTLOCK_MYSQL_URL && DISTLOCK_MYSQL_URL=$(url mysql) ;;
+    redis)
+        export DISTLOCK_REDIS_URL DISTLOCK_REDIS_TLS_URL
+        DISTLOCK_REDIS_URL=$(url redis)
+        DISTLOCK_REDIS_TLS_URL=rediss://app:apppw@$(address redis 6380)
+        ;;
+    valkey) export DISTLOCK_VALKEY_URL && DISTLOCK_VALKEY_URL=$(url valkey) ;;
     esac
 }
 
@@ -257,6 +264,7 @@ address() {
     postgres*) port=${port:-5432} ;;
     mysql | galera*) port=${port:-3306} ;;
     pgbouncer) port=${port:-6432} ;;
+    redis | valkey) port=${port:-6379} ;;
     esac
     docker port "$(container "$1")" "$port/tcp" | sed -n 1p
 }
@@ -271,5 +279,6 @@ url() {
     postgres-standby) echo "postgres://app:apppw@$(address postgres1),$(address postgres2)/distlock" ;;
     pgbouncer) echo "postgres://app:apppw@$(address pgbouncer)/distlock" ;;
     galera) echo "mysql://app:apppw@$(address galera1),$(address galera2),$(address galera3)/distlock" ;;
+    redis | valkey) echo "redis://app:apppw@$(address "$1")" ;;
     esac
 }

@@ -1,4 +1,5 @@
-//! Distributed locks on etcd, ZooKeeper, PostgreSQL, MySQL and SQLite, for tokio and for threads.
+//! Distributed locks on etcd, ZooKeeper, PostgreSQL, MySQL, Redis and SQLite, for tokio and for
+//! threads.
 //!
 //! Name a lock, get a guard. While the guard says that it is valid, no other process on any machine
 //! holds that lock.
@@ -9,7 +10,7 @@
 //! #[tokio::main]
 //! async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //!     // Or etcd://h1:2379,h2:2379, zk://h1:2181,h2:2181, postgres://h/db, mysql://h/db,
-//!     // sqlite:///path.
+//!     // redis://h, sqlite:///path.
 //!     let client = Client::connect("memory://docs").await?;
 //!     let guard = client.mutex("nightly-report").lock().await?;
 //!     let token = guard.fencing_token().as_u64();
@@ -71,6 +72,8 @@
 //!   [`operations`][operations]. TLS is done by rustls' default provider of the process; where none
 //!   is installed, the first client with TLS installs aws-lc-rs.
 //! - `postgres`: URLs like `postgres://user:password@h/database`: see [`operations`][operations].
+//! - `redis`: URLs like `redis://user:password@h:6379/0`, of Redis 7 and Valkey 8 and later: see
+//!   [`operations`][operations].
 //! - `sqlite`: URLs like `sqlite:///path/of/a/file`, for the processes of one host. Building it
 //!   needs a C compiler: see [`operations`][operations].
 //! - `blocking`: the same for threads.
@@ -118,6 +121,8 @@ pub mod optimistic;
 pub mod postgres;
 mod primitives;
 mod queue;
+#[cfg(feature = "redis")]
+pub mod redis;
 mod runtime;
 mod session;
 #[cfg(feature = "sqlite")]

@@ -6,14 +6,23 @@ use crate::backend::{acl::Acl, credentials::Credentials, source::Source, tls::Ma
 
 /// What a backend over the network needs, checked.
 #[cfg_attr(
-    not(any(feature = "etcd", feature = "mysql", feature = "postgres", feature = "zookeeper")),
+    not(any(
+        feature = "etcd",
+        feature = "mysql",
+        feature = "postgres",
+        feature = "redis",
+        feature = "zookeeper"
+    )),
     allow(dead_code)
 )]
 #[derive(Clone, Debug)]
 pub(crate) struct Remote {
     pub(crate) endpoints: Vec<String>,
-    #[cfg_attr(not(any(feature = "mysql", feature = "postgres")), allow(dead_code))]
-    /// The name of the database, on MySQL and PostgreSQL.
+    #[cfg_attr(
+        not(any(feature = "mysql", feature = "postgres", feature = "redis")),
+        allow(dead_code)
+    )]
+    /// The name of the database, on MySQL and PostgreSQL; its number on Redis.
     pub(crate) database: Option<String>,
     pub(crate) connect_timeout: Duration,
     pub(crate) request_timeout: Duration,
@@ -25,4 +34,7 @@ pub(crate) struct Remote {
     #[cfg_attr(not(feature = "zookeeper"), allow(dead_code))]
     /// Who may do what with the nodes, on ZooKeeper.
     pub(crate) acl: Option<Acl>,
+    #[cfg_attr(not(feature = "redis"), allow(dead_code))]
+    /// The server may put away keys to make room for others, on Redis.
+    pub(crate) allow_eviction: bool,
 }

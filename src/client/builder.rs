@@ -377,6 +377,7 @@ impl Builder {
             tls,
             sasl,
             acl,
+            allow_eviction: url.options.allow_eviction,
         };
         let backend = backend(url.scheme, remote)?;
         let telemetry = Telemetry::new(backend.name(), self.metric_label);
@@ -416,6 +417,10 @@ fn backend(scheme: Scheme, remote: Remote) -> Result<Arc<dyn Backend>> {
         Scheme::Postgres => Ok(Arc::new(crate::backend::postgres::Postgres::new(remote)?)),
         #[cfg(not(feature = "postgres"))]
         Scheme::Postgres => Err(Error::FeatureDisabled { scheme: "postgres", feature: "postgres" }),
+        #[cfg(feature = "redis")]
+        Scheme::Redis => Ok(Arc::new(crate::backend::redis::Redis::new(remote)?)),
+        #[cfg(not(feature = "redis"))]
+        Scheme::Redis => Err(Error::FeatureDisabled { scheme: "redis", feature: "redis" }),
         Scheme::Sqlite if remote.credentials.is_some() || remote.tls.is_some() => {
             let option = if remote.tls.is_some() { "tls" } else { "credentials" };
             let reason = "sqlite:// has neither users nor a network: leave it out".into();

@@ -1,12 +1,13 @@
 //! The server's clock, which somebody sets.
 
-use distlock_testkit::framing::Framing;
+use distlock_testkit::{docker::SETTABLE_CLOCK, framing::Framing};
 
 use crate::common::{cases::clocked::Kind, cases_of, mysql::Mysql};
 
 static KIND: Kind = Kind {
     like: "mysql",
     port: 3306,
+    clock: &SETTABLE_CLOCK,
     options: &["--env=MYSQL_DATABASE=distlock"],
     arguments: &["--innodb-flush-log-at-trx-commit=0"],
     around: ["mysql://root:root@", "/distlock"],

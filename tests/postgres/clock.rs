@@ -1,12 +1,13 @@
 //! The server's clock, which somebody sets.
 
-use distlock_testkit::framing::Framing;
+use distlock_testkit::{docker::SETTABLE_CLOCK, framing::Framing};
 
 use crate::common::{cases::clocked::Kind, cases_of, postgres::Postgres};
 
 static KIND: Kind = Kind {
     like: "postgres",
     port: 5432,
+    clock: &SETTABLE_CLOCK,
     options: &[],
     arguments: &["-cfsync=off"],
     around: ["postgres://postgres:postgres@", "/postgres"],

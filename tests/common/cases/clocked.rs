@@ -4,7 +4,7 @@ use std::{error::Error as _, net::SocketAddr, time::Duration};
 
 use distlock::{Client, Error, LockGuard};
 use distlock_testkit::{
-    docker::{OwnServer, SETTABLE_CLOCK, set_clock},
+    docker::{OwnServer, set_clock},
     framing::Framing,
     proxies::Proxies,
     proxy::Mode,
@@ -23,14 +23,16 @@ pub(crate) struct Kind {
     /// The service of docker/compose.yml that it is like.
     pub(crate) like: &'static str,
     pub(crate) port: u16,
-    /// Of the container.
+    /// What makes its container's clock settable.
+    pub(crate) clock: &'static [&'static str],
+    /// Of the container, besides.
     pub(crate) options: &'static [&'static str],
     /// Of the server.
     pub(crate) arguments: &'static [&'static str],
     /// What stands before and after the server in its URL.
     pub(crate) around: [&'static str; 2],
     pub(crate) framing: Framing,
-    /// What tells the seconds since 1970 by its clock.
+    /// What tells the seconds since 1970 by its clock, in the first word.
     pub(crate) shows: &'static [&'static str],
 }
 
@@ -43,7 +45,7 @@ pub(crate) struct Server {
 impl Server {
     async fn start(kind: &'static Kind) -> Self {
         let publish = format!("--publish=127.0.0.1::{}", kind.port);
-        let options = [&SETTABLE_CLOCK[..], &[publish.as_str()], kind.options].concat();
+        let options = [kind.clock, &[publish.as_str()], kind.options].concat();
         let own = OwnServer::start(kind.like, &options, kind.arguments).await;
         let address = own.address(kind.port).await;
         let server = Self { kind, own, address };
@@ -59,7 +61,8 @@ impl Server {
         let theirs = i64::try_from(ours).expect("not so late") + seconds;
         eventually(SOON, "the clock is set", async || {
             let shows = self.own.run(self.kind.shows).await;
-            shows.trim().parse::<i64>().is_ok_and(|shows| (shows - theirs).abs() < 20)
+            let shows = shows.split_whitespace().next().and_then(|word| word.parse::<i64>().ok());
+            shows.is_some_and(|shows| (shows - theirs).abs() < 20)
         })
         .await;
     }

@@ -5,7 +5,7 @@ pub(crate) mod cancelling;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 #[allow(dead_code)]
 pub(crate) mod checked;
-#[cfg(any(feature = "mysql", feature = "postgres"))]
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "redis"))]
 #[allow(dead_code)]
 pub(crate) mod clocked;
 pub(crate) mod closing;
