@@ -41,8 +41,8 @@ impl Answer {
         })
     }
 
-    /// How often the session has written, of which an earlier answer told this number: `None` if the
-    /// server has lost some of that since.
+    /// How often the session has written, of which an earlier answer told this number: `None` if
+    /// the server has lost some of that since.
     pub(super) fn writes(&self, known: u64) -> Option<u64> {
         // Not all scripts tell it.
         let told = self.writes == 0 || self.writes >= known.saturating_add(u64::from(self.written));
