@@ -14,12 +14,13 @@ use crate::{
 };
 
 /// It begins with what the clock shows, how far the beats are and how often the session has
-/// written; then a word, and an outcome for each statement.
+/// written, and whether it has now; then a word, and an outcome for each statement.
 #[derive(Debug)]
 pub(super) struct Answer {
     /// The first two of these, as an outcome.
     pub(super) clock: [Outcome; 1],
-    pub(super) writes: u64,
+    writes: u64,
+    written: bool,
     word: String,
     outcomes: Vec<Outcome>,
 }
@@ -33,10 +34,19 @@ impl Answer {
         let writes = clock.number(2).and_then(|writes| u64::try_from(writes).ok());
         Ok(Self {
             writes: writes.ok_or_else(nonsense)?,
+            written: clock.flag(3),
             clock: [Outcome::new(vec![clock], 1)],
             word,
             outcomes: parts.map(outcome).collect::<Option<_>>().ok_or_else(nonsense)?,
         })
+    }
+
+    /// How often the session has written, of which an earlier answer told this number: `None` if
+    /// the server has lost some of that since.
+    pub(super) fn writes(&self, known: u64) -> Option<u64> {
+        // Not all scripts tell it.
+        let told = self.writes == 0 || self.writes >= known.saturating_add(u64::from(self.written));
+        told.then_some(self.writes)
     }
 
     /// What was asked for, or why not.
@@ -102,7 +112,7 @@ mod tests {
     }
 
     fn answer(word: &str, outcomes: Vec<Value>) -> Value {
-        let clock = Value::Array(["17", "3", "5"].map(bulk).to_vec());
+        let clock = Value::Array(["17", "3", "5", "1"].map(bulk).to_vec());
         Value::Array([vec![clock, bulk(word)], outcomes].concat())
     }
 
@@ -117,7 +127,9 @@ mod tests {
             ],
         ));
         let read = read.unwrap();
-        assert_eq!((read.writes, read.clock[0].first().unwrap().number(1)), (5, Some(3)));
+        assert_eq!(read.clock[0].first().unwrap().number(1), Some(3));
+        // It has written a fifth time now.
+        assert_eq!((read.writes(4), read.writes(5), read.writes(6)), (Some(5), None, None));
         let outcomes = read.outcomes("test").unwrap();
         let row = outcomes[0].first().unwrap();
         assert_eq!((row.text(0), row.text(1), row.number(2)), (Some("a"), None, Some(7)));

@@ -342,15 +342,15 @@ impl Asker {
         if let Some(belief) = &belief {
             clock.acted_on(belief);
         }
-        let told = answer.writes;
+        let told = answer.writes(known);
         let outcomes = answer.outcomes(operation);
         let outcomes = outcomes.map_err(|error| Silence::Refused(error, false))?;
-        // Not all scripts tell it.
-        if told > 0 && told < known {
-            // What it has confirmed since was undone: it is a copy that did not have it.
+        let Some(told) = told else {
+            // It is a copy that does not have all that was confirmed. Nor will it ever.
+            writes.store(u64::MAX, Ordering::Release);
             let gone = StoreError::SessionGone(LostReason::SessionExpired);
             return Err(Silence::Refused(gone, false));
-        }
+        };
         writes.fetch_max(told, Ordering::AcqRel);
         Ok(outcomes)
     }

@@ -25,7 +25,7 @@ local SWEPT = 100
 local session = ARGV[1]
 local at = redis.call('TIME')
 local now = at[1] * 1000000 + at[2]
-local beat, last, writes = 0, 0, 0
+local beat, last, writes, written = 0, 0, 0, 0
 
 local function text(number) return string.format('%.0f', number) end
 
@@ -224,10 +224,10 @@ local function sweep(belief)
     end
 end
 
--- The answer: what the clock shows, how far the beats are, and how often the session has written;
--- a word; and an outcome for each statement, which begins with how many rows it wrote or read.
+-- The answer: what the clock shows, how far the beats are, and how often the session has written,
+-- and whether it has now; a word; and an outcome for each statement, which begins with how many rows it wrote or read.
 local function answer(word, ...)
-    return { { text(now), text(beat), text(writes) }, word, ... }
+    return { { text(now), text(beat), text(writes), written }, word, ... }
 end
 
 local function rows(found)
@@ -253,7 +253,7 @@ local function enter(changes)
     local life = life_of(session)
     if not life then return answer('gone') end
     if changes then
-        life.writes = life.writes + 1
+        life.writes, written = life.writes + 1, 1
         keep_life(session, life)
     end
     writes = life.writes
