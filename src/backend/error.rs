@@ -16,6 +16,7 @@ pub(crate) type Result<T, E = StoreError> = std::result::Result<T, E>;
         feature = "etcd",
         feature = "mysql",
         feature = "postgres",
+        feature = "redlock",
         feature = "sqlite",
         feature = "zookeeper"
     )),

@@ -6,7 +6,13 @@ use crate::backend::{acl::Acl, credentials::Credentials, source::Source, tls::Ma
 
 /// What a backend over the network needs, checked.
 #[cfg_attr(
-    not(any(feature = "etcd", feature = "mysql", feature = "postgres", feature = "zookeeper")),
+    not(any(
+        feature = "etcd",
+        feature = "mysql",
+        feature = "postgres",
+        feature = "redlock",
+        feature = "zookeeper"
+    )),
     allow(dead_code)
 )]
 #[derive(Clone, Debug)]

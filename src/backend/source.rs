@@ -88,6 +88,7 @@ impl<T: PartialEq> Source<T> {
             feature = "etcd",
             feature = "mysql",
             feature = "postgres",
+            feature = "redlock",
             feature = "zookeeper"
         )),
         allow(dead_code)
@@ -120,6 +121,7 @@ impl<T: PartialEq> Source<T> {
             feature = "etcd",
             feature = "mysql",
             feature = "postgres",
+            feature = "redlock",
             feature = "zookeeper"
         )),
         allow(dead_code)

@@ -18,6 +18,7 @@ pub(crate) enum Scheme {
     ZooKeeper,
     Mysql,
     Postgres,
+    Redlock,
     Sqlite,
 }
 
@@ -87,10 +88,11 @@ impl Url {
             "zks" => (Scheme::ZooKeeper, 2281, true),
             "mysql" => (Scheme::Mysql, 3306, false),
             "postgres" | "postgresql" => (Scheme::Postgres, 5432, false),
+            "redlock" => (Scheme::Redlock, 6379, false),
             "sqlite" => (Scheme::Sqlite, 0, false),
             _ => {
                 return Err("the scheme is not one of etcd, etcds, zk, zks, postgres, mysql, \
-                            sqlite and memory"
+                            redlock, sqlite and memory"
                     .into());
             }
         };
@@ -108,7 +110,13 @@ impl Url {
         let (user, hosts) = authority
             .rsplit_once('@')
             .map_or((None, authority), |(user, hosts)| (Some(user), hosts));
-        let login = user.map(login).transpose()?;
+        let mut login = user.map(login).transpose()?;
+        if let Some((user, _)) = login.as_mut().filter(|_| scheme == Scheme::Redlock) {
+            // As all clients of Redis do, which has known passwords for longer than users.
+            if user.is_empty() {
+                *user = "default".to_owned();
+            }
+        }
         let endpoints = hosts.split(',').enumerate().map(|(index, endpoint)| {
             with_port(endpoint.trim(), port).ok_or_else(|| {
                 let number = index + 1;
@@ -277,7 +285,7 @@ const LONGEST: usize = 200;
 /// host counts as one only where no `@` is anywhere and all that stands with it reads as hosts and
 /// ports, too. Of a name in memory nothing is shown that looks like a user or a query.
 fn redacted(url: &str) -> String {
-    const SCHEMES: [&str; 12] = [
+    const SCHEMES: [&str; 13] = [
         "memory",
         "etcd",
         "etcds",
@@ -287,6 +295,7 @@ fn redacted(url: &str) -> String {
         "mysql",
         "postgres",
         "postgresql",
+        "redlock",
         "sqlite",
         "http",
         "https",

@@ -281,6 +281,7 @@ impl Mutex {
     /// # }
     /// ```
     pub async fn request_release(&self, reason: impl AsRef<str>) -> Result<bool> {
+        self.sessions.shared().must_queue("requests to let go")?;
         release_request::ask(&self.sessions, &self.line()?, reason.as_ref()).await
     }
 
@@ -319,6 +320,7 @@ impl Mutex {
     }
 
     fn viewer(&self) -> Result<Viewer> {
+        self.sessions.shared().must_queue("queue to look at")?;
         let (queue, shares) = (self.line()?, self.handover.is_some());
         Ok(Viewer::new(self.sessions.clone(), Kind::Mutex, &queue, shares))
     }

@@ -73,7 +73,13 @@ impl Executor {
 }
 
 /// A task beside the one that is polled at this moment, by the same executor.
-#[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres", feature = "zookeeper"))]
+#[cfg(any(
+    feature = "etcd",
+    feature = "mysql",
+    feature = "postgres",
+    feature = "redlock",
+    feature = "zookeeper"
+))]
 pub(crate) fn spawn_beside(task: impl Future<Output = ()> + Send + 'static) {
     drop(tokio::spawn(task));
 }
