@@ -19,14 +19,14 @@ PATH=$PATH:$TOOLS/bin
 
 CLUSTERED=(etcd1 etcd2 etcd3 zk1 zk2 zk3)
 # The stores that have servers.
-STORES=(etcd zookeeper postgres mysql)
+STORES=(etcd zookeeper postgres mysql redis valkey)
 
 # services STORE: the names of its containers.
 services() {
     case $1 in
     etcd) echo etcd1 etcd2 etcd3 etcd-tls etcd-auth ;;
     zookeeper) echo zk1 zk2 zk3 zk-tls ;;
-    postgres | mysql) echo "$1" ;;
+    postgres | mysql | redis | valkey) echo "$1" ;;
     *) die "no such store: $1 (there are ${STORES[*]})" ;;
     esac
 }
@@ -122,6 +122,12 @@ tell_where() {
         ;;
     postgres) export DISTLOCK_PG_URL && DISTLOCK_PG_URL=$(url postgres) ;;
     mysql) export DISTLOCK_MYSQL_URL && DISTLOCK_MYSQL_URL=$(url mysql) ;;
+    redis)
+        export DISTLOCK_REDIS_URL DISTLOCK_REDIS_TLS_URL
+        DISTLOCK_REDIS_URL=$(url redis)
+        DISTLOCK_REDIS_TLS_URL=rediss://app:apppw@$(address redis 6380)
+        ;;
+    valkey) export DISTLOCK_VALKEY_URL && DISTLOCK_VALKEY_URL=$(url valkey) ;;
     esac
 }
 
@@ -242,6 +248,7 @@ address() {
     zk*) port=${port:-2181} ;;
     postgres) port=${port:-5432} ;;
     mysql) port=${port:-3306} ;;
+    redis | valkey) port=${port:-6379} ;;
     esac
     docker port "$(container "$1")" "$port/tcp" | sed -n 1p
 }
@@ -253,5 +260,6 @@ url() {
     zookeeper) echo "zk://$(address zk1),$(address zk2),$(address zk3)" ;;
     postgres) echo "postgres://app:apppw@$(address postgres)/distlock" ;;
     mysql) echo "mysql://app:apppw@$(address mysql)/distlock" ;;
+    redis | valkey) echo "redis://app:apppw@$(address "$1")" ;;
     esac
 }

@@ -71,6 +71,8 @@
 //!   [`operations`][operations]. TLS is done by rustls' default provider of the process; where none
 //!   is installed, the first client with TLS installs aws-lc-rs.
 //! - `postgres`: URLs like `postgres://user:password@h/database`: see [`operations`][operations].
+//! - `redis`: URLs like `redis://user:password@h:6379/0`, of Redis 7 and Valkey 8 and later: see
+//!   [`operations`][operations].
 //! - `sqlite`: URLs like `sqlite:///path/of/a/file`, for the processes of one host. Building it
 //!   needs a C compiler: see [`operations`][operations].
 //! - `blocking`: the same for threads.
@@ -118,6 +120,8 @@ pub mod optimistic;
 pub mod postgres;
 mod primitives;
 mod queue;
+#[cfg(feature = "redis")]
+pub mod redis;
 mod runtime;
 mod session;
 #[cfg(feature = "sqlite")]

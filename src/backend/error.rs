@@ -16,6 +16,7 @@ pub(crate) type Result<T, E = StoreError> = std::result::Result<T, E>;
         feature = "etcd",
         feature = "mysql",
         feature = "postgres",
+        feature = "redis",
         feature = "redlock",
         feature = "sqlite",
         feature = "zookeeper"
@@ -27,7 +28,10 @@ pub(crate) enum StoreError {
     /// Not applied, for certain. Another attempt may work.
     Unavailable(BoxError),
     /// Not applied, and nothing will change for some time.
-    #[cfg_attr(not(any(feature = "mysql", feature = "postgres")), allow(dead_code))]
+    #[cfg_attr(
+        not(any(feature = "mysql", feature = "postgres", feature = "redis")),
+        allow(dead_code)
+    )]
     NotYet(BoxError),
     /// May have been applied, may still be applied later.
     Unknown(BoxError),

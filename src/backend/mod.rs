@@ -1,7 +1,13 @@
 //! The stores, and what all of them have in common.
 
 pub(crate) mod acl;
-#[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres", feature = "zookeeper"))]
+#[cfg(any(
+    feature = "etcd",
+    feature = "mysql",
+    feature = "postgres",
+    feature = "redis",
+    feature = "zookeeper"
+))]
 mod certificates;
 pub(crate) mod credentials;
 pub(crate) mod durability;
@@ -18,6 +24,8 @@ pub(crate) mod mysql;
 pub(crate) mod name;
 #[cfg(feature = "postgres")]
 pub(crate) mod postgres;
+#[cfg(feature = "redis")]
+pub(crate) mod redis;
 #[cfg(feature = "redlock")]
 pub(crate) mod redlock;
 pub(crate) mod remote;
@@ -25,13 +33,19 @@ mod request;
 pub(crate) mod secret;
 pub(crate) mod signature;
 pub(crate) mod source;
-#[cfg(any(feature = "mysql", feature = "postgres"))]
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "redis"))]
 pub(crate) mod sql;
 #[cfg(feature = "sqlite")]
 pub(crate) mod sqlite;
 mod store;
 pub(crate) mod tls;
-#[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres", feature = "zookeeper"))]
+#[cfg(any(
+    feature = "etcd",
+    feature = "mysql",
+    feature = "postgres",
+    feature = "redis",
+    feature = "zookeeper"
+))]
 mod trust;
 #[cfg(feature = "zookeeper")]
 pub(crate) mod zookeeper;

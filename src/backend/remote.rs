@@ -10,6 +10,7 @@ use crate::backend::{acl::Acl, credentials::Credentials, source::Source, tls::Ma
         feature = "etcd",
         feature = "mysql",
         feature = "postgres",
+        feature = "redis",
         feature = "redlock",
         feature = "zookeeper"
     )),
@@ -18,8 +19,11 @@ use crate::backend::{acl::Acl, credentials::Credentials, source::Source, tls::Ma
 #[derive(Clone, Debug)]
 pub(crate) struct Remote {
     pub(crate) endpoints: Vec<String>,
-    #[cfg_attr(not(any(feature = "mysql", feature = "postgres")), allow(dead_code))]
-    /// The name of the database, on MySQL and PostgreSQL.
+    #[cfg_attr(
+        not(any(feature = "mysql", feature = "postgres", feature = "redis")),
+        allow(dead_code)
+    )]
+    /// The name of the database, on MySQL and PostgreSQL; its number on Redis.
     pub(crate) database: Option<String>,
     pub(crate) connect_timeout: Duration,
     pub(crate) request_timeout: Duration,
@@ -31,4 +35,7 @@ pub(crate) struct Remote {
     #[cfg_attr(not(feature = "zookeeper"), allow(dead_code))]
     /// Who may do what with the nodes, on ZooKeeper.
     pub(crate) acl: Option<Acl>,
+    #[cfg_attr(not(feature = "redis"), allow(dead_code))]
+    /// The server may put away keys to make room for others, on Redis.
+    pub(crate) allow_eviction: bool,
 }

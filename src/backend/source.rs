@@ -88,6 +88,7 @@ impl<T: PartialEq> Source<T> {
             feature = "etcd",
             feature = "mysql",
             feature = "postgres",
+            feature = "redis",
             feature = "redlock",
             feature = "zookeeper"
         )),
@@ -121,6 +122,7 @@ impl<T: PartialEq> Source<T> {
             feature = "etcd",
             feature = "mysql",
             feature = "postgres",
+            feature = "redis",
             feature = "redlock",
             feature = "zookeeper"
         )),

@@ -5,7 +5,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-#[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres", feature = "zookeeper"))]
+#[cfg(any(
+    feature = "etcd",
+    feature = "mysql",
+    feature = "postgres",
+    feature = "redis",
+    feature = "zookeeper"
+))]
 use crate::backend::certificates;
 use crate::backend::{credentials::read, secret::Secret};
 
@@ -151,7 +157,13 @@ impl fmt::Debug for Tls {
 
 /// What certificates and keys there are at one time.
 #[cfg_attr(
-    not(any(feature = "etcd", feature = "mysql", feature = "postgres", feature = "zookeeper")),
+    not(any(
+        feature = "etcd",
+        feature = "mysql",
+        feature = "postgres",
+        feature = "redis",
+        feature = "zookeeper"
+    )),
     allow(dead_code)
 )]
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -181,7 +193,13 @@ impl Material {
         Err(wrong.into())
     }
 
-    #[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres", feature = "zookeeper"))]
+    #[cfg(any(
+        feature = "etcd",
+        feature = "mysql",
+        feature = "postgres",
+        feature = "redis",
+        feature = "zookeeper"
+    ))]
     fn fits(&self) -> Result<(), String> {
         let identity = self.identity.as_ref();
         certificates::check(
@@ -195,6 +213,7 @@ impl Material {
         feature = "etcd",
         feature = "mysql",
         feature = "postgres",
+        feature = "redis",
         feature = "zookeeper"
     )))]
     fn fits(&self) -> Result<(), String> {

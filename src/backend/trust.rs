@@ -15,7 +15,7 @@ pub(crate) fn host(endpoint: &str) -> &str {
 
 /// `None` without a CA: the operating system's are not known here.
 #[cfg_attr(
-    not(any(feature = "etcd", feature = "postgres", feature = "zookeeper")),
+    not(any(feature = "etcd", feature = "postgres", feature = "redis", feature = "zookeeper")),
     allow(dead_code)
 )]
 pub(crate) fn config(material: &Material) -> Option<ClientConfig> {

@@ -377,6 +377,7 @@ impl Builder {
             tls,
             sasl,
             acl,
+            allow_eviction: url.options.allow_eviction,
         };
         let backend = backend(url.scheme, remote)?;
         if local_handover.is_some() && !backend.queues() {
@@ -419,6 +420,10 @@ fn backend(scheme: Scheme, remote: Remote) -> Result<Arc<dyn Backend>> {
         Scheme::Postgres => Ok(Arc::new(crate::backend::postgres::Postgres::new(remote)?)),
         #[cfg(not(feature = "postgres"))]
         Scheme::Postgres => Err(Error::FeatureDisabled { scheme: "postgres", feature: "postgres" }),
+        #[cfg(feature = "redis")]
+        Scheme::Redis => Ok(Arc::new(crate::backend::redis::Redis::new(remote)?)),
+        #[cfg(not(feature = "redis"))]
+        Scheme::Redis => Err(Error::FeatureDisabled { scheme: "redis", feature: "redis" }),
         #[cfg(feature = "redlock")]
         Scheme::Redlock => Ok(Arc::new(crate::backend::redlock::Redlock::new(remote)?)),
         #[cfg(not(feature = "redlock"))]

@@ -27,11 +27,13 @@ pub(crate) struct Options {
     /// `sslmode`: whether it is TLS.
     pub(crate) ssl: Option<bool>,
     pub(crate) allow_plaintext_credentials: bool,
+    /// On Redis.
+    pub(crate) allow_eviction: bool,
 }
 
 const KNOWN: &str = "ttl, owner, namespace, connect_timeout, request_timeout, recheck_interval, \
                      local_handover, password_file, ca_file, cert_file, key_file, server_name, \
-                     acl, sasl, sslmode, allow_plaintext_credentials";
+                     acl, sasl, sslmode, allow_plaintext_credentials, allow_eviction";
 
 impl Options {
     /// The TLS that they ask for; `None` if they ask for nothing of it.
@@ -116,6 +118,7 @@ impl Options {
                 given.remove("allow_plaintext_credentials"),
                 "allow_plaintext_credentials",
             )?,
+            allow_eviction: flag(given.remove("allow_eviction"), "allow_eviction")?,
         };
         let is_word = |name: &str| name.chars().all(|c| c.is_ascii_lowercase() || c == '_');
         match given.into_keys().next() {

@@ -18,6 +18,7 @@ pub(crate) enum Scheme {
     ZooKeeper,
     Mysql,
     Postgres,
+    Redis,
     Redlock,
     Sqlite,
 }
@@ -30,8 +31,8 @@ impl Scheme {
 }
 
 /// `etcd://h1:2379,h2`, `zks://user:password@h1,[::1]:2181/namespace?ttl=15s`,
-/// `postgres://h1/database/namespace` (and so `mysql://`), `sqlite:///path?namespace=/locks` or
-/// `memory://name`.
+/// `postgres://h1/database/namespace` (and so `mysql://`), `redis://h1/0/namespace`,
+/// `sqlite:///path?namespace=/locks` or `memory://name`.
 #[derive(Debug)]
 pub(crate) struct Url {
     pub(crate) scheme: Scheme,
@@ -77,7 +78,8 @@ impl Url {
     fn parts(url: &str) -> Result<Self, String> {
         let Some((scheme, rest)) = url.split_once("://") else {
             return Err("write etcd://host:2379, zk://host:2181, postgres://host/database, \
-                        mysql://host/database, sqlite:///path/of/a/file or memory://name"
+                        mysql://host/database, redis://host:6379, sqlite:///path/of/a/file or \
+                        memory://name"
                 .into());
         };
         let (scheme, port, secure) = match scheme {
@@ -88,11 +90,13 @@ impl Url {
             "zks" => (Scheme::ZooKeeper, 2281, true),
             "mysql" => (Scheme::Mysql, 3306, false),
             "postgres" | "postgresql" => (Scheme::Postgres, 5432, false),
+            "redis" => (Scheme::Redis, 6379, false),
+            "rediss" => (Scheme::Redis, 6379, true),
             "redlock" => (Scheme::Redlock, 6379, false),
             "sqlite" => (Scheme::Sqlite, 0, false),
             _ => {
                 return Err("the scheme is not one of etcd, etcds, zk, zks, postgres, mysql, \
-                            redlock, sqlite and memory"
+                            redis, rediss, redlock, sqlite and memory"
                     .into());
             }
         };
@@ -111,8 +115,9 @@ impl Url {
             .rsplit_once('@')
             .map_or((None, authority), |(user, hosts)| (Some(user), hosts));
         let mut login = user.map(login).transpose()?;
-        if let Some((user, _)) = login.as_mut().filter(|_| scheme == Scheme::Redlock) {
-            // As all clients of Redis do, which has known passwords for longer than users.
+        let redis = matches!(scheme, Scheme::Redis | Scheme::Redlock);
+        if let Some((user, _)) = login.as_mut().filter(|_| redis) {
+            // As all its clients do, which have known passwords for longer than users.
             if user.is_empty() {
                 *user = "default".to_owned();
             }
@@ -129,6 +134,7 @@ impl Url {
         let endpoints = endpoints.collect::<Result<_, _>>()?;
         let (database, path) = match scheme {
             Scheme::Mysql | Scheme::Postgres => database(path)?,
+            Scheme::Redis => numbered(database(path)?)?,
             _ => (None, path),
         };
         let namespace = Some(path).filter(|path| path.len() > 1).map(str::to_owned);
@@ -140,13 +146,16 @@ impl Url {
         if options.namespace.is_some() {
             return Err("the namespace stands behind the hosts, as their path".into());
         }
+        if options.allow_eviction && scheme != Scheme::Redis {
+            return Err("allow_eviction is for redis://: leave it out".into());
+        }
         let secure = options.ssl.unwrap_or(secure);
         let credentials = credentials(login, options.password_file.clone())?;
         let tls = match options.tls()? {
             Some(_) if !secure => {
                 return Err(
                     "ca_file, cert_file, key_file and server_name are for etcds://, zks://, \
-                            and with sslmode=verify-full postgres:// and mysql://"
+                            rediss://, and with sslmode=verify-full postgres:// and mysql://"
                         .into(),
                 );
             }
@@ -158,6 +167,9 @@ impl Url {
     /// What has neither users nor a network.
     fn local(scheme: Scheme, rest: &str, mut options: Options) -> Result<Self, String> {
         let secured = options.tls()?.is_some() || options.ssl.is_some();
+        if options.allow_eviction {
+            return Err("allow_eviction is for redis://: leave it out".into());
+        }
         let (name, namespace) = match scheme {
             Scheme::Sqlite => (file(rest)?, options.namespace.take()),
             _ if options.namespace.is_some() => {
@@ -210,6 +222,19 @@ fn database(path: &str) -> Result<(Option<String>, &str), String> {
         return Err("the database's name has a NUL in it".into());
     }
     Ok((Some(name.into_owned()).filter(|name| !name.is_empty()), rest))
+}
+
+/// A database that has a number, 0 unless there is one.
+fn numbered((database, path): (Option<String>, &str)) -> Result<(Option<String>, &str), String> {
+    let digits = |text: &String| text.bytes().all(|byte| byte.is_ascii_digit());
+    match database {
+        Some(text) if !digits(&text) || text.parse::<u16>().is_err() => Err(
+            "the first part of the path is a database's number, as in redis://host/0/app/locks; \
+                 the namespace comes after it"
+                .into(),
+        ),
+        database => Ok((database, path)),
+    }
 }
 
 /// `user:password`, each percent-escaped, or a user alone.
@@ -285,7 +310,7 @@ const LONGEST: usize = 200;
 /// host counts as one only where no `@` is anywhere and all that stands with it reads as hosts and
 /// ports, too. Of a name in memory nothing is shown that looks like a user or a query.
 fn redacted(url: &str) -> String {
-    const SCHEMES: [&str; 13] = [
+    const SCHEMES: [&str; 15] = [
         "memory",
         "etcd",
         "etcds",
@@ -295,6 +320,8 @@ fn redacted(url: &str) -> String {
         "mysql",
         "postgres",
         "postgresql",
+        "redis",
+        "rediss",
         "redlock",
         "sqlite",
         "http",
@@ -390,6 +417,29 @@ mod tests {
     }
 
     #[test]
+    fn a_database_of_redis_has_a_number() {
+        let read = |url: &str| {
+            let url = Url::parse(url).unwrap();
+            assert_eq!(url.scheme, Scheme::Redis);
+            let user = url.credentials.map(|origin| match origin {
+                Origin::Fixed(credentials) => credentials.user,
+                Origin::Changing(_) => panic!("fixed"),
+            });
+            (url.endpoints.join(","), url.database, url.namespace, url.tls.is_some(), user)
+        };
+        let text = |text: &str| Some(text.to_owned());
+        assert_eq!(read("redis://h"), ("h:6379".to_owned(), None, None, false, None));
+        assert_eq!(
+            read("rediss://u:p@a,b:1/15/app/locks?ca_file=/c"),
+            ("a:6379,b:1".to_owned(), text("15"), text("/app/locks"), true, text("u"))
+        );
+        assert_eq!(
+            read("redis://:p@h//locks?allow_eviction=true"),
+            ("h:6379".to_owned(), None, text("/locks"), false, text("default"))
+        );
+    }
+
+    #[test]
     fn a_file_is_named_by_its_path() {
         let read = |url: &str| {
             let url = Url::parse(url).unwrap();
@@ -420,7 +470,7 @@ mod tests {
             "",
             "etcd",
             "etcd:",
-            "redis://h",
+            "nats://h",
             "etcd://",
             "etcd://a,,b",
             "etcd://:2379",
@@ -456,6 +506,16 @@ mod tests {
             "postgres://a/%ff",
             "postgres://a/b%00",
             "postgres://a?namespace=/b",
+            "redis://h/locks",
+            "redis://h/65536",
+            "redis://h/-1/a",
+            "redis://user@h",
+            "redis://h?ca_file=/c",
+            "redis://h?sslmode=verify-full",
+            "redis://h?allow_eviction=yes",
+            "etcd://h?allow_eviction=true",
+            "memory://h?allow_eviction=true",
+            "redis://user:pass/word@h",
             "memory://a?namespace=/b",
             "sqlite://",
             "sqlite:///a/",

@@ -162,6 +162,7 @@ impl LockGuard {
         feature = "etcd",
         feature = "mysql",
         feature = "postgres",
+        feature = "redis",
         feature = "sqlite",
         feature = "zookeeper"
     ))]

@@ -225,6 +225,7 @@ async fn what_a_store_tells_is_known() {
     feature = "etcd",
     feature = "mysql",
     feature = "postgres",
+    feature = "redis",
     feature = "sqlite",
     feature = "zookeeper"
 ))]

@@ -77,6 +77,7 @@ impl Executor {
     feature = "etcd",
     feature = "mysql",
     feature = "postgres",
+    feature = "redis",
     feature = "redlock",
     feature = "zookeeper"
 ))]

@@ -12,7 +12,13 @@ pub(crate) fn below(below: usize) -> usize {
 }
 
 /// A number that nobody else has drawn, as good as certainly.
-#[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres", feature = "sqlite"))]
+#[cfg(any(
+    feature = "etcd",
+    feature = "mysql",
+    feature = "postgres",
+    feature = "redis",
+    feature = "sqlite"
+))]
 pub(crate) fn id() -> i64 {
     fastrand::i64(1..)
 }

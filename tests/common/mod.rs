@@ -32,6 +32,9 @@ pub(crate) mod postgres;
 pub(crate) mod process;
 #[allow(dead_code)]
 pub(crate) mod raw;
+#[cfg(feature = "redis")]
+#[allow(dead_code)]
+pub(crate) mod redis;
 #[allow(dead_code)]
 pub(crate) mod secrets;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]

@@ -12,6 +12,8 @@ pub(crate) enum Raw {
     Mysql(mysql_async::Conn),
     #[cfg(feature = "postgres")]
     Postgres(tokio_postgres::Client),
+    #[cfg(feature = "redis")]
+    Redis(redis::aio::MultiplexedConnection),
     #[cfg(feature = "sqlite")]
     Sqlite(Box<rusqlite::Connection>),
 }
@@ -39,6 +41,8 @@ impl Raw {
             None if url.starts_with("postgres://") => {
                 Self::Postgres(super::postgres::dial(url, None).await)
             }
+            #[cfg(feature = "redis")]
+            None if url.starts_with("redis://") => Self::Redis(super::redis::dial(url, None).await),
             #[cfg(feature = "sqlite")]
             None if url.starts_with("sqlite://") => {
                 let file = url.trim_start_matches("sqlite://");
@@ -54,6 +58,7 @@ impl Raw {
             feature = "etcd",
             feature = "mysql",
             feature = "postgres",
+            feature = "redis",
             feature = "sqlite",
             feature = "zookeeper"
         )),
@@ -112,6 +117,23 @@ impl Raw {
                     Err(error) => pause(&error).await,
                 }
             },
+            #[cfg(feature = "redis")]
+            Self::Redis(connection) => {
+                let (queue, member) = distlock::redis::check(guard).expect("a guard of Redis'");
+                let data = queue.replace(":queue", ":data");
+                let mut write = redis::cmd("EVAL");
+                write.arg(
+                    "if not redis.call('ZSCORE', KEYS[1], ARGV[1]) then return 0 end \
+                     redis.call('HSET', KEYS[2], ARGV[2], ARGV[3]) return 1",
+                );
+                write.arg(2).arg(queue).arg(data).arg(member).arg(key).arg(value);
+                loop {
+                    match write.query_async(connection).await {
+                        Ok(written) => return written,
+                        Err(error) => pause(&error).await,
+                    }
+                }
+            }
             #[cfg(feature = "sqlite")]
             Self::Sqlite(connection) => loop {
                 match put_on_sqlite(connection, guard, key, value) {
@@ -123,6 +145,7 @@ impl Raw {
                 feature = "etcd",
                 feature = "mysql",
                 feature = "postgres",
+                feature = "redis",
                 feature = "sqlite",
                 feature = "zookeeper"
             )))]
@@ -136,6 +159,7 @@ impl Raw {
     feature = "etcd",
     feature = "mysql",
     feature = "postgres",
+    feature = "redis",
     feature = "sqlite",
     feature = "zookeeper"
 ))]

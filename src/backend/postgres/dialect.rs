@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use super::{durability, line::Line, message::Message, registered::Registered, statements};
+use super::{durability, line::Line, message::Message, statements};
 use crate::backend::{
     Ask, Entry, Event, Listing, Watch, Write,
     durability::Durability,
@@ -12,6 +12,7 @@ use crate::backend::{
         dialect::{Dialect, Joiner, READ},
         key::{self, Place},
         outcome::{Outcome, Row},
+        registered::Registered,
         told::{last, left, listing, nonsense},
     },
 };
@@ -101,7 +102,7 @@ impl Dialect for Line {
     async fn watch(&self, entry: &Entry) -> Result<Option<Watch>> {
         let place = Place::of(entry);
         // Before the server knows of it: what it says at once is heard.
-        let mut registered = Registered::new(self, place.dir, place.number);
+        let mut registered = self.registered(place.dir, place.number);
         let sql = statements::watch(self.session, &place);
         let outcomes = self.ask("watch of a key", sql).await?;
         let told = outcomes.get(statements::WATCH_TELLS).ok_or_else(nonsense)?;
@@ -123,7 +124,7 @@ impl Dialect for Line {
 
     async fn list(&self, queue: &Queue, ask: Ask) -> Result<Listing> {
         let (dir, session) = (queue.dir(), self.session);
-        let registered = ask.watch.then(|| Registered::new(self, dir, 0));
+        let registered = ask.watch.then(|| self.registered(dir, 0));
         let sql = statements::list(session, dir, ask.values, ask.watch);
         let outcomes = self.ask(READ, sql).await?;
         let rows = last(&outcomes)?.rows();
@@ -136,5 +137,14 @@ impl Dialect for Line {
             Box::pin(async move { registered.news().await.map(|()| Event::Touched) }) as Watch
         });
         listing(session, dir, rows, ask.values, watch)
+    }
+}
+
+impl Line {
+    fn registered(&self, dir: &str, number: u64) -> Registered {
+        let line = self.clone();
+        Registered::new(&self.watches, (dir, number), move |(dir, number)| {
+            line.order(statements::unwatch(line.session, dir, *number));
+        })
     }
 }

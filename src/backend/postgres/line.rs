@@ -16,7 +16,6 @@ use super::{
     error::{is_read_only, triage},
     message::Message,
     statements,
-    watches::Watches,
 };
 use crate::{
     backend::{
@@ -26,6 +25,7 @@ use crate::{
             outcome::Outcome,
             released::Released,
             told::left,
+            watches::Watches,
         },
     },
     runtime::{

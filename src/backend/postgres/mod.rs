@@ -12,11 +12,9 @@ mod line;
 mod literal;
 mod message;
 mod opening;
-mod registered;
 pub(crate) mod schema;
 mod statements;
 mod tls;
-mod watches;
 
 use std::{sync::Arc, time::Duration};
 

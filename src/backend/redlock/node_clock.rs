@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn the_clock_of_a_minority_differs() {
-        let all = [0, 40_000, -30_000, 3_600_000_000, 3_600_000_000].map(i128::from).to_vec();
+        let all = vec![0_i128, 40_000, -30_000, 3_600_000_000, 3_600_000_000];
         let told = all.clone().into_iter().map(|ahead| differs(ahead, all.clone(), TTL));
         assert_eq!(told.collect::<Vec<_>>(), [false, false, false, true, true]);
         assert!(!differs(5, vec![], TTL));

@@ -27,6 +27,7 @@ const TIMES: u32 = 8;
 /// What is to be done about an error.
 #[derive(Debug)]
 pub(crate) enum Verdict {
+    #[cfg_attr(not(any(feature = "mysql", feature = "postgres")), allow(dead_code))]
     /// The server has undone the transaction for others' sake: ask again.
     Again(String),
     Failed(StoreError),

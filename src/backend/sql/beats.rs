@@ -7,6 +7,7 @@
 //! or its beat is not above one that was read a whole TTL ago, by the client's own clock. It was
 //! not renewed since then.
 
+#[cfg(any(feature = "mysql", feature = "postgres", test))]
 use std::fmt::Write as _;
 
 /// Microseconds, of our clock or of the server's.
@@ -38,6 +39,14 @@ pub(crate) struct Mark {
     age: Micros,
     shows: Micros,
     beat: i64,
+}
+
+#[cfg(feature = "redis")]
+impl Mark {
+    /// With a blank before it.
+    pub(crate) fn word(&self) -> String {
+        format!(" {}:{}:{}", self.age, self.shows, self.beat)
+    }
 }
 
 impl Beats {
@@ -89,6 +98,7 @@ impl Beats {
     }
 }
 
+#[cfg(any(feature = "mysql", feature = "postgres", test))]
 /// Whether a session that seems over is to be taken for it, in SQL: those are columns, and the beat
 /// as it is now. `shows` makes a number what `expires` is, and `lasts` what `ttl` is.
 ///

@@ -1,4 +1,5 @@
-//! What the stores in databases have in common.
+//! What the stores in databases have in common, and the one in Redis has, too: a session that talks
+//! to one server at a time and ends by that server's clock, and answers that are rows of text.
 
 pub(crate) mod asking;
 pub(crate) mod beats;
@@ -7,7 +8,11 @@ pub(crate) mod endpoints;
 mod extras;
 pub(crate) mod key;
 pub(crate) mod outcome;
+#[cfg(any(feature = "postgres", feature = "redis"))]
+pub(crate) mod registered;
 pub(crate) mod released;
 pub(crate) mod server_clock;
 pub(crate) mod store;
 pub(crate) mod told;
+#[cfg(any(feature = "postgres", feature = "redis"))]
+pub(crate) mod watches;

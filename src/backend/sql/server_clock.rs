@@ -118,6 +118,19 @@ impl Seen {
     }
 }
 
+#[cfg(feature = "redis")]
+impl Belief {
+    /// As the scripts of Redis read it: since when, what it shows, whether sessions may seem to live
+    /// for ever, and the marks.
+    pub(crate) fn words(&self) -> String {
+        let mut words = format!("{} {} {}", self.since, self.shows, u8::from(self.clips));
+        for mark in &self.marks {
+            words += &mark.word();
+        }
+        words
+    }
+}
+
 fn micros(time: Duration) -> Micros {
     i64::try_from(time.as_micros()).unwrap_or(i64::MAX)
 }

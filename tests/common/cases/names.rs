@@ -152,7 +152,7 @@ pub(crate) async fn bad_options_are_refused_before_anything_is_sent(t: &Case) {
         assert!(matches!(error, Error::InvalidConfig { .. }), "{error:?}");
         assert!(!error.is_retryable());
     }
-    for url in ["", "h:1", "redis://h", "etcd://", "zk://h#x", "etcd://user@h"] {
+    for url in ["", "h:1", "nats://h", "etcd://", "zk://h#x", "etcd://user@h"] {
         let error = refused(Client::builder(url)).await;
         assert!(matches!(error, Error::InvalidUrl { .. }), "{url:?}: {error:?}");
     }

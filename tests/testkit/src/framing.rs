@@ -11,11 +11,17 @@ pub enum Framing {
     Mysql,
     /// PostgreSQL's: a byte that says what it is, and a length of four bytes, which counts itself.
     Postgres,
+    /// Redis': a byte that says what it is, and a line, after which bytes or other packets follow.
+    Resp,
 }
 
 impl Framing {
     /// Takes the first whole packet out of the buffer.
     pub(crate) fn packet(self, buffer: &mut Vec<u8>) -> Option<Vec<u8>> {
+        if self == Self::Resp {
+            let length = resp(buffer)?;
+            return Some(buffer.drain(..length).collect());
+        }
         let length = match (self, buffer.as_slice()) {
             (Self::Http2, [a, b, c, ..]) => 9 + u32::from_be_bytes([0, *a, *b, *c]),
             (Self::Jute, [a, b, c, d, ..]) => 4 + u32::from_be_bytes([*a, *b, *c, *d]),
@@ -25,5 +31,52 @@ impl Framing {
         };
         let length = usize::try_from(length).expect("a length");
         (buffer.len() >= length).then(|| buffer.drain(..length).collect())
+    }
+}
+
+/// How long the first packet is, once it is there as a whole.
+fn resp(buffer: &[u8]) -> Option<usize> {
+    let line = buffer.windows(2).position(|end| end == b"\r\n")?;
+    let mut length = line + 2;
+    // Nothing follows what is not there, which has the number -1.
+    let number = || std::str::from_utf8(&buffer[1..line]).ok()?.parse::<usize>().ok();
+    let parts = match buffer[0] {
+        b'$' | b'=' | b'!' => {
+            length += number().map_or(0, |bytes| bytes + 2);
+            0
+        }
+        b'*' | b'~' | b'>' => number().unwrap_or(0),
+        b'%' | b'|' => number().unwrap_or(0) * 2,
+        _ => 0,
+    };
+    for _ in 0..parts {
+        length += resp(buffer.get(length..)?)?;
+    }
+    (buffer.len() >= length).then_some(length)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_of_redis_are_told_apart() {
+        let packets = [
+            "+OK\r\n",
+            "$-1\r\n",
+            ":12\r\n",
+            "$2\r\n\r\n\r\n",
+            ">3\r\n$7\r\nmessage\r\n$1\r\na\r\n$1\r\nb\r\n",
+            "*2\r\n*1\r\n:1\r\n*0\r\n",
+            "%1\r\n+a\r\n_\r\n",
+        ];
+        let mut buffer = packets.concat().into_bytes();
+        for packet in packets {
+            for end in 0..packet.len() {
+                assert_eq!(resp(&buffer[..end]), None, "{packet:?} to {end}");
+            }
+            assert_eq!(Framing::Resp.packet(&mut buffer).unwrap(), packet.as_bytes());
+        }
+        assert!(buffer.is_empty());
     }
 }

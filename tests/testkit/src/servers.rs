@@ -25,6 +25,21 @@ pub fn mysql_url() -> String {
     url("DISTLOCK_MYSQL_URL", "mysql://app:apppw@127.0.0.1:33061/distlock")
 }
 
+/// The URL of the Redis server: a user who may do what locking needs.
+pub fn redis_url() -> String {
+    url("DISTLOCK_REDIS_URL", "redis://app:apppw@127.0.0.1:63791")
+}
+
+/// The same by TLS.
+pub fn redis_tls_url() -> String {
+    url("DISTLOCK_REDIS_TLS_URL", "rediss://app:apppw@127.0.0.1:63792")
+}
+
+/// The URL of the Valkey server: as that of Redis.
+pub fn valkey_url() -> String {
+    url("DISTLOCK_VALKEY_URL", "redis://app:apppw@127.0.0.1:63793")
+}
+
 /// The addresses of a URL, or of its servers alone.
 pub async fn resolve(url: &str) -> Result<Vec<SocketAddr>> {
     let hosts = url.split_once("://").map_or(url, |(_, hosts)| hosts);

@@ -1,4 +1,4 @@
-//! Who waits here for what happens to which key.
+//! Who waits here for what happens to which key, where the server tells it.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -8,11 +8,9 @@ use std::{
 
 use tokio::sync::{Notify, watch};
 
+use super::key::dir_of;
 use crate::{
-    backend::{
-        error::{Result, StoreError},
-        sql::key::dir_of,
-    },
+    backend::error::{Result, StoreError},
     runtime::{clock::Instant, jittered, mutex::Mutex},
 };
 
@@ -21,10 +19,10 @@ const AFTER: Duration = Duration::from_millis(20);
 
 /// What those who wait for a key, or for a queue as a whole, are to be told.
 #[derive(Debug, Default)]
-pub(super) struct Watches {
+pub(crate) struct Watches {
     state: Mutex<State>,
     /// The next look is due at another time.
-    pub(super) changed: Notify,
+    pub(crate) changed: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -36,7 +34,7 @@ struct State {
 
 /// A queue's directory and the number of an entry in it, or 0 for anything in it. As in the table
 /// of watches, and not by keys: an entry may get another key, and keep its number.
-pub(super) type What = (Arc<str>, u64);
+pub(crate) type What = (Arc<str>, u64);
 
 #[derive(Debug)]
 struct Seat {
@@ -55,14 +53,14 @@ enum Told {
 
 /// One who waits. Before it is dropped, [`Watches::leave`] has to be told.
 #[derive(Debug)]
-pub(super) struct Waiting {
+pub(crate) struct Waiting {
     what: What,
     told: watch::Receiver<Told>,
 }
 
 impl Waiting {
     /// Returns when something may have happened.
-    pub(super) async fn news(&mut self) -> Result<()> {
+    pub(crate) async fn news(&mut self) -> Result<()> {
         let lost = || StoreError::Unavailable("the connection was lost".into());
         // The sender goes after it has spoken.
         let told = self.told.wait_for(|told| *told != Told::Nothing).await;
@@ -75,7 +73,7 @@ impl Waiting {
 
 impl Watches {
     /// Begins to listen, before the server is asked to speak.
-    pub(super) fn wait(&self, what: What) -> Waiting {
+    pub(crate) fn wait(&self, what: What) -> Waiting {
         let mut state = self.state.lock();
         let seat = state.seats.entry(what.clone()).or_insert_with(|| Seat {
             told: watch::Sender::new(Told::Nothing),
@@ -86,7 +84,7 @@ impl Watches {
 
     /// Takes note of how long the sessions that one waits for will live, if nothing is heard of
     /// them: the server does not tell of a session's end before somebody puts it away.
-    pub(super) fn note(&self, what: &What, sessions: impl IntoIterator<Item = (i64, Duration)>) {
+    pub(crate) fn note(&self, what: &What, sessions: impl IntoIterator<Item = (i64, Duration)>) {
         let (mut state, now) = (self.state.lock(), Instant::now());
         let sessions: Vec<_> = sessions.into_iter().collect();
         if let Some(seat) = state.seats.get_mut(what) {
@@ -101,7 +99,7 @@ impl Watches {
 
     /// One less waits. If it was the last one, the server is told so by `untell`: before anybody
     /// can ask it for the same again.
-    pub(super) fn leave(&self, waiting: &Waiting, untell: impl FnOnce()) {
+    pub(crate) fn leave(&self, waiting: &Waiting, untell: impl FnOnce()) {
         let mut state = self.state.lock();
         let Some(seat) = state.seats.get(&waiting.what) else { return };
         let own = seat.told.subscribe().same_channel(&waiting.told);
@@ -115,7 +113,7 @@ impl Watches {
 
     /// Something has happened, in the server's words: to a key and its number, or in a queue, after
     /// whose slash nothing stands, with the number 0.
-    pub(super) fn tell(&self, told: &str) {
+    pub(crate) fn tell(&self, told: &str) {
         let (key, number) = told.rsplit_once(' ').unwrap_or((told, ""));
         let dir: Arc<str> = dir_of(key).into();
         let number = number.parse().unwrap_or(0);
@@ -130,7 +128,7 @@ impl Watches {
     }
 
     /// The connection is gone.
-    pub(super) fn lose(&self) {
+    pub(crate) fn lose(&self) {
         let lost = std::mem::take(&mut *self.state.lock());
         for seat in lost.seats.into_values() {
             seat.told.send_replace(Told::Lost);
@@ -138,13 +136,13 @@ impl Watches {
     }
 
     /// When to look whether sessions have ended.
-    pub(super) fn due(&self) -> Option<Instant> {
+    pub(crate) fn due(&self) -> Option<Instant> {
         self.state.lock().ends.values().min().copied()
     }
 
     /// The sessions that are to be looked for, which are not due again before they are noted. Those
     /// that nobody waits for any more are forgotten.
-    pub(super) fn take_due(&self) -> Vec<i64> {
+    pub(crate) fn take_due(&self) -> Vec<i64> {
         let (mut state, now) = (self.state.lock(), Instant::now());
         let State { seats, ends } = &mut *state;
         let due = ends.iter().filter(|(_, at)| **at <= now).map(|(session, _)| *session);
@@ -168,7 +166,7 @@ impl Watches {
     }
 
     /// They have so long to live.
-    pub(super) fn renew(&self, sessions: impl IntoIterator<Item = (i64, Duration)>) {
+    pub(crate) fn renew(&self, sessions: impl IntoIterator<Item = (i64, Duration)>) {
         let (mut state, now) = (self.state.lock(), Instant::now());
         for (session, left) in sessions {
             state.ends.insert(session, now + left + jittered(AFTER));

@@ -1,0 +1,137 @@
+//! What a script answers.
+
+use redis::Value;
+
+use crate::{
+    backend::{
+        error::{Result, StoreError},
+        sql::{
+            outcome::{Outcome, Row},
+            told::nonsense,
+        },
+    },
+    lost::LostReason,
+};
+
+/// It begins with what the clock shows, how far the beats are and how often the session has
+/// written; then a word, and an outcome for each statement.
+#[derive(Debug)]
+pub(super) struct Answer {
+    /// The first two of these, as an outcome.
+    pub(super) clock: [Outcome; 1],
+    pub(super) writes: u64,
+    word: String,
+    outcomes: Vec<Outcome>,
+}
+
+impl Answer {
+    pub(super) fn read(value: Value) -> Result<Self> {
+        let Value::Array(parts) = value else { return Err(nonsense()) };
+        let mut parts = parts.into_iter();
+        let clock = parts.next().and_then(row).ok_or_else(nonsense)?;
+        let word = parts.next().and_then(text).ok_or_else(nonsense)?;
+        let writes = clock.number(2).and_then(|writes| u64::try_from(writes).ok());
+        Ok(Self {
+            writes: writes.ok_or_else(nonsense)?,
+            clock: [Outcome::new(vec![clock], 1)],
+            word,
+            outcomes: parts.map(outcome).collect::<Option<_>>().ok_or_else(nonsense)?,
+        })
+    }
+
+    /// What was asked for, or why not.
+    pub(super) fn outcomes(self, operation: &'static str) -> Result<Vec<Outcome>> {
+        match self.word.as_str() {
+            "ok" => Ok(self.outcomes),
+            "gone" => Err(StoreError::SessionGone(LostReason::SessionExpired)),
+            other => {
+                let reason = format!(
+                    "what the server keeps in {{distlock}}:* is of {other}, and this build of \
+                     distlock knows version 1: use a build that knows those, or another database"
+                );
+                Err(StoreError::Fatal { operation, source: reason.into() })
+            }
+        }
+    }
+}
+
+/// A count, and rows.
+fn outcome(value: Value) -> Option<Outcome> {
+    let Value::Array(parts) = value else { return None };
+    let mut parts = parts.into_iter();
+    let Value::Int(count) = parts.next()? else { return None };
+    Some(Outcome::new(parts.map(row).collect::<Option<_>>()?, u64::try_from(count).ok()?))
+}
+
+fn row(value: Value) -> Option<Row> {
+    let Value::Array(cells) = value else { return None };
+    let cells = cells.into_iter().map(|cell| match cell {
+        Value::Nil => Some(None),
+        cell => text(cell).map(Some),
+    });
+    Some(Row::new(cells.collect::<Option<_>>()?))
+}
+
+/// What is in an array of its own may be any bytes, and is written with hexadecimal digits.
+fn text(value: Value) -> Option<String> {
+    match value {
+        Value::Int(number) => Some(number.to_string()),
+        Value::BulkString(bytes) => String::from_utf8(bytes).ok(),
+        Value::SimpleString(text) => Some(text),
+        Value::Array(parts) => match <[Value; 1]>::try_from(parts) {
+            Ok([Value::BulkString(bytes)]) => Some(hexadecimal(&bytes)),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    const DIGITS: [char; 16] =
+        ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f'];
+    let digits = |byte: &u8| [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]];
+    bytes.iter().flat_map(digits).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bulk(text: &str) -> Value {
+        Value::BulkString(text.as_bytes().to_vec())
+    }
+
+    fn answer(word: &str, outcomes: Vec<Value>) -> Value {
+        let clock = Value::Array(["17", "3", "5"].map(bulk).to_vec());
+        Value::Array([vec![clock, bulk(word)], outcomes].concat())
+    }
+
+    #[test]
+    fn outcomes_are_read() {
+        let cells = vec![bulk("a"), Value::Nil, Value::Int(7), Value::Array(vec![bulk("\u{0}z")])];
+        let read = Answer::read(answer(
+            "ok",
+            vec![
+                Value::Array(vec![Value::Int(1), Value::Array(cells)]),
+                Value::Array(vec![Value::Int(0)]),
+            ],
+        ));
+        let read = read.unwrap();
+        assert_eq!((read.writes, read.clock[0].first().unwrap().number(1)), (5, Some(3)));
+        let outcomes = read.outcomes("test").unwrap();
+        let row = outcomes[0].first().unwrap();
+        assert_eq!((row.text(0), row.text(1), row.number(2)), (Some("a"), None, Some(7)));
+        assert_eq!(row.bytes(3), Some(vec![0, b'z']));
+        assert_eq!((outcomes[1].count, outcomes[1].rows().len()), (0, 0));
+    }
+
+    #[test]
+    fn refusals_are_told() {
+        let told = |word| Answer::read(answer(word, Vec::new())).unwrap().outcomes("test");
+        assert!(matches!(told("gone"), Err(StoreError::SessionGone(_))));
+        assert!(told("version 2").unwrap_err().reason().contains("of version 2"));
+        for bad in [Value::Nil, Value::Array(Vec::new()), answer("ok", vec![Value::Int(1)])] {
+            assert!(matches!(Answer::read(bad), Err(StoreError::Unknown(_))));
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! One connection to the one server that can be written to.
+
+use std::{io, pin::Pin, sync::Arc, time::Duration};
+
+use redis::{
+    AsyncConnectionConfig, ProtocolVersion, PushInfo, RedisConnectionInfo, RedisResult, Value,
+    aio::MultiplexedConnection,
+};
+use rustls::pki_types::ServerName;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpStream,
+    sync::mpsc,
+};
+use tokio_rustls::TlsConnector;
+
+use super::{
+    answer::Answer,
+    error::refused,
+    message::{self, Call},
+    script::Keys,
+    server::{CONNECTING, Server},
+};
+use crate::{
+    backend::{
+        certificates,
+        error::{Result, StoreError},
+        remote::Remote,
+        sql::{endpoints::Endpoints, released::Released, server_clock::ServerClock},
+        tls::Material,
+        trust,
+    },
+    runtime::mutex::Mutex,
+};
+
+/// Makes connections.
+#[derive(Debug)]
+pub(super) struct Connector {
+    remote: Remote,
+    endpoints: Endpoints,
+    pub(super) keys: Keys,
+    pub(super) clock: ServerClock,
+    /// Which server there was a connection to last.
+    server: Mutex<String>,
+}
+
+/// What a connection is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Use {
+    /// All that is asked; and to hear what the server says unasked.
+    Requests,
+    /// Keepalives: no large answer or slow request is in their way.
+    Beats,
+}
+
+/// A connection, which lives while somebody polls [`Link::heard`].
+pub(super) struct Link {
+    pub(super) endpoint: String,
+    pub(super) connection: MultiplexedConnection,
+    driver: Pin<Box<dyn Future<Output = ()> + Send>>,
+    pushes: mpsc::UnboundedReceiver<PushInfo>,
+    /// Which server it is.
+    pub(super) server: String,
+    /// It has all that was ever confirmed.
+    pub(super) keeps: bool,
+}
+
+trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
+
+impl Connector {
+    pub(super) fn new(remote: Remote) -> Self {
+        let endpoints = Endpoints::new(remote.endpoints.clone());
+        let (clock, server) = <_>::default();
+        Self { remote, endpoints, keys: Keys::new(), clock, server }
+    }
+
+    /// How long a request may take.
+    pub(super) fn patience(&self) -> Duration {
+        self.remote.request_timeout
+    }
+
+    /// How long it may take to begin a session.
+    pub(super) fn patience_at_first(&self) -> Duration {
+        self.remote.connect_timeout.mul_f64(0.9)
+    }
+
+    pub(super) async fn connect(
+        &self,
+        session: i64,
+        used: Use,
+        patience: Duration,
+    ) -> Result<Link> {
+        self.endpoints.connect(patience, |endpoint| self.connect_to(endpoint, session, used)).await
+    }
+
+    /// The same for a session whose last connection was to this server. Another one is told what
+    /// was released.
+    pub(super) async fn connect_again(
+        &self,
+        session: i64,
+        used: Use,
+        before: &str,
+        released: &Released,
+        patience: Duration,
+    ) -> Result<Link> {
+        let connect = |endpoint| async move {
+            let mut link = self.connect_to(endpoint, session, used).await?;
+            let released = if link.server == before { Vec::new() } else { released.all() };
+            let hello = message::hello(&link.server, link.keeps, before, &released);
+            self.call(&mut link, session, &hello).await?.outcomes(CONNECTING)?;
+            // What it has shown meanwhile is not known.
+            self.clock.forget();
+            Ok(link)
+        };
+        self.endpoints.connect(patience, connect).await
+    }
+
+    /// Runs a script while nobody else asks anything.
+    pub(super) async fn call(&self, link: &mut Link, session: i64, call: &Call) -> Result<Answer> {
+        let endpoint = link.endpoint.clone();
+        let connection = link.connection.clone();
+        let asked = run(connection, &self.keys, call, call.arguments(session, None));
+        let value = link.driven(asked).await.map_err(|error| refused(&endpoint, &error))?;
+        Answer::read(value)
+    }
+
+    /// The one in use has fallen silent: begin with the next one.
+    pub(super) fn leave(&self) {
+        self.endpoints.leave();
+    }
+
+    async fn connect_to(&self, endpoint: &str, session: i64, used: Use) -> Result<Link> {
+        let material = self.remote.tls.as_ref().map(|tls| tls.newest());
+        let stream =
+            dial(endpoint, material.as_deref()).await.map_err(
+                |error| match certificates::explain(&error) {
+                    Some(fault) => StoreError::Denied(format!("{endpoint}: {fault}").into()),
+                    None => StoreError::Unavailable(format!("{endpoint}: {error}").into()),
+                },
+            )?;
+        let mut info = RedisConnectionInfo::default().set_protocol(ProtocolVersion::RESP3);
+        info = info.set_lib_name("distlock", env!("CARGO_PKG_VERSION"));
+        if let Some(credentials) = &self.remote.credentials {
+            let newest = credentials.newest();
+            info = info.set_username(&newest.user).set_password(newest.password.expose());
+        }
+        let database = self.remote.database.as_ref().and_then(|number| number.parse().ok());
+        info = info.set_db(database.unwrap_or(0));
+        let (heard, pushes) = mpsc::unbounded_channel();
+        // Time limits are ours.
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(None)
+            .set_response_timeout(None)
+            .set_push_sender(heard);
+        let begun = MultiplexedConnection::new_with_config(&info, stream, config).await;
+        let (connection, driver) = begun.map_err(|error| {
+            if let Some(credentials) = &self.remote.credentials {
+                // It may have been replaced a moment ago.
+                credentials.expire();
+            }
+            refused(endpoint, &error)
+        })?;
+        let mut link = Link {
+            endpoint: endpoint.to_owned(),
+            connection,
+            driver: Box::pin(driver),
+            pushes,
+            server: String::new(),
+            keeps: false,
+        };
+        let connection = link.connection.clone();
+        let greeting = greet(connection, Keys::channel(session), used);
+        let server = link.driven(greeting).await.map_err(|error| refused(endpoint, &error))?;
+        server.check(endpoint, self.remote.allow_eviction)?;
+        (link.server, link.keeps) = (server.identity(), server.keeps());
+        let mut known = self.server.lock();
+        if *known != link.server {
+            // It has another clock.
+            self.clock.forget();
+            known.clone_from(&link.server);
+        }
+        drop(known);
+        Ok(link)
+    }
+}
+
+impl Link {
+    /// Ends when the connection does, or with what the server says unasked: for whom. Has to be
+    /// polled all the time, also for what is asked.
+    pub(super) async fn heard(&mut self) -> Option<PushInfo> {
+        tokio::select! {
+            biased;
+            // The sender lives in the driver.
+            Some(push) = self.pushes.recv() => Some(push),
+            () = &mut self.driver => None,
+        }
+    }
+
+    /// Does this while nobody else is asked.
+    async fn driven<T>(&mut self, asking: impl Future<Output = T>) -> T {
+        let mut asking = std::pin::pin!(asking);
+        let mut open = true;
+        loop {
+            tokio::select! {
+                biased;
+                // Its end is an error of the request's, too.
+                () = &mut self.driver, if open => open = false,
+                answer = &mut asking => return answer,
+            }
+        }
+    }
+}
+
+/// By TLS, if there is any.
+async fn dial(endpoint: &str, material: Option<&Material>) -> io::Result<Box<dyn Stream>> {
+    let securing = match material {
+        None => None,
+        Some(material) => {
+            let no_ca =
+                || io::Error::other("there is no CA to check it with: see Tls::ca_certificate");
+            let config = trust::config(material).ok_or_else(no_ca)?;
+            let name = material.server_name.as_deref().unwrap_or_else(|| trust::host(endpoint));
+            let name = ServerName::try_from(name.to_owned()).map_err(io::Error::other)?;
+            Some((TlsConnector::from(Arc::new(config)), name))
+        }
+    };
+    let tcp = TcpStream::connect(endpoint).await?;
+    tcp.set_nodelay(true)?;
+    Ok(match securing {
+        None => Box::new(tcp),
+        Some((connector, name)) => Box::new(connector.connect(name, tcp).await?),
+    })
+}
+
+/// Begins to listen, and asks what the server is.
+async fn greet(
+    mut connection: MultiplexedConnection,
+    channel: String,
+    used: Use,
+) -> RedisResult<Server> {
+    if used == Use::Requests {
+        connection.subscribe(channel).await?;
+    }
+    ask_settings(connection).await
+}
+
+pub(super) async fn ask_settings(mut connection: MultiplexedConnection) -> RedisResult<Server> {
+    let info: String = redis::cmd("INFO").query_async(&mut connection).await?;
+    let mut config = redis::cmd("CONFIG");
+    config.arg("GET").arg("appendfsync");
+    let fsync: RedisResult<(String, String)> = config.query_async(&mut connection).await;
+    // Not everybody may ask that.
+    Ok(Server::new(&info, fsync.ok().map(|(_, fsync)| fsync)))
+}
+
+/// Runs a script. The server may have forgotten it, which it says before it does anything.
+pub(super) async fn run(
+    mut connection: MultiplexedConnection,
+    keys: &Keys,
+    call: &Call,
+    arguments: Vec<Vec<u8>>,
+) -> RedisResult<Value> {
+    let by_hash = call.script.by_hash(keys, &arguments);
+    match by_hash.query_async(&mut connection).await {
+        Err(error) if error.code() == Some("NOSCRIPT") => {
+            call.script.whole(keys, &arguments).query_async(&mut connection).await
+        }
+        answer => answer,
+    }
+}

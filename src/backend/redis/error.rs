@@ -1,0 +1,66 @@
+//! What an error of the server or the client crate means for the request that met it.
+
+use redis::{ErrorKind, RedisError};
+
+use crate::backend::{certificates, error::StoreError};
+
+/// The error in words, with the server that it came from.
+pub(super) fn words(endpoint: &str, error: &RedisError) -> String {
+    match certificates::explain(error) {
+        Some(fault) => format!("{endpoint}: {fault}"),
+        None => format!("{endpoint}: {error}"),
+    }
+}
+
+/// What each word of the server's means, which its errors begin with.
+fn sorted(code: &str) -> Option<fn(String) -> StoreError> {
+    Some(match code {
+        // Who one is, and what one may.
+        "NOPERM" | "WRONGPASS" | "NOAUTH" => |told| StoreError::Denied(told.into()),
+        // Not this server, or not now: nothing was run.
+        "READONLY" | "LOADING" | "MASTERDOWN" | "MOVED" | "ASK" | "TRYAGAIN" | "CLUSTERDOWN"
+        | "MISCONF" | "NOREPLICAS" | "BUSY" | "UNBLOCKED" => {
+            |told| StoreError::Unavailable(told.into())
+        }
+        _ => return None,
+    })
+}
+
+/// Sorts the error of a request that was sent, by what is known of it.
+pub(super) fn triage(operation: &'static str, endpoint: &str, error: &RedisError) -> StoreError {
+    let told = words(endpoint, error);
+    // Not the server's word: the connection has ended, or makes no sense.
+    let Some(code) = error.code() else { return StoreError::Unknown(told.into()) };
+    match sorted(code) {
+        Some(kind) => kind(told),
+        // An operator ends those that have not written.
+        None if told.contains("Script killed by user") => StoreError::Unavailable(told.into()),
+        // A full server's among them: what frees room is let through.
+        None => StoreError::Fatal { operation, source: told.into() },
+    }
+}
+
+/// The same while a connection is made: nothing was asked yet.
+pub(super) fn refused(endpoint: &str, error: &RedisError) -> StoreError {
+    let told = words(endpoint, error);
+    let unknown = |what: &str| told.contains("unknown command") && told.contains(what);
+    match error.code() {
+        _ if error.kind() == ErrorKind::AuthenticationFailed => StoreError::Denied(told.into()),
+        _ if unknown("HELLO") => StoreError::Fatal {
+            operation: super::server::CONNECTING,
+            source: format!("{endpoint} is older than Redis 7 and Valkey 8").into(),
+        },
+        Some(code) => sorted(code).map_or_else(
+            // The database's number among them.
+            || StoreError::Denied(told.clone().into()),
+            |kind| kind(told.clone()),
+        ),
+        None if certificates::explain(error).is_some() => StoreError::Denied(told.into()),
+        None => StoreError::Unavailable(told.into()),
+    }
+}
+
+/// A server that answers questions alone, or not for these keys.
+pub(super) fn is_useless(error: &RedisError) -> bool {
+    matches!(error.code(), Some("READONLY" | "LOADING" | "MASTERDOWN" | "MOVED" | "CLUSTERDOWN"))
+}

@@ -1,0 +1,31 @@
+-- Writes data if the guard is there. ARGV: 3 and 4 its directory and number, or nothing; then `put`,
+-- key and value, or `del`, key and nothing. The second outcome tells whether it was there.
+local refused = enter(true)
+if refused then return refused end
+if ARGV[3] ~= '' then
+    local guard = entry_at(place(ARGV[3], ARGV[4]))
+    if not guard or guard.session ~= session then return answer('ok', { 0 }, { 0 }) end
+end
+
+-- An operator deletes somebody's entry by its key.
+local function evict(key)
+    local dir, id, ticket = string.match(key, '^(.*)/(%x+)%-([%x-]+)')
+    local member = dir and own(id, dir, ticket)
+    local entry = member and entry_at(member)
+    if entry and key_of(entry) == key then remove(entry) end
+end
+
+for at = 5, #ARGV, 3 do
+    local key = ARGV[at + 1]
+    if ARGV[at] == 'put' then
+        redis.call('HSET', DATA, key, ARGV[at + 2])
+        redis.call('ZADD', NAMES, 0, key)
+    else
+        redis.call('HDEL', DATA, key)
+        redis.call('ZREM', NAMES, key)
+        evict(key)
+    end
+    local dir = string.match(key, '^(.*)/')
+    if dir then tell_queue(dir) end
+end
+return answer('ok', { 0 }, { 1 })

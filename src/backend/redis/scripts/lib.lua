@@ -1,0 +1,297 @@
+-- What every script begins with. KEYS are all that there are, of one slot; ARGV[1] is the session,
+-- and ARGV[2] what the client believes of the server's clock, if dead sessions are to be put away.
+local META = KEYS[1]     -- hash: version, server, longest, beat, last
+local SESSIONS = KEYS[2] -- sorted: session, by when it ends, in microseconds
+local LIVES = KEYS[3]    -- hash: session -> TTL, beat, how often it has written
+local QUEUE = KEYS[4]    -- sorted: `dir number` of each entry of each queue
+local ENTRIES = KEYS[5]  -- hash: `dir number` -> session, ticket, version, since, label
+local VALUES = KEYS[6]   -- hash: `dir number` -> value
+local OWN = KEYS[7]      -- sorted: `session e ticket dir number` and `session w dir number`
+local WATCHES = KEYS[8]  -- sorted: `dir number session`
+local DATA = KEYS[9]     -- hash: what belongs to no session
+local NAMES = KEYS[10]   -- sorted: the keys of that
+
+-- The version of all that; another one is not touched.
+local VERSION = '1'
+-- What is watched of a queue as a whole.
+local WHOLE = string.rep('0', 16)
+-- The session that stands in front of all who join while nothing is granted.
+local NOBODY = '0'
+-- Numbers begin with the milliseconds since 2025.
+local EPOCH = 1735689600000
+-- How many sessions one script puts away.
+local SWEPT = 100
+
+local session = ARGV[1]
+local at = redis.call('TIME')
+local now = at[1] * 1000000 + at[2]
+local beat, last, writes = 0, 0, 0
+
+local function text(number) return string.format('%.0f', number) end
+
+local function padded(number) return string.format('%016.0f', number) end
+
+local function place(dir, number) return dir .. ' ' .. padded(number) end
+
+-- All members that begin so. No member has a byte 255.
+local function starting(key, prefix)
+    return redis.call('ZRANGEBYLEX', key, '[' .. prefix, '(' .. prefix .. '\255')
+end
+
+local function life_of(id)
+    local told = redis.call('HGET', LIVES, id)
+    if not told then return nil end
+    local ttl, drawn, count = string.match(told, '^(%d+) (%d+) (%d+)$')
+    return { ttl = tonumber(ttl), beat = tonumber(drawn), writes = tonumber(count) }
+end
+
+local function keep_life(id, life)
+    redis.call('HSET', LIVES, id, text(life.ttl) .. ' ' .. text(life.beat) .. ' '
+        .. text(life.writes))
+end
+
+-- Counts from now, with a beat of its own.
+local function renew(id, life)
+    beat = redis.call('HINCRBY', META, 'beat', 1)
+    life.beat = beat
+    keep_life(id, life)
+    redis.call('ZADD', SESSIONS, text(now + life.ttl), id)
+end
+
+local function entry_at(member)
+    local told = redis.call('HGET', ENTRIES, member)
+    if not told then return nil end
+    local entry = { member = member }
+    entry.session, entry.ticket, entry.version, entry.since, entry.label =
+        string.match(told, '^(%x+) (%S+) (%d+) (%d+) (.*)$')
+    entry.dir, entry.number = string.match(member, '^(.*) (%d+)$')
+    return entry
+end
+
+local function keep_entry(entry)
+    redis.call('HSET', ENTRIES, entry.member, table.concat(
+        { entry.session, entry.ticket, entry.version, entry.since, entry.label }, ' '))
+end
+
+local function add_entry(dir, number, owner, ticket, label, value)
+    local entry = { member = place(dir, number), session = owner, ticket = ticket, version = '1',
+        since = text(math.floor(now / 1000)), label = label }
+    redis.call('ZADD', QUEUE, 0, entry.member)
+    keep_entry(entry)
+    redis.call('HSET', VALUES, entry.member, value)
+    redis.call('ZADD', OWN, 0, owner .. ' e ' .. ticket .. ' ' .. entry.member)
+end
+
+-- The session's entry with this ticket in this queue.
+local function own(id, dir, ticket)
+    for _, member in ipairs(starting(OWN, id .. ' e ' .. ticket .. ' ' .. dir .. ' ')) do
+        return string.sub(member, #id + #ticket + 5)
+    end
+end
+
+-- What makes an entry's key, with which its row begins.
+local function row(entry)
+    return { text(tonumber(entry.number)), entry.session, entry.ticket, entry.label }
+end
+
+local function key_of(entry)
+    local dot = entry.label == '' and '' or '.'
+    return entry.dir .. '/' .. entry.session .. '-' .. entry.ticket .. dot .. entry.label
+end
+
+-- An entry and the two in front of it, the nearest first.
+local function ahead(dir, member)
+    local rows = {}
+    for _, found in ipairs(redis.call('ZREVRANGEBYLEX', QUEUE, '[' .. member, '[' .. dir .. ' ',
+        'LIMIT', 0, 3)) do
+        rows[#rows + 1] = row(entry_at(found))
+    end
+    return rows
+end
+
+local function channel(id) return string.sub(META, 1, -5) .. id end
+
+local function watch(dir, number)
+    redis.call('ZADD', WATCHES, 0, dir .. ' ' .. number .. ' ' .. session)
+    redis.call('ZADD', OWN, 0, session .. ' w ' .. dir .. ' ' .. number)
+end
+
+local function unwatch(dir, number, id)
+    redis.call('ZREM', WATCHES, dir .. ' ' .. number .. ' ' .. id)
+    redis.call('ZREM', OWN, id .. ' w ' .. dir .. ' ' .. number)
+end
+
+-- Tells those who watch this of a queue, once.
+local function tell(dir, number, what)
+    for _, member in ipairs(starting(WATCHES, dir .. ' ' .. number .. ' ')) do
+        local id = string.sub(member, #dir + #number + 3)
+        unwatch(dir, number, id)
+        redis.call('PUBLISH', channel(id), what)
+    end
+end
+
+local function tell_queue(dir) tell(dir, WHOLE, dir .. '/ 0') end
+
+-- An entry is gone, or has another key from now on.
+local function tell_entry(entry)
+    local what = key_of(entry) .. ' ' .. entry.number
+    tell(entry.dir, entry.number, what)
+    tell(entry.dir, WHOLE, what)
+end
+
+local function remove(entry)
+    redis.call('ZREM', QUEUE, entry.member)
+    redis.call('HDEL', ENTRIES, entry.member)
+    redis.call('HDEL', VALUES, entry.member)
+    redis.call('ZREM', OWN, entry.session .. ' e ' .. entry.ticket .. ' ' .. entry.member)
+    tell_entry(entry)
+end
+
+-- Ends a session, and its entries and watches by that.
+local function put_away(id)
+    for _, member in ipairs(starting(OWN, id .. ' w ')) do
+        local dir, number = string.match(member, '^%x+ w (.*) (%d+)$')
+        unwatch(dir, number, id)
+    end
+    for _, member in ipairs(starting(OWN, id .. ' e ')) do
+        local entry = entry_at(string.match(member, '^%x+ e %S+ (.*)$'))
+        if entry then remove(entry) end
+    end
+    redis.call('ZREMRANGEBYLEX', OWN, '[' .. id .. ' ', '(' .. id .. ' \255')
+    redis.call('ZREM', SESSIONS, id)
+    redis.call('HDEL', LIVES, id)
+end
+
+-- Whether a session that is over by the clock may be put away.
+--
+-- A holder gives up 0.9 TTL after it has sent a keepalive. It is put away 1.1 TTL after the server
+-- has counted that one, by a clock that has not been set since then, or for as long: all but what
+-- this request may take on its way, which is 0.15 TTL, and 0.02 TTL by which two clocks differ.
+-- And it was not renewed while the clock was wrong: see `beats.rs`.
+local function is_over(id, expires, life, belief)
+    if expires >= now - life.ttl * 0.1 or id == session
+        or now - belief.since <= life.ttl * 1.1 or now - belief.shows >= life.ttl * 0.15 then
+        return false
+    end
+    if #belief.marks == 0 then return true end
+    local since = expires
+    for _, mark in ipairs(belief.marks) do
+        if life.beat > mark.beat then
+            since = mark.shows
+            break
+        end
+    end
+    if expires >= since then return true end
+    for _, mark in ipairs(belief.marks) do
+        if life.beat <= mark.beat and life.ttl <= mark.age * 0.95 then return true end
+    end
+    return false
+end
+
+local function read_belief(told)
+    local words = string.gmatch(told, '%S+')
+    local belief = { since = tonumber(words()), shows = tonumber(words()), clips = words() == '1' }
+    belief.marks = {}
+    for word in words do
+        local age, shows, drawn = string.match(word, '^(%-?%d+):(%-?%d+):(%-?%d+)$')
+        belief.marks[#belief.marks + 1] =
+            { age = tonumber(age), shows = tonumber(shows), beat = tonumber(drawn) }
+    end
+    return belief
+end
+
+-- Puts away the sessions that are over, and their entries by that.
+local function sweep(belief)
+    if belief.clips then
+        -- Nobody lives for longer than that. The clock has been set back, otherwise.
+        local late = redis.call('ZRANGEBYSCORE', SESSIONS, '(' .. text(now), '+inf', 'WITHSCORES')
+        for index = 1, #late, 2 do
+            local life = life_of(late[index])
+            if life and tonumber(late[index + 1]) > now + life.ttl then
+                redis.call('ZADD', SESSIONS, text(now + life.ttl), late[index])
+            end
+        end
+    end
+    local count = 0
+    local dead = redis.call('ZRANGEBYSCORE', SESSIONS, '-inf', '(' .. text(now), 'WITHSCORES')
+    for index = 1, #dead, 2 do
+        local id = dead[index]
+        local life = life_of(id)
+        if life and count < SWEPT and is_over(id, tonumber(dead[index + 1]), life, belief) then
+            put_away(id)
+            count = count + 1
+        end
+    end
+end
+
+-- The answer: what the clock shows, how far the beats are, and how often the session has written;
+-- a word; and an outcome for each statement, which begins with how many rows it wrote or read.
+local function answer(word, ...)
+    return { { text(now), text(beat), text(writes) }, word, ... }
+end
+
+local function rows(found)
+    local outcome = { #found }
+    for index, told in ipairs(found) do outcome[index + 1] = told end
+    return outcome
+end
+
+-- Whether this store is of this version, or empty; if not, the answer.
+local function check()
+    local told = redis.call('HMGET', META, 'version', 'beat', 'last')
+    if told[1] and told[1] ~= VERSION then return answer('version ' .. told[1]) end
+    beat, last = tonumber(told[2] or 0), tonumber(told[3] or 0)
+    if ARGV[2] ~= '' then sweep(read_belief(ARGV[2])) end
+    return nil
+end
+
+-- The first word of each request of a session: an answer if that was put away. A session that is
+-- over by the clock and still there may be renewed.
+local function enter(changes)
+    local refused = check()
+    if refused then return refused end
+    local life = life_of(session)
+    if not life then return answer('gone') end
+    if changes then
+        life.writes = life.writes + 1
+        keep_life(session, life)
+    end
+    writes = life.writes
+    return nil, life
+end
+
+-- How many milliseconds it takes, at least, until a session is put away that is not renewed. Or how
+-- long to wait if it is not yet, because what is believed of the clock is too young.
+local function left(id)
+    local life, expires = life_of(id), tonumber(redis.call('ZSCORE', SESSIONS, id) or 0)
+    if not life then return '0' end
+    local micros = math.max(
+        math.min(expires - now, life.ttl) + life.ttl * 0.1, life.ttl * 0.02)
+    return text(math.floor(micros / 1000))
+end
+
+-- Whether it is the server that has written here last. Another one, a replica that was promoted, or
+-- this one after a crash, may lack what was confirmed last: sessions that were renewed, holders,
+-- numbers that were given. So all sessions live for a whole time more, numbers go on far above all
+-- that are known, and for the longest time that any session was to live, NOBODY stands in front of
+-- all who join. It is put away as any other that is not renewed. `keeps`: it has lost nothing.
+local function recognize(server, keeps)
+    local known = redis.call('HMGET', META, 'server', 'longest')
+    redis.call('HSET', META, 'server', server)
+    if not known[1] or known[1] == server or keeps then return end
+    last = last + 100000000
+    redis.call('HSET', META, 'last', text(last))
+    local longest = 0
+    for _, id in ipairs(redis.call('ZRANGE', SESSIONS, 0, -1)) do
+        local life = life_of(id)
+        if life then
+            renew(id, life)
+            if id ~= NOBODY then longest = math.max(longest, life.ttl) end
+        end
+    end
+    local nobody = life_of(NOBODY) or { ttl = 0, writes = 0 }
+    nobody.ttl = math.max(nobody.ttl, tonumber(known[2] or 0))
+    if nobody.ttl > 0 then renew(NOBODY, nobody) end
+    -- Those that it does not know are over by then.
+    redis.call('HSET', META, 'longest', text(longest))
+end

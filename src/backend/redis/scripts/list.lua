@@ -1,0 +1,24 @@
+-- All that is in a queue, in its order, and the notes. ARGV: 3 directory, 4 whether with values, 5
+-- whether it is watched from now on.
+local refused = enter(ARGV[5] == '1')
+if refused then return refused end
+local dir, found = ARGV[3], {}
+if ARGV[5] == '1' then watch(dir, WHOLE) end
+for _, member in ipairs(starting(QUEUE, dir .. ' ')) do
+    local entry = entry_at(member)
+    local told = row(entry)
+    told[5] = left(entry.session)
+    if ARGV[4] == '1' then
+        -- What is in an array of its own may be of any bytes.
+        told[6] = { redis.call('HGET', VALUES, member) or '' }
+        told[7], told[8] = entry.version, entry.since
+    end
+    found[#found + 1] = told
+end
+for _, key in ipairs(starting(NAMES, dir .. '/')) do
+    local name = string.sub(key, #dir + 2)
+    if not string.find(name, '/', 1, true) then
+        found[#found + 1] = { false, false, false, false, false, false, false, false, name }
+    end
+end
+return answer('ok', rows(found))

@@ -1,0 +1,219 @@
+//! The harness of Redis and Valkey: an operator with a connection of its own, who may do all, and
+//! reads what the server counts of each command.
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use distlock::AfterLoss;
+use distlock_testkit::{
+    framing::Framing,
+    proxies::Proxies,
+    servers::{endpoints, redis_url, valkey_url},
+};
+use redis::{Cmd, FromRedisValue, aio::MultiplexedConnection, cmd};
+use tokio::time::timeout;
+
+use super::{
+    case::SOON,
+    harness::{Cost, Elsewhere, Harness, Job, Link},
+    process::Process,
+};
+
+/// User and password of docker/'s operator.
+pub(crate) const OPERATOR: (&str, &str) = ("default", "root");
+
+/// What all scripts of the library's begin with.
+const LIBRARY: &str = include_str!("../../src/backend/redis/scripts/lib.lua");
+
+/// One of the two servers.
+pub(crate) struct Server<const VALKEY: bool> {
+    url: String,
+    /// The one server, as often as others have servers: a client takes them for several.
+    servers: Vec<SocketAddr>,
+    /// What stands before and after the server in the URL.
+    around: [String; 2],
+    client: MultiplexedConnection,
+}
+
+pub(crate) type Redis = Server<false>;
+pub(crate) type Valkey = Server<true>;
+
+/// A connection of nobody's but the caller's: as the user of the URL, unless another one is named.
+pub(crate) async fn dial(url: &str, user: Option<(&str, &str)>) -> MultiplexedConnection {
+    let (scheme, rest) = url.split_once("://").expect("a scheme");
+    let (login, server) = rest.rsplit_once('@').expect("a user");
+    let login = user.map_or(login.to_owned(), |(user, password)| format!("{user}:{password}"));
+    // By way of several proxies it is the same server.
+    let server = server.split(',').next().expect("a server");
+    let client = redis::Client::open(format!("{scheme}://{login}@{server}")).expect("a URL");
+    let config = redis::AsyncConnectionConfig::new().set_response_timeout(None);
+    let connecting = client.get_multiplexed_async_connection_with_config(&config);
+    let connected = timeout(SOON, connecting).await.expect("it answers");
+    connected.expect("Redis is up: see docker/up")
+}
+
+/// What a command of the operator's tells.
+pub(crate) async fn ask<T: FromRedisValue>(client: &MultiplexedConnection, command: &Cmd) -> T {
+    let mut client = client.clone();
+    let told = timeout(SOON, command.query_async(&mut client)).await.expect("it answers");
+    told.unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Runs some lines after the library's own.
+pub(crate) async fn run<T: FromRedisValue>(
+    client: &MultiplexedConnection,
+    lines: &str,
+    arguments: &[&str],
+) -> T {
+    let names = [
+        "meta", "sessions", "lives", "queue", "entries", "values", "own", "watches", "data",
+        "names",
+    ];
+    let mut call = cmd("EVAL");
+    call.arg(format!("{LIBRARY}\n{lines}")).arg(names.len());
+    for name in names {
+        call.arg(format!("{{distlock}}:{name}"));
+    }
+    // No session, and nothing is put away.
+    call.arg("none").arg("").arg(arguments);
+    ask(client, &call).await
+}
+
+fn session_of(key: &str) -> &str {
+    key.rsplit('/').next().expect("a key").split('-').next().expect("a session")
+}
+
+/// How often a command was called, by `INFO commandstats`.
+pub(crate) fn calls(stats: &str, command: &str) -> u64 {
+    let line = format!("cmdstat_{command}:calls=");
+    let told = stats.lines().find_map(|told| told.strip_prefix(&line));
+    told.map_or(0, |told| told.split(',').next().expect("a number").parse().expect("a number"))
+}
+
+impl<const VALKEY: bool> Server<VALKEY> {
+    async fn run<T: FromRedisValue>(&self, lines: &str, arguments: &[&str]) -> T {
+        run(&self.client, lines, arguments).await
+    }
+}
+
+#[async_trait]
+impl<const VALKEY: bool> Harness for Server<VALKEY> {
+    async fn start() -> Self {
+        let url = if VALKEY { valkey_url() } else { redis_url() };
+        let (before, server) = url.rsplit_once('@').expect("a user");
+        let servers = vec![endpoints(server).await[0]; 3];
+        let around = [format!("{before}@"), String::new()];
+        let client = dial(&url, Some(OPERATOR)).await;
+        Self { servers, around, client, url }
+    }
+
+    fn url(&self) -> String {
+        self.url.clone()
+    }
+
+    async fn proxies(&self) -> Proxies {
+        let around = self.around.each_ref().map(String::as_str);
+        Proxies::between(around, Framing::Resp, &self.servers).await
+    }
+
+    fn min_ttl(&self) -> Duration {
+        Duration::from_secs(2)
+    }
+
+    fn grace(&self) -> Duration {
+        Duration::from_secs(1)
+    }
+
+    /// A request that takes longer than half the TTL is given up, and its connection with it.
+    fn bearable_round_trip(&self) -> f64 {
+        0.7
+    }
+
+    fn busy(&self) -> u64 {
+        1
+    }
+
+    fn promises(&self) -> (bool, AfterLoss) {
+        (true, AfterLoss::Waits)
+    }
+
+    fn uncontended(&self) -> u64 {
+        2
+    }
+
+    /// Of sessions that live: the others are put away as soon as somebody asks for a lock.
+    async fn keys(&self, namespace: &str) -> Vec<String> {
+        let lines = "local found = {}
+            for _, member in ipairs(starting(QUEUE, ARGV[3] .. '/')) do
+                local entry = entry_at(member)
+                if tonumber(redis.call('ZSCORE', SESSIONS, entry.session)) > now then
+                    found[#found + 1] = { entry.number, key_of(entry) }
+                end
+            end
+            table.sort(found, function(one, other) return one[1] < other[1] end)
+            return found";
+        let found: Vec<(String, String)> = self.run(lines, &[namespace]).await;
+        found.into_iter().map(|(_, key)| key).collect()
+    }
+
+    async fn delete_key(&self, key: &str) {
+        let (dir, name) = key.rsplit_once('/').expect("a key");
+        let ticket = &name[session_of(key).len() + 1..];
+        let ticket = ticket.split('.').next().expect("a ticket");
+        let lines = "local entry = entry_at(own(ARGV[4], ARGV[3], ARGV[5]))
+            if key_of(entry) ~= ARGV[6] then return 0 end
+            remove(entry)
+            return 1";
+        let arguments = [dir, session_of(key), ticket, key];
+        let deleted: u64 = self.run(lines, &arguments).await;
+        assert_eq!(deleted, 1, "no key {key}");
+    }
+
+    async fn data(&self, key: &str) -> Option<Vec<u8>> {
+        ask(&self.client, cmd("HGET").arg("{distlock}:data").arg(key)).await
+    }
+
+    async fn erase(&self, key: &str) {
+        let lines = "redis.call('HDEL', DATA, ARGV[3])
+            redis.call('ZREM', NAMES, ARGV[3])
+            return 1";
+        let _: u64 = self.run(lines, &[key]).await;
+    }
+
+    async fn session_of(&self, key: &str) -> i64 {
+        i64::from_str_radix(session_of(key), 16).expect("a session")
+    }
+
+    async fn session_exists(&self, session: i64) -> bool {
+        let lines =
+            "return tonumber(redis.call('ZSCORE', SESSIONS, ARGV[3]) or 0) > now and 1 or 0";
+        self.run::<u64>(lines, &[&format!("{session:x}")]).await == 1
+    }
+
+    async fn end_session_of(&self, key: &str) {
+        let lines = "put_away(ARGV[3]) return 1";
+        let _: u64 = self.run(lines, &[session_of(key)]).await;
+    }
+
+    async fn forget(&self, _: &str) {}
+
+    /// Each request is a script, and a keepalive alone draws a beat, but for a session's begin.
+    async fn cost(&self, _: &[i64]) -> Cost {
+        let stats: String = ask(&self.client, cmd("INFO").arg("commandstats")).await;
+        let keepalives = calls(&stats, "hincrby");
+        Cost {
+            requests: calls(&stats, "evalsha") - keepalives,
+            keepalives,
+            watches: 0,
+            events: calls(&stats, "publish").cast_signed(),
+        }
+    }
+
+    async fn link(&self) -> Arc<dyn Link> {
+        Arc::new(self.proxies().await)
+    }
+
+    async fn lock_elsewhere(&self, job: Job) -> Box<dyn Elsewhere> {
+        Box::new(Process::start(&self.url, &job))
+    }
+}

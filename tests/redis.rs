@@ -1,0 +1,27 @@
+//! Redis passes every case, and some of its own. Needs the server of `docker/up`.
+
+#![allow(clippy::expect_used)] // also outside of the test functions
+
+#[cfg(feature = "blocking")]
+#[path = "redis/blocking.rs"]
+mod blocking;
+#[path = "redis/clock.rs"]
+mod clock;
+mod common;
+#[path = "redis/own.rs"]
+mod own;
+#[path = "redis/secured.rs"]
+mod secured;
+#[path = "redis/servers.rs"]
+mod servers;
+
+use common::{conformance, network_conformance, redis::Redis};
+
+conformance!(Redis);
+network_conformance!(Redis);
+
+/// No test: `common/process.rs` runs this binary once more to have a process that it can kill.
+#[test]
+fn job_of_another_process() {
+    common::process::run_job();
+}
