@@ -19,7 +19,7 @@ PATH=$PATH:$TOOLS/bin
 
 CLUSTERED=(etcd1 etcd2 etcd3 zk1 zk2 zk3)
 # The stores that have servers.
-STORES=(etcd zookeeper postgres mysql redis valkey)
+STORES=(etcd zookeeper postgres mysql redis valkey redlock)
 
 # services STORE: the names of its containers.
 services() {
@@ -27,6 +27,7 @@ services() {
     etcd) echo etcd1 etcd2 etcd3 etcd-tls etcd-auth ;;
     zookeeper) echo zk1 zk2 zk3 zk-tls ;;
     postgres | mysql | redis | valkey) echo "$1" ;;
+    redlock) echo redlock1 redlock2 redlock3 redlock4 redlock5 ;;
     *) die "no such store: $1 (there are ${STORES[*]})" ;;
     esac
 }
@@ -128,6 +129,7 @@ tell_where() {
         DISTLOCK_REDIS_TLS_URL=rediss://app:apppw@$(address redis 6380)
         ;;
     valkey) export DISTLOCK_VALKEY_URL && DISTLOCK_VALKEY_URL=$(url valkey) ;;
+    redlock) export DISTLOCK_REDLOCK_URL && DISTLOCK_REDLOCK_URL=$(url redlock) ;;
     esac
 }
 
@@ -248,7 +250,7 @@ address() {
     zk*) port=${port:-2181} ;;
     postgres) port=${port:-5432} ;;
     mysql) port=${port:-3306} ;;
-    redis | valkey) port=${port:-6379} ;;
+    redis | valkey | redlock?) port=${port:-6379} ;;
     esac
     docker port "$(container "$1")" "$port/tcp" | sed -n 1p
 }
@@ -261,5 +263,8 @@ url() {
     postgres) echo "postgres://app:apppw@$(address postgres)/distlock" ;;
     mysql) echo "mysql://app:apppw@$(address mysql)/distlock" ;;
     redis | valkey) echo "redis://app:apppw@$(address "$1")" ;;
+    redlock)
+        echo "redlock://app:apppw@$(address redlock1),$(address redlock2),$(address redlock3),$(address redlock4),$(address redlock5)"
+        ;;
     esac
 }

@@ -10,7 +10,7 @@ use super::{
 };
 
 /// On each node: the longest TTL that any client has there. It never ends.
-const LONGEST: &str = "{distlock}:ttl";
+const LONGEST: &str = "{redlock}:ttl";
 
 /// How long a counter is kept after its last use; after that the clocks count. So they must not
 /// differ by more.

@@ -1,0 +1,130 @@
+//! Five nodes of one test's own, which keep nothing when they are started again.
+
+use std::{net::SocketAddr, time::Duration};
+
+use distlock::{Client, LockGuard};
+use distlock_testkit::{
+    docker::{OwnServer, SETTABLE_CLOCK, set_clock},
+    framing::Framing,
+    proxies::Proxies,
+};
+use futures_util::future::join_all;
+use redis::cmd;
+use tokio::time::Instant;
+
+use crate::common::{
+    case::{SOON, eventually},
+    redlock::{LOGIN, ask, dial},
+};
+
+pub(crate) const TTL: Duration = Duration::from_secs(2);
+
+pub(crate) struct Nodes {
+    own: Vec<OwnServer>,
+    pub(crate) addresses: Vec<SocketAddr>,
+}
+
+/// A port that nobody has now.
+fn free_port() -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    listener.local_addr().expect("an address").port()
+}
+
+impl Nodes {
+    /// As soon as all of them count.
+    pub(crate) async fn start() -> Self {
+        Self::with_clocks(&[0; 5]).await
+    }
+
+    /// Their clocks are so many seconds from the truth.
+    pub(crate) async fn with_clocks(seconds: &[i64]) -> Self {
+        let ports: Vec<_> = seconds.iter().map(|_| free_port()).collect();
+        let starting = ports.iter().zip(seconds).map(|(port, seconds)| async move {
+            let publish = format!("--publish=127.0.0.1:{port}:6379");
+            let clock = format!("--env=FAKETIME={seconds:+}");
+            let mut run = vec![publish.as_str(), "--env=SERVER=valkey"];
+            run.extend(SETTABLE_CLOCK);
+            if *seconds != 0 {
+                run.retain(|option| !option.contains("TIMESTAMP_FILE"));
+                run.push(&clock);
+            }
+            let arguments = ["--appendonly", "no"];
+            OwnServer::start("redlock1", &run, &arguments).await
+        });
+        let own = join_all(starting).await;
+        let address = |port| SocketAddr::from(([127, 0, 0, 1], port));
+        let nodes = Self { own, addresses: ports.into_iter().map(address).collect() };
+        eventually(SOON * 3, "all of them count", async || {
+            let connecting = nodes.builder().connect().await;
+            let Ok(client) = connecting else { return false };
+            let durability = client.durability().await;
+            client.close().await.is_ok()
+                && durability.is_ok_and(|told| told.reasons.iter().all(|told| !told.contains("127.")))
+        })
+        .await;
+        nodes
+    }
+
+    pub(crate) fn builder(&self) -> distlock::Builder {
+        let nodes: Vec<_> = self.addresses.iter().map(ToString::to_string).collect();
+        Client::builder(format!("{LOGIN}{}", nodes.join(","))).session_ttl(TTL)
+    }
+
+    pub(crate) async fn client(&self) -> Client {
+        self.builder().connect().await.expect("connected")
+    }
+
+    /// One that comes by ways that can be cut.
+    pub(crate) async fn client_by(&self) -> (Client, Proxies) {
+        let proxies = Proxies::between([LOGIN, ""], Framing::Resp, &self.addresses).await;
+        let client = Client::builder(proxies.url()).session_ttl(TTL).connect().await;
+        (client.expect("connected"), proxies)
+    }
+
+    /// Ends nodes and starts them again, with nothing.
+    pub(crate) async fn wipe(&self, nodes: &[usize]) {
+        join_all(nodes.iter().map(|node| self.own[*node].restart())).await;
+        for node in nodes {
+            drop(dial(self.addresses[*node]).await);
+        }
+    }
+
+    pub(crate) async fn set_clock(&self, nodes: &[usize], seconds: i64) {
+        let setting = nodes.iter().map(|node| async move {
+            self.own[*node].run(&["sh", "-c", &set_clock(seconds)]).await;
+        });
+        join_all(setting).await;
+    }
+
+    /// How many nodes have the lock of this name, of whoever.
+    pub(crate) async fn having(&self, name: &str) -> usize {
+        let mut having = 0;
+        for address in &self.addresses {
+            let node = dial(*address).await;
+            let lock = format!("{{/distlock/{name}}}");
+            having += ask::<usize>(&node, cmd("EXISTS").arg(lock)).await;
+        }
+        having
+    }
+}
+
+/// Tries again and again, for so long, to get a lock that is held; whoever gets it does so after
+/// the holder has lost it, and with a higher token. Gives the guard.
+pub(crate) async fn contend(
+    other: &Client,
+    name: &str,
+    held: &LockGuard,
+    time: Duration,
+) -> Option<LockGuard> {
+    let (began, token) = (Instant::now(), held.fencing_token());
+    while began.elapsed() < time {
+        // Nobody need answer.
+        if let Ok(Some(guard)) = other.mutex(name).try_lock().await {
+            assert!(!held.is_valid(), "two hold it, after {:?}", began.elapsed());
+            assert!(guard.fencing_token() > token, "{guard:?} is not after {held:?}");
+            return Some(guard);
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    None
+}
