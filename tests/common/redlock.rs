@@ -9,7 +9,7 @@ use distlock_testkit::{
     proxies::Proxies,
     servers::{endpoints, redlock_url},
 };
-use redis::{Cmd, FromRedisValue, aio::MultiplexedConnection, cmd};
+use redis::{Cmd, FromRedisValue, RedisResult, aio::MultiplexedConnection, cmd};
 use tokio::time::timeout;
 
 use super::{
@@ -21,6 +21,9 @@ use super::{
 /// What stands before the nodes in a URL.
 pub(crate) const LOGIN: &str = "redlock://app:apppw@";
 
+/// A value of nobody's.
+const NOBODY: &str = "nobody";
+
 pub(crate) struct Redlock {
     url: String,
     servers: Vec<SocketAddr>,
@@ -29,10 +32,13 @@ pub(crate) struct Redlock {
 
 /// A connection of the operator's to one node.
 pub(crate) async fn dial(node: SocketAddr) -> MultiplexedConnection {
+    try_to_dial(node).await.expect("the node is up: see docker/up")
+}
+
+pub(crate) async fn try_to_dial(node: SocketAddr) -> RedisResult<MultiplexedConnection> {
     let client = redis::Client::open(format!("redis://default:root@{node}")).expect("a URL");
     let connecting = client.get_multiplexed_async_connection();
-    let connected = timeout(SOON, connecting).await.expect("it answers");
-    connected.expect("the node is up: see docker/up")
+    timeout(SOON, connecting).await.expect("it answers")
 }
 
 /// What a command of the operator's tells.
@@ -61,19 +67,19 @@ pub(crate) async fn found(node: &MultiplexedConnection, namespace: &str) -> Vec<
 }
 
 impl Redlock {
-    /// Deletes what begins with this on all nodes.
-    async fn delete(&self, key: &str) -> usize {
+    /// Writes another value over one that begins with this, on all nodes.
+    async fn give_away(&self, key: &str) -> usize {
         let (lock, id) = parts(key);
         let script = "local value = redis.call('GET', KEYS[1]) \
                       if not value or value:sub(1, #ARGV[1]) ~= ARGV[1] then return 0 end \
-                      return redis.call('DEL', KEYS[1])";
-        let mut deleted = 0;
+                      redis.call('SET', KEYS[1], ARGV[2], 'PX', 8000) return 1";
+        let mut given = 0;
         for node in &self.nodes {
-            let mut delete = cmd("EVAL");
-            delete.arg(script).arg(1).arg(&lock).arg(id);
-            deleted += ask::<usize>(node, &delete).await;
+            let mut give = cmd("EVAL");
+            give.arg(script).arg(1).arg(&lock).arg(id).arg(NOBODY);
+            given += ask::<usize>(node, &give).await;
         }
-        deleted
+        given
     }
 }
 
@@ -96,6 +102,14 @@ impl Harness for Redlock {
 
     async fn proxies(&self) -> Proxies {
         Proxies::between([LOGIN, ""], Framing::Resp, &self.servers).await
+    }
+
+    fn queues(&self) -> bool {
+        false
+    }
+
+    fn at_once(&self) -> f64 {
+        5.0
     }
 
     fn min_ttl(&self) -> Duration {
@@ -129,14 +143,17 @@ impl Harness for Redlock {
             for (lock, value) in found(node, namespace).await {
                 let dir = lock.trim_start_matches('{').trim_end_matches('}');
                 let id = value.lines().next().expect("an id");
-                all.insert(format!("{dir}/{id}"));
+                if id != NOBODY {
+                    all.insert(format!("{dir}/{id}"));
+                }
             }
         }
         all.into_iter().collect()
     }
 
+    /// What is merely gone is taken again: it is given to somebody else.
     async fn delete_key(&self, key: &str) {
-        assert!(self.delete(key).await > 0, "no key {key}");
+        assert!(self.give_away(key).await > 0, "no key {key}");
     }
 
     async fn data(&self, _: &str) -> Option<Vec<u8>> {

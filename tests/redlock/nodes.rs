@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use crate::common::{
     case::{SOON, eventually},
-    redlock::{LOGIN, ask, dial},
+    redlock::{LOGIN, ask, dial, try_to_dial},
 };
 
 pub(crate) const TTL: Duration = Duration::from_secs(2);
@@ -42,13 +42,14 @@ impl Nodes {
         let starting = ports.iter().zip(seconds).map(|(port, seconds)| async move {
             let publish = format!("--publish=127.0.0.1:{port}:6379");
             let clock = format!("--env=FAKETIME={seconds:+}");
-            let mut run = vec![publish.as_str(), "--env=SERVER=valkey"];
+            // It starts itself again from where it takes its program to be.
+            let mut run = vec![publish.as_str(), "--env=SERVER=valkey", "--workdir=/usr/bin"];
             run.extend(SETTABLE_CLOCK);
             if *seconds != 0 {
                 run.retain(|option| !option.contains("TIMESTAMP_FILE"));
                 run.push(&clock);
             }
-            let arguments = ["--appendonly", "no"];
+            let arguments = ["--appendonly", "no", "--enable-debug-command", "yes"];
             OwnServer::start("redlock1", &run, &arguments).await
         });
         let own = join_all(starting).await;
@@ -81,12 +82,19 @@ impl Nodes {
         (client.expect("connected"), proxies)
     }
 
-    /// Ends nodes and starts them again, with nothing.
+    /// Kills nodes and starts them again at once, with nothing.
     pub(crate) async fn wipe(&self, nodes: &[usize]) {
-        join_all(nodes.iter().map(|node| self.own[*node].restart())).await;
-        for node in nodes {
-            drop(dial(self.addresses[*node]).await);
-        }
+        let crashing = nodes.iter().map(|node| async {
+            let mut operator = dial(self.addresses[*node]).await;
+            let mut crash = cmd("DEBUG");
+            crash.arg("CRASH-AND-RECOVER").arg(0);
+            let crashed: redis::RedisResult<()> = crash.query_async(&mut operator).await;
+            let error = crashed.expect_err("it does not answer");
+            assert!(error.code().is_none(), "{error}");
+            eventually(SOON, "it is back", async || try_to_dial(self.addresses[*node]).await.is_ok())
+                .await;
+        });
+        join_all(crashing).await;
     }
 
     pub(crate) async fn set_clock(&self, nodes: &[usize], seconds: i64) {
@@ -117,14 +125,18 @@ pub(crate) async fn contend(
     time: Duration,
 ) -> Option<LockGuard> {
     let (began, token) = (Instant::now(), held.fencing_token());
+    let mut last = String::new();
     while began.elapsed() < time {
         // Nobody need answer.
-        if let Ok(Some(guard)) = other.mutex(name).try_lock().await {
+        let tried = other.mutex(name).try_lock().await;
+        last = format!("{tried:?}");
+        if let Ok(Some(guard)) = tried {
             assert!(!held.is_valid(), "two hold it, after {:?}", began.elapsed());
             assert!(guard.fencing_token() > token, "{guard:?} is not after {held:?}");
             return Some(guard);
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
+    println!("at last: {last}; {held:?}, {:?}", held.remaining());
     None
 }

@@ -176,7 +176,7 @@ impl Node {
         let answered = clock::now();
         {
             let mut state = self.state.lock();
-            state.longest = state.longest.max(reply.longest);
+            state.longest = reply.longest;
             let longest = state.longest.max(ttl);
             state.clock.read(reply.time, sent, answered, longest);
             state.trouble = None;

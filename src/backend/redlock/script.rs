@@ -9,8 +9,9 @@ use super::{
     token::Seen,
 };
 
-/// On each node: the longest TTL that any client has there. It never ends.
-const LONGEST: &str = "{redlock}:ttl";
+/// On each node: the TTLs that clients have there, each with the end of the last lock that may have
+/// it, in milliseconds.
+const TTLS: &str = "{redlock}:ttls";
 
 /// How long a counter is kept after its last use; after that the clocks count. So they must not
 /// differ by more.
@@ -50,7 +51,7 @@ fn milliseconds(time: Duration) -> String {
 
 impl Call {
     fn new(script: &'static LazyLock<Source>) -> Self {
-        Self { script, keys: vec![LONGEST.to_owned()], arguments: Vec::new() }
+        Self { script, keys: vec![TTLS.to_owned()], arguments: Vec::new() }
     }
 
     fn about(mut self, keys: &[Key]) -> Self {
