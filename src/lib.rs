@@ -1,4 +1,5 @@
-//! Distributed locks on etcd, ZooKeeper, PostgreSQL, MySQL and SQLite, for tokio and for threads.
+//! Distributed locks on etcd, ZooKeeper, PostgreSQL, MySQL, Redis and SQLite, for tokio and for
+//! threads.
 //!
 //! Name a lock, get a guard. While the guard says that it is valid, no other process on any machine
 //! holds that lock.
@@ -9,7 +10,7 @@
 //! #[tokio::main]
 //! async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //!     // Or etcd://h1:2379,h2:2379, zk://h1:2181,h2:2181, postgres://h/db, mysql://h/db,
-//!     // sqlite:///path.
+//!     // redis://h, sqlite:///path.
 //!     let client = Client::connect("memory://docs").await?;
 //!     let guard = client.mutex("nightly-report").lock().await?;
 //!     let token = guard.fencing_token().as_u64();

@@ -12,8 +12,8 @@ use crate::primitives::guard::LockGuard;
 /// while the lock is held, whatever this process knows of it. `None` for a guard of another store.
 ///
 /// They name one grant: no other one ever has them. With
-/// [`local_handover`](crate::Builder::local_handover) all guards of one client's have the same ones,
-/// so that it holds for the next one's as well: only the token tells them apart.
+/// [`local_handover`](crate::Builder::local_handover) all guards of one client's have the same
+/// ones, so that it holds for the next one's as well: only the token tells them apart.
 ///
 /// # Examples
 ///

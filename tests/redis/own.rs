@@ -7,7 +7,7 @@ use std::{
 
 use distlock::{Builder, Client};
 use distlock_testkit::{
-    docker::{OwnServer, SETTABLE_CLOCK, set_clock},
+    docker::{OwnServer, set_clock},
     framing::Framing,
     proxies::Proxies,
 };
@@ -20,6 +20,9 @@ use crate::common::{
 };
 
 pub(crate) const TTL: Duration = Duration::from_secs(3);
+/// Not by libfaketime, as the others do: see docker/redis/clock.c.
+const SETTABLE_CLOCK: [&str; 2] =
+    ["--env=LD_PRELOAD=/usr/local/lib/clock.so", "--env=CLOCK=/data/clock"];
 const AROUND: [&str; 2] = ["redis://app:apppw@", ""];
 
 pub(crate) struct Server {

@@ -40,6 +40,8 @@ async fn each_step_costs_what_it_must() {
         .await;
     };
     stands("warm", 2).await;
+    // Until it watches, and the holder does so with its own key.
+    sleep(Duration::from_secs(1)).await;
     held.unlock().await.expect("released");
     let warm = within(SOON, "its turn", waiter).await.expect("no panic").expect("granted");
     warm.unlock().await.expect("released");
@@ -55,15 +57,14 @@ async fn each_step_costs_what_it_must() {
     let mutex = two.mutex("a");
     let waiter = tokio::spawn(async move { mutex.lock().await });
     stands("a", 2).await;
-    // Until it watches, and the holder has looked at its own key.
     sleep(Duration::from_secs(1)).await;
     let waiting = counted().await;
     throughout(TTL, "it waits", async || !waiter.is_finished()).await;
     assert_eq!(since(counted().await, waiting), [0, 0, 0], "waiting");
     guard.unlock().await.expect("released");
     let next = within(SOON, "its turn", waiter).await.expect("no panic").expect("granted");
-    // The release, and one look of the one that was told.
-    assert_eq!(since(counted().await, waiting), [2, 0, 1], "a hand-over");
+    // The release, and one look of the one that was told; so was the holder, of its own key.
+    assert_eq!(since(counted().await, waiting), [2, 0, 2], "a hand-over");
     let before = counted().await;
     next.unlock().await.expect("released");
     let [scripts, whole, _] = since(counted().await, before);

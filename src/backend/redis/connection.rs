@@ -1,6 +1,6 @@
 //! One connection to the one server that can be written to.
 
-use std::{io, pin::Pin, sync::Arc, time::Duration};
+use std::{future::poll_fn, io, pin::Pin, sync::Arc, task::Poll, time::Duration};
 
 use redis::{
     AsyncConnectionConfig, ProtocolVersion, PushInfo, RedisConnectionInfo, RedisResult, Value,
@@ -58,6 +58,8 @@ pub(super) struct Link {
     pub(super) endpoint: String,
     pub(super) connection: MultiplexedConnection,
     driver: Pin<Box<dyn Future<Output = ()> + Send>>,
+    /// It has ended.
+    over: bool,
     pushes: mpsc::UnboundedReceiver<PushInfo>,
     /// Which server it is.
     pub(super) server: String,
@@ -166,6 +168,7 @@ impl Connector {
             endpoint: endpoint.to_owned(),
             connection,
             driver: Box::pin(driver),
+            over: false,
             pushes,
             server: String::new(),
             keeps: false,
@@ -190,23 +193,27 @@ impl Link {
     /// Ends when the connection does, or with what the server says unasked: for whom. Has to be
     /// polled all the time, also for what is asked.
     pub(super) async fn heard(&mut self) -> Option<PushInfo> {
-        tokio::select! {
-            biased;
-            // The sender lives in the driver.
-            Some(push) = self.pushes.recv() => Some(push),
-            () = &mut self.driver => None,
-        }
+        poll_fn(|context| {
+            self.over = self.over || self.driver.as_mut().poll(context).is_ready();
+            // What the driver has just heard comes first: before the answer that came after it, if
+            // this is polled before who waits for that one.
+            match self.pushes.poll_recv(context) {
+                Poll::Ready(Some(push)) => Poll::Ready(Some(push)),
+                _ if self.over => Poll::Ready(None),
+                _ => Poll::Pending,
+            }
+        })
+        .await
     }
 
     /// Does this while nobody else is asked.
     async fn driven<T>(&mut self, asking: impl Future<Output = T>) -> T {
         let mut asking = std::pin::pin!(asking);
-        let mut open = true;
         loop {
             tokio::select! {
                 biased;
                 // Its end is an error of the request's, too.
-                () = &mut self.driver, if open => open = false,
+                () = &mut self.driver, if !self.over => self.over = true,
                 answer = &mut asking => return answer,
             }
         }

@@ -120,8 +120,8 @@ impl Seen {
 
 #[cfg(feature = "redis")]
 impl Belief {
-    /// As the scripts of Redis read it: since when, what it shows, whether sessions may seem to live
-    /// for ever, and the marks.
+    /// As the scripts of Redis read it: since when, what it shows, whether sessions may seem to
+    /// live for ever, and the marks.
     pub(crate) fn words(&self) -> String {
         let mut words = format!("{} {} {}", self.since, self.shows, u8::from(self.clips));
         for mark in &self.marks {

@@ -88,6 +88,7 @@ impl Server {
             tls: None,
             sasl: false,
             acl: None,
+            allow_eviction: false,
         };
         ZooKeeper::new(remote).unwrap()
     }
