@@ -1,10 +1,13 @@
 //! Five nodes of one test's own, which keep nothing when they are started again.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{
+    net::SocketAddr,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 
 use distlock::{Client, LockGuard};
 use distlock_testkit::{
-    docker::{OwnServer, SETTABLE_CLOCK, set_clock},
+    docker::{OwnServer, set_clock},
     framing::Framing,
     proxies::Proxies,
 };
@@ -18,6 +21,10 @@ use crate::common::{
 };
 
 pub(crate) const TTL: Duration = Duration::from_secs(2);
+
+/// Not by libfaketime, as the others do: see docker/redis/clock.c.
+const SETTABLE_CLOCK: [&str; 2] =
+    ["--env=LD_PRELOAD=/usr/local/lib/clock.so", "--env=CLOCK=/data/clock"];
 
 pub(crate) struct Nodes {
     own: Vec<OwnServer>,
@@ -33,22 +40,12 @@ fn free_port() -> u16 {
 impl Nodes {
     /// As soon as all of them count.
     pub(crate) async fn start() -> Self {
-        Self::with_clocks(&[0; 5]).await
-    }
-
-    /// Their clocks are so many seconds from the truth.
-    pub(crate) async fn with_clocks(seconds: &[i64]) -> Self {
-        let ports: Vec<_> = seconds.iter().map(|_| free_port()).collect();
-        let starting = ports.iter().zip(seconds).map(|(port, seconds)| async move {
+        let ports = [(); 5].map(|()| free_port());
+        let starting = ports.iter().map(|port| async move {
             let publish = format!("--publish=127.0.0.1:{port}:6379");
-            let clock = format!("--env=FAKETIME={seconds:+}");
             // It starts itself again from where it takes its program to be.
             let mut run = vec![publish.as_str(), "--env=SERVER=valkey", "--workdir=/usr/bin"];
             run.extend(SETTABLE_CLOCK);
-            if *seconds != 0 {
-                run.retain(|option| !option.contains("TIMESTAMP_FILE"));
-                run.push(&clock);
-            }
             let arguments = ["--appendonly", "no", "--enable-debug-command", "yes"];
             OwnServer::start("redlock1", &run, &arguments).await
         });
@@ -60,7 +57,8 @@ impl Nodes {
             let Ok(client) = connecting else { return false };
             let durability = client.durability().await;
             client.close().await.is_ok()
-                && durability.is_ok_and(|told| told.reasons.iter().all(|told| !told.contains("127.")))
+                && durability
+                    .is_ok_and(|told| told.reasons.iter().all(|told| !told.contains("127.")))
         })
         .await;
         nodes
@@ -91,8 +89,10 @@ impl Nodes {
             let crashed: redis::RedisResult<()> = crash.query_async(&mut operator).await;
             let error = crashed.expect_err("it does not answer");
             assert!(error.code().is_none(), "{error}");
-            eventually(SOON, "it is back", async || try_to_dial(self.addresses[*node]).await.is_ok())
-                .await;
+            eventually(SOON, "it is back", async || {
+                try_to_dial(self.addresses[*node]).await.is_ok()
+            })
+            .await;
         });
         join_all(crashing).await;
     }
@@ -100,6 +100,11 @@ impl Nodes {
     pub(crate) async fn set_clock(&self, nodes: &[usize], seconds: i64) {
         let setting = nodes.iter().map(|node| async move {
             self.own[*node].run(&["sh", "-c", &set_clock(seconds)]).await;
+            let operator = dial(self.addresses[*node]).await;
+            let (shows, _): (i64, i64) = ask(&operator, &cmd("TIME")).await;
+            let truth = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
+            let ahead = shows - truth.as_secs().cast_signed();
+            assert!((ahead - seconds).abs() <= 2, "it is {ahead} s ahead");
         });
         join_all(setting).await;
     }

@@ -64,10 +64,8 @@ async fn a_majority_that_is_wiped_grants_nothing_for_a_ttl() {
     proxies.set(&Mode::Blackhole);
     nodes.wipe(&[0, 1, 2]).await;
     let newcomer = nodes.builder().connect_lazy().expect("well-formed");
-    let taken = tokio::join!(
-        contend(&other, "a", &guard, TTL * 3),
-        contend(&newcomer, "a", &guard, TTL),
-    );
+    let taken =
+        tokio::join!(contend(&other, "a", &guard, TTL * 3), contend(&newcomer, "a", &guard, TTL),);
     assert!(!guard.is_valid() && (taken.0.is_some() || taken.1.is_some()));
     drop((taken, guard));
     close([other, newcomer]).await;
@@ -207,7 +205,8 @@ async fn clocks_that_are_set_back_make_no_second_holder() {
 /// The nodes with the clocks that are ahead gave the first token, and are not there for the second.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tokens_rise_whichever_nodes_give_them() {
-    let nodes = Nodes::with_clocks(&[HOUR, HOUR, 0, 0, 0]).await;
+    let nodes = Nodes::start().await;
+    nodes.set_clock(&[0, 1], HOUR).await;
     let holder = nodes.client().await;
     // The others have to be watched for a while, as their clocks differ.
     sleep(TTL + Duration::from_millis(500)).await;

@@ -61,7 +61,13 @@ impl Keys {
     }
 
     /// An attempt begins. From now on no proof of life tells more than it can.
-    pub(super) fn begin(&mut self, queue: &Queue, ticket: Ticket, value: &str, now: Duration) -> Key {
+    pub(super) fn begin(
+        &mut self,
+        queue: &Queue,
+        ticket: Ticket,
+        value: &str,
+        now: Duration,
+    ) -> Key {
         let id = value.split('\n').next().unwrap_or_default();
         let key = Key {
             lock: lock_of(queue),

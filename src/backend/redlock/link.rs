@@ -64,9 +64,7 @@ pub(super) async fn connect(
     })?;
     let mut driver = Box::pin(driver);
     let mut asking = connection.clone();
-    let info = async move {
-        redis::cmd("INFO").query_async::<String>(&mut asking).await
-    };
+    let info = async move { redis::cmd("INFO").query_async::<String>(&mut asking).await };
     let mut info = std::pin::pin!(info);
     let mut open = true;
     let info = loop {

@@ -53,9 +53,8 @@ pub(crate) struct Redlock {
 
 impl Redlock {
     pub(crate) fn new(remote: Remote) -> Result<Self, Error> {
-        let invalid = |option, reason: &str| {
-            Err(Error::InvalidConfig { option, reason: reason.to_owned() })
-        };
+        let invalid =
+            |option, reason: &str| Err(Error::InvalidConfig { option, reason: reason.to_owned() });
         if remote.tls.is_some() {
             return invalid("tls", "redlock:// has none yet: leave it out");
         }

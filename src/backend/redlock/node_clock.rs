@@ -51,11 +51,8 @@ impl NodeClock {
         ttl: Duration,
     ) {
         let shows = micros(shows);
-        let measure = Measure {
-            at: answered,
-            least: shows - micros(answered),
-            most: shows - micros(sent),
-        };
+        let measure =
+            Measure { at: answered, least: shows - micros(answered), most: shows - micros(sent) };
         let is_set = self.measures.iter().any(|old| {
             let elapsed = answered.saturating_sub(old.at);
             // No clock runs so wrong that a thousandth is not enough for it.
@@ -129,7 +126,12 @@ mod tests {
     /// Reads a clock that is so many milliseconds ahead at each of those moments, with a round trip
     /// of so many.
     fn read(clock: &mut NodeClock, at: i64, ahead: i64, round_trip: i64) {
-        clock.read(ms(at + 1_000_000 + ahead), ms(at - round_trip / 2), ms(at + round_trip / 2), TTL);
+        clock.read(
+            ms(at + 1_000_000 + ahead),
+            ms(at - round_trip / 2),
+            ms(at + round_trip / 2),
+            TTL,
+        );
     }
 
     #[test]

@@ -70,9 +70,13 @@ mod tests {
 
     #[test]
     fn a_node_counts_a_ttl_after_its_start() {
-        for (uptime, now, counts) in
-            [(0, 100, false), (9, 101, false), (11, 100, false), (11, 101, true), (5_000, 100, true)]
-        {
+        for (uptime, now, counts) in [
+            (0, 100, false),
+            (9, 101, false),
+            (11, 100, false),
+            (11, 101, true),
+            (5_000, 100, true),
+        ] {
             let mut node = NodeState::default();
             assert_eq!(node.spoiled(s(now), TTL, false), Some(Spoiled::Restarted));
             node.connected("a", s(uptime), s(100));

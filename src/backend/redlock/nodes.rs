@@ -46,7 +46,8 @@ impl Said {
 
 /// The answers as they come. None waits for its turn to be read: all have been sent.
 pub(super) struct Answers {
-    coming: FuturesUnordered<std::pin::Pin<Box<dyn Future<Output = (usize, Option<Reply>)> + Send>>>,
+    coming:
+        FuturesUnordered<std::pin::Pin<Box<dyn Future<Output = (usize, Option<Reply>)> + Send>>>,
     nodes: Nodes,
 }
 

@@ -193,15 +193,15 @@ mod tests {
         assert_eq!(reply.seen(), Seen { counter: 77, milliseconds: 1_700_000_000_250 });
         assert_eq!(reply.left(), None);
         assert_eq!(read("1 2 3 0 0 250").unwrap().left(), Some(Duration::from_millis(250)));
-        let answers = ["1 1 5", "1 0 5", "0 0 5"].map(|told| {
-            read(&format!("1 2 3 {told}")).unwrap().answer()
-        });
+        let answers = ["1 1 5", "1 0 5", "0 0 5"]
+            .map(|told| read(&format!("1 2 3 {told}")).unwrap().answer());
         assert_eq!(answers, [Answer::Raised, Answer::Ahead(5), Answer::NotOurs]);
         for nonsense in ["1 2", "a 2 3 1", "1 2 -1"] {
             assert_eq!(read(nonsense), None, "{nonsense}");
         }
-        assert_eq!([0, 1, 2, 3].map(|of| read("1 2 3 1 2 0").unwrap().has(of)), [
-            true, true, false, false
-        ]);
+        assert_eq!(
+            [0, 1, 2, 3].map(|of| read("1 2 3 1 2 0").unwrap().has(of)),
+            [true, true, false, false]
+        );
     }
 }

@@ -3,7 +3,10 @@
 use std::{
     collections::HashMap,
     fmt,
-    sync::{Arc, OnceLock, atomic::{AtomicU64, Ordering::Relaxed}},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
@@ -288,7 +291,11 @@ async fn give_back(nodes: &Nodes, keys: &[Key], ttl: Duration) -> Vec<Round> {
             waiting.retain(|node| *node != said.node);
             for (index, round) in rounds.iter_mut().enumerate() {
                 // What is not there is not there, whatever the node has forgotten.
-                round.count(if reply.has(index) { super::round::Vote::Yes } else { super::round::Vote::No });
+                round.count(if reply.has(index) {
+                    super::round::Vote::Yes
+                } else {
+                    super::round::Vote::No
+                });
             }
         } else {
             rounds.iter_mut().for_each(|round| round.count(super::round::Vote::Silent));
