@@ -24,7 +24,8 @@ pub(crate) trait Backend: Debug + Send + Sync + 'static {
 
     /// Whether it keeps queues. If not, locks alone can be had, by asking again and again, and of
     /// its sessions' calls only these are made: `keep_alive`, `enqueue` with [`Join::IfFree`],
-    /// `standing`, `own_keys`, `watch`, `leave`, `on_loss`, `free_within`, `durability` and `close`.
+    /// `standing`, `own_keys`, `watch`, `leave`, `on_loss`, `free_within`, `durability` and
+    /// `close`.
     fn queues(&self) -> bool {
         true
     }
@@ -117,8 +118,8 @@ pub(crate) trait Store: Extras {
         std::future::pending().await
     }
 
-    /// Whom to tell when one key is lost while the session lives on, before any proof of life counts
-    /// without that key. Where keys end with their session alone, nobody ever is.
+    /// Whom to tell when one key is lost while the session lives on, before any proof of life
+    /// counts without that key. Where keys end with their session alone, nobody ever is.
     fn on_loss(&self, _told: ToldOfLoss) {}
 
     /// Of a lock that was found to be taken a moment ago: it is free after so long, unless its

@@ -109,7 +109,7 @@ impl Nodes {
         join_all(setting).await;
     }
 
-    /// How many nodes have the lock of this name, of whoever.
+    /// How many nodes have the lock of this name, no matter whose.
     pub(crate) async fn having(&self, name: &str) -> usize {
         let mut having = 0;
         for address in &self.addresses {
@@ -121,8 +121,8 @@ impl Nodes {
     }
 }
 
-/// Tries again and again, for so long, to get a lock that is held; whoever gets it does so after
-/// the holder has lost it, and with a higher token. Gives the guard.
+/// Tries again and again, for so long, to get a lock that is held; who gets it does so after the
+/// holder has lost it, and with a higher token. Gives the guard.
 pub(crate) async fn contend(
     other: &Client,
     name: &str,

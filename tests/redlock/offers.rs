@@ -42,6 +42,8 @@ async fn all_but_the_mutex_is_refused_before_anything_is_sent() {
         refused(mutex.holder().await.map(drop));
         refused(mutex.watch_queue().map(drop));
         refused(mutex.request_release("please").await);
+        let period = Duration::from_secs(60);
+        refused(mutex.run_once_per(period, async |_guard| ()).await);
     };
     timeout(Duration::from_secs(2), asking).await.expect("nothing was waited for");
 }

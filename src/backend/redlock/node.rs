@@ -1,5 +1,5 @@
-//! A node, and the task of a session that owns the connection to it. Whoever asks may go away at
-//! any time.
+//! A node, and the task of a session that owns the connection to it. The one that asks may go away
+//! at any time.
 
 use std::{sync::Arc, time::Duration};
 
@@ -160,7 +160,14 @@ impl Node {
         ttl: Duration,
     ) -> (Duration, Option<Duration>) {
         let sent = clock::now();
-        let Order { call, until, answer } = order;
+        let Order { mut call, until, answer } = order;
+        {
+            // It may have been started again since it was known to count.
+            let state = self.state.lock();
+            if state.spoiled(sent, state.longest.max(ttl), false).is_some() {
+                call = call.without_taking();
+            }
+        }
         let reply = match timeout_at(until, call.run(connection)).await {
             Ok(Ok(reply)) => reply,
             failed => {

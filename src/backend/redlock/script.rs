@@ -89,6 +89,16 @@ impl Call {
         Self::new(&RELEASE).about(keys)
     }
 
+    /// The same, but nothing that is gone is taken again.
+    pub(super) fn without_taking(mut self) -> Self {
+        if std::ptr::eq(self.script, &RENEW)
+            && let Some(again) = self.arguments.get_mut(1)
+        {
+            "0".clone_into(again);
+        }
+        self
+    }
+
     fn command(&self, name: &str, script: &str) -> Cmd {
         let mut command = redis::cmd(name);
         command.arg(script).arg(self.keys.len()).arg(&self.keys).arg(&self.arguments);
