@@ -2,6 +2,7 @@
 
 #![allow(clippy::expect_used)] // also outside of the test functions
 
+#[allow(dead_code, unused_macros)] // not all of it is offered
 mod common;
 #[path = "redlock/nodes.rs"]
 mod nodes;

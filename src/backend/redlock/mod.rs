@@ -8,6 +8,7 @@
 //! `node_state.rs` and `node_clock.rs` (does a node count?), `token.rs`, `keys.rs` (until when is
 //! it proved?). `docs/redlock.md` tells what that promises.
 
+mod contended;
 mod durability;
 mod keys;
 mod link;
@@ -15,6 +16,7 @@ mod node;
 mod node_clock;
 mod node_state;
 mod nodes;
+mod release;
 mod round;
 mod script;
 mod store;
@@ -62,7 +64,7 @@ impl Redlock {
         if distinct.len() < remote.endpoints.len() {
             return invalid("url", "a node is named twice: each has one vote");
         }
-        if remote.endpoints.len() < 3 || remote.endpoints.len() % 2 == 0 {
+        if remote.endpoints.len() < 3 || remote.endpoints.len().is_multiple_of(2) {
             return invalid(
                 "url",
                 "Redlock needs an odd number of nodes, three or more: another one adds no safety",

@@ -1,6 +1,6 @@
 //! All nodes, as a session asks them.
 
-use std::{sync::Arc, time::Duration};
+use std::{pin::Pin, sync::Arc, time::Duration};
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
@@ -44,10 +44,12 @@ impl Said {
     }
 }
 
+/// A node's answer, or none.
+type Coming = Pin<Box<dyn Future<Output = (usize, Option<Reply>)> + Send>>;
+
 /// The answers as they come. None waits for its turn to be read: all have been sent.
 pub(super) struct Answers {
-    coming:
-        FuturesUnordered<std::pin::Pin<Box<dyn Future<Output = (usize, Option<Reply>)> + Send>>>,
+    coming: FuturesUnordered<Coming>,
     nodes: Nodes,
 }
 
@@ -83,8 +85,7 @@ impl Nodes {
         let until = Instant::now() + self.limit();
         let coming = nodes.into_iter().filter_map(|node| {
             let asking = self.all.get(node)?.ask(call(node), until);
-            let coming: std::pin::Pin<Box<dyn Future<Output = _> + Send>> =
-                Box::pin(async move { (node, asking.await) });
+            let coming: Coming = Box::pin(async move { (node, asking.await) });
             Some(coming)
         });
         Answers { coming: coming.collect(), nodes: self.clone() }

@@ -1,7 +1,6 @@
 //! A session: nothing that any node knows of, but the locks that one client has on all of them.
 
 use std::{
-    collections::HashMap,
     fmt,
     sync::{
         Arc, OnceLock,
@@ -13,9 +12,11 @@ use std::{
 use async_trait::async_trait;
 
 use super::{
+    contended::Contended,
     durability,
-    keys::{Key, Keys},
+    keys::{Key, Keys, lock_of},
     nodes::{Nodes, Said},
+    release::{give_back, give_up},
     round::{Outcome, Round},
     script::Call,
     token::{self, Answer, Seen},
@@ -29,12 +30,7 @@ use crate::{
         name::{Queue, Ticket},
     },
     lost::LostReason,
-    runtime::{
-        clock::{self, sleep},
-        executor::spawn_beside,
-        mutex::Mutex,
-        random,
-    },
+    runtime::{clock, mutex::Mutex, random},
 };
 
 /// How many locks one script looks after at most.
@@ -43,18 +39,11 @@ const AT_ONCE: usize = 256;
 /// How often a token is proposed that others have overtaken.
 const PROPOSALS: u32 = 4;
 
-/// The pause between two requests to give a lock back on a node that is silent.
-const AGAIN: Duration = Duration::from_millis(100);
-
-/// How long a lock counts as wanted by several after they have met.
-const CONTENDED: Duration = Duration::from_secs(1);
-
 pub(super) struct RedlockStore {
     nodes: Nodes,
     keys: Arc<Mutex<Keys>>,
     ttl: Duration,
-    /// The locks that others were found to have a moment ago: since when, and for how long.
-    contended: Mutex<HashMap<Arc<str>, (Duration, Option<Duration>)>>,
+    contended: Contended,
     on_loss: OnceLock<ToldOfLoss>,
     moments: AtomicU64,
 }
@@ -79,7 +68,7 @@ impl RedlockStore {
             nodes,
             keys: Arc::new(Mutex::new(Keys::new(ttl))),
             ttl,
-            contended: Mutex::default(),
+            contended: Contended::default(),
             on_loss: OnceLock::new(),
             moments: AtomicU64::new(0),
         }
@@ -112,14 +101,14 @@ impl RedlockStore {
         };
         // Where several want it, the first node says who is to ask the others: else each of them
         // may get a few nodes, and none a majority.
-        let tried = if self.is_contended(&key.lock) { self.nodes.first() } else { None };
+        let tried = if self.contended.is(&key.lock) { self.nodes.first() } else { None };
         if let Some(first) = tried {
             let mut answers = self.nodes.ask([first], |_| call.clone());
             if let Some(said) = answers.next().await {
                 let has = said.reply.as_ref().map(|reply| reply.has(0));
                 count(&mut round, &said);
                 if has == Some(false) {
-                    self.meet(&key.lock, left);
+                    self.contended.meet(&key.lock, left);
                     return Taken::Occupied;
                 }
             }
@@ -134,7 +123,7 @@ impl RedlockStore {
         match round.taken() {
             Outcome::Ours => self.fence(key, &seen).await,
             Outcome::NotOurs => {
-                self.meet(&key.lock, left);
+                self.contended.meet(&key.lock, left);
                 Taken::Occupied
             }
             Outcome::Open | Outcome::Unknown => Taken::Not(round.words()),
@@ -165,41 +154,10 @@ impl RedlockStore {
         Taken::Not("others raise the lock's counter all the time".into())
     }
 
-    fn is_contended(&self, lock: &str) -> bool {
-        let now = clock::now();
-        let met = self.contended.lock().get(lock).map(|(since, _)| *since);
-        met.is_some_and(|since| now.saturating_sub(since) <= CONTENDED)
-    }
-
-    /// Somebody else has the lock, or some of its nodes.
-    fn meet(&self, lock: &Arc<str>, left: Option<Duration>) {
-        let now = clock::now();
-        let mut contended = self.contended.lock();
-        contended.retain(|_, (since, _)| now.saturating_sub(*since) <= CONTENDED);
-        contended.insert(Arc::clone(lock), (now, left));
-    }
-
-    /// Gives locks back on all nodes, also on those that were silent; goes on in the background
-    /// until each has said so, or the value has ended there by itself. Tells what came of it as
-    /// soon as it is known, within the time that a node may take.
-    async fn give_back(&self, keys: &[Key]) -> Vec<Round> {
-        give_back(&self.nodes, keys, self.ttl).await
-    }
-
     /// The attempt is given up. Nobody waits for the nodes' word.
     fn give_up(&self, key: &Key) {
         self.keys.lock().end(&key.name);
-        let (nodes, keys, ttl) = (self.nodes.clone(), vec![key.clone()], self.ttl);
-        // The requests are under way when this returns: a later one comes after them.
-        let giving = nodes.ask_all(&Call::release(&keys));
-        spawn_beside(async move {
-            let mut giving = giving;
-            let mut silent = Vec::new();
-            while let Some(said) = giving.next().await {
-                silent.extend(said.reply.is_none().then_some(said.node));
-            }
-            insist(nodes, silent, keys, ttl).await;
-        });
+        give_up(&self.nodes, key, self.ttl);
     }
 
     /// Asks all nodes to keep these locks; tells of each what came of it.
@@ -277,56 +235,6 @@ impl RedlockStore {
             let mut unproved = keys.iter().zip(rounds).filter(|(key, _)| is_open(key));
             unproved.any(|(_, round)| matches!(round.kept(), Outcome::Open | Outcome::Unknown))
         })
-    }
-}
-
-/// Gives locks back; see [`RedlockStore::give_back`].
-async fn give_back(nodes: &Nodes, keys: &[Key], ttl: Duration) -> Vec<Round> {
-    let mut rounds = vec![Round::new(nodes.len()); keys.len()];
-    let mut answers = nodes.ask_all(&Call::release(keys));
-    let mut waiting: Vec<usize> = (0..nodes.len()).collect();
-    while rounds.iter().any(|round| round.freed() == Outcome::Open) {
-        let Some(said) = answers.next().await else { break };
-        if let Some(reply) = &said.reply {
-            waiting.retain(|node| *node != said.node);
-            for (index, round) in rounds.iter_mut().enumerate() {
-                // What is not there is not there, whatever the node has forgotten.
-                round.count(if reply.has(index) {
-                    super::round::Vote::Yes
-                } else {
-                    super::round::Vote::No
-                });
-            }
-        } else {
-            rounds.iter_mut().for_each(|round| round.count(super::round::Vote::Silent));
-        }
-    }
-    if !waiting.is_empty() {
-        let (nodes, keys) = (nodes.clone(), keys.to_vec());
-        spawn_beside(async move {
-            let mut waiting = waiting;
-            while let Some(said) = answers.next().await {
-                if said.reply.is_some() {
-                    waiting.retain(|node| *node != said.node);
-                }
-            }
-            insist(nodes, waiting, keys, ttl).await;
-        });
-    }
-    rounds
-}
-
-/// Gives locks back on nodes that were silent, for as long as they may be there.
-async fn insist(nodes: Nodes, mut silent: Vec<usize>, keys: Vec<Key>, ttl: Duration) {
-    let began = clock::now();
-    while !silent.is_empty() && clock::now().saturating_sub(began) <= ttl {
-        sleep(AGAIN).await;
-        let mut answers = nodes.ask(silent.iter().copied(), |_| Call::release(&keys));
-        while let Some(said) = answers.next().await {
-            if said.reply.is_some() {
-                silent.retain(|node| *node != said.node);
-            }
-        }
     }
 }
 
@@ -439,7 +347,7 @@ impl Store for RedlockStore {
     async fn leave(&self, _: &Queue, ticket: Ticket, _: Leaving<'_>) -> Result<Left> {
         let left = |existed| Left { existed, successor: false, at: self.moment() };
         let Some(key) = self.keys.lock().leave(ticket) else { return Ok(left(false)) };
-        let rounds = self.give_back(std::slice::from_ref(&key)).await;
+        let rounds = give_back(&self.nodes, std::slice::from_ref(&key), self.ttl).await;
         let ended = clock::now().saturating_sub(key.proved) > self.ttl.mul_f64(1.1);
         match rounds.first() {
             Some(round) if round.freed() == Outcome::Ours => {
@@ -464,14 +372,12 @@ impl Store for RedlockStore {
     }
 
     fn free_within(&self, queue: &Queue) -> Option<Duration> {
-        let (since, left) = *self.contended.lock().get(&super::keys::lock_of(queue))?;
-        let elapsed = clock::now().saturating_sub(since);
-        Some(left?.saturating_sub(elapsed))
+        self.contended.free_within(&lock_of(queue))
     }
 
     async fn close(&self) -> Result<()> {
         let keys = self.keys.lock().all();
-        let parts = keys.chunks(AT_ONCE).map(|part| self.give_back(part));
+        let parts = keys.chunks(AT_ONCE).map(|part| give_back(&self.nodes, part, self.ttl));
         let rounds = futures_util::future::join_all(parts).await.into_iter().flatten();
         let mut all_freed = true;
         for (key, round) in keys.iter().zip(rounds) {
