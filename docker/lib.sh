@@ -19,7 +19,7 @@ PATH=$PATH:$TOOLS/bin
 
 CLUSTERED=(etcd1 etcd2 etcd3 zk1 zk2 zk3 postgres1 postgres2 galera1 galera2 galera3)
 # The stores that have servers.
-STORES=(etcd zookeeper postgres mysql redis valkey)
+STORES=(etcd zookeeper postgres mysql redis valkey redlock)
 # Other ways to set these up, which are started only if they are named.
 SHAPES=(postgres-standby pgbouncer galera)
 
@@ -29,6 +29,7 @@ services() {
     etcd) echo etcd1 etcd2 etcd3 etcd-tls etcd-auth ;;
     zookeeper) echo zk1 zk2 zk3 zk-tls ;;
     postgres | mysql | redis | valkey) echo "$1" ;;
+    redlock) echo redlock1 redlock2 redlock3 redlock4 redlock5 ;;
     postgres-standby) echo postgres1 postgres2 ;;
     pgbouncer) echo postgres pgbouncer ;;
     galera) echo galera1 galera2 galera3 ;;
@@ -41,7 +42,7 @@ image_of() {
     case $1 in
     postgres-standby | pgbouncer) echo postgres ;;
     galera) echo mysql ;;
-    valkey) echo redis ;;
+    valkey | redlock) echo redis ;;
     *) echo "$1" ;;
     esac
 }
@@ -143,6 +144,7 @@ tell_where() {
         DISTLOCK_REDIS_TLS_URL=rediss://app:apppw@$(address redis 6380)
         ;;
     valkey) export DISTLOCK_VALKEY_URL && DISTLOCK_VALKEY_URL=$(url valkey) ;;
+    redlock) export DISTLOCK_REDLOCK_URL && DISTLOCK_REDLOCK_URL=$(url redlock) ;;
     esac
 }
 
@@ -264,7 +266,7 @@ address() {
     postgres*) port=${port:-5432} ;;
     mysql | galera*) port=${port:-3306} ;;
     pgbouncer) port=${port:-6432} ;;
-    redis | valkey) port=${port:-6379} ;;
+    redis | valkey | redlock?) port=${port:-6379} ;;
     esac
     docker port "$(container "$1")" "$port/tcp" | sed -n 1p
 }
@@ -280,5 +282,8 @@ url() {
     pgbouncer) echo "postgres://app:apppw@$(address pgbouncer)/distlock" ;;
     galera) echo "mysql://app:apppw@$(address galera1),$(address galera2),$(address galera3)/distlock" ;;
     redis | valkey) echo "redis://app:apppw@$(address "$1")" ;;
+    redlock)
+        echo "redlock://app:apppw@$(address redlock1),$(address redlock2),$(address redlock3),$(address redlock4),$(address redlock5)"
+        ;;
     esac
 }

@@ -69,6 +69,15 @@ pub enum Error {
         /// What is wrong and what to pass instead.
         reason: String,
     },
+    /// This store cannot do that. Nothing was sent.
+    #[error("{backend} has no {operation}")]
+    #[non_exhaustive]
+    Unsupported {
+        /// The store.
+        backend: &'static str,
+        /// What it has not.
+        operation: &'static str,
+    },
     /// Other clients count on another number of permits. No call returns this any more: the smaller
     /// number counts, until [`set_permits`](crate::Semaphore::set_permits) says otherwise.
     #[error("{name:?} has {agreed} permits for other clients, not {named}")]

@@ -74,6 +74,8 @@
 //! - `postgres`: URLs like `postgres://user:password@h/database`: see [`operations`][operations].
 //! - `redis`: URLs like `redis://user:password@h:6379/0`, of Redis 7 and Valkey 8 and later: see
 //!   [`operations`][operations].
+//! - `redlock`: URLs like `redlock://user:password@h1,h2,h3,h4,h5`, of servers of Redis or Valkey
+//!   that know nothing of each other; only mutexes, and nobody is first: see [`redlock`][redlock].
 //! - `sqlite`: URLs like `sqlite:///path/of/a/file`, for the processes of one host. Building it
 //!   needs a C compiler: see [`operations`][operations].
 //! - `blocking`: the same for threads.
@@ -95,6 +97,7 @@
 //!
 //! [guarantees]: https://github.com/distlock/distlock/blob/main/docs/guarantees.md
 //! [choosing]: https://github.com/distlock/distlock/blob/main/docs/choosing.md
+//! [redlock]: https://github.com/distlock/distlock/blob/main/docs/redlock.md
 //! [operations]: https://github.com/distlock/distlock/blob/main/docs/operations.md
 //! [performance]: https://github.com/distlock/distlock/blob/main/docs/performance.md
 //! [architecture]: https://github.com/distlock/distlock/blob/main/docs/architecture.md

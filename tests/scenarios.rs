@@ -63,7 +63,7 @@ fn every_scenario_has_its_test() {
         fs::read_to_string(root().join("tests/torture/src/fault.rs")).expect("the kinds of faults");
     assert_eq!(
         rows.iter().map(|(number, _)| *number).collect::<Vec<_>>(),
-        (1..=88).collect::<Vec<_>>()
+        (1..=93).collect::<Vec<_>>()
     );
     for (number, place) in rows {
         let mut named = 0;

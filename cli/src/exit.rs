@@ -70,6 +70,7 @@ impl From<Error> for Failure {
             | Error::InvalidPermits { .. }
             | Error::PermitsDisagree { .. }
             | Error::InvalidWrite { .. }
+            | Error::Unsupported { .. }
             | Error::FeatureDisabled { .. } => USAGE,
             Error::Unavailable { .. } => UNAVAILABLE,
             Error::Denied { .. } => DENIED,

@@ -17,6 +17,7 @@ pub(crate) type Result<T, E = StoreError> = std::result::Result<T, E>;
         feature = "mysql",
         feature = "postgres",
         feature = "redis",
+        feature = "redlock",
         feature = "sqlite",
         feature = "zookeeper"
     )),

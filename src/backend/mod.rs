@@ -26,6 +26,8 @@ pub(crate) mod name;
 pub(crate) mod postgres;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
+#[cfg(feature = "redlock")]
+pub(crate) mod redlock;
 pub(crate) mod remote;
 mod request;
 pub(crate) mod secret;
@@ -51,4 +53,4 @@ pub(crate) mod zookeeper;
 pub(crate) use entry::{Entry, Event, Fate, Moment, Predecessor, Present, Standing, Watch};
 pub(crate) use listing::{Ask, Detail, Listing, Member};
 pub(crate) use request::{Join, Joined, Leaving, Left, Rewritten, Write};
-pub(crate) use store::{Backend, Extras, Facts, Store};
+pub(crate) use store::{Backend, Extras, Facts, Store, ToldOfLoss};

@@ -11,6 +11,7 @@ use crate::backend::{acl::Acl, credentials::Credentials, source::Source, tls::Ma
         feature = "mysql",
         feature = "postgres",
         feature = "redis",
+        feature = "redlock",
         feature = "zookeeper"
     )),
     allow(dead_code)

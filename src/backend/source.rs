@@ -89,6 +89,7 @@ impl<T: PartialEq> Source<T> {
             feature = "mysql",
             feature = "postgres",
             feature = "redis",
+            feature = "redlock",
             feature = "zookeeper"
         )),
         allow(dead_code)
@@ -122,6 +123,7 @@ impl<T: PartialEq> Source<T> {
             feature = "mysql",
             feature = "postgres",
             feature = "redis",
+            feature = "redlock",
             feature = "zookeeper"
         )),
         allow(dead_code)

@@ -22,6 +22,14 @@ pub(crate) trait Backend: Debug + Send + Sync + 'static {
     /// For error messages: `etcd`, `ZooKeeper`, `SQLite`.
     fn name(&self) -> &'static str;
 
+    /// Whether it keeps queues. If not, locks alone can be had, by asking again and again, and of
+    /// its sessions' calls only these are made: `keep_alive`, `enqueue` with [`Join::IfFree`],
+    /// `standing`, `own_keys`, `watch`, `leave`, `on_loss`, `free_within`, `durability` and
+    /// `close`.
+    fn queues(&self) -> bool {
+        true
+    }
+
     /// Opens a session, having tried each endpoint once. The server may grant another TTL than the
     /// one asked for.
     async fn open(&self, ttl: Duration) -> Result<(Facts, Arc<dyn Store>)>;
@@ -56,6 +64,9 @@ impl Facts {
         }
     }
 }
+
+/// Tells the holder of this key of its loss; `false`: it is not known yet.
+pub(crate) type ToldOfLoss = Box<dyn Fn(&str, LostReason) -> bool + Send + Sync>;
 
 /// One lease (etcd) or session (ZooKeeper), and what can be asked of the store in its name.
 ///
@@ -105,6 +116,16 @@ pub(crate) trait Store: Extras {
     /// return: then `keep_alive` finds out.
     async fn ended(&self) -> LostReason {
         std::future::pending().await
+    }
+
+    /// Whom to tell when one key is lost while the session lives on, before any proof of life
+    /// counts without that key. Where keys end with their session alone, nobody ever is.
+    fn on_loss(&self, _told: ToldOfLoss) {}
+
+    /// Of a lock that was found to be taken a moment ago: it is free after so long, unless its
+    /// holder keeps it.
+    fn free_within(&self, _queue: &Queue) -> Option<Duration> {
+        None
     }
 
     /// Ends the session, and with it every key it holds.

@@ -380,6 +380,9 @@ impl Builder {
             allow_eviction: url.options.allow_eviction,
         };
         let backend = backend(url.scheme, remote)?;
+        if local_handover.is_some() && !backend.queues() {
+            return invalid("local_handover", "this store has no queue to hand over a place in");
+        }
         let telemetry = Telemetry::new(backend.name(), self.metric_label);
         let shared = Shared {
             backend,
@@ -421,6 +424,10 @@ fn backend(scheme: Scheme, remote: Remote) -> Result<Arc<dyn Backend>> {
         Scheme::Redis => Ok(Arc::new(crate::backend::redis::Redis::new(remote)?)),
         #[cfg(not(feature = "redis"))]
         Scheme::Redis => Err(Error::FeatureDisabled { scheme: "redis", feature: "redis" }),
+        #[cfg(feature = "redlock")]
+        Scheme::Redlock => Ok(Arc::new(crate::backend::redlock::Redlock::new(remote)?)),
+        #[cfg(not(feature = "redlock"))]
+        Scheme::Redlock => Err(Error::FeatureDisabled { scheme: "redlock", feature: "redlock" }),
         Scheme::Sqlite if remote.credentials.is_some() || remote.tls.is_some() => {
             let option = if remote.tls.is_some() { "tls" } else { "credentials" };
             let reason = "sqlite:// has neither users nor a network: leave it out".into();

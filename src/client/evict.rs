@@ -45,6 +45,7 @@ impl Client {
     /// # Ok(()) }
     /// ```
     pub async fn evict(&self, key: impl AsRef<str>) -> Result<bool> {
+        self.sessions.shared().must_queue("queue to look at")?;
         let key = key.as_ref();
         let queue = queue_of(self.namespace(), key).map_err(|reason| Error::InvalidWrite {
             key: key.chars().take(80).collect(),

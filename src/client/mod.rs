@@ -86,8 +86,9 @@ impl Client {
     /// `allow_plaintext_credentials`; `password_file` for `user@`; `ca_file`, `cert_file`,
     /// `key_file` and `server_name` for `etcds://` and `zks://`. On PostgreSQL and MySQL the
     /// namespace stands behind the database, and TLS is `sslmode=verify-full`. On SQLite the path
-    /// is the file's, and the namespace is the option `namespace`. Other options are refused. The
-    /// builder's methods go before what the URL says.
+    /// is the file's, and the namespace is the option `namespace`. `redlock://h1,h2,h3` takes an
+    /// odd number of servers of Redis or Valkey, and offers mutexes alone. Other options are
+    /// refused. The builder's methods go before what the URL says.
     pub fn builder(url: impl AsRef<str>) -> Builder {
         Builder::new(url.as_ref())
     }

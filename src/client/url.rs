@@ -19,6 +19,7 @@ pub(crate) enum Scheme {
     Mysql,
     Postgres,
     Redis,
+    Redlock,
     Sqlite,
 }
 
@@ -91,10 +92,11 @@ impl Url {
             "postgres" | "postgresql" => (Scheme::Postgres, 5432, false),
             "redis" => (Scheme::Redis, 6379, false),
             "rediss" => (Scheme::Redis, 6379, true),
+            "redlock" => (Scheme::Redlock, 6379, false),
             "sqlite" => (Scheme::Sqlite, 0, false),
             _ => {
                 return Err("the scheme is not one of etcd, etcds, zk, zks, postgres, mysql, \
-                            redis, rediss, sqlite and memory"
+                            redis, rediss, redlock, sqlite and memory"
                     .into());
             }
         };
@@ -113,7 +115,8 @@ impl Url {
             .rsplit_once('@')
             .map_or((None, authority), |(user, hosts)| (Some(user), hosts));
         let mut login = user.map(login).transpose()?;
-        if let Some((user, _)) = login.as_mut().filter(|_| scheme == Scheme::Redis) {
+        let redis = matches!(scheme, Scheme::Redis | Scheme::Redlock);
+        if let Some((user, _)) = login.as_mut().filter(|_| redis) {
             // As all its clients do, which have known passwords for longer than users.
             if user.is_empty() {
                 *user = "default".to_owned();
@@ -307,7 +310,7 @@ const LONGEST: usize = 200;
 /// host counts as one only where no `@` is anywhere and all that stands with it reads as hosts and
 /// ports, too. Of a name in memory nothing is shown that looks like a user or a query.
 fn redacted(url: &str) -> String {
-    const SCHEMES: [&str; 14] = [
+    const SCHEMES: [&str; 15] = [
         "memory",
         "etcd",
         "etcds",
@@ -319,6 +322,7 @@ fn redacted(url: &str) -> String {
         "postgresql",
         "redis",
         "rediss",
+        "redlock",
         "sqlite",
         "http",
         "https",

@@ -340,12 +340,12 @@ impl Election {
     }
 
     fn viewer(&self) -> Result<Viewer> {
-        let queue = Queue::new(&self.sessions.shared().namespace, &self.name)?;
+        let queue = self.sessions.shared().queue(&self.name, "elections")?;
         Ok(Viewer::new(self.sessions.clone(), Kind::Election, &queue, false))
     }
 
     fn candidates(&self) -> Result<Queue> {
-        Ok(Queue::new(&self.sessions.shared().namespace, &self.name)?.of("election"))
+        Ok(self.sessions.shared().queue(&self.name, "elections")?.of("election"))
     }
 
     async fn stand(&self, value: &[u8], wait: Wait) -> Result<Option<Leadership>> {

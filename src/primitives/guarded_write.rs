@@ -129,6 +129,7 @@ impl LockGuard {
     /// # guard.unlock().await }
     /// ```
     pub async fn get(&self, key: impl AsRef<str>) -> Result<Option<Vec<u8>>> {
+        self.session().shared.must_queue("guarded writes")?;
         let key = key.as_ref();
         check(self.queue().namespace(), &[Write::delete(key)])?;
         self.read(key).await
@@ -137,6 +138,7 @@ impl LockGuard {
     /// The same, of any key.
     pub(super) async fn read(&self, key: &str) -> Result<Option<Vec<u8>>> {
         let session = self.session();
+        session.shared.must_queue("guarded writes")?;
         let lost = || self.lost_reason().map(|reason| self.lost_error(reason));
         if let Some(error) = lost() {
             return Err(error);
@@ -224,6 +226,7 @@ impl LockGuard {
     /// # guard.unlock().await }
     /// ```
     pub async fn write(&self, writes: &[Write]) -> Result<()> {
+        self.session().shared.must_queue("guarded writes")?;
         check(self.queue().namespace(), writes)?;
         let writes: Vec<_> = writes.iter().map(|write| write.0.clone()).collect();
         self.commit(&writes).await
@@ -231,6 +234,7 @@ impl LockGuard {
 
     /// The same, to any keys.
     pub(super) async fn commit(&self, writes: &[backend::Write]) -> Result<()> {
+        self.session().shared.must_queue("guarded writes")?;
         let runtime = &self.session().shared.runtime;
         runtime.within(self.commit_within(writes, self.session().shared.patience())).await
     }

@@ -60,6 +60,7 @@ impl LockInfo {
 
 /// All locks of a client's namespace at which somebody stands, by their names.
 pub(crate) async fn list(sessions: &Sessions, local_handover: bool) -> Result<Vec<LockInfo>> {
+    sessions.shared().must_queue("list of locks")?;
     let namespace = &sessions.shared().namespace;
     let dirs = sessions.shared().runtime.within(async {
         let session = sessions.any().await?;

@@ -61,8 +61,8 @@ impl MultiLock {
         handover: Option<Arc<Handover>>,
         names: impl IntoIterator<Item: AsRef<str>>,
     ) -> Result<Self> {
-        let queues =
-            names.into_iter().map(|name| Queue::new(&sessions.shared().namespace, name.as_ref()));
+        let (shared, together) = (sessions.shared(), "locks that are taken together");
+        let queues = names.into_iter().map(|name| shared.queue(name.as_ref(), together));
         let mut queues = queues.collect::<Result<Vec<_>>>()?;
         queues.sort_unstable_by(|one, other| one.dir().cmp(other.dir()));
         queues.dedup();

@@ -281,6 +281,7 @@ impl Mutex {
     /// # }
     /// ```
     pub async fn request_release(&self, reason: impl AsRef<str>) -> Result<bool> {
+        self.must_queue("requests to let go")?;
         release_request::ask(&self.sessions, &self.line()?, reason.as_ref()).await
     }
 
@@ -314,11 +315,17 @@ impl Mutex {
         guard.end_with(done).await
     }
 
+    /// Refuses what takes a queue where there is none.
+    pub(crate) fn must_queue(&self, operation: &'static str) -> Result<()> {
+        self.sessions.shared().must_queue(operation)
+    }
+
     fn line(&self) -> Result<Queue> {
         Queue::new(&self.sessions.shared().namespace, &self.name)
     }
 
     fn viewer(&self) -> Result<Viewer> {
+        self.must_queue("queue to look at")?;
         let (queue, shares) = (self.line()?, self.handover.is_some());
         Ok(Viewer::new(self.sessions.clone(), Kind::Mutex, &queue, shares))
     }

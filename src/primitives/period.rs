@@ -136,6 +136,7 @@ impl Mutex {
         period: Duration,
         work: impl AsyncFnOnce(&LockGuard) -> T,
     ) -> Result<Option<T>> {
+        self.must_queue("guarded writes")?;
         let fired = clock::wall();
         let guard = self.lock().await?;
         if !guard.first_in_at(period, fired).await? {

@@ -181,6 +181,9 @@ impl LockGuard {
     pub async fn release_requested(&self) -> ReleaseRequest {
         let (session, side) = (self.session(), side(self.queue()));
         let watching = async {
+            if session.shared.must_queue("requests to let go").is_err() {
+                return pending().await;
+            }
             let visit = Visit::new(session, &side);
             let mut view = View::new(side.clone(), false);
             while let Ok(sight) = view.next(session, visit.is_some()).await {

@@ -5,7 +5,6 @@ pub(super) mod rule;
 use std::{ops::Deref, pin::pin, time::Duration};
 
 use crate::{
-    backend::name::Queue,
     error::{Error, Result},
     primitives::{
         guard::LockGuard,
@@ -300,13 +299,13 @@ impl RwLock {
     }
 
     fn viewer(&self) -> Result<Viewer> {
-        let queue = Queue::new(&self.sessions.shared().namespace, &self.name)?;
+        let queue = self.sessions.shared().queue(&self.name, "read-write locks")?;
         Ok(Viewer::new(self.sessions.clone(), Kind::RwLock, &queue, false))
     }
 
     async fn acquire(&self, label: &'static str, wait: Wait) -> Result<Option<LockGuard>> {
         let queue =
-            Queue::new(&self.sessions.shared().namespace, &self.name)?.of("rw").labelled(label);
+            self.sessions.shared().queue(&self.name, "read-write locks")?.of("rw").labelled(label);
         let (rule, primitive) = match label {
             READER => (&Reader as &dyn Rule, Primitive::Reader),
             _ => (&Writer as &dyn Rule, Primitive::Writer),

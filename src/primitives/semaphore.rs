@@ -306,12 +306,12 @@ impl Semaphore {
     }
 
     fn viewer(&self) -> Result<Viewer> {
-        let queue = Queue::new(&self.sessions.shared().namespace, &self.name)?;
+        let queue = self.sessions.shared().queue(&self.name, "semaphores")?;
         Ok(Viewer::new(self.sessions.clone(), Kind::Semaphore, &queue, false))
     }
 
     fn permit_queue(&self) -> Result<Queue> {
-        Ok(Queue::new(&self.sessions.shared().namespace, &self.name)?.of("permits"))
+        Ok(self.sessions.shared().queue(&self.name, "semaphores")?.of("permits"))
     }
 
     fn check(&self, permits: u32) -> Result<()> {
@@ -351,7 +351,7 @@ impl Semaphore {
             // Nobody waits for permits, so the one at the gate is about to pass it.
             patience = Wait::Until(Instant::now() + self.sessions.shared().request_timeout);
         }
-        let gate = Queue::new(&self.sessions.shared().namespace, &self.name)?.of("gate");
+        let gate = self.sessions.shared().queue(&self.name, "semaphores")?.of("gate");
         let gate = Acquire { passing: true, ..Acquire::new(&gate, patience) };
         let Some(gate) = gate.from(&self.sessions).await? else { return Ok(None) };
         let taking = Acquire { mode: Mode::Shared(&rule), ..Acquire::new(queue, wait) };

@@ -3,12 +3,15 @@
 use std::sync::Arc;
 
 use super::{
-    Failure, Hold, attempt::Attempt, failure::StaleSessions, lock, mode::Mode, wait::Wait,
+    Failure, Hold, attempt::Attempt, failure::StaleSessions, lock, mode::Mode, poll, wait::Wait,
 };
 use crate::{backend::name::Queue, error::Result, session::Sessions};
 
 /// Takes the lock from the store.
 pub(crate) async fn take(sessions: &Sessions, queue: &Queue, wait: Wait) -> Result<Option<Hold>> {
+    if !sessions.shared().backend.queues() {
+        return poll::take(sessions, queue, wait).await;
+    }
     Acquire::new(queue, wait).from(sessions).await
 }
 

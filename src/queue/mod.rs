@@ -11,6 +11,7 @@ mod lock;
 pub(crate) mod mode;
 mod news;
 mod pace;
+mod poll;
 pub(crate) mod release;
 mod slow;
 pub(crate) mod view;

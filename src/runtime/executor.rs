@@ -78,6 +78,7 @@ impl Executor {
     feature = "mysql",
     feature = "postgres",
     feature = "redis",
+    feature = "redlock",
     feature = "zookeeper"
 ))]
 pub(crate) fn spawn_beside(task: impl Future<Output = ()> + Send + 'static) {

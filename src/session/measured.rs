@@ -8,7 +8,7 @@ use super::Shared;
 use crate::{
     backend::{
         Ask, Entry, Extras, Facts, Join, Joined, Leaving, Left, Listing, Present, Rewritten,
-        Standing, Store, Watch, Write,
+        Standing, Store, ToldOfLoss, Watch, Write,
         durability::Durability,
         error::{Result, StoreError},
         name::{Queue, Ticket},
@@ -94,6 +94,14 @@ impl Store for Measured {
 
     async fn ended(&self) -> LostReason {
         self.store.ended().await
+    }
+
+    fn on_loss(&self, told: ToldOfLoss) {
+        self.store.on_loss(told);
+    }
+
+    fn free_within(&self, queue: &Queue) -> Option<Duration> {
+        self.store.free_within(queue)
     }
 
     async fn close(&self) -> Result<()> {

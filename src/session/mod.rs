@@ -70,6 +70,20 @@ impl Shared {
         drop(self.draining.subscribe().wait_for(|draining| *draining).await);
     }
 
+    /// Refuses what takes a queue where the store has none, before anything is sent.
+    pub(crate) fn must_queue(&self, operation: &'static str) -> Result<(), Error> {
+        match self.backend.queues() {
+            true => Ok(()),
+            false => Err(Error::Unsupported { backend: self.backend.name(), operation }),
+        }
+    }
+
+    /// The queue of a lock of this name, for what takes one.
+    pub(crate) fn queue(&self, name: &str, operation: &'static str) -> Result<Queue, Error> {
+        self.must_queue(operation)?;
+        Queue::new(&self.namespace, name)
+    }
+
     /// How long a call goes on that does not wait for others: for one request without an answer,
     /// and another one.
     pub(crate) fn patience(&self) -> Duration {
@@ -93,7 +107,7 @@ pub(crate) struct Session {
     pub(crate) watch_budget: Arc<WatchBudget>,
     /// Turns at joining.
     pub(crate) join_permits: Semaphore,
-    pub(crate) own_keys: OwnKeys,
+    pub(crate) own_keys: Arc<OwnKeys>,
     pub(crate) evictions: EvictionWatch,
     /// Tickets that were used and of which nothing can come any more.
     tickets: Mutex<Vec<Ticket>>,
@@ -105,6 +119,12 @@ impl Session {
         let sent = clock::now();
         let (facts, store) = measured::open(&shared).await?;
         let deadline = Arc::new(Deadline::new(sent, facts.ttl, facts.relays_renewals));
+        let own_keys = Arc::<OwnKeys>::default();
+        let known = Arc::downgrade(&own_keys);
+        store.on_loss(Box::new(move |key, reason| {
+            // Without a session there are no holders.
+            known.upgrade().is_none_or(|known| known.lose(key, reason))
+        }));
         let (ended, end) = watch::channel(None);
         let hurry = Arc::<Notify>::default();
         let keeping = keeper::keep(
@@ -137,7 +157,7 @@ impl Session {
             hurry,
             watch_budget,
             join_permits: Semaphore::new(JOINING),
-            own_keys: OwnKeys::default(),
+            own_keys,
             evictions,
             tickets: Mutex::default(),
             lookout: Lookout::default(),

@@ -108,6 +108,16 @@ impl OwnKeys {
         own_key.is(entry).then_some(own_key)
     }
 
+    /// A key is lost, though the session lives on; `false`: it is none of these yet.
+    pub(crate) fn lose(&self, key: &str, reason: LostReason) -> bool {
+        // Without the lock: a waker is the caller's code.
+        let own_key = self.known.lock().own_keys.get(key).map(Arc::clone);
+        own_key.is_some_and(|own_key| {
+            own_key.lose(reason);
+            true
+        })
+    }
+
     /// The key is no more; the one that waits for that is told how it ended.
     pub(crate) fn end(&self, own_key: &Arc<OwnKey>, end: End) {
         own_key.state.lock().phase = Phase::Ended(end);

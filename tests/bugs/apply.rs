@@ -25,15 +25,17 @@
 use std::{collections::BTreeMap, fs, path::Path};
 
 /// Where a test can be. In this order they are built and run.
-pub(crate) const BINARIES: [&str; 14] = [
+pub(crate) const BINARIES: [&str; 16] = [
     "lib",
     "memory",
     "sqlite",
     "telemetry",
     "lib:etcd",
     "lib:mysql",
+    "lib:redlock",
     "lib:postgres",
     "lib:zookeeper",
+    "redlock",
     "etcd",
     "zookeeper",
     "postgres",

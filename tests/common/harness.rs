@@ -63,6 +63,17 @@ pub(crate) trait Harness: Send + Sync + 'static {
         (true, AfterLoss::GoesOn)
     }
 
+    /// Whether one that waits has a key. Otherwise it asks again and again, and nothing tells that
+    /// it has begun to.
+    fn queues(&self) -> bool {
+        true
+    }
+
+    /// To how many servers a client is connected at a time.
+    fn at_once(&self) -> f64 {
+        1.0
+    }
+
     /// Whether clients are told, unasked, what happens to a key. If not they look, and there is no
     /// event that could be counted, or lost.
     fn tells(&self) -> bool {

@@ -35,6 +35,9 @@ pub(crate) mod raw;
 #[cfg(feature = "redis")]
 #[allow(dead_code)]
 pub(crate) mod redis;
+#[cfg(feature = "redlock")]
+#[allow(dead_code)]
+pub(crate) mod redlock;
 #[allow(dead_code)]
 pub(crate) mod secrets;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]

@@ -40,6 +40,12 @@ pub fn valkey_url() -> String {
     url("DISTLOCK_VALKEY_URL", "redis://app:apppw@127.0.0.1:63793")
 }
 
+/// The URL of the five servers for Redlock.
+pub fn redlock_url() -> String {
+    let servers: Vec<_> = (63811..=63815).map(|port| format!("127.0.0.1:{port}")).collect();
+    url("DISTLOCK_REDLOCK_URL", &format!("redlock://app:apppw@{}", servers.join(",")))
+}
+
 /// The addresses of a URL, or of its servers alone.
 pub async fn resolve(url: &str) -> Result<Vec<SocketAddr>> {
     let hosts = url.split_once("://").map_or(url, |(_, hosts)| hosts);

@@ -1,0 +1,249 @@
+//! The locks of one session: what proves each of them, and until when all of them are proved.
+//!
+//! The session has one deadline, and no node knows of it. So what is told as a proof of life is
+//! what holds for each lock: for the one whose proof is the oldest.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use tokio::sync::watch;
+
+use crate::backend::name::{Queue, Ticket};
+
+/// Clocks of nodes that run a tenth faster than ours are allowed for.
+const FACTOR: f64 = 0.9;
+
+/// Nodes count in milliseconds: both ends of a key's life are cut to that.
+pub(super) const CUT: Duration = Duration::from_millis(2);
+
+/// One attempt to have a lock.
+#[derive(Clone, Debug)]
+pub(super) struct Key {
+    /// Of the lock, on the nodes.
+    pub(super) lock: Arc<str>,
+    /// What no other attempt writes there.
+    pub(super) value: Arc<str>,
+    /// What it is called outside of here.
+    pub(super) name: Arc<str>,
+    ticket: Ticket,
+    /// When that was sent which a majority has confirmed last; at first, when it was asked for it.
+    pub(super) proved: Duration,
+    stage: Stage,
+    lost: watch::Sender<bool>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Taking,
+    Held,
+    Leaving,
+}
+
+/// All of them.
+#[derive(Debug)]
+pub(super) struct Keys {
+    ttl: Duration,
+    keys: HashMap<Arc<str>, Key>,
+}
+
+/// Of a queue's lock on the nodes: in braces, as only what stands in them decides where a key lies.
+pub(super) fn lock_of(queue: &Queue) -> Arc<str> {
+    format!("{{{}}}", queue.dir()).into()
+}
+
+/// Of the counter that its tokens come from.
+pub(super) fn counter_of(lock: &str) -> String {
+    format!("{lock}:token")
+}
+
+impl Keys {
+    pub(super) fn new(ttl: Duration) -> Self {
+        Self { ttl, keys: HashMap::new() }
+    }
+
+    /// An attempt begins. From now on no proof of life tells more than it can.
+    pub(super) fn begin(
+        &mut self,
+        queue: &Queue,
+        ticket: Ticket,
+        value: &str,
+        now: Duration,
+    ) -> Key {
+        let id = value.split('\n').next().unwrap_or_default();
+        let key = Key {
+            lock: lock_of(queue),
+            value: value.into(),
+            name: format!("{}/{id}", queue.dir()).into(),
+            ticket,
+            proved: now,
+            stage: Stage::Taking,
+            lost: watch::Sender::new(false),
+        };
+        self.keys.insert(Arc::clone(&key.name), key.clone());
+        key
+    }
+
+    /// It has come to nothing, or to its end.
+    pub(super) fn end(&mut self, name: &str) {
+        self.keys.remove(name);
+    }
+
+    /// Until when a lock that was proved then is certain to be there.
+    pub(super) fn valid(&self, proved: Duration) -> Duration {
+        proved + self.ttl.mul_f64(FACTOR).saturating_sub(CUT)
+    }
+
+    /// A majority has confirmed it; tells whether that was in time.
+    pub(super) fn hold(&mut self, name: &str, now: Duration) -> bool {
+        let valid = self.keys.get(name).is_some_and(|key| now < self.valid(key.proved));
+        if let Some(key) = self.keys.get_mut(name).filter(|_| valid) {
+            key.stage = Stage::Held;
+        }
+        valid
+    }
+
+    /// A majority has confirmed what was sent then.
+    pub(super) fn renewed(&mut self, name: &str, sent: Duration) {
+        if let Some(key) = self.keys.get_mut(name) {
+            key.proved = key.proved.max(sent);
+        }
+    }
+
+    /// Those that are held.
+    pub(super) fn held(&self) -> Vec<Key> {
+        self.keys.values().filter(|key| key.stage == Stage::Held).cloned().collect()
+    }
+
+    /// Those that may be on the nodes.
+    pub(super) fn all(&self) -> Vec<Key> {
+        self.keys.values().cloned().collect()
+    }
+
+    pub(super) fn get(&self, name: &str) -> Option<&Key> {
+        self.keys.get(name)
+    }
+
+    /// An attempt is given up, or its lock given back: it needs no proof any more.
+    pub(super) fn leave(&mut self, ticket: Ticket) -> Option<Key> {
+        let key = self.keys.values_mut().find(|key| key.ticket == ticket)?;
+        key.stage = Stage::Leaving;
+        Some(key.clone())
+    }
+
+    /// Those that will not be proved in time, while others are: their holders are to be told.
+    pub(super) fn overdue(&self, now: Duration) -> Vec<Key> {
+        let held = self.held();
+        let newest = held.iter().map(|key| key.proved).max().unwrap_or_default();
+        let late = |key: &Key| key.proved < newest && now >= key.proved + self.ttl.mul_f64(0.75);
+        held.into_iter().filter(late).collect()
+    }
+
+    /// A proof of life that was sent then: for how long all locks are kept, from then on.
+    pub(super) fn granted(&self, sent: Duration) -> Duration {
+        let counts = |key: &&Key| key.stage != Stage::Leaving;
+        let oldest = self.keys.values().filter(counts).map(|key| key.proved).min();
+        let age = sent.saturating_sub(oldest.unwrap_or(sent));
+        // The session takes a tenth off this, and off the time that has passed since, too.
+        self.ttl.saturating_sub((age + CUT).div_f64(FACTOR))
+    }
+}
+
+impl Key {
+    pub(super) fn ticket(&self) -> Ticket {
+        self.ticket
+    }
+
+    /// It is lost, and its holder has been told.
+    pub(super) fn lose(&self) {
+        self.lost.send_replace(true);
+    }
+
+    pub(super) fn is_lost(&self) -> bool {
+        *self.lost.borrow()
+    }
+
+    pub(super) fn losses(&self) -> watch::Receiver<bool> {
+        self.lost.subscribe()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn s(seconds: f64) -> Duration {
+        Duration::from_secs_f64(seconds)
+    }
+
+    fn begin(keys: &mut Keys, value: &str, now: f64) -> (Ticket, Key) {
+        let queue = Queue::new("/ns", "a").unwrap();
+        let ticket = Ticket::random();
+        (ticket, keys.begin(&queue, ticket, value, s(now)))
+    }
+
+    /// Until when a session takes itself for proved.
+    fn deadline(keys: &Keys, sent: f64) -> f64 {
+        let granted = keys.granted(s(sent));
+        (s(sent) + granted - granted / 10).as_secs_f64()
+    }
+
+    fn close(a: f64, b: f64) -> bool {
+        (a - b).abs() < 1e-6
+    }
+
+    #[test]
+    fn a_key_says_whose_it_is() {
+        let mut keys = Keys::new(s(10.0));
+        let (_, key) = begin(&mut keys, "ab\nme", 1.0);
+        assert_eq!((&*key.lock, &*key.name, &*key.value), ("{/ns/a}", "/ns/a/ab", "ab\nme"));
+        assert_eq!(counter_of(&key.lock), "{/ns/a}:token");
+    }
+
+    #[test]
+    fn the_oldest_proof_counts_for_all() {
+        let mut keys = Keys::new(s(10.0));
+        assert!(close(deadline(&keys, 100.0), 109.0 - 0.002), "{}", deadline(&keys, 100.0));
+        let (_, old) = begin(&mut keys, "a", 100.0);
+        assert!(keys.hold(&old.name, s(100.1)));
+        // Whatever was sent since.
+        assert!(close(deadline(&keys, 103.0), 108.998));
+        let (ticket, young) = begin(&mut keys, "b", 102.0);
+        keys.renewed(&old.name, s(103.0));
+        assert!(close(deadline(&keys, 103.0), 110.998), "also of one that is being taken");
+        keys.renewed(&young.name, s(103.0));
+        assert!(close(deadline(&keys, 103.0), 111.998));
+        keys.renewed(&old.name, s(106.0));
+        assert!(close(deadline(&keys, 106.0), 111.998));
+        assert!(keys.leave(ticket).is_some());
+        assert!(close(deadline(&keys, 106.0), 114.998), "what is given back needs no proof");
+        keys.end(&young.name);
+        keys.end(&old.name);
+        assert!(close(deadline(&keys, 120.0), 128.998));
+        // A proof that is older than what it would have to prove.
+        let (_, stale) = begin(&mut keys, "c", 100.0);
+        assert!(keys.hold(&stale.name, s(100.0)));
+        assert_eq!(keys.granted(s(120.0)), Duration::ZERO);
+    }
+
+    #[test]
+    fn what_was_confirmed_late_is_not_held() {
+        let mut keys = Keys::new(s(10.0));
+        let (_, key) = begin(&mut keys, "a", 100.0);
+        assert!(keys.hold(&key.name, s(108.99)));
+        assert!(!keys.hold(&key.name, s(108.999)), "0.9 TTL less 2 ms");
+    }
+
+    #[test]
+    fn one_that_is_overdue_does_not_hold_up_the_others() {
+        let mut keys = Keys::new(s(10.0));
+        let (_, old) = begin(&mut keys, "a", 100.0);
+        let (_, young) = begin(&mut keys, "b", 100.0);
+        for key in [&old, &young] {
+            assert!(keys.hold(&key.name, s(100.0)));
+        }
+        assert!(keys.overdue(s(107.9)).is_empty(), "all of them are: the session is");
+        keys.renewed(&young.name, s(106.0));
+        assert!(keys.overdue(s(107.4)).is_empty());
+        let overdue: Vec<_> = keys.overdue(s(107.5)).into_iter().map(|key| key.name).collect();
+        assert_eq!(overdue, [old.name]);
+    }
+}

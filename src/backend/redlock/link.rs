@@ -1,0 +1,162 @@
+//! One connection to one node.
+
+use std::{collections::HashMap, pin::Pin, time::Duration};
+
+use redis::{
+    AsyncConnectionConfig, ErrorKind, ProtocolVersion, RedisConnectionInfo, RedisError,
+    aio::MultiplexedConnection,
+};
+use tokio::net::TcpStream;
+
+use crate::{
+    backend::{
+        credentials::Credentials,
+        error::{Result, StoreError},
+        source::Source,
+    },
+    runtime::clock,
+};
+
+pub(super) const CONNECTING: &str = "connecting";
+
+/// A connection, which lives while somebody polls its driver.
+pub(super) struct Link {
+    pub(super) connection: MultiplexedConnection,
+    pub(super) driver: Pin<Box<dyn Future<Output = ()> + Send>>,
+    pub(super) server: Server,
+    /// When it said so.
+    pub(super) answered: Duration,
+}
+
+/// What a server says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Server {
+    /// Which process it is.
+    pub(super) run: String,
+    pub(super) uptime: Duration,
+}
+
+/// Makes a connection, and asks the server what it is.
+pub(super) async fn connect(
+    endpoint: &str,
+    credentials: Option<&Source<Credentials>>,
+) -> Result<Link> {
+    let unavailable =
+        |error: std::io::Error| StoreError::Unavailable(format!("{endpoint}: {error}").into());
+    let tcp = TcpStream::connect(endpoint).await.map_err(unavailable)?;
+    tcp.set_nodelay(true).map_err(unavailable)?;
+    let mut info = RedisConnectionInfo::default().set_protocol(ProtocolVersion::RESP3);
+    info = info.set_lib_name("distlock", env!("CARGO_PKG_VERSION"));
+    if let Some(credentials) = credentials {
+        let newest = credentials.newest();
+        info = info.set_username(&newest.user).set_password(newest.password.expose());
+    }
+    // Time limits are ours, and nothing is repeated.
+    let config =
+        AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
+    let begun = MultiplexedConnection::new_with_config(&info, tcp, config).await;
+    let (connection, driver) = begun.map_err(|error| {
+        if let Some(credentials) = credentials {
+            // It may have been replaced a moment ago.
+            credentials.expire();
+        }
+        refused(endpoint, &error)
+    })?;
+    let mut driver = Box::pin(driver);
+    let mut asking = connection.clone();
+    let info = async move { redis::cmd("INFO").query_async::<String>(&mut asking).await };
+    let mut info = std::pin::pin!(info);
+    let mut open = true;
+    let info = loop {
+        tokio::select! {
+            biased;
+            // Its end is an error of the request's, too.
+            () = &mut driver, if open => open = false,
+            info = &mut info => break info.map_err(|error| refused(endpoint, &error))?,
+        }
+    };
+    let answered = clock::now();
+    let server = Server::read(endpoint, &info)?;
+    Ok(Link { connection, driver, server, answered })
+}
+
+impl Server {
+    /// What `INFO` says, if locks can be kept there.
+    fn read(endpoint: &str, info: &str) -> Result<Self> {
+        let fields: HashMap<_, _> = info.lines().filter_map(|line| line.split_once(':')).collect();
+        let field = |name: &str| fields.get(name).map(|value| value.trim()).unwrap_or_default();
+        let fatal = |reason: String| {
+            let source = format!("{endpoint} {reason}").into();
+            Err(StoreError::Fatal { operation: CONNECTING, source })
+        };
+        let (name, version, oldest) = match field("valkey_version") {
+            "" => ("Redis", field("redis_version"), 7),
+            version => ("Valkey", version, 8),
+        };
+        let major = version.split('.').next().and_then(|major| major.parse::<u32>().ok());
+        if major.is_none_or(|major| major < oldest) {
+            return fatal(format!("is {name} {version}: Redis 7 or Valkey 8 is the oldest"));
+        }
+        if field("role") != "master" {
+            return fatal("is a replica: each node has to decide by itself".into());
+        }
+        match field("maxmemory_policy") {
+            "noeviction" => {}
+            policy => {
+                return fatal(format!(
+                    "may put away locks when it is full (maxmemory-policy = {policy}): set \
+                     noeviction"
+                ));
+            }
+        }
+        let Ok(uptime) = field("uptime_in_seconds").parse() else {
+            return fatal("does not say how long it runs".into());
+        };
+        Ok(Self { run: field("run_id").to_owned(), uptime: Duration::from_secs(uptime) })
+    }
+}
+
+/// Why a node cannot be used.
+fn refused(endpoint: &str, error: &RedisError) -> StoreError {
+    let told = format!("{endpoint}: {error}");
+    match error.code() {
+        _ if error.kind() == ErrorKind::AuthenticationFailed => StoreError::Denied(told.into()),
+        Some("NOPERM" | "WRONGPASS" | "NOAUTH") => StoreError::Denied(told.into()),
+        _ => StoreError::Unavailable(told.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(changed: &str) -> Result<Server> {
+        let mut lines = vec![
+            "redis_version:8.0.2",
+            "run_id:ab",
+            "uptime_in_seconds:17",
+            "role:master",
+            "maxmemory_policy:noeviction",
+        ];
+        let (name, _) = changed.split_once(':').unwrap();
+        lines.retain(|line| !line.starts_with(&format!("{name}:")));
+        lines.push(changed);
+        Server::read("h:1", &lines.join("\r\n"))
+    }
+
+    #[test]
+    fn what_cannot_keep_locks_is_refused_by_name() {
+        let server = read("os:Linux").unwrap();
+        assert_eq!(server, Server { run: "ab".into(), uptime: Duration::from_secs(17) });
+        for (changed, words) in [
+            ("redis_version:6.2.1", "h:1 is Redis 6.2.1"),
+            ("valkey_version:7.2.5", "h:1 is Valkey 7.2.5"),
+            ("role:slave", "h:1 is a replica"),
+            ("maxmemory_policy:volatile-ttl", "maxmemory-policy = volatile-ttl"),
+            ("uptime_in_seconds:", "does not say how long"),
+        ] {
+            let told = read(changed).unwrap_err().reason();
+            assert!(told.contains(words), "{told}");
+        }
+    }
+}

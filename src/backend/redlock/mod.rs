@@ -1,0 +1,131 @@
+//! Redlock: one lock on several servers of Redis or Valkey that know nothing of each other. Who has
+//! a majority of them has the lock.
+//!
+//! There is no queue, as so many servers share no order: `queue/poll.rs` asks again and again. On
+//! each node a lock is the key `{namespace/name}`, whose value is an attempt's own, with a time to
+//! live; `{namespace/name}:token` counts its tokens. What follows from the answers is decided in
+//! files of their own, each of which does nothing else: `round.rs` (is it a majority?),
+//! `node_state.rs` and `node_clock.rs` (does a node count?), `token.rs`, `keys.rs` (until when is
+//! it proved?). `docs/redlock.md` tells what that promises.
+
+mod contended;
+mod durability;
+mod keys;
+mod link;
+mod node;
+mod node_clock;
+mod node_state;
+mod nodes;
+mod release;
+mod round;
+mod script;
+mod store;
+mod token;
+
+use std::{collections::HashSet, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use futures_util::future::join_all;
+
+use self::{
+    link::{CONNECTING, Link},
+    node::Node,
+    nodes::Nodes,
+    store::RedlockStore,
+};
+use super::{Backend, Facts, Store};
+use crate::{
+    backend::{
+        error::{Result, StoreError},
+        remote::Remote,
+    },
+    error::Error,
+    runtime::clock::timeout,
+};
+
+/// A shorter TTL leaves no time to ask so many nodes.
+const SHORTEST: Duration = Duration::from_secs(1);
+
+/// The backend of `redlock://`.
+#[derive(Debug)]
+pub(crate) struct Redlock {
+    nodes: Vec<Arc<Node>>,
+    connect_timeout: Duration,
+}
+
+impl Redlock {
+    pub(crate) fn new(remote: Remote) -> Result<Self, Error> {
+        let invalid =
+            |option, reason: &str| Err(Error::InvalidConfig { option, reason: reason.to_owned() });
+        if remote.tls.is_some() {
+            return invalid("tls", "redlock:// has none yet: leave it out");
+        }
+        let distinct: HashSet<_> = remote.endpoints.iter().collect();
+        if distinct.len() < remote.endpoints.len() {
+            return invalid("url", "a node is named twice: each has one vote");
+        }
+        if remote.endpoints.len() < 3 || remote.endpoints.len().is_multiple_of(2) {
+            return invalid(
+                "url",
+                "Redlock needs an odd number of nodes, three or more: another one adds no safety",
+            );
+        }
+        let Remote { endpoints, credentials, connect_timeout, .. } = remote;
+        let node = |endpoint| Arc::new(Node::new(endpoint, credentials.clone()));
+        Ok(Self { nodes: endpoints.into_iter().map(node).collect(), connect_timeout })
+    }
+
+    /// Connects to all nodes at once. A minority may be missing, but none may be unfit.
+    async fn connect(&self) -> Result<Vec<Option<Link>>> {
+        let patience = self.connect_timeout.mul_f64(0.9).min(Duration::from_secs(2));
+        let connecting = self.nodes.iter().map(|node| async {
+            timeout(patience, node.connect()).await.unwrap_or_else(|late| {
+                let told = format!("{}: {late}", node.endpoint);
+                node.state.lock().trouble = Some(told.clone());
+                Err(StoreError::Unavailable(told.into()))
+            })
+        });
+        let (mut links, mut troubles) = (Vec::new(), Vec::new());
+        let mut runs = HashSet::new();
+        for connected in join_all(connecting).await {
+            match connected {
+                Ok(link) if !runs.insert(link.server.run.clone()) => {
+                    let source = "two of the nodes are one server".into();
+                    return Err(StoreError::Fatal { operation: CONNECTING, source });
+                }
+                Ok(link) => links.push(Some(link)),
+                Err(StoreError::Unavailable(trouble)) => {
+                    troubles.push(trouble.to_string());
+                    links.push(None);
+                }
+                Err(unfit) => return Err(unfit),
+            }
+        }
+        if links.iter().flatten().count() <= self.nodes.len() / 2 {
+            let told = format!("no majority of the nodes answers: {}", troubles.join("; "));
+            return Err(StoreError::Unavailable(told.into()));
+        }
+        Ok(links)
+    }
+}
+
+#[async_trait]
+impl Backend for Redlock {
+    fn name(&self) -> &'static str {
+        "Redlock"
+    }
+
+    fn queues(&self) -> bool {
+        false
+    }
+
+    async fn open(&self, ttl: Duration) -> Result<(Facts, Arc<dyn Store>)> {
+        let ttl = ttl.max(SHORTEST);
+        let links = self.connect().await?;
+        let serving = self.nodes.iter().zip(links).map(|(node, link)| node.serve(link, ttl));
+        let store = RedlockStore::new(Nodes::new(serving, ttl), ttl);
+        // Each node is told of the TTL before anything is taken.
+        store.keep_alive().await?;
+        Ok((Facts::new(ttl), Arc::new(store)))
+    }
+}

@@ -1,0 +1,209 @@
+//! A node, and the task of a session that owns the connection to it. The one that asks may go away
+//! at any time.
+
+use std::{sync::Arc, time::Duration};
+
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use tokio::sync::{mpsc, oneshot};
+
+use super::{
+    link::{self, Link},
+    node_state::NodeState,
+    script::{Call, Reply},
+};
+use crate::{
+    backend::{credentials::Credentials, error::Result, source::Source},
+    runtime::{
+        Backoff,
+        clock::{self, Instant, timeout_at},
+        executor::spawn_beside,
+        mutex::Mutex,
+    },
+};
+
+/// A node, for all sessions of a client.
+#[derive(Debug)]
+pub(super) struct Node {
+    pub(super) endpoint: String,
+    credentials: Option<Source<Credentials>>,
+    pub(super) state: Mutex<NodeState>,
+}
+
+/// A question to a node.
+struct Order {
+    call: Call,
+    until: Instant,
+    answer: oneshot::Sender<Option<Reply>>,
+}
+
+/// Where a node is asked.
+#[derive(Clone, Debug)]
+pub(super) struct Asking {
+    pub(super) node: Arc<Node>,
+    orders: mpsc::UnboundedSender<Order>,
+}
+
+impl Node {
+    pub(super) fn new(endpoint: String, credentials: Option<Source<Credentials>>) -> Self {
+        Self { endpoint, credentials, state: Mutex::default() }
+    }
+
+    pub(super) async fn connect(&self) -> Result<Link> {
+        let connected = link::connect(&self.endpoint, self.credentials.as_ref()).await;
+        let mut state = self.state.lock();
+        match &connected {
+            Ok(Link { server, answered, .. }) => {
+                state.connected(&server.run, server.uptime, *answered);
+            }
+            Err(error) => state.trouble = Some(error.reason()),
+        }
+        connected
+    }
+
+    /// Starts to answer for a session; the task ends when nobody can ask any more. `ttl`: the
+    /// session's.
+    pub(super) fn serve(self: &Arc<Self>, link: Option<Link>, ttl: Duration) -> Asking {
+        let (orders, asked) = mpsc::unbounded_channel();
+        let node = Arc::clone(self);
+        spawn_beside(async move { node.work(link, asked, ttl).await });
+        Asking { node: Arc::clone(self), orders }
+    }
+
+    async fn work(
+        &self,
+        mut link: Option<Link>,
+        mut orders: mpsc::UnboundedReceiver<Order>,
+        ttl: Duration,
+    ) {
+        let mut backoff = Backoff::default();
+        let mut retry = Instant::now();
+        loop {
+            if let Some(link) = link.take() {
+                backoff = Backoff::default();
+                if self.talk(link, &mut orders, ttl).await.is_none() {
+                    return;
+                }
+                continue;
+            }
+            let Some(order) = orders.recv().await else { return };
+            if order.until <= Instant::now() || Instant::now() < retry {
+                // Nobody waits for it any more, or there was no connection a moment ago: dropping
+                // it says that there is no answer.
+                continue;
+            }
+            match timeout_at(order.until, self.connect()).await {
+                Ok(Ok(mut connected)) => {
+                    self.begin(order, &mut connected, ttl).await;
+                    link = Some(connected);
+                }
+                failed => {
+                    if failed.is_err() {
+                        self.state.lock().trouble =
+                            Some(format!("{}: no connection in time", self.endpoint));
+                    }
+                    retry = Instant::now() + backoff.next_pause();
+                }
+            }
+        }
+    }
+
+    /// Asks the first question on a new connection.
+    async fn begin(&self, order: Order, link: &mut Link, ttl: Duration) {
+        let asking = self.ask(order, link.connection.clone(), ttl);
+        let mut asking = std::pin::pin!(asking);
+        let mut open = true;
+        loop {
+            tokio::select! {
+                biased;
+                () = &mut link.driver, if open => open = false,
+                _ = &mut asking => return,
+            }
+        }
+    }
+
+    /// Answers by this connection, until it ends or falls silent. `None`: nobody asks any more.
+    async fn talk(
+        &self,
+        mut link: Link,
+        orders: &mut mpsc::UnboundedReceiver<Order>,
+        ttl: Duration,
+    ) -> Option<()> {
+        let mut asked = FuturesUnordered::new();
+        // When the last answer came.
+        let mut heard = link.answered;
+        loop {
+            tokio::select! {
+                biased;
+                () = &mut link.driver => {
+                    self.state.lock().trouble = Some(format!("{}: cut off", self.endpoint));
+                    return Some(());
+                }
+                Some((sent, answered)) = asked.next() => match answered {
+                    Some(answered) => heard = heard.max(answered),
+                    // Others may have been answered since.
+                    None if heard < sent => {
+                        self.state.lock().trouble = Some(format!("{}: silent", self.endpoint));
+                        return Some(());
+                    }
+                    None => {}
+                },
+                order = orders.recv() => asked.push(self.ask(order?, link.connection.clone(), ttl)),
+            }
+        }
+    }
+
+    /// Tells when that was sent, and when there was an answer.
+    async fn ask(
+        &self,
+        order: Order,
+        connection: redis::aio::MultiplexedConnection,
+        ttl: Duration,
+    ) -> (Duration, Option<Duration>) {
+        let sent = clock::now();
+        let Order { mut call, until, answer } = order;
+        {
+            // It may have been started again since it was known to count.
+            let state = self.state.lock();
+            if state.spoiled(sent, state.longest.max(ttl), false).is_some() {
+                call = call.without_taking();
+            }
+        }
+        let reply = match timeout_at(until, call.run(connection)).await {
+            Ok(Ok(reply)) => reply,
+            failed => {
+                if let Ok(Err(error)) = failed {
+                    self.state.lock().trouble = Some(format!("{}: {error}", self.endpoint));
+                    // It has said something, unless the connection has ended.
+                    let said = error.code().is_some();
+                    return (sent, said.then(clock::now));
+                }
+                return (sent, None);
+            }
+        };
+        let answered = clock::now();
+        {
+            let mut state = self.state.lock();
+            state.longest = reply.longest;
+            let longest = state.longest.max(ttl);
+            state.clock.read(reply.time, sent, answered, longest);
+            state.trouble = None;
+        }
+        // Who has asked may have gone.
+        let _gone = answer.send(Some(reply));
+        (sent, Some(answered))
+    }
+}
+
+impl Asking {
+    /// Asks at once; the answer is there by `until`, or never.
+    pub(super) fn ask(
+        &self,
+        call: Call,
+        until: Instant,
+    ) -> impl Future<Output = Option<Reply>> + Send + use<> {
+        let (answer, answered) = oneshot::channel();
+        // Without a task there is no answer.
+        let _ended = self.orders.send(Order { call, until, answer });
+        async move { timeout_at(until, answered).await.ok()?.ok()? }
+    }
+}

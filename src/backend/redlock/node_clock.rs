@@ -1,0 +1,200 @@
+//! The clock of a node, by which its keys end, as we see it.
+//!
+//! A key that is to live for a TTL lives for as long as the node's clock takes for that. Rates that
+//! differ by a tenth are allowed for; a clock that is set is not. So the distance of that clock to
+//! ours, which nobody sets, is measured with each answer, and has to stay what it was.
+
+use std::{collections::VecDeque, time::Duration};
+
+/// How many measures are kept of one TTL.
+const KEPT: u32 = 16;
+
+/// Microseconds.
+type Micros = i128;
+
+/// The clock of one node.
+#[derive(Debug, Default)]
+pub(super) struct NodeClock {
+    measures: VecDeque<Measure>,
+    /// When the first of an unbroken series of measures was made.
+    since: Duration,
+    /// When it was last found to have been set.
+    set: Option<Duration>,
+}
+
+/// How far the node's clock is ahead of ours: it was read between a request and its answer.
+#[derive(Clone, Copy, Debug)]
+struct Measure {
+    at: Duration,
+    least: Micros,
+    most: Micros,
+}
+
+impl Measure {
+    /// How far two of them are apart, whatever was true within their limits.
+    fn gap(&self, other: &Self) -> Micros {
+        (self.least - other.most).max(other.least - self.most).max(0)
+    }
+}
+
+fn micros(time: Duration) -> Micros {
+    i128::try_from(time.as_micros()).unwrap_or(Micros::MAX)
+}
+
+impl NodeClock {
+    /// It has shown `shows`, since the Unix epoch, between those two moments of ours.
+    pub(super) fn read(
+        &mut self,
+        shows: Duration,
+        sent: Duration,
+        answered: Duration,
+        ttl: Duration,
+    ) {
+        let shows = micros(shows);
+        let measure =
+            Measure { at: answered, least: shows - micros(answered), most: shows - micros(sent) };
+        let is_set = self.measures.iter().any(|old| {
+            let elapsed = answered.saturating_sub(old.at);
+            // No clock runs so wrong that a thousandth is not enough for it.
+            measure.gap(old) > micros(ttl / 100 + elapsed / 1000)
+        });
+        let last = self.measures.back().map(|last| last.at);
+        if is_set {
+            self.measures.clear();
+            self.set = Some(answered);
+        }
+        if is_set || last.is_none_or(|last| answered.saturating_sub(last) > ttl) {
+            self.since = answered;
+        }
+        // The newest one stays in any case.
+        while self
+            .measures
+            .front()
+            .is_some_and(|old| answered.saturating_sub(old.at) > ttl && self.measures.len() > 1)
+        {
+            self.measures.pop_front();
+        }
+        let spaced = |newest: &Measure| answered.saturating_sub(newest.at) >= ttl / KEPT;
+        match self.measures.back_mut() {
+            Some(newest) if !spaced(newest) => {
+                // Whichever tells more.
+                if measure.most - measure.least < newest.most - newest.least {
+                    *newest = measure;
+                }
+            }
+            _ => self.measures.push_back(measure),
+        }
+    }
+
+    /// Whether it was set so short a time ago that a key may be gone before its time.
+    pub(super) fn was_set(&self, now: Duration, ttl: Duration) -> bool {
+        self.set.is_some_and(|set| now.saturating_sub(set) <= ttl)
+    }
+
+    /// Whether it was looked at all the time for a TTL: what happened to it before does not matter.
+    pub(super) fn is_watched(&self, now: Duration, ttl: Duration) -> bool {
+        let newest = self.measures.back();
+        newest.is_some_and(|newest| now.saturating_sub(newest.at) <= ttl)
+            && now.saturating_sub(self.since) >= ttl
+    }
+
+    /// How far it is ahead of ours, at its last measure.
+    pub(super) fn ahead(&self) -> Option<i128> {
+        self.measures.back().map(|newest| (newest.least + newest.most) / 2)
+    }
+}
+
+/// Whether a clock that is so far ahead of ours differs by more than a tenth of a TTL from the one
+/// in the middle: for clocks that nobody has watched yet. Nodes of which a minority was set differ
+/// from the others.
+pub(super) fn differs(ahead: i128, mut all: Vec<i128>, ttl: Duration) -> bool {
+    all.sort_unstable();
+    let middle = all.get(all.len() / 2).copied().unwrap_or(ahead);
+    (ahead - middle).abs() > micros(ttl / 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TTL: Duration = Duration::from_secs(10);
+
+    fn ms(ms: i64) -> Duration {
+        Duration::from_millis(u64::try_from(ms).unwrap())
+    }
+
+    /// Reads a clock that is so many milliseconds ahead at each of those moments, with a round trip
+    /// of so many.
+    fn read(clock: &mut NodeClock, at: i64, ahead: i64, round_trip: i64) {
+        clock.read(
+            ms(at + 1_000_000 + ahead),
+            ms(at - round_trip / 2),
+            ms(at + round_trip / 2),
+            TTL,
+        );
+    }
+
+    #[test]
+    fn a_clock_that_is_set_is_found_out() {
+        for (ahead, round_trip, is_set) in [
+            (0, 2, false),
+            (90, 2, false),
+            (-90, 2, false),
+            (120, 2, true),
+            (-120, 2, true),
+            (3_600_000, 2, true),
+            (-900_000, 2, true),
+            // An answer that took long does not show it.
+            (120, 200, false),
+            (300, 200, true),
+        ] {
+            let mut clock = NodeClock::default();
+            read(&mut clock, 5_000, 0, 2);
+            read(&mut clock, 8_000, ahead, round_trip);
+            assert_eq!(clock.was_set(ms(8_200), TTL), is_set, "{ahead} {round_trip}");
+            assert!(!clock.was_set(ms(18_300), TTL), "it is forgotten");
+        }
+    }
+
+    #[test]
+    fn small_steps_add_up() {
+        let mut clock = NodeClock::default();
+        for step in 0..4 {
+            read(&mut clock, 5_000 + step * 2_000, step * 60, 2);
+            assert_eq!(clock.was_set(ms(5_000 + step * 2_000), TTL), step >= 2, "{step}");
+        }
+    }
+
+    #[test]
+    fn a_slow_clock_is_none_that_was_set() {
+        let mut clock = NodeClock::default();
+        // 500 parts in a million, as fast as NTP moves a clock.
+        for second in 1..200 {
+            read(&mut clock, second * 1_000, second / 2, 2);
+        }
+        assert!(!clock.was_set(ms(200_000), TTL));
+        // After an hour in which nobody looked, too.
+        read(&mut clock, 3_800_000, 1_900, 2);
+        assert!(!clock.was_set(ms(3_800_000), TTL));
+    }
+
+    #[test]
+    fn a_clock_is_watched_after_a_ttl() {
+        let mut clock = NodeClock::default();
+        for at in [1_000, 4_000, 7_000, 10_000, 11_500] {
+            read(&mut clock, at, 0, 2);
+            assert_eq!(clock.is_watched(ms(at + 100), TTL), at > 11_000, "{at}");
+        }
+        assert!(!clock.is_watched(ms(22_000), TTL), "that was long ago");
+        read(&mut clock, 30_000, 0, 2);
+        assert!(!clock.is_watched(ms(30_001), TTL), "it begins anew");
+    }
+
+    #[test]
+    fn the_clock_of_a_minority_differs() {
+        let all = vec![0_i128, 40_000, -30_000, 3_600_000_000, 3_600_000_000];
+        let told = all.clone().into_iter().map(|ahead| differs(ahead, all.clone(), TTL));
+        assert_eq!(told.collect::<Vec<_>>(), [false, false, false, true, true]);
+        assert!(!differs(5, vec![], TTL));
+    }
+}

@@ -1,0 +1,149 @@
+//! All nodes, as a session asks them.
+
+use std::{pin::Pin, sync::Arc, time::Duration};
+
+use futures_util::stream::{FuturesUnordered, StreamExt};
+
+use super::{
+    node::{Asking, Node},
+    node_clock::differs,
+    node_state::Spoiled,
+    round::Vote,
+    script::{Call, Reply},
+};
+use crate::runtime::clock::{self, Instant};
+
+/// No node is waited for any longer.
+const LONGEST_WAIT: Duration = Duration::from_millis(200);
+
+/// The nodes of a session.
+#[derive(Clone, Debug)]
+pub(super) struct Nodes {
+    all: Arc<[Asking]>,
+    ttl: Duration,
+}
+
+/// What one node said.
+#[derive(Clone, Debug)]
+pub(super) struct Said {
+    pub(super) node: usize,
+    pub(super) reply: Option<Reply>,
+    /// Why that does not count.
+    pub(super) spoiled: Option<Spoiled>,
+}
+
+impl Said {
+    /// Its vote, where `yes` tells what its answer says.
+    pub(super) fn vote(&self, yes: impl FnOnce(&Reply) -> bool) -> Vote {
+        match (&self.reply, self.spoiled) {
+            (None, _) => Vote::Silent,
+            (Some(_), Some(_)) => Vote::Spoiled,
+            (Some(reply), None) if yes(reply) => Vote::Yes,
+            (Some(_), None) => Vote::No,
+        }
+    }
+}
+
+/// A node's answer, or none.
+type Coming = Pin<Box<dyn Future<Output = (usize, Option<Reply>)> + Send>>;
+
+/// The answers as they come. None waits for its turn to be read: all have been sent.
+pub(super) struct Answers {
+    coming: FuturesUnordered<Coming>,
+    nodes: Nodes,
+}
+
+impl Answers {
+    /// The next one; `None`: there are no more.
+    pub(super) async fn next(&mut self) -> Option<Said> {
+        let (node, reply) = self.coming.next().await?;
+        let spoiled = self.nodes.spoiled(node);
+        Some(Said { node, reply, spoiled })
+    }
+}
+
+impl Nodes {
+    pub(super) fn new(all: impl IntoIterator<Item = Asking>, ttl: Duration) -> Self {
+        Self { all: all.into_iter().collect(), ttl }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// How long one node may take: far less than the TTL.
+    pub(super) fn limit(&self) -> Duration {
+        (self.ttl / 10).min(LONGEST_WAIT)
+    }
+
+    /// Asks some nodes at once.
+    pub(super) fn ask(
+        &self,
+        nodes: impl IntoIterator<Item = usize>,
+        call: impl Fn(usize) -> Call,
+    ) -> Answers {
+        let until = Instant::now() + self.limit();
+        let coming = nodes.into_iter().filter_map(|node| {
+            let asking = self.all.get(node)?.ask(call(node), until);
+            let coming: Coming = Box::pin(async move { (node, asking.await) });
+            Some(coming)
+        });
+        Answers { coming: coming.collect(), nodes: self.clone() }
+    }
+
+    /// Asks all of them at once.
+    pub(super) fn ask_all(&self, call: &Call) -> Answers {
+        self.ask(0..self.len(), |_| call.clone())
+    }
+
+    fn node(&self, node: usize) -> Option<&Arc<Node>> {
+        self.all.get(node).map(|asking| &asking.node)
+    }
+
+    /// The longest TTL that any client has, as far as the nodes have told.
+    pub(super) fn longest(&self) -> Duration {
+        let told = self.all.iter().map(|asking| asking.node.state.lock().longest).max();
+        told.unwrap_or_default().max(self.ttl)
+    }
+
+    /// Why the answers of a node do not count now.
+    pub(super) fn spoiled(&self, node: usize) -> Option<Spoiled> {
+        let longest = self.longest();
+        let ahead = |asking: &Asking| asking.node.state.lock().clock.ahead();
+        let all: Vec<_> = self.all.iter().filter_map(ahead).collect();
+        let state = self.node(node)?.state.lock();
+        let is_other =
+            state.clock.ahead().is_some_and(|ahead| differs(ahead, all, longest.min(self.ttl)));
+        state.spoiled(clock::now(), longest, is_other)
+    }
+
+    /// The first node that can be asked and counts.
+    pub(super) fn first(&self) -> Option<usize> {
+        let answers = |node: &usize| {
+            let trouble = self.node(*node).is_some_and(|node| node.state.lock().trouble.is_some());
+            !trouble && self.spoiled(*node).is_none()
+        };
+        (0..self.len()).find(answers)
+    }
+
+    /// What is wrong with each node, for people.
+    pub(super) fn troubles(&self) -> Vec<String> {
+        let told = self.all.iter().enumerate().filter_map(|(number, asking)| {
+            let endpoint = &asking.node.endpoint;
+            let spoiled = self.spoiled(number);
+            let state = asking.node.state.lock();
+            match (&state.trouble, spoiled) {
+                (Some(trouble), _) => Some(trouble.clone()),
+                (None, Some(Spoiled::Restarted)) => Some(format!(
+                    "{endpoint} was started less than a TTL ago, and does not count before that"
+                )),
+                (None, Some(Spoiled::ClockSet)) => Some(format!(
+                    "the clock of {endpoint} was set, or is not the others'; it does not count \
+                     for a TTL"
+                )),
+                (None, None) => None,
+            }
+        });
+        told.collect()
+    }
+}

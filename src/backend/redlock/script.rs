@@ -1,0 +1,217 @@
+//! What a node is asked: a script, which it runs as one transaction.
+
+use std::{sync::LazyLock, time::Duration};
+
+use redis::{Cmd, FromRedisValue, RedisResult, Script, Value, aio::MultiplexedConnection};
+
+use super::{
+    keys::{Key, counter_of},
+    token::Seen,
+};
+
+/// On each node: the TTLs that clients have there, each with the end of the last lock that may have
+/// it, in milliseconds.
+const TTLS: &str = "{redlock}:ttls";
+
+/// How long a counter is kept after its last use; after that the clocks count. So they must not
+/// differ by more.
+const COUNTER_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
+
+struct Source {
+    text: &'static str,
+    hash: String,
+}
+
+macro_rules! script {
+    ($name:ident, $file:literal) => {
+        static $name: LazyLock<Source> = LazyLock::new(|| {
+            let text = include_str!(concat!("scripts/", $file, ".lua"));
+            Source { text, hash: Script::new(text).get_hash().to_owned() }
+        });
+    };
+}
+
+script!(TAKE, "take");
+script!(CONFIRM, "confirm");
+script!(RENEW, "renew");
+script!(LOOK, "look");
+script!(RELEASE, "release");
+
+/// One call of a script.
+#[derive(Clone)]
+pub(super) struct Call {
+    script: &'static LazyLock<Source>,
+    keys: Vec<String>,
+    arguments: Vec<String>,
+}
+
+fn milliseconds(time: Duration) -> String {
+    time.as_millis().to_string()
+}
+
+impl Call {
+    fn new(script: &'static LazyLock<Source>) -> Self {
+        Self { script, keys: vec![TTLS.to_owned()], arguments: Vec::new() }
+    }
+
+    fn about(mut self, keys: &[Key]) -> Self {
+        self.keys.extend(keys.iter().map(|key| key.lock.as_ref().to_owned()));
+        self.arguments.extend(keys.iter().map(|key| key.value.as_ref().to_owned()));
+        self
+    }
+
+    pub(super) fn take(key: &Key, ttl: Duration) -> Self {
+        let mut call = Self::new(&TAKE).about(std::slice::from_ref(key));
+        call.keys.push(counter_of(&key.lock));
+        call.arguments.push(milliseconds(ttl));
+        call
+    }
+
+    pub(super) fn confirm(key: &Key, token: u64) -> Self {
+        let mut call = Self::new(&CONFIRM).about(std::slice::from_ref(key));
+        call.keys.push(counter_of(&key.lock));
+        call.arguments.extend([token.to_string(), milliseconds(COUNTER_KEPT)]);
+        call
+    }
+
+    /// `again`: what is gone is taken once more.
+    pub(super) fn renew(keys: &[Key], ttl: Duration, again: bool) -> Self {
+        let mut call = Self::new(&RENEW);
+        call.arguments.extend([milliseconds(ttl), u8::from(again).to_string()]);
+        call.about(keys)
+    }
+
+    pub(super) fn look(keys: &[Key]) -> Self {
+        Self::new(&LOOK).about(keys)
+    }
+
+    pub(super) fn release(keys: &[Key]) -> Self {
+        Self::new(&RELEASE).about(keys)
+    }
+
+    /// The same, but nothing that is gone is taken again.
+    pub(super) fn without_taking(mut self) -> Self {
+        if std::ptr::eq(self.script, &RENEW)
+            && let Some(again) = self.arguments.get_mut(1)
+        {
+            "0".clone_into(again);
+        }
+        self
+    }
+
+    fn command(&self, name: &str, script: &str) -> Cmd {
+        let mut command = redis::cmd(name);
+        command.arg(script).arg(self.keys.len()).arg(&self.keys).arg(&self.arguments);
+        command
+    }
+
+    /// The node may have forgotten the script, which it says before it does anything.
+    pub(super) async fn run(&self, mut connection: MultiplexedConnection) -> RedisResult<Reply> {
+        let by_hash = self.command("EVALSHA", &self.script.hash);
+        let value: Value = match by_hash.query_async(&mut connection).await {
+            Err(error) if error.code() == Some("NOSCRIPT") => {
+                self.command("EVAL", self.script.text).query_async(&mut connection).await?
+            }
+            answer => answer?,
+        };
+        let told = Vec::<String>::from_redis_value(value)?;
+        Reply::read(told).ok_or_else(|| {
+            (redis::ErrorKind::UnexpectedReturnType, "an answer that makes no sense").into()
+        })
+    }
+}
+
+/// What a script answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Reply {
+    /// What the node's clock shows.
+    pub(super) time: Duration,
+    /// The longest TTL of any client.
+    pub(super) longest: Duration,
+    told: Vec<String>,
+}
+
+impl Reply {
+    fn read(mut told: Vec<String>) -> Option<Self> {
+        let rest = told.split_off_checked(3)?;
+        let number = |index: usize| told.get(index)?.parse::<u64>().ok();
+        let time = Duration::from_secs(number(0)?) + Duration::from_micros(number(1)?);
+        Some(Self { time, longest: Duration::from_millis(number(2)?), told: rest })
+    }
+
+    fn word(&self, index: usize) -> &str {
+        self.told.get(index).map(String::as_str).unwrap_or_default()
+    }
+
+    fn number(&self, index: usize) -> u64 {
+        self.word(index).parse().unwrap_or(0)
+    }
+
+    /// Of one lock of those that were asked about: whether it has its value.
+    pub(super) fn has(&self, index: usize) -> bool {
+        matches!(self.word(index), "1" | "2")
+    }
+
+    /// Of an attempt to take a lock: what goes into its token.
+    pub(super) fn seen(&self) -> Seen {
+        let milliseconds = u64::try_from(self.time.as_millis()).unwrap_or(u64::MAX);
+        Seen { counter: self.number(1), milliseconds }
+    }
+
+    /// Of an attempt that failed: how long another one's value is kept.
+    pub(super) fn left(&self) -> Option<Duration> {
+        self.word(2).parse().ok().map(Duration::from_millis)
+    }
+
+    /// Of a proposed token.
+    pub(super) fn answer(&self) -> super::token::Answer {
+        use super::token::Answer;
+        match (self.word(0), self.word(1)) {
+            ("1", "1") => Answer::Raised,
+            ("1", _) => Answer::Ahead(self.number(2)),
+            _ => Answer::NotOurs,
+        }
+    }
+}
+
+trait SplitOff: Sized {
+    /// What is behind so many; `None` if there are fewer.
+    fn split_off_checked(&mut self, at: usize) -> Option<Self>;
+}
+
+impl SplitOff for Vec<String> {
+    fn split_off_checked(&mut self, at: usize) -> Option<Self> {
+        (self.len() >= at).then(|| self.split_off(at))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::redlock::token::Answer;
+
+    fn read(told: &str) -> Option<Reply> {
+        Reply::read(told.split(' ').map(str::to_owned).collect())
+    }
+
+    #[test]
+    fn answers_are_read() {
+        let reply = read("1700000000 250000 10000 1 77 -2").unwrap();
+        assert_eq!(reply.time, Duration::from_millis(1_700_000_000_250));
+        assert_eq!(reply.longest, Duration::from_secs(10));
+        assert!(reply.has(0));
+        assert_eq!(reply.seen(), Seen { counter: 77, milliseconds: 1_700_000_000_250 });
+        assert_eq!(reply.left(), None);
+        assert_eq!(read("1 2 3 0 0 250").unwrap().left(), Some(Duration::from_millis(250)));
+        let answers = ["1 1 5", "1 0 5", "0 0 5"]
+            .map(|told| read(&format!("1 2 3 {told}")).unwrap().answer());
+        assert_eq!(answers, [Answer::Raised, Answer::Ahead(5), Answer::NotOurs]);
+        for nonsense in ["1 2", "a 2 3 1", "1 2 -1"] {
+            assert_eq!(read(nonsense), None, "{nonsense}");
+        }
+        assert_eq!(
+            [0, 1, 2, 3].map(|of| read("1 2 3 1 2 0").unwrap().has(of)),
+            [true, true, false, false]
+        );
+    }
+}

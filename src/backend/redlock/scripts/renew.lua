@@ -1,0 +1,23 @@
+-- Keeps locks for longer. KEYS: the TTLs of all clients, the locks. ARGV: the TTL in
+-- milliseconds, whether to take again what is gone, the values. Answers: the time, the longest TTL,
+-- and of each lock whether it has its value, has it again (2), or has not.
+local time = redis.call('TIME')
+local now, longest = time[1] * 1000 + math.floor(time[2] / 1000), 0
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', '(' .. now)
+redis.call('ZADD', KEYS[1], now + ARGV[1], ARGV[1])
+for _, ttl in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
+  longest = math.max(longest, tonumber(ttl))
+end
+local told = {time[1], time[2], tostring(longest)}
+for i = 2, #KEYS do
+  local has, state = redis.pcall('GET', KEYS[i]), '0'
+  if has == ARGV[i + 1] then
+    redis.call('PEXPIRE', KEYS[i], ARGV[1])
+    state = '1'
+  elseif not has and ARGV[2] == '1' then
+    redis.call('SET', KEYS[i], ARGV[i + 1], 'PX', ARGV[1])
+    state = '2'
+  end
+  told[#told + 1] = state
+end
+return told

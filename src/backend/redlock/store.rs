@@ -1,0 +1,411 @@
+//! A session: nothing that any node knows of, but the locks that one client has on all of them.
+
+use std::{
+    fmt,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use async_trait::async_trait;
+
+use super::{
+    contended::Contended,
+    durability,
+    keys::{Key, Keys, lock_of},
+    nodes::{Nodes, Said},
+    release::{give_back, give_up},
+    round::{Outcome, Round},
+    script::Call,
+    token::{self, Answer, Seen},
+};
+use crate::{
+    backend::{
+        Ask, Entry, Event, Extras, Join, Joined, Leaving, Left, Listing, Moment, Present, Standing,
+        Store, ToldOfLoss, Watch,
+        durability::Durability,
+        error::{Result, StoreError},
+        name::{Queue, Ticket},
+    },
+    lost::LostReason,
+    runtime::{clock, mutex::Mutex, random},
+};
+
+/// How many locks one script looks after at most.
+const AT_ONCE: usize = 256;
+
+/// How often a token is proposed that others have overtaken.
+const PROPOSALS: u32 = 4;
+
+pub(super) struct RedlockStore {
+    nodes: Nodes,
+    keys: Arc<Mutex<Keys>>,
+    ttl: Duration,
+    contended: Contended,
+    on_loss: OnceLock<ToldOfLoss>,
+    moments: AtomicU64,
+}
+
+impl fmt::Debug for RedlockStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedlockStore").field("nodes", &self.nodes).finish_non_exhaustive()
+    }
+}
+
+/// What came of asking for a lock.
+enum Taken {
+    Token(u64),
+    Occupied,
+    /// In words.
+    Not(String),
+}
+
+impl RedlockStore {
+    pub(super) fn new(nodes: Nodes, ttl: Duration) -> Self {
+        Self {
+            nodes,
+            keys: Arc::new(Mutex::new(Keys::new(ttl))),
+            ttl,
+            contended: Contended::default(),
+            on_loss: OnceLock::new(),
+            moments: AtomicU64::new(0),
+        }
+    }
+
+    fn moment(&self) -> Moment {
+        Moment(self.moments.fetch_add(1, Relaxed))
+    }
+
+    /// What was found out, with what is wrong with the nodes.
+    fn unavailable(&self, what: &str) -> StoreError {
+        let mut told = what.to_owned();
+        for trouble in self.nodes.troubles() {
+            told = format!("{told}; {trouble}");
+        }
+        StoreError::Unavailable(told.into())
+    }
+
+    /// Asks the nodes for the lock and proposes its token.
+    async fn take(&self, key: &Key) -> Taken {
+        let mut round = Round::new(self.nodes.len());
+        let (mut seen, mut left) = (Vec::new(), None);
+        let call = Call::take(key, self.ttl);
+        let mut count = |round: &mut Round, said: &Said| {
+            if let Some(reply) = &said.reply {
+                seen.push(reply.seen());
+                left = left.max(reply.left());
+            }
+            round.count(said.vote(|reply| reply.has(0)));
+        };
+        // Where several want it, the first node says who is to ask the others: else each of them
+        // may get a few nodes, and none a majority.
+        let tried = if self.contended.is(&key.lock) { self.nodes.first() } else { None };
+        if let Some(first) = tried {
+            let mut answers = self.nodes.ask([first], |_| call.clone());
+            if let Some(said) = answers.next().await {
+                let has = said.reply.as_ref().map(|reply| reply.has(0));
+                count(&mut round, &said);
+                if has == Some(false) {
+                    self.contended.meet(&key.lock, left);
+                    return Taken::Occupied;
+                }
+            }
+        }
+        let others = (0..self.nodes.len()).filter(|node| Some(*node) != tried);
+        let mut answers = self.nodes.ask(others, |_| call.clone());
+        while round.taken() == Outcome::Open
+            && let Some(said) = answers.next().await
+        {
+            count(&mut round, &said);
+        }
+        match round.taken() {
+            Outcome::Ours => self.fence(key, &seen).await,
+            Outcome::NotOurs => {
+                self.contended.meet(&key.lock, left);
+                Taken::Occupied
+            }
+            Outcome::Open | Outcome::Unknown => Taken::Not(round.words()),
+        }
+    }
+
+    /// Has a majority of those nodes that have the value raise their counters to a new token.
+    async fn fence(&self, key: &Key, seen: &[Seen]) -> Taken {
+        let mut token = token::propose(seen);
+        for _ in 0..PROPOSALS {
+            let mut round = Round::new(self.nodes.len());
+            let mut said = Vec::new();
+            let mut answers = self.nodes.ask_all(&Call::confirm(key, token));
+            while round.taken() == Outcome::Open
+                && let Some(answer) = answers.next().await
+            {
+                round.count(answer.vote(|reply| reply.answer() == Answer::Raised));
+                said.extend(answer.reply.map(|reply| reply.answer()));
+            }
+            if round.taken() == Outcome::Ours {
+                return Taken::Token(token);
+            }
+            match token::propose_again(token, &said) {
+                Some(next) => token = next,
+                None => return Taken::Not(format!("the token: {}", round.words())),
+            }
+        }
+        Taken::Not("others raise the lock's counter all the time".into())
+    }
+
+    /// The attempt is given up. Nobody waits for the nodes' word.
+    fn give_up(&self, key: &Key) {
+        self.keys.lock().end(&key.name);
+        give_up(&self.nodes, key, self.ttl);
+    }
+
+    /// Asks all nodes to keep these locks; tells of each what came of it.
+    async fn renew(&self, keys: &[Key], sent: Duration) -> Vec<Round> {
+        let mut rounds = vec![Round::new(self.nodes.len()); keys.len()];
+        // What is gone from a node is taken there again, while the lock is certainly ours; but not
+        // where that would cover up that the node has forgotten what others have.
+        let valid = {
+            let all = self.keys.lock();
+            let now = clock::now();
+            keys.iter().all(|key| now < all.valid(key.proved))
+        };
+        let again = |node| valid && self.nodes.spoiled(node).is_none();
+        let mut answers =
+            self.nodes.ask(0..self.nodes.len(), |node| Call::renew(keys, self.ttl, again(node)));
+        while rounds.iter().any(|round| round.kept() == Outcome::Open) || rounds.is_empty() {
+            let Some(said) = answers.next().await else { break };
+            for (index, round) in rounds.iter_mut().enumerate() {
+                round.count(said.vote(|reply| reply.has(index)));
+            }
+        }
+        let mut all = self.keys.lock();
+        for (key, round) in keys.iter().zip(&rounds) {
+            if round.kept() == Outcome::Ours {
+                all.renewed(&key.name, sent);
+            }
+        }
+        rounds
+    }
+
+    /// Whether a majority answers at all.
+    async fn beat(&self) -> Result<Duration> {
+        let mut round = Round::new(self.nodes.len());
+        let sent = clock::now();
+        let mut answers = self.nodes.ask_all(&Call::renew(&[], self.ttl, false));
+        while let Some(said) = answers.next().await {
+            round.count(said.vote(|_| true));
+            if round.heard() > self.nodes.len() / 2 {
+                return Ok(self.keys.lock().granted(sent));
+            }
+        }
+        Err(self.unavailable("no majority of the nodes answers"))
+    }
+
+    /// The lock is lost. Its holder is told before the others' proofs count without it; as long as
+    /// it cannot be told, they do not.
+    fn lose(&self, key: &Key, reason: LostReason) {
+        key.lose();
+        let told = self.on_loss.get().is_none_or(|told| told(&key.name, reason));
+        if told {
+            // It is given back by its holder, as ever.
+            let mut keys = self.keys.lock();
+            keys.leave(key.ticket());
+        }
+    }
+
+    /// A lock of these that is known to be lost is told so; tells what is open.
+    fn tell_losses(&self, keys: &[Key], rounds: &[Round]) -> Option<String> {
+        let mut open = None;
+        for (key, round) in keys.iter().zip(rounds) {
+            match round.kept() {
+                Outcome::Ours => {}
+                Outcome::NotOurs => self.lose(key, LostReason::KeyDeleted),
+                Outcome::Open | Outcome::Unknown => {
+                    open = Some(format!("{}: {}", key.name, round.words()));
+                }
+            }
+        }
+        let overdue = self.keys.lock().overdue(clock::now());
+        for key in &overdue {
+            self.lose(key, LostReason::DeadlinePassed);
+        }
+        let is_open = |key: &&Key| !overdue.iter().any(|overdue| overdue.name == key.name);
+        open.filter(|_| {
+            let mut unproved = keys.iter().zip(rounds).filter(|(key, _)| is_open(key));
+            unproved.any(|(_, round)| matches!(round.kept(), Outcome::Open | Outcome::Unknown))
+        })
+    }
+}
+
+/// Hexadecimal, and what people are to read.
+fn value(text: &[u8]) -> String {
+    let id: String = random::bits().iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("{id}\n{}", String::from_utf8_lossy(text))
+}
+
+#[async_trait]
+impl Store for RedlockStore {
+    async fn keep_alive(&self) -> Result<Duration> {
+        let keys = self.keys.lock().held();
+        if keys.is_empty() {
+            return self.beat().await;
+        }
+        let sent = clock::now();
+        // At once for all, in parts: scripts that take long hold up everybody on the node.
+        let parts = keys.chunks(AT_ONCE).map(|part| self.renew(part, sent));
+        let rounds: Vec<_> =
+            futures_util::future::join_all(parts).await.into_iter().flatten().collect();
+        match self.tell_losses(&keys, &rounds) {
+            None => Ok(self.keys.lock().granted(sent)),
+            Some(open) => Err(self.unavailable(&open)),
+        }
+    }
+
+    async fn enqueue(
+        &self,
+        queue: &Queue,
+        ticket: Ticket,
+        text: &[u8],
+        join: Join,
+    ) -> Result<Joined> {
+        if join != Join::IfFree {
+            let source = "Redlock has no queues".into();
+            return Err(StoreError::Fatal { operation: "joining a queue", source });
+        }
+        let sent = clock::now();
+        let key = self.keys.lock().begin(queue, ticket, &value(text), sent);
+        let taken = self.take(&key).await;
+        let token = match taken {
+            Taken::Token(token) => token,
+            Taken::Occupied => {
+                self.give_up(&key);
+                return Ok(Joined::Occupied);
+            }
+            Taken::Not(why) => {
+                self.give_up(&key);
+                return Err(self.unavailable(&why));
+            }
+        };
+        let granted = {
+            let mut keys = self.keys.lock();
+            keys.hold(&key.name, clock::now()).then(|| keys.granted(sent))
+        };
+        let Some(granted) = granted else {
+            self.give_up(&key);
+            return Err(self.unavailable("the lock took too long to take"));
+        };
+        Ok(Joined::Queued {
+            entry: Entry::new(key.name, token),
+            standing: Standing::First,
+            at: self.moment(),
+            alive: Some(granted),
+            alone: true,
+        })
+    }
+
+    async fn standing(&self, entry: &Entry) -> Result<Standing> {
+        let known = self.keys.lock().get(&entry.key).cloned();
+        let Some(key) = known.filter(|key| !key.is_lost()) else { return Ok(Standing::Evicted) };
+        let mut round = Round::new(self.nodes.len());
+        let mut answers = self.nodes.ask_all(&Call::look(std::slice::from_ref(&key)));
+        while round.kept() == Outcome::Open
+            && let Some(said) = answers.next().await
+        {
+            round.count(said.vote(|reply| reply.has(0)));
+        }
+        match round.kept() {
+            Outcome::Ours => Ok(Standing::First),
+            Outcome::NotOurs => {
+                self.lose(&key, LostReason::KeyDeleted);
+                Ok(Standing::Evicted)
+            }
+            Outcome::Open | Outcome::Unknown => Err(self.unavailable(&round.words())),
+        }
+    }
+
+    async fn present(&self, _: &Entry, _: &Entry) -> Result<Present> {
+        Err(no_queue())
+    }
+
+    async fn own_keys(&self) -> Result<Vec<Arc<str>>> {
+        let held = self.keys.lock().held();
+        Ok(held.into_iter().filter(|key| !key.is_lost()).map(|key| key.name).collect())
+    }
+
+    async fn watch(&self, entry: &Entry, _: bool) -> Result<Option<Watch>> {
+        let known = self.keys.lock().get(&entry.key).cloned();
+        let Some(key) = known.filter(|key| !key.is_lost()) else { return Ok(None) };
+        let mut losses = key.losses();
+        Ok(Some(Box::pin(async move {
+            // Nobody can lose it any more: it was given back.
+            let _given_back = losses.wait_for(|lost| *lost).await;
+            Ok(Event::Deleted)
+        })))
+    }
+
+    async fn leave(&self, _: &Queue, ticket: Ticket, _: Leaving<'_>) -> Result<Left> {
+        let left = |existed| Left { existed, successor: false, at: self.moment() };
+        let Some(key) = self.keys.lock().leave(ticket) else { return Ok(left(false)) };
+        let rounds = give_back(&self.nodes, std::slice::from_ref(&key), self.ttl).await;
+        let ended = clock::now().saturating_sub(key.proved) > self.ttl.mul_f64(1.1);
+        match rounds.first() {
+            Some(round) if round.freed() == Outcome::Ours => {
+                self.keys.lock().end(&key.name);
+                Ok(left(round.was_ours() && !key.is_lost()))
+            }
+            // Each node has ended it by its own clock.
+            _ if ended => {
+                self.keys.lock().end(&key.name);
+                Ok(left(!key.is_lost()))
+            }
+            round => {
+                let words = round.map(Round::words).unwrap_or_default();
+                Err(StoreError::Unknown(self.unavailable(&words).reason().into()))
+            }
+        }
+    }
+
+    fn on_loss(&self, told: ToldOfLoss) {
+        // Once per session.
+        let _again = self.on_loss.set(told);
+    }
+
+    fn free_within(&self, queue: &Queue) -> Option<Duration> {
+        self.contended.free_within(&lock_of(queue))
+    }
+
+    async fn close(&self) -> Result<()> {
+        let keys = self.keys.lock().all();
+        let parts = keys.chunks(AT_ONCE).map(|part| give_back(&self.nodes, part, self.ttl));
+        let rounds = futures_util::future::join_all(parts).await.into_iter().flatten();
+        let mut all_freed = true;
+        for (key, round) in keys.iter().zip(rounds) {
+            if round.freed() == Outcome::Ours {
+                self.keys.lock().end(&key.name);
+            } else {
+                all_freed = false;
+            }
+        }
+        match all_freed {
+            true => Ok(()),
+            false => Err(self.unavailable("not all locks are known to be free")),
+        }
+    }
+
+    async fn list(&self, _: &Queue, _: Ask) -> Result<Listing> {
+        Err(no_queue())
+    }
+}
+
+fn no_queue() -> StoreError {
+    StoreError::Fatal { operation: "look at a queue", source: "Redlock has none".into() }
+}
+
+#[async_trait]
+impl Extras for RedlockStore {
+    async fn durability(&self) -> Result<Durability> {
+        self.beat().await?;
+        Ok(durability::of(self.nodes.len(), self.nodes.troubles()))
+    }
+}
