@@ -155,7 +155,8 @@ impl Watches {
     }
 
     /// The sessions that are due next, of those that somebody waits for: no more than so many.
-    pub(super) fn next_due(&self, most: usize) -> Vec<i64> {
+    #[cfg(any(feature = "postgres", test))]
+    pub(crate) fn next_due(&self, most: usize) -> Vec<i64> {
         let state = self.state.lock();
         let waited_for: HashSet<_> =
             state.seats.values().flat_map(|seat| seat.sessions.iter().copied()).collect();
