@@ -1,10 +1,6 @@
 //! Who waits here for what happens to which key, where the server tells it.
 
-use std::{
-    collections::{HashMap, HashSet},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use tokio::sync::{Notify, watch};
 
@@ -158,7 +154,7 @@ impl Watches {
     #[cfg(any(feature = "postgres", test))]
     pub(crate) fn next_due(&self, most: usize) -> Vec<i64> {
         let state = self.state.lock();
-        let waited_for: HashSet<_> =
+        let waited_for: std::collections::HashSet<_> =
             state.seats.values().flat_map(|seat| seat.sessions.iter().copied()).collect();
         let ends = state.ends.iter().filter(|(session, _)| waited_for.contains(session));
         let mut next: Vec<_> = ends.map(|(session, at)| (*at, *session)).collect();
