@@ -21,6 +21,9 @@ use crate::{
     },
 };
 
+/// How long a connection may be silent while it is asked.
+const LONGEST_SILENCE: Duration = Duration::from_secs(2);
+
 /// A node, for all sessions of a client.
 #[derive(Debug)]
 pub(super) struct Node {
@@ -129,6 +132,7 @@ impl Node {
         ttl: Duration,
     ) -> Option<()> {
         let mut asked = FuturesUnordered::new();
+        let silence = LONGEST_SILENCE.min(ttl / 3);
         // When the last answer came.
         let mut heard = link.answered;
         loop {
@@ -140,8 +144,9 @@ impl Node {
                 }
                 Some((sent, answered)) = asked.next() => match answered {
                     Some(answered) => heard = heard.max(answered),
-                    // Others may have been answered since.
-                    None if heard < sent => {
+                    // What is slow may yet answer, in order: so what was sent is followed by its
+                    // release. Others may have been answered since.
+                    None if heard < sent && clock::now() >= heard + silence => {
                         self.state.lock().trouble = Some(format!("{}: silent", self.endpoint));
                         return Some(());
                     }

@@ -30,6 +30,9 @@ mod news;
 #[path = "../../../src/queue/pace.rs"]
 mod pace;
 #[rustfmt::skip]
+#[path = "../../../src/queue/poll.rs"]
+mod poll;
+#[rustfmt::skip]
 #[path = "../../../src/queue/release.rs"]
 pub(crate) mod release;
 #[rustfmt::skip]
