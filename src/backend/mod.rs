@@ -30,6 +30,8 @@ pub(crate) mod redis;
 pub(crate) mod redlock;
 pub(crate) mod remote;
 mod request;
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "redis", feature = "sqlite"))]
+mod row_key;
 pub(crate) mod secret;
 pub(crate) mod signature;
 pub(crate) mod source;

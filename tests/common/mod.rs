@@ -124,6 +124,7 @@ macro_rules! conformance {
                 losing::a_lost_session_is_replaced,
                 losing::a_deleted_key_is_told_within_a_second,
                 losing::an_evicted_waiter_is_never_granted,
+                losing::an_operator_evicts_holders_and_waiters,
                 losing::an_evicted_waiter_of_one_client_is_never_granted,
                 losing::a_holder_that_is_cut_off_knows_before_its_successor,
                 losing::a_waiter_that_is_cut_off_is_told,

@@ -23,6 +23,7 @@ use super::{
 use crate::backend::{
     Write,
     name::{NOBODY, Queue, Ticket},
+    row_key::{Parts, parts},
     sql::{dialect::Joiner, key::Place},
 };
 
@@ -305,8 +306,22 @@ pub(super) fn commit(session: i64, guard: Option<&Place<'_>>, writes: &[Write]) 
                  AND EXISTS (SELECT 1 {held})"
             ),
         });
+        if let (Write::Delete { .. }, Some(parts)) = (write, parts(key)) {
+            statements.push(evict(&parts));
+        }
     }
     Message::transaction(statements).entering()
+}
+
+/// Deletes the entry that has this key.
+fn evict(Parts { dir, session, ticket, label }: &Parts<'_>) -> String {
+    format!(
+        "DELETE FROM distlock_entries WHERE queue = {} AND session = {session} \
+         AND ticket = {} AND label = {}",
+        text(dir),
+        text(ticket),
+        text(label)
+    )
 }
 
 pub(super) fn read(key: &str) -> Message {

@@ -20,6 +20,7 @@ use super::{
 use crate::backend::{
     Write,
     name::{NOBODY, Queue, Ticket},
+    row_key::{Parts, parts},
     sql::{dialect::Joiner, key::Place},
 };
 
@@ -342,11 +343,25 @@ pub(super) fn commit(session: i64, guard: Option<&Place<'_>>, writes: &[Write]) 
                 bytes(value)
             ),
             Write::Delete { .. } => format!(
-                ";\nDELETE FROM distlock.data WHERE dir = {dir} AND name = {name} AND {held}"
+                ";\nDELETE FROM distlock.data WHERE dir = {dir} AND name = {name} AND {held}{}",
+                evict(key)
             ),
         };
     }
     sql
+}
+
+/// Deletes the entry that has this key, if it is one's.
+fn evict(key: &str) -> String {
+    parts(key).map_or(String::new(), |Parts { dir, session, ticket, label }| {
+        format!(
+            ";\nDELETE FROM distlock.entries WHERE queue = {} AND session = {session} \
+             AND ticket::text = {} AND label = {}",
+            text(dir),
+            text(ticket),
+            text(label)
+        )
+    })
 }
 
 pub(super) fn read(key: &str) -> String {

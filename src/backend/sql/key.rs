@@ -1,9 +1,11 @@
 //! Keys: what an entry's row is called.
 
 use super::outcome::Row;
+pub(crate) use crate::backend::row_key::{dir_of, session_of};
 use crate::backend::{
     Entry,
     name::{Queue, Ticket},
+    row_key::written,
 };
 
 /// Where an entry's row is.
@@ -18,26 +20,10 @@ impl<'a> Place<'a> {
     }
 }
 
-/// The queue that a key is in.
-pub(crate) fn dir_of(key: &str) -> &str {
-    key.rsplit_once('/').map_or("", |(dir, _)| dir)
-}
-
-/// The session that a key belongs to.
-pub(crate) fn session_of(key: &str) -> Option<i64> {
-    let (_, name) = key.rsplit_once('/')?;
-    i64::from_str_radix(name.split_once('-')?.0, 16).ok()
-}
-
 /// `{queue}/{session in hex}-{ticket}`, and `.{label}` if there is one. PostgreSQL's
 /// trigger `changed` writes the same.
 pub(crate) fn key(queue: &Queue, session: i64, ticket: Ticket) -> String {
     written(queue.dir(), &format!("{session:x}"), &ticket.to_string(), queue.label())
-}
-
-fn written(dir: &str, session: &str, ticket: &str, label: &str) -> String {
-    let dot = if label.is_empty() { "" } else { "." };
-    format!("{dir}/{session}-{ticket}{dot}{label}")
 }
 
 /// The entry of a row that begins with number, session, ticket and label.
@@ -49,7 +35,10 @@ pub(crate) fn entry(dir: &str, row: &Row) -> Option<Entry> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::sql::outcome::Outcome;
+    use crate::backend::{
+        row_key::{Parts, parts},
+        sql::outcome::Outcome,
+    };
 
     #[test]
     fn keys_are_read_as_they_are_written() {
@@ -57,8 +46,10 @@ mod tests {
         for label in ["", "r", "w@7", "5+3"] {
             let (queue, session) = (queue.labelled(label), i64::MAX);
             let key = key(&queue, session, ticket);
-            assert_eq!((dir_of(&key), session_of(&key)), (queue.dir(), Some(session)));
-            let row = ["12", &format!("{session:x}"), &ticket.to_string(), label];
+            let (dir, ticket) = (queue.dir(), &*ticket.to_string());
+            assert_eq!(dir_of(&key), dir);
+            assert_eq!(parts(&key), Some(Parts { dir, session, ticket, label }));
+            let row = ["12", &format!("{session:x}"), ticket, label];
             let outcome = Outcome::of_one(&row);
             let entry = entry(queue.dir(), outcome.first().unwrap()).unwrap();
             assert_eq!((&*entry.key, entry.revision, entry.token), (&*key, 12, 12));

@@ -5,7 +5,7 @@ use rusqlite::{Result as Sql, params};
 
 use super::{
     error::Failure,
-    key::{self, Place},
+    key::{self, Parts, Place},
     tables::Tables,
 };
 use crate::backend::{Entry, Rewritten, Write};
@@ -92,6 +92,11 @@ impl Tables<'_, '_> {
                 let (dir, name) = split(key);
                 let sql = "DELETE FROM distlock_data WHERE dir = ?1 AND name = ?2";
                 self.sql.run(sql, params![dir, name])?;
+                if let Some(Parts { dir, session, ticket, label }) = key::parts(key) {
+                    let sql = "DELETE FROM distlock_entries WHERE queue = ?1 AND session = ?2 \
+                               AND ticket = ?3 AND label = ?4";
+                    self.sql.run(sql, params![dir, session, ticket, label])?;
+                }
             }
         }
         Ok(())

@@ -1,8 +1,10 @@
 //! Keys: what an entry's row is called.
 
+pub(crate) use crate::backend::row_key::{Parts, dir_of, parts, session_of};
 use crate::backend::{
     Entry,
     name::{Queue, Ticket},
+    row_key,
 };
 
 /// Where an entry's row is.
@@ -23,25 +25,13 @@ pub(super) fn number(entry: &Entry) -> i64 {
     i64::try_from(entry.revision).unwrap_or(i64::MAX)
 }
 
-/// The queue that a key is in.
-pub(super) fn dir_of(key: &str) -> &str {
-    key.rsplit_once('/').map_or("", |(dir, _)| dir)
-}
-
-/// The session that a key belongs to.
-pub(crate) fn session_of(key: &str) -> Option<i64> {
-    let (_, name) = key.rsplit_once('/')?;
-    i64::from_str_radix(name.split_once('-')?.0, 16).ok()
-}
-
 /// `{queue}/{session in hex}-{ticket}`, and `.{label}` if there is one.
 pub(super) fn key(queue: &Queue, session: i64, ticket: Ticket) -> String {
     written(queue.dir(), session, &ticket.to_string(), queue.label())
 }
 
 pub(super) fn written(dir: &str, session: i64, ticket: &str, label: &str) -> String {
-    let dot = if label.is_empty() { "" } else { "." };
-    format!("{dir}/{session:x}-{ticket}{dot}{label}")
+    row_key::written(dir, &format!("{session:x}"), ticket, label)
 }
 
 #[cfg(test)]

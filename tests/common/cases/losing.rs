@@ -103,6 +103,26 @@ pub(crate) async fn a_deleted_key_is_told_within_a_second(t: &Case) {
     bystander.unlock().await.expect("released");
 }
 
+/// By a client, which may be another one's.
+pub(crate) async fn an_operator_evicts_holders_and_waiters(t: &Case) {
+    let [holder, waiting, operator] = t.clients().await;
+    let guard = holder.mutex("queue").lock().await.expect("granted");
+    let second = t.enqueue(&waiting, "queue").await;
+    let third = t.enqueue(&holder, "queue").await;
+    let key = second.key.clone();
+    assert!(operator.evict(&key).await.expect("an answer"), "it was there");
+    let held = guard.key().to_owned();
+    assert!(operator.evict(&held).await.expect("an answer"), "it was there");
+    assert_eq!(within(SOON, "the holder is told", guard.lost()).await, LostReason::KeyDeleted);
+    // The waiter is told as it looks.
+    let evicted = second.result(SOON).await.expect_err("its key is gone");
+    assert!(matches!(evicted, Error::Evicted { .. }), "{evicted:?}");
+    third.granted().await.unlock().await.expect("released");
+    for key in [key, held] {
+        assert!(!operator.evict(key).await.expect("an answer"), "it is gone");
+    }
+}
+
 /// A waiter whose key is gone has lost its place: it must not be granted when the holder lets go,
 /// nor when the one ahead does.
 pub(crate) async fn an_evicted_waiter_is_never_granted(t: &Case) {
