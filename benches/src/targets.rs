@@ -134,9 +134,8 @@ const TARGETS: &[Target] = &[
     on(W5, Postgres, Plain, 1, Measure(UNLOCK_TRIPS), AtMost(1.1), "1.0"),
     on(W5, Mysql, Plain, 1, Measure(LOCK_TRIPS), AtMost(1.1), "1.0"),
     on(W5, Mysql, Plain, 1, Measure(UNLOCK_TRIPS), AtMost(1.1), "1.0"),
-    // A renewal every 3.3 s, a look every 20 s, and one when the session ahead ends if it has not
-    // been renewed, which is 7.7 to 11 s after the one before.
-    on(W8, Postgres, Plain, 1, Measure(STRANGER), AtMost(30.0), "0"),
+    // A renewal every 3.3 s, and a look every 20 s.
+    on(W8, Postgres, Plain, 1, Measure(STRANGER), AtMost(23.0), "0"),
     on(W8, Postgres, Plain, 5000, OverShortQueue(JOIN_STATEMENTS), AtMost(1.05), ""),
     on(W8, Mysql, Plain, 5000, OverShortQueue(JOIN_STATEMENTS), AtMost(1.05), ""),
     on(W8, Postgres, Plain, 5000, OverShortQueue(JOINED[0]), AtMost(1.5), ""),
