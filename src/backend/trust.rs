@@ -6,11 +6,32 @@ use rustls::{
 };
 
 use crate::backend::{certificates, secret::Secret, tls::Material};
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "redis"))]
+use crate::{backend::remote::Remote, error::Error};
 
 /// Of a `host:port`.
 pub(crate) fn host(endpoint: &str) -> &str {
     let host = endpoint.rsplit_once(':').map_or(endpoint, |(host, _)| host);
     host.trim_matches(['[', ']'])
+}
+
+/// Whether there is a CA, and certificates can name all endpoints, where TLS is wanted.
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "redis"))]
+pub(crate) fn check(remote: &Remote, store: &str) -> Result<(), Error> {
+    let invalid = |reason: String| Error::InvalidConfig { option: "tls", reason };
+    let Some(tls) = &remote.tls else { return Ok(()) };
+    let material = tls.newest();
+    if material.ca.is_none() {
+        return Err(invalid(format!(
+            "for {store} there are no roots but your own: pass the CA to Tls::ca_certificate"
+        )));
+    }
+    if material.server_name.is_none() {
+        for endpoint in &remote.endpoints {
+            certificates::is_name(host(endpoint)).map_err(invalid)?;
+        }
+    }
+    Ok(())
 }
 
 /// `None` without a CA: the operating system's are not known here.

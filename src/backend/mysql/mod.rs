@@ -30,7 +30,6 @@ use self::{
 use super::{Backend, Entry, Facts, Store};
 use crate::{
     backend::{
-        certificates,
         error::{Result, StoreError},
         remote::Remote,
         sql::{
@@ -58,30 +57,14 @@ pub(crate) struct Mysql {
 
 impl Mysql {
     pub(crate) fn new(remote: Remote) -> Result<Self, Error> {
-        let invalid = |option, reason: String| Error::InvalidConfig { option, reason };
         if remote.database.is_none() {
-            return Err(invalid(
-                "url",
-                "name the database that the locks are to lie in: mysql://host/database".into(),
-            ));
+            return Err(Error::InvalidConfig {
+                option: "url",
+                reason: "name the database that the locks are to lie in: mysql://host/database"
+                    .into(),
+            });
         }
-        if let Some(tls) = &remote.tls {
-            let material = tls.newest();
-            if material.ca.is_none() {
-                return Err(invalid(
-                    "tls",
-                    "for MySQL there are no roots but your own: pass the CA to \
-                     Tls::ca_certificate"
-                        .into(),
-                ));
-            }
-            if material.server_name.is_none() {
-                for endpoint in &remote.endpoints {
-                    certificates::is_name(trust::host(endpoint))
-                        .map_err(|reason| invalid("tls", reason))?;
-                }
-            }
-        }
+        trust::check(&remote, "MySQL")?;
         Ok(Self { connector: Arc::new(Connector::new(remote)) })
     }
 }

@@ -24,7 +24,6 @@ use self::{connection::Connector, error::refused, line::Line};
 use super::{Backend, Facts, Store};
 use crate::{
     backend::{
-        certificates,
         error::{Result, StoreError},
         remote::Remote,
         sql::store::SqlStore,
@@ -48,22 +47,7 @@ pub(crate) struct Postgres {
 
 impl Postgres {
     pub(crate) fn new(remote: Remote) -> Result<Self, Error> {
-        let invalid = |reason: String| Error::InvalidConfig { option: "tls", reason };
-        if let Some(tls) = &remote.tls {
-            let material = tls.newest();
-            if material.ca.is_none() {
-                return Err(invalid(
-                    "for PostgreSQL there are no roots but your own: pass the CA to \
-                     Tls::ca_certificate"
-                        .into(),
-                ));
-            }
-            if material.server_name.is_none() {
-                for endpoint in &remote.endpoints {
-                    certificates::is_name(trust::host(endpoint)).map_err(invalid)?;
-                }
-            }
-        }
+        trust::check(&remote, "PostgreSQL")?;
         Ok(Self { connector: Arc::new(Connector::new(remote)) })
     }
 }

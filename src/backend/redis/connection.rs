@@ -21,16 +21,13 @@ use super::{
     script::Keys,
     server::{CONNECTING, Server},
 };
-use crate::{
-    backend::{
-        certificates,
-        error::{Result, StoreError},
-        remote::Remote,
-        sql::{endpoints::Endpoints, released::Released, server_clock::ServerClock},
-        tls::Material,
-        trust,
-    },
-    runtime::mutex::Mutex,
+use crate::backend::{
+    certificates,
+    error::{Result, StoreError},
+    remote::Remote,
+    sql::{endpoints::Endpoints, released::Released, server_clock::ServerClock},
+    tls::Material,
+    trust,
 };
 
 /// Makes connections.
@@ -40,8 +37,6 @@ pub(super) struct Connector {
     endpoints: Endpoints,
     pub(super) keys: Keys,
     pub(super) clock: ServerClock,
-    /// Which server there was a connection to last.
-    server: Mutex<String>,
 }
 
 /// What a connection is for.
@@ -74,8 +69,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
 impl Connector {
     pub(super) fn new(remote: Remote) -> Self {
         let endpoints = Endpoints::new(remote.endpoints.clone());
-        let (clock, server) = <_>::default();
-        Self { remote, endpoints, keys: Keys::new(), clock, server }
+        Self { remote, endpoints, keys: Keys::new(), clock: ServerClock::default() }
     }
 
     /// How long a request may take.
@@ -112,8 +106,6 @@ impl Connector {
             let released = if link.server == before { Vec::new() } else { released.all() };
             let hello = message::hello(&link.server, link.keeps, before, &released);
             self.call(&mut link, session, &hello).await?.outcomes(CONNECTING)?;
-            // What it has shown meanwhile is not known.
-            self.clock.forget();
             Ok(link)
         };
         self.endpoints.connect(patience, connect).await
@@ -178,13 +170,8 @@ impl Connector {
         let server = link.driven(greeting).await.map_err(|error| refused(endpoint, &error))?;
         server.check(endpoint, self.remote.allow_eviction)?;
         (link.server, link.keeps) = (server.identity(), server.keeps());
-        let mut known = self.server.lock();
-        if *known != link.server {
-            // It has another clock.
-            self.clock.forget();
-            known.clone_from(&link.server);
-        }
-        drop(known);
+        // What it has shown meanwhile is not known, and it may be another one's.
+        self.clock.forget();
         Ok(link)
     }
 }

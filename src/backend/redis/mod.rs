@@ -28,7 +28,6 @@ use self::{
 use super::{Backend, Entry, Facts, Store};
 use crate::{
     backend::{
-        certificates,
         error::{Result, StoreError},
         remote::Remote,
         sql::{key::Place, store::SqlStore},
@@ -52,21 +51,7 @@ pub(crate) struct Redis {
 
 impl Redis {
     pub(crate) fn new(remote: Remote) -> Result<Self, Error> {
-        let invalid = |reason: String| Error::InvalidConfig { option: "tls", reason };
-        if let Some(tls) = &remote.tls {
-            let material = tls.newest();
-            if material.ca.is_none() {
-                return Err(invalid(
-                    "for Redis there are no roots but your own: pass the CA to Tls::ca_certificate"
-                        .into(),
-                ));
-            }
-            if material.server_name.is_none() {
-                for endpoint in &remote.endpoints {
-                    certificates::is_name(trust::host(endpoint)).map_err(invalid)?;
-                }
-            }
-        }
+        trust::check(&remote, "Redis")?;
         Ok(Self { connector: Arc::new(Connector::new(remote)) })
     }
 }
