@@ -17,6 +17,8 @@ const TTL: Duration = Duration::from_secs(3);
 /// Who has watched the clock for so long believes it.
 const WATCHED: Duration = Duration::from_millis(3400);
 pub(crate) const HOUR: i64 = 3600;
+/// How often it is tried to do all of it while somebody asks nothing.
+const TIMES: usize = 5;
 
 /// A kind of server.
 pub(crate) struct Kind {
@@ -189,28 +191,33 @@ async fn it_is_left_its_time(holding: (Client, Proxies, LockGuard), unknowing: C
     drop((guard, holder));
 }
 
-/// All of it falls between two requests of one who has watched the clock.
+/// All of it falls between two requests of one who has watched the clock. On a busy machine it may
+/// not: then nothing is shown, and another server is taken.
 pub(crate) async fn a_session_that_began_while_the_clock_was_wrong_is_left_its_time(
     kind: &'static Kind,
 ) {
-    let server = Server::start(kind).await;
-    let watching = Proxies::between(kind.around, kind.framing, &[server.address]).await;
-    // Renewed so seldom that there is time.
-    let unknowing = Client::builder(watching.url()).session_ttl(TTL * 8).connect().await;
-    let unknowing = unknowing.expect("connected");
-    sleep(WATCHED).await;
-    let mut packets = watching.packets();
-    let renewed = async || std::mem::replace(&mut packets, watching.packets()) != packets;
-    eventually(TTL * 8, "it renews its session", renewed).await;
-    let mut packets = watching.packets();
-    let answered = async || std::mem::replace(&mut packets, watching.packets()) == packets;
-    eventually(SOON, "it has its answer", answered).await;
-    server.set(-HOUR).await;
-    let holding = server.holder().await;
-    holding.1.all[0].set(Mode::Refuse);
-    server.set(0).await;
-    assert_eq!(watching.packets(), packets, "it has asked meanwhile, so nothing is shown");
-    it_is_left_its_time(holding, unknowing).await;
+    for _ in 0..TIMES {
+        let server = Server::start(kind).await;
+        let watching = Proxies::between(kind.around, kind.framing, &[server.address]).await;
+        // Renewed so seldom that there is time.
+        let unknowing = Client::builder(watching.url()).session_ttl(TTL * 8).connect().await;
+        let unknowing = unknowing.expect("connected");
+        sleep(WATCHED).await;
+        let mut packets = watching.packets();
+        let renewed = async || std::mem::replace(&mut packets, watching.packets()) != packets;
+        eventually(TTL * 8, "it renews its session", renewed).await;
+        let mut packets = watching.packets();
+        let answered = async || std::mem::replace(&mut packets, watching.packets()) == packets;
+        eventually(SOON, "it has its answer", answered).await;
+        server.set(-HOUR).await;
+        let holding = server.holder().await;
+        holding.1.all[0].set(Mode::Refuse);
+        server.set(0).await;
+        if watching.packets() == packets {
+            return it_is_left_its_time(holding, unknowing).await;
+        }
+    }
+    panic!("it has asked meanwhile each time, so nothing is shown");
 }
 
 /// By so little that its row does not tell, while the other one was cut off.
