@@ -14,13 +14,17 @@ mod secured;
 mod tables;
 #[path = "postgres/transactions.rs"]
 mod transactions;
-#[path = "postgres/waiting.rs"]
-mod waiting;
 
-use common::{conformance, network_conformance, postgres::Postgres};
+use common::{cases_for, conformance, network_conformance, postgres::Postgres};
 
 conformance!(Postgres);
 network_conformance!(Postgres);
+
+mod waiting {
+    use super::*;
+
+    cases_for! { Postgres, alone, waiting::who_waits_behind_the_living_asks_for_nothing }
+}
 
 /// No test: `common/process.rs` runs this binary once more to have a process that it can kill.
 #[test]

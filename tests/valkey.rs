@@ -4,10 +4,20 @@
 
 mod common;
 
-use common::{conformance, network_conformance, redis::Valkey};
+use common::{cases_for, conformance, network_conformance, redis::Valkey};
 
 conformance!(Valkey);
 network_conformance!(Valkey);
+
+mod waiting {
+    use super::*;
+
+    cases_for! { Valkey, alone,
+        waiting::who_waits_behind_the_living_asks_for_nothing,
+        waiting::requests_of_a_handover_are_counted,
+        waiting::a_client_is_told_once_of_a_release,
+    }
+}
 
 /// No test: `common/process.rs` runs this binary once more to have a process that it can kill.
 #[test]

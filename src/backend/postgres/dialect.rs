@@ -14,11 +14,9 @@ use crate::backend::{
         outcome::{Outcome, Row},
         registered::Registered,
         told::{last, left, listing, nonsense},
+        watches::ASKED_ON_THE_WAY,
     },
 };
-
-/// How many sessions a renewal asks after, so that it stays small.
-const ASKED_ON_THE_WAY: usize = 100;
 
 #[async_trait]
 impl Dialect for Line {

@@ -19,6 +19,7 @@ use crate::backend::{
         outcome::{Outcome, Row},
         registered::Registered,
         told::{last, left, listing, nonsense},
+        watches::ASKED_ON_THE_WAY,
     },
 };
 
@@ -51,7 +52,7 @@ impl Dialect for Lines {
     }
 
     fn keep_alive(&self) -> Message {
-        message::keep_alive().into()
+        message::keep_alive(&self.shared.watches.next_due(ASKED_ON_THE_WAY)).into()
     }
 
     fn close(&self) -> Message {

@@ -246,7 +246,11 @@ impl Task {
                 Some(done) = under_way.next() => match done {
                     Done::Answered => {}
                     Done::Useless => return Over::Useless,
-                    Done::Expiries(sessions) => watches.renew(sessions),
+                    Done::Expiries(sessions) => {
+                        watches.renew(sessions);
+                        // The other line looks when they are due.
+                        watches.changed.notify_one();
+                    }
                 },
                 order = self.inbox.recv() => match order {
                     Some(order) => under_way.push(ask(What::Order(order))),
@@ -306,7 +310,12 @@ impl Asker {
                     Message::Call(call) => self.call(operation, call).await,
                     Message::Settings => self.settings(operation).await,
                 };
+                let tells = matches!(&request.message, Message::Call(call) if call.tells_expiries);
                 let (answer, done) = match answer {
+                    Ok(outcomes) if tells => {
+                        let expiries = read_expiries(&outcomes);
+                        (Ok(outcomes), Done::Expiries(expiries))
+                    }
                     Ok(outcomes) => (Ok(outcomes), Done::Answered),
                     Err(Silence::Refused(error, false)) => (Err(error), Done::Answered),
                     Err(Silence::Refused(error, true) | Silence::Over(error)) => {
@@ -383,7 +392,7 @@ impl Asker {
 }
 
 fn read_expiries(outcomes: &[Outcome]) -> Vec<(i64, Duration)> {
-    let rows = outcomes.last().map(Outcome::rows).unwrap_or_default();
+    let rows = outcomes.first().map(Outcome::rows).unwrap_or_default();
     let read = |row: &crate::backend::sql::outcome::Row| {
         Some((i64::from_str_radix(row.text(0)?, 16).ok()?, left(row.number(1)?)))
     };

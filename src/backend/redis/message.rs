@@ -27,6 +27,8 @@ pub(super) struct Call {
     pub(super) sweeps: bool,
     /// It goes by the connection that nothing else waits on.
     pub(super) beats: bool,
+    /// Its first outcome tells how long some sessions will live.
+    pub(super) tells_expiries: bool,
 }
 
 /// Something that an argument is made of.
@@ -78,6 +80,7 @@ macro_rules! call {
             arguments: vec![$(Argument::written(&$argument)),*],
             sweeps: false,
             beats: false,
+            tells_expiries: false,
         }
     };
 }
@@ -85,6 +88,13 @@ macro_rules! call {
 impl Call {
     fn sweeping(self) -> Self {
         Self { sweeps: true, ..self }
+    }
+
+    /// Of these, in its last arguments.
+    fn telling_expiries(mut self, sessions: &[i64]) -> Self {
+        let ids = sessions.iter().map(|session| format!("{session:x}").into_bytes());
+        self.arguments.extend(ids);
+        Self { tells_expiries: true, ..self }
     }
 
     /// All arguments, of a session that has this to go by.
@@ -113,8 +123,10 @@ pub(super) fn hello(server: &str, keeps: bool, before: &str, released: &[Ticket]
     call
 }
 
-pub(super) fn keep_alive() -> Call {
-    Call { beats: true, ..call!(KEEP_ALIVE) }
+/// It asks after `others` on the way, that somebody waits for here: as long as these are renewed,
+/// nobody has to look for them.
+pub(super) fn keep_alive(others: &[i64]) -> Call {
+    Call { beats: true, ..call!(KEEP_ALIVE) }.telling_expiries(others)
 }
 
 pub(super) fn close() -> Call {
@@ -150,9 +162,7 @@ pub(super) fn unwatch(dir: &str, number: u64) -> Call {
 }
 
 pub(super) fn expiries(sessions: &[i64]) -> Call {
-    let mut call = call!(EXPIRIES).sweeping();
-    call.arguments = sessions.iter().map(|session| format!("{session:x}").into_bytes()).collect();
-    call
+    call!(EXPIRIES).sweeping().telling_expiries(sessions)
 }
 
 pub(super) fn leave(

@@ -13,6 +13,10 @@ use crate::{
 /// How much later than a session ends, by the server's word, it is looked for.
 const AFTER: Duration = Duration::from_millis(20);
 
+/// How many sessions a renewal asks after, so that it stays small.
+#[cfg(any(feature = "postgres", feature = "redis"))]
+pub(crate) const ASKED_ON_THE_WAY: usize = 100;
+
 /// What those who wait for a key, or for a queue as a whole, are to be told.
 #[derive(Debug, Default)]
 pub(crate) struct Watches {
@@ -151,7 +155,7 @@ impl Watches {
     }
 
     /// The sessions that are due next, of those that somebody waits for: no more than so many.
-    #[cfg(any(feature = "postgres", test))]
+    #[cfg(any(feature = "postgres", feature = "redis", test))]
     pub(crate) fn next_due(&self, most: usize) -> Vec<i64> {
         let state = self.state.lock();
         let waited_for: std::collections::HashSet<_> =

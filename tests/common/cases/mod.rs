@@ -35,3 +35,6 @@ pub(crate) mod unpolled;
 #[allow(dead_code)]
 pub(crate) mod versions;
 pub(crate) mod view;
+#[cfg(any(feature = "postgres", feature = "redis"))]
+#[allow(dead_code)]
+pub(crate) mod waiting;

@@ -8,6 +8,8 @@ local member = own(session, dir, ARGV[4])
 local entry = member and entry_at(member)
 if entry and entry.label == ARGV[5]
     and (ARGV[6] == '' or tonumber(entry.number) == tonumber(ARGV[6])) then
+    -- Nobody is told of what they do themselves.
+    unwatch(dir, entry.number, session)
     remove(entry)
     deleted = 1
 end

@@ -121,22 +121,24 @@ local function unwatch(dir, number, id)
     redis.call('ZREM', OWN, id .. ' w ' .. dir .. ' ' .. number)
 end
 
--- Tells those who watch this of a queue, once.
-local function tell(dir, number, what)
-    for _, member in ipairs(starting(WATCHES, dir .. ' ' .. number .. ' ')) do
-        local id = string.sub(member, #dir + #number + 3)
-        unwatch(dir, number, id)
-        redis.call('PUBLISH', channel(id), what)
+-- Tells those who watch any of this of a queue, each session once.
+local function tell(dir, what, ...)
+    local told = {}
+    for _, number in ipairs({ ... }) do
+        for _, member in ipairs(starting(WATCHES, dir .. ' ' .. number .. ' ')) do
+            local id = string.sub(member, #dir + #number + 3)
+            unwatch(dir, number, id)
+            if not told[id] then redis.call('PUBLISH', channel(id), what) end
+            told[id] = true
+        end
     end
 end
 
-local function tell_queue(dir) tell(dir, WHOLE, dir .. '/ 0') end
+local function tell_queue(dir) tell(dir, dir .. '/ 0', WHOLE) end
 
 -- An entry is gone, or has another key from now on.
 local function tell_entry(entry)
-    local what = key_of(entry) .. ' ' .. entry.number
-    tell(entry.dir, entry.number, what)
-    tell(entry.dir, WHOLE, what)
+    tell(entry.dir, key_of(entry) .. ' ' .. entry.number, entry.number, WHOLE)
 end
 
 local function remove(entry)
@@ -268,6 +270,20 @@ local function left(id)
     local micros = math.max(
         math.min(expires - now, life.ttl) + life.ttl * 0.1, life.ttl * 0.02)
     return text(math.floor(micros / 1000))
+end
+
+-- The same of each of the sessions that are in the arguments from there on. `surely`: by a clock that
+-- was not set back.
+local function left_of(from, surely)
+    local found = {}
+    for at = from, #ARGV do
+        local life = life_of(ARGV[at])
+        local expires = tonumber(redis.call('ZSCORE', SESSIONS, ARGV[at]) or 0)
+        if life and not (surely and expires > now + life.ttl) then
+            found[#found + 1] = { ARGV[at], left(ARGV[at]) }
+        end
+    end
+    return found
 end
 
 -- Whether it is the server that has written here last. Another one, a replica that was promoted, or

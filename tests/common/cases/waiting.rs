@@ -1,0 +1,100 @@
+//! What those who wait ask a server for that tells them.
+
+use std::time::{Duration, Instant};
+
+use tokio::time::sleep;
+
+use super::costs::settled;
+use crate::common::{
+    case::{Case, SOON, eventually, within},
+    harness::Cost,
+};
+
+const TTL: Duration = Duration::from_secs(2);
+/// Of `src/session/eviction.rs`.
+const WATCH_AFTER: Duration = Duration::from_millis(400);
+
+/// Renewals tell how long the session ahead will live, and the server tells of the rest. What is
+/// left is the look of the `recheck_interval`, which does not come here.
+pub(crate) async fn who_waits_behind_the_living_asks_for_nothing(t: &Case) {
+    let builder = || t.builder().session_ttl(TTL).recheck_interval(Duration::from_secs(60));
+    let [holding, waiting] = [t.connect(builder()).await, t.connect(builder()).await];
+    let guard = holding.mutex("silent").lock().await.expect("granted");
+    let waiter = t.enqueue(&waiting, "silent").await;
+    let session = [t.store.session_of(guard.key()).await];
+    settled(t, &session).await;
+    let before = t.cost(&session).await;
+    sleep(TTL * 4).await;
+    let spent = t.cost(&session).await - before;
+    assert!(spent.keepalives >= 16, "{spent:?}: two sessions were to be renewed");
+    assert_eq!((spent.requests, spent.events), (0, 0), "{spent:?}");
+    guard.unlock().await.expect("released");
+    waiter.granted().await.unlock().await.expect("released");
+}
+
+/// A lock is one request, and so is an unlock. To hand it over takes the unlock, one message to the
+/// client that is next, and one look by that one.
+pub(crate) async fn requests_of_a_handover_are_counted(t: &Case) {
+    let [one, two] = t.clients().await;
+    for _ in 0..5 {
+        let before = Count::from(t).await;
+        let guard = one.mutex("handed").lock().await.expect("granted");
+        // From then on a holder looks after its own key.
+        let soon = Instant::now() + WATCH_AFTER;
+        let locked = before.reaches(t, 1).await;
+        let (before, mutex) = (Count::from(t).await, two.mutex("handed"));
+        let waiting = tokio::spawn(async move { mutex.lock().await });
+        // It joins, and then watches the one ahead, and looks meanwhile.
+        let joined = before.reaches(t, 3).await;
+        let before = Count::from(t).await;
+        guard.unlock().await.expect("released");
+        let next = within(SOON, "its turn", waiting).await.expect("no panic").expect("granted");
+        let handed = before.reaches(t, 2).await;
+        let before = Count::from(t).await;
+        next.unlock().await.expect("released");
+        let unlocked = before.reaches(t, 1).await;
+        if Instant::now() < soon {
+            assert_eq!([locked, joined, handed, unlocked], [(1, 0), (3, 0), (2, 1), (1, 0)]);
+            return;
+        }
+    }
+    panic!("the machine is too busy");
+}
+
+/// Also if it watches the whole queue, besides.
+pub(crate) async fn a_client_is_told_once_of_a_release(t: &Case) {
+    let [one, two] = t.clients().await;
+    let guard = one.mutex("handed").lock().await.expect("granted");
+    let mut queue = two.mutex("handed").watch_queue().expect("a name");
+    within(SOON, "a look at the queue", queue.next()).await.expect("it is open");
+    let waiter = t.enqueue(&two, "handed").await;
+    while within(SOON, "both are seen", queue.next()).await.expect("it is open").len() < 2 {}
+    let session = [t.store.session_of(guard.key()).await];
+    settled(t, &session).await;
+    let before = t.cost(&session).await;
+    guard.unlock().await.expect("released");
+    let next = waiter.granted().await;
+    assert_eq!((t.cost(&session).await - before).events, 1);
+    drop(queue);
+    next.unlock().await.expect("released");
+}
+
+/// From when something was counted.
+struct Count(Cost);
+
+impl Count {
+    async fn from(t: &Case) -> Self {
+        Self(t.cost(&[]).await)
+    }
+
+    /// Waits for so many requests, and tells how many there were, and how many messages.
+    async fn reaches(self, t: &Case, requests: u64) -> (u64, u64) {
+        let mut spent = Cost::default();
+        eventually(SOON, "it is asked", async || {
+            spent = t.cost(&[]).await - self.0;
+            spent.requests >= requests
+        })
+        .await;
+        (spent.requests, spent.events.cast_unsigned())
+    }
+}
