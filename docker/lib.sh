@@ -17,11 +17,12 @@ export DISTLOCK_CERTS=${DISTLOCK_CERTS:-$STATE/certs}
 TOOLS=$ROOT/target/tools
 PATH=$PATH:$TOOLS/bin
 
-CLUSTERED=(etcd1 etcd2 etcd3 zk1 zk2 zk3 postgres1 postgres2 galera1 galera2 galera3)
+CLUSTERED=(etcd1 etcd2 etcd3 zk1 zk2 zk3 postgres1 postgres2 galera1 galera2 galera3
+    redis{1..3} sentinel{1..3} cluster{1..6})
 # The stores that have servers.
 STORES=(etcd zookeeper postgres mysql redis valkey redlock)
 # Other ways to set these up, which are started only if they are named.
-SHAPES=(postgres-standby pgbouncer galera)
+SHAPES=(postgres-standby pgbouncer galera redis-sentinel redis-cluster)
 
 # services STORE: the names of its containers.
 services() {
@@ -33,6 +34,8 @@ services() {
     postgres-standby) echo postgres1 postgres2 ;;
     pgbouncer) echo postgres pgbouncer ;;
     galera) echo galera1 galera2 galera3 ;;
+    redis-sentinel) echo redis{1..3} sentinel{1..3} ;;
+    redis-cluster) echo cluster{1..6} ;;
     *) die "no such store: $1 (there are ${STORES[*]} ${SHAPES[*]})" ;;
     esac
 }
@@ -42,7 +45,7 @@ image_of() {
     case $1 in
     postgres-standby | pgbouncer) echo postgres ;;
     galera) echo mysql ;;
-    valkey | redlock) echo redis ;;
+    valkey | redlock | redis-sentinel | redis-cluster) echo redis ;;
     *) echo "$1" ;;
     esac
 }
@@ -144,6 +147,8 @@ tell_where() {
         DISTLOCK_REDIS_TLS_URL=rediss://app:apppw@$(address redis 6380)
         ;;
     valkey) export DISTLOCK_VALKEY_URL && DISTLOCK_VALKEY_URL=$(url valkey) ;;
+    redis-sentinel) export DISTLOCK_REDIS_SENTINEL_URL && DISTLOCK_REDIS_SENTINEL_URL=$(url redis-sentinel) ;;
+    redis-cluster) export DISTLOCK_REDIS_CLUSTER_URL && DISTLOCK_REDIS_CLUSTER_URL=$(url redis-cluster) ;;
     redlock) export DISTLOCK_REDLOCK_URL && DISTLOCK_REDLOCK_URL=$(url redlock) ;;
     esac
 }
@@ -266,7 +271,8 @@ address() {
     postgres*) port=${port:-5432} ;;
     mysql | galera*) port=${port:-3306} ;;
     pgbouncer) port=${port:-6432} ;;
-    redis | valkey | redlock?) port=${port:-6379} ;;
+    redis | redis? | valkey | redlock? | cluster?) port=${port:-6379} ;;
+    sentinel?) port=${port:-26379} ;;
     esac
     docker port "$(container "$1")" "$port/tcp" | sed -n 1p
 }
@@ -282,6 +288,13 @@ url() {
     pgbouncer) echo "postgres://app:apppw@$(address pgbouncer)/distlock" ;;
     galera) echo "mysql://app:apppw@$(address galera1),$(address galera2),$(address galera3)/distlock" ;;
     redis | valkey) echo "redis://app:apppw@$(address "$1")" ;;
+    # They tell of servers by addresses that are not loopback's.
+    redis-sentinel)
+        echo "redis+sentinel://app:apppw@$(address sentinel1),$(address sentinel2),$(address sentinel3)/main?replicas=2&allow_plaintext_credentials=true"
+        ;;
+    redis-cluster)
+        echo "redis://app:apppw@$(address cluster1),$(address cluster2),$(address cluster3)?allow_plaintext_credentials=true"
+        ;;
     redlock)
         echo "redlock://app:apppw@$(address redlock1),$(address redlock2),$(address redlock3),$(address redlock4),$(address redlock5)"
         ;;

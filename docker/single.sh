@@ -36,6 +36,11 @@ serves() {
             --user=root --password=root --execute="USE distlock" 2>/dev/null
         return
         ;;
+    redis)
+        docker exec "${singles[-1]}" redis-cli -e -p "$2" --user default --pass root \
+            --no-auth-warning ping >/dev/null 2>&1
+        return
+        ;;
     esac
     local question="GET /health HTTP/1.0\r\n\r\n" answer='"health":"true"'
     [ "$1" = etcd ] || question=srvr answer='^Mode: '
@@ -80,13 +85,14 @@ start_single() {
             "${MYSQL_IMAGE:-$PROJECT-mysql}" --port="$port" --max-connections=500 --max-connect-errors=1000000 \
             --performance-schema=ON --performance-schema-digests-size=2000
         ;;
+    redis) run_single redis "${REDIS_IMAGE:-$PROJECT-redis}" --port "$port" --bind 127.0.0.1 ;;
     sqlite)
         files=$(mktemp --directory --tmpdir=/dev/shm)
         # shellcheck disable=SC2034 # for the scripts that source this
         single=$files/bench.db
         return
         ;;
-    *) die "no backend $backend: etcd, zookeeper, postgres, mysql or sqlite" ;;
+    *) die "no backend $backend: etcd, zookeeper, postgres, mysql, redis or sqlite" ;;
     esac
     # shellcheck disable=SC2034 # for the scripts that source this
     single=127.0.0.1:$port

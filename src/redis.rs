@@ -11,6 +11,9 @@ use crate::primitives::guard::LockGuard;
 /// The key and the member of the sorted set that is the queue: `ZSCORE key member` is there only
 /// while the lock is held, whatever this process knows of it. `None` for a guard of another store.
 ///
+/// With a bridge to other libraries' locks it says nothing of these: whether somebody else has
+/// taken the key that they lock by is not looked at.
+///
 /// They name one grant: no other one ever has them. With
 /// [`local_handover`](crate::Builder::local_handover) all guards of one client's have the same
 /// ones, so that it holds for the next one's as well: only the token tells them apart.

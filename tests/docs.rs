@@ -15,6 +15,7 @@ const DOCUMENTS: &[&str] = &[
     "docs/guarantees.md",
     "docs/model.md",
     "docs/operations.md",
+    "docs/peers-tests.md",
     "docs/performance.md",
     "docs/row-locks.md",
     "src/lib.rs",

@@ -81,7 +81,13 @@ fn examples_do_what_they_say() {
 
 /// Runs instances of the whole program on this store, and tells how many of how many rows were
 /// processed twice.
-#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+#[cfg(any(
+    feature = "mysql",
+    feature = "postgres",
+    feature = "redis",
+    feature = "redlock",
+    feature = "sqlite"
+))]
 fn processed_twice(url: Option<&str>, options: &[&str]) -> u32 {
     let url = url.map(|url| ["--url", url]);
     let arguments = url.iter().flatten().chain(options).chain(&["--rows", "100"]);
@@ -93,7 +99,13 @@ fn processed_twice(url: Option<&str>, options: &[&str]) -> u32 {
     last.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("it says {said:?}"))
 }
 
-#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+#[cfg(any(
+    feature = "mysql",
+    feature = "postgres",
+    feature = "redis",
+    feature = "redlock",
+    feature = "sqlite"
+))]
 fn only_the_lock_prevents_that_rows_are_processed_twice(url: Option<&str>) {
     assert_eq!(processed_twice(url, &[]), 0);
     assert!(processed_twice(url, &["--unlocked"]) > 0, "there was nothing to prevent");
@@ -120,4 +132,28 @@ fn only_the_lock_prevents_that_rows_of_mysql_are_processed_twice() {
 #[test]
 fn only_the_lock_prevents_that_rows_of_a_file_are_processed_twice() {
     only_the_lock_prevents_that_rows_are_processed_twice(None);
+}
+
+/// The rows are in a file, as that is nothing to keep rows in.
+#[cfg(feature = "redis")]
+#[test]
+fn only_the_lock_on_redis_prevents_that_rows_are_processed_twice() {
+    let url = distlock_testkit::servers::redis_url();
+    only_the_lock_prevents_that_rows_are_processed_twice(Some(&url));
+}
+
+/// The same.
+#[cfg(feature = "redis")]
+#[test]
+fn only_the_lock_on_valkey_prevents_that_rows_are_processed_twice() {
+    let url = distlock_testkit::servers::valkey_url();
+    only_the_lock_prevents_that_rows_are_processed_twice(Some(&url));
+}
+
+/// The same.
+#[cfg(feature = "redlock")]
+#[test]
+fn only_the_lock_on_redlock_prevents_that_rows_are_processed_twice() {
+    let url = distlock_testkit::servers::redlock_url();
+    only_the_lock_prevents_that_rows_are_processed_twice(Some(&url));
 }

@@ -20,6 +20,12 @@ mod pgbouncer;
 mod postgres;
 #[path = "failover/promotion.rs"]
 mod promotion;
+#[path = "failover/redis.rs"]
+mod redis;
+#[path = "failover/redis_cluster.rs"]
+mod redis_cluster;
+#[path = "failover/sentinel.rs"]
+mod sentinel;
 
 use std::time::Duration;
 

@@ -5,9 +5,17 @@
 #[cfg(feature = "blocking")]
 #[path = "redis/blocking.rs"]
 mod blocking;
+#[path = "redis/bridge.rs"]
+mod bridge;
+#[path = "redis/bridged.rs"]
+mod bridged;
 #[path = "redis/clock.rs"]
 mod clock;
 mod common;
+#[path = "redis/emptied.rs"]
+mod emptied;
+#[path = "redis/others.rs"]
+mod others;
 #[path = "redis/own.rs"]
 mod own;
 #[path = "redis/secured.rs"]

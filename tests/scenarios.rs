@@ -44,6 +44,13 @@ fn files() -> HashMap<String, String> {
     files
 }
 
+/// Whether a file has this test.
+fn is_there(files: &HashMap<String, String>, test: &str) -> bool {
+    let (file, name) = test.rsplit_once("::").expect("a file and a name");
+    let text = files.get(file).or_else(|| files.get(file.strip_suffix("::tests")?));
+    text.is_some_and(|text| text.contains(&format!("fn {name}(")))
+}
+
 /// The rows: their first and their last cell.
 fn rows(table: &str) -> Vec<(u32, &str)> {
     fn row(line: &str) -> Option<(u32, &str)> {
@@ -63,18 +70,12 @@ fn every_scenario_has_its_test() {
         fs::read_to_string(root().join("tests/torture/src/fault.rs")).expect("the kinds of faults");
     assert_eq!(
         rows.iter().map(|(number, _)| *number).collect::<Vec<_>>(),
-        (1..=93).collect::<Vec<_>>()
+        (1..=103).collect::<Vec<_>>()
     );
     for (number, place) in rows {
         let mut named = 0;
         for test in place.split('`').skip(1).step_by(2).filter(|quoted| quoted.contains("::")) {
-            let (file, name) = test.rsplit_once("::").expect("just seen");
-            let text = files.get(file).or_else(|| files.get(file.strip_suffix("::tests")?));
-            let text = text.unwrap_or_else(|| panic!("{number}: there is no {file}"));
-            assert!(
-                text.contains(&format!("fn {name}(")),
-                "{number}: there is no {name} in {file}"
-            );
+            assert!(is_there(&files, test), "{number}: there is no {test}");
             named += 1;
         }
         // A list of kinds of faults, up to the next sentence.
@@ -97,6 +98,22 @@ fn every_scenario_has_its_test() {
         let excused = ["orture: ", "Not run here: "].iter().any(|words| place.contains(words));
         assert!(named > 0 || excused, "{number}: neither a test nor a reason");
     }
+}
+
+#[test]
+fn every_check_of_others_has_its_place() {
+    let table = fs::read_to_string(root().join("docs/peers-tests.md")).expect("the table");
+    let (files, mut named) = (files(), 0);
+    for row in table.lines().filter(|line| line.starts_with("| ")) {
+        for test in row.split('`').skip(1).step_by(2).filter(|quoted| quoted.contains("::")) {
+            // A call of the library's begins with a type.
+            if !test.starts_with(char::is_uppercase) {
+                assert!(is_there(&files, test), "there is no {test}");
+                named += 1;
+            }
+        }
+    }
+    assert!(named > 60, "{named}");
 }
 
 /// Deadlines are kept on clocks that nobody can set: `CLOCK_BOOTTIME` for sessions, tokio's

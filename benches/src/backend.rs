@@ -11,12 +11,13 @@ pub(crate) enum Backend {
     ZooKeeper,
     Postgres,
     Mysql,
+    Redis,
     Sqlite,
 }
 
 impl Backend {
-    pub(crate) const ALL: [Self; 5] =
-        [Self::Etcd, Self::ZooKeeper, Self::Postgres, Self::Mysql, Self::Sqlite];
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Etcd, Self::ZooKeeper, Self::Postgres, Self::Mysql, Self::Redis, Self::Sqlite];
 
     /// What it is called on a command line and in a report.
     pub(crate) fn name(self) -> &'static str {
@@ -25,6 +26,7 @@ impl Backend {
             Self::ZooKeeper => "zookeeper",
             Self::Postgres => "postgres",
             Self::Mysql => "mysql",
+            Self::Redis => "redis",
             Self::Sqlite => "sqlite",
         }
     }
@@ -36,6 +38,7 @@ impl Backend {
             Self::ZooKeeper => "ZooKeeper",
             Self::Postgres => "PostgreSQL",
             Self::Mysql => "MariaDB",
+            Self::Redis => "Redis",
             Self::Sqlite => "SQLite",
         }
     }
@@ -58,13 +61,18 @@ impl Backend {
             Self::ZooKeeper => format!("zk://{servers}"),
             Self::Postgres => format!("postgres://{user}:{user}@{servers}/postgres"),
             Self::Mysql => format!("mysql://{user}:{user}@{servers}/distlock"),
+            Self::Redis => format!("redis://{user}:root@{servers}"),
             Self::Sqlite => format!("sqlite://{servers}"),
         }
     }
 
     /// The superuser that docker/single.sh gives its servers.
     pub(crate) fn owner(self) -> &'static str {
-        if self == Self::Postgres { "postgres" } else { "root" }
+        match self {
+            Self::Postgres => "postgres",
+            Self::Redis => "default",
+            _ => "root",
+        }
     }
 }
 
@@ -80,7 +88,7 @@ impl FromStr for Backend {
     fn from_str(name: &str) -> Result<Self, String> {
         let found = Self::ALL.into_iter().find(|backend| backend.name() == name);
         found.ok_or_else(|| {
-            format!("no backend {name:?}: etcd, zookeeper, postgres, mysql or sqlite")
+            format!("no backend {name:?}: etcd, zookeeper, postgres, mysql, redis or sqlite")
         })
     }
 }

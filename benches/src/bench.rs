@@ -15,6 +15,7 @@ mod crossover;
 mod fleet;
 mod held;
 mod join;
+mod lines;
 mod link;
 mod load;
 mod long;
@@ -40,6 +41,7 @@ mod targets;
 mod task;
 #[cfg(feature = "telemetry")]
 mod telemetry;
+mod tries;
 mod turns;
 mod usage;
 mod workload;

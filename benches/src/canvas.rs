@@ -15,13 +15,16 @@ const LIGHT: &str = "#9198A1";
 pub(crate) const FAINT: RGBColor = RGBColor(145, 152, 161);
 
 /// Whom the pictures show; each colour can be read on white and on black.
-pub(crate) const SUBJECTS: [(Subject, RGBColor); 6] = [
+pub(crate) const SUBJECTS: [(Subject, RGBColor); 9] = [
     (Subject::Floor, RGBColor(140, 140, 140)),
     (Subject::Distlock, RGBColor(31, 119, 180)),
     (Subject::Peer, RGBColor(214, 96, 77)),
     (Subject::UniqueKey, RGBColor(84, 148, 60)),
     (Subject::Often, RGBColor(204, 102, 25)),
     (Subject::ShedLock, RGBColor(230, 171, 2)),
+    (Subject::RedisPy, RGBColor(84, 148, 60)),
+    (Subject::Rslock, RGBColor(230, 171, 2)),
+    (Subject::Redisson, RGBColor(214, 96, 77)),
 ];
 
 pub(crate) fn color(subject: Subject) -> RGBColor {

@@ -255,7 +255,12 @@ fn add_long(
 /// Contention and hold times: who waits to be told, who tries again and again, and the floor.
 fn add_fleets(cases: &mut Vec<Case>, backend: Backend, quick: bool) {
     use Subject::{Distlock, Floor, Often, UniqueKey};
-    let contenders: &[usize] = if quick { &[2, 32] } else { &[1, 2, 8, 32, 128] };
+    let contenders: &[usize] = match (quick, backend) {
+        (true, Backend::Redis) => &[16, 128],
+        (true, _) => &[2, 32],
+        (false, Backend::Redis) => &[1, 2, 8, 16, 32, 128],
+        (false, _) => &[1, 2, 8, 32, 128],
+    };
     let holds: &[(u64, u64)] = if quick {
         &[(10, 600), (100, 1200)]
     } else {
@@ -273,6 +278,13 @@ fn add_fleets(cases: &mut Vec<Case>, backend: Backend, quick: bool) {
                 (8 | 32, 1000) => vec![Distlock, UniqueKey],
                 _ => vec![Distlock, UniqueKey, Often],
             };
+            // Others' loops, where the gap is told.
+            let loops = if backend == Backend::Redis && hold_ms == 10 {
+                Subject::peers(backend)
+            } else {
+                &[]
+            };
+            let order = [order.as_slice(), loops].concat();
             let fleet = Fleet { contenders: n, hold_ms, warmup_ms: 250 + 4 * n as u64, run_ms };
             let (workload, variant) = (Workload::WX, Variant::Plain);
             let kind = Kind::Fleet(fleet);

@@ -8,6 +8,7 @@ use std::sync::{
 use distlock::{LockGuard, Mutex};
 use distlock_testkit::clock::now;
 use etcd_client::{KvClient, LockClient, LockOptions, PutOptions, Txn, TxnOp};
+use redis::aio::MultiplexedConnection;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use zookeeper_client::{Acls, CreateMode, LockPrefix, OwnedLockClient};
 
@@ -16,6 +17,7 @@ use crate::{
     poller::Poller,
     recipe::Recipe,
     sql::{Connection, Done},
+    tries::Tries,
 };
 
 /// The floors write as a lock would, and pass a baton within the process: so joining overlaps with
@@ -49,8 +51,15 @@ pub(crate) enum Contender {
         counter: Arc<AtomicU64>,
         baton: Arc<Semaphore>,
     },
+    RedisFloor {
+        connection: Box<MultiplexedConnection>,
+        directory: String,
+        counter: Arc<AtomicU64>,
+        baton: Arc<Semaphore>,
+    },
     Poller(Box<Poller>),
     Recipe(Box<Recipe>),
+    Tries(Box<Tries>),
     Distlock(Mutex),
 }
 
@@ -61,6 +70,7 @@ pub(crate) enum Held {
     ZooKeeperPeer(Box<OwnedLockClient>),
     Poller,
     Recipe,
+    Tries,
     Distlock(Box<LockGuard>),
 }
 
@@ -70,7 +80,8 @@ impl Contender {
         match self {
             Self::EtcdFloor { baton, .. }
             | Self::ZooKeeperFloor { baton, .. }
-            | Self::SqlFloor { baton, .. } => {
+            | Self::SqlFloor { baton, .. }
+            | Self::RedisFloor { baton, .. } => {
                 let baton = Arc::clone(baton);
                 let key = Box::pin(self.join()).await?;
                 Ok(Held::Floor { key, baton: baton.acquire_owned().await? })
@@ -92,6 +103,10 @@ impl Contender {
             Self::Recipe(recipe) => {
                 Box::pin(recipe.lock()).await?;
                 Ok(Held::Recipe)
+            }
+            Self::Tries(tries) => {
+                Box::pin(tries.lock()).await?;
+                Ok(Held::Tries)
             }
             Self::Distlock(mutex) => Ok(Held::Distlock(Box::new(Box::pin(mutex.lock()).await?))),
         }
@@ -119,6 +134,13 @@ impl Contender {
                     _ => Err("the floor's row was not written".into()),
                 }
             }
+            Self::RedisFloor { connection, directory, counter, .. } => {
+                let key = format!("{directory}/{:032x}", next(counter));
+                let mut set = redis::cmd("SET");
+                set.arg(&key).arg("");
+                set.query_async::<()>(&mut **connection).await?;
+                Ok(key)
+            }
             _ => Err("this is no floor".into()),
         }
     }
@@ -140,6 +162,14 @@ impl Contender {
                 }
                 drop(baton);
             }
+            (Self::RedisFloor { connection, .. }, Held::Floor { key, baton }) => {
+                // And not `DEL`, which others' scripts call, and which is counted with that.
+                let mut unlink = redis::cmd("UNLINK");
+                unlink.arg(key);
+                Box::pin(unlink.query_async::<()>(&mut **connection)).await?;
+                drop(baton);
+            }
+            (Self::Tries(tries), Held::Tries) => Box::pin(tries.unlock()).await?,
             (Self::Poller(poller), Held::Poller) => Box::pin(poller.unlock()).await?,
             (Self::Recipe(recipe), Held::Recipe) => Box::pin(recipe.unlock()).await?,
             (Self::EtcdPeer { client, .. }, Held::EtcdPeer(key)) => {
@@ -170,7 +200,8 @@ pub(crate) async fn write(floor: &mut Contender) -> Result<u64> {
     let time = now() - start;
     let (Contender::EtcdFloor { baton, .. }
     | Contender::ZooKeeperFloor { baton, .. }
-    | Contender::SqlFloor { baton, .. }) = floor
+    | Contender::SqlFloor { baton, .. }
+    | Contender::RedisFloor { baton, .. }) = floor
     else {
         return Err("this is no floor".into());
     };

@@ -13,6 +13,7 @@ use crate::{
     Result,
     backend::Backend,
     statements::{self, Counted},
+    tries,
 };
 
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
@@ -71,6 +72,7 @@ impl Counters {
             match backend {
                 Backend::Etcd => sum.add_etcd(&metrics(server).await?),
                 Backend::ZooKeeper => sum.add_zookeeper(&mntr(server).await?),
+                Backend::Redis => sum.add_redis(&info(server).await?),
                 sql => sum.add_sql(&statements::count(sql, server).await?),
             }
         }
@@ -109,6 +111,25 @@ impl Counters {
         }
     }
 
+    /// What scripts call is counted as if clients did. They call none of these commands, but for
+    /// those that tell of a keepalive and an event.
+    fn add_redis(&mut self, info: &str) {
+        let field =
+            |name: &str| info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        let calls = |command: &str| {
+            let told = field(&format!("cmdstat_{command}"))?.strip_prefix("calls=")?;
+            told.split(',').next()?.parse::<f64>().ok()
+        };
+        let sum =
+            |commands: &[&str]| commands.iter().filter_map(|command| calls(command)).sum::<f64>();
+        self.requests += sum(&["eval", "evalsha", "set", "unlink", "subscribe", "unsubscribe"]);
+        self.keepalives += sum(&["hincrby"]);
+        self.events += sum(&["publish"]);
+        let bytes = field("total_net_output_bytes").and_then(|bytes| bytes.trim().parse().ok());
+        self.bytes += bytes.unwrap_or(0.0);
+        self.watch_messages = f64::NAN;
+    }
+
     fn add_sql(&mut self, counted: &Counted) {
         self.requests += counted.requests;
         self.keepalives += counted.keepalives;
@@ -125,6 +146,12 @@ pub(crate) async fn metrics(server: &str) -> Result<BTreeMap<String, f64>> {
         .filter_map(|line| line.rsplit_once(' '))
         .filter_map(|(name, value)| pair(name, value))
         .collect())
+}
+
+/// All that Redis tells of itself.
+pub(crate) async fn info(server: &str) -> Result<String> {
+    let mut connection = tries::connect(&[server.to_owned()]).await?;
+    Ok(redis::cmd("INFO").arg("everything").query_async(&mut connection).await?)
 }
 
 /// ZooKeeper's counters by name.

@@ -5,11 +5,17 @@ use std::{collections::BTreeMap, process::Command};
 use distlock_testkit::servers::ask;
 use serde::Serialize;
 
-use crate::{Result, args::Bench, backend::Backend, counters::PATIENCE, sql::Connection};
+use crate::{
+    Result,
+    args::Bench,
+    backend::Backend,
+    counters::{PATIENCE, info},
+    sql::Connection,
+};
 
 /// What this was built from.
 const LOCKED: &str = include_str!("../../Cargo.lock");
-const CRATES: [&str; 9] = [
+const CRATES: [&str; 10] = [
     "distlock",
     "etcd-client",
     "tokio",
@@ -18,6 +24,7 @@ const CRATES: [&str; 9] = [
     "asyncs",
     "tokio-postgres",
     "mysql_async",
+    "redis",
     "rusqlite",
 ];
 
@@ -93,6 +100,11 @@ async fn version(backend: Backend, servers: &[String]) -> Result<String> {
                 .next()
                 .unwrap_or_default()
                 .to_owned()
+        }
+        Backend::Redis => {
+            let info = info(server).await?;
+            let version = info.lines().find_map(|line| line.strip_prefix("redis_version:"));
+            version.unwrap_or_default().trim().to_owned()
         }
         sql => {
             let asked = match sql {

@@ -77,7 +77,9 @@ pub(crate) fn draw(path: &Path, rows: &[&Row]) -> Result<bool> {
     if stores.is_empty() {
         return Ok(false);
     }
-    let size = (3 * SIZE.0 as u32, (HEAD + 2 * SIZE.1) as u32);
+    let corner = |place: usize| (SIZE.0 * (place as i32 % 3), HEAD + SIZE.1 * (place as i32 / 3));
+    let last = corner(stores.len());
+    let size = (3 * SIZE.0 as u32, (last.1 + SIZE.1) as u32);
     {
         let canvas = SVGBackend::new(path, size).into_drawing_area();
         let title = "Trying every 50 ms is as good as waiting only where those who wait look, too";
@@ -86,14 +88,13 @@ pub(crate) fn draw(path: &Path, rows: &[&Row]) -> Result<bool> {
                     and the time of holding";
         text(&canvas, axes, (14, 36), font(14, INK))?;
         for (place, backend) in stores.iter().enumerate() {
-            let at = (SIZE.0 * (place as i32 % 3), HEAD + SIZE.1 * (place as i32 / 3));
             let cell = |hold, n| {
                 let of = |subject| find(*backend, hold, n, subject);
                 Some((of(Subject::UniqueKey)?, of(Subject::Distlock)?))
             };
-            panel(&canvas, at, backend.title(), cell)?;
+            panel(&canvas, corner(place), backend.title(), cell)?;
         }
-        legend(&canvas, (2 * SIZE.0 + 30, HEAD + SIZE.1 + CORNER.1))?;
+        legend(&canvas, (last.0 + 30, last.1 + CORNER.1))?;
         canvas.present().map_err(told)?;
     }
     adapt(path)?;

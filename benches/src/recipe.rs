@@ -58,7 +58,7 @@ impl Recipe {
             Subject::Peer => Kind::Server,
             Subject::UniqueKey | Subject::Often => Kind::UniqueKey,
             Subject::ShedLock => Kind::ShedLock { known: false },
-            Subject::Floor | Subject::Distlock => return Err("this is no recipe".into()),
+            _ => return Err("this is no recipe".into()),
         };
         let owner = format!("{:016x}", fastrand::u64(..));
         let pause = subject.pause().unwrap_or_default();

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     Result,
     args::Bench,
+    lines,
     machine::Machine,
     measures::Row,
     plot, table,
@@ -54,8 +55,13 @@ pub(crate) fn write(bench: &Bench, machine: &Machine, minutes: f64, rows: &[Row]
     let report = Report { machine, quick, repeats, minutes, targets: &targets, rows };
     let path = bench.out.join(RESULTS);
     std::fs::write(&path, serde_json::to_string_pretty(&report)?)?;
-    let tables =
-        format!("{}\n{}{}", machine.line(), table::markdown(rows), table::targets(&targets));
+    let tables = format!(
+        "{}\n{}{}{}",
+        machine.line(),
+        table::markdown(rows),
+        table::targets(&targets),
+        lines::of_documents(rows)
+    );
     std::fs::write(bench.out.join("results.md"), &tables)?;
     print!("{tables}");
     eprintln!("{}", path.display());

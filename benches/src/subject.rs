@@ -6,6 +6,7 @@ use std::{
 };
 
 use etcd_client::LockOptions;
+use redis::aio::MultiplexedConnection;
 use tokio::{
     sync::{Mutex, Semaphore},
     task::JoinSet,
@@ -22,6 +23,7 @@ use crate::{
     sql::Connection,
     statements::JOINER,
     task::{NAME, Subject, Task, Work},
+    tries::{self, Tries},
 };
 
 /// Longer than any measurement, as these leases are not kept alive.
@@ -50,6 +52,7 @@ enum Client {
     ZooKeeperFloor(zookeeper_client::Client),
     ZooKeeperPeer(zookeeper_client::Client),
     SqlFloor(Connection),
+    RedisFloor(MultiplexedConnection),
     /// Each contender has a connection of its own.
     Recipes,
     Distlock(distlock::Client),
@@ -89,6 +92,9 @@ impl Connected {
                 } else {
                     Client::ZooKeeperPeer(client)
                 }
+            }
+            (Backend::Redis, Subject::Floor) => {
+                Client::RedisFloor(tries::connect(&task.servers).await?)
             }
             (backend, Subject::Floor) => {
                 Client::SqlFloor(Connection::open(backend, &task.servers).await?)
@@ -155,6 +161,16 @@ impl Connected {
                     counter,
                     baton,
                 },
+                Client::RedisFloor(connection) => Contender::RedisFloor {
+                    connection: Box::new(connection.clone()),
+                    directory,
+                    counter,
+                    baton,
+                },
+                Client::Recipes if self.task.backend == Backend::Redis => {
+                    let Task { subject, servers, .. } = &self.task;
+                    Contender::Tries(Box::new(Tries::open(*subject, servers, directory).await?))
+                }
                 Client::Recipes => {
                     let connection = connections.next().ok_or("no connection")?;
                     let Task { backend, subject, .. } = self.task;
@@ -190,7 +206,7 @@ impl Connected {
     /// For the recipes, whose contenders have a connection each.
     async fn connect(&self, count: usize) -> Result<Vec<Connection>> {
         let mut connections = Vec::new();
-        if let Client::Recipes = self.client {
+        if let (Client::Recipes, true) = (&self.client, self.task.backend.is_sql()) {
             for _ in 0..count {
                 connections.push(Connection::open(self.task.backend, &self.task.servers).await?);
             }
@@ -221,7 +237,7 @@ impl Connected {
                 while !timeout(SESSION, states.changed()).await?.is_terminated() {}
             }
             // Their connections end with their owners.
-            Client::SqlFloor(_) | Client::Recipes => {}
+            Client::SqlFloor(_) | Client::RedisFloor(_) | Client::Recipes => {}
             Client::Distlock(client) => client.close().await?,
         }
         Ok(())

@@ -21,6 +21,12 @@ pub(crate) enum Subject {
     Often,
     /// ShedLock's statements; who does not get it tries again every 50 ms.
     ShedLock,
+    /// redis-py's `Lock`: `SET NX PX` every 0.1 s.
+    RedisPy,
+    /// rslock's: the same after sleeps of 0 to 0.2 s, and what failed is given back each time.
+    Rslock,
+    /// Redisson's `RLock`: who waits is told by a channel, with all others.
+    Redisson,
     Distlock,
 }
 
@@ -30,6 +36,7 @@ impl Subject {
         match backend {
             Backend::Etcd | Backend::ZooKeeper => &[Self::Peer],
             Backend::Postgres | Backend::Mysql => &[Self::Peer, Self::UniqueKey, Self::ShedLock],
+            Backend::Redis => &[Self::RedisPy, Self::Rslock, Self::Redisson],
             Backend::Sqlite => &[],
         }
     }
@@ -39,7 +46,10 @@ impl Subject {
         match self {
             Self::UniqueKey | Self::ShedLock => Some(Duration::from_millis(50)),
             Self::Often => Some(Duration::from_millis(5)),
-            Self::Floor | Self::Peer | Self::Distlock => None,
+            Self::RedisPy => Some(Duration::from_millis(100)),
+            // On average, for one whose sleep is of any length.
+            Self::Rslock => Some(Duration::from_millis(67)),
+            Self::Floor | Self::Peer | Self::Redisson | Self::Distlock => None,
         }
     }
 
@@ -50,14 +60,19 @@ impl Subject {
             (Self::Peer, Backend::ZooKeeper) => "zookeeper-client lock",
             (Self::Peer, Backend::Postgres) => "pg_advisory_lock",
             (Self::Peer, Backend::Mysql) => "GET_LOCK",
-            (Self::Peer, Backend::Sqlite) => "none",
+            (Self::Peer, Backend::Redis | Backend::Sqlite) => "none",
             (Self::UniqueKey, Backend::Etcd) => "put if absent, 50 ms",
             (Self::Often, Backend::Etcd) => "put if absent, 5 ms",
             (Self::UniqueKey, Backend::ZooKeeper) => "create, 50 ms",
             (Self::Often, Backend::ZooKeeper) => "create, 5 ms",
+            (Self::UniqueKey, Backend::Redis) => "SET NX, 50 ms",
+            (Self::Often, Backend::Redis) => "SET NX, 5 ms",
             (Self::UniqueKey, _) => "unique key, 50 ms",
             (Self::Often, _) => "unique key, 5 ms",
             (Self::ShedLock, _) => "ShedLock, 50 ms",
+            (Self::RedisPy, _) => "redis-py's loop",
+            (Self::Rslock, _) => "rslock's loop",
+            (Self::Redisson, _) => "Redisson's channel",
             (Self::Distlock, _) => "distlock",
         }
     }

@@ -46,8 +46,11 @@ impl Workload {
     pub(crate) fn is_for(self, backend: Backend) -> bool {
         match self {
             Self::W1 | Self::W2 | Self::W3 | Self::WX => true,
-            Self::W4 | Self::W5 => backend != Backend::Sqlite,
-            Self::W6 | Self::W7 | Self::LH => !backend.is_sql(),
+            Self::W4 => !matches!(backend, Backend::Redis | Backend::Sqlite),
+            Self::W5 => backend != Backend::Sqlite,
+            Self::W6 | Self::W7 | Self::LH => {
+                matches!(backend, Backend::Etcd | Backend::ZooKeeper)
+            }
             Self::W8 => matches!(backend, Backend::Postgres | Backend::Mysql),
         }
     }

@@ -26,6 +26,7 @@ def obey(client):
                     lock(client)
                     time.sleep(int(words[1]) / 1000)
                     unlock(client)
+                    time.sleep(int((words[2:] or [0])[0]) / 1000)
             elif command == "observe":
                 client.observe()
             else:

@@ -3,7 +3,8 @@
 //!
 //! `cargo run --features sqlite --example scheduled_task -- [--instances 4] [--rows 200]
 //! [--unlocked]` keeps the lock in a file below /tmp, for the processes of this host. For several
-//! machines: `cargo run --features etcd,zookeeper --example scheduled_task -- --url URL`
+//! machines: `cargo run --features STORE --example scheduled_task -- --url URL`, where STORE is
+//! `etcd`, `zookeeper`, `redis` or `redlock`.
 //!
 //! With `--features postgres,mysql` and the URL of such a server the rows stand in that database,
 //! beside the lock (without TLS); else in a file.
@@ -189,9 +190,10 @@ impl Options {
         }
         if options.url.is_empty() || options.url.starts_with("memory://") {
             return Err(
-                "--url must be etcd://host:2379, zk://host:2181, postgres://host/database \
-                        or mysql://host/database, or sqlite:///path with the feature sqlite, \
-                        which has it by default (memory:// does not reach other processes)"
+                "--url must be etcd://host:2379, zk://host:2181, postgres://host/database, \
+                        mysql://host/database, redis://host or redlock://host,host,host, \
+                        or sqlite:///path with the feature sqlite, which has it by default \
+                        (memory:// does not reach other processes)"
                     .into(),
             );
         }

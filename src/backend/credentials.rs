@@ -1,6 +1,6 @@
 //! Who a client says that it is.
 
-use std::{fmt, fs, io, path::Path};
+use std::{fmt, fs, io, net::IpAddr, path::Path};
 
 use crate::backend::secret::Secret;
 
@@ -57,4 +57,31 @@ pub(crate) fn read(path: &Path) -> io::Result<String> {
     fs::read_to_string(path).map_err(|error| {
         io::Error::new(error.kind(), format!("cannot read {}: {error}", path.display()))
     })
+}
+
+/// Whether what is sent to this `host:port` stays on this machine.
+pub(crate) fn stays_here(endpoint: &str) -> bool {
+    let host = endpoint.rsplit_once(':').map_or(endpoint, |(host, _)| host);
+    match host.trim_matches(['[', ']']).parse::<IpAddr>() {
+        Ok(address) => address.to_canonical().is_loopback(),
+        // No resolver may ask others for it (RFC 6761).
+        Err(_) => host.eq_ignore_ascii_case("localhost"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stays_on_the_machine_is_known() {
+        for host in ["127.0.0.1:1", "127.9.9.9:1", "[::1]:1", "localhost:1", "LocalHost:1"] {
+            assert!(stays_here(host), "{host}");
+        }
+        assert!(stays_here("[::ffff:127.0.0.1]:1"));
+        for host in ["h:1", "10.0.0.1:1", "[fe80::1]:1", "localhost.example.org:1", "127.0.0.1.x:1"]
+        {
+            assert!(!stays_here(host), "{host}");
+        }
+    }
 }

@@ -91,7 +91,7 @@ impl StoreError {
 
     /// Makes it the error of a call of which a part was applied, or may have been: it is in doubt
     /// for as long as the session lives.
-    #[cfg(any(feature = "etcd", feature = "zookeeper"))]
+    #[cfg(any(feature = "etcd", feature = "redis", feature = "zookeeper"))]
     pub(crate) fn in_doubt(self) -> Self {
         match self {
             Self::Unavailable(source)

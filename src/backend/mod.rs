@@ -1,6 +1,7 @@
 //! The stores, and what all of them have in common.
 
 pub(crate) mod acl;
+pub(crate) mod bridge;
 #[cfg(any(
     feature = "etcd",
     feature = "mysql",

@@ -83,6 +83,12 @@ impl Queue {
         percent_decode_str(escaped).decode_utf8().ok().map(Cow::into_owned)
     }
 
+    /// The name of the mutex whose queue this directory of a namespace is, if it is one's.
+    #[cfg(feature = "redis")]
+    pub(crate) fn mutex_in(dir: &str) -> Option<String> {
+        if dir.contains(PURPOSE) { None } else { Self::name_in(dir) }
+    }
+
     /// What the caller's key says of itself; it is part of the key's name, so that a list of names
     /// tells it.
     pub(crate) fn label(&self) -> &str {

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use crate::backend::{acl::Acl, credentials::Credentials, source::Source, tls::Material};
+use crate::backend::{
+    acl::Acl, bridge::Bridge, credentials::Credentials, source::Source, tls::Material,
+};
 
 /// What a backend over the network needs, checked.
 #[cfg_attr(
@@ -38,4 +40,17 @@ pub(crate) struct Remote {
     #[cfg_attr(not(feature = "redis"), allow(dead_code))]
     /// The server may put away keys to make room for others, on Redis.
     pub(crate) allow_eviction: bool,
+    #[cfg_attr(not(feature = "redis"), allow(dead_code))]
+    /// Whom else its mutexes exclude, on Redis.
+    pub(crate) bridge: Option<Bridge>,
+    #[cfg_attr(not(feature = "redis"), allow(dead_code))]
+    /// Without TLS, user and password may go to other hosts than this one: also to those that
+    /// others name, on Redis.
+    pub(crate) allow_plaintext: bool,
+    #[cfg_attr(not(feature = "redis"), allow(dead_code))]
+    /// So many replicas have to have what counts, on Redis.
+    pub(crate) replicas: Option<u32>,
+    #[cfg_attr(not(feature = "redis"), allow(dead_code))]
+    /// The endpoints are sentinels, which are asked for the primary of this name, on Redis.
+    pub(crate) service: Option<String>,
 }

@@ -13,6 +13,7 @@ use crate::{
         name::{Queue, Ticket},
         request::{Join, Joined, Leaving, Left, Rewritten, Write},
     },
+    error::Error,
     lost::LostReason,
 };
 
@@ -28,6 +29,18 @@ pub(crate) trait Backend: Debug + Send + Sync + 'static {
     /// `close`.
     fn queues(&self) -> bool {
         true
+    }
+
+    /// Refuses what does not go with the others that it is to exclude: a name that no mutex can
+    /// have.
+    fn check_mutex(&self, _name: &str) -> std::result::Result<(), Error> {
+        Ok(())
+    }
+
+    /// Whether it offers mutexes alone though it keeps queues: its mutexes exclude others, too, who
+    /// know nothing of anything else.
+    fn mutexes_alone(&self) -> bool {
+        false
     }
 
     /// Opens a session, having tried each endpoint once. The server may grant another TTL than the

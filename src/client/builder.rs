@@ -378,6 +378,10 @@ impl Builder {
             sasl,
             acl,
             allow_eviction: url.options.allow_eviction,
+            bridge: url.options.bridge,
+            allow_plaintext: plaintext,
+            replicas: url.options.replicas,
+            service: url.service,
         };
         let backend = backend(url.scheme, remote)?;
         if local_handover.is_some() && !backend.queues() {

@@ -79,6 +79,12 @@ impl Client {
     /// separated by commas), `sqlite:///path/of/a/file` (or `sqlite://relative/path`), a store for
     /// the processes of one host, or `memory://name`, a store within this process.
     ///
+    /// Redis and Valkey are `redis://host:6379/0`, by TLS `rediss://`: one server, several of which
+    /// one is the primary, or some of a cluster's. `redis+sentinel://s1,s2,s3/service` asks
+    /// sentinels for the primary that they know by that name. The options of these are `replicas`,
+    /// how many replicas (1 to 32) must have what is to count, `allow_eviction`, and with sentinels
+    /// `db`, the database's number.
+    ///
     /// `etcds://` and `zks://` connect by TLS. A URL may have all that a program's operator wants
     /// to set: `etcd://user:password@h1,h2/namespace?ttl=15s&request_timeout=2s`, with user and
     /// password percent-escaped. The options are `ttl`, `owner`, `connect_timeout`,
@@ -87,7 +93,9 @@ impl Client {
     /// `key_file` and `server_name` for `etcds://` and `zks://`. On PostgreSQL and MySQL the
     /// namespace stands behind the database, and TLS is `sslmode=verify-full`. On SQLite the path
     /// is the file's, and the namespace is the option `namespace`. `redlock://h1,h2,h3` takes an
-    /// odd number of servers of Redis or Valkey, and offers mutexes alone. Other options are
+    /// odd number of servers of Redis or Valkey, and offers mutexes alone. So does
+    /// `redis://host:6379?bridge=plain` (or `redisson`, both with `bridge_prefix`), whose mutexes
+    /// exclude those, too, who lock the same keys with another library. Other options are
     /// refused. The builder's methods go before what the URL says.
     pub fn builder(url: impl AsRef<str>) -> Builder {
         Builder::new(url.as_ref())

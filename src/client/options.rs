@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use percent_encoding::percent_decode_str;
 
-use crate::backend::tls::Tls;
+use crate::backend::{bridge::Bridge, tls::Tls};
 
 /// What stands behind the `?` of a URL.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -29,11 +29,20 @@ pub(crate) struct Options {
     pub(crate) allow_plaintext_credentials: bool,
     /// On Redis.
     pub(crate) allow_eviction: bool,
+    /// On Redis.
+    pub(crate) bridge: Option<Bridge>,
+    pub(crate) replicas: Option<u32>,
+    /// The database's number, where the path has the name of a service.
+    pub(crate) db: Option<u16>,
 }
+
+/// More replicas than that nobody waits for.
+const MAX_REPLICAS: u32 = 32;
 
 const KNOWN: &str = "ttl, owner, namespace, connect_timeout, request_timeout, recheck_interval, \
                      local_handover, password_file, ca_file, cert_file, key_file, server_name, \
-                     acl, sasl, sslmode, allow_plaintext_credentials, allow_eviction";
+                     acl, sasl, sslmode, allow_plaintext_credentials, allow_eviction, bridge, \
+                     bridge_prefix, replicas, db";
 
 impl Options {
     /// The TLS that they ask for; `None` if they ask for nothing of it.
@@ -57,6 +66,20 @@ impl Options {
             tls = tls.server_name(name);
         }
         Ok(Some(tls))
+    }
+
+    /// What is for Redis alone is not there.
+    pub(crate) fn without_redis(&self) -> Result<(), String> {
+        let given = [
+            ("allow_eviction", self.allow_eviction),
+            ("bridge", self.bridge.is_some()),
+            ("replicas", self.replicas.is_some()),
+            ("db", self.db.is_some()),
+        ];
+        match given.into_iter().find(|(_, given)| *given) {
+            Some((name, _)) => Err(format!("{name} is for redis://: leave it out")),
+            None => Ok(()),
+        }
     }
 
     /// The reason why not names an option, and never its value.
@@ -119,6 +142,17 @@ impl Options {
                 "allow_plaintext_credentials",
             )?,
             allow_eviction: flag(given.remove("allow_eviction"), "allow_eviction")?,
+            bridge: bridge(given.remove("bridge"), given.remove("bridge_prefix"))?,
+            replicas: match given.remove("replicas").map(|number| number.parse()) {
+                None => None,
+                Some(Ok(number)) if (1..=MAX_REPLICAS).contains(&number) => Some(number),
+                Some(_) => return Err("replicas is not a number from 1 to 32".into()),
+            },
+            db: match given.remove("db").map(|number| number.parse()) {
+                None => None,
+                Some(Ok(number)) => Some(number),
+                Some(Err(_)) => return Err("db is not a database's number".into()),
+            },
         };
         let is_word = |name: &str| name.chars().all(|c| c.is_ascii_lowercase() || c == '_');
         match given.into_keys().next() {
@@ -128,5 +162,16 @@ impl Options {
             }
             Some(_) => Err(format!("there is no such option; there are {KNOWN}")),
         }
+    }
+}
+
+fn bridge(layout: Option<String>, prefix: Option<String>) -> Result<Option<Bridge>, String> {
+    match (layout, prefix) {
+        (None, None) => Ok(None),
+        (None, Some(_)) => Err("bridge_prefix needs a bridge: bridge=plain, say".into()),
+        (Some(layout), prefix) => match Bridge::new(&layout, prefix.unwrap_or_default()) {
+            Some(bridge) => Ok(Some(bridge)),
+            None => Err("bridge is plain or redisson".into()),
+        },
     }
 }

@@ -32,7 +32,8 @@ impl Scheme {
 
 /// `etcd://h1:2379,h2`, `zks://user:password@h1,[::1]:2181/namespace?ttl=15s`,
 /// `postgres://h1/database/namespace` (and so `mysql://`), `redis://h1/0/namespace`,
-/// `sqlite:///path?namespace=/locks` or `memory://name`.
+/// `redis+sentinel://s1,s2/service/namespace`, `sqlite:///path?namespace=/locks` or
+/// `memory://name`.
 #[derive(Debug)]
 pub(crate) struct Url {
     pub(crate) scheme: Scheme,
@@ -42,8 +43,10 @@ pub(crate) struct Url {
     /// `host:port` each; for memory the one name of the space, which may be empty; for SQLite the
     /// path of the file.
     pub(crate) endpoints: Vec<String>,
-    /// On MySQL and PostgreSQL.
+    /// On MySQL and PostgreSQL its name, on Redis its number.
     pub(crate) database: Option<String>,
+    /// The endpoints are sentinels of Redis, and know a primary by this name.
+    pub(crate) service: Option<String>,
     pub(crate) namespace: Option<String>,
     pub(crate) options: Options,
 }
@@ -82,6 +85,7 @@ impl Url {
                         memory://name"
                 .into());
         };
+        let sentinels = scheme.ends_with("+sentinel");
         let (scheme, port, secure) = match scheme {
             "memory" => (Scheme::Memory, 0, false),
             "etcd" => (Scheme::Etcd, 2379, false),
@@ -92,11 +96,14 @@ impl Url {
             "postgres" | "postgresql" => (Scheme::Postgres, 5432, false),
             "redis" => (Scheme::Redis, 6379, false),
             "rediss" => (Scheme::Redis, 6379, true),
+            "redis+sentinel" => (Scheme::Redis, 26379, false),
+            "rediss+sentinel" => (Scheme::Redis, 26379, true),
             "redlock" => (Scheme::Redlock, 6379, false),
             "sqlite" => (Scheme::Sqlite, 0, false),
             _ => {
                 return Err("the scheme is not one of etcd, etcds, zk, zks, postgres, mysql, \
-                            redis, rediss, redlock, sqlite and memory"
+                            redis, rediss, redis+sentinel, rediss+sentinel, redlock, sqlite and \
+                            memory"
                     .into());
             }
         };
@@ -132,7 +139,9 @@ impl Url {
             })
         });
         let endpoints = endpoints.collect::<Result<_, _>>()?;
+        let (service, path) = if sentinels { service(path)? } else { (None, path) };
         let (database, path) = match scheme {
+            Scheme::Redis if sentinels => (None, path),
             Scheme::Mysql | Scheme::Postgres => database(path)?,
             Scheme::Redis => numbered(database(path)?)?,
             _ => (None, path),
@@ -146,9 +155,20 @@ impl Url {
         if options.namespace.is_some() {
             return Err("the namespace stands behind the hosts, as their path".into());
         }
-        if options.allow_eviction && scheme != Scheme::Redis {
-            return Err("allow_eviction is for redis://: leave it out".into());
+        if scheme != Scheme::Redis {
+            options.without_redis()?;
         }
+        let database = match options.db {
+            Some(_) if !sentinels => {
+                return Err(
+                    "db is for redis+sentinel://: elsewhere the database stands behind the \
+                            hosts, in their path"
+                        .into(),
+                );
+            }
+            Some(number) => Some(number.to_string()),
+            None => database,
+        };
         let secure = options.ssl.unwrap_or(secure);
         let credentials = credentials(login, options.password_file.clone())?;
         let tls = match options.tls()? {
@@ -161,15 +181,13 @@ impl Url {
             }
             tls => tls.or(secure.then(Tls::new)),
         };
-        Ok(Self { scheme, tls, credentials, endpoints, database, namespace, options })
+        Ok(Self { scheme, tls, credentials, endpoints, database, service, namespace, options })
     }
 
     /// What has neither users nor a network.
     fn local(scheme: Scheme, rest: &str, mut options: Options) -> Result<Self, String> {
         let secured = options.tls()?.is_some() || options.ssl.is_some();
-        if options.allow_eviction {
-            return Err("allow_eviction is for redis://: leave it out".into());
-        }
+        options.without_redis()?;
         let (name, namespace) = match scheme {
             Scheme::Sqlite => (file(rest)?, options.namespace.take()),
             _ if options.namespace.is_some() => {
@@ -187,6 +205,7 @@ impl Url {
             credentials: None,
             endpoints: vec![name],
             database: None,
+            service: None,
             namespace,
             options,
         })
@@ -222,6 +241,18 @@ fn database(path: &str) -> Result<(Option<String>, &str), String> {
         return Err("the database's name has a NUL in it".into());
     }
     Ok((Some(name.into_owned()).filter(|name| !name.is_empty()), rest))
+}
+
+/// The name by which sentinels know a primary and its replicas.
+fn service(path: &str) -> Result<(Option<String>, &str), String> {
+    let (name, rest) = database(path)?;
+    let fits = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    match name {
+        Some(name) if name.chars().all(fits) => Ok((Some(name), rest)),
+        _ => Err("behind the sentinels stands the name that they know the primary by, as in \
+                  redis+sentinel://host/mymaster"
+            .into()),
+    }
 }
 
 /// A database that has a number, 0 unless there is one.
@@ -310,7 +341,7 @@ const LONGEST: usize = 200;
 /// host counts as one only where no `@` is anywhere and all that stands with it reads as hosts and
 /// ports, too. Of a name in memory nothing is shown that looks like a user or a query.
 fn redacted(url: &str) -> String {
-    const SCHEMES: [&str; 15] = [
+    const SCHEMES: [&str; 17] = [
         "memory",
         "etcd",
         "etcds",
@@ -322,6 +353,8 @@ fn redacted(url: &str) -> String {
         "postgresql",
         "redis",
         "rediss",
+        "redis+sentinel",
+        "rediss+sentinel",
         "redlock",
         "sqlite",
         "http",
@@ -440,6 +473,26 @@ mod tests {
     }
 
     #[test]
+    fn sentinels_know_a_primary_by_its_name() {
+        let read = |url: &str| {
+            let url = Url::parse(url).unwrap();
+            assert_eq!(url.scheme, Scheme::Redis);
+            let Url { endpoints, service, database, namespace, tls, options, .. } = url;
+            (endpoints.join(","), service, database, namespace, tls.is_some(), options.replicas)
+        };
+        let text = |text: &str| Some(text.to_owned());
+        assert_eq!(
+            read("redis+sentinel://a,b:1/mymaster"),
+            ("a:26379,b:1".to_owned(), text("mymaster"), None, None, false, None)
+        );
+        assert_eq!(
+            read("rediss+sentinel://u:p@a/m-1.x/app/locks?db=3&replicas=2&ca_file=/c"),
+            ("a:26379".to_owned(), text("m-1.x"), text("3"), text("/app/locks"), true, Some(2))
+        );
+        assert_eq!(read("redis://a?replicas=32").5, Some(32));
+    }
+
+    #[test]
     fn a_file_is_named_by_its_path() {
         let read = |url: &str| {
             let url = Url::parse(url).unwrap();
@@ -515,7 +568,25 @@ mod tests {
             "redis://h?allow_eviction=yes",
             "etcd://h?allow_eviction=true",
             "memory://h?allow_eviction=true",
+            "redis://h?bridge=redlock",
+            "redis://h?bridge_prefix=a",
+            "redlock://a,b,c?bridge=plain",
+            "memory://h?bridge=plain",
             "redis://user:pass/word@h",
+            "redis://h?replicas=0",
+            "redis://h?replicas=33",
+            "redis://h?replicas=two",
+            "redis://h?replicas=-1",
+            "redis://h?db=1",
+            "redlock://h?replicas=1",
+            "sqlite:///a?replicas=1",
+            "redis+sentinel://h",
+            "redis+sentinel://h/",
+            "redis+sentinel://h//locks",
+            "redis+sentinel://h/a%20b",
+            "redis+sentinel://h/a?db=x",
+            "redis+sentinel://h/a?db=65536",
+            "etcd+sentinel://h/a",
             "memory://a?namespace=/b",
             "sqlite://",
             "sqlite:///a/",
@@ -612,6 +683,7 @@ mod tests {
         for (url, shown) in [
             ("etcd://h1:2379,h2", "etcd://h1:2379,h2"),
             ("redis://h", "redis://h"),
+            ("redis+sentinel://h/mymaster", "redis+sentinel://h/***"),
             ("h:2379", "h:2379"),
             ("memory://tests/a", "memory://tests/a"),
             ("memory://root:pw@x", "memory://***"),

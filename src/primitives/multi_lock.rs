@@ -61,8 +61,9 @@ impl MultiLock {
         handover: Option<Arc<Handover>>,
         names: impl IntoIterator<Item: AsRef<str>>,
     ) -> Result<Self> {
-        let (shared, together) = (sessions.shared(), "locks that are taken together");
-        let queues = names.into_iter().map(|name| shared.queue(name.as_ref(), together));
+        let shared = sessions.shared();
+        shared.must_queue("locks that are taken together")?;
+        let queues = names.into_iter().map(|name| shared.mutex(name.as_ref()));
         let mut queues = queues.collect::<Result<Vec<_>>>()?;
         queues.sort_unstable_by(|one, other| one.dir().cmp(other.dir()));
         queues.dedup();

@@ -321,7 +321,7 @@ impl Mutex {
     }
 
     fn line(&self) -> Result<Queue> {
-        Queue::new(&self.sessions.shared().namespace, &self.name)
+        self.sessions.shared().mutex(&self.name)
     }
 
     fn viewer(&self) -> Result<Viewer> {

@@ -81,6 +81,15 @@ impl Shared {
     /// The queue of a lock of this name, for what takes one.
     pub(crate) fn queue(&self, name: &str, operation: &'static str) -> Result<Queue, Error> {
         self.must_queue(operation)?;
+        if self.backend.mutexes_alone() {
+            return Err(Error::Unsupported { backend: self.backend.name(), operation });
+        }
+        Queue::new(&self.namespace, name)
+    }
+
+    /// The queue of the mutex of this name.
+    pub(crate) fn mutex(&self, name: &str) -> Result<Queue, Error> {
+        self.backend.check_mutex(name)?;
         Queue::new(&self.namespace, name)
     }
 

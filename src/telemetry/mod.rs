@@ -29,8 +29,12 @@ pub(crate) use self::{
     client::{Lookout, Renewals, Telemetry},
 };
 pub(crate) use kind::{Ended, Label, Opened, Primitive};
+#[cfg(all(feature = "redis", not(any(feature = "metrics", feature = "tracing"))))]
+pub(crate) use off::not_exclusive;
 #[cfg(not(any(feature = "metrics", feature = "tracing")))]
 pub(crate) use off::{Account, Accounts, Call, Handle, Lookout, Renewals, Slot, Telemetry};
+#[cfg(all(feature = "redis", any(feature = "metrics", feature = "tracing")))]
+pub(crate) use trace::not_exclusive;
 
 /// Requests are timed: not worth a box around each of them otherwise.
 pub(crate) const MEASURES: bool = cfg!(feature = "metrics");

@@ -32,6 +32,9 @@ impl Telemetry {
     pub(crate) fn write_rejected(&self, _: LostReason) {}
 }
 
+#[cfg(feature = "redis")]
+pub(crate) fn not_exclusive(_: &'static str, _: &[String]) {}
+
 #[derive(Debug)]
 pub(crate) struct Call<'a>(std::marker::PhantomData<&'a str>);
 

@@ -116,6 +116,13 @@ mod on {
         warn!(target: "distlock", backend, "another session replaces one that was lost: {why}");
     }
 
+    #[cfg(feature = "redis")]
+    /// The store as it is set up does not promise what locks are for.
+    pub(crate) fn not_exclusive(backend: &'static str, reasons: &[String]) {
+        let reasons = reasons.join("; ");
+        warn!(target: "distlock", backend, "locks are not exclusive here: {reasons}");
+    }
+
     /// Whether anybody wants to know of a slow wait: it costs a look at the queue.
     pub(crate) fn wants_slow() -> bool {
         tracing::enabled!(target: "distlock", Level::INFO)
@@ -182,6 +189,9 @@ mod on {
 
     pub(crate) fn replaced(_: &'static str, _: Option<LostReason>) {}
 
+    #[cfg(feature = "redis")]
+    pub(crate) fn not_exclusive(_: &'static str, _: &[String]) {}
+
     pub(crate) fn wants_slow() -> bool {
         false
     }
@@ -189,6 +199,8 @@ mod on {
     pub(crate) fn slow(_: &str, _: Duration, _: Option<usize>, _: &str, _: u64) {}
 }
 
+#[cfg(feature = "redis")]
+pub(crate) use on::not_exclusive;
 pub(super) use on::{
     Span, acquire, acquired, hold, lost, placed, released, replaced, slow, unconfirmed, unknown,
     wants_slow,

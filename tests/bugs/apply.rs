@@ -18,23 +18,25 @@
 //! After the tests a line `not simulated: WHY` may say why the simulation cannot find it
 //! (`docker/simulation --bugs`).
 //!
-//! BINARY is `memory`, `telemetry`, `etcd`, `zookeeper`, `postgres`, `mysql`, `sqlite`, `failover`
-//! or `secured`, or `lib` for a unit test. `lib:zookeeper` is one that is there with this feature
-//! alone. There may be several tests, and several places.
+//! BINARY is `memory`, `telemetry`, `etcd`, `zookeeper`, `postgres`, `mysql`, `sqlite`, `redis`,
+//! `redlock`, `failover` or `secured`, or `lib` for a unit test. `lib:zookeeper` is one that is
+//! there with this feature alone. There may be several tests, and several places.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
 /// Where a test can be. In this order they are built and run.
-pub(crate) const BINARIES: [&str; 16] = [
+pub(crate) const BINARIES: [&str; 18] = [
     "lib",
     "memory",
     "sqlite",
     "telemetry",
     "lib:etcd",
     "lib:mysql",
+    "lib:redis",
     "lib:redlock",
     "lib:postgres",
     "lib:zookeeper",
+    "redis",
     "redlock",
     "etcd",
     "zookeeper",

@@ -8,7 +8,7 @@ use distlock::AfterLoss;
 use distlock_testkit::{
     framing::Framing,
     proxies::Proxies,
-    servers::{endpoints, redis_url, valkey_url},
+    servers::{endpoints, redis_cluster_url, redis_sentinel_url, redis_url, valkey_url},
 };
 use redis::{Cmd, FromRedisValue, aio::MultiplexedConnection, cmd};
 use tokio::time::timeout;
@@ -23,10 +23,29 @@ use super::{
 pub(crate) const OPERATOR: (&str, &str) = ("default", "root");
 
 /// What all scripts of the library's begin with.
-const LIBRARY: &str = include_str!("../../src/backend/redis/scripts/lib.lua");
+const LIBRARY: &str = concat!(
+    include_str!("../../src/backend/redis/scripts/lib.lua"),
+    "\n",
+    include_str!("../../src/backend/redis/scripts/gates.lua"),
+);
 
-/// One of the two servers.
-pub(crate) struct Server<const VALKEY: bool> {
+/// How Redis or Valkey is set up.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Redis,
+    Valkey,
+    /// A primary with two replicas, both of which have to have what counts, by its sentinels.
+    Sentinel,
+    /// The server of a cluster that has our slot.
+    Cluster,
+    /// Redis with a bridge to others' locks, of whom there are none.
+    Bridged,
+}
+
+const KINDS: [Kind; 5] = [Kind::Redis, Kind::Valkey, Kind::Sentinel, Kind::Cluster, Kind::Bridged];
+
+/// One of them, by its number.
+pub(crate) struct Server<const KIND: usize> {
     url: String,
     /// The one server, as often as others have servers: a client takes them for several.
     servers: Vec<SocketAddr>,
@@ -35,8 +54,39 @@ pub(crate) struct Server<const VALKEY: bool> {
     client: MultiplexedConnection,
 }
 
-pub(crate) type Redis = Server<false>;
-pub(crate) type Valkey = Server<true>;
+pub(crate) type Redis = Server<0>;
+pub(crate) type Valkey = Server<1>;
+pub(crate) type Sentinel = Server<2>;
+pub(crate) type Cluster = Server<3>;
+pub(crate) type Bridged = Server<4>;
+
+/// Which server to go to, of a URL that names others.
+async fn primary_of(kind: Kind, url: &str) -> String {
+    let (_, hosts) = url.rsplit_once('@').expect("a user");
+    let first = hosts.split([',', '/', '?']).next().expect("a server");
+    match kind {
+        Kind::Redis | Kind::Valkey | Kind::Bridged => first.to_owned(),
+        Kind::Sentinel => {
+            let client = redis::Client::open(format!("redis://{first}")).expect("a URL");
+            let asked = client.get_multiplexed_async_connection().await;
+            let sentinel = asked.expect("sentinels are up: see docker/up redis-sentinel");
+            let mut asking = cmd("SENTINEL");
+            asking.arg("GET-MASTER-ADDR-BY-NAME").arg("main");
+            let (host, port): (String, u16) = ask(&sentinel, &asking).await;
+            format!("{host}:{port}")
+        }
+        Kind::Cluster => {
+            let mut client = dial(&format!("redis://app:apppw@{first}"), Some(OPERATOR)).await;
+            match cmd("EXISTS").arg(META).query_async::<u64>(&mut client).await {
+                Ok(_) => first.to_owned(),
+                Err(moved) => {
+                    let told = moved.detail().expect("it is elsewhere");
+                    told.rsplit(' ').next().expect("a server").to_owned()
+                }
+            }
+        }
+    }
+}
 
 /// A connection of nobody's but the caller's: as the user of the URL, unless another one is named.
 pub(crate) async fn dial(url: &str, user: Option<(&str, &str)>) -> MultiplexedConnection {
@@ -57,6 +107,25 @@ pub(crate) async fn ask<T: FromRedisValue>(client: &MultiplexedConnection, comma
     let mut client = client.clone();
     let told = timeout(SOON, command.query_async(&mut client)).await.expect("it answers");
     told.unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Run by a server's own `EVAL`, it makes an empty store one that was begun there: otherwise a
+/// server that was just started is taken for one that has lost everything, and grants nothing for a
+/// while.
+/// For tests which do not have that while.
+pub(crate) const SETTLE: &str = "local info = redis.call('INFO', 'server') \
+    .. redis.call('INFO', 'replication') \
+    local server = string.match(info, 'run_id:(%x+)') .. '/' \
+    .. string.match(info, 'master_replid:(%x+)') \
+    redis.call('HSETNX', KEYS[1], 'version', '1') \
+    redis.call('HSETNX', KEYS[1], 'server', server) \
+    return 'ready'";
+/// Its one key.
+pub(crate) const META: &str = "{distlock}:meta";
+
+pub(crate) async fn settle(client: &MultiplexedConnection) {
+    let told: String = ask(client, cmd("EVAL").arg(SETTLE).arg(1).arg(META)).await;
+    assert_eq!(told, "ready");
 }
 
 /// Runs some lines after the library's own.
@@ -90,20 +159,37 @@ pub(crate) fn calls(stats: &str, command: &str) -> u64 {
     told.map_or(0, |told| told.split(',').next().expect("a number").parse().expect("a number"))
 }
 
-impl<const VALKEY: bool> Server<VALKEY> {
+impl<const KIND: usize> Server<KIND> {
     async fn run<T: FromRedisValue>(&self, lines: &str, arguments: &[&str]) -> T {
         run(&self.client, lines, arguments).await
     }
 }
 
 #[async_trait]
-impl<const VALKEY: bool> Harness for Server<VALKEY> {
+impl<const KIND: usize> Harness for Server<KIND> {
     async fn start() -> Self {
-        let url = if VALKEY { valkey_url() } else { redis_url() };
-        let (before, server) = url.rsplit_once('@').expect("a user");
-        let servers = vec![endpoints(server).await[0]; 3];
-        let around = [format!("{before}@"), String::new()];
-        let client = dial(&url, Some(OPERATOR)).await;
+        let kind = KINDS[KIND];
+        let url = match kind {
+            Kind::Redis | Kind::Bridged => redis_url(),
+            Kind::Valkey => valkey_url(),
+            Kind::Sentinel => redis_sentinel_url(),
+            Kind::Cluster => redis_cluster_url(),
+        };
+        let server = primary_of(kind, &url).await;
+        let servers = vec![endpoints(&server).await[0]; 3];
+        let query = match kind {
+            // By way of proxies it is that server, whatever others would say.
+            Kind::Sentinel => "?replicas=2".to_owned(),
+            // Others' locks know no namespaces: each case has its own, all the same.
+            Kind::Bridged => {
+                format!("?bridge=plain&bridge_prefix=bridge:{:016x}:", fastrand::u64(..))
+            }
+            Kind::Redis | Kind::Valkey | Kind::Cluster => String::new(),
+        };
+        let url = if kind == Kind::Bridged { format!("{url}{query}") } else { url };
+        let around = ["redis://app:apppw@".to_owned(), query];
+        let client = dial(&format!("{}{server}", around[0]), Some(OPERATOR)).await;
+        settle(&client).await;
         Self { servers, around, client, url }
     }
 
@@ -126,7 +212,8 @@ impl<const VALKEY: bool> Harness for Server<VALKEY> {
 
     /// A request that takes longer than half the TTL is given up, and its connection with it.
     fn bearable_round_trip(&self) -> f64 {
-        0.7
+        // A keepalive is two of them, where replicas are waited for.
+        if KINDS[KIND] == Kind::Sentinel { 0.35 } else { 0.7 }
     }
 
     fn busy(&self) -> u64 {
@@ -134,7 +221,13 @@ impl<const VALKEY: bool> Harness for Server<VALKEY> {
     }
 
     fn promises(&self) -> (bool, AfterLoss) {
-        (true, AfterLoss::Waits)
+        match KINDS[KIND] {
+            Kind::Redis | Kind::Valkey => (true, AfterLoss::Waits),
+            Kind::Sentinel => (true, AfterLoss::GoesOn),
+            // Its replicas get what is confirmed later.
+            Kind::Cluster => (false, AfterLoss::Forgets),
+            Kind::Bridged => (false, AfterLoss::Waits),
+        }
     }
 
     fn uncontended(&self) -> u64 {

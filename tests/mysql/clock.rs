@@ -12,6 +12,7 @@ static KIND: Kind = Kind {
     arguments: &["--innodb-flush-log-at-trx-commit=0"],
     around: ["mysql://root:root@", "/distlock"],
     framing: Framing::Mysql,
+    prepare: &[],
     shows: &[
         "mariadb",
         "--skip-ssl",

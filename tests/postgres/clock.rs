@@ -12,6 +12,7 @@ static KIND: Kind = Kind {
     arguments: &["-cfsync=off"],
     around: ["postgres://postgres:postgres@", "/postgres"],
     framing: Framing::Postgres,
+    prepare: &[],
     shows: &[
         "psql",
         "--username=postgres",

@@ -3,7 +3,11 @@
 use distlock_testkit::framing::Framing;
 
 use crate::{
-    common::{cases::clocked::Kind, cases_of, redis::Redis},
+    common::{
+        cases::clocked::Kind,
+        cases_of,
+        redis::{META, Redis, SETTLE},
+    },
     own::SETTABLE_CLOCK,
 };
 
@@ -15,6 +19,15 @@ static KIND: Kind = Kind {
     arguments: &[],
     around: ["redis://app:apppw@", ""],
     framing: Framing::Resp,
+    prepare: &[
+        "sh",
+        "-c",
+        "redis-cli --user default --pass root --no-auth-warning EVAL \"$@\" || :",
+        "-",
+        SETTLE,
+        "1",
+        META,
+    ],
     shows: &["redis-cli", "--user", "default", "--pass", "root", "--no-auth-warning", "TIME"],
 };
 

@@ -12,7 +12,7 @@ use redis::{Cmd, FromRedisValue, aio::MultiplexedConnection};
 use crate::common::{
     Harness,
     case::{SOON, eventually, within},
-    redis::{OPERATOR, Redis, ask, dial},
+    redis::{OPERATOR, Redis, ask, dial, settle},
 };
 
 pub(crate) const TTL: Duration = Duration::from_secs(3);
@@ -22,21 +22,58 @@ pub(crate) const SETTABLE_CLOCK: [&str; 2] =
 const AROUND: [&str; 2] = ["redis://app:apppw@", ""];
 
 pub(crate) struct Server {
-    own: OwnServer,
+    pub(crate) own: OwnServer,
+    disk: Disk,
     pub(crate) address: SocketAddr,
+    options: Vec<String>,
+}
+
+/// A volume, which outlives the server.
+struct Disk(String);
+
+impl Disk {
+    fn new() -> Self {
+        Self(format!("distlock-test-{:016x}", fastrand::u64(..)))
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("docker").args(["volume", "rm", &self.0]).output();
+    }
+}
+
+/// Runs a server, perhaps by a shell that does something before.
+async fn run(address: SocketAddr, disk: &Disk, before: &[&str], options: &[String]) -> OwnServer {
+    let publish = format!("--publish={address}:6379");
+    let volume = format!("--volume={}:/data", disk.0);
+    let mut run = [&SETTABLE_CLOCK[..], &[publish.as_str(), &volume]].concat();
+    if !before.is_empty() {
+        run.push("--entrypoint=sh");
+    }
+    let options = options.iter().map(String::as_str);
+    let arguments: Vec<_> = before.iter().copied().chain(options).collect();
+    OwnServer::start("redis", &run, &arguments).await
 }
 
 impl Server {
     /// With options that the other one does not have.
     pub(crate) async fn with(options: &[&str]) -> Self {
+        let server = Self::just_begun(options).await;
+        settle(&server.operator().await).await;
+        server
+    }
+
+    /// The same, and nobody has used it yet.
+    pub(crate) async fn just_begun(options: &[&str]) -> Self {
         // The other one is up.
         drop(Redis::start().await);
         let free = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr();
         let address = free.expect("an address");
-        let publish = format!("--publish={address}:6379");
-        // Its data outlives a restart.
-        let run = [&SETTABLE_CLOCK[..], &[publish.as_str()]].concat();
-        let server = Self { own: OwnServer::start("redis", &run, options).await, address };
+        let options: Vec<_> = options.iter().map(|&option| option.to_owned()).collect();
+        let disk = Disk::new();
+        let own = run(address, &disk, &[], &options).await;
+        let server = Self { own, disk, address, options };
         server.answers().await;
         server
     }
@@ -63,6 +100,35 @@ impl Server {
     pub(crate) async fn restart(&self) {
         self.own.restart().await;
         self.answers().await;
+    }
+
+    /// SIGKILL, and its disk is lost.
+    pub(crate) async fn wipe(&mut self) {
+        self.kill().await;
+        let lost = std::mem::replace(&mut self.disk, Disk::new());
+        self.own = run(self.address, &self.disk, &[], &self.options).await;
+        drop(lost);
+        self.answers().await;
+    }
+
+    /// Remembers what is on its disk.
+    pub(crate) async fn copy_disk(&self) {
+        self.own.run(&["cp", "-r", "/data/appendonlydir", "/data/copy"]).await;
+    }
+
+    /// SIGKILL, and of its disk there is what was copied.
+    pub(crate) async fn crash(&mut self) {
+        self.kill().await;
+        let before = "rm -rf /data/appendonlydir && cp -r /data/copy /data/appendonlydir && \
+                      exec /entrypoint \"$@\"";
+        self.own = run(self.address, &self.disk, &["-c", before, "-"], &self.options).await;
+        self.answers().await;
+    }
+
+    async fn kill(&self) {
+        self.own.kill().await;
+        let free = async || TcpListener::bind(self.address).is_ok();
+        eventually(SOON, "its address is free", free).await;
     }
 
     pub(crate) fn url(&self) -> String {

@@ -8,73 +8,14 @@ use tokio::time::sleep;
 
 use crate::{
     common::{
-        case::{SOON, eventually, throughout, within},
-        redis::{calls, run},
+        case::{SOON, throughout, within},
+        redis::run,
     },
     own::{Server, TTL},
 };
 
 fn told(error: &Error) -> String {
     error.source().expect("a reason").to_string()
-}
-
-/// By the server's own counters.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_step_costs_what_it_must() {
-    let server = Server::start().await;
-    let long = server.builder().session_ttl(TTL * 20);
-    let [one, two] = [long.clone().connect().await, long.connect().await]
-        .map(|client| client.expect("connected"));
-    // The server knows the scripts afterwards.
-    for client in [&one, &two] {
-        client.mutex("warm").lock().await.expect("granted").unlock().await.expect("released");
-    }
-    let held = one.mutex("warm").lock().await.expect("granted");
-    let mutex = two.mutex("warm");
-    let waiter = tokio::spawn(async move { mutex.lock().await });
-    let stands = async |name: &str, count: usize| {
-        let queue = one.mutex(name);
-        eventually(SOON, "they stand there", async || {
-            queue.queue().await.expect("told").len() == count
-        })
-        .await;
-    };
-    stands("warm", 2).await;
-    // Until it watches, and the holder does so with its own key.
-    sleep(Duration::from_secs(1)).await;
-    held.unlock().await.expect("released");
-    let warm = within(SOON, "its turn", waiter).await.expect("no panic").expect("granted");
-    warm.unlock().await.expect("released");
-
-    let counted = async || {
-        let stats: String = server.ask(cmd("INFO").arg("commandstats")).await;
-        ["evalsha", "eval", "publish"].map(|command| calls(&stats, command))
-    };
-    let since = |now: [u64; 3], before: [u64; 3]| [0, 1, 2].map(|at| now[at] - before[at]);
-    let start = counted().await;
-    let guard = one.mutex("a").lock().await.expect("granted");
-    assert_eq!(since(counted().await, start), [1, 0, 0], "a lock");
-    let mutex = two.mutex("a");
-    let waiter = tokio::spawn(async move { mutex.lock().await });
-    stands("a", 2).await;
-    sleep(Duration::from_secs(1)).await;
-    let waiting = counted().await;
-    throughout(TTL, "it waits", async || !waiter.is_finished()).await;
-    assert_eq!(since(counted().await, waiting), [0, 0, 0], "waiting");
-    guard.unlock().await.expect("released");
-    let next = within(SOON, "its turn", waiter).await.expect("no panic").expect("granted");
-    // The release, and one look of the one that was told; so was the holder, of its own key, which
-    // may have ended that watch at the same moment.
-    let [scripts, whole, told] = since(counted().await, waiting);
-    assert!((2..=3).contains(&scripts), "a hand-over: {scripts}");
-    assert_eq!((whole, told), (0, 2), "a hand-over");
-    let before = counted().await;
-    next.unlock().await.expect("released");
-    let [scripts, whole, _] = since(counted().await, before);
-    assert_eq!((scripts, whole), (1, 0), "an unlock");
-    for client in [one, two] {
-        client.close().await.expect("closed");
-    }
 }
 
 /// What a server has on its disk is there when it is back: nobody loses a lock, or waits for it.
@@ -228,6 +169,8 @@ async fn a_full_server_keeps_and_releases_what_is_held() {
     limit(1).await;
     let error = client.mutex("b").try_lock().await.expect_err("it is full");
     assert!(told(&error).contains("OOM"), "{error:?}");
+    let error = server.builder().connect().await.expect_err("it is full");
+    assert!(matches!(error, Error::Backend { .. }) && told(&error).contains("OOM"), "{error:?}");
     throughout(TTL * 2, "it is held", async || guard.is_valid()).await;
     guard.unlock().await.expect("released");
     limit(0).await;

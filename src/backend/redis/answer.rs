@@ -14,13 +14,16 @@ use crate::{
 };
 
 /// It begins with what the clock shows, how far the beats are and how often the session has
-/// written, and whether it has now; then a word, and an outcome for each statement.
+/// written, and whether it has now, and the highest number that was given; then a word, and an
+/// outcome for each statement.
 #[derive(Debug)]
 pub(super) struct Answer {
     /// The first two of these, as an outcome.
     pub(super) clock: [Outcome; 1],
     writes: u64,
     written: bool,
+    /// The highest number that was given to anybody.
+    pub(super) newest: u64,
     word: String,
     outcomes: Vec<Outcome>,
 }
@@ -35,6 +38,7 @@ impl Answer {
         Ok(Self {
             writes: writes.ok_or_else(nonsense)?,
             written: clock.flag(3),
+            newest: clock.number(4).and_then(|newest| u64::try_from(newest).ok()).unwrap_or(0),
             clock: [Outcome::new(vec![clock], 1)],
             word,
             outcomes: parts.map(outcome).collect::<Option<_>>().ok_or_else(nonsense)?,
@@ -54,6 +58,11 @@ impl Answer {
         match self.word.as_str() {
             "ok" => Ok(self.outcomes),
             "gone" => Err(StoreError::SessionGone(LostReason::SessionExpired)),
+            "gate" => Err(self.gate(operation)),
+            "another" => {
+                let told = "it is not the server that it was: others have gone on meanwhile";
+                Err(StoreError::Unknown(told.into()))
+            }
             other => {
                 let reason = format!(
                     "what the server keeps in {{distlock}}:* is of {other}, and this build of \
@@ -61,6 +70,20 @@ impl Answer {
                 );
                 Err(StoreError::Fatal { operation, source: reason.into() })
             }
+        }
+    }
+}
+
+impl Answer {
+    /// What is wrong with the key that others take for a lock.
+    fn gate(&self, operation: &'static str) -> StoreError {
+        let row = self.outcomes.first().and_then(Outcome::first);
+        let [key, wrong] = [0, 1].map(|at| row.and_then(|row| row.text(at)).unwrap_or_default());
+        let told = format!("the key {key}, which others take for this lock: {wrong}");
+        // Within a script it is no `NOPERM`.
+        match wrong.contains("ACL failure") {
+            true => StoreError::Denied(told.into()),
+            false => StoreError::Fatal { operation, source: told.into() },
         }
     }
 }
@@ -112,7 +135,7 @@ mod tests {
     }
 
     fn answer(word: &str, outcomes: Vec<Value>) -> Value {
-        let clock = Value::Array(["17", "3", "5", "1"].map(bulk).to_vec());
+        let clock = Value::Array(["17", "3", "5", "1", "40"].map(bulk).to_vec());
         Value::Array([vec![clock, bulk(word)], outcomes].concat())
     }
 
@@ -128,6 +151,7 @@ mod tests {
         ));
         let read = read.unwrap();
         assert_eq!(read.clock[0].first().unwrap().number(1), Some(3));
+        assert_eq!(read.newest, 40);
         // It has written a fifth time now.
         assert_eq!((read.writes(4), read.writes(5), read.writes(6)), (Some(5), None, None));
         let outcomes = read.outcomes("test").unwrap();
@@ -142,6 +166,15 @@ mod tests {
         let told = |word| Answer::read(answer(word, Vec::new())).unwrap().outcomes("test");
         assert!(matches!(told("gone"), Err(StoreError::SessionGone(_))));
         assert!(told("version 2").unwrap_err().reason().contains("of version 2"));
+        let gate = |wrong| {
+            let row = Value::Array(vec![bulk("a"), bulk(wrong)]);
+            let outcome = Value::Array(vec![Value::Int(1), row]);
+            Answer::read(answer("gate", vec![outcome])).unwrap().outcomes("test").unwrap_err()
+        };
+        let error = gate("WRONGTYPE its key is a list");
+        assert!(matches!(error, StoreError::Fatal { operation: "test", .. }), "{error:?}");
+        assert!(error.reason().contains("the key a") && error.reason().contains("a list"));
+        assert!(matches!(gate("ERR ACL failure in script: No permissions"), StoreError::Denied(_)));
         for bad in [Value::Nil, Value::Array(Vec::new()), answer("ok", vec![Value::Int(1)])] {
             assert!(matches!(Answer::read(bad), Err(StoreError::Unknown(_))));
         }

@@ -1,6 +1,13 @@
 //! One connection to the one server that can be written to.
 
-use std::{future::poll_fn, io, pin::Pin, sync::Arc, task::Poll, time::Duration};
+use std::{
+    future::poll_fn,
+    io,
+    pin::Pin,
+    sync::{Arc, atomic::AtomicU64},
+    task::Poll,
+    time::Duration,
+};
 
 use redis::{
     AsyncConnectionConfig, ProtocolVersion, PushInfo, RedisConnectionInfo, RedisResult, Value,
@@ -16,16 +23,19 @@ use tokio_rustls::TlsConnector;
 
 use super::{
     answer::Answer,
+    cluster,
     error::refused,
     message::{self, Call},
     script::Keys,
-    server::{CONNECTING, Server},
+    server::{CONNECTING, Identity, Server},
 };
 use crate::backend::{
-    certificates,
+    bridge::Bridge,
+    certificates, credentials,
+    durability::Durability,
     error::{Result, StoreError},
     remote::Remote,
-    sql::{endpoints::Endpoints, released::Released, server_clock::ServerClock},
+    sql::{endpoints::Endpoints, server_clock::ServerClock},
     tls::Material,
     trust,
 };
@@ -34,9 +44,12 @@ use crate::backend::{
 #[derive(Debug)]
 pub(super) struct Connector {
     remote: Remote,
+    /// The servers, or the sentinels that know of them.
     endpoints: Endpoints,
     pub(super) keys: Keys,
     pub(super) clock: ServerClock,
+    /// The highest number of an entry that any answer has told.
+    pub(super) newest: AtomicU64,
 }
 
 /// What a connection is for.
@@ -46,6 +59,8 @@ pub(super) enum Use {
     Requests,
     /// Keepalives: no large answer or slow request is in their way.
     Beats,
+    /// What counts only once replicas have it, for which a connection waits.
+    Acks,
 }
 
 /// A connection, which lives while somebody polls [`Link::heard`].
@@ -57,10 +72,21 @@ pub(super) struct Link {
     over: bool,
     pushes: mpsc::UnboundedReceiver<PushInfo>,
     /// Which server it is.
-    pub(super) server: String,
-    /// It has all that was ever confirmed.
-    pub(super) keeps: bool,
+    pub(super) server: Identity,
+    /// See [`Server::writes_soon`].
+    pub(super) writes_soon: bool,
+    pub(super) durability: Option<Durability>,
 }
+
+/// Who was met at an address.
+enum Met {
+    Primary(Box<Link>),
+    /// One that knows of another one.
+    Elsewhere(String),
+}
+
+/// So many servers are asked, each named by the one before it.
+const HOPS: usize = 4;
 
 trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 
@@ -69,7 +95,13 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
 impl Connector {
     pub(super) fn new(remote: Remote) -> Self {
         let endpoints = Endpoints::new(remote.endpoints.clone());
-        Self { remote, endpoints, keys: Keys::new(), clock: ServerClock::default() }
+        let (clock, newest) = <_>::default();
+        Self { remote, endpoints, keys: Keys::new(), clock, newest }
+    }
+
+    /// Whom else its mutexes exclude.
+    pub(super) fn bridge(&self) -> Option<&Bridge> {
+        self.remote.bridge.as_ref()
     }
 
     /// How long a request may take.
@@ -82,33 +114,50 @@ impl Connector {
         self.remote.connect_timeout.mul_f64(0.9)
     }
 
+    /// How many replicas must have what is to count.
+    pub(super) fn acks(&self) -> Option<u32> {
+        self.remote.replicas
+    }
+
     pub(super) async fn connect(
         &self,
         session: i64,
         used: Use,
         patience: Duration,
     ) -> Result<Link> {
-        self.endpoints.connect(patience, |endpoint| self.connect_to(endpoint, session, used)).await
+        let connect = |endpoint| self.connect_by(endpoint, session, used);
+        let connected = self.endpoints.connect(patience, connect).await;
+        connected.map_err(|error| self.named(error))
     }
 
-    /// The same for a session whose last connection was to this server. Another one is told what
-    /// was released.
+    /// The same for a session that is there already, which the server is told.
     pub(super) async fn connect_again(
         &self,
         session: i64,
         used: Use,
-        before: &str,
-        released: &Released,
         patience: Duration,
     ) -> Result<Link> {
         let connect = |endpoint| async move {
-            let mut link = self.connect_to(endpoint, session, used).await?;
-            let released = if link.server == before { Vec::new() } else { released.all() };
-            let hello = message::hello(&link.server, link.keeps, before, &released);
+            let mut link = self.connect_by(endpoint, session, used).await?;
+            let hello = message::hello(&link.server);
             self.call(&mut link, session, &hello).await?.outcomes(CONNECTING)?;
             Ok(link)
         };
-        self.endpoints.connect(patience, connect).await
+        let connected = self.endpoints.connect(patience, connect).await;
+        connected.map_err(|error| self.named(error))
+    }
+
+    /// Who there is none to be had of is told by the sentinels that were asked.
+    fn named(&self, error: StoreError) -> StoreError {
+        match (&self.remote.service, error) {
+            (Some(service), StoreError::Unavailable(source)) => {
+                let sentinels = self.remote.endpoints.join(", ");
+                let told =
+                    format!("no primary of {service} by the sentinels {sentinels}: {source}");
+                StoreError::Unavailable(told.into())
+            }
+            (_, error) => error,
+        }
     }
 
     /// Runs a script while nobody else asks anything.
@@ -120,12 +169,87 @@ impl Connector {
         Answer::read(value)
     }
 
+    /// How many replicas there are by the word of a sentinel, if there are any.
+    pub(super) async fn known_replicas(&self) -> Result<Option<u32>> {
+        let Some(service) = &self.remote.service else { return Ok(None) };
+        let ask = |sentinel| self.replicas_of(service, sentinel);
+        let told = self.endpoints.connect(self.patience(), ask).await;
+        told.map(Some).map_err(|error| self.named(error))
+    }
+
     /// The one in use has fallen silent: begin with the next one.
     pub(super) fn leave(&self) {
         self.endpoints.leave();
     }
 
-    async fn connect_to(&self, endpoint: &str, session: i64, used: Use) -> Result<Link> {
+    /// To the primary that this endpoint is, or knows of.
+    async fn connect_by(&self, endpoint: &str, session: i64, used: Use) -> Result<Link> {
+        let mut told = match &self.remote.service {
+            None => None,
+            Some(service) => Some(self.primary_of(service, endpoint).await?),
+        };
+        for _ in 0..HOPS {
+            if let Some(address) = told.as_deref().filter(|address| !self.may_know_us(address)) {
+                return Err(StoreError::Denied(
+                    format!(
+                        "{endpoint} sends us to {address}, and anybody on the way there could read \
+                         the password: use TLS, or allow it by allow_plaintext_credentials"
+                    )
+                    .into(),
+                ));
+            }
+            let address = told.as_deref().unwrap_or(endpoint);
+            match self.connect_to(address, session, used).await? {
+                Met::Primary(link) => return Ok(*link),
+                Met::Elsewhere(other) => told = Some(other),
+            }
+        }
+        Err(StoreError::Unavailable(format!("{endpoint} sends us around").into()))
+    }
+
+    /// Whether user and password may be sent there.
+    fn may_know_us(&self, address: &str) -> bool {
+        self.remote.tls.is_some()
+            || self.remote.credentials.is_none()
+            || self.remote.allow_plaintext
+            || credentials::stays_here(address)
+    }
+
+    async fn connect_to(&self, endpoint: &str, session: i64, used: Use) -> Result<Met> {
+        let database = self.remote.database.as_ref().and_then(|number| number.parse().ok());
+        let info = RedisConnectionInfo::default().set_db(database.unwrap_or(0));
+        let mut link = self.begin(endpoint, self.as_ourselves(info)).await?;
+        let connection = link.connection.clone();
+        let greeting = greet(connection.clone(), Keys::channel(session), used);
+        let server = link.driven(greeting).await.map_err(|error| refused(endpoint, &error))?;
+        server.check(endpoint, self.remote.allow_eviction)?;
+        if self.bridge().is_some() {
+            server.check_for_bridge(endpoint, self.remote.allow_eviction)?;
+        }
+        if server.is_in_cluster() {
+            let asking = cluster::keeper(connection, &self.keys);
+            let asked = link.driven(asking).await.map_err(|error| refused(endpoint, &error))?;
+            if let Some(other) = asked {
+                return Ok(Met::Elsewhere(cluster::address(endpoint, &other)?));
+            }
+        }
+        server.is_primary(endpoint)?;
+        (link.server, link.writes_soon) = (server.identity(), server.writes_soon());
+        link.server.replicated |= self.acks().is_some() || self.remote.service.is_some();
+        link.durability = Some(server.durability(self.acks(), None));
+        // What it has shown meanwhile is not known, and it may be another one's.
+        self.clock.forget();
+        Ok(Met::Primary(Box::new(link)))
+    }
+
+    pub(super) fn as_ourselves(&self, info: RedisConnectionInfo) -> RedisConnectionInfo {
+        let Some(credentials) = &self.remote.credentials else { return info };
+        let newest = credentials.newest();
+        info.set_username(&newest.user).set_password(newest.password.expose())
+    }
+
+    /// A connection to whatever that is.
+    pub(super) async fn begin(&self, endpoint: &str, info: RedisConnectionInfo) -> Result<Link> {
         let material = self.remote.tls.as_ref().map(|tls| tls.newest());
         let stream =
             dial(endpoint, material.as_deref()).await.map_err(
@@ -134,14 +258,8 @@ impl Connector {
                     None => StoreError::Unavailable(format!("{endpoint}: {error}").into()),
                 },
             )?;
-        let mut info = RedisConnectionInfo::default().set_protocol(ProtocolVersion::RESP3);
-        info = info.set_lib_name("distlock", env!("CARGO_PKG_VERSION"));
-        if let Some(credentials) = &self.remote.credentials {
-            let newest = credentials.newest();
-            info = info.set_username(&newest.user).set_password(newest.password.expose());
-        }
-        let database = self.remote.database.as_ref().and_then(|number| number.parse().ok());
-        info = info.set_db(database.unwrap_or(0));
+        let info = info.set_protocol(ProtocolVersion::RESP3);
+        let info = info.set_lib_name("distlock", env!("CARGO_PKG_VERSION"));
         let (heard, pushes) = mpsc::unbounded_channel();
         // Time limits are ours.
         let config = AsyncConnectionConfig::new()
@@ -156,23 +274,16 @@ impl Connector {
             }
             refused(endpoint, &error)
         })?;
-        let mut link = Link {
+        Ok(Link {
             endpoint: endpoint.to_owned(),
             connection,
             driver: Box::pin(driver),
             over: false,
             pushes,
-            server: String::new(),
-            keeps: false,
-        };
-        let connection = link.connection.clone();
-        let greeting = greet(connection, Keys::channel(session), used);
-        let server = link.driven(greeting).await.map_err(|error| refused(endpoint, &error))?;
-        server.check(endpoint, self.remote.allow_eviction)?;
-        (link.server, link.keeps) = (server.identity(), server.keeps());
-        // What it has shown meanwhile is not known, and it may be another one's.
-        self.clock.forget();
-        Ok(link)
+            server: Identity::default(),
+            writes_soon: false,
+            durability: None,
+        })
     }
 }
 
@@ -194,7 +305,7 @@ impl Link {
     }
 
     /// Does this while nobody else is asked.
-    async fn driven<T>(&mut self, asking: impl Future<Output = T>) -> T {
+    pub(super) async fn driven<T>(&mut self, asking: impl Future<Output = T>) -> T {
         let mut asking = std::pin::pin!(asking);
         loop {
             tokio::select! {

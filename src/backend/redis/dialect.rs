@@ -5,11 +5,14 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::{
+    gate::{self, Gate},
     line::{Line, Shared},
-    message::{self, Message},
+    message::{self, Acks, Message},
+    waiting,
 };
 use crate::backend::{
-    Ask, Entry, Event, Listing, Watch, Write,
+    Ask, Entry, Event, Listing, ToldOfLoss, Watch, Write,
+    bridge::Bridge,
     durability::Durability,
     error::Result,
     name::{Queue, Ticket},
@@ -29,6 +32,8 @@ pub(super) struct Lines {
     pub(super) shared: Arc<Shared>,
     pub(super) requests: Line,
     pub(super) beats: Line,
+    /// If replicas have to have what counts.
+    pub(super) acks: Option<Line>,
 }
 
 #[async_trait]
@@ -42,14 +47,26 @@ impl Dialect for Lines {
     async fn ask(&self, operation: &'static str, message: Message) -> Result<Vec<Outcome>> {
         let line = match &message {
             Message::Call(call) if call.beats => &self.beats,
+            Message::Call(call) if call.acks != Acks::Nothing => {
+                self.acks.as_ref().unwrap_or(&self.requests)
+            }
             _ => &self.requests,
         };
-        line.ask(operation, message).await
+        let is_beat = matches!(&message, Message::Call(call) if call.beats);
+        let outcomes = line.ask(operation, message).await?;
+        if is_beat {
+            self.shared.losses.tell(&outcomes)?;
+        }
+        Ok(outcomes)
     }
 
-    fn released(&self, ticket: Ticket) {
-        self.shared.released.add(ticket);
+    fn on_loss(&self, told: ToldOfLoss) {
+        self.shared.losses.listen(told);
     }
+
+    /// A server that does not know of it does not know the session's last write either, with which
+    /// the session is lost.
+    fn released(&self, _: Ticket) {}
 
     fn keep_alive(&self) -> Message {
         message::keep_alive(&self.shared.watches.next_due(ASKED_ON_THE_WAY)).into()
@@ -60,15 +77,15 @@ impl Dialect for Lines {
     }
 
     fn join(&self, _: i64, joiners: &[Joiner<'_>], value: &[u8], if_free: bool) -> Message {
-        message::join(joiners, value, if_free).into()
+        message::join(joiners, value, if_free, self.bridge()).into()
     }
 
     fn standing(&self, own: &Place<'_>) -> Message {
-        message::standing(own).into()
+        message::standing(own, self.gate(own.dir).as_ref()).into()
     }
 
     fn present(&self, own: &Place<'_>, ahead: &Place<'_>) -> Message {
-        message::present(own, ahead).into()
+        message::present(own, ahead, self.gate(own.dir).as_ref()).into()
     }
 
     fn own_entries(&self) -> Message {
@@ -94,7 +111,7 @@ impl Dialect for Lines {
     }
 
     fn commit(&self, guard: Option<&Place<'_>>, writes: &[Write]) -> Message {
-        message::commit(guard, writes).into()
+        message::commit(guard, writes, self.bridge()).into()
     }
 
     fn read(&self, key: &str) -> Message {
@@ -111,11 +128,18 @@ impl Dialect for Lines {
 
     async fn durability(&self) -> Result<Durability> {
         self.ask(READ, Message::Settings).await?;
-        self.shared.durability.lock().clone().ok_or_else(nonsense)
+        let mut told = self.shared.durability.lock().clone().ok_or_else(nonsense)?;
+        if let Some(bridge) = self.bridge() {
+            gate::limit(&mut told, bridge);
+        }
+        Ok(told)
     }
 
     async fn watch(&self, entry: &Entry) -> Result<Option<Watch>> {
         let place = Place::of(entry);
+        if let Some(gate) = self.gate(place.dir).filter(|_| place.number == 0) {
+            return waiting::watch(&self.requests, place.dir, gate).await;
+        }
         // Before the server knows of it: what it says at once is heard.
         let mut registered = self.registered(place.dir, place.number);
         let outcomes = self.ask("watch of a key", message::watch(&place).into()).await?;
@@ -139,7 +163,7 @@ impl Dialect for Lines {
     async fn list(&self, queue: &Queue, ask: Ask) -> Result<Listing> {
         let (dir, session) = (queue.dir(), self.shared.session);
         let registered = ask.watch.then(|| self.registered(dir, 0));
-        let message = message::list(dir, ask.values, ask.watch);
+        let message = message::list(dir, ask.values, ask.watch, self.gate(dir).as_ref());
         let outcomes = self.ask(READ, message.into()).await?;
         let rows = last(&outcomes)?.rows();
         let watch = registered.map(|mut registered| {
@@ -155,10 +179,18 @@ impl Dialect for Lines {
 }
 
 impl Lines {
+    fn bridge(&self) -> Option<&Bridge> {
+        self.shared.connector.bridge()
+    }
+
+    fn gate(&self, dir: &str) -> Option<Gate> {
+        Gate::of(self.bridge(), dir)
+    }
+
     fn registered(&self, dir: &str, number: u64) -> Registered {
         let line = self.requests.clone();
         Registered::new(&self.shared.watches, (dir, number), move |(dir, number)| {
-            line.order(message::unwatch(dir, *number));
+            line.order(message::unwatch(dir, *number).into());
         })
     }
 }

@@ -50,6 +50,10 @@ pub(super) fn refused(endpoint: &str, error: &RedisError) -> StoreError {
             operation: super::server::CONNECTING,
             source: format!("{endpoint} is older than Redis 7 and Valkey 8").into(),
         },
+        // It is full, and a session needs room.
+        Some("OOM") => {
+            StoreError::Fatal { operation: super::server::CONNECTING, source: told.into() }
+        }
         Some(code) => sorted(code).map_or_else(
             // The database's number among them.
             || StoreError::Denied(told.clone().into()),
@@ -60,7 +64,15 @@ pub(super) fn refused(endpoint: &str, error: &RedisError) -> StoreError {
     }
 }
 
+/// Who asks is to say who it is.
+pub(super) fn wants_password(error: &StoreError) -> bool {
+    matches!(error, StoreError::Denied(_)) && error.reason().contains("NOAUTH")
+}
+
 /// A server that answers questions alone, or not for these keys.
 pub(super) fn is_useless(error: &RedisError) -> bool {
-    matches!(error.code(), Some("READONLY" | "LOADING" | "MASTERDOWN" | "MOVED" | "CLUSTERDOWN"))
+    matches!(
+        error.code(),
+        Some("READONLY" | "LOADING" | "MASTERDOWN" | "MOVED" | "ASK" | "TRYAGAIN" | "CLUSTERDOWN")
+    )
 }

@@ -17,9 +17,13 @@ use tokio::sync::mpsc;
 
 use super::{
     answer::Answer,
+    channels::Channels,
     connection::{Connector, Link, Use, ask_settings, run},
-    error::{is_useless, triage},
-    message::{self, Call, Message},
+    error::{is_useless, triage, words},
+    gate::Losses,
+    message::{self, Acks, Call, Message},
+    opening::acknowledged,
+    script::Keys,
 };
 use crate::{
     backend::{
@@ -28,7 +32,6 @@ use crate::{
         sql::{
             asking::{Request, Verdict, ask},
             outcome::Outcome,
-            released::Released,
             told::left,
             watches::Watches,
         },
@@ -55,23 +58,24 @@ pub(super) struct Shared {
     pub(super) connector: Arc<Connector>,
     pub(super) session: i64,
     pub(super) watches: Arc<Watches>,
-    pub(super) released: Released,
     /// How often the session has written, by the highest answer.
     writes: AtomicU64,
     pub(super) durability: Mutex<Option<Durability>>,
+    pub(super) channels: Channels,
+    pub(super) losses: Losses,
 }
 
 #[derive(Debug)]
 enum Order {
     Ask(Request<Message>),
     /// Of which nobody wants to hear.
-    Do(Call),
+    Do(Message),
 }
 
 impl Shared {
     pub(super) fn new(connector: Arc<Connector>, session: i64) -> Self {
-        let (watches, released, writes, durability) = <_>::default();
-        Self { connector, session, watches, released, writes, durability }
+        let (watches, writes, durability, channels, losses) = <_>::default();
+        Self { connector, session, watches, writes, durability, channels, losses }
     }
 }
 
@@ -79,8 +83,7 @@ impl Line {
     pub(super) fn start(shared: &Arc<Shared>, link: Link, used: Use) -> Self {
         let (orders, inbox) = mpsc::unbounded_channel();
         let shared = Arc::clone(shared);
-        let server = link.server.clone();
-        let task = Task { shared: Arc::clone(&shared), used, server, inbox };
+        let task = Task { shared: Arc::clone(&shared), used, inbox };
         spawn_beside(task.run(link));
         Self { orders, shared }
     }
@@ -99,9 +102,13 @@ impl Line {
     }
 
     /// Has something done in the background, if there is a connection.
-    pub(super) fn order(&self, call: Call) {
+    pub(super) fn order(&self, message: Message) {
         // The task has gone only if nothing is to be done any more.
-        let _ = self.orders.send(Order::Do(call));
+        let _ = self.orders.send(Order::Do(message));
+    }
+
+    pub(super) fn shared(&self) -> &Shared {
+        &self.shared
     }
 }
 
@@ -125,8 +132,6 @@ enum Over {
 struct Task {
     shared: Arc<Shared>,
     used: Use,
-    /// Which one there was a connection to last.
-    server: String,
     inbox: mpsc::UnboundedReceiver<Order>,
 }
 
@@ -146,7 +151,6 @@ impl Task {
             match connected {
                 Ok(connected) => {
                     failures = 0;
-                    self.server.clone_from(&connected.server);
                     match self.serve(connected, std::mem::take(&mut waiting)).await {
                         Over::Closed => return,
                         Over::Lost => {}
@@ -154,6 +158,7 @@ impl Task {
                     }
                     if self.used == Use::Requests {
                         self.shared.watches.lose();
+                        self.shared.channels.lose();
                     }
                 }
                 Err(error) => {
@@ -175,13 +180,7 @@ impl Task {
         let shared = Arc::clone(&self.shared);
         // Soon enough to try again, or the session is over.
         let patience = shared.connector.patience() * 2;
-        let connecting = shared.connector.connect_again(
-            shared.session,
-            self.used,
-            &self.server,
-            &shared.released,
-            patience,
-        );
+        let connecting = shared.connector.connect_again(shared.session, self.used, patience);
         let mut connecting = std::pin::pin!(connecting);
         loop {
             tokio::select! {
@@ -219,6 +218,7 @@ impl Task {
         let asker = Asker {
             connection: link.connection.clone(),
             endpoint: link.endpoint.clone(),
+            server: link.server.name.as_str().into(),
             shared: Arc::clone(&self.shared),
         };
         let ask = |what| asker.clone().ask(what);
@@ -227,6 +227,7 @@ impl Task {
         }
         let watches = Arc::clone(&self.shared.watches);
         let listens = self.used == Use::Requests;
+        let own_channel = Keys::channel(self.shared.session);
         loop {
             let due = watches.due();
             let due = async {
@@ -238,8 +239,10 @@ impl Task {
             tokio::select! {
                 biased;
                 heard = link.heard() => match heard {
-                    Some(push) => if let Some(told) = payload(&push) {
-                        watches.tell(&told);
+                    Some(push) => match payload(&push) {
+                        Some((channel, told)) if channel == own_channel => watches.tell(told),
+                        Some((channel, _)) => self.shared.channels.tell(channel),
+                        None => {}
                     },
                     None => return Over::Lost,
                 },
@@ -268,10 +271,13 @@ impl Task {
     }
 }
 
-/// What was published for the session.
-fn payload(push: &PushInfo) -> Option<String> {
+/// What was published, and where.
+fn payload(push: &PushInfo) -> Option<(&str, &str)> {
     match (&push.kind, push.data.as_slice()) {
-        (PushKind::Message, [_, Value::BulkString(told)]) => String::from_utf8(told.clone()).ok(),
+        (PushKind::Message, [Value::BulkString(channel), Value::BulkString(told)]) => {
+            // Others' words may be of any bytes.
+            Some((str::from_utf8(channel).ok()?, str::from_utf8(told).unwrap_or_default()))
+        }
         _ => None,
     }
 }
@@ -286,6 +292,8 @@ enum What {
 struct Asker {
     connection: MultiplexedConnection,
     endpoint: String,
+    /// As it was when the connection was made.
+    server: Arc<str>,
     shared: Arc<Shared>,
 }
 
@@ -297,6 +305,14 @@ enum Silence {
     Over(StoreError),
 }
 
+impl Silence {
+    /// What was asked before has been done, or may have been. There is no use in going on.
+    fn in_doubt(self) -> Self {
+        let (Self::Refused(error, _) | Self::Over(error)) = self;
+        Self::Refused(error.in_doubt(), true)
+    }
+}
+
 impl Asker {
     /// One request, sent as this is first polled.
     async fn ask(self, what: What) -> Done {
@@ -306,11 +322,13 @@ impl Asker {
                     return Done::Answered;
                 }
                 let operation = request.operation;
-                let answer = match &request.message {
-                    Message::Call(call) => self.call(operation, call).await,
-                    Message::Settings => self.settings(operation).await,
-                };
+                let answer = self.send(operation, &request.message).await;
                 let tells = matches!(&request.message, Message::Call(call) if call.tells_expiries);
+                if let (Message::Call(Call { ends: Some(ends), .. }), Ok(_)) =
+                    (&request.message, &answer)
+                {
+                    self.shared.watches.tell(ends);
+                }
                 let (answer, done) = match answer {
                     Ok(outcomes) if tells => {
                         let expiries = read_expiries(&outcomes);
@@ -325,7 +343,7 @@ impl Asker {
                 request.answer(answer.map_err(Verdict::Failed));
                 done
             }
-            What::Order(Order::Do(call)) => match self.call("background work", &call).await {
+            What::Order(Order::Do(message)) => match self.send("background work", &message).await {
                 Err(Silence::Over(_)) => Done::Useless,
                 _ => Done::Answered,
             },
@@ -338,6 +356,25 @@ impl Asker {
         }
     }
 
+    async fn send(
+        &self,
+        operation: &'static str,
+        message: &Message,
+    ) -> Result<Vec<Outcome>, Silence> {
+        let mut connection = self.connection.clone();
+        match message {
+            Message::Call(call) => return self.call(operation, call).await,
+            Message::Settings => return self.settings(operation).await,
+            Message::Listen(channel) => {
+                self.answered(operation, connection.subscribe(&**channel)).await?;
+            }
+            Message::Deafen(channel) => {
+                self.answered(operation, connection.unsubscribe(&**channel)).await?;
+            }
+        }
+        Ok(Vec::new())
+    }
+
     /// With each answer the server's clock is read.
     async fn call(&self, operation: &'static str, call: &Call) -> Result<Vec<Outcome>, Silence> {
         let Shared { connector, session, writes, .. } = &*self.shared;
@@ -348,6 +385,7 @@ impl Asker {
         let value = self.answered(operation, asked).await?;
         let answer = Answer::read(value).map_err(|error| Silence::Refused(error, false))?;
         clock.read(&answer.clock, sent);
+        connector.newest.fetch_max(answer.newest, Ordering::AcqRel);
         if let Some(belief) = &belief {
             clock.acted_on(belief);
         }
@@ -361,12 +399,52 @@ impl Asker {
             return Err(Silence::Refused(gone, false));
         };
         writes.fetch_max(told, Ordering::AcqRel);
+        match (call.acks, connector.acks()) {
+            (Acks::Written, Some(acks)) => self.acknowledged(operation, acks, sent).await?,
+            (Acks::Read, Some(acks)) => {
+                let confirmed =
+                    Box::pin(self.call(operation, &message::confirm(&self.server))).await;
+                confirmed.map_err(Silence::in_doubt)?;
+                self.acknowledged(operation, acks, sent).await?;
+            }
+            (Acks::Nothing, _) | (_, None) => {}
+        }
         Ok(outcomes)
+    }
+
+    /// Waits until so many replicas have what this connection has written, in what is left of the
+    /// time since the request was sent. What fewer have may be undone, and did not happen.
+    async fn acknowledged(
+        &self,
+        operation: &'static str,
+        acks: u32,
+        sent: Duration,
+    ) -> Result<(), Silence> {
+        let patience = self.shared.connector.patience();
+        let left = patience.saturating_sub(clock::now().saturating_sub(sent));
+        let unknown = |told: String| StoreError::Unknown(format!("{operation}: {told}").into());
+        let asked = acknowledged(self.connection.clone(), acks, left);
+        match timeout(patience, asked).await {
+            Ok(Ok(have)) if have >= acks => Ok(()),
+            Ok(Ok(have)) => {
+                let told = format!("{have} of {acks} replicas of {} have it", self.endpoint);
+                Err(Silence::Refused(unknown(told), false))
+            }
+            // A server that has become a replica among them.
+            Ok(Err(error)) => Err(Silence::Over(unknown(words(&self.endpoint, &error)))),
+            Err(_) => {
+                let told = format!("{} did not answer in time", self.endpoint);
+                Err(Silence::Over(unknown(told)))
+            }
+        }
     }
 
     async fn settings(&self, operation: &'static str) -> Result<Vec<Outcome>, Silence> {
         let server = self.answered(operation, ask_settings(self.connection.clone())).await?;
-        *self.shared.durability.lock() = Some(server.durability());
+        let connector = &self.shared.connector;
+        let known = connector.known_replicas().await;
+        let known = known.map_err(|error| Silence::Refused(error, false))?;
+        *self.shared.durability.lock() = Some(server.durability(connector.acks(), known));
         Ok(Vec::new())
     }
 

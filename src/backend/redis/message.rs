@@ -1,11 +1,18 @@
 //! What is asked of the server, in words that the scripts understand.
 
-use super::script::{
-    CLOSE, COMMIT, EXPIRIES, FOLLOWED, HELLO, JOIN, KEEP_ALIVE, LEAVE, LIST, OPEN, OWN, PRESENT,
-    QUEUES, READ, RELABEL, REWRITE, STANDING, Script, UNWATCH, WATCH,
+use std::{sync::Arc, time::Duration};
+
+use super::{
+    gate::Gate,
+    script::{
+        CLOSE, COMMIT, CONFIRM, EXPIRIES, FOLLOWED, GATE, HELLO, JOIN, KEEP_ALIVE, KEPT, LEAVE,
+        LIST, OPEN, OWN, PRESENT, QUEUES, READ, RELABEL, REWRITE, STANDING, Script, UNWATCH, WATCH,
+    },
+    server::Identity,
 };
 use crate::backend::{
     Write,
+    bridge::Bridge,
     name::{Queue, Ticket},
     sql::{dialect::Joiner, key::Place, server_clock::Belief},
 };
@@ -16,6 +23,9 @@ pub(super) enum Message {
     Call(Call),
     /// How the server is set up.
     Settings,
+    /// To listen to this channel from now on, or no longer.
+    Listen(Arc<str>),
+    Deafen(Arc<str>),
 }
 
 /// One script, to be run with this.
@@ -29,6 +39,24 @@ pub(super) struct Call {
     pub(super) beats: bool,
     /// Its first outcome tells how long some sessions will live.
     pub(super) tells_expiries: bool,
+    /// What it ends of a queue, in the server's words, which says nothing of it to this session.
+    pub(super) ends: Option<String>,
+    /// Where replicas are to have what counts.
+    pub(super) acks: Acks,
+}
+
+/// What replicas have to have before an answer counts.
+///
+/// Not what is written alone. A primary that was replaced goes on by itself, and may put away a
+/// holder there that the new one knows and renews: what it shows then must not grant anything to
+/// who is behind. Once the replicas have all that was there as it was read, they have that, too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Acks {
+    Nothing,
+    /// What it has written.
+    Written,
+    /// What it has read, and by a server that was no replica since the connection was made.
+    Read,
 }
 
 /// Something that an argument is made of.
@@ -80,7 +108,9 @@ macro_rules! call {
             arguments: vec![$(Argument::written(&$argument)),*],
             sweeps: false,
             beats: false,
+            acks: Acks::Nothing,
             tells_expiries: false,
+            ends: None,
         }
     };
 }
@@ -88,6 +118,10 @@ macro_rules! call {
 impl Call {
     fn sweeping(self) -> Self {
         Self { sweeps: true, ..self }
+    }
+
+    fn with(self, acks: Acks) -> Self {
+        Self { acks, ..self }
     }
 
     /// Of these, in its last arguments.
@@ -112,41 +146,83 @@ impl From<Call> for Message {
     }
 }
 
-pub(super) fn open(microseconds: u64, server: &str, keeps: bool) -> Call {
-    call!(OPEN, microseconds, server, keeps)
+/// `newest`: the highest number that was told to this client.
+pub(super) fn open(microseconds: u64, server: &Identity, newest: u64) -> Call {
+    let mut call = call!(OPEN, microseconds).with(Acks::Written);
+    call.arguments.extend(told(server));
+    call.arguments.push(newest.written());
+    call
 }
 
-/// `before`: the server that the session was with last; another one is told of these releases.
-pub(super) fn hello(server: &str, keeps: bool, before: &str, released: &[Ticket]) -> Call {
-    let mut call = call!(HELLO, server, keeps, before);
-    call.arguments.extend(released.iter().map(Argument::written));
-    call
+/// What the session began with is on the server's disk.
+pub(super) fn kept() -> Call {
+    call!(KEPT)
+}
+
+pub(super) fn hello(server: &Identity) -> Call {
+    Call { arguments: told(server).into(), ..call!(HELLO) }
+}
+
+fn told(server: &Identity) -> [Vec<u8>; 5] {
+    let Identity { name, keeps, promoted, runs, replicated } = server;
+    let name = name.as_str().written();
+    [name, keeps.written(), promoted.written(), micros(*runs).written(), replicated.written()]
+}
+
+pub(super) fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// Writes something after what was read by the same connection, to this server as before.
+pub(super) fn confirm(server: &str) -> Call {
+    call!(CONFIRM, server)
 }
 
 /// It asks after `others` on the way, that somebody waits for here: as long as these are renewed,
 /// nobody has to look for them.
 pub(super) fn keep_alive(others: &[i64]) -> Call {
-    Call { beats: true, ..call!(KEEP_ALIVE) }.telling_expiries(others)
+    let call = Call { beats: true, ..call!(KEEP_ALIVE).with(Acks::Written) };
+    call.telling_expiries(others)
 }
 
 pub(super) fn close() -> Call {
     call!(CLOSE)
 }
 
-pub(super) fn join(joiners: &[Joiner<'_>], value: &[u8], if_free: bool) -> Call {
-    let mut call = call!(JOIN, if_free, value).sweeping();
+pub(super) fn join(
+    joiners: &[Joiner<'_>],
+    value: &[u8],
+    if_free: bool,
+    bridge: Option<&Bridge>,
+) -> Call {
+    let layout = bridge.map(|bridge| bridge.layout.word());
+    let mut call = call!(JOIN, if_free, value, layout).sweeping().with(Acks::Read);
     for Joiner { queue, ticket } in joiners {
-        call.arguments.extend([queue.dir().written(), ticket.written(), queue.label().written()]);
+        let gate = Gate::of(bridge, queue.dir()).map(|gate| gate.key);
+        call.arguments.extend([
+            queue.dir().written(),
+            ticket.written(),
+            queue.label().written(),
+            gate.as_deref().written(),
+        ]);
     }
     call
 }
 
-pub(super) fn standing(own: &Place<'_>) -> Call {
-    call!(STANDING, own.dir, own.number).sweeping()
+pub(super) fn standing(own: &Place<'_>, gate: Option<&Gate>) -> Call {
+    let mut call = call!(STANDING, own.dir, own.number).sweeping().with(Acks::Read);
+    call.arguments.extend(Gate::arguments(gate));
+    call
 }
 
-pub(super) fn present(own: &Place<'_>, ahead: &Place<'_>) -> Call {
-    call!(PRESENT, own.dir, own.number, ahead.number).sweeping()
+pub(super) fn present(own: &Place<'_>, ahead: &Place<'_>, gate: Option<&Gate>) -> Call {
+    let mut call = call!(PRESENT, own.dir, own.number, ahead.number).sweeping().with(Acks::Read);
+    call.arguments.extend(Gate::arguments(gate));
+    call
+}
+
+pub(super) fn gate(dir: &str, gate: &Gate) -> Call {
+    call!(GATE, dir, gate.layout.word(), gate.key.as_str())
 }
 
 pub(super) fn own_entries() -> Call {
@@ -171,12 +247,15 @@ pub(super) fn leave(
     number: Option<u64>,
     successor: Option<u64>,
 ) -> Call {
-    call!(LEAVE, queue.dir(), ticket, queue.label(), number, successor)
+    let ends = number.map(|number| format!("{}/ {number}", queue.dir()));
+    Call { ends, ..call!(LEAVE, queue.dir(), ticket, queue.label(), number, successor) }
 }
 
 /// With a watch no session is put away first, which would change the queue.
-pub(super) fn list(dir: &str, values: bool, watch: bool) -> Call {
-    Call { sweeps: !watch, ..call!(LIST, dir, values, watch) }
+pub(super) fn list(dir: &str, values: bool, watch: bool, gate: Option<&Gate>) -> Call {
+    let mut call = Call { sweeps: !watch, ..call!(LIST, dir, values, watch).with(Acks::Read) };
+    call.arguments.extend(Gate::arguments(gate));
+    call
 }
 
 pub(super) fn rewrite(entry: &Place<'_>, value: &[u8], version: u64) -> Call {
@@ -187,13 +266,18 @@ pub(super) fn relabel(entry: &Place<'_>, label: &str, value: &[u8]) -> Call {
     call!(RELABEL, entry.dir, entry.number, label, value)
 }
 
-pub(super) fn commit(guard: Option<&Place<'_>>, writes: &[Write]) -> Call {
+pub(super) fn commit(guard: Option<&Place<'_>>, writes: &[Write], bridge: Option<&Bridge>) -> Call {
     let (dir, number) = (guard.map(|guard| guard.dir), guard.map(|guard| guard.number));
-    let mut call = call!(COMMIT, dir, number);
+    let mut call = call!(COMMIT, dir, number).with(Acks::Written);
     for write in writes {
         call.arguments.extend(match write {
             Write::Put { key, value } => ["put".written(), key.as_str().written(), value.clone()],
-            Write::Delete { key } => ["del".written(), key.as_str().written(), Vec::new()],
+            Write::Delete { key } => match Gate::named(bridge, key) {
+                Some(gate) => {
+                    ["gate".written(), gate.key.as_str().written(), gate.layout.word().written()]
+                }
+                None => ["del".written(), key.as_str().written(), Vec::new()],
+            },
         });
     }
     call

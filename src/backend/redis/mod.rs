@@ -7,15 +7,27 @@
 //! puts them away.
 
 mod answer;
+mod channels;
+mod cluster;
 mod connection;
 mod dialect;
 mod error;
+mod gate;
 mod line;
 mod message;
+mod opening;
 mod script;
+mod sentinel;
 mod server;
+mod waiting;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use async_trait::async_trait;
 
@@ -28,16 +40,15 @@ use self::{
 use super::{Backend, Entry, Facts, Store};
 use crate::{
     backend::{
+        durability::Durability,
         error::{Result, StoreError},
         remote::Remote,
         sql::{key::Place, store::SqlStore},
         trust,
     },
     error::Error,
-    runtime::{
-        clock::{self, timeout},
-        random,
-    },
+    runtime::{clock::timeout, random},
+    telemetry,
 };
 
 /// A shorter session would not outlive a server that is busy for a moment.
@@ -47,12 +58,14 @@ const SHORTEST: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct Redis {
     connector: Arc<Connector>,
+    /// It was told that locks are not exclusive there.
+    told: AtomicBool,
 }
 
 impl Redis {
     pub(crate) fn new(remote: Remote) -> Result<Self, Error> {
         trust::check(&remote, "Redis")?;
-        Ok(Self { connector: Arc::new(Connector::new(remote)) })
+        Ok(Self { connector: Arc::new(Connector::new(remote)), told: AtomicBool::new(false) })
     }
 }
 
@@ -62,25 +75,38 @@ impl Backend for Redis {
         "Redis"
     }
 
+    fn check_mutex(&self, name: &str) -> Result<(), Error> {
+        self.connector.bridge().map_or(Ok(()), |bridge| bridge.check(name))
+    }
+
+    fn mutexes_alone(&self) -> bool {
+        self.connector.bridge().is_some()
+    }
+
     async fn open(&self, ttl: Duration) -> Result<(Facts, Arc<dyn Store>)> {
         let (ttl, connector) = (ttl.max(SHORTEST), &self.connector);
         // Of our own choice; should an answer be lost, that session ends with its TTL.
         let (session, patience) = (random::id(), connector.patience_at_first());
-        let mut link = connector.connect(session, Use::Requests, patience).await?;
-        let beats = connector.connect(session, Use::Beats, patience).await?;
-        let microseconds = u64::try_from(ttl.as_micros()).unwrap_or(u64::MAX);
-        let open = message::open(microseconds, &link.server, link.keeps);
-        let sent = clock::now();
-        let opening = timeout(patience, connector.call(&mut link, session, &open));
+        let link = connector.connect(session, Use::Requests, patience).await?;
+        let mut beats = connector.connect(session, Use::Beats, patience).await?;
+        let acks = match connector.acks() {
+            Some(_) => Some(connector.connect(session, Use::Acks, patience).await?),
+            None => None,
+        };
+        let opening = timeout(patience, connector.open(&mut beats, session, ttl));
         // A session that may have begun ends with its TTL.
         let late = |late: tokio::time::error::Elapsed| StoreError::Unavailable(late.into());
-        let begun = opening.await.map_err(late)??;
-        connector.clock.read(&begun.clock, sent);
-        begun.outcomes("opening a session")?;
+        opening.await.map_err(late)??;
+        if let Some(Durability { exclusive: false, reasons, .. }) = &link.durability
+            && !self.told.swap(true, Ordering::Relaxed)
+        {
+            telemetry::not_exclusive(self.name(), reasons);
+        }
         let shared = Arc::new(Shared::new(Arc::clone(connector), session));
         let requests = Line::start(&shared, link, Use::Requests);
         let beats = Line::start(&shared, beats, Use::Beats);
-        let lines = Lines { shared, requests, beats };
+        let acks = acks.map(|link| Line::start(&shared, link, Use::Acks));
+        let lines = Lines { shared, requests, beats, acks };
         Ok((Facts::new(ttl), Arc::new(SqlStore::new(lines, ttl))))
     }
 }

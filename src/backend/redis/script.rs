@@ -20,7 +20,8 @@ struct Made {
 }
 
 /// What all of them begin with.
-const LIBRARY: &str = include_str!("scripts/lib.lua");
+const LIBRARY: &str =
+    concat!(include_str!("scripts/lib.lua"), "\n", include_str!("scripts/gates.lua"));
 
 /// How many keys [`Keys`] has.
 const KEYS: usize = 10;
@@ -42,11 +43,14 @@ macro_rules! scripts {
 scripts! {
     CLOSE: true, "close";
     COMMIT: false, "commit";
+    CONFIRM: true, "confirm";
     EXPIRIES: true, "expiries";
     FOLLOWED: true, "followed";
+    GATE: true, "gate";
     HELLO: true, "hello";
     JOIN: false, "join";
     KEEP_ALIVE: true, "keep_alive";
+    KEPT: true, "kept";
     LEAVE: true, "leave";
     LIST: true, "list";
     OPEN: false, "open";
@@ -101,6 +105,10 @@ impl Keys {
             "names",
         ];
         Self(names.map(|name| format!("{TAG}{name}")))
+    }
+
+    pub(super) fn meta(&self) -> &str {
+        &self.0[0]
     }
 
     /// Who stands in which queue.

@@ -1,6 +1,6 @@
 //! What a server is, by its own word.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, time::Duration};
 
 use crate::backend::{
     durability::{AfterLoss, Durability},
@@ -17,6 +17,22 @@ pub(super) struct Server {
     fsync: Option<String>,
 }
 
+/// Which server it is, and what may have become of what it had, as scripts are told.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Identity {
+    /// Another process or another history has another name.
+    pub(super) name: String,
+    /// It has everything that was ever confirmed here, though it was started again. Or it was a
+    /// replica then.
+    pub(super) keeps: bool,
+    /// It was a replica, for how long is not told.
+    pub(super) promoted: bool,
+    /// For how long it has been running, in whole seconds and by its own clock.
+    pub(super) runs: Duration,
+    /// Other servers have what it has, or are to have it.
+    pub(super) replicated: bool,
+}
+
 impl Server {
     pub(super) fn new(info: &str, fsync: Option<String>) -> Self {
         let fields = info.lines().filter_map(|line| line.split_once(':'));
@@ -28,19 +44,39 @@ impl Server {
         self.info.get(name).map(String::as_str).unwrap_or_default()
     }
 
-    /// Which one it is: another process or another history is another server.
-    pub(super) fn identity(&self) -> String {
-        format!("{}/{}", self.field("run_id"), self.field("master_replid"))
-    }
-
-    /// It has everything that was ever confirmed here, though it was started again.
-    pub(super) fn keeps(&self) -> bool {
+    /// Which one it is.
+    pub(super) fn identity(&self) -> Identity {
         let promoted = self.field("master_replid2").bytes().any(|byte| byte != b'0');
-        self.writes_at_once() && !promoted
+        Identity {
+            name: format!("{}/{}", self.field("run_id"), self.field("master_replid")),
+            keeps: self.writes_at_once() && !promoted,
+            promoted,
+            // One that does not tell has just been started.
+            runs: Duration::from_secs(self.field("uptime_in_seconds").parse().unwrap_or(0)),
+            replicated: !matches!(self.field("connected_slaves"), "" | "0"),
+        }
     }
 
     fn writes_at_once(&self) -> bool {
         self.field("aof_enabled") == "1" && self.fsync.as_deref() == Some("always")
+    }
+
+    /// It loses the last second or two in a crash, and tells once something is on its disk
+    /// (`WAITAOF`, of Redis 7.2 and Valkey 8).
+    pub(super) fn writes_soon(&self) -> bool {
+        let tells = !self.field("valkey_version").is_empty() || self.version() >= (7, 2);
+        let everysec = self.fsync.as_deref() == Some("everysec");
+        self.field("aof_enabled") == "1" && everysec && tells
+    }
+
+    fn version(&self) -> (u32, u32) {
+        let mut parts = self.field("redis_version").split('.').map(|part| part.parse().ok());
+        let mut part = || parts.next().flatten().unwrap_or(0);
+        (part(), part())
+    }
+
+    pub(super) fn is_in_cluster(&self) -> bool {
+        self.field("cluster_enabled") == "1"
     }
 
     /// What it puts away when it is full: any key.
@@ -48,7 +84,7 @@ impl Server {
         self.field("maxmemory_policy").starts_with("allkeys-")
     }
 
-    /// Whether locks can be kept here.
+    /// Whether locks can be kept here, by the primary at least.
     pub(super) fn check(&self, endpoint: &str, allow_eviction: bool) -> Result<()> {
         let (name, version, oldest) = match self.field("valkey_version") {
             "" => ("Redis", self.field("redis_version"), 7),
@@ -58,6 +94,12 @@ impl Server {
             let source = format!("{endpoint} {reason}").into();
             Err(StoreError::Fatal { operation: CONNECTING, source })
         };
+        // Meanwhile it tells that there is no `appendonly`, and so that it may have lost something:
+        // https://github.com/redis/redis/blob/8.0/src/aof.c (loadSingleAppendOnlyFile).
+        if self.field("loading") == "1" {
+            let told = format!("{endpoint} is reading what is on its disk");
+            return Err(StoreError::Unavailable(told.into()));
+        }
         let major = version.split('.').next().and_then(|major| major.parse::<u32>().ok());
         if major.is_none_or(|major| major < oldest) {
             return fatal(format!(
@@ -71,6 +113,10 @@ impl Server {
                 self.field("maxmemory_policy")
             ));
         }
+        Ok(())
+    }
+
+    pub(super) fn is_primary(&self, endpoint: &str) -> Result<()> {
         match self.field("role") {
             "master" => Ok(()),
             role => Err(StoreError::Unavailable(
@@ -82,40 +128,80 @@ impl Server {
         }
     }
 
-    /// What its settings and its replicas come to.
-    pub(super) fn durability(&self) -> Durability {
+    /// Whether the keys that other libraries take for locks can be ours, too.
+    pub(super) fn check_for_bridge(&self, endpoint: &str, allow_eviction: bool) -> Result<()> {
+        let fatal = |reason: String| {
+            let source = format!("{endpoint} {reason}").into();
+            Err(StoreError::Fatal { operation: CONNECTING, source })
+        };
+        if self.field("cluster_enabled") == "1" {
+            return fatal(
+                "is of a cluster: others' keys lie in other slots than distlock's queue, and no \
+                 script sees both; a bridge needs a server, or a primary with replicas"
+                    .into(),
+            );
+        }
+        // Their keys, unlike ours, have times to live.
+        match self.field("maxmemory_policy") {
+            "noeviction" | "" => Ok(()),
+            _ if allow_eviction => Ok(()),
+            policy => fatal(format!(
+                "puts away keys that have a time to live when it is full (maxmemory-policy = \
+                 {policy}), as others' locks have: let it be noeviction, or allow that by \
+                 ?allow_eviction=true"
+            )),
+        }
+    }
+
+    /// What its settings and its replicas come to, for one who has to be told by so many of them
+    /// (`None`: it does not ask them). `known`: how many there are by a sentinel's word, if that is
+    /// asked.
+    pub(super) fn durability(&self, acks: Option<u32>, known: Option<u32>) -> Durability {
         let mut reasons = Vec::new();
-        let replicas = self.field("connected_slaves");
-        let mut exclusive = true;
         if self.evicts() {
-            exclusive = false;
             reasons.push(format!(
                 "maxmemory-policy = {}: a full server may put away locks that are held",
                 self.field("maxmemory_policy")
             ));
         }
-        if !matches!(replicas, "" | "0") {
-            exclusive = false;
+        let connected = self.field("connected_slaves").parse().unwrap_or(0);
+        let replicas = known.unwrap_or(0).max(connected);
+        match acks {
+            None if replicas > 0 => reasons.push(format!(
+                "efficiency only: {replicas} replicas get what is confirmed later, and one that is \
+                 promoted may lack locks that are held (?replicas={replicas} asks them all)"
+            )),
+            Some(acks) if acks < replicas => reasons.push(format!(
+                "efficiency only: there are {replicas} replicas, and {acks} have to have what is \
+                 confirmed: another one that is promoted may lack locks that are held \
+                 (?replicas={replicas} asks them all)"
+            )),
+            _ => {}
+        }
+        let (at_once, soon) = (self.writes_at_once(), self.writes_soon());
+        let now = match (self.field("aof_enabled"), self.fsync.as_deref()) {
+            ("1", None) => "appendonly = yes, appendfsync is not told to this user".to_owned(),
+            ("1", Some(fsync)) => format!("appendfsync = {fsync}"),
+            _ => "appendonly = no".to_owned(),
+        };
+        if !at_once && !soon {
             reasons.push(format!(
-                "{replicas} replicas get what is confirmed later: one that is promoted may lack \
-                 locks that are held"
+                "{now}: a crash may undo what was confirmed, and how long sessions were to live; \
+                 nothing is granted for as long as those who come then want theirs to live \
+                 (appendonly yes, and appendfsync always or, as of Redis 7.2, everysec, keep that)"
             ));
         }
-        let kept = self.writes_at_once();
-        if !kept {
-            let now = match (self.field("aof_enabled"), self.fsync.as_deref()) {
-                ("1", None) => "appendonly = yes, appendfsync is not told to this user".to_owned(),
-                ("1", Some(fsync)) => format!("appendfsync = {fsync}"),
-                _ => "appendonly = no".to_owned(),
-            };
+        let exclusive = reasons.is_empty();
+        if soon {
             reasons.push(format!(
                 "{now}: a crash may undo what was confirmed last; nothing is granted for the \
-                 longest TTL afterwards (appendonly yes and appendfsync always keep all of it)"
+                 longest TTL afterwards (appendfsync always keeps all of it)"
             ));
         }
-        let after_loss = match exclusive && kept {
-            true => AfterLoss::Waits,
-            false => AfterLoss::Forgets,
+        let after_loss = match exclusive {
+            true if replicas > 0 => AfterLoss::GoesOn,
+            true if at_once => AfterLoss::Waits,
+            _ => AfterLoss::Forgets,
         };
         Durability { exclusive, after_loss, reasons }
     }
@@ -147,25 +233,53 @@ mod tests {
             (&[("redis_version", "")], "is Redis "),
             (&[("redis_version", "7.2.4"), ("valkey_version", "7.2.5")], "is Valkey 7.2.5"),
             (&[("maxmemory_policy", "allkeys-lfu")], "maxmemory-policy = allkeys-lfu"),
-            (&[("role", "slave")], "is a replica"),
+            (&[("aof_enabled", "0"), ("loading", "1")], "is reading what is on its disk"),
         ] {
             let told = check(changes).unwrap_err().reason();
             assert!(told.starts_with("h:1 ") && told.contains(words), "{told}");
         }
         server(&[("maxmemory_policy", "allkeys-lfu")], None).check("h:1", true).unwrap();
+        let told = server(&[("role", "slave")], None).is_primary("h:1").unwrap_err().reason();
+        assert!(told.starts_with("h:1 is a replica"), "{told}");
+    }
+
+    #[test]
+    fn a_bridge_needs_others_keys_in_reach_and_safe() {
+        let check = |changes: &[_]| server(changes, None).check_for_bridge("h:1", false);
+        check(&[]).unwrap();
+        for (changes, words) in [
+            (&[("cluster_enabled", "1")][..], "of a cluster"),
+            (&[("maxmemory_policy", "volatile-ttl")], "maxmemory-policy = volatile-ttl"),
+        ] {
+            let told = check(changes).unwrap_err().reason();
+            assert!(told.starts_with("h:1 ") && told.contains(words), "{told}");
+        }
+        let evicts = server(&[("maxmemory_policy", "volatile-ttl")], None);
+        evicts.check_for_bridge("h:1", true).unwrap();
     }
 
     #[test]
     fn settings_and_replicas_decide() {
-        for (changes, fsync, exclusive, after_loss, reasons) in [
-            (&[][..], Some("always"), true, AfterLoss::Waits, 0),
-            (&[], Some("everysec"), true, AfterLoss::Forgets, 1),
-            (&[], None, true, AfterLoss::Forgets, 1),
-            (&[("aof_enabled", "0")], Some("always"), true, AfterLoss::Forgets, 1),
-            (&[("connected_slaves", "2")], Some("always"), false, AfterLoss::Forgets, 1),
-            (&[("maxmemory_policy", "allkeys-lru")], None, false, AfterLoss::Forgets, 2),
+        let one = &[("connected_slaves", "1")][..];
+        let full = &[("maxmemory_policy", "allkeys-lru")][..];
+        let (waits, forgets) = (AfterLoss::Waits, AfterLoss::Forgets);
+        for (changes, fsync, acks, known, exclusive, after_loss, reasons) in [
+            (&[][..], Some("always"), None, None, true, waits, 0),
+            (&[], Some("everysec"), None, None, true, forgets, 1),
+            (&[("redis_version", "7.0.15")], Some("everysec"), None, None, false, forgets, 1),
+            (&[], Some("no"), None, None, false, forgets, 1),
+            (&[], None, None, None, false, forgets, 1),
+            (&[("aof_enabled", "0")], Some("always"), None, None, false, forgets, 1),
+            (one, Some("always"), None, None, false, forgets, 1),
+            (one, Some("always"), Some(1), None, true, AfterLoss::GoesOn, 0),
+            (one, Some("always"), Some(2), None, true, AfterLoss::GoesOn, 0),
+            // One of them is down, or follows another replica.
+            (one, Some("always"), Some(1), Some(2), false, forgets, 1),
+            (&[("connected_slaves", "2")], Some("always"), Some(1), Some(1), false, forgets, 1),
+            (one, None, Some(1), Some(1), false, forgets, 1),
+            (full, Some("always"), None, None, false, forgets, 1),
         ] {
-            let told = server(changes, fsync).durability();
+            let told = server(changes, fsync).durability(acks, known);
             assert_eq!((told.exclusive, told.after_loss), (exclusive, after_loss), "{changes:?}");
             assert_eq!(told.reasons.len(), reasons, "{:?}", told.reasons);
         }
@@ -173,10 +287,15 @@ mod tests {
 
     #[test]
     fn a_restart_is_told_from_a_promotion() {
-        let keeps = |changes: &[_], fsync| server(changes, fsync).keeps();
+        let keeps = |changes: &[_], fsync| server(changes, fsync).identity().keeps;
         assert!(keeps(&[], Some("always")));
         assert!(!keeps(&[], Some("everysec")) && !keeps(&[], None));
-        assert!(!keeps(&[("master_replid2", "0a0")], Some("always")));
-        assert_eq!(server(&[], None).identity(), "ab/cd");
+        let promoted = &[("master_replid2", "0a0"), ("uptime_in_seconds", "17")];
+        assert!(!keeps(promoted, Some("always")));
+        let Identity { name, promoted, runs, .. } = server(promoted, None).identity();
+        assert_eq!((name.as_str(), promoted, runs), ("ab/cd", true, Duration::from_secs(17)));
+        assert!(!server(&[], None).identity().promoted);
+        assert!(!server(&[], None).identity().replicated);
+        assert!(server(&[("connected_slaves", "1")], None).identity().replicated);
     }
 }

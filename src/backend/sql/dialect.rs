@@ -6,7 +6,7 @@ use async_trait::async_trait;
 
 use super::{key::Place, outcome::Outcome};
 use crate::backend::{
-    Ask, Entry, Listing, Watch, Write,
+    Ask, Entry, Listing, ToldOfLoss, Watch, Write,
     durability::Durability,
     error::Result,
     name::{Queue, Ticket},
@@ -39,6 +39,9 @@ pub(crate) trait Dialect: Debug + Send + Sync + 'static {
 
     /// This session's entry was deleted, as it wished: another server than this one may not know.
     fn released(&self, ticket: Ticket);
+
+    /// Whom to tell of a lock that is lost while the session lives on, where that can be.
+    fn on_loss(&self, _told: ToldOfLoss) {}
 
     /// Renews the session; its last statement counts the sessions renewed.
     fn keep_alive(&self) -> Self::Message;

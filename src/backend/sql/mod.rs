@@ -10,6 +10,7 @@ pub(crate) mod key;
 pub(crate) mod outcome;
 #[cfg(any(feature = "postgres", feature = "redis"))]
 pub(crate) mod registered;
+#[cfg(any(feature = "mysql", feature = "postgres"))]
 pub(crate) mod released;
 pub(crate) mod server_clock;
 pub(crate) mod store;

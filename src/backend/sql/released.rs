@@ -21,13 +21,7 @@ impl Released {
         tickets.push_back(ticket);
     }
 
-    #[cfg(feature = "redis")]
-    pub(crate) fn all(&self) -> Vec<Ticket> {
-        self.0.lock().iter().copied().collect()
-    }
-
     /// As a list for SQL, if there are any.
-    #[cfg(any(feature = "mysql", feature = "postgres", test))]
     pub(crate) fn list(&self) -> Option<String> {
         let tickets = self.0.lock();
         let quoted: Vec<_> = tickets.iter().map(|ticket| format!("'{ticket}'")).collect();

@@ -13,7 +13,7 @@ use super::{
 use crate::{
     backend::{
         Ask, Entry, Fate, Join, Joined, Leaving, Left, Listing, Moment, Present, Standing, Store,
-        Watch,
+        ToldOfLoss, Watch,
         error::{Result, StoreError},
         name::{Queue, Ticket},
     },
@@ -138,6 +138,10 @@ impl<D: Dialect> Store for SqlStore<D> {
             successor: row.flag(1),
             at: Moment(at.map_or(0, |number| number + 1)),
         })
+    }
+
+    fn on_loss(&self, told: ToldOfLoss) {
+        self.dialect.on_loss(told);
     }
 
     async fn close(&self) -> Result<()> {

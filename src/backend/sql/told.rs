@@ -33,11 +33,12 @@ pub(crate) fn standing(dir: &str, rows: &[Row]) -> Result<Option<(Entry, Standin
     let [own, ahead @ ..] = rows else { return Ok(None) };
     let standing = match ahead {
         [] => Standing::First,
-        [nearest, others @ ..] => Standing::Behind(Predecessor {
-            entry: entry(nearest)?,
-            first: others.is_empty(),
-            seen: true,
-        }),
+        [nearest, others @ ..] => {
+            let entry = entry(nearest)?;
+            // One without a number is in no queue: when it is gone another one may be there.
+            let first = others.is_empty() && entry.revision > 0;
+            Standing::Behind(Predecessor { entry, first, seen: true })
+        }
     };
     Ok(Some((entry(own)?, standing)))
 }
@@ -75,9 +76,9 @@ pub(crate) fn why_not_yet(told: &Outcome) -> Option<&'static str> {
     let row = told.first()?;
     if row.flag(1) {
         return Some(
-            "it is another database server than before, which may not know all locks that were \
-             granted: for the longest TTL of any session it grants nothing; lock with a timeout \
-             of more than that, or ask again then",
+            "it is another database server than before, or an emptied one, which may not know all \
+             locks that were granted: for the longest TTL of any session it grants nothing; lock \
+             with a timeout of more than that, or ask again then",
         );
     }
     row.flag(0).then_some(
@@ -96,11 +97,36 @@ fn member(session: i64, dir: &str, row: &Row, values: bool) -> Option<Member> {
         true => Some(Detail {
             value: row.bytes(5)?,
             version: u64::try_from(row.number(6)?).ok()?,
-            since: UNIX_EPOCH.checked_add(left(row.number(7)?)),
+            since: row.number(7).and_then(|at| UNIX_EPOCH.checked_add(left(at))),
             own,
         }),
     };
     // What follows the `@` says where it took its place from, which its number does here.
-    let label = row.text(3)?.split('@').next().map(Into::into);
+    let label = row.text(3)?.split('@').next().map(Into::into).filter(|_| entry.revision > 0);
     Some(Member { entry, label, detail })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(cells: [&str; 4]) -> Row {
+        Row::new(cells.map(|cell| Some(cell.to_owned())).to_vec())
+    }
+
+    #[test]
+    fn only_one_in_the_queue_is_known_to_be_its_first() {
+        let [own, ahead, others] =
+            [row(["7", "a", "x", ""]), row(["6", "b", "y", ""]), row(["0", "gate", "plain", ""])];
+        for (rows, number, first) in [
+            (vec![own.clone(), ahead.clone()], 6, true),
+            (vec![own.clone(), ahead, others.clone()], 6, false),
+            (vec![own.clone(), others], 0, false),
+        ] {
+            let (_, told) = standing("/ns/a", &rows).unwrap().unwrap();
+            let Standing::Behind(told) = told else { panic!("nobody is ahead") };
+            assert_eq!((told.entry.revision, told.first, told.seen), (number, first, true));
+        }
+        assert_eq!(standing("/ns/a", &[own]).unwrap().unwrap().1, Standing::First);
+    }
 }

@@ -89,6 +89,10 @@ impl Server {
             sasl: false,
             acl: None,
             allow_eviction: false,
+            bridge: None,
+            allow_plaintext: false,
+            replicas: None,
+            service: None,
         };
         ZooKeeper::new(remote).unwrap()
     }

@@ -1,10 +1,10 @@
 //! Whom a client says that it is, and to whom.
 
-use std::{io, net::IpAddr, path::Path};
+use std::{io, path::Path};
 
 use crate::{
     backend::{
-        credentials::Credentials,
+        credentials::{self, Credentials},
         secret::Secret,
         source::{Origin, Source},
         tls::{Material, Tls},
@@ -162,7 +162,7 @@ fn invalid(option: &'static str, error: &io::Error) -> Error {
 
 /// Whether what is sent to these without TLS can be read by nobody else.
 pub(super) fn stays_here(endpoints: &[String]) -> Result<()> {
-    match endpoints.iter().find(|endpoint| !is_loopback(endpoint)) {
+    match endpoints.iter().find(|endpoint| !credentials::stays_here(endpoint)) {
         None => Ok(()),
         Some(host) => Err(Error::InvalidConfig {
             option: "credentials",
@@ -172,32 +172,5 @@ pub(super) fn stays_here(endpoints: &[String]) -> Result<()> {
                  Builder::allow_plaintext_credentials"
             ),
         }),
-    }
-}
-
-/// Whether what is sent to this `host:port` stays on this machine.
-fn is_loopback(endpoint: &str) -> bool {
-    let host = endpoint.rsplit_once(':').map_or(endpoint, |(host, _)| host);
-    match host.trim_matches(['[', ']']).parse::<IpAddr>() {
-        Ok(address) => address.to_canonical().is_loopback(),
-        // No resolver may ask others for it (RFC 6761).
-        Err(_) => host.eq_ignore_ascii_case("localhost"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_stays_on_the_machine_is_known() {
-        for host in ["127.0.0.1:1", "127.9.9.9:1", "[::1]:1", "localhost:1", "LocalHost:1"] {
-            assert!(is_loopback(host), "{host}");
-        }
-        assert!(is_loopback("[::ffff:127.0.0.1]:1"));
-        for host in ["h:1", "10.0.0.1:1", "[fe80::1]:1", "localhost.example.org:1", "127.0.0.1.x:1"]
-        {
-            assert!(!is_loopback(host), "{host}");
-        }
     }
 }

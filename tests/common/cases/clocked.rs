@@ -34,6 +34,8 @@ pub(crate) struct Kind {
     /// What stands before and after the server in its URL.
     pub(crate) around: [&'static str; 2],
     pub(crate) framing: Framing,
+    /// What is run on it first, and says `ready`; nothing, if it is empty.
+    pub(crate) prepare: &'static [&'static str],
     /// What tells the seconds since 1970 by its clock, in the first word.
     pub(crate) shows: &'static [&'static str],
 }
@@ -51,7 +53,10 @@ impl Server {
         let own = OwnServer::start(kind.like, &options, kind.arguments).await;
         let address = own.address(kind.port).await;
         let server = Self { kind, own, address };
-        let is_up = async || Client::connect(server.url()).await.is_ok();
+        let is_up = async || {
+            let ready = kind.prepare.is_empty() || server.own.run(kind.prepare).await == "ready";
+            ready && Client::connect(server.url()).await.is_ok()
+        };
         eventually(SOON * 5, "it lets clients in", is_up).await;
         server
     }

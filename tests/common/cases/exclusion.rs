@@ -70,6 +70,28 @@ pub(crate) async fn waiters_are_granted_in_order(t: &Case) {
     }
 }
 
+/// Each of them loses the lock, and lets nobody know.
+pub(crate) async fn waiters_are_granted_in_order_though_holders_are_lost(t: &Case) {
+    let clients = t.clients::<3>().await;
+    let mut holder = clients[0].mutex("queue").lock().await.expect("granted");
+    let mut waiters = Vec::new();
+    for place in 0..8 {
+        waiters.push(t.enqueue(&clients[place % 3], "queue").await);
+    }
+    let mut lost = Vec::new();
+    while !waiters.is_empty() {
+        t.store.delete_key(holder.key()).await;
+        let next = waiters.remove(0).granted().await;
+        assert!(next.fencing_token() > holder.fencing_token());
+        assert!(waiters.iter().all(|waiter| waiter.waits()), "somebody was granted out of order");
+        lost.push(std::mem::replace(&mut holder, next));
+    }
+    for guard in &lost {
+        within(SOON, "each is told", guard.lost()).await;
+    }
+    holder.unlock().await.expect("released");
+}
+
 pub(crate) async fn two_tasks_of_one_client_exclude_each_other(t: &Case) {
     let client = t.client().await;
     let guard = client.mutex("own").lock().await.expect("granted");

@@ -104,6 +104,30 @@ pub(crate) async fn a_deleted_key_is_told_within_a_second(t: &Case) {
 }
 
 /// By a client, which may be another one's.
+/// Whether it is unlocked or dropped.
+pub(crate) async fn an_unlock_of_what_was_lost_spares_the_successor(t: &Case) {
+    let [former, next, third] = t.clients().await;
+    for unlocks in [true, false] {
+        let lost = former.mutex("lost").lock().await.expect("granted");
+        t.store.delete_key(lost.key()).await;
+        within(SOON, "the holder is told", lost.lost()).await;
+        let guard = within(SOON, "it is free", next.mutex("lost").lock()).await.expect("granted");
+        assert!(guard.fencing_token() > lost.fencing_token());
+        if unlocks {
+            let error = lost.unlock().await.expect_err("it was lost");
+            assert!(matches!(&error, Error::Lost { name, .. } if name == "lost"), "{error:?}");
+        } else {
+            drop(lost);
+        }
+        let held = async || {
+            let tried = third.mutex("lost").try_lock().await.expect("an answer");
+            guard.is_valid() && tried.is_none()
+        };
+        throughout(Duration::from_millis(200), "the next one holds it", held).await;
+        guard.unlock().await.expect("released");
+    }
+}
+
 pub(crate) async fn an_operator_evicts_holders_and_waiters(t: &Case) {
     let [holder, waiting, operator] = t.clients().await;
     let guard = holder.mutex("queue").lock().await.expect("granted");

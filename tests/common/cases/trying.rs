@@ -22,6 +22,19 @@ pub(crate) async fn try_lock_takes_a_free_lock(t: &Case) {
 }
 
 /// Somebody looks at the store all the while: not even for a moment is there a second key.
+pub(crate) async fn two_take_turns_by_trying(t: &Case) {
+    let clients = t.clients::<2>().await;
+    let mutexes = clients.each_ref().map(|client| client.mutex("turns"));
+    for turn in 0..6 {
+        let [one, other] = [&mutexes[turn % 2], &mutexes[(turn + 1) % 2]];
+        let guard = one.try_lock().await.expect("an answer").expect("it is free");
+        for mutex in [other, one] {
+            assert!(mutex.try_lock().await.expect("an answer").is_none());
+        }
+        guard.unlock().await.expect("released");
+    }
+}
+
 pub(crate) async fn try_lock_on_a_held_lock_leaves_nothing_at_any_time(t: &Case) {
     let [holder, trier] = t.clients().await;
     let guard = holder.mutex("held").lock().await.expect("granted");

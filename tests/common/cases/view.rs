@@ -59,6 +59,23 @@ pub(crate) async fn the_holder_is_told_with_owner_and_token(t: &Case) {
     }
 }
 
+pub(crate) async fn a_lock_is_seen_free_held_and_free_again(t: &Case) {
+    let clients = t.clients::<2>().await;
+    let mutexes = clients.each_ref().map(|client| client.mutex("m"));
+    for turn in 0..4 {
+        for mutex in &mutexes {
+            assert_eq!(mutex.holder().await.expect("asked"), None);
+        }
+        let guard = mutexes[turn % 2].lock().await.expect("granted");
+        for (place, mutex) in mutexes.iter().enumerate() {
+            let holder = mutex.holder().await.expect("asked").expect("it is held");
+            assert_eq!(holder.key(), guard.key());
+            assert_eq!(holder.is_own(), place == turn % 2);
+        }
+        guard.unlock().await.expect("released");
+    }
+}
+
 pub(crate) async fn the_queue_is_told_in_order(t: &Case) {
     let clients = [owned(t, "a").await, owned(t, "b").await, owned(t, "c").await];
     assert!(clients[0].mutex("m").queue().await.expect("asked").is_empty());

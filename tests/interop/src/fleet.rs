@@ -8,7 +8,11 @@ use std::{
 use distlock_testkit::{Result, child::Child, clock::now};
 use tokio::{process::Command, sync::mpsc, time::timeout};
 
-use crate::{check, line::Line, store::Store};
+use crate::{
+    check,
+    line::Line,
+    store::{Store, operator},
+};
 
 /// How long anything may take that is not measured.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -26,6 +30,13 @@ pub(crate) enum Kind {
     /// With nodes named as Curator's. Curator and zookeeper-client don't see its own.
     KazooAsCurator,
     ZooKeeperClient,
+    /// With a bridge to each of these layouts.
+    DistlockPlain,
+    DistlockRedisson,
+    RedisPy,
+    /// What it sends.
+    Redisson,
+    Rslock,
 }
 
 impl Kind {
@@ -39,17 +50,28 @@ impl Kind {
             Self::KazooAlone => "kazoo-alone",
             Self::KazooAsCurator => "kazoo-as-curator",
             Self::ZooKeeperClient => "zookeeper-client",
+            Self::DistlockPlain => "distlock-plain",
+            Self::DistlockRedisson => "distlock-redisson",
+            Self::RedisPy => "redis-py",
+            Self::Redisson => "redisson",
+            Self::Rslock => "rslock",
         }
     }
 
     /// Whether it runs in the container.
     fn is_foreign(self) -> bool {
-        !matches!(self, Self::Distlock | Self::ZooKeeperClient)
+        !self.program().is_empty()
     }
 
     fn program(self) -> &'static [&'static str] {
         match self {
-            Self::Distlock | Self::ZooKeeperClient => &[],
+            Self::Distlock
+            | Self::DistlockPlain
+            | Self::DistlockRedisson
+            | Self::Rslock
+            | Self::ZooKeeperClient => &[],
+            Self::RedisPy => &["python3", "redispy_lock.py"],
+            Self::Redisson => &["python3", "redisson_lock.py"],
             Self::Go => &["/interop/go"],
             Self::Etcdctl => &["python3", "etcdctl_lock.py"],
             Self::Curator => &[
@@ -61,6 +83,16 @@ impl Kind {
                 "Curator",
             ],
             Self::Kazoo | Self::KazooAlone | Self::KazooAsCurator => &["python3", "kazoo_lock.py"],
+        }
+    }
+
+    /// The URL that it is given.
+    fn url(self, url: &str) -> String {
+        match self {
+            Self::DistlockPlain => format!("{url}?bridge=plain&bridge_prefix=bridge:"),
+            Self::DistlockRedisson => format!("{url}?bridge=redisson&bridge_prefix=bridge:"),
+            Self::RedisPy | Self::Redisson | Self::Rslock => operator(url),
+            _ => url.to_owned(),
         }
     }
 
@@ -113,7 +145,7 @@ impl<'a> Stage<'a> {
             command.args(["worker", kind.name()]);
             command
         };
-        command.args([self.url, &self.path, &ttl, &self.names[number]]);
+        command.args([&kind.url(self.url), &self.path, &ttl, &self.names[number]]);
         if let Some(layout) = kind.layout() {
             command.arg(layout);
         }

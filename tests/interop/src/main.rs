@@ -1,6 +1,7 @@
 //! Interop: distlock and other clients take turns at the same locks, and a checker looks at what
 //! all of them saw. `docker/interop` runs it.
 
+mod bridge;
 mod check;
 mod elections;
 mod fleet;

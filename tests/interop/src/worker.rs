@@ -1,5 +1,5 @@
-//! The clients written in Rust, distlock itself and zookeeper-client's `Client::lock`, told on
-//! standard input what to do (`docker/interop.d/protocol.md`).
+//! The clients written in Rust, distlock itself, zookeeper-client's `Client::lock` and rslock, told
+//! on standard input what to do (`docker/interop.d/protocol.md`).
 
 use std::time::Duration;
 
@@ -17,12 +17,14 @@ enum Worker<'a> {
     Mutex(distlock::Mutex),
     Election(distlock::Election, String),
     Crate { client: &'a zk::Client, dir: String },
+    Rslock { manager: rslock::LockManager, key: Vec<u8>, ttl: Duration },
 }
 
 enum Held<'a> {
     Lock(LockGuard),
     Leadership(distlock::Leadership),
     Crate(zk::LockClient<'a>),
+    Rslock(rslock::Lock),
 }
 
 impl Held<'_> {
@@ -31,6 +33,7 @@ impl Held<'_> {
             Self::Lock(guard) => guard.key().to_owned(),
             Self::Leadership(leadership) => leadership.key().to_owned(),
             Self::Crate(lock) => lock.lock_path().to_owned(),
+            Self::Rslock(lock) => String::from_utf8_lossy(&lock.resource).into_owned(),
         }
     }
 
@@ -38,7 +41,7 @@ impl Held<'_> {
         let lost = match &self {
             Self::Lock(guard) => !guard.is_valid(),
             Self::Leadership(leadership) => !leadership.is_valid(),
-            Self::Crate(_) => false,
+            Self::Crate(_) | Self::Rslock(_) => false,
         };
         if lost {
             say("lost", "");
@@ -49,6 +52,7 @@ impl Held<'_> {
             Self::Leadership(leadership) => leadership.resign().await?,
             // It deletes the node in the background.
             Self::Crate(lock) => drop(lock),
+            Self::Rslock(lock) => lock.release().await,
         }
         Ok(())
     }
@@ -68,6 +72,11 @@ impl<'a> Worker<'a> {
                     client.lock(zk::LockPrefix::new_curator(dir, "lock-")?, b"", options?).await?,
                 )
             }
+            Self::Rslock { manager, key, ttl } => loop {
+                if let Ok(lock) = manager.lock(key.as_slice(), *ttl).await {
+                    break Held::Rslock(lock);
+                }
+            },
         };
         say("grant", &held.key());
         Ok(held)
@@ -104,11 +113,13 @@ impl<'a> Worker<'a> {
                     continue;
                 }
                 (["unlock"], Some(lock)) => lock.release().await?,
-                (["run", rounds, hold], None) => {
+                (["run", rounds, hold, pause @ ..], None) => {
+                    let pause = pause.first().map_or(Ok(0), |pause| pause.parse())?;
                     for _ in 0..rounds.parse::<u32>()? {
                         let lock = self.lock().await?;
                         sleep(Duration::from_millis(hold.parse()?)).await;
                         lock.release().await?;
+                        sleep(Duration::from_millis(pause)).await;
                     }
                 }
                 (["proclaim", value], Some(Held::Leadership(leadership))) => {
@@ -146,6 +157,13 @@ async fn work(client: &str, url: &str, path: &str, ttl: Duration, value: &str) -
     let (namespace, queue) = path.rsplit_once('/').ok_or("a path has a slash")?;
     let name =
         percent_encoding::percent_decode_str(queue.trim_end_matches(ELECTION)).decode_utf8()?;
+    if client == "rslock" {
+        let mut manager = rslock::LockManager::new(vec![url]);
+        manager.set_retry(10, Duration::from_millis(10));
+        ready();
+        let key = format!("bridge:{name}").into_bytes();
+        return Worker::Rslock { manager, key, ttl }.obey(orders()).await;
+    }
     let client = Client::builder(url).namespace(namespace).session_ttl(ttl).connect().await?;
     let worker = if queue.ends_with(ELECTION) {
         Worker::Election(client.election(&name), value.to_owned())

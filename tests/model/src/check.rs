@@ -1,40 +1,58 @@
 //! Runs the checker, and tells what came of it.
 
-use std::{collections::BTreeSet, time::Instant};
-
-use stateright::{Checker, Expectation, HasDiscoveries, Model, Path};
-
-use crate::{
-    history,
-    model::{Bounds, Lock, Step},
-    properties,
-    rules::Rule,
-    state::State,
+use std::{
+    collections::BTreeSet,
+    fmt::{Debug, Display},
+    hash::Hash,
+    time::Instant,
 };
 
-/// How much may happen in all. Everything at once would be too much: each of these sets has more
-/// of one thing.
-pub(crate) const BOUNDS: &[Bounds] = &[
-    EVERYTHING,
-    Bounds { ttl: 2, attempts: 4, faults: 1, deletes: 0, renewals: 0 },
-    Bounds { ttl: 2, attempts: 4, faults: 0, deletes: 1, renewals: 0 },
-    Bounds { ttl: 2, attempts: 3, faults: 2, deletes: 0, renewals: 0 },
-    Bounds { ttl: 2, attempts: 3, faults: 0, deletes: 1, renewals: 2 },
-];
+use stateright::{Checker, Expectation, HasDiscoveries, Model, Path, Property};
 
-/// One of each.
-const EVERYTHING: Bounds = Bounds { ttl: 2, attempts: 3, faults: 1, deletes: 1, renewals: 1 };
+use crate::rule::RuleOf;
 
-type History = Path<State, Step>;
+/// A model that is checked with all of its rules, and without each of them.
+pub(crate) trait Checked: Model<State: Seen, Action: Seen> + Send + Sync + 'static {
+    type Bounds: Copy + Display + 'static;
+    type Rule: RuleOf;
+
+    /// How much may happen in all. Everything at once would be too much: each of these sets has
+    /// more of one thing.
+    const BOUNDS: &'static [Self::Bounds];
+    /// What takes much longer.
+    const LARGE: &'static [Self::Bounds];
+
+    /// Rules that others make up for, within these bounds.
+    const SPARE: &'static [Self::Rule];
+
+    fn within(bounds: Self::Bounds, without: Option<Self::Rule>) -> Self;
+
+    /// Where the lack of a rule shows.
+    fn bounds_without(rule: Self::Rule) -> Self::Bounds;
+
+    fn demanded() -> Vec<Property<Self>>;
+
+    /// Who did what, in a history.
+    fn tell(before: &Self::State, step: Self::Action, after: &Self::State) -> String;
+
+    /// What there is after it.
+    fn sum_up(state: &Self::State) -> String;
+}
+
+/// What the checker wants of a state or of a step.
+pub(crate) trait Seen: Clone + Debug + Hash + PartialEq + Send + Sync + 'static {}
+
+impl<T: Clone + Debug + Hash + PartialEq + Send + Sync + 'static> Seen for T {}
+
+type History<M> = Path<<M as Model>::State, <M as Model>::Action>;
 
 /// Visits every state with all rules on. What shall be reached has to be so within one of the
 /// bounds.
-pub(crate) fn all_hold(bounds: &[Bounds]) -> bool {
+pub(crate) fn all_hold<M: Checked>(bounds: &[M::Bounds]) -> bool {
     let (mut broken, mut reached) = (BTreeSet::new(), BTreeSet::new());
     for bounds in bounds {
         let began = Instant::now();
-        let lock = Lock::new(*bounds, None);
-        let checker = lock.checker().spawn_bfs().join();
+        let checker = M::within(*bounds, None).checker().spawn_bfs().join();
         println!(
             "{bounds}: {} states, {} with repeats, depth {}, {:.0} s",
             checker.unique_state_count(),
@@ -43,9 +61,9 @@ pub(crate) fn all_hold(bounds: &[Bounds]) -> bool {
             began.elapsed().as_secs_f64()
         );
         for (name, path) in checker.discoveries() {
-            if is_demand(name) {
+            if is_demand::<M>(name) {
                 println!("BROKEN: {name}");
-                history::print(path);
+                print::<M>(path);
                 broken.insert(name);
             } else {
                 reached.insert(name);
@@ -53,7 +71,7 @@ pub(crate) fn all_hold(bounds: &[Bounds]) -> bool {
         }
     }
     let mut good = true;
-    for property in properties::all() {
+    for property in M::demanded() {
         let demand = property.expectation == Expectation::Always;
         let (as_it_should, how) = match (demand, property.name) {
             (true, name) if broken.contains(name) => (false, "BROKEN"),
@@ -68,99 +86,115 @@ pub(crate) fn all_hold(bounds: &[Bounds]) -> bool {
 }
 
 /// Leaves a rule out, and prints the shortest history that breaks a property.
-pub(crate) fn breaks(rule: Rule) -> bool {
+pub(crate) fn breaks<M: Checked>(rule: M::Rule) -> bool {
     println!("\nWithout {} ({})", rule.name(), rule.text());
-    let Some((name, path)) = counterexample(EVERYTHING, rule) else {
-        println!("  nothing breaks within {EVERYTHING}");
-        return false;
+    let bounds = M::bounds_without(rule);
+    let Some((name, path)) = counterexample::<M>(bounds, rule) else {
+        println!("  nothing breaks within {bounds}");
+        return M::SPARE.contains(&rule);
     };
-    println!("  breaks: {name}");
-    history::print(path);
-    true
+    println!("  breaks: {name}, in {} steps", length::<M>(&path));
+    print::<M>(path);
+    !M::SPARE.contains(&rule)
 }
 
 /// The shortest history that breaks a property without this rule, and the property.
-fn counterexample(bounds: Bounds, rule: Rule) -> Option<(&'static str, History)> {
-    let mut shortest = found_within(bounds, rule, None)?;
+pub(crate) fn counterexample<M: Checked>(
+    bounds: M::Bounds,
+    rule: M::Rule,
+) -> Option<(&'static str, History<M>)> {
+    let mut shortest = found_within::<M>(bounds, rule, None)?;
     // The checker goes on for some hundred states after it has found one, and keeps the last: that
     // may be a step too long.
-    while let Some(found) = found_within(bounds, rule, Some(length(&shortest.1) - 1)) {
+    while let Some(found) = found_within::<M>(bounds, rule, Some(length::<M>(&shortest.1) - 1)) {
         shortest = found;
     }
     // All that break something in as many steps.
-    found_within(bounds, rule, Some(length(&shortest.1)))
+    found_within::<M>(bounds, rule, Some(length::<M>(&shortest.1)))
 }
 
 /// A history of so many steps at most; of equals, that of the first property.
-fn found_within(
-    bounds: Bounds,
-    rule: Rule,
+fn found_within<M: Checked>(
+    bounds: M::Bounds,
+    rule: M::Rule,
     steps: Option<usize>,
-) -> Option<(&'static str, History)> {
-    let mut checker = Lock::new(bounds, Some(rule)).checker();
+) -> Option<(&'static str, History<M>)> {
+    let mut checker = M::within(bounds, Some(rule)).checker();
     if let Some(steps) = steps {
         checker = checker.target_max_depth(steps + 2);
     }
     let checker = checker.finish_when(HasDiscoveries::AnyFailures).spawn_bfs().join();
-    let demands = properties::all().into_iter().filter(|property| is_demand(property.name));
+    let demands = M::demanded().into_iter().filter(|property| is_demand::<M>(property.name));
     demands
         .filter_map(|property| Some((property.name, checker.discovery(property.name)?)))
-        .min_by_key(|(_, path)| length(path))
+        .min_by_key(|(_, path)| length::<M>(path))
 }
 
-fn length(path: &History) -> usize {
+pub(crate) fn length<M: Checked>(path: &History<M>) -> usize {
     path.clone().into_actions().len()
 }
 
-fn is_demand(name: &str) -> bool {
+pub(crate) fn is_demand<M: Checked>(name: &str) -> bool {
     let demands = |expectation| expectation == Expectation::Always;
-    properties::all().into_iter().any(|one| one.name == name && demands(one.expectation))
+    M::demanded().into_iter().any(|one| one.name == name && demands(one.expectation))
+}
+
+/// Whether a state is one that no history may reach.
+pub(crate) fn is_broken<M: Checked>(
+    model: &M,
+    properties: &[Property<M>],
+    state: &M::State,
+) -> bool {
+    let broken = |property: &Property<M>| {
+        property.expectation == Expectation::Always && !(property.condition)(model, state)
+    };
+    properties.iter().any(broken)
+}
+
+/// Prints a history: who did what, and what there is after it.
+fn print<M: Checked>(path: History<M>) {
+    let mut steps = path.into_vec().into_iter().peekable();
+    let mut number = 1;
+    while let Some((before, step)) = steps.next() {
+        let (Some(step), Some((after, _))) = (step, steps.peek()) else { continue };
+        let told = M::tell(&before, step, after);
+        let line = format!("  {number:>2}. {told:62} {}", M::sum_up(after));
+        println!("{}", line.trim_end());
+        number += 1;
+    }
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    #[test]
-    fn small_bounds_with_all_rules_break_nothing() {
-        let two = Bounds { attempts: 2, ..EVERYTHING };
-        let three = Bounds { faults: 0, renewals: 0, ..EVERYTHING };
-        for (bounds, wanted) in [(two, "late write cleaned up"), (three, "cancel in the middle")] {
-            let checker = Lock::new(bounds, None).checker().spawn_bfs().join();
-            let found = checker.discoveries();
-            let broken: Vec<_> = found.keys().filter(|name| is_demand(name)).collect();
-            assert!(broken.is_empty(), "{broken:?} within {bounds}");
+    /// Nothing breaks within these bounds, and this is reached.
+    pub(crate) fn holds<M: Checked>(bounds: M::Bounds, wanted: &[&str]) {
+        let checker = M::within(bounds, None).checker().spawn_bfs().join();
+        let found = checker.discoveries();
+        let broken: Vec<_> = found.keys().filter(|name| is_demand::<M>(name)).collect();
+        assert!(broken.is_empty(), "{broken:?} within {bounds}");
+        for wanted in wanted {
             assert!(found.contains_key(wanted), "{wanted} within {bounds}");
         }
     }
 
-    #[test]
-    fn every_rule_is_needed() {
-        let needed = [
-            (Rule::FromSending, 2, "exclusion"),
-            (Rule::EndsAtDeadline, 2, "exclusion"),
-            (Rule::ProvedGrant, 2, "exclusion"),
-            (Rule::MissingTold, 3, "no lost wake-up"),
-            (Rule::OwnKey, 2, "exclusion"),
-            (Rule::First, 3, "no early grant"),
-            (Rule::Seen, 3, "no early grant"),
-            (Rule::NotBehind, 2, "no false alarm"),
-            (Rule::OneKey, 2, "no orphan"),
-            (Rule::UntilConfirmed, 2, "no orphan"),
-            (Rule::LookAgain, 2, "no orphan"),
-        ];
-        assert!(Rule::ALL.iter().all(|rule| needed.iter().any(|(one, ..)| one == rule)));
-        for (rule, attempts, wanted) in needed {
-            let found = counterexample(Bounds { attempts, ..EVERYTHING }, rule);
-            assert_eq!(found.map(|(name, _)| name), Some(wanted), "without {}", rule.name());
+    /// The rules without which this property breaks; each one that is not spare has to be named.
+    pub(crate) fn needed<M: Checked>(rules: &[(M::Rule, M::Bounds, &str)]) {
+        let named = |rule: &M::Rule| rules.iter().any(|(one, ..)| one == rule);
+        assert!(M::Rule::ALL.iter().all(|rule| named(rule) != M::SPARE.contains(rule)));
+        for (rule, bounds, wanted) in rules {
+            let found = found_within::<M>(*bounds, *rule, None);
+            assert_eq!(found.map(|(name, _)| name), Some(*wanted), "without {}", rule.name());
         }
     }
 
-    #[test]
-    fn every_rule_has_its_row_in_the_documents() {
+    /// Each rule has its row in the documents.
+    pub(crate) fn documented<R: RuleOf>() {
         let text = include_str!("../../../docs/model.md");
-        for rule in Rule::ALL {
-            assert!(text.contains(&format!("| `{}` | {} |", rule.name(), rule.text())));
+        for rule in R::ALL {
+            let row = format!("| `{}` | {} |", rule.name(), rule.text());
+            assert!(text.contains(&row), "{row}");
         }
     }
 }

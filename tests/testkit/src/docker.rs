@@ -137,6 +137,10 @@ pub const SETTABLE_CLOCK: [&str; 4] = [
     "--env=FAKETIME_DONT_FAKE_MONOTONIC=1",
 ];
 
+/// The same for Redis and Valkey, by docker/redis/clock.c.
+pub const CLOCK_OF_REDIS: [&str; 2] =
+    ["--env=LD_PRELOAD=/usr/local/lib/clock.so", "--env=CLOCK=/data/clock"];
+
 /// What sets its clock so many seconds from the truth, run by a shell in its container.
 pub fn set_clock(seconds: i64) -> String {
     format!("echo {seconds:+} >/data/new && mv /data/new /data/clock")
@@ -174,6 +178,16 @@ impl OwnServer {
     /// SIGKILL, for good.
     pub async fn kill(&self) {
         done(docker(&["kill", &self.container]).await);
+    }
+
+    /// It stands still, and its connections stay.
+    pub async fn pause(&self) {
+        done(docker(&["pause", &self.container]).await);
+    }
+
+    /// It goes on.
+    pub async fn unpause(&self) {
+        done(docker(&["unpause", &self.container]).await);
     }
 
     /// Ends it in good order and starts it again, perhaps at another address.

@@ -40,6 +40,20 @@ pub fn valkey_url() -> String {
     url("DISTLOCK_VALKEY_URL", "redis://app:apppw@127.0.0.1:63793")
 }
 
+/// The URL of the primary of Redis that has sentinels, and two replicas that are waited for.
+pub fn redis_sentinel_url() -> String {
+    let default = "redis+sentinel://app:apppw@127.0.0.1:63824,127.0.0.1:63825,127.0.0.1:63826/main\
+                   ?replicas=2&allow_plaintext_credentials=true";
+    url("DISTLOCK_REDIS_SENTINEL_URL", default)
+}
+
+/// The URL of the cluster of Redis.
+pub fn redis_cluster_url() -> String {
+    let default = "redis://app:apppw@127.0.0.1:63831,127.0.0.1:63832,127.0.0.1:63833\
+                   ?allow_plaintext_credentials=true";
+    url("DISTLOCK_REDIS_CLUSTER_URL", default)
+}
+
 /// The URL of the five servers for Redlock.
 pub fn redlock_url() -> String {
     let servers: Vec<_> = (63811..=63815).map(|port| format!("127.0.0.1:{port}")).collect();

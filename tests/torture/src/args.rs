@@ -87,9 +87,14 @@ mutexes at once, among those who want one), or all of them. An exclusive
 holder writes into the store under its guard, too.
 
 STORE is etcd, zookeeper, postgres, postgres-standby (a primary that waits for its
-standby), postgres-async (one that does not), mysql, galera (three MariaDB servers)
-or sqlite. The databases are of the run's own: PostgreSQL or MariaDB servers in
-containers, a file of SQLite's in a folder, each on a small disk in memory.
+standby), postgres-async (one that does not), mysql, galera (three MariaDB servers),
+sqlite, redis, redis-everysec (which may lose its last second), redis-wiped (which
+loses everything now and then), redis-replicas (a primary and two that it waits for),
+redis-async (it does not), valkey or redlock (five nodes). All but etcd and zookeeper
+are of the run's own: servers in containers, a file of SQLite's in a folder, each on
+a small disk in memory. Redlock has mutexes alone, to which `all` comes there, and
+neither order nor guarded writes are checked; its faults strike one or two nodes,
+and the ways to two, three or all of them.
 
 The last line of the output is one JSON object; the exit status is 1 if an
 invariant was violated that the store promises to keep, in its own words: they
@@ -156,6 +161,15 @@ pub(crate) fn parse() -> Result<Command, lexopt::Error> {
     }
     let names = || format!("say --backend and one of {}", Store::ALL.map(Store::name).join(", "));
     run.backend = backend.ok_or_else(names)?;
+    if !run.backend.queues() {
+        run.primitive = match run.primitive {
+            Primitive::Mutex | Primitive::All => Primitive::Mutex,
+            other => return Err(format!("{} has mutexes alone, no {other}", run.backend).into()),
+        };
+        if run.handover > 0 {
+            return Err(format!("{} hands nothing over", run.backend).into());
+        }
+    }
     run.faults = Kind::parse(&faults, run.backend)?.iter().map(ToString::to_string).collect();
     Ok(match soak {
         Some(minutes) => {

@@ -9,6 +9,7 @@ mod registers;
 mod telemetry;
 #[cfg(test)]
 mod tests;
+mod waiting;
 mod windows;
 
 use std::collections::HashMap;
@@ -18,10 +19,10 @@ use distlock_testkit::clock::micros;
 use crate::{
     args::Run,
     event::{Event, Outcome, Record},
-    fault::{Kind, Trouble},
+    fault::{Deed, Kind, Trouble},
     manner::Manner,
     primitive::Mode,
-    report::{Invariant, Report, Spread},
+    report::{Invariant, Report},
     store::Store,
 };
 
@@ -35,6 +36,7 @@ struct Call {
     by: String,
     at: u64,
     wish: u64,
+    lock: String,
     manner: Manner,
     limit: Option<u64>,
     returned: Option<(u64, Outcome)>,
@@ -98,6 +100,12 @@ struct History {
     /// By their places, see [`place`].
     deleted: HashMap<String, Vec<(u64, u64)>>,
     faults: HashMap<u64, Fault>,
+    /// There is no order, and nobody is promised his turn.
+    unordered: bool,
+    /// The store tells how often a key of data was written.
+    counts_writes: bool,
+    /// It has lost what it had confirmed, as the run has taken that away.
+    forgot: bool,
     /// How long after the operator deleted its key a holder may still believe that it holds the
     /// lock.
     notice: u64,
@@ -152,7 +160,8 @@ fn notice(store: Store) -> u64 {
 }
 
 /// What the servers' names begin with.
-const SERVERS: [&str; 6] = ["etcd", "zk", "postgres", "mysql", "galera", "sqlite"];
+const SERVERS: [&str; 9] =
+    ["etcd", "zk", "postgres", "mysql", "galera", "sqlite", "redis", "valkey", "redlock"];
 
 pub(crate) fn check(run: &Run, records: &[Record]) -> Report {
     let mut report = Report::new(run);
@@ -167,10 +176,12 @@ pub(crate) fn check(run: &Run, records: &[Record]) -> Report {
     // Within a process the lock may be passed to one who came later, in whose hands the key stays.
     if run.handover == 0 {
         guarded::check(records, &history, &mut report);
+    }
+    if run.handover == 0 && !history.unordered {
         check_order(&history, &mut report);
     }
-    check_waiting(&history, micros(run.bound()), &mut report);
-    check_calls(&history, &mut report);
+    waiting::check(&history, micros(run.bound()), &mut report);
+    waiting::check_calls(&history, &mut report);
     if run.telemetry {
         telemetry::check(run, records, &mut report);
     }
@@ -179,16 +190,21 @@ pub(crate) fn check(run: &Run, records: &[Record]) -> Report {
 
 /// Puts together what belongs together. What one record alone gives away is told here.
 fn digest(run: &Run, records: &[Record], report: &mut Report) -> History {
-    let mut history = History { notice: notice(run.backend), ..History::default() };
+    let mut history = History {
+        notice: notice(run.backend),
+        unordered: !run.backend.queues(),
+        counts_writes: !run.backend.is_redis(),
+        ..History::default()
+    };
     let mut calls = HashMap::new();
     let mut guards = HashMap::new();
     let mut left = false;
     for Record { at, by, event } in records {
         let (at, by) = (*at, by.clone());
         match event.clone() {
-            Event::Called { call, wish, manner, limit, lock: _ } => {
+            Event::Called { call, wish, manner, limit, lock } => {
                 calls.insert((by.clone(), call), history.calls.len());
-                history.calls.push(Call { by, at, wish, manner, limit, returned: None });
+                history.calls.push(Call { by, at, wish, lock, manner, limit, returned: None });
             }
             Event::Returned { call, outcome } => {
                 if let Outcome::Failed(error) = &outcome
@@ -293,7 +309,9 @@ fn digest(run: &Run, records: &[Record], report: &mut Report) -> History {
             }
             Event::FaultBegan { fault, kind, target } => {
                 let drops = kind == Kind::Drop.to_string();
-                let fills = kind == Kind::Database(Trouble::DiskFull).to_string();
+                let is = |kinds: [Kind; 2]| kinds.iter().any(|it| it.to_string() == kind);
+                let fills = is([Trouble::DiskFull, Trouble::MemoryFull].map(Kind::Database));
+                history.forgot |= is([Deed::Wipe, Deed::Rewind].map(Kind::Servers));
                 history.faults.insert(fault, Fault { target, from: at, to: NEVER, drops, fills });
                 *report.faults.entry(kind).or_default() += 1;
                 report.faults_total += 1;
@@ -373,64 +391,6 @@ fn check_order(history: &History, report: &mut Report) {
                 early.at, early.token, late.token, late.lock
             );
             report.violated(Invariant::Order, what);
-        }
-    }
-}
-
-/// I3.
-fn check_waiting(history: &History, bound: u64, report: &mut Report) {
-    let mut wishes: HashMap<(&str, u64), (u64, Option<u64>)> = HashMap::new();
-    for call in history.calls.iter().filter(|call| call.manner == Manner::Lock) {
-        let wish = wishes.entry((&call.by, call.wish)).or_insert((call.at, None));
-        if let Some((at, Outcome::Done | Outcome::Failed(_))) = &call.returned {
-            wish.1 = Some(*at);
-        }
-    }
-    let mut latencies = Vec::new();
-    for ((by, wish), (asked, granted)) in wishes {
-        let ended = history.lives.get(by).and_then(|life| life.ended).unwrap_or(NEVER);
-        let over = granted.unwrap_or(ended);
-        for healed in
-            history.heals.iter().copied().filter(|healed| asked < *healed && over > *healed)
-        {
-            // A process that ended sooner was killed by the next fault, or else the end itself is
-            // told.
-            if over > healed + bound {
-                let what = format!(
-                    "{by} wish {wish}, asked at {asked}, not granted {bound} us after {healed}"
-                );
-                report.violated(Invariant::Unserved, what);
-            } else if granted.is_some() {
-                latencies.push((over - healed).cast_signed());
-            }
-        }
-    }
-    report.grant_latency_after_heal_ms = Spread::of(latencies);
-}
-
-/// I5: the time that calls took, less what the process could not run.
-fn check_calls(history: &History, report: &mut Report) {
-    let calls = history
-        .calls
-        .iter()
-        .map(|call| (&call.by, call.at, call.limit, call.returned.as_ref().map(|it| it.0)));
-    let releases = history
-        .grants
-        .iter()
-        .map(|grant| (&grant.by, grant.releasing, grant.release_limit, grant.released));
-    for (by, at, limit, returned) in calls.chain(releases) {
-        let Some(limit) = limit else { continue };
-        let life = history.lives.get(by);
-        let until = returned.or(life.and_then(|life| life.ended)).unwrap_or(NEVER);
-        let pauses = life.map(|life| life.pauses.as_slice()).unwrap_or_default();
-        let paused: u64 =
-            pauses.iter().map(|(from, to)| until.min(*to).saturating_sub(at.max(*from))).sum();
-        let took = (until - at).saturating_sub(paused);
-        if took > limit + SLACK {
-            report.violated(
-                Invariant::Call,
-                format!("{at} {by}: a call of at most {limit} us took {took} us"),
-            );
         }
     }
 }

@@ -21,7 +21,7 @@ use tokio::{
 use zookeeper_client::{Client as ZooKeeper, Error as ZkError};
 
 use crate::{
-    database::{self, Connection, Database, Rows, trouble, within},
+    database::{self, Connection, Database, Rows, trouble, words::Words},
     fault::{Deed, Role, Trouble},
     store::Store,
 };
@@ -93,7 +93,7 @@ impl Cluster {
 
     /// What is in a packet to those who lock that tells of an event.
     pub(crate) fn event_of(&self, namespace: &str) -> Vec<u8> {
-        let told = self.database.as_ref().and_then(|database| database.words().event);
+        let told = self.database.as_ref().and_then(|database| database.words().event());
         told.unwrap_or(namespace.as_bytes()).to_vec()
     }
 
@@ -137,6 +137,8 @@ impl Cluster {
             Deed::Stop => self.docker("stop", server).await,
             Deed::Cut if self.database.is_some() => self.database()?.servers()[server].cut().await,
             Deed::Cut => self.script("cut", server, &[]).await,
+            Deed::Wipe => self.database()?.wipe(server).await,
+            Deed::Rewind => self.database()?.rewind(server).await,
             Deed::Loss => self.script("impair", server, &["loss"]).await,
             Deed::Slow => self.script("impair", server, &["slow"]).await,
         }
@@ -145,7 +147,9 @@ impl Cluster {
     pub(crate) async fn mend(&self, deed: Deed, server: usize) -> Result<()> {
         match deed {
             Deed::Pause => self.docker("unpause", server).await,
-            Deed::Kill | Deed::Stop => self.docker("start", server).await,
+            Deed::Kill | Deed::Stop | Deed::Wipe | Deed::Rewind => {
+                self.docker("start", server).await
+            }
             Deed::Cut if self.database.is_some() => self.database()?.servers()[server].heal().await,
             Deed::Cut | Deed::Loss | Deed::Slow => self.script("heal", server, &[]).await,
         }
@@ -224,7 +228,7 @@ impl Cluster {
                 // What is confirmed there is so by all.
                 let serves = timeout(PATIENCE, database.serves(server));
                 let all = database.servers().is_empty() || matches!(serves.await, Ok(Ok(())));
-                all && self.ask("SELECT 1").await.is_ok()
+                all && self.ask(&database.words().nothing()).await.is_ok()
             }
         }
     }
@@ -251,12 +255,12 @@ impl Cluster {
     }
 
     /// The words of the database.
-    pub(crate) fn words(&self) -> Result<&'static database::Words> {
+    pub(crate) fn words(&self) -> Result<&'static dyn Words> {
         Ok(self.database()?.words())
     }
 
     /// What a statement tells an operator of the database, where that is what was confirmed.
-    pub(crate) async fn ask(&self, sql: &str) -> Result<Rows> {
+    pub(crate) async fn ask(&self, statement: &str) -> Result<Rows> {
         let database = self.database()?;
         let idle = || self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         let kept = idle().pop();
@@ -266,9 +270,9 @@ impl Cluster {
                 None => database.reach().await?,
             };
             let told = match database.confirmed() {
-                None => operator.ask(sql).await?,
+                None => operator.ask(statement).await?,
                 Some(confirmed) => {
-                    let mut told = operator.ask(&format!("{sql}; {confirmed}")).await?;
+                    let mut told = operator.ask(&format!("{statement}; {confirmed}")).await?;
                     told.pop();
                     told
                 }
@@ -318,14 +322,11 @@ impl Cluster {
                 Ok(keys)
             }
             _ => {
-                let words = self.words()?;
-                let (key, entries, within) = (words.key, words.entries, within(namespace));
-                let sql = format!("SELECT {key}, number FROM {entries} WHERE {within}");
                 let place = |row: Vec<String>| match <[String; 2]>::try_from(row) {
                     Ok([key, number]) => Ok((key, number.parse()?)),
                     Err(row) => Err(format!("a strange row: {row:?}").into()),
                 };
-                self.ask(&sql).await?.into_iter().map(place).collect()
+                self.ask(&self.words()?.places(namespace)).await?.into_iter().map(place).collect()
             }
         }
     }
@@ -366,11 +367,10 @@ impl Cluster {
             }
             _ => {
                 let words = self.words()?;
-                let ids = self.ask(&format!("SELECT id FROM {}", words.sessions)).await?;
+                let ids = self.ask(&words.sessions()).await?;
                 sessions.extend(ids.iter().map(|id| format!("session {}", id.concat())));
-                if let Some(table) = words.watches {
-                    let count = self.ask(&format!("SELECT count(*) FROM {table}")).await?;
-                    watches = count.concat().concat().parse()?;
+                if let Some(count) = words.watches() {
+                    watches = self.ask(&count).await?.concat().concat().parse()?;
                 }
             }
         }

@@ -156,8 +156,11 @@ pub(crate) enum Event {
         /// The token of the one that wrote it, and the value.
         writer: u64,
         value: u64,
-        /// How often it had been written.
+        /// How often it had been written, or seen to be another one.
         version: u64,
+        /// When the look began.
+        #[serde(default)]
+        since: u64,
     },
 
     // Told by the coordinator.

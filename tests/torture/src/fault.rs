@@ -20,6 +20,10 @@ pub(crate) enum Deed {
     Kill,
     /// Stopped in good order and started again.
     Stop,
+    /// Killed, and started again with nothing.
+    Wipe,
+    /// Killed, and started again without what it wrote last.
+    Rewind,
     /// Cut off from the other servers, not from its clients.
     Cut,
     /// Three in ten packets that come to it are lost.
@@ -47,6 +51,16 @@ pub(crate) enum Trouble {
     Promotion,
     /// Others write to rows that those who lock write to, by way of all servers.
     Conflicts,
+    /// It answers nobody, or none who would write.
+    ClientPause,
+    /// It runs a script that takes long.
+    Busy,
+    /// It forgets all scripts, again and again.
+    ScriptFlush,
+    /// It takes nothing new into its memory.
+    MemoryFull,
+    /// It is made a replica, and a primary again.
+    Demotion,
 }
 
 /// A kind of fault.
@@ -79,7 +93,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    pub(crate) const ALL: [(Self, &'static str, &'static str); 37] = [
+    pub(crate) const ALL: [(Self, &'static str, &'static str); 45] = [
         (Self::Blackhole, "blackhole", "nothing passes between a worker and the servers"),
         (Self::ToServer, "to-server", "the servers do not hear a worker"),
         (Self::ToClient, "to-client", "a worker does not hear the servers"),
@@ -129,6 +143,11 @@ impl Kind {
             "cut-follower",
             "a follower or equal is cut off from the others",
         ),
+        (
+            Self::Server(Deed::Wipe, Role::Follower),
+            "wipe-follower",
+            "an equal is killed, and starts again with nothing",
+        ),
         (Self::PauseQuorum, "pause-quorum", "two of three servers are frozen"),
         (Self::Servers(Deed::Loss), "loss", "three in ten packets to the servers are lost"),
         (Self::Servers(Deed::Slow), "slow", "the servers' links carry 200 kbit/s"),
@@ -139,6 +158,12 @@ impl Kind {
             "stop-server",
             "all servers of a database are stopped in good order",
         ),
+        (Self::Servers(Deed::Wipe), "wipe-server", "the server is killed, and its data is gone"),
+        (
+            Self::Servers(Deed::Rewind),
+            "rewind-server",
+            "the server is killed, and what it wrote in its last second is gone",
+        ),
         (Self::Database(Trouble::ReadOnly), "read-only", "the database can only be read"),
         (Self::Database(Trouble::LockWait), "lock-wait", "an operator locks rows for about a TTL"),
         (Self::Database(Trouble::Deadlocks), "deadlocks", "operators lock rows in any order"),
@@ -148,9 +173,22 @@ impl Kind {
         (
             Self::Database(Trouble::Promotion),
             "promotion",
-            "a standby is promoted beside its primary",
+            "a standby or replica is promoted beside its primary",
         ),
         (Self::Database(Trouble::Conflicts), "conflicts", "operators write to the rows of queues"),
+        (
+            Self::Database(Trouble::ClientPause),
+            "client-pause",
+            "the server answers nobody, or none who would write",
+        ),
+        (Self::Database(Trouble::Busy), "busy", "the server runs a script that takes long"),
+        (Self::Database(Trouble::ScriptFlush), "script-flush", "the server forgets all scripts"),
+        (Self::Database(Trouble::MemoryFull), "memory-full", "the server's memory is full"),
+        (
+            Self::Database(Trouble::Demotion),
+            "demotion",
+            "the server is made a replica, and a primary again",
+        ),
         (
             Self::Operator,
             "operator",
@@ -167,6 +205,7 @@ impl Kind {
     /// Whether it can happen to those who lock by this store.
     pub(crate) fn applies(self, store: Store) -> bool {
         let (clustered, remote) = (store.clustered().is_some(), store.is_remote());
+        let (redis, redlock) = (store.is_redis(), store == Store::Redlock);
         match self {
             Self::Blackhole
             | Self::ToServer
@@ -180,11 +219,19 @@ impl Kind {
             | Self::SigstopIdle
             | Self::SigstopBeforeLock
             | Self::Sigkill
-            | Self::Block
-            | Self::Operator => true,
-            Self::Server(Deed::Pause | Deed::Kill | Deed::Stop, role) => {
-                clustered || store.is_pair() || store == Store::Galera && role == Role::Follower
+            | Self::Block => true,
+            // Who deletes a lock on a majority of the nodes gives it away.
+            Self::Operator => !redlock,
+            Self::Server(Deed::Pause | Deed::Kill | Deed::Stop, Role::Follower)
+                if redlock || store == Store::Galera =>
+            {
+                true
             }
+            Self::Server(Deed::Pause | Deed::Kill | Deed::Stop, _) => clustered || store.is_pair(),
+            Self::Server(Deed::Wipe, _) => redlock,
+            Self::Servers(Deed::Wipe) => store == Store::Wiped,
+            Self::Servers(Deed::Rewind) => store == Store::Everysec,
+            Self::Server(Deed::Rewind, _) => false,
             // A pair is parted, whichever of the two is cut off.
             Self::Server(_, Role::Leader) => clustered || store.is_pair(),
             Self::Server(_, Role::Follower) | Self::PauseQuorum => {
@@ -193,11 +240,21 @@ impl Kind {
             Self::Servers(Deed::Cut | Deed::Loss | Deed::Slow) | Self::Strangers => clustered,
             Self::Database(Trouble::Promotion) => store.is_pair(),
             Self::Database(Trouble::Conflicts) => store == Store::Galera,
-            Self::Database(Trouble::LockWait | Trouble::DiskFull) => !clustered,
+            Self::Database(Trouble::LockWait) => store.is_relational(),
+            Self::Database(Trouble::Deadlocks) => store.is_relational() && remote,
+            Self::Database(Trouble::DiskFull) => !clustered && !redlock,
+            Self::Database(
+                Trouble::ClientPause | Trouble::Busy | Trouble::ScriptFlush | Trouble::MemoryFull,
+            ) => redis || redlock,
+            Self::Database(Trouble::Clock | Trouble::Sever) if redlock => true,
+            // After either, tokens may be far ahead of the clock, by which those of an empty server
+            // begin.
+            Self::Database(Trouble::Clock | Trouble::Demotion) if store == Store::Wiped => false,
+            Self::Database(Trouble::Demotion) => redis && !store.is_pair(),
             // Which one such a cluster begins with again, an operator has to say.
             Self::Servers(Deed::Stop) if store == Store::Galera => false,
             Self::Servers(Deed::Pause | Deed::Kill | Deed::Stop) | Self::Database(_) => {
-                remote && !clustered
+                remote && !clustered && !redlock
             }
         }
     }
@@ -312,6 +369,13 @@ mod tests {
             (Store::Mysql, 23),
             (Store::Galera, 28),
             (Store::Sqlite, 8),
+            (Store::Redis, 26),
+            (Store::Everysec, 27),
+            (Store::Wiped, 25),
+            (Store::Valkey, 26),
+            (Store::Replicas, 33),
+            (Store::Lagging, 33),
+            (Store::Redlock, 23),
         ] {
             assert_eq!(Kind::all(store).len(), count, "{store}");
             assert_eq!(Kind::parse("all", store), Ok(Kind::all(store)));
@@ -324,6 +388,13 @@ mod tests {
             ("conflicts", Store::Standby),
             ("pause-leader", Store::Galera),
             ("delay", Store::Sqlite),
+            ("operator", Store::Redlock),
+            ("wipe-server", Store::Redlock),
+            ("lock-wait", Store::Redis),
+            ("rewind", Store::Valkey),
+            ("wipe", Store::Valkey),
+            ("clock", Store::Wiped),
+            ("busy", Store::Mysql),
             // Nothing of the kind.
             ("kill", Store::Sqlite),
         ] {

@@ -17,6 +17,7 @@ use tokio::time::{sleep, timeout};
 use crate::{
     event::{Event, Journal},
     primitive::Primitive,
+    store::Store,
     worker::{Order, SERVED, STOPPING, WENT_ON},
 };
 
@@ -28,6 +29,7 @@ pub(crate) struct Brief {
     pub(crate) ttl: Duration,
     pub(crate) handover: u32,
     pub(crate) telemetry: bool,
+    pub(crate) store: Store,
     pub(crate) primitive: Primitive,
     pub(crate) register: String,
     pub(crate) journal: Journal,
@@ -179,7 +181,7 @@ impl Running {
                 &fastrand::u64(..).to_string(),
             ])
             .args([brief.handover.to_string(), brief.primitive.to_string()])
-            .arg(brief.telemetry.to_string())
+            .args([brief.telemetry.to_string(), brief.store.to_string()])
             .env("RUST_BACKTRACE", "1")
             .stderr(errors);
         let mut child = Child::start(&mut command)?;

@@ -9,7 +9,11 @@ use std::{
     time::Duration,
 };
 
-use distlock_testkit::{Result, proxies::Proxies, proxy::Mode};
+use distlock_testkit::{
+    Result,
+    proxies::Proxies,
+    proxy::{Mode, Proxy},
+};
 use tokio::{
     sync::{Mutex, RwLock},
     task::JoinSet,
@@ -103,7 +107,8 @@ impl Nemesis {
 
     async fn strike(&self, lane: usize, kind: Kind) -> Result<()> {
         let Lane { place, proxies } = &self.lanes[lane];
-        let time = kind.duration(self.ttl);
+        let (time, ways) = (kind.duration(self.ttl), self.ways(proxies));
+        let set = |mode: &Mode| ways.iter().for_each(|way| way.set(mode.clone()));
         let mut place = place.lock().await;
         let place = place.as_mut().ok_or("no worker")?;
         match kind {
@@ -128,9 +133,9 @@ impl Nemesis {
             Kind::Flap => {
                 let end = Instant::now() + time;
                 while Instant::now() < end {
-                    proxies.set(&Mode::Blackhole);
+                    set(&Mode::Blackhole);
                     sleep(Duration::from_millis(700)).await;
-                    proxies.set(&Mode::Pass);
+                    set(&Mode::Pass);
                     sleep(Duration::from_millis(300)).await;
                 }
             }
@@ -144,12 +149,25 @@ impl Nemesis {
                     Kind::Refuse => Mode::Refuse,
                     _ => Mode::Blackhole,
                 };
-                proxies.set(&mode);
+                set(&mode);
                 sleep(time).await;
-                proxies.set(&Mode::Pass);
+                set(&Mode::Pass);
             }
         }
         Ok(())
+    }
+
+    /// The ways that a fault strikes: all of them, or of those to nodes that count each for itself,
+    /// a minority or a majority.
+    fn ways<'a>(&self, proxies: &'a Proxies) -> Vec<&'a Proxy> {
+        let all = proxies.all.len();
+        let some = match fastrand::u8(..3) {
+            0 => all / 2,
+            1 => all / 2 + 1,
+            _ => all,
+        };
+        let some = if self.cluster.store.queues() { all } else { some };
+        fastrand::choose_multiple(&proxies.all, some)
     }
 
     /// The faults of servers, one at a time, and the recoveries between them.
@@ -157,7 +175,8 @@ impl Nemesis {
         let mut deck = Deck { kinds, left: Vec::new() };
         loop {
             for _ in 0..CAMPAIGN {
-                if !pause(self.ttl.mul_f64(0.5 + fastrand::f64() * 2.0), end).await {
+                let rest = self.cluster.store.rest() + 0.5 + fastrand::f64() * 2.0;
+                if !pause(self.ttl.mul_f64(rest), end).await {
                     return Ok(());
                 }
                 let Some(kind) = deck.draw() else {
@@ -188,7 +207,8 @@ impl Nemesis {
             Kind::Server(deed, role) => (deed, vec![cluster.find(role).await?]),
             _ => (Deed::Pause, vec![cluster.find(Role::Follower).await?]),
         };
-        if kind == Kind::PauseQuorum {
+        let more = kind == Kind::PauseQuorum || !cluster.store.queues() && fastrand::bool();
+        if more {
             struck.extend((0..cluster.servers.len()).find(|server| !struck.contains(server)));
         }
         let names: Vec<_> = struck.iter().map(|server| cluster.service(*server)).collect();

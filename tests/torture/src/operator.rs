@@ -13,6 +13,7 @@ use zookeeper_client::{Acls, Client as ZooKeeper, CreateMode, Error as ZkError};
 
 use crate::{
     cluster::Cluster,
+    database::words::parts,
     event::{Event, Journal},
     store::Store,
 };
@@ -56,9 +57,9 @@ struct Operator<'a> {
 impl Operator<'_> {
     async fn act(&mut self, namespace: &str) -> Result<()> {
         let keys = self.cluster.keys(namespace).await?;
-        // The tail of a queue on etcd is no key of the queue's. In tables there is nothing else.
-        let tables = self.cluster.words().is_ok();
-        let ours: Vec<_> = keys.into_iter().filter(|key| tables || is_ours(key)).collect();
+        // The tail of a queue on etcd is no key of the queue's. Elsewhere there is nothing else.
+        let all = self.cluster.words().is_ok();
+        let ours: Vec<_> = keys.into_iter().filter(|key| all || is_ours(key)).collect();
         let Some(key) = fastrand::choice(ours) else { return Ok(()) };
         if fastrand::u8(..8) == 0 {
             self.delete(key, uptime()).await;
@@ -70,27 +71,21 @@ impl Operator<'_> {
             Store::ZooKeeper => {
                 self.act_on_zookeeper(&self.cluster.zookeeper().await?, &key, &dir).await
             }
-            _ => self.act_on_tables(&key, &dir).await,
+            _ => self.act_by_words(&key, &dir).await,
         }
     }
 
-    async fn act_on_tables(&mut self, key: &str, dir: &str) -> Result<()> {
+    async fn act_by_words(&mut self, key: &str, dir: &str) -> Result<()> {
         let (words, note) = (self.cluster.words()?, String::from_utf8_lossy(NOTE));
-        let sql = match fastrand::u8(..8) {
+        let statement = match fastrand::u8(..8) {
             0..3 => {
                 let name = format!("{}-{:x}", odd(), fastrand::u32(..));
                 self.to_delete.push((format!("{dir}/{name}"), uptime()));
                 words.insert(dir, &name, &note)
             }
-            _ => format!(
-                "UPDATE {} SET value = {}, version = version + 1 \
-                 WHERE queue = '{dir}' AND {} = '{key}'",
-                words.entries,
-                words.bytes(&note),
-                words.key
-            ),
+            _ => words.note(key, &note),
         };
-        self.cluster.ask(&sql).await.map(drop)
+        self.cluster.ask(&statement).await.map(drop)
     }
 
     async fn act_on_etcd(&mut self, mut client: Etcd, key: String, dir: &str) -> Result<()> {
@@ -159,12 +154,9 @@ impl Operator<'_> {
             }
             _ => {
                 let words = self.cluster.words()?;
-                let (dir, name) = key.rsplit_once('/').ok_or("no directory")?;
-                let (entries, data) = (words.entries, words.data);
-                let entry = format!("queue = '{dir}' AND {} = '{key}'", words.key);
-                self.cluster.ask(&format!("DELETE FROM {entries} WHERE {entry}")).await?;
-                let row = format!("dir = '{dir}' AND name = '{name}'");
-                self.cluster.ask(&format!("DELETE FROM {data} WHERE {row}")).await?;
+                let (dir, name) = parts(key);
+                self.cluster.ask(&words.evict(key)).await?;
+                self.cluster.ask(&words.erase(dir, name)).await?;
             }
         }
         Ok(())

@@ -21,10 +21,26 @@ pub(crate) enum Store {
     /// Three servers of MariaDB.
     Galera,
     Sqlite,
+    Redis,
+    /// A Redis that may lose what it has confirmed in the last second.
+    #[serde(rename = "redis-everysec")]
+    Everysec,
+    /// A Redis that loses everything now and then.
+    #[serde(rename = "redis-wiped")]
+    Wiped,
+    Valkey,
+    /// A primary and two replicas, that are waited for.
+    #[serde(rename = "redis-replicas")]
+    Replicas,
+    /// The same, and nobody waits for them.
+    #[serde(rename = "redis-async")]
+    Lagging,
+    /// Five nodes.
+    Redlock,
 }
 
 impl Store {
-    pub(crate) const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 15] = [
         Self::Etcd,
         Self::ZooKeeper,
         Self::Postgres,
@@ -33,6 +49,13 @@ impl Store {
         Self::Mysql,
         Self::Galera,
         Self::Sqlite,
+        Self::Redis,
+        Self::Everysec,
+        Self::Wiped,
+        Self::Valkey,
+        Self::Replicas,
+        Self::Lagging,
+        Self::Redlock,
     ];
 
     /// What it is called on a command line and in a report, and its server in a history.
@@ -46,6 +69,13 @@ impl Store {
             Self::Mysql => "mysql",
             Self::Galera => "galera",
             Self::Sqlite => "sqlite",
+            Self::Redis => "redis",
+            Self::Everysec => "redis-everysec",
+            Self::Wiped => "redis-wiped",
+            Self::Valkey => "valkey",
+            Self::Replicas => "redis-replicas",
+            Self::Lagging => "redis-async",
+            Self::Redlock => "redlock",
         }
     }
 
@@ -58,9 +88,32 @@ impl Store {
         }
     }
 
-    /// Whether it is a primary with a standby.
+    /// Whether it is a primary with a standby, or several.
     pub(crate) fn is_pair(self) -> bool {
-        matches!(self, Self::Standby | Self::Asynchronous)
+        matches!(self, Self::Standby | Self::Asynchronous | Self::Replicas | Self::Lagging)
+    }
+
+    /// Whether it is Redis or Valkey, and not several nodes.
+    pub(crate) fn is_redis(self) -> bool {
+        let one = matches!(self, Self::Redis | Self::Everysec | Self::Wiped | Self::Valkey);
+        one || matches!(self, Self::Replicas | Self::Lagging)
+    }
+
+    /// Whether it is queried by SQL.
+    pub(crate) fn is_relational(self) -> bool {
+        self.clustered().is_none() && !self.is_redis() && self != Self::Redlock
+    }
+
+    /// Whether there are queues, and what takes them: every primitive, an order, and writes that
+    /// are guarded.
+    pub(crate) fn queues(self) -> bool {
+        self != Self::Redlock
+    }
+
+    /// How many TTLs go by, at least, from one fault of its servers to the next. Redlock promises
+    /// nothing where a majority of the nodes is set back unseen within one.
+    pub(crate) fn rest(self) -> f64 {
+        if self == Self::Redlock { 2.0 } else { 0.0 }
     }
 
     /// Whether there is a network between it and its clients.
@@ -107,6 +160,6 @@ mod tests {
             assert_eq!(serde_json::to_value(store).unwrap(), store.name());
             assert!(store.clustered().is_none_or(|backend| Store::from(backend) == store));
         }
-        assert!("redis".parse::<Store>().is_err_and(|error| error.contains("sqlite")));
+        assert!("consul".parse::<Store>().is_err_and(|error| error.contains("sqlite")));
     }
 }

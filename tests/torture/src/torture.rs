@@ -73,6 +73,7 @@ async fn conduct(run: &mut Run, folder: &Path, namespace: &str) -> Result<()> {
         ttl: run.ttl(),
         handover: run.handover,
         telemetry: run.telemetry,
+        store: run.backend,
         primitive: run.primitive,
         register,
         journal: journal.clone(),
@@ -115,7 +116,7 @@ async fn conduct(run: &mut Run, folder: &Path, namespace: &str) -> Result<()> {
     looking.abort();
     telling.abort();
     ledger.close(&journal).await?;
-    if run.backend.clustered().is_none() {
+    if run.backend.clustered().is_none() && run.backend.queues() {
         sweep(&cluster, namespace, run.ttl()).await?;
     }
     let what = left(&cluster, namespace, &before, run.bound()).await?;
@@ -183,8 +184,16 @@ async fn left(
 ) -> Result<Vec<String>> {
     let start = Instant::now();
     loop {
-        let mut what = cluster.keys(namespace).await?;
-        let (sessions, watches) = cluster.upkeep().await?;
+        let look = async { Result::Ok((cluster.keys(namespace).await?, cluster.upkeep().await?)) };
+        // A busy machine may take too long to look.
+        let (mut what, (sessions, watches)) = match look.await {
+            Err(error) if start.elapsed() > patience => return Err(error),
+            Err(_) => {
+                sleep(Duration::from_millis(100)).await;
+                continue;
+            }
+            Ok(seen) => seen,
+        };
         what.extend(sessions.difference(before).cloned());
         // A watch needs a session on ZooKeeper and a connection on etcd: that of others may come
         // and go meanwhile, ours all go.

@@ -29,6 +29,7 @@ use crate::{
     primitive::{Held, Primitive, Want},
     register::Resource,
     sampler::Sampler,
+    store::Store,
     telemetry::Listener,
 };
 
@@ -94,8 +95,8 @@ struct Worker {
     client: Client,
     namespace: String,
     primitive: Primitive,
-    /// Guards of one client may have the same key.
-    handover: bool,
+    /// What it writes under its guards is looked at. Of one client's, these may have the same key.
+    guards_writes: bool,
     register: SocketAddr,
     journal: Journal,
     sampler: Sampler,
@@ -118,8 +119,20 @@ struct Worker {
 
 /// Runs a worker by its coordinator's arguments.
 pub(crate) fn run(arguments: &[String]) {
-    let [folder, name, number, url, namespace, ttl, register, seed, handover, primitive, listens] =
-        arguments
+    let [
+        folder,
+        name,
+        number,
+        url,
+        namespace,
+        ttl,
+        register,
+        seed,
+        handover,
+        primitive,
+        listens,
+        store,
+    ] = arguments
     else {
         panic!("{arguments:?}")
     };
@@ -127,6 +140,7 @@ pub(crate) fn run(arguments: &[String]) {
     tell_panics(&journal);
     let listener = (listens == "true").then(|| Listener::start(&journal));
     fastrand::seed(seed.parse().expect("a number"));
+    let store: Store = store.parse().expect("a store");
     let ttl = Duration::from_millis(ttl.parse().expect("a number"));
     let (number, register) =
         (number.parse().expect("a number"), register.parse().expect("an address"));
@@ -161,7 +175,7 @@ pub(crate) fn run(arguments: &[String]) {
             client,
             namespace: namespace.clone(),
             primitive: primitive.parse().expect("a primitive"),
-            handover: handover != "0",
+            guards_writes: store.queues() && handover == "0",
             register,
             sampler: Sampler::start(journal.clone()),
             journal,

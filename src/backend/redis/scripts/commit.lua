@@ -1,10 +1,15 @@
 -- Writes data if the guard is there. ARGV: 3 and 4 its directory and number, or nothing; then `put`,
--- key and value, or `del`, key and nothing. The second outcome tells whether it was there.
-local refused = enter(true)
+-- key and value, or `del`, key and nothing, or `gate`, a gate and its layout, to free that. The second outcome tells whether it was there.
+local refused, life = enter(true)
 if refused then return refused end
 if ARGV[3] ~= '' then
     local guard = entry_at(place(ARGV[3], ARGV[4]))
     if not guard or guard.session ~= session then return answer('ok', { 0 }, { 0 }) end
+    local gate = gate_of(guard)
+    if gate and not has(gate, guard) then
+        lose(guard, gate, life)
+        return answer('ok', { 0 }, { 0 })
+    end
 end
 
 -- An operator deletes somebody's entry by its key.
@@ -17,7 +22,10 @@ end
 
 for at = 5, #ARGV, 3 do
     local key = ARGV[at + 1]
-    if ARGV[at] == 'put' then
+    if ARGV[at] == 'gate' then
+        redis.call('DEL', key)
+        wake(gate_in(ARGV[at + 2], key))
+    elseif ARGV[at] == 'put' then
         redis.call('HSET', DATA, key, ARGV[at + 2])
         redis.call('ZADD', NAMES, 0, key)
     else
@@ -25,7 +33,7 @@ for at = 5, #ARGV, 3 do
         redis.call('ZREM', NAMES, key)
         evict(key)
     end
-    local dir = string.match(key, '^(.*)/')
+    local dir = ARGV[at] ~= 'gate' and string.match(key, '^(.*)/')
     if dir then tell_queue(dir) end
 end
 return answer('ok', { 0 }, { 1 })

@@ -1,7 +1,8 @@
--- Joins all of these queues or none. ARGV: 3 whether only if nobody is in any of them, 4 value;
--- then directory, ticket and label of each. Tells of each; and if 3, whether somebody is there and
--- all of them are over by the clock, and whether nothing is granted and nobody is known to be there.
-local refused = enter(true)
+-- Joins all of these queues or none. ARGV: 3 whether only if nobody is in any of them, 4 value, 5
+-- the layout of their gates, or nothing; then directory, ticket, label and gate, or nothing, of each.
+-- Tells of each; and if 3, whether somebody is there and all of them are over by the clock, and
+-- whether nothing is granted and nobody is known to be there.
+local refused, life = enter(true)
 if refused then return refused end
 local if_free, value = ARGV[3] == '1', ARGV[4]
 local quarantined = redis.call('HEXISTS', LIVES, NOBODY) == 1
@@ -24,18 +25,25 @@ local function find(dir)
     end
 end
 
-local there, alive = false, false
+local there, alive, shut = false, false, false
 if if_free then
-    for at = 5, #ARGV, 3 do
+    for at = 6, #ARGV, 4 do
         local is_there, is_alive = find(ARGV[at])
         there, alive = there or is_there, alive or is_alive
+        local gate = gate_in(ARGV[5], ARGV[at + 3])
+        if gate and not own(session, ARGV[at], ARGV[at + 1]) then
+            local is_taken, wrong = is_shut(gate)
+            if wrong then return shut_out(gate, wrong) end
+            shut = shut or is_taken
+        end
     end
 end
-local outcomes = {}
-for at = 5, #ARGV, 3 do
+local outcomes, added = {}, {}
+for at = 6, #ARGV, 4 do
     local dir, ticket, label = ARGV[at], ARGV[at + 1], ARGV[at + 2]
+    local gate = gate_in(ARGV[5], ARGV[at + 3])
     local member = own(session, dir, ticket)
-    if not member and not (if_free and (there or quarantined)) then
+    if not member and not (if_free and (there or quarantined or shut)) then
         last = math.max(last + 1, math.floor(now / 1000) - EPOCH)
         if quarantined then
             add_entry(dir, last, NOBODY, ticket, 'nobody',
@@ -46,10 +54,19 @@ for at = 5, #ARGV, 3 do
         redis.call('HSET', META, 'last', text(last))
         tell_queue(dir)
         member = place(dir, last)
+        added[#added + 1] = member
     end
     local found = {}
     if member then
-        found = ahead(dir, member)
+        local wrong
+        found, wrong = ahead(dir, member, gate, life)
+        if wrong then
+            -- All or none.
+            for _, each in ipairs(added) do remove(entry_at(each)) end
+            return shut_out(gate, wrong)
+        end
+    end
+    if found[1] then
         local others = redis.call('ZLEXCOUNT', QUEUE, '[' .. dir .. ' ', '(' .. dir .. '!') > 1
             or redis.call('ZLEXCOUNT', NAMES, '[' .. dir .. '/', '(' .. dir .. '0') > 0
         found[1][5] = others and 1 or 0

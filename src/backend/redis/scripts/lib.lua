@@ -1,12 +1,13 @@
 -- What every script begins with. KEYS are all that there are, of one slot; ARGV[1] is the session,
 -- and ARGV[2] what the client believes of the server's clock, if dead sessions are to be put away.
-local META = KEYS[1]     -- hash: version, server, longest, beat, last
+local META = KEYS[1]     -- hash: version, server, longest, kept, doubted, since, replicated, beat, last
 local SESSIONS = KEYS[2] -- sorted: session, by when it ends, in microseconds
 local LIVES = KEYS[3]    -- hash: session -> TTL, beat, how often it has written
 local QUEUE = KEYS[4]    -- sorted: `dir number` of each entry of each queue
 local ENTRIES = KEYS[5]  -- hash: `dir number` -> session, ticket, version, since, label
 local VALUES = KEYS[6]   -- hash: `dir number` -> value
-local OWN = KEYS[7]      -- sorted: `session e ticket dir number` and `session w dir number`
+local OWN = KEYS[7]      -- sorted: `session e ticket dir number` and `session w dir number`; and
+                         -- `session g dir number layout gate` and `session l ticket key`: see below
 local WATCHES = KEYS[8]  -- sorted: `dir number session`
 local DATA = KEYS[9]     -- hash: what belongs to no session
 local NAMES = KEYS[10]   -- sorted: the keys of that
@@ -99,16 +100,6 @@ local function key_of(entry)
     return entry.dir .. '/' .. entry.session .. '-' .. entry.ticket .. dot .. entry.label
 end
 
--- An entry and the two in front of it, the nearest first.
-local function ahead(dir, member)
-    local rows = {}
-    for _, found in ipairs(redis.call('ZREVRANGEBYLEX', QUEUE, '[' .. member, '[' .. dir .. ' ',
-        'LIMIT', 0, 3)) do
-        rows[#rows + 1] = row(entry_at(found))
-    end
-    return rows
-end
-
 local function channel(id) return string.sub(META, 1, -5) .. id end
 
 local function watch(dir, number)
@@ -141,7 +132,11 @@ local function tell_entry(entry)
     tell(entry.dir, key_of(entry) .. ' ' .. entry.number, entry.number, WHOLE)
 end
 
+-- An entry that goes gives up its gate: see gates.lua.
+local give_up
+
 local function remove(entry)
+    give_up(entry)
     redis.call('ZREM', QUEUE, entry.member)
     redis.call('HDEL', ENTRIES, entry.member)
     redis.call('HDEL', VALUES, entry.member)
@@ -227,9 +222,10 @@ local function sweep(belief)
 end
 
 -- The answer: what the clock shows, how far the beats are, and how often the session has written,
--- and whether it has now; a word; and an outcome for each statement, which begins with how many rows it wrote or read.
+-- and whether it has now, and the last number that was given; a word; and an outcome for each
+-- statement, which begins with how many rows it wrote or read.
 local function answer(word, ...)
-    return { { text(now), text(beat), text(writes), written }, word, ... }
+    return { { text(now), text(beat), text(writes), written, text(last) }, word, ... }
 end
 
 local function rows(found)
@@ -247,6 +243,13 @@ local function check()
     return nil
 end
 
+-- The session writes once more.
+local function count(life)
+    life.writes, written = life.writes + 1, 1
+    keep_life(session, life)
+    writes = life.writes
+end
+
 -- The first word of each request of a session: an answer if that was put away. A session that is
 -- over by the clock and still there may be renewed.
 local function enter(changes)
@@ -254,11 +257,8 @@ local function enter(changes)
     if refused then return refused end
     local life = life_of(session)
     if not life then return answer('gone') end
-    if changes then
-        life.writes, written = life.writes + 1, 1
-        keep_life(session, life)
-    end
     writes = life.writes
+    if changes then count(life) end
     return nil, life
 end
 
@@ -270,6 +270,15 @@ local function left(id)
     local micros = math.max(
         math.min(expires - now, life.ttl) + life.ttl * 0.1, life.ttl * 0.02)
     return text(math.floor(micros / 1000))
+end
+
+-- For so long at least NOBODY stands in front of all who join. It is put away as any other that is
+-- not renewed, for which a request needs a part of its time.
+local function grant_nothing(time)
+    if tonumber(redis.call('ZSCORE', SESSIONS, NOBODY) or 0) >= now + time then return end
+    local nobody = life_of(NOBODY) or { ttl = 1000000, writes = 0 }
+    nobody.ttl = math.max(nobody.ttl, time)
+    renew(NOBODY, nobody)
 end
 
 -- The same of each of the sessions that are in the arguments from there on. `surely`: by a clock that
@@ -289,12 +298,24 @@ end
 -- Whether it is the server that has written here last. Another one, a replica that was promoted, or
 -- this one after a crash, may lack what was confirmed last: sessions that were renewed, holders,
 -- numbers that were given. So all sessions live for a whole time more, numbers go on far above all
--- that are known, and for the longest time that any session was to live, NOBODY stands in front of
--- all who join. It is put away as any other that is not renewed. `keeps`: it has lost nothing.
-local function recognize(server, keeps)
-    local known = redis.call('HMGET', META, 'server', 'longest')
+-- that are known, and for the longest time that any session was to live, nothing is granted.
+-- `keeps`: by its settings it has lost nothing. That counts if there was never a replica: one that is
+-- started again as a primary looks the same. `promoted`: it was a replica, and for how long it has
+-- been none is not told. `runs`: for how long it has been running, in whole seconds, but in
+-- microseconds. `replicated`: there are replicas.
+local function recognize(server, keeps, promoted, runs, replicated)
+    local known = redis.call('HMGET', META, 'server', 'longest', 'doubted', 'replicated')
+    if replicated and not known[4] then redis.call('HSET', META, 'replicated', '1') end
+    if known[1] == server then return end
+    keeps = keeps and not replicated and not known[4]
     redis.call('HSET', META, 'server', server)
-    if not known[1] or known[1] == server or keeps then return end
+    if known[1] and keeps then
+        if known[3] == known[1] then redis.call('HSET', META, 'doubted', server) end
+        return
+    end
+    -- There may have been sessions that were to live for longer than any that is known: see `doubt`.
+    redis.call('HSET', META, 'doubted', server, 'since', promoted and text(runs) or '0')
+    if not known[1] then return end
     last = last + 100000000
     redis.call('HSET', META, 'last', text(last))
     local longest = 0
@@ -305,9 +326,20 @@ local function recognize(server, keeps)
             if id ~= NOBODY then longest = math.max(longest, life.ttl) end
         end
     end
-    local nobody = life_of(NOBODY) or { ttl = 0, writes = 0 }
-    nobody.ttl = math.max(nobody.ttl, tonumber(known[2] or 0))
-    if nobody.ttl > 0 then renew(NOBODY, nobody) end
+    local before = tonumber(known[2] or 0)
+    if before > 0 then grant_nothing(before) end
     -- Those that it does not know are over by then.
     redis.call('HSET', META, 'longest', text(longest))
+    redis.call('HDEL', META, 'kept')
+end
+
+-- A session begins that is to live for longer than any that is known. On a server that is empty, or
+-- has lost something, there may have been another one that was to live for as long: it is over when
+-- that time has passed since the server was started, or since it was seen to be another one.
+local function doubt(server, ttl, runs)
+    local told = redis.call('HMGET', META, 'doubted', 'since')
+    if told[1] ~= server then return end
+    -- Both are cut off to whole seconds.
+    local age = math.max(runs - tonumber(told[2]) - 1000000, 0)
+    if age < ttl then grant_nothing(ttl - age) end
 end

@@ -1,9 +1,15 @@
 -- All that is in a queue, in its order, and the notes. ARGV: 3 directory, 4 whether with values, 5
--- whether it is watched from now on.
+-- whether it is watched from now on, 6 and 7 its gate, or nothing.
 local refused = enter(ARGV[5] == '1')
 if refused then return refused end
 local dir, found = ARGV[3], {}
 if ARGV[5] == '1' then watch(dir, WHOLE) end
+local gate = gate_in(ARGV[6], ARGV[7])
+local whose = gate and others_mark(dir, gate)
+if whose then
+    found[1] = keeper(gate)
+    found[1][5], found[1][6], found[1][7], found[1][8] = false, { whose }, '0', false
+end
 for _, member in ipairs(starting(QUEUE, dir .. ' ')) do
     local entry = entry_at(member)
     local told = row(entry)

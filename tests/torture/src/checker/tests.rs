@@ -1,6 +1,7 @@
 //! The checker is checked: a history in good order passes, and one with a fault in it does not.
 
 mod primitives;
+mod stores;
 
 use super::*;
 use crate::{event::Promise, store::Store};
@@ -92,9 +93,13 @@ fn violated(more: impl IntoIterator<Item = Record>) -> Vec<Invariant> {
     judged(records)
 }
 
-fn judged(mut records: Vec<Record>) -> Vec<Invariant> {
+fn judged(records: Vec<Record>) -> Vec<Invariant> {
+    judged_of(Store::Etcd, records)
+}
+
+fn judged_of(backend: Store, mut records: Vec<Record>) -> Vec<Invariant> {
     records.sort_by_key(|record| record.at);
-    let report = check(&run(), &records);
+    let report = check(&Run { backend, ..run() }, &records);
     println!("{:?}", report.violations);
     report.violations.into_keys().collect()
 }

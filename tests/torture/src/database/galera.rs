@@ -7,10 +7,11 @@ use distlock_testkit::{Result, docker::path, framing::Framing};
 use tokio::time::timeout;
 
 use super::{
-    Connection, Database, Words,
+    Connection, Database,
     mysql::{ARGUMENTS, AROUND, PORT, RUN, WORDS, dial, furnish, sever},
     network::Network,
     server::{Peer, Server, done},
+    words::Words,
 };
 use crate::fault::Role;
 
@@ -78,7 +79,7 @@ impl Galera {
 
 #[async_trait]
 impl Database for Galera {
-    fn words(&self) -> &'static Words {
+    fn words(&self) -> &'static dyn Words {
         &WORDS
     }
 

@@ -5,11 +5,12 @@ use distlock_testkit::{Result, framing::Framing};
 use mysql_async::{Conn, OptsBuilder, Row, Value, prelude::Queryable};
 
 use super::{
-    Connection, Database, Rows, Words,
+    Connection, Database, Rows,
     server::{Server, done},
+    words::{Tables, Words},
 };
 
-pub(super) static WORDS: Words = Words {
+pub(super) static WORDS: Tables = Tables {
     sessions: "distlock_sessions",
     queues: "distlock_queues",
     entries: "distlock_entries",
@@ -102,7 +103,7 @@ pub(super) async fn dial(server: &Server, more: &[&str]) -> Result<Conn> {
 
 #[async_trait]
 impl Database for Mysql {
-    fn words(&self) -> &'static Words {
+    fn words(&self) -> &'static dyn Words {
         &WORDS
     }
 

@@ -6,11 +6,12 @@ use tokio::net::TcpStream;
 use tokio_postgres::{Client, Config, NoTls, SimpleQueryMessage};
 
 use super::{
-    Connection, Database, Rows, Words,
+    Connection, Database, Rows,
     server::{Server, done},
+    words::{Tables, Words},
 };
 
-pub(super) static WORDS: Words = Words {
+pub(super) static WORDS: Tables = Tables {
     sessions: "distlock.sessions",
     queues: "distlock.queues",
     entries: "distlock.entries",
@@ -98,7 +99,7 @@ pub(super) async fn dial(server: &Server, database: &str) -> Result<Client> {
 
 #[async_trait]
 impl Database for Postgres {
-    fn words(&self) -> &'static Words {
+    fn words(&self) -> &'static dyn Words {
         &WORDS
     }
 

@@ -12,9 +12,14 @@ use async_trait::async_trait;
 use distlock_testkit::{Result, framing::Framing};
 use rusqlite::types::ValueRef;
 
-use super::{Connection, Database, Rows, Words, own::random, server::Server};
+use super::{
+    Connection, Database, Rows,
+    own::random,
+    server::Server,
+    words::{Tables, Words},
+};
 
-pub(super) static WORDS: Words = Words {
+pub(super) static WORDS: Tables = Tables {
     sessions: "distlock_sessions",
     queues: "distlock_meta",
     entries: "distlock_entries",
@@ -94,7 +99,7 @@ impl Drop for Sqlite {
 
 #[async_trait]
 impl Database for Sqlite {
-    fn words(&self) -> &'static Words {
+    fn words(&self) -> &'static dyn Words {
         &WORDS
     }
 

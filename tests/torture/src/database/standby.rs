@@ -10,10 +10,11 @@ use distlock_testkit::{Result, docker::path, framing::Framing};
 use tokio::time::sleep;
 
 use super::{
-    Connection, Database, Words,
+    Connection, Database,
     network::Network,
     postgres::{ARGUMENTS, AROUND, PORT, RUN, WORDS, dial, furnish, sever},
     server::{Peer, Server, done},
+    words::Words,
 };
 use crate::fault::Role;
 
@@ -88,7 +89,7 @@ impl Pair {
 
 #[async_trait]
 impl Database for Pair {
-    fn words(&self) -> &'static Words {
+    fn words(&self) -> &'static dyn Words {
         &WORDS
     }
 

@@ -5,7 +5,11 @@ use std::time::Duration;
 use distlock_testkit::Result;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::{Connection, Database, server::done, within};
+use super::{
+    Connection, Database,
+    server::done,
+    words::{Tables, within},
+};
 use crate::fault::Trouble;
 
 /// What takes longer is given up.
@@ -23,8 +27,8 @@ pub(crate) async fn strike(
 ) -> Result<()> {
     let (over, one) = (Instant::now() + time, database.one());
     match trouble {
-        Trouble::ReadOnly => {
-            let [begin, end] = database.words().read_only;
+        Trouble::ReadOnly if let Some(tables) = database.words().tables() => {
+            let [begin, end] = tables.read_only;
             done(|| all(database, one, begin)).await?;
             sleep(time).await;
             done(|| all(database, one, end)).await
@@ -44,10 +48,16 @@ pub(crate) async fn strike(
         }
         Trouble::DiskFull => fill(database, one, time).await,
         Trouble::Clock => {
-            let jump = if fastrand::bool() { HOUR } else { -HOUR };
-            done(|| database.set_clock(one, jump)).await?;
+            let (jump, some) = (if fastrand::bool() { HOUR } else { -HOUR }, database.some());
+            let set = async |seconds| {
+                for server in &some {
+                    done(|| database.set_clock(*server, seconds)).await?;
+                }
+                Ok(())
+            };
+            set(jump).await?;
             sleep(time).await;
-            done(|| database.set_clock(one, 0)).await
+            set(0).await
         }
         Trouble::Sever => {
             while Instant::now() < over {
@@ -63,7 +73,17 @@ pub(crate) async fn strike(
             tokio::join!(write(0), write(1), write(2));
             Ok(())
         }
+        Trouble::ReadOnly
+        | Trouble::ClientPause
+        | Trouble::Busy
+        | Trouble::ScriptFlush
+        | Trouble::MemoryFull
+        | Trouble::Demotion => database.strike(trouble, time).await,
     }
+}
+
+fn tables(database: &dyn Database) -> Result<&Tables> {
+    Ok(database.words().tables().ok_or("there are no tables")?)
 }
 
 /// Asks all of it, one after the other.
@@ -76,8 +96,7 @@ async fn all(database: &dyn Database, one: usize, statements: &[&str]) -> Result
 }
 
 /// What locks some of the rows that those who lock need.
-fn some_rows(database: &dyn Database, namespace: &str) -> Vec<String> {
-    let words = database.words();
+fn some_rows(words: &Tables, namespace: &str) -> Vec<String> {
     let Some(locking) = words.locking else { return Vec::new() };
     let mut all = Vec::new();
     for table in [words.queues, words.entries] {
@@ -93,9 +112,9 @@ fn some_rows(database: &dyn Database, namespace: &str) -> Vec<String> {
 
 /// A transaction of an operator's who locks rows, and thinks.
 async fn lock(database: &dyn Database, one: usize, namespace: &str) -> Result<Box<dyn Connection>> {
-    let mut operator = database.dial(one).await?;
-    operator.ask(database.words().begin).await?;
-    for statement in some_rows(database, namespace) {
+    let (words, mut operator) = (tables(database)?, database.dial(one).await?);
+    operator.ask(words.begin).await?;
+    for statement in some_rows(words, namespace) {
         operator.ask(&statement).await?;
     }
     Ok(operator)
@@ -103,7 +122,7 @@ async fn lock(database: &dyn Database, one: usize, namespace: &str) -> Result<Bo
 
 /// What locks one row each.
 async fn rows(database: &dyn Database, one: usize, namespace: &str) -> Result<Vec<String>> {
-    let (words, queues) = (database.words(), queues(database, one, namespace).await?);
+    let (words, queues) = (tables(database)?, queues(database, one, namespace).await?);
     let locking = words.locking.ok_or("nothing locks a row")?;
     let mut operator = database.dial(one).await?;
     let sessions = operator.ask(&format!("SELECT id FROM {}", words.sessions)).await?;
@@ -116,7 +135,7 @@ async fn rows(database: &dyn Database, one: usize, namespace: &str) -> Result<Ve
 
 /// The queues that there are.
 async fn queues(database: &dyn Database, one: usize, namespace: &str) -> Result<Vec<String>> {
-    let (queues, within) = (database.words().queues, within(namespace));
+    let (queues, within) = (tables(database)?.queues, within(namespace));
     let sql = format!("SELECT queue FROM {queues} WHERE {within}");
     let told = database.dial(one).await?.ask(&sql).await?;
     Ok(told.into_iter().map(|row| row.concat()).collect())
@@ -124,12 +143,12 @@ async fn queues(database: &dyn Database, one: usize, namespace: &str) -> Result<
 
 /// An operator who writes to the rows that all who join write to, and changes nothing that matters.
 async fn write(database: &dyn Database, server: usize, queues: &[String], over: Instant) {
-    let table = database.words().queues;
     while Instant::now() < over {
         let writing = async {
+            let Tables { queues: table, begin, .. } = tables(database)?;
             let mut operator = database.dial(server).await?;
             while Instant::now() < over {
-                operator.ask(database.words().begin).await?;
+                operator.ask(begin).await?;
                 for queue in fastrand::choose_multiple(queues, 2) {
                     let sql = format!("UPDATE {table} SET used = used + 1 WHERE queue = '{queue}'");
                     operator.ask(&sql).await?;
@@ -150,7 +169,7 @@ async fn clash(database: &dyn Database, one: usize, rows: &[String], over: Insta
         let clashing = async {
             let mut operator = database.dial(one).await?;
             while Instant::now() < over {
-                operator.ask(database.words().begin).await?;
+                operator.ask(tables(database)?.begin).await?;
                 for row in fastrand::choose_multiple(rows, 2) {
                     operator.ask(row).await?;
                     sleep(Duration::from_millis(fastrand::u64(..20))).await;
@@ -166,7 +185,7 @@ async fn clash(database: &dyn Database, one: usize, rows: &[String], over: Insta
 
 /// Leaves no room for so long. Now and then the server finds that it cannot go on.
 async fn fill(database: &dyn Database, one: usize, time: Duration) -> Result<()> {
-    let [before, meanwhile] = database.words().room;
+    let [before, meanwhile] = database.words().tables().map_or([&[][..], &[]], |it| it.room);
     // It may let nobody in afterwards.
     let mut operator = done(|| database.dial(one)).await?;
     for statement in before {

@@ -60,7 +60,7 @@ impl Worker {
         let work = self.work();
         // A holder that stays too long is to write too late.
         let long = work > self.ttl;
-        let guarded = !self.handover && (long || fastrand::bool());
+        let guarded = self.guards_writes && (long || fastrand::bool());
         let mut read = Vec::new();
         for part @ (lock, token) in &held.parts() {
             if guarded {

@@ -126,18 +126,24 @@ fn readers_that_pass_a_writer_are_told() {
     assert_eq!(violated(passed(PERMIT, PERMIT)), []);
 }
 
-fn guarded(at: u64, by: &str, call: u64, token: u64, outcome: Option<Outcome>) -> Vec<Record> {
+pub(super) fn guarded(
+    at: u64,
+    by: &str,
+    call: u64,
+    token: u64,
+    outcome: Option<Outcome>,
+) -> Vec<Record> {
     let writing =
         record(at, by, Event::Writing { call, lock: "red".to_owned(), token, value: call });
     let returned = outcome.map(|outcome| record(at + 10, by, Event::Returned { call, outcome }));
     std::iter::once(writing).chain(returned).collect()
 }
 
-fn saw(at: u64, token: u64, writer: u64, version: u64) -> Vec<Record> {
+pub(super) fn saw(at: u64, token: u64, writer: u64, version: u64) -> Vec<Record> {
     vec![record(
         at,
         "registers",
-        Event::Saw { lock: "red".to_owned(), token, writer, value: 1, version },
+        Event::Saw { lock: "red".to_owned(), token, writer, value: 1, version, since: 0 },
     )]
 }
 

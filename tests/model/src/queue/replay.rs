@@ -12,7 +12,9 @@ use std::{
 
 use stateright::Model;
 
-use crate::{
+use crate::check::Checked;
+
+use super::{
     model::{Bounds, Lock, Step},
     state::{CLIENTS, Stage, State},
 };
@@ -81,7 +83,7 @@ fn follow_within(events: &[Event], faults: u8, renewals: u8) -> Result<usize, us
     // A ticket may come again, as another attempt.
     let attempts = count(|event| matches!(event, Event::Put(..)));
     let deletes = count(|event| matches!(event, Event::Deleted(_)));
-    let lock = Lock::new(Bounds { ttl: 2, attempts, faults, deletes, renewals }, None);
+    let lock = Lock::within(Bounds { ttl: 2, attempts, faults, deletes, renewals }, None);
     let (mut states, mut most) = (lock.init_states(), 0);
     for (at, event) in events.iter().enumerate() {
         states = after(&lock, states, *event);

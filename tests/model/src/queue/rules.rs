@@ -1,25 +1,6 @@
-//! What the algorithm obeys. Each rule can be switched off, to see what it is for.
+//! What the lock's algorithm obeys.
 
-macro_rules! rules {
-    ($($rule:ident $name:literal $text:literal,)*) => {
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub(crate) enum Rule {
-            $(#[doc = $text] $rule,)*
-        }
-
-        impl Rule {
-            pub(crate) const ALL: &[Self] = &[$(Self::$rule),*];
-
-            pub(crate) fn name(self) -> &'static str {
-                match self { $(Self::$rule => $name,)* }
-            }
-
-            pub(crate) fn text(self) -> &'static str {
-                match self { $(Self::$rule => $text,)* }
-            }
-        }
-    };
-}
+use crate::rule::rules;
 
 rules! {
     FromSending "from-sending" "The deadline counts from when the keepalive was sent.",

@@ -1,6 +1,6 @@
 //! What there is at one moment: the store, the clients, and what is under way between them.
 
-use crate::model::Bounds;
+use super::model::Bounds;
 
 /// How many clients there are.
 pub(crate) const CLIENTS: usize = 3;

@@ -1,8 +1,8 @@
 //! What is demanded of every state, and what has to be reached.
 
-use stateright::{Expectation, Property};
+use stateright::Property;
 
-use crate::{
+use super::{
     model::Lock,
     state::{Broken, Client, Key, Stage, State},
 };
@@ -35,14 +35,6 @@ pub(crate) fn all() -> Vec<Property<Lock>> {
             (0..state.clients.len()).filter(|client| state.holds(*client)).count() > 1
         }),
     ]
-}
-
-/// Whether a state is one that no history may reach.
-pub(crate) fn is_broken(model: &Lock, state: &State) -> bool {
-    let broken = |property: &Property<Lock>| {
-        property.expectation == Expectation::Always && !(property.condition)(model, state)
-    };
-    model.properties.iter().any(broken)
 }
 
 /// Two guards are never valid at once, unless an operator took the key of one that held.

@@ -1,6 +1,6 @@
 //! What each step does.
 
-use crate::{
+use super::{
     model::{Bounds, Lock, Step},
     rules::Rule,
     state::{Broken, CLIENTS, Client, Key, Keys, Stage, State, Wait},

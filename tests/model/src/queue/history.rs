@@ -1,40 +1,26 @@
-//! Prints a history: who did what, and the queue after it.
+//! Tells a history: who did what, and the queue after it.
 
-use stateright::Path;
-
-use crate::{
+use super::{
     model::Step,
     state::{Key, Stage, State},
 };
 
 const NAMES: [&str; 3] = ["A", "B", "C"];
 
-pub(crate) fn print(path: Path<State, Step>) {
-    let mut steps = path.into_vec().into_iter().peekable();
-    let mut number = 1;
-    while let Some((before, step)) = steps.next() {
-        let (Some(step), Some((after, _))) = (step, steps.peek()) else { continue };
-        let line = tell(&before, step, after);
-        let text = format!("  {number:>2}. {line:62} {:14} {}", queue(after), holders(after));
-        println!("{}", text.trim_end());
-        number += 1;
-    }
-}
-
-fn queue(state: &State) -> String {
+pub(super) fn queue(state: &State) -> String {
     let key = |key: &Key| format!("{}{}", NAMES[key.client], key.n);
     let keys: Vec<_> = state.queue.iter().map(key).collect();
     format!("[{}]", keys.join(" "))
 }
 
 /// Who believes so.
-fn holders(state: &State) -> String {
+pub(super) fn holders(state: &State) -> String {
     let holders = (0..NAMES.len()).filter(|client| state.holds(*client));
     let names: Vec<_> = holders.map(|client| NAMES[client]).collect();
     if names.is_empty() { String::new() } else { format!("held by {}", names.join(" and ")) }
 }
 
-fn tell(before: &State, step: Step, after: &State) -> String {
+pub(super) fn tell(before: &State, step: Step, after: &State) -> String {
     let stages = |c: usize| (before.clients[c].stage, after.clients[c].stage);
     let (c, text) = match step {
         Step::Tick => return "a tick passes".into(),

@@ -4,12 +4,13 @@ use std::fmt;
 
 use stateright::{Model, Property};
 
-use crate::{
-    properties,
+use super::{
+    history, properties,
     rules::Rule,
     state::{CLIENTS, Client, Stage, State},
     steps::Next,
 };
+use crate::check::{Checked, is_broken};
 
 /// How much may happen, and what is left of that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -39,7 +40,11 @@ pub(crate) struct Lock {
     pub(crate) properties: Vec<Property<Self>>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// One of each.
+pub(super) const EVERYTHING: Bounds =
+    Bounds { ttl: 2, attempts: 3, faults: 1, deletes: 1, renewals: 1 };
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Step {
     Join(usize),
     /// The request to join stays somewhere on the way, and may be applied later or never.
@@ -64,9 +69,38 @@ pub(crate) enum Step {
     Tick,
 }
 
-impl Lock {
-    pub(crate) fn new(bounds: Bounds, without: Option<Rule>) -> Self {
+impl Checked for Lock {
+    type Bounds = Bounds;
+    type Rule = Rule;
+
+    const BOUNDS: &'static [Bounds] = &[
+        EVERYTHING,
+        Bounds { ttl: 2, attempts: 4, faults: 1, deletes: 0, renewals: 0 },
+        Bounds { ttl: 2, attempts: 4, faults: 0, deletes: 1, renewals: 0 },
+        Bounds { ttl: 2, attempts: 3, faults: 2, deletes: 0, renewals: 0 },
+        Bounds { ttl: 2, attempts: 3, faults: 0, deletes: 1, renewals: 2 },
+    ];
+    const LARGE: &'static [Bounds] = Self::BOUNDS;
+    const SPARE: &'static [Rule] = &[];
+
+    fn within(bounds: Bounds, without: Option<Rule>) -> Self {
         Self { bounds, without, properties: properties::all() }
+    }
+
+    fn bounds_without(_: Rule) -> Bounds {
+        EVERYTHING
+    }
+
+    fn demanded() -> Vec<Property<Self>> {
+        properties::all()
+    }
+
+    fn tell(before: &State, step: Step, after: &State) -> String {
+        history::tell(before, step, after)
+    }
+
+    fn sum_up(state: &State) -> String {
+        format!("{:14} {}", history::queue(state), history::holders(state))
     }
 }
 
@@ -82,7 +116,7 @@ impl Model for Lock {
 
     fn actions(&self, state: &State, steps: &mut Vec<Step>) {
         // A history ends where it has broken a property.
-        if self.without.is_some() && properties::is_broken(self, state) {
+        if self.without.is_some() && is_broken(self, &self.properties, state) {
             return;
         }
         steps.push(Step::Tick);

@@ -1,0 +1,81 @@
+//! What a client knows of other libraries' locks, where it is to exclude those, too.
+
+use crate::error::Error;
+
+/// How another library writes down who has a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Layout {
+    /// `SET key value NX PX ttl`, as most do.
+    Plain,
+    /// Redisson's hash.
+    Redisson,
+}
+
+impl Layout {
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Plain => "plain",
+            Self::Redisson => "redisson",
+        }
+    }
+}
+
+/// The bridge to another library's locks: each mutex of ours is one of theirs, whose key is the
+/// prefix and the mutex' name as it was given, whatever our namespace is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(not(feature = "redis"), allow(dead_code))]
+pub(crate) struct Bridge {
+    pub(crate) layout: Layout,
+    pub(crate) prefix: String,
+}
+
+/// What our own keys begin with.
+const OURS: &str = "{distlock}:";
+
+#[cfg_attr(not(feature = "redis"), allow(dead_code))]
+impl Bridge {
+    /// `None`: there is no such layout.
+    pub(crate) fn new(layout: &str, prefix: String) -> Option<Self> {
+        let layouts = [Layout::Plain, Layout::Redisson];
+        let layout = layouts.into_iter().find(|known| known.word() == layout)?;
+        Some(Self { layout, prefix })
+    }
+
+    /// The key that others take for the mutex of this name.
+    pub(crate) fn key(&self, name: &str) -> String {
+        format!("{}{name}", self.prefix)
+    }
+
+    /// Refuses a name for which others would have to write to our own keys.
+    pub(crate) fn check(&self, name: &str) -> Result<(), Error> {
+        if !self.key(name).starts_with(OURS) {
+            return Ok(());
+        }
+        let reason = format!("the keys that begin with {OURS} are distlock's own");
+        Err(Error::InvalidName { name: name.chars().take(80).collect(), reason })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mutex_is_the_key_that_others_take() {
+        let bridge = |layout, prefix: &str| Bridge::new(layout, prefix.to_owned());
+        assert_eq!(bridge("plain", "").unwrap().key("a/b c"), "a/b c");
+        assert_eq!(bridge("redisson", "lock:").unwrap().key("a"), "lock:a");
+        assert_eq!(bridge("redlock", ""), None);
+        for (prefix, name, fits) in [
+            ("", "a", true),
+            ("", "{distlock}", true),
+            ("{distlock}", "a", true),
+            ("", "{distlock}:queue", false),
+            ("{distlock}", ":queue", false),
+            ("{distlock}:gates:", "a", false),
+        ] {
+            let checked = bridge("plain", prefix).unwrap().check(name);
+            assert_eq!(checked.is_ok(), fits, "{prefix} {name}");
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Channels that others publish to, and who listens to them here.
+
+use std::{collections::HashMap, sync::Arc};
+
+use tokio::sync::watch;
+
+use crate::runtime::mutex::Mutex;
+
+/// By their names, how often something was heard there.
+#[derive(Debug, Default)]
+pub(super) struct Channels(Mutex<HashMap<Arc<str>, watch::Sender<u64>>>);
+
+impl Channels {
+    pub(super) fn listen(&self, name: &Arc<str>) -> watch::Receiver<u64> {
+        self.0.lock().entry(Arc::clone(name)).or_insert_with(|| watch::Sender::new(0)).subscribe()
+    }
+
+    /// Something was published there.
+    pub(super) fn tell(&self, name: &str) {
+        let told = self.0.lock().get(name).cloned();
+        // Without the lock: those who are told may look at once.
+        if let Some(told) = told {
+            told.send_modify(|heard| *heard += 1);
+        }
+    }
+
+    /// The connection is gone, and nothing is heard any more.
+    pub(super) fn lose(&self) {
+        drop(std::mem::take(&mut *self.0.lock()));
+    }
+
+    /// One less listens; tells whether it was the last one.
+    pub(super) fn leave(&self, name: &str, heard: &watch::Receiver<u64>) -> bool {
+        let mut channels = self.0.lock();
+        let Some(told) = channels.get(name) else { return false };
+        // The one that leaves is counted still.
+        let last = told.subscribe().same_channel(heard) && told.receiver_count() == 1;
+        if last {
+            channels.remove(name);
+        }
+        last
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn those_who_listen_are_told() {
+        let channels = Channels::default();
+        let [a, b] = ["a", "b"].map(Arc::<str>::from);
+        let [mut one, mut again, other] = [&a, &a, &b].map(|name| channels.listen(name));
+        channels.tell("a");
+        channels.tell("c");
+        one.changed().await.unwrap();
+        again.changed().await.unwrap();
+        assert!(!other.has_changed().unwrap());
+        assert!(!channels.leave("a", &one));
+        drop(one);
+        assert!(channels.leave("a", &again));
+        assert!(!channels.leave("a", &again));
+        channels.lose();
+        assert!(other.has_changed().is_err());
+        // Another one since, which the former has nothing to do with.
+        let _later = channels.listen(&b);
+        assert!(!channels.leave("b", &other));
+    }
+}

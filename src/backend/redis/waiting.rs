@@ -1,0 +1,170 @@
+//! How one waits for others to give up a gate.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::sync::watch::Receiver;
+
+use super::{
+    channels::Channels,
+    gate::Gate,
+    line::Line,
+    message::{self, Message},
+};
+use crate::{
+    backend::{
+        Event, Watch,
+        error::{Result, StoreError},
+        sql::{dialect::READ, outcome::Outcome, told::last},
+    },
+    runtime::{
+        clock::{Instant, sleep},
+        jittered,
+    },
+};
+
+/// One who has a gate without a word to those who wait is looked for after an eighth of the time
+/// that this has gone on, within these bounds: a short hold is noticed soon, and a long one costs
+/// little. Others look each 50 to 500 ms.
+const SHORTEST: Duration = Duration::from_millis(5);
+const LONGEST: Duration = Duration::from_millis(100);
+/// The same of one that has it without an end: it may stay for long.
+const ENDLESS: Duration = Duration::from_millis(400);
+/// How much later than a gate ends, by the server's word, it is looked for.
+const AFTER: Duration = Duration::from_millis(10);
+
+/// How long somebody else has a gate, unless that one keeps it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shut {
+    For(Duration),
+    Endlessly,
+}
+
+fn shut(told: &Outcome) -> Option<Shut> {
+    let left = told.first()?.number(0)?;
+    Some(u64::try_from(left).map_or(Shut::Endlessly, |left| Shut::For(Duration::from_millis(left))))
+}
+
+async fn look(line: &Line, dir: &str, gate: &Gate) -> Result<Option<Shut>> {
+    let outcomes = line.ask(READ, message::gate(dir, gate).into()).await?;
+    Ok(shut(last(&outcomes)?))
+}
+
+/// When to look again, if one has waited for so long; `None`: not before it is told.
+fn pause(shut: Shut, waited: Duration, is_told: bool) -> Option<Duration> {
+    let longest = match shut {
+        Shut::Endlessly if is_told => return None,
+        Shut::For(left) if is_told => return Some(left + jittered(AFTER)),
+        Shut::Endlessly => ENDLESS,
+        Shut::For(_) => LONGEST,
+    };
+    let pause = jittered((waited / 8).clamp(SHORTEST, longest));
+    Some(match shut {
+        Shut::For(left) => pause.min(left + jittered(AFTER)),
+        Shut::Endlessly => pause,
+    })
+}
+
+/// A watch on who has a gate; `None` if no others do. It ends when they don't: if the first
+/// entry is of this session, that has it then.
+pub(super) async fn watch(line: &Line, dir: &str, gate: Gate) -> Result<Option<Watch>> {
+    let (line, dir) = (line.clone(), dir.to_owned());
+    // Before the look: what is said after it is heard.
+    let mut listener = match gate.channel() {
+        // Where this user may not listen, it looks.
+        Some(channel) => Listener::begin(&line, channel).await.ok(),
+        None => None,
+    };
+    let Some(mut now) = look(&line, &dir, &gate).await? else { return Ok(None) };
+    Ok(Some(Box::pin(async move {
+        let began = Instant::now();
+        loop {
+            let pause = pause(now, began.elapsed(), listener.is_some());
+            let due = async {
+                match pause {
+                    Some(pause) => sleep(pause).await,
+                    None => std::future::pending().await,
+                }
+            };
+            let news = async {
+                match &mut listener {
+                    Some(listener) => listener.news().await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                news = news => news?,
+                () = due => {}
+            }
+            match look(&line, &dir, &gate).await? {
+                Some(shut) => now = shut,
+                None => return Ok(Event::Deleted),
+            }
+        }
+    })))
+}
+
+/// One who listens to a channel.
+struct Listener {
+    line: Line,
+    name: Arc<str>,
+    heard: Receiver<u64>,
+}
+
+impl Listener {
+    /// Returns once the server knows.
+    async fn begin(line: &Line, name: String) -> Result<Self> {
+        let name: Arc<str> = name.into();
+        let heard = channels(line).listen(&name);
+        let listener = Self { line: line.clone(), name, heard };
+        line.ask("listening", Message::Listen(Arc::clone(&listener.name))).await?;
+        Ok(listener)
+    }
+
+    /// Returns when something was published since this was last asked.
+    async fn news(&mut self) -> Result<()> {
+        let lost = |_| StoreError::Unavailable("the connection was lost".into());
+        self.heard.changed().await.map_err(lost)
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if channels(&self.line).leave(&self.name, &self.heard) {
+            self.line.order(Message::Deafen(Arc::clone(&self.name)));
+        }
+    }
+}
+
+fn channels(line: &Line) -> &Channels {
+    &line.shared().channels
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looks_are_as_frequent_as_the_wait_is_short() {
+        let ms = Duration::from_millis;
+        for (shut, waited, is_told, least, most) in [
+            (Shut::For(ms(9_000)), ms(0), false, 2, 8),
+            (Shut::For(ms(9_000)), ms(400), false, 25, 75),
+            (Shut::For(ms(9_000)), ms(90_000), false, 50, 150),
+            (Shut::For(ms(20)), ms(90_000), false, 25, 35),
+            (Shut::Endlessly, ms(90_000), false, 200, 600),
+            (Shut::For(ms(9_000)), ms(0), true, 9_005, 9_015),
+        ] {
+            let pause = pause(shut, waited, is_told).unwrap();
+            assert!((ms(least)..=ms(most)).contains(&pause), "{shut:?} {waited:?}: {pause:?}");
+        }
+        assert_eq!(pause(Shut::Endlessly, ms(0), true), None);
+    }
+
+    #[test]
+    fn a_gate_without_an_end_is_told() {
+        assert_eq!(shut(&Outcome::of_one(&["1500"])), Some(Shut::For(Duration::from_millis(1500))));
+        assert_eq!(shut(&Outcome::of_one(&["-1"])), Some(Shut::Endlessly));
+        assert_eq!(shut(&Outcome::default()), None);
+    }
+}

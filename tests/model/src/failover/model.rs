@@ -1,0 +1,179 @@
+//! Which steps there are, and when each may be taken.
+
+use std::fmt;
+
+use stateright::{Model, Property};
+
+use super::{
+    history, properties,
+    rules::Rule,
+    state::{CLIENTS, SERVERS, Stage, State},
+    steps::Next,
+};
+use crate::check::{Checked, is_broken};
+
+/// How much may happen, and what is left of that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Bounds {
+    pub(crate) servers: usize,
+    /// For how many ticks a session is granted.
+    pub(crate) ttl: u8,
+    pub(crate) attempts: u8,
+    /// That are opened later.
+    pub(crate) sessions: u8,
+    pub(crate) beats: u8,
+    /// A replica becomes a primary.
+    pub(crate) promotions: u8,
+    /// A server becomes another one's replica.
+    pub(crate) follows: u8,
+    /// A server is started again, with nothing.
+    pub(crate) wipes: u8,
+    /// A server is started again, without its last writes.
+    pub(crate) forgets: u8,
+}
+
+impl fmt::Display for Bounds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { servers, ttl, attempts, sessions, beats, promotions, follows, wipes, forgets } =
+            self;
+        write!(
+            f,
+            "{servers} servers, TTL {ttl}, {attempts} attempts, {sessions} sessions, {beats} beats,"
+        )?;
+        write!(f, " {promotions} promotions, {follows} follows, {wipes} wipes, {forgets} forgets")
+    }
+}
+
+/// A primary with its replicas, all of whose histories are tried.
+pub(crate) struct Failover {
+    pub(super) bounds: Bounds,
+    pub(super) without: Option<Rule>,
+    properties: Vec<Property<Self>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Step {
+    Tick,
+    /// A client opens its session on a server.
+    Open(usize, usize),
+    /// It connects to another one.
+    Move(usize, usize),
+    Join(usize),
+    Look(usize),
+    Beat(usize),
+    /// It is told that so many replicas have the keepalive.
+    Proved(usize),
+    Leave(usize),
+    Replicate(usize),
+    Promote(usize),
+    Follow(usize, usize),
+    Wipe(usize),
+    Forget(usize),
+}
+
+pub(super) const FEW: Bounds = Bounds {
+    servers: 2,
+    ttl: 2,
+    attempts: 1,
+    sessions: 0,
+    beats: 3,
+    promotions: 1,
+    follows: 0,
+    wipes: 0,
+    forgets: 0,
+};
+
+const FOLLOWS: Bounds = Bounds { follows: 1, ..FEW };
+const WIPES: Bounds = Bounds { promotions: 0, sessions: 1, wipes: 1, ..FEW };
+/// A server is promoted for the second time, after it has followed the other one.
+const TWICE: Bounds = Bounds { promotions: 2, follows: 2, forgets: 1, ..FEW };
+const FORGETS: Bounds = Bounds { forgets: 1, ..FEW };
+
+impl Checked for Failover {
+    type Bounds = Bounds;
+    type Rule = Rule;
+
+    const BOUNDS: &'static [Bounds] = &[FEW, FOLLOWS, WIPES, FORGETS];
+    const LARGE: &'static [Bounds] = &[
+        Bounds { beats: 4, follows: 2, ..FEW },
+        Bounds { servers: 3, follows: 1, ..FEW },
+        Bounds { beats: 4, follows: 1, forgets: 1, ..FEW },
+        TWICE,
+    ];
+    const SPARE: &'static [Rule] = &[Rule::AckedGrants, Rule::SameServer];
+
+    fn within(bounds: Bounds, without: Option<Rule>) -> Self {
+        Self { bounds, without, properties: properties::all() }
+    }
+
+    fn bounds_without(rule: Rule) -> Bounds {
+        match rule {
+            Rule::SentSince => FEW,
+            Rule::AckedBeats => FOLLOWS,
+            Rule::AllReplicas => Bounds { servers: 3, follows: 1, beats: 2, ..FEW },
+            Rule::PromotedEmpty => Bounds { sessions: 1, follows: 2, beats: 2, ..FEW },
+            Rule::EachTime => Bounds { beats: 1, ..TWICE },
+            Rule::AckedGrants | Rule::SameServer => FOLLOWS,
+            Rule::Quarantine | Rule::WholeTtl | Rule::LostWrites => FORGETS,
+            Rule::OneTtl | Rule::YoungEmpty | Rule::ClockTokens => WIPES,
+        }
+    }
+
+    fn demanded() -> Vec<Property<Self>> {
+        properties::all()
+    }
+
+    fn tell(before: &State, step: Step, after: &State) -> String {
+        history::tell(before, step, after)
+    }
+
+    fn sum_up(state: &State) -> String {
+        history::sum_up(state)
+    }
+}
+
+impl Model for Failover {
+    type State = State;
+    type Action = Step;
+
+    fn init_states(&self) -> Vec<State> {
+        vec![State::new(self.bounds)]
+    }
+
+    fn actions(&self, state: &State, steps: &mut Vec<Step>) {
+        // A history ends where it has broken a property.
+        if self.without.is_some() && is_broken(self, &self.properties, state) {
+            return;
+        }
+        steps.push(Step::Tick);
+        for c in 0..CLIENTS {
+            let own: &[fn(usize) -> Step] = match state.clients[c].stage {
+                Stage::Over => {
+                    steps.extend((0..SERVERS).map(|s| Step::Open(c, s)));
+                    continue;
+                }
+                Stage::Idle => &[Step::Join],
+                Stage::Waiting { .. } | Stage::Told { .. } => &[Step::Look, Step::Leave],
+                Stage::Holding { .. } => &[Step::Leave],
+            };
+            steps.extend(own.iter().map(|step| step(c)));
+            steps.extend([Step::Beat(c), Step::Proved(c)]);
+            steps.extend((0..SERVERS).map(|s| Step::Move(c, s)));
+        }
+        for s in 0..self.bounds.servers {
+            steps.extend([Step::Replicate(s), Step::Promote(s)]);
+            steps.extend([Step::Wipe(s), Step::Forget(s)]);
+            steps.extend((0..self.bounds.servers).map(|to| Step::Follow(s, to)));
+        }
+    }
+
+    fn next_state(&self, state: &State, step: Step) -> Option<State> {
+        let mut next = Next { model: self, state: state.clone() };
+        next.take(step)?;
+        Some(next.state)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        self.properties.clone()
+    }
+}

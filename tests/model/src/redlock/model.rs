@@ -1,0 +1,177 @@
+//! Which steps there are, and when each may be taken.
+
+use std::fmt;
+
+use stateright::{Model, Property};
+
+use super::{
+    history, properties,
+    rules::Rule,
+    state::{CLIENTS, NODES, Stage, State},
+    steps::Next,
+};
+use crate::check::{Checked, is_broken};
+
+/// How much may happen, and what is left of that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Bounds {
+    /// For how many ticks a node keeps what it has, by its own clock.
+    pub(crate) ttl: u8,
+    pub(crate) attempts: u8,
+    pub(crate) renewals: u8,
+    /// Answers that are lost, and requests that come late.
+    pub(crate) faults: u8,
+    /// A node is started again, with nothing.
+    pub(crate) restarts: u8,
+    /// A node's clock is set forward: what it has ends.
+    pub(crate) jumps: u8,
+}
+
+impl fmt::Display for Bounds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { ttl, attempts, renewals, faults, restarts, jumps } = self;
+        write!(f, "TTL {ttl}, {attempts} attempts, {renewals} renewals, {faults} faults, ")?;
+        write!(f, "{restarts} restarts, {jumps} jumps")
+    }
+}
+
+/// Nodes that know nothing of each other, all of whose histories are tried.
+pub(crate) struct Redlock {
+    pub(super) bounds: Bounds,
+    pub(super) without: Option<Rule>,
+    properties: Vec<Property<Self>>,
+}
+
+/// Of a client, or a client and a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Step {
+    Tick,
+    Begin(usize),
+    Take(usize, usize),
+    /// The node has done so, and its answer is lost.
+    TakeUnheard(usize, usize),
+    TakeLate(usize, usize),
+    Propose(usize),
+    Raise(usize, usize),
+    RaiseUnheard(usize, usize),
+    Grant(usize),
+    GiveUp(usize),
+    Unlock(usize),
+    Renew(usize),
+    Extend(usize, usize),
+    ExtendUnheard(usize, usize),
+    ExtendLate(usize, usize),
+    Release(usize, usize),
+    ApplyLate(usize),
+    DropLate(usize),
+    /// What a node has ends.
+    End(usize),
+    Restart(usize),
+    Jump(usize),
+}
+
+pub(super) const FEW: Bounds =
+    Bounds { ttl: 2, attempts: 2, renewals: 0, faults: 0, restarts: 0, jumps: 0 };
+const DISTURBED: Bounds = Bounds { faults: 1, ..FEW };
+const THREE: Bounds = Bounds { attempts: 3, ..FEW };
+const RENEWED: Bounds = Bounds { ttl: 3, renewals: 2, ..FEW };
+const RESTARTED: Bounds = Bounds { restarts: 1, renewals: 1, ..FEW };
+const CLOCK_SET: Bounds = Bounds { jumps: 1, ..FEW };
+
+impl Checked for Redlock {
+    type Bounds = Bounds;
+    type Rule = Rule;
+
+    const BOUNDS: &'static [Bounds] = &[DISTURBED, Bounds { renewals: 2, ..FEW }, RESTARTED];
+    const LARGE: &'static [Bounds] = &[
+        THREE,
+        RENEWED,
+        CLOCK_SET,
+        Bounds { faults: 1, ..RENEWED },
+        Bounds { restarts: 2, ..RESTARTED },
+        Bounds { faults: 1, ..RESTARTED },
+    ];
+    const SPARE: &'static [Rule] = &[Rule::OnlyMine];
+
+    fn within(bounds: Bounds, without: Option<Rule>) -> Self {
+        Self { bounds, without, properties: properties::all() }
+    }
+
+    fn bounds_without(rule: Rule) -> Bounds {
+        match rule {
+            Rule::OneSending | Rule::SentSince => RENEWED,
+            Rule::ReadFirst => THREE,
+            Rule::Restarted | Rule::Clocks => RESTARTED,
+            Rule::ClockSet => CLOCK_SET,
+            Rule::ReleaseAll => DISTURBED,
+            _ => FEW,
+        }
+    }
+
+    fn demanded() -> Vec<Property<Self>> {
+        properties::all()
+    }
+
+    fn tell(before: &State, step: Step, after: &State) -> String {
+        history::tell(before, step, after)
+    }
+
+    fn sum_up(state: &State) -> String {
+        history::sum_up(state)
+    }
+}
+
+/// A step of one client; and one of its steps with one node.
+type OfClient = fn(usize) -> Step;
+type OfNode = fn(usize, usize) -> Step;
+
+impl Model for Redlock {
+    type State = State;
+    type Action = Step;
+
+    fn init_states(&self) -> Vec<State> {
+        vec![State::new(self.bounds)]
+    }
+
+    fn actions(&self, state: &State, steps: &mut Vec<Step>) {
+        // A history ends where it has broken a property.
+        if self.without.is_some() && is_broken(self, &self.properties, state) {
+            return;
+        }
+        steps.push(Step::Tick);
+        for c in 0..CLIENTS {
+            let (own, each): (&[OfClient], &[OfNode]) = match state.clients[c].stage {
+                Stage::Idle => (&[Step::Begin], &[]),
+                Stage::Taking { .. } => (
+                    &[Step::Propose, Step::GiveUp],
+                    &[Step::Take, Step::TakeUnheard, Step::TakeLate],
+                ),
+                Stage::Raising { .. } => (&[Step::GiveUp], &[Step::Raise, Step::RaiseUnheard]),
+                Stage::Ready { .. } => (&[Step::Grant, Step::GiveUp], &[]),
+                Stage::Holding => (
+                    &[Step::Unlock, Step::Renew],
+                    &[Step::Extend, Step::ExtendUnheard, Step::ExtendLate],
+                ),
+            };
+            steps.extend(own.iter().map(|step| step(c)));
+            for n in 0..NODES {
+                steps.extend(each.iter().map(|step| step(c, n)));
+                steps.push(Step::Release(c, n));
+            }
+        }
+        for n in 0..NODES {
+            steps.extend([Step::End(n), Step::Restart(n), Step::Jump(n)]);
+            steps.extend([Step::ApplyLate(n), Step::DropLate(n)]);
+        }
+    }
+
+    fn next_state(&self, state: &State, step: Step) -> Option<State> {
+        let mut next = Next { model: self, state: state.clone() };
+        next.take(step)?;
+        Some(next.state)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        self.properties.clone()
+    }
+}

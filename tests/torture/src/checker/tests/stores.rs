@@ -1,0 +1,72 @@
+//! What stores do not promise is not asked of them, and the rest is.
+
+use super::{
+    primitives::{guarded, saw},
+    *,
+};
+
+/// A look that began then, and what it has shown.
+fn looked(since: u64, writer: u64, version: u64) -> Vec<Record> {
+    let lock = "red".to_owned();
+    let event = Event::Saw { lock, token: 0, writer, value: 1, version, since };
+    vec![record(since + 10, "registers", event)]
+}
+
+fn struck(kind: Kind, target: &str) -> Vec<Record> {
+    let (kind, target) = (kind.to_string(), target.to_owned());
+    let began = Event::FaultBegan { fault: 1, kind, target };
+    vec![
+        record(400, "coordinator", began),
+        record(450, "coordinator", Event::FaultEnded { fault: 1 }),
+    ]
+}
+
+#[test]
+fn acknowledged_writes_that_are_gone_are_told_where_nobody_counts_them() {
+    let written = guarded(300, "a", 10, 5, Some(Outcome::Done));
+    let of = |store, more: &[Vec<Record>]| {
+        judged_of(store, [good(), saw(1, 0, 0, 1), written.clone(), more.concat()].concat())
+    };
+    let (kept, gone) = (looked(500, 5, 2), looked(500, 0, 1));
+    assert_eq!(of(Store::Redis, std::slice::from_ref(&kept)), []);
+    // It may have come after that look.
+    assert_eq!(of(Store::Redis, &[looked(305, 0, 1)]), []);
+    assert_eq!(of(Store::Redis, std::slice::from_ref(&gone)), [Invariant::GuardedWrites]);
+    for (deed, store) in [(Deed::Wipe, Store::Wiped), (Deed::Rewind, Store::Everysec)] {
+        let lost = struck(Kind::Servers(deed), store.name());
+        assert_eq!(of(store, &[gone.clone(), lost]), []);
+    }
+    let killed = struck(Kind::Servers(Deed::Kill), "redis");
+    assert_eq!(of(Store::Redis, &[gone, killed]), [Invariant::GuardedWrites]);
+    // Nor may there be more than were ever asked for.
+    assert_eq!(of(Store::Redis, &[kept, looked(900, 5, 3)]), [Invariant::GuardedWrites]);
+}
+
+#[test]
+fn where_there_is_no_order_somebody_is_served() {
+    let seen = Event::KeySeen { key: "/red/7".to_owned(), created: 0 };
+    let (seen, passed) =
+        (record(760, "coordinator", seen), called(770, "b", 2, Manner::Lock, None));
+    let waits = called(750, "a", 2, Manner::Lock, None);
+    let over = micros(run().bound()) + 2 * SECOND;
+    let healed = record(800, "coordinator", Event::Healed);
+    let first = vec![called(755, "c", 2, Manner::Lock, None), seen, passed, waits, healed];
+    let late = [granted(over, "a", 2, 9, over + 5), releasing(over + 1, "a", 9)].concat();
+    // The one that was seen first is granted last; the other one waits for too long.
+    let next = [granted(900, "b", 2, 6, 3000), releasing(950, "b", 6)].concat();
+    let next = [next, granted(960, "c", 2, 7, 3000), releasing(970, "c", 7)].concat();
+    let with = |others: &[Record]| [&good()[..], &first, others, &late].concat();
+    let order = |store| {
+        let mut told = judged_of(store, with(&next));
+        told.retain(|it| *it != Invariant::Token);
+        told
+    };
+    assert_eq!(order(Store::Redis), [Invariant::Unserved, Invariant::Order]);
+    assert_eq!(order(Store::Redlock), []);
+    // Nobody is: those who ask are all served too late.
+    let nobody = [granted(over, "b", 2, 7, over + 5), releasing(over, "b", 7)].concat();
+    assert_eq!(judged_of(Store::Redlock, with(&nobody)), [Invariant::Unserved]);
+    // Tokens rise all the same, and there is one holder.
+    let again = granted(over + 10, "b", 2, 9, over + 20);
+    assert_eq!(judged_of(Store::Redlock, with(&[next, again].concat())).len(), 1);
+}

@@ -1,0 +1,316 @@
+//! One server of Redis or Valkey.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use distlock_testkit::{Result, docker::CLOCK_OF_REDIS, framing::Framing};
+use redis::{AsyncConnectionConfig, Value, aio::MultiplexedConnection, cmd};
+use tokio::time::{Instant, sleep, timeout};
+
+use super::{
+    Connection, Database, Rows,
+    server::{Server, done},
+    words::{Words, parts},
+};
+use crate::{fault::Trouble, store::Store};
+
+/// What all scripts of distlock's begin with.
+const LIBRARY: &str = include_str!("../../../../src/backend/redis/scripts/lib.lua");
+
+/// The keys that they are given.
+const KEYS: [&str; 10] =
+    ["meta", "sessions", "lives", "queue", "entries", "values", "own", "watches", "data", "names"];
+
+pub(super) const PORT: u16 = 6379;
+
+/// What takes longer is given up.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Lines that run after the library's own, in one script.
+#[derive(Debug)]
+pub(super) struct Lines;
+
+pub(super) static WORDS: Lines = Lines;
+
+impl Words for Lines {
+    fn nothing(&self) -> String {
+        "return {}".to_owned()
+    }
+
+    fn places(&self, namespace: &str) -> String {
+        format!(
+            "local found = {{}}
+            for _, member in ipairs(starting(QUEUE, '{namespace}/')) do
+                local entry = entry_at(member)
+                found[#found + 1] = {{ key_of(entry), text(tonumber(entry.number)) }}
+            end
+            return found"
+        )
+    }
+
+    fn sessions(&self) -> String {
+        "local found = {}
+        for _, id in ipairs(redis.call('ZRANGE', SESSIONS, 0, -1)) do found[#found + 1] = { id } end
+        return found"
+            .to_owned()
+    }
+
+    fn watches(&self) -> Option<String> {
+        Some("return { { redis.call('ZCARD', WATCHES) } }".to_owned())
+    }
+
+    fn insert(&self, dir: &str, name: &str, text: &str) -> String {
+        format!(
+            "redis.call('HSET', DATA, '{dir}/{name}', '{text}')
+            redis.call('ZADD', NAMES, 0, '{dir}/{name}')
+            tell_queue('{dir}')
+            return {{}}"
+        )
+    }
+
+    /// The server counts no writes: what is counted is how often a look has shown another value.
+    fn look(&self, dir: &str, name: &str) -> String {
+        format!(
+            "local value = redis.call('HGET', DATA, '{dir}/{name}')
+            if not value then return {{}} end
+            if redis.call('HGET', 'torture:seen', '{dir}/{name}') ~= value then
+                redis.call('HSET', 'torture:seen', '{dir}/{name}', value)
+                redis.call('HINCRBY', 'torture:changes', '{dir}/{name}', 1)
+            end
+            return {{ {{ value, redis.call('HGET', 'torture:changes', '{dir}/{name}') }} }}"
+        )
+    }
+
+    fn erase(&self, dir: &str, name: &str) -> String {
+        format!(
+            "redis.call('HDEL', DATA, '{dir}/{name}')
+            redis.call('ZREM', NAMES, '{dir}/{name}')
+            tell_queue('{dir}')
+            return {{}}"
+        )
+    }
+
+    fn note(&self, key: &str, text: &str) -> String {
+        found(
+            key,
+            &format!(
+                "entry.version = text(tonumber(entry.version) + 1)
+                keep_entry(entry)
+                redis.call('HSET', VALUES, entry.member, '{text}')
+                tell_queue(entry.dir)"
+            ),
+        )
+    }
+
+    fn evict(&self, key: &str) -> String {
+        found(key, "remove(entry)")
+    }
+}
+
+/// Does this with the entry of that key, if it is there.
+fn found(key: &str, lines: &str) -> String {
+    let (dir, name) = parts(key);
+    let (session, rest) = name.split_once('-').unwrap_or((name, ""));
+    let ticket = rest.split('.').next().unwrap_or_default();
+    format!(
+        "local member = own('{session}', '{dir}', '{ticket}')
+        local entry = member and entry_at(member)
+        if not entry or key_of(entry) ~= '{key}' then return {{}} end
+        {lines}
+        return {{}}"
+    )
+}
+
+#[derive(Debug)]
+pub(super) struct Redis([Server; 1]);
+
+impl Redis {
+    pub(super) async fn start(store: Store) -> Result<Self> {
+        let (like, fsync) = match store {
+            Store::Valkey => ("valkey", "always"),
+            Store::Everysec => ("redis", "everysec"),
+            _ => ("redis", "always"),
+        };
+        // What is copied while it is written to has to be a part of one file.
+        let rewrite = if store == Store::Everysec { "0" } else { "100" };
+        let arguments = [
+            "--appendfsync",
+            fsync,
+            "--auto-aof-rewrite-percentage",
+            rewrite,
+            "--auto-aof-rewrite-min-size",
+            "16mb",
+        ];
+        Ok(Self([server(like, &arguments).await?]))
+    }
+}
+
+/// One of the same image as this one.
+pub(super) async fn server(like: &str, arguments: &[&str]) -> Result<Server> {
+    let program = if like == "redis" { "redis" } else { "valkey" };
+    let program = format!("--env=SERVER={program}");
+    let run = [&CLOCK_OF_REDIS[..], &["--stop-timeout=3", &program]].concat();
+    Server::start(like, PORT, &run, arguments).await
+}
+
+/// A connection of the operator's.
+pub(super) async fn open(server: &Server) -> Result<MultiplexedConnection> {
+    let client = redis::Client::open(format!("redis://default:root@{}", server.address))?;
+    let config = AsyncConnectionConfig::new().set_response_timeout(None);
+    Ok(client.get_multiplexed_async_connection_with_config(&config).await?)
+}
+
+/// What a command tells.
+pub(super) async fn tell(server: &Server, command: &[&str]) -> Result<Value> {
+    let mut operator = open(server).await?;
+    let asking = async { Ok(cmd(command[0]).arg(&command[1..]).query_async(&mut operator).await?) };
+    timeout(PATIENCE, asking).await?
+}
+
+async fn set(server: &Server, name: &str, value: &str) -> Result<()> {
+    let command = ["CONFIG", "SET", name, value];
+    done(|| tell(server, &command)).await.map(drop)
+}
+
+/// Ends some of the connections of those who lock, those that are to be told something too.
+pub(super) async fn sever(server: &Server) -> Result<()> {
+    let Value::BulkString(list) = tell(server, &["CLIENT", "LIST"]).await? else {
+        return Err("a strange list of clients".into());
+    };
+    for line in String::from_utf8_lossy(&list).lines().filter(|line| line.contains(" user=app ")) {
+        let id = line.split(' ').find_map(|word| word.strip_prefix("id=")).unwrap_or_default();
+        if fastrand::bool() {
+            // It may have ended.
+            let _ = tell(server, &["CLIENT", "KILL", "ID", id]).await;
+        }
+    }
+    Ok(())
+}
+
+/// What is on its disk is gone, but for its clock.
+pub(super) async fn wipe(server: &Server) -> Result<()> {
+    server.go("kill").await?;
+    server.on_disk("rm -rf /data/appendonlydir /data/*.rdb /data/*.aof").await
+}
+
+/// What happens to one server for so long.
+pub(super) async fn strike(server: &Server, trouble: Trouble, time: Duration) -> Result<()> {
+    let over = Instant::now() + time;
+    match trouble {
+        Trouble::ClientPause => {
+            let whom = if fastrand::bool() { "ALL" } else { "WRITE" };
+            let millis = time.as_millis().to_string();
+            let command = ["CLIENT", "PAUSE", &millis, whom];
+            done(|| tell(server, &command)).await?;
+            sleep(time).await;
+            Ok(())
+        }
+        Trouble::Busy => busy(server, time).await,
+        Trouble::ScriptFlush => {
+            while Instant::now() < over {
+                done(|| tell(server, &["SCRIPT", "FLUSH"])).await?;
+                sleep(Duration::from_millis(fastrand::u64(..100))).await;
+            }
+            Ok(())
+        }
+        Trouble::MemoryFull => {
+            set(server, "maxmemory", "1").await?;
+            sleep(time).await;
+            set(server, "maxmemory", "0").await
+        }
+        Trouble::ReadOnly => {
+            set(server, "min-replicas-to-write", "9").await?;
+            sleep(time).await;
+            set(server, "min-replicas-to-write", "0").await
+        }
+        Trouble::Demotion => {
+            // Of a primary that nobody reaches. Afterwards it is another server, for all it knows.
+            done(|| tell(server, &["REPLICAOF", "192.0.2.1", "6379"])).await?;
+            sleep(time).await;
+            done(|| tell(server, &["REPLICAOF", "NO", "ONE"])).await.map(drop)
+        }
+        other => Err(format!("there is no {other:?} here").into()),
+    }
+}
+
+/// A script that takes so long, or is ended by an operator who has had enough of it. At first the
+/// server is silent, and then it says that it is busy.
+async fn busy(server: &Server, time: Duration) -> Result<()> {
+    set(server, "busy-reply-threshold", "100").await?;
+    let lines = format!(
+        "local from = os.clock() while os.clock() - from < {} do end return 1",
+        time.as_secs_f64()
+    );
+    let mut operator = done(|| open(server)).await?;
+    let mut call = cmd("EVAL");
+    call.arg(lines).arg(0);
+    let end = async {
+        if fastrand::bool() {
+            sleep(time.mul_f64(fastrand::f64())).await;
+            // It may not have begun, or have ended.
+            let _ = tell(server, &["SCRIPT", "KILL"]).await;
+        }
+    };
+    // It is told so if it was ended.
+    let running = timeout(time * 3 + PATIENCE, call.query_async::<Value>(&mut operator));
+    let _ = tokio::join!(running, end);
+    set(server, "busy-reply-threshold", "5000").await
+}
+
+#[async_trait]
+impl Database for Redis {
+    fn words(&self) -> &'static dyn Words {
+        &WORDS
+    }
+
+    fn around(&self) -> [String; 2] {
+        ["redis://app:apppw@".to_owned(), String::new()]
+    }
+
+    fn servers(&self) -> &[Server] {
+        &self.0
+    }
+
+    fn framing(&self) -> Framing {
+        Framing::Resp
+    }
+
+    async fn dial(&self, server: usize) -> Result<Box<dyn Connection>> {
+        Ok(Box::new(open(&self.0[server]).await?))
+    }
+
+    async fn sever(&self) -> Result<()> {
+        sever(&self.0[0]).await
+    }
+
+    async fn strike(&self, trouble: Trouble, time: Duration) -> Result<()> {
+        strike(&self.0[0], trouble, time).await
+    }
+
+    async fn wipe(&self, server: usize) -> Result<()> {
+        wipe(&self.0[server]).await
+    }
+
+    /// As after a power failure, of which it is told that a second is lost: what a process has
+    /// written outlives it, so an older copy is put back.
+    async fn rewind(&self, server: usize) -> Result<()> {
+        let server = &self.0[server];
+        server.on_disk("rm -rf /data/old && cp -a /data/appendonlydir /data/old").await?;
+        sleep(Duration::from_millis(fastrand::u64(..1000))).await;
+        server.go("kill").await?;
+        server.on_disk("rm -rf /data/appendonlydir && mv /data/old /data/appendonlydir").await
+    }
+}
+
+#[async_trait]
+impl Connection for MultiplexedConnection {
+    async fn ask(&mut self, lines: &str) -> Result<Rows> {
+        let mut call = cmd("EVAL");
+        call.arg(format!("{LIBRARY}\n{lines}")).arg(KEYS.len());
+        for key in KEYS {
+            call.arg(format!("{{distlock}}:{key}"));
+        }
+        // No session, and nothing is put away.
+        Ok(call.arg("none").arg("").query_async(self).await?)
+    }
+}

@@ -1,0 +1,174 @@
+//! Five servers of Valkey that know nothing of each other.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use distlock_testkit::{Result, framing::Framing};
+use redis::{aio::MultiplexedConnection, cmd};
+use tokio::{task::JoinSet, time::timeout};
+
+use super::{
+    Connection, Database, Rows,
+    redis::{open, server, sever, strike, wipe},
+    server::Server,
+    words::Words,
+};
+use crate::fault::{Role, Trouble};
+
+const COUNT: usize = 5;
+
+/// A node that takes longer does not answer.
+const PATIENCE: Duration = Duration::from_millis(300);
+
+/// Scripts that each node runs for itself.
+#[derive(Debug)]
+struct Scripts;
+
+static WORDS: Scripts = Scripts;
+
+impl Words for Scripts {
+    fn nothing(&self) -> String {
+        "return {}".to_owned()
+    }
+
+    fn places(&self, namespace: &str) -> String {
+        format!(
+            "local found = {{}}
+            for _, lock in ipairs(redis.call('KEYS', '{{{namespace}/*}}')) do
+                local id = string.match(redis.call('GET', lock), '^[^\\n]*')
+                found[#found + 1] = {{ string.sub(lock, 2, -2) .. '/' .. id, 0 }}
+            end
+            return found"
+        )
+    }
+
+    /// No node knows of any.
+    fn sessions(&self) -> String {
+        self.nothing()
+    }
+
+    fn watches(&self) -> Option<String> {
+        None
+    }
+
+    fn insert(&self, _: &str, _: &str, _: &str) -> String {
+        self.nothing()
+    }
+
+    fn look(&self, _: &str, _: &str) -> String {
+        self.nothing()
+    }
+
+    fn erase(&self, _: &str, _: &str) -> String {
+        self.nothing()
+    }
+
+    fn note(&self, _: &str, _: &str) -> String {
+        self.nothing()
+    }
+
+    fn evict(&self, _: &str) -> String {
+        self.nothing()
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Redlock(Vec<Server>);
+
+impl Redlock {
+    pub(super) async fn start() -> Result<Self> {
+        let mut nodes = Vec::new();
+        for _ in 0..COUNT {
+            nodes.push(server("redlock1", &["--auto-aof-rewrite-min-size", "16mb"]).await?);
+        }
+        Ok(Self(nodes))
+    }
+}
+
+#[async_trait]
+impl Database for Redlock {
+    fn words(&self) -> &'static dyn Words {
+        &WORDS
+    }
+
+    fn around(&self) -> [String; 2] {
+        ["redlock://app:apppw@".to_owned(), String::new()]
+    }
+
+    fn servers(&self) -> &[Server] {
+        &self.0
+    }
+
+    fn framing(&self) -> Framing {
+        Framing::Resp
+    }
+
+    /// A minority.
+    fn some(&self) -> Vec<usize> {
+        fastrand::choose_multiple(0..COUNT, fastrand::usize(1..=COUNT / 2))
+    }
+
+    /// None leads.
+    fn role(&self, _: usize) -> Option<Role> {
+        Some(Role::Follower)
+    }
+
+    async fn dial(&self, server: usize) -> Result<Box<dyn Connection>> {
+        Ok(Box::new(Nodes(vec![open(&self.0[server]).await?])))
+    }
+
+    /// To all of them.
+    async fn reach(&self) -> Result<Box<dyn Connection>> {
+        let mut nodes = Vec::new();
+        for server in &self.0 {
+            nodes.push(timeout(PATIENCE, open(server)).await??);
+        }
+        Ok(Box::new(Nodes(nodes)))
+    }
+
+    async fn sever(&self) -> Result<()> {
+        for node in self.some() {
+            sever(&self.0[node]).await?;
+        }
+        Ok(())
+    }
+
+    async fn strike(&self, trouble: Trouble, time: Duration) -> Result<()> {
+        let nodes = self.some();
+        let mut struck = nodes.iter().map(|node| strike(&self.0[*node], trouble, time));
+        match (struck.next(), struck.next()) {
+            (Some(one), Some(other)) => tokio::try_join!(one, other).map(drop),
+            (Some(one), None) => one.await,
+            _ => Ok(()),
+        }
+    }
+
+    async fn wipe(&self, server: usize) -> Result<()> {
+        wipe(&self.0[server]).await
+    }
+}
+
+/// Connections to some nodes.
+#[derive(Debug)]
+struct Nodes(Vec<MultiplexedConnection>);
+
+#[async_trait]
+impl Connection for Nodes {
+    /// What any of them tells.
+    async fn ask(&mut self, script: &str) -> Result<Rows> {
+        let mut asking = JoinSet::new();
+        for node in &self.0 {
+            let (mut node, script) = (node.clone(), script.to_owned());
+            asking.spawn(async move {
+                cmd("EVAL").arg(script).arg(0).query_async::<Rows>(&mut node).await
+            });
+        }
+        let mut all = Rows::new();
+        while let Some(told) = asking.join_next().await {
+            all.extend(told??);
+        }
+        all.sort();
+        all.dedup();
+        Ok(all)
+    }
+}
