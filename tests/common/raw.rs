@@ -43,6 +43,10 @@ impl Raw {
             }
             #[cfg(feature = "redis")]
             None if url.starts_with("redis://") => Self::Redis(super::redis::dial(url, None).await),
+            #[cfg(feature = "redis")]
+            None if url.starts_with("redis+sentinel://") => {
+                Self::Redis(super::redis::dial_any(url).await)
+            }
             #[cfg(feature = "sqlite")]
             None if url.starts_with("sqlite://") => {
                 let file = url.trim_start_matches("sqlite://");

@@ -1,7 +1,11 @@
 //! The harness of Redis and Valkey: an operator with a connection of its own, who may do all, and
 //! reads what the server counts of each command.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    net::SocketAddr,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use async_trait::async_trait;
 use distlock::AfterLoss;
@@ -10,8 +14,8 @@ use distlock_testkit::{
     proxies::Proxies,
     servers::{endpoints, redis_cluster_url, redis_sentinel_url, redis_url, valkey_url},
 };
-use redis::{Cmd, FromRedisValue, aio::MultiplexedConnection, cmd};
-use tokio::time::timeout;
+use redis::{Cmd, FromRedisValue, PushInfo, PushKind, aio::MultiplexedConnection, cmd};
+use tokio::{sync::mpsc, time::timeout};
 
 use super::{
     case::SOON,
@@ -52,7 +56,12 @@ pub(crate) struct Server<const KIND: usize> {
     /// What stands before and after the server in the URL.
     around: [String; 2],
     client: MultiplexedConnection,
+    /// What its clients are told, where sentinels publish what the server counts, too.
+    told: Option<Told>,
 }
+
+/// How often clients were told something, and what comes.
+type Told = Mutex<(i64, mpsc::UnboundedReceiver<PushInfo>)>;
 
 pub(crate) type Redis = Server<0>;
 pub(crate) type Valkey = Server<1>;
@@ -86,6 +95,26 @@ async fn primary_of(kind: Kind, url: &str) -> String {
             }
         }
     }
+}
+
+/// Hears what is told to all clients: before the answer to whatever is asked later.
+async fn listen(server: &str) -> (MultiplexedConnection, Told) {
+    let (user, password) = OPERATOR;
+    let url = format!("redis://{user}:{password}@{server}?protocol=resp3");
+    let (heard, told) = mpsc::unbounded_channel();
+    let config = redis::AsyncConnectionConfig::new().set_push_sender(heard);
+    let client = redis::Client::open(url).expect("a URL");
+    let connecting = client.get_multiplexed_async_connection_with_config(&config);
+    let mut client = connecting.await.expect("it is up");
+    client.psubscribe("{distlock}:*").await.expect("it listens");
+    (client, Mutex::new((0, told)))
+}
+
+/// A connection as to one of the servers of a URL that are asked for the one which has the keys.
+pub(crate) async fn dial_any(url: &str) -> MultiplexedConnection {
+    let kind = if url.starts_with("redis+") { Kind::Sentinel } else { Kind::Redis };
+    let server = primary_of(kind, url).await;
+    dial(&format!("redis://app:apppw@{server}"), None).await
 }
 
 /// A connection of nobody's but the caller's: as the user of the URL, unless another one is named.
@@ -188,9 +217,15 @@ impl<const KIND: usize> Harness for Server<KIND> {
         };
         let url = if kind == Kind::Bridged { format!("{url}{query}") } else { url };
         let around = ["redis://app:apppw@".to_owned(), query];
-        let client = dial(&format!("{}{server}", around[0]), Some(OPERATOR)).await;
+        let (client, told) = match kind {
+            Kind::Sentinel => {
+                let (client, told) = listen(&server).await;
+                (client, Some(told))
+            }
+            _ => (dial(&format!("{}{server}", around[0]), Some(OPERATOR)).await, None),
+        };
         settle(&client).await;
-        Self { servers, around, client, url }
+        Self { servers, around, client, told, url }
     }
 
     fn url(&self) -> String {
@@ -217,7 +252,8 @@ impl<const KIND: usize> Harness for Server<KIND> {
     }
 
     fn busy(&self) -> u64 {
-        1
+        // What is read is confirmed by a script of its own.
+        if KINDS[KIND] == Kind::Sentinel { 2 } else { 1 }
     }
 
     fn promises(&self) -> (bool, AfterLoss) {
@@ -231,7 +267,7 @@ impl<const KIND: usize> Harness for Server<KIND> {
     }
 
     fn uncontended(&self) -> u64 {
-        2
+        if KINDS[KIND] == Kind::Sentinel { 3 } else { 2 }
     }
 
     /// Of sessions that live: the others are put away as soon as somebody asks for a lock.
@@ -294,12 +330,17 @@ impl<const KIND: usize> Harness for Server<KIND> {
     async fn cost(&self, _: &[i64]) -> Cost {
         let stats: String = ask(&self.client, cmd("INFO").arg("commandstats")).await;
         let keepalives = calls(&stats, "hincrby");
-        Cost {
-            requests: calls(&stats, "evalsha") - keepalives,
-            keepalives,
-            watches: 0,
-            events: calls(&stats, "publish").cast_signed(),
-        }
+        let events = match &self.told {
+            None => calls(&stats, "publish").cast_signed(),
+            Some(told) => {
+                let (count, heard) = &mut *told.lock().expect("no panic");
+                while let Ok(push) = heard.try_recv() {
+                    *count += i64::from(push.kind == PushKind::PMessage);
+                }
+                *count
+            }
+        };
+        Cost { requests: calls(&stats, "evalsha") - keepalives, keepalives, watches: 0, events }
     }
 
     async fn link(&self) -> Arc<dyn Link> {
