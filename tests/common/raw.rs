@@ -42,9 +42,7 @@ impl Raw {
                 Self::Postgres(super::postgres::dial(url, None).await)
             }
             #[cfg(feature = "redis")]
-            None if url.starts_with("redis://") => Self::Redis(super::redis::dial(url, None).await),
-            #[cfg(feature = "redis")]
-            None if url.starts_with("redis+sentinel://") => {
+            None if url.starts_with("redis://") || url.starts_with("redis+sentinel://") => {
                 Self::Redis(super::redis::dial_any(url).await)
             }
             #[cfg(feature = "sqlite")]

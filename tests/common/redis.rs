@@ -110,9 +110,9 @@ async fn listen(server: &str) -> (MultiplexedConnection, Told) {
     (client, Mutex::new((0, told)))
 }
 
-/// A connection as to one of the servers of a URL that are asked for the one which has the keys.
+/// A connection to the server that has the keys, by a URL that may name others.
 pub(crate) async fn dial_any(url: &str) -> MultiplexedConnection {
-    let kind = if url.starts_with("redis+") { Kind::Sentinel } else { Kind::Redis };
+    let kind = if url.starts_with("redis+") { Kind::Sentinel } else { Kind::Cluster };
     let server = primary_of(kind, url).await;
     dial(&format!("redis://app:apppw@{server}"), None).await
 }
