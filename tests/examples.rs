@@ -99,61 +99,26 @@ fn processed_twice(url: Option<&str>, options: &[&str]) -> u32 {
     last.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("it says {said:?}"))
 }
 
-#[cfg(any(
-    feature = "mysql",
-    feature = "postgres",
-    feature = "redis",
-    feature = "redlock",
-    feature = "sqlite"
-))]
-fn only_the_lock_prevents_that_rows_are_processed_twice(url: Option<&str>) {
-    assert_eq!(processed_twice(url, &[]), 0);
-    assert!(processed_twice(url, &["--unlocked"]) > 0, "there was nothing to prevent");
+/// Each of these keeps the lock; the rows are there, too, or in a file, if that is nothing to keep
+/// rows in, or nothing is named.
+macro_rules! processed_once_under_the_lock {
+    ($($store:ident, $feature:literal, $url:expr;)*) => { $(
+        #[cfg(feature = $feature)]
+        #[test]
+        fn $store() {
+            let url: Option<String> = $url;
+            assert_eq!(processed_twice(url.as_deref(), &[]), 0);
+            let unlocked = processed_twice(url.as_deref(), &["--unlocked"]);
+            assert!(unlocked > 0, "there was nothing to prevent");
+        }
+    )* };
 }
 
-/// The rows are in the database that keeps the lock.
-#[cfg(feature = "postgres")]
-#[test]
-fn only_the_lock_prevents_that_rows_of_postgresql_are_processed_twice() {
-    let url = distlock_testkit::servers::postgres_url();
-    only_the_lock_prevents_that_rows_are_processed_twice(Some(&url));
-}
-
-/// The same.
-#[cfg(feature = "mysql")]
-#[test]
-fn only_the_lock_prevents_that_rows_of_mysql_are_processed_twice() {
-    let url = distlock_testkit::servers::mysql_url();
-    only_the_lock_prevents_that_rows_are_processed_twice(Some(&url));
-}
-
-/// Without a URL the lock is in a file, as are the rows.
-#[cfg(feature = "sqlite")]
-#[test]
-fn only_the_lock_prevents_that_rows_of_a_file_are_processed_twice() {
-    only_the_lock_prevents_that_rows_are_processed_twice(None);
-}
-
-/// The rows are in a file, as that is nothing to keep rows in.
-#[cfg(feature = "redis")]
-#[test]
-fn only_the_lock_on_redis_prevents_that_rows_are_processed_twice() {
-    let url = distlock_testkit::servers::redis_url();
-    only_the_lock_prevents_that_rows_are_processed_twice(Some(&url));
-}
-
-/// The same.
-#[cfg(feature = "redis")]
-#[test]
-fn only_the_lock_on_valkey_prevents_that_rows_are_processed_twice() {
-    let url = distlock_testkit::servers::valkey_url();
-    only_the_lock_prevents_that_rows_are_processed_twice(Some(&url));
-}
-
-/// The same.
-#[cfg(feature = "redlock")]
-#[test]
-fn only_the_lock_on_redlock_prevents_that_rows_are_processed_twice() {
-    let url = distlock_testkit::servers::redlock_url();
-    only_the_lock_prevents_that_rows_are_processed_twice(Some(&url));
+processed_once_under_the_lock! {
+    only_the_lock_on_postgresql, "postgres", Some(distlock_testkit::servers::postgres_url());
+    only_the_lock_on_mysql, "mysql", Some(distlock_testkit::servers::mysql_url());
+    only_the_lock_on_a_file, "sqlite", None;
+    only_the_lock_on_redis, "redis", Some(distlock_testkit::servers::redis_url());
+    only_the_lock_on_valkey, "redis", Some(distlock_testkit::servers::valkey_url());
+    only_the_lock_on_redlock, "redlock", Some(distlock_testkit::servers::redlock_url());
 }

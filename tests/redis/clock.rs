@@ -1,20 +1,17 @@
 //! The server's clock, which somebody sets.
 
-use distlock_testkit::framing::Framing;
+use distlock_testkit::{docker::CLOCK_OF_REDIS, framing::Framing};
 
-use crate::{
-    common::{
-        cases::clocked::Kind,
-        cases_of,
-        redis::{META, Redis, SETTLE},
-    },
-    own::SETTABLE_CLOCK,
+use crate::common::{
+    cases::clocked::Kind,
+    cases_of,
+    redis::{META, Redis, SETTLE},
 };
 
 static KIND: Kind = Kind {
     like: "redis",
     port: 6379,
-    clock: &SETTABLE_CLOCK,
+    clock: &CLOCK_OF_REDIS,
     options: &[],
     arguments: &[],
     around: ["redis://app:apppw@", ""],

@@ -6,7 +6,7 @@ use std::{
 };
 
 use distlock::{Builder, Client};
-use distlock_testkit::docker::OwnServer;
+use distlock_testkit::docker::{CLOCK_OF_REDIS, OwnServer};
 use redis::{Cmd, FromRedisValue, aio::MultiplexedConnection};
 
 use crate::common::{
@@ -16,9 +16,6 @@ use crate::common::{
 };
 
 pub(crate) const TTL: Duration = Duration::from_secs(3);
-/// Not by libfaketime, as the others do: see docker/redis/clock.c.
-pub(crate) const SETTABLE_CLOCK: [&str; 2] =
-    ["--env=LD_PRELOAD=/usr/local/lib/clock.so", "--env=CLOCK=/data/clock"];
 const AROUND: [&str; 2] = ["redis://app:apppw@", ""];
 
 pub(crate) struct Server {
@@ -47,7 +44,7 @@ impl Drop for Disk {
 async fn run(address: SocketAddr, disk: &Disk, before: &[&str], options: &[String]) -> OwnServer {
     let publish = format!("--publish={address}:6379");
     let volume = format!("--volume={}:/data", disk.0);
-    let mut run = [&SETTABLE_CLOCK[..], &[publish.as_str(), &volume]].concat();
+    let mut run = [&CLOCK_OF_REDIS[..], &[publish.as_str(), &volume]].concat();
     if !before.is_empty() {
         run.push("--entrypoint=sh");
     }

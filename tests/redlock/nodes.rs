@@ -7,7 +7,7 @@ use std::{
 
 use distlock::{Client, LockGuard};
 use distlock_testkit::{
-    docker::{OwnServer, set_clock},
+    docker::{CLOCK_OF_REDIS, OwnServer, set_clock},
     framing::Framing,
     proxies::Proxies,
 };
@@ -21,10 +21,6 @@ use crate::common::{
 };
 
 pub(crate) const TTL: Duration = Duration::from_secs(2);
-
-/// Not by libfaketime, as the others do: see docker/redis/clock.c.
-const SETTABLE_CLOCK: [&str; 2] =
-    ["--env=LD_PRELOAD=/usr/local/lib/clock.so", "--env=CLOCK=/data/clock"];
 
 pub(crate) struct Nodes {
     own: Vec<OwnServer>,
@@ -45,7 +41,7 @@ impl Nodes {
             let publish = format!("--publish=127.0.0.1:{port}:6379");
             // It starts itself again from where it takes its program to be.
             let mut run = vec![publish.as_str(), "--env=SERVER=valkey", "--workdir=/usr/bin"];
-            run.extend(SETTABLE_CLOCK);
+            run.extend(CLOCK_OF_REDIS);
             let arguments = ["--appendonly", "no", "--enable-debug-command", "yes"];
             OwnServer::start("redlock1", &run, &arguments).await
         });

@@ -72,9 +72,7 @@ impl Answer {
             }
         }
     }
-}
 
-impl Answer {
     /// What is wrong with the key that others take for a lock.
     fn gate(&self, operation: &'static str) -> StoreError {
         let row = self.outcomes.first().and_then(Outcome::first);

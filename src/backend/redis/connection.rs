@@ -10,7 +10,7 @@ use std::{
 };
 
 use redis::{
-    AsyncConnectionConfig, ProtocolVersion, PushInfo, RedisConnectionInfo, RedisResult, Value,
+    AsyncConnectionConfig, Cmd, ProtocolVersion, PushInfo, RedisConnectionInfo, RedisResult, Value,
     aio::MultiplexedConnection,
 };
 use rustls::pki_types::ServerName;
@@ -164,7 +164,9 @@ impl Connector {
     pub(super) async fn call(&self, link: &mut Link, session: i64, call: &Call) -> Result<Answer> {
         let endpoint = link.endpoint.clone();
         let connection = link.connection.clone();
-        let asked = run(connection, &self.keys, call, call.arguments(session, None));
+        let calls = [(call, call.arguments(session, None))];
+        let asked = run(connection, &self.keys, &calls, None);
+        let asked = async { asked.await?.pop().unwrap_or(Ok(Value::Nil)) };
         let value = link.driven(asked).await.map_err(|error| refused(&endpoint, &error))?;
         Answer::read(value)
     }
@@ -360,18 +362,52 @@ pub(super) async fn ask_settings(mut connection: MultiplexedConnection) -> Redis
     Ok(Server::new(&info, fsync.ok().map(|(_, fsync)| fsync)))
 }
 
-/// Runs a script. The server may have forgotten it, which it says before it does anything.
+/// Runs scripts one after the other, and then this; all of it is sent at once. The server may have
+/// forgotten a script, which it says before it does anything: what was behind it is asked again.
 pub(super) async fn run(
     mut connection: MultiplexedConnection,
     keys: &Keys,
-    call: &Call,
-    arguments: Vec<Vec<u8>>,
-) -> RedisResult<Value> {
-    let by_hash = call.script.by_hash(keys, &arguments);
-    match by_hash.query_async(&mut connection).await {
-        Err(error) if error.code() == Some("NOSCRIPT") => {
-            call.script.whole(keys, &arguments).query_async(&mut connection).await
+    calls: &[(&Call, Vec<Vec<u8>>)],
+    then: Option<Cmd>,
+) -> RedisResult<Vec<RedisResult<Value>>> {
+    let mut answers = Vec::new();
+    let mut whole = false;
+    loop {
+        let mut pipeline = redis::pipe();
+        pipeline.ignore_errors();
+        for (call, arguments) in &calls[answers.len()..] {
+            pipeline.add_command(match whole {
+                true => call.script.whole(keys, arguments),
+                false => call.script.by_hash(keys, arguments),
+            });
         }
-        answer => answer,
+        if let Some(then) = &then {
+            pipeline.add_command(then.clone());
+        }
+        let told: Vec<RedisResult<Value>> = pipeline.query_async(&mut connection).await?;
+        let is_forgotten = |told: &RedisResult<Value>| {
+            told.as_ref().is_err_and(|error| error.code() == Some("NOSCRIPT"))
+        };
+        match told.iter().position(is_forgotten).filter(|_| !whole) {
+            Some(forgotten) => answers.extend(told.into_iter().take(forgotten)),
+            None => {
+                answers.extend(told);
+                return Ok(answers);
+            }
+        }
+        whole = true;
     }
+}
+
+/// How many replicas have what the connection has written, once it is as many as they have to be,
+/// or most of this time is over.
+pub(super) fn wait(acks: u32, patience: Duration) -> Cmd {
+    let mut wait = redis::cmd("WAIT");
+    wait.arg(acks).arg(most_of(patience));
+    wait
+}
+
+/// Milliseconds. None at all would be for ever.
+pub(super) fn most_of(patience: Duration) -> u64 {
+    u64::try_from(patience.mul_f64(0.9).as_millis()).unwrap_or(u64::MAX).max(1)
 }

@@ -6,8 +6,9 @@ use async_trait::async_trait;
 
 use super::{
     gate::{self, Gate},
-    line::{Line, Shared},
+    line::Line,
     message::{self, Acks, Message},
+    shared::Shared,
     waiting,
 };
 use crate::backend::{

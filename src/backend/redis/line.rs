@@ -2,46 +2,31 @@
 //!
 //! Callers may drop what they wait for at any moment, or leave it unpolled.
 
-use std::{
-    collections::VecDeque,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use redis::{PushInfo, PushKind, Value, aio::MultiplexedConnection};
+use redis::{PushInfo, PushKind, Value};
 use tokio::sync::mpsc;
 
 use super::{
-    answer::Answer,
-    channels::Channels,
-    connection::{Connector, Link, Use, ask_settings, run},
-    error::{is_useless, triage, words},
-    gate::Losses,
-    message::{self, Acks, Call, Message},
-    opening::acknowledged,
+    asker::{Asker, Done, Order, What},
+    connection::{Link, Use},
+    message::Message,
     script::Keys,
+    shared::Shared,
 };
 use crate::{
     backend::{
-        durability::Durability,
         error::{Result, StoreError},
         sql::{
-            asking::{Request, Verdict, ask},
+            asking::{Request, ask},
             outcome::Outcome,
-            told::left,
-            watches::Watches,
         },
     },
-    lost::LostReason,
     runtime::{
         backoff,
-        clock::{self, sleep, sleep_until, timeout},
+        clock::{sleep, sleep_until},
         executor::spawn_beside,
-        mutex::Mutex,
     },
 };
 
@@ -50,33 +35,6 @@ use crate::{
 pub(super) struct Line {
     orders: mpsc::UnboundedSender<Order>,
     shared: Arc<Shared>,
-}
-
-/// What a session's lines have in common.
-#[derive(Debug)]
-pub(super) struct Shared {
-    pub(super) connector: Arc<Connector>,
-    pub(super) session: i64,
-    pub(super) watches: Arc<Watches>,
-    /// How often the session has written, by the highest answer.
-    writes: AtomicU64,
-    pub(super) durability: Mutex<Option<Durability>>,
-    pub(super) channels: Channels,
-    pub(super) losses: Losses,
-}
-
-#[derive(Debug)]
-enum Order {
-    Ask(Request<Message>),
-    /// Of which nobody wants to hear.
-    Do(Message),
-}
-
-impl Shared {
-    pub(super) fn new(connector: Arc<Connector>, session: i64) -> Self {
-        let (watches, writes, durability, channels, losses) = <_>::default();
-        Self { connector, session, watches, writes, durability, channels, losses }
-    }
 }
 
 impl Line {
@@ -110,15 +68,6 @@ impl Line {
     pub(super) fn shared(&self) -> &Shared {
         &self.shared
     }
-}
-
-/// What came of one request to the server.
-enum Done {
-    Answered,
-    /// The server has fallen silent, or has become one that cannot be written to.
-    Useless,
-    /// How long the sessions have to live that were asked after.
-    Expiries(Vec<(i64, Duration)>),
 }
 
 /// Why a connection is not used any more.
@@ -280,199 +229,4 @@ fn payload(push: &PushInfo) -> Option<(&str, &str)> {
         }
         _ => None,
     }
-}
-
-enum What {
-    Order(Order),
-    Expiries(Vec<i64>),
-}
-
-/// Asks the server.
-#[derive(Clone)]
-struct Asker {
-    connection: MultiplexedConnection,
-    endpoint: String,
-    /// As it was when the connection was made.
-    server: Arc<str>,
-    shared: Arc<Shared>,
-}
-
-/// Why there is no answer.
-enum Silence {
-    /// The server has said so, and whether there is any use in asking it again.
-    Refused(StoreError, bool),
-    /// It is the connection's end.
-    Over(StoreError),
-}
-
-impl Silence {
-    /// What was asked before has been done, or may have been. There is no use in going on.
-    fn in_doubt(self) -> Self {
-        let (Self::Refused(error, _) | Self::Over(error)) = self;
-        Self::Refused(error.in_doubt(), true)
-    }
-}
-
-impl Asker {
-    /// One request, sent as this is first polled.
-    async fn ask(self, what: What) -> Done {
-        match what {
-            What::Order(Order::Ask(request)) => {
-                if !request.begin() {
-                    return Done::Answered;
-                }
-                let operation = request.operation;
-                let answer = self.send(operation, &request.message).await;
-                let tells = matches!(&request.message, Message::Call(call) if call.tells_expiries);
-                if let (Message::Call(Call { ends: Some(ends), .. }), Ok(_)) =
-                    (&request.message, &answer)
-                {
-                    self.shared.watches.tell(ends);
-                }
-                let (answer, done) = match answer {
-                    Ok(outcomes) if tells => {
-                        let expiries = read_expiries(&outcomes);
-                        (Ok(outcomes), Done::Expiries(expiries))
-                    }
-                    Ok(outcomes) => (Ok(outcomes), Done::Answered),
-                    Err(Silence::Refused(error, false)) => (Err(error), Done::Answered),
-                    Err(Silence::Refused(error, true) | Silence::Over(error)) => {
-                        (Err(error), Done::Useless)
-                    }
-                };
-                request.answer(answer.map_err(Verdict::Failed));
-                done
-            }
-            What::Order(Order::Do(message)) => match self.send("background work", &message).await {
-                Err(Silence::Over(_)) => Done::Useless,
-                _ => Done::Answered,
-            },
-            What::Expiries(sessions) => {
-                match self.call("look at sessions", &message::expiries(&sessions)).await {
-                    Ok(outcomes) => Done::Expiries(read_expiries(&outcomes)),
-                    Err(_) => Done::Useless,
-                }
-            }
-        }
-    }
-
-    async fn send(
-        &self,
-        operation: &'static str,
-        message: &Message,
-    ) -> Result<Vec<Outcome>, Silence> {
-        let mut connection = self.connection.clone();
-        match message {
-            Message::Call(call) => return self.call(operation, call).await,
-            Message::Settings => return self.settings(operation).await,
-            Message::Listen(channel) => {
-                self.answered(operation, connection.subscribe(&**channel)).await?;
-            }
-            Message::Deafen(channel) => {
-                self.answered(operation, connection.unsubscribe(&**channel)).await?;
-            }
-        }
-        Ok(Vec::new())
-    }
-
-    /// With each answer the server's clock is read.
-    async fn call(&self, operation: &'static str, call: &Call) -> Result<Vec<Outcome>, Silence> {
-        let Shared { connector, session, writes, .. } = &*self.shared;
-        let (sent, clock, known) = (clock::now(), &connector.clock, writes.load(Ordering::Acquire));
-        let belief = clock.belief(sent).filter(|_| call.sweeps);
-        let arguments = call.arguments(*session, belief.as_ref());
-        let asked = run(self.connection.clone(), &connector.keys, call, arguments);
-        let value = self.answered(operation, asked).await?;
-        let answer = Answer::read(value).map_err(|error| Silence::Refused(error, false))?;
-        clock.read(&answer.clock, sent);
-        connector.newest.fetch_max(answer.newest, Ordering::AcqRel);
-        if let Some(belief) = &belief {
-            clock.acted_on(belief);
-        }
-        let told = answer.writes(known);
-        let outcomes = answer.outcomes(operation);
-        let outcomes = outcomes.map_err(|error| Silence::Refused(error, false))?;
-        let Some(told) = told else {
-            // It is a copy that does not have all that was confirmed. Nor will it ever.
-            writes.store(u64::MAX, Ordering::Release);
-            let gone = StoreError::SessionGone(LostReason::SessionExpired);
-            return Err(Silence::Refused(gone, false));
-        };
-        writes.fetch_max(told, Ordering::AcqRel);
-        match (call.acks, connector.acks()) {
-            (Acks::Written, Some(acks)) => self.acknowledged(operation, acks, sent).await?,
-            (Acks::Read, Some(acks)) => {
-                let confirmed =
-                    Box::pin(self.call(operation, &message::confirm(&self.server))).await;
-                confirmed.map_err(Silence::in_doubt)?;
-                self.acknowledged(operation, acks, sent).await?;
-            }
-            (Acks::Nothing, _) | (_, None) => {}
-        }
-        Ok(outcomes)
-    }
-
-    /// Waits until so many replicas have what this connection has written, in what is left of the
-    /// time since the request was sent. What fewer have may be undone, and did not happen.
-    async fn acknowledged(
-        &self,
-        operation: &'static str,
-        acks: u32,
-        sent: Duration,
-    ) -> Result<(), Silence> {
-        let patience = self.shared.connector.patience();
-        let left = patience.saturating_sub(clock::now().saturating_sub(sent));
-        let unknown = |told: String| StoreError::Unknown(format!("{operation}: {told}").into());
-        let asked = acknowledged(self.connection.clone(), acks, left);
-        match timeout(patience, asked).await {
-            Ok(Ok(have)) if have >= acks => Ok(()),
-            Ok(Ok(have)) => {
-                let told = format!("{have} of {acks} replicas of {} have it", self.endpoint);
-                Err(Silence::Refused(unknown(told), false))
-            }
-            // A server that has become a replica among them.
-            Ok(Err(error)) => Err(Silence::Over(unknown(words(&self.endpoint, &error)))),
-            Err(_) => {
-                let told = format!("{} did not answer in time", self.endpoint);
-                Err(Silence::Over(unknown(told)))
-            }
-        }
-    }
-
-    async fn settings(&self, operation: &'static str) -> Result<Vec<Outcome>, Silence> {
-        let server = self.answered(operation, ask_settings(self.connection.clone())).await?;
-        let connector = &self.shared.connector;
-        let known = connector.known_replicas().await;
-        let known = known.map_err(|error| Silence::Refused(error, false))?;
-        *self.shared.durability.lock() = Some(server.durability(connector.acks(), known));
-        Ok(Vec::new())
-    }
-
-    /// An error that is not the server's word is the connection's end.
-    async fn answered<T>(
-        &self,
-        operation: &'static str,
-        asked: impl Future<Output = redis::RedisResult<T>>,
-    ) -> Result<T, Silence> {
-        let late = |_| {
-            let told = format!("{} did not answer in time", self.endpoint);
-            Silence::Over(StoreError::Unknown(told.into()))
-        };
-        let answer = timeout(self.shared.connector.patience(), asked).await.map_err(late)?;
-        answer.map_err(|error| {
-            let told = triage(operation, &self.endpoint, &error);
-            match error.code() {
-                Some(_) => Silence::Refused(told, is_useless(&error)),
-                None => Silence::Over(told),
-            }
-        })
-    }
-}
-
-fn read_expiries(outcomes: &[Outcome]) -> Vec<(i64, Duration)> {
-    let rows = outcomes.first().map(Outcome::rows).unwrap_or_default();
-    let read = |row: &crate::backend::sql::outcome::Row| {
-        Some((i64::from_str_radix(row.text(0)?, 16).ok()?, left(row.number(1)?)))
-    };
-    rows.iter().filter_map(read).collect()
 }

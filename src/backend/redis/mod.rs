@@ -7,6 +7,7 @@
 //! puts them away.
 
 mod answer;
+mod asker;
 mod channels;
 mod cluster;
 mod connection;
@@ -19,6 +20,7 @@ mod opening;
 mod script;
 mod sentinel;
 mod server;
+mod shared;
 mod waiting;
 
 use std::{
@@ -34,8 +36,9 @@ use async_trait::async_trait;
 use self::{
     connection::{Connector, Use},
     dialect::Lines,
-    line::{Line, Shared},
+    line::Line,
     script::Keys,
+    shared::Shared,
 };
 use super::{Backend, Entry, Facts, Store};
 use crate::{

@@ -5,7 +5,7 @@ use std::{sync::atomic::Ordering, time::Duration};
 use redis::{RedisResult, aio::MultiplexedConnection, cmd};
 
 use super::{
-    connection::{Connector, Link},
+    connection::{Connector, Link, most_of, wait},
     error::words,
     message,
 };
@@ -30,8 +30,9 @@ impl Connector {
         let unavailable = |told: String| StoreError::Unavailable(told.into());
         let (endpoint, connection) = (link.endpoint.clone(), link.connection.clone());
         if let Some(acks) = self.acks() {
-            let have = link.driven(acknowledged(connection.clone(), acks, left())).await;
-            let have = have.map_err(|error| unavailable(words(&endpoint, &error)))?;
+            let (wait, mut connection) = (wait(acks, left()), connection.clone());
+            let have = link.driven(wait.query_async(&mut connection)).await;
+            let have: u32 = have.map_err(|error| unavailable(words(&endpoint, &error)))?;
             if have < acks {
                 let told = format!("{have} of {acks} replicas of {endpoint} have the session");
                 return Err(unavailable(told));
@@ -50,22 +51,10 @@ impl Connector {
     }
 }
 
-/// How many replicas have what this connection has written, once it is as many as they have to be,
-/// or most of this time is over.
-pub(super) async fn acknowledged(
-    mut connection: MultiplexedConnection,
-    acks: u32,
-    patience: Duration,
-) -> RedisResult<u32> {
-    // No time at all is for ever.
-    let time = u64::try_from(patience.mul_f64(0.9).as_millis()).unwrap_or(u64::MAX).max(1);
-    cmd("WAIT").arg(acks).arg(time).query_async(&mut connection).await
-}
-
 /// Whether what this connection has written is on the server's disk, before most of this time is
 /// over.
 async fn on_disk(mut connection: MultiplexedConnection, patience: Duration) -> RedisResult<bool> {
-    let time = u64::try_from(patience.mul_f64(0.9).as_millis()).unwrap_or(u64::MAX).max(1);
+    let time = most_of(patience);
     let asked = cmd("WAITAOF").arg(1).arg(0).arg(time).query_async(&mut connection).await;
     asked.map(|(local, _): (u64, u64)| local > 0)
 }

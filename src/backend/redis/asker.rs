@@ -1,0 +1,252 @@
+//! One request to the server, and what is concluded from its answer.
+
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use redis::{RedisError, RedisResult, Value, aio::MultiplexedConnection, from_redis_value};
+
+use super::{
+    answer::Answer,
+    connection::{ask_settings, run, wait},
+    error::{is_useless, triage, words},
+    message::{self, Acks, Call, Message},
+    shared::Shared,
+};
+use crate::{
+    backend::{
+        error::{Result, StoreError},
+        sql::{
+            asking::{Request, Verdict},
+            outcome::{Outcome, Row},
+            told::left,
+        },
+    },
+    lost::LostReason,
+    runtime::clock::{self, timeout},
+};
+
+#[derive(Debug)]
+pub(super) enum Order {
+    Ask(Request<Message>),
+    /// Of which nobody wants to hear.
+    Do(Message),
+}
+
+pub(super) enum What {
+    Order(Order),
+    Expiries(Vec<i64>),
+}
+
+/// What came of one request to the server.
+pub(super) enum Done {
+    Answered,
+    /// The server has fallen silent, or has become one that cannot be written to.
+    Useless,
+    /// How long the sessions have to live that were asked after.
+    Expiries(Vec<(i64, Duration)>),
+}
+
+/// Asks the server.
+#[derive(Clone)]
+pub(super) struct Asker {
+    pub(super) connection: MultiplexedConnection,
+    pub(super) endpoint: String,
+    /// As it was when the connection was made.
+    pub(super) server: Arc<str>,
+    pub(super) shared: Arc<Shared>,
+}
+
+/// Why there is no answer.
+enum Silence {
+    /// The server has said so, and whether there is any use in asking it again.
+    Refused(StoreError, bool),
+    /// It is the connection's end.
+    Over(StoreError),
+}
+
+impl Silence {
+    /// What was asked before has been done, or may have been. There is no use in going on.
+    fn in_doubt(self) -> Self {
+        let (Self::Refused(error, _) | Self::Over(error)) = self;
+        Self::Refused(error.in_doubt(), true)
+    }
+}
+
+impl Asker {
+    /// One request, sent as this is first polled.
+    pub(super) async fn ask(self, what: What) -> Done {
+        match what {
+            What::Order(Order::Ask(request)) => {
+                if !request.begin() {
+                    return Done::Answered;
+                }
+                let operation = request.operation;
+                let answer = self.send(operation, &request.message).await;
+                let tells = matches!(&request.message, Message::Call(call) if call.tells_expiries);
+                if let (Message::Call(Call { ends: Some(ends), .. }), Ok(_)) =
+                    (&request.message, &answer)
+                {
+                    self.shared.watches.tell(ends);
+                }
+                let (answer, done) = match answer {
+                    Ok(outcomes) if tells => {
+                        let expiries = read_expiries(&outcomes);
+                        (Ok(outcomes), Done::Expiries(expiries))
+                    }
+                    Ok(outcomes) => (Ok(outcomes), Done::Answered),
+                    Err(Silence::Refused(error, false)) => (Err(error), Done::Answered),
+                    Err(Silence::Refused(error, true) | Silence::Over(error)) => {
+                        (Err(error), Done::Useless)
+                    }
+                };
+                request.answer(answer.map_err(Verdict::Failed));
+                done
+            }
+            What::Order(Order::Do(message)) => match self.send("background work", &message).await {
+                Err(Silence::Over(_)) => Done::Useless,
+                _ => Done::Answered,
+            },
+            What::Expiries(sessions) => {
+                match self.call("look at sessions", &message::expiries(&sessions)).await {
+                    Ok(outcomes) => Done::Expiries(read_expiries(&outcomes)),
+                    Err(_) => Done::Useless,
+                }
+            }
+        }
+    }
+
+    async fn send(
+        &self,
+        operation: &'static str,
+        message: &Message,
+    ) -> Result<Vec<Outcome>, Silence> {
+        let mut connection = self.connection.clone();
+        match message {
+            Message::Call(call) => return self.call(operation, call).await,
+            Message::Settings => return self.settings(operation).await,
+            Message::Listen(channel) => {
+                self.answered(operation, connection.subscribe(&**channel)).await?;
+            }
+            Message::Deafen(channel) => {
+                self.answered(operation, connection.unsubscribe(&**channel)).await?;
+            }
+        }
+        Ok(Vec::new())
+    }
+
+    /// Runs a script and, where replicas are to have what counts, asks for that behind it: all of
+    /// it is sent at once.
+    async fn call(&self, operation: &'static str, call: &Call) -> Result<Vec<Outcome>, Silence> {
+        let Shared { connector, session, writes, .. } = &*self.shared;
+        let (sent, known) = (clock::now(), writes.load(Ordering::Acquire));
+        let belief = connector.clock.belief(sent).filter(|_| call.sweeps);
+        let acks = connector.acks().filter(|_| call.acks != Acks::Nothing);
+        let confirm = message::confirm(&self.server);
+        let confirm = Some(&confirm).filter(|_| acks.is_some() && call.acks == Acks::Read);
+        let calls = [(call, belief.as_ref())].into_iter().chain(confirm.map(|call| (call, None)));
+        let calls: Vec<_> =
+            calls.map(|(call, belief)| (call, call.arguments(*session, belief))).collect();
+        let wait = acks.map(|acks| wait(acks, connector.patience()));
+        let asked = run(self.connection.clone(), &connector.keys, &calls, wait);
+        let mut answers = self.answered(operation, asked).await?.into_iter();
+        let outcomes = self.read(operation, answers.next(), sent, known)?;
+        if let Some(belief) = &belief {
+            connector.clock.acted_on(belief);
+        }
+        if confirm.is_some() {
+            let confirmed = self.read(operation, answers.next(), sent, known);
+            confirmed.map_err(Silence::in_doubt)?;
+        }
+        if let Some(acks) = acks {
+            self.acknowledged(operation, answers.next(), acks)?;
+        }
+        Ok(outcomes)
+    }
+
+    /// What a script has answered. With each answer the server's clock is read.
+    fn read(
+        &self,
+        operation: &'static str,
+        told: Option<RedisResult<Value>>,
+        sent: Duration,
+        known: u64,
+    ) -> Result<Vec<Outcome>, Silence> {
+        let Shared { connector, writes, .. } = &*self.shared;
+        let told = told.unwrap_or(Ok(Value::Nil)).map_err(|error| self.silence(operation, &error));
+        let answer = Answer::read(told?).map_err(|error| Silence::Refused(error, false))?;
+        connector.clock.read(&answer.clock, sent);
+        connector.newest.fetch_max(answer.newest, Ordering::AcqRel);
+        let told = answer.writes(known);
+        let outcomes = answer.outcomes(operation);
+        let outcomes = outcomes.map_err(|error| Silence::Refused(error, false))?;
+        let Some(told) = told else {
+            // It is a copy that does not have all that was confirmed. Nor will it ever.
+            writes.store(u64::MAX, Ordering::Release);
+            let gone = StoreError::SessionGone(LostReason::SessionExpired);
+            return Err(Silence::Refused(gone, false));
+        };
+        writes.fetch_max(told, Ordering::AcqRel);
+        Ok(outcomes)
+    }
+
+    /// Whether as many replicas have it as have to. What fewer have may be undone, and did not
+    /// happen.
+    fn acknowledged(
+        &self,
+        operation: &'static str,
+        told: Option<RedisResult<Value>>,
+        acks: u32,
+    ) -> Result<(), Silence> {
+        let unknown = |told: String| StoreError::Unknown(format!("{operation}: {told}").into());
+        let have = told.unwrap_or(Ok(Value::Nil)).and_then(|told| Ok(from_redis_value(told)?));
+        match have {
+            Ok(have) if have >= acks => Ok(()),
+            Ok::<u32, _>(have) => {
+                let told = format!("{have} of {acks} replicas of {} have it", self.endpoint);
+                Err(Silence::Refused(unknown(told), false))
+            }
+            // A server that has become a replica among them.
+            Err(error) => Err(Silence::Over(unknown(words(&self.endpoint, &error)))),
+        }
+    }
+
+    async fn settings(&self, operation: &'static str) -> Result<Vec<Outcome>, Silence> {
+        let server = self.answered(operation, ask_settings(self.connection.clone())).await?;
+        let connector = &self.shared.connector;
+        let known = connector.known_replicas().await;
+        let known = known.map_err(|error| Silence::Refused(error, false))?;
+        *self.shared.durability.lock() = Some(server.durability(connector.acks(), known));
+        Ok(Vec::new())
+    }
+
+    /// An error that is not the server's word is the connection's end.
+    async fn answered<T>(
+        &self,
+        operation: &'static str,
+        asked: impl Future<Output = redis::RedisResult<T>>,
+    ) -> Result<T, Silence> {
+        let late = |_| {
+            let told = format!("{} did not answer in time", self.endpoint);
+            Silence::Over(StoreError::Unknown(told.into()))
+        };
+        let answer = timeout(self.shared.connector.patience(), asked).await.map_err(late)?;
+        answer.map_err(|error| self.silence(operation, &error))
+    }
+
+    fn silence(&self, operation: &'static str, error: &RedisError) -> Silence {
+        let told = triage(operation, &self.endpoint, error);
+        match error.code() {
+            Some(_) => Silence::Refused(told, is_useless(error)),
+            None => Silence::Over(told),
+        }
+    }
+}
+
+fn read_expiries(outcomes: &[Outcome]) -> Vec<(i64, Duration)> {
+    let rows = outcomes.first().map(Outcome::rows).unwrap_or_default();
+    let read =
+        |row: &Row| Some((i64::from_str_radix(row.text(0)?, 16).ok()?, left(row.number(1)?)));
+    rows.iter().filter_map(read).collect()
+}

@@ -1,0 +1,28 @@
+//! What the connections of one session have in common.
+
+use std::sync::{Arc, atomic::AtomicU64};
+
+use super::{channels::Channels, connection::Connector, gate::Losses};
+use crate::{
+    backend::{durability::Durability, sql::watches::Watches},
+    runtime::mutex::Mutex,
+};
+
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) connector: Arc<Connector>,
+    pub(super) session: i64,
+    pub(super) watches: Arc<Watches>,
+    /// How often the session has written, by the highest answer.
+    pub(super) writes: AtomicU64,
+    pub(super) durability: Mutex<Option<Durability>>,
+    pub(super) channels: Channels,
+    pub(super) losses: Losses,
+}
+
+impl Shared {
+    pub(super) fn new(connector: Arc<Connector>, session: i64) -> Self {
+        let (watches, writes, durability, channels, losses) = <_>::default();
+        Self { connector, session, watches, writes, durability, channels, losses }
+    }
+}

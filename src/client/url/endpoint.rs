@@ -1,0 +1,26 @@
+//! One host of a URL, and its port.
+
+/// `endpoint` with the default port if it has none; `None` if it is not an endpoint at all.
+pub(super) fn with_port(endpoint: &str, default: u16) -> Option<String> {
+    let (host, port) = match endpoint.strip_prefix('[') {
+        Some(rest) => {
+            let (host, port) = rest.split_once(']')?;
+            host.parse::<std::net::Ipv6Addr>().ok()?;
+            (format!("[{host}]"), port)
+        }
+        None => {
+            let (host, port) = endpoint.split_at(endpoint.find(':').unwrap_or(endpoint.len()));
+            let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
+            if host.is_empty() || !host.chars().all(fits) {
+                return None;
+            }
+            (host.to_owned(), port)
+        }
+    };
+    let port = match port.strip_prefix(':') {
+        Some(port) => port.parse().ok().filter(|port| *port != 0)?,
+        None if port.is_empty() => default,
+        None => return None,
+    };
+    Some(format!("{host}:{port}"))
+}

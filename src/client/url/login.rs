@@ -1,0 +1,46 @@
+//! Who logs in by a URL.
+
+use std::borrow::Cow;
+
+use percent_encoding::percent_decode_str;
+
+use crate::backend::{credentials::Credentials, secret::Secret, source::Origin};
+
+/// `user:password`, each percent-escaped, or a user alone.
+pub(super) fn login(text: &str) -> Result<(String, Option<Secret>), String> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || "-._~!$&'()*+;=%".contains(c);
+    let plain = |text: &str| {
+        let decoded = text.chars().all(fits).then(|| percent_decode_str(text).decode_utf8().ok());
+        decoded.flatten().map(Cow::into_owned).ok_or_else(|| {
+            "percent-escape what is neither a letter nor a digit in the user and the password"
+                .to_owned()
+        })
+    };
+    let (user, password) =
+        text.split_once(':').map_or((text, None), |(user, password)| (user, Some(password)));
+    Ok((plain(user)?, password.map(plain).transpose()?.map(Secret::new)))
+}
+
+pub(super) fn credentials(
+    login: Option<(String, Option<Secret>)>,
+    file: Option<String>,
+) -> Result<Option<Origin<Credentials>>, String> {
+    Ok(match (login, file) {
+        (None, None) => None,
+        (Some((user, Some(password))), None) => Some(Origin::Fixed(Credentials { user, password })),
+        (Some((user, None)), Some(file)) => {
+            Some(Origin::changing(move || Credentials::read(&user, file.as_ref())))
+        }
+        (Some((_, None)), None) => {
+            return Err("before the `@` there has to be user:password, or user with a \
+                        password_file behind the `?`"
+                .into());
+        }
+        (Some((_, Some(_))), Some(_)) => {
+            return Err("there is both a password and a password_file".into());
+        }
+        (None, Some(_)) => {
+            return Err("password_file needs a user: write user@ before the hosts".into());
+        }
+    })
+}

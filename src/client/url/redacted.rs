@@ -1,0 +1,52 @@
+//! A URL without what may be a password.
+
+use super::{endpoint::with_port, scheme::SCHEMES};
+
+/// The longest URL that is shown.
+pub(super) const LONGEST: usize = 200;
+
+/// What may be shown of a URL: what certainly is a scheme, host or port, and stars for the rest.
+///
+/// A password may have any characters, and a URL that has one may be malformed in any way. So a
+/// host counts as one only where no `@` is anywhere and all that stands with it reads as hosts and
+/// ports, too. Of a name in memory nothing is shown that looks like a user or a query.
+pub(super) fn redacted(url: &str) -> String {
+    let is_known = |word: &str| {
+        SCHEMES.iter().any(|(known, ..)| *known == word) || matches!(word, "http" | "https")
+    };
+    let are_hosts =
+        |list: &str| list.split(',').all(|endpoint| with_port(endpoint.trim(), 1).is_some());
+    let shown = match url.split_once("://") {
+        None if url.is_empty() || are_hosts(url) => url.to_owned(),
+        None => "***".to_owned(),
+        Some((scheme, name)) if is_local(scheme) && !name.contains(['@', ':', '?', '#', '=']) => {
+            url.to_owned()
+        }
+        Some((scheme, rest))
+            if !is_local(scheme) && is_word(scheme) && (rest.is_empty() || are_hosts(rest)) =>
+        {
+            url.to_owned()
+        }
+        Some((scheme, _)) if !is_known(scheme) => "***".to_owned(),
+        Some((scheme, rest)) => {
+            let hosts = rest.split(['/', '?', '#']).next().unwrap_or_default();
+            match !is_local(scheme) && !rest.contains('@') && are_hosts(hosts) {
+                true => format!(
+                    "{scheme}://{hosts}{}***",
+                    rest.get(hosts.len()..=hosts.len()).unwrap_or_default()
+                ),
+                false => format!("{scheme}://***"),
+            }
+        }
+    };
+    shown.chars().take(LONGEST).collect()
+}
+
+/// What stands behind it is no host.
+fn is_local(scheme: &str) -> bool {
+    matches!(scheme, "memory" | "sqlite")
+}
+
+fn is_word(text: &str) -> bool {
+    text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'))
+}
