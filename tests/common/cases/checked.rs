@@ -168,7 +168,7 @@ pub(crate) async fn guards_of_other_stores_are_refused_by_name(t: &Case) {
             let transaction = connection.transaction().expect("begun");
             refused(distlock::sqlite::check(&guard, &transaction))
         }
-        #[cfg(any(feature = "etcd", feature = "zookeeper"))]
+        #[cfg(any(feature = "etcd", feature = "redis", feature = "zookeeper"))]
         _ => panic!("no SQL: {}", t.store.url()),
     };
     assert!(text.contains("memory") && text.contains(&asked.to_string()), "{text}");
