@@ -75,8 +75,9 @@
 //! - `redis`: URLs like `redis://user:password@h:6379/0`, of Redis 7 and Valkey 8 and later; with
 //!   `?bridge=plain` or `?bridge=redisson` mutexes exclude other libraries' locks, too: see
 //!   [`operations`][operations].
-//! - `redlock`: URLs like `redlock://user:password@h1,h2,h3,h4,h5`, of servers of Redis or Valkey
-//!   that know nothing of each other; only mutexes, and nobody is first: see [`redlock`][redlock].
+//! - `redlock`: URLs like `redlock://user:password@h1,h2,h3,h4,h5`, and `redlocks://` by TLS, of
+//!   servers of Redis or Valkey that know nothing of each other; only mutexes, and nobody is first:
+//!   see [`redlock`][redlock].
 //! - `sqlite`: URLs like `sqlite:///path/of/a/file`, for the processes of one host. Building it
 //!   needs a C compiler: see [`operations`][operations].
 //! - `blocking`: the same for threads.

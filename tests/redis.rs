@@ -14,6 +14,11 @@ mod clock;
 mod common;
 #[path = "redis/emptied.rs"]
 mod emptied;
+#[path = "redis/killed.rs"]
+mod killed;
+#[cfg(feature = "tracing")]
+#[path = "redis/logged.rs"]
+mod logged;
 #[path = "redis/others.rs"]
 mod others;
 #[path = "redis/own.rs"]

@@ -7,10 +7,13 @@ pub(crate) mod bridge;
     feature = "mysql",
     feature = "postgres",
     feature = "redis",
+    feature = "redlock",
     feature = "zookeeper"
 ))]
 mod certificates;
 pub(crate) mod credentials;
+#[cfg(any(feature = "redis", feature = "redlock"))]
+mod dialing;
 pub(crate) mod durability;
 mod entry;
 pub(crate) mod error;
@@ -47,6 +50,7 @@ pub(crate) mod tls;
     feature = "mysql",
     feature = "postgres",
     feature = "redis",
+    feature = "redlock",
     feature = "zookeeper"
 ))]
 mod trust;

@@ -10,6 +10,7 @@ use std::{
     feature = "mysql",
     feature = "postgres",
     feature = "redis",
+    feature = "redlock",
     feature = "zookeeper"
 ))]
 use crate::backend::certificates;
@@ -162,6 +163,7 @@ impl fmt::Debug for Tls {
         feature = "mysql",
         feature = "postgres",
         feature = "redis",
+        feature = "redlock",
         feature = "zookeeper"
     )),
     allow(dead_code)
@@ -198,6 +200,7 @@ impl Material {
         feature = "mysql",
         feature = "postgres",
         feature = "redis",
+        feature = "redlock",
         feature = "zookeeper"
     ))]
     fn fits(&self) -> Result<(), String> {
@@ -214,6 +217,7 @@ impl Material {
         feature = "mysql",
         feature = "postgres",
         feature = "redis",
+        feature = "redlock",
         feature = "zookeeper"
     )))]
     fn fits(&self) -> Result<(), String> {

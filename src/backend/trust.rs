@@ -6,7 +6,7 @@ use rustls::{
 };
 
 use crate::backend::{certificates, secret::Secret, tls::Material};
-#[cfg(any(feature = "mysql", feature = "postgres", feature = "redis"))]
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "redis", feature = "redlock"))]
 use crate::{backend::remote::Remote, error::Error};
 
 /// Of a `host:port`.
@@ -16,7 +16,7 @@ pub(crate) fn host(endpoint: &str) -> &str {
 }
 
 /// Whether there is a CA, and certificates can name all endpoints, where TLS is wanted.
-#[cfg(any(feature = "mysql", feature = "postgres", feature = "redis"))]
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "redis", feature = "redlock"))]
 pub(crate) fn check(remote: &Remote, store: &str) -> Result<(), Error> {
     let invalid = |reason: String| Error::InvalidConfig { option: "tls", reason };
     let Some(tls) = &remote.tls else { return Ok(()) };
@@ -36,7 +36,13 @@ pub(crate) fn check(remote: &Remote, store: &str) -> Result<(), Error> {
 
 /// `None` without a CA: the operating system's are not known here.
 #[cfg_attr(
-    not(any(feature = "etcd", feature = "postgres", feature = "redis", feature = "zookeeper")),
+    not(any(
+        feature = "etcd",
+        feature = "postgres",
+        feature = "redis",
+        feature = "redlock",
+        feature = "zookeeper"
+    )),
     allow(dead_code)
 )]
 pub(crate) fn config(material: &Material) -> Option<ClientConfig> {

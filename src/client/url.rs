@@ -83,7 +83,7 @@ impl Url {
         let Some(&(_, scheme, port, secure)) = SCHEMES.iter().find(|(word, ..)| *word == scheme)
         else {
             return Err("the scheme is not one of etcd, etcds, zk, zks, postgres, mysql, redis, \
-                        rediss, redis+sentinel, rediss+sentinel, redlock, sqlite and memory"
+                        rediss, redis+sentinel, rediss+sentinel, redlock, redlocks, sqlite and memory"
                 .into());
         };
         let (rest, query) = rest.split_once('?').map_or((rest, None), |(rest, q)| (rest, Some(q)));
@@ -154,7 +154,8 @@ impl Url {
             Some(_) if !secure => {
                 return Err(
                     "ca_file, cert_file, key_file and server_name are for etcds://, zks://, \
-                            rediss://, and with sslmode=verify-full postgres:// and mysql://"
+                            rediss://, redlocks://, and with sslmode=verify-full postgres:// and \
+                            mysql://"
                         .into(),
                 );
             }

@@ -69,6 +69,12 @@ pub(crate) trait Harness: Send + Sync + 'static {
         true
     }
 
+    /// Whether servers know which session a key belongs to. If not all keys are of the same one,
+    /// which none of them knows.
+    fn sessions(&self) -> bool {
+        true
+    }
+
     /// To how many servers a client is connected at a time.
     fn at_once(&self) -> f64 {
         1.0

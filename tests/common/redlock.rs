@@ -108,6 +108,15 @@ impl Harness for Redlock {
         false
     }
 
+    fn sessions(&self) -> bool {
+        false
+    }
+
+    /// Renewals are what tells.
+    fn tells(&self) -> bool {
+        false
+    }
+
     fn at_once(&self) -> f64 {
         5.0
     }
@@ -124,8 +133,9 @@ impl Harness for Redlock {
         0.1
     }
 
+    /// The first node says so. All are told to forget it, as if they had been asked.
     fn busy(&self) -> u64 {
-        5
+        6
     }
 
     fn uncontended(&self) -> u64 {
@@ -162,8 +172,9 @@ impl Harness for Redlock {
 
     async fn erase(&self, _: &str) {}
 
+    /// No node knows of any.
     async fn session_of(&self, _: &str) -> i64 {
-        unimplemented!("no node knows of sessions")
+        0
     }
 
     async fn session_exists(&self, _: i64) -> bool {

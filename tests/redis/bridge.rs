@@ -8,6 +8,7 @@ use redis::cmd;
 use tokio::{
     io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
     net::TcpStream,
+    task::JoinSet,
     time::{Instant, sleep},
 };
 
@@ -59,6 +60,7 @@ cases! {
     a_key_of_another_kind_is_refused,
     those_behind_the_first_leave_it_alone,
     a_lock_is_passed_on_within_a_client,
+    a_client_lets_others_in_though_it_cannot_see_them,
     waiters_of_one_client_take_turns,
     others_are_seen_in_the_queue,
 }
@@ -363,6 +365,33 @@ mod cases {
         let next = within(SOON, "its turn", waiting).await.expect("no panic").expect("granted");
         assert!(!others.take("a", "other", MINUTE).await);
         next.unlock().await.expect("released");
+        assert!(others.is_free("a").await);
+    }
+
+    /// Nothing in the queue tells that others look at the lock: so it is let go.
+    pub(super) async fn a_client_lets_others_in_though_it_cannot_see_them(
+        t: &Case,
+        others: &Others,
+    ) {
+        const MAX: usize = 2;
+        let client = t.connect(others.builder(t).local_handover(MAX as u32)).await;
+        let mut holder = client.mutex("a").lock().await.expect("granted");
+        let mut waiting = JoinSet::new();
+        for _ in 0..3 * MAX + 2 {
+            let mutex = client.mutex("a");
+            waiting.spawn(async move { mutex.lock().await });
+        }
+        let mut keys = vec![holder.key().to_owned()];
+        while !waiting.is_empty() {
+            holder.unlock().await.expect("passed on, or released");
+            let next = within(SOON, "its turn", waiting.join_next()).await.expect("one is left");
+            holder = next.expect("no panic").expect("granted");
+            keys.push(holder.key().to_owned());
+        }
+        holder.unlock().await.expect("released");
+        for turns in keys.chunk_by(|one, next| one == next) {
+            assert!(turns.len() <= MAX + 1, "{} had it in a row", turns.len());
+        }
         assert!(others.is_free("a").await);
     }
 

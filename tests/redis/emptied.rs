@@ -15,7 +15,7 @@ use crate::{
         case::{SOON, poll, within},
         redis::{META, calls},
     },
-    own::{Server, TTL},
+    own::{FORGETTING, Server, TTL},
 };
 
 /// How long a holder's session lives that outlives a server's start.
@@ -171,6 +171,7 @@ async fn waits(server: &Server) -> u64 {
 /// Without a file nothing is promised, and it says so.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_keeps_nothing_promises_nothing() {
+    let _no_other = FORGETTING.lock().await;
     for options in [&["--appendonly", "no"][..], &["--appendfsync", "no"]] {
         let server = Server::with(options).await;
         let client = connected(server.url(), TTL).await;

@@ -16,6 +16,8 @@ use crate::common::{
 };
 
 pub(crate) const TTL: Duration = Duration::from_secs(3);
+/// Held by tests of servers that keep nothing: all clients log to one place.
+pub(crate) static FORGETTING: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 const AROUND: [&str; 2] = ["redis://app:apppw@", ""];
 
 pub(crate) struct Server {
@@ -119,6 +121,13 @@ impl Server {
         let before = "rm -rf /data/appendonlydir && cp -r /data/copy /data/appendonlydir && \
                       exec /entrypoint \"$@\"";
         self.own = run(self.address, &self.disk, &["-c", before, "-"], &self.options).await;
+        self.answers().await;
+    }
+
+    /// SIGKILL, and it is started again at once with its disk as it was left.
+    pub(crate) async fn die(&mut self) {
+        self.kill().await;
+        self.own = run(self.address, &self.disk, &[], &self.options).await;
         self.answers().await;
     }
 

@@ -1,25 +1,12 @@
 //! One connection to the one server that can be written to.
 
-use std::{
-    future::poll_fn,
-    io,
-    pin::Pin,
-    sync::{Arc, atomic::AtomicU64},
-    task::Poll,
-    time::Duration,
-};
+use std::{future::poll_fn, pin::Pin, sync::atomic::AtomicU64, task::Poll, time::Duration};
 
 use redis::{
     AsyncConnectionConfig, Cmd, ProtocolVersion, PushInfo, RedisConnectionInfo, RedisResult, Value,
     aio::MultiplexedConnection,
 };
-use rustls::pki_types::ServerName;
-use tokio::{
-    io::{AsyncRead, AsyncWrite},
-    net::TcpStream,
-    sync::mpsc,
-};
-use tokio_rustls::TlsConnector;
+use tokio::sync::mpsc;
 
 use super::{
     answer::Answer,
@@ -31,13 +18,12 @@ use super::{
 };
 use crate::backend::{
     bridge::Bridge,
-    certificates, credentials,
+    credentials,
+    dialing::dial,
     durability::Durability,
     error::{Result, StoreError},
     remote::Remote,
     sql::{endpoints::Endpoints, server_clock::ServerClock},
-    tls::Material,
-    trust,
 };
 
 /// Makes connections.
@@ -87,10 +73,6 @@ enum Met {
 
 /// So many servers are asked, each named by the one before it.
 const HOPS: usize = 4;
-
-trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
-
-impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
 
 impl Connector {
     pub(super) fn new(remote: Remote) -> Self {
@@ -253,13 +235,7 @@ impl Connector {
     /// A connection to whatever that is.
     pub(super) async fn begin(&self, endpoint: &str, info: RedisConnectionInfo) -> Result<Link> {
         let material = self.remote.tls.as_ref().map(|tls| tls.newest());
-        let stream =
-            dial(endpoint, material.as_deref()).await.map_err(
-                |error| match certificates::explain(&error) {
-                    Some(fault) => StoreError::Denied(format!("{endpoint}: {fault}").into()),
-                    None => StoreError::Unavailable(format!("{endpoint}: {error}").into()),
-                },
-            )?;
+        let stream = dial(endpoint, material.as_deref()).await?;
         let info = info.set_protocol(ProtocolVersion::RESP3);
         let info = info.set_lib_name("distlock", env!("CARGO_PKG_VERSION"));
         let (heard, pushes) = mpsc::unbounded_channel();
@@ -318,27 +294,6 @@ impl Link {
             }
         }
     }
-}
-
-/// By TLS, if there is any.
-async fn dial(endpoint: &str, material: Option<&Material>) -> io::Result<Box<dyn Stream>> {
-    let securing = match material {
-        None => None,
-        Some(material) => {
-            let no_ca =
-                || io::Error::other("there is no CA to check it with: see Tls::ca_certificate");
-            let config = trust::config(material).ok_or_else(no_ca)?;
-            let name = material.server_name.as_deref().unwrap_or_else(|| trust::host(endpoint));
-            let name = ServerName::try_from(name.to_owned()).map_err(io::Error::other)?;
-            Some((TlsConnector::from(Arc::new(config)), name))
-        }
-    };
-    let tcp = TcpStream::connect(endpoint).await?;
-    tcp.set_nodelay(true)?;
-    Ok(match securing {
-        None => Box::new(tcp),
-        Some((connector, name)) => Box::new(connector.connect(name, tcp).await?),
-    })
 }
 
 /// Begins to listen, and asks what the server is.

@@ -6,13 +6,14 @@ use redis::{
     AsyncConnectionConfig, ErrorKind, ProtocolVersion, RedisConnectionInfo, RedisError,
     aio::MultiplexedConnection,
 };
-use tokio::net::TcpStream;
 
 use crate::{
     backend::{
         credentials::Credentials,
+        dialing::dial,
         error::{Result, StoreError},
         source::Source,
+        tls::Material,
     },
     runtime::clock,
 };
@@ -36,15 +37,18 @@ pub(super) struct Server {
     pub(super) uptime: Duration,
 }
 
+/// How all nodes are met.
+#[derive(Clone, Debug)]
+pub(super) struct Access {
+    pub(super) credentials: Option<Source<Credentials>>,
+    pub(super) tls: Option<Source<Material>>,
+}
+
 /// Makes a connection, and asks the server what it is.
-pub(super) async fn connect(
-    endpoint: &str,
-    credentials: Option<&Source<Credentials>>,
-) -> Result<Link> {
-    let unavailable =
-        |error: std::io::Error| StoreError::Unavailable(format!("{endpoint}: {error}").into());
-    let tcp = TcpStream::connect(endpoint).await.map_err(unavailable)?;
-    tcp.set_nodelay(true).map_err(unavailable)?;
+pub(super) async fn connect(endpoint: &str, access: &Access) -> Result<Link> {
+    let credentials = access.credentials.as_ref();
+    let material = access.tls.as_ref().map(Source::newest);
+    let stream = dial(endpoint, material.as_deref()).await?;
     let mut info = RedisConnectionInfo::default().set_protocol(ProtocolVersion::RESP3);
     info = info.set_lib_name("distlock", env!("CARGO_PKG_VERSION"));
     if let Some(credentials) = credentials {
@@ -54,7 +58,7 @@ pub(super) async fn connect(
     // Time limits are ours, and nothing is repeated.
     let config =
         AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
-    let begun = MultiplexedConnection::new_with_config(&info, tcp, config).await;
+    let begun = MultiplexedConnection::new_with_config(&info, stream, config).await;
     let (connection, driver) = begun.map_err(|error| {
         if let Some(credentials) = credentials {
             // It may have been replaced a moment ago.

@@ -28,7 +28,7 @@ use async_trait::async_trait;
 use futures_util::future::join_all;
 
 use self::{
-    link::{CONNECTING, Link},
+    link::{Access, CONNECTING, Link},
     node::Node,
     nodes::Nodes,
     store::RedlockStore,
@@ -38,6 +38,7 @@ use crate::{
     backend::{
         error::{Result, StoreError},
         remote::Remote,
+        trust,
     },
     error::Error,
     runtime::clock::timeout,
@@ -57,9 +58,7 @@ impl Redlock {
     pub(crate) fn new(remote: Remote) -> Result<Self, Error> {
         let invalid =
             |option, reason: &str| Err(Error::InvalidConfig { option, reason: reason.to_owned() });
-        if remote.tls.is_some() {
-            return invalid("tls", "redlock:// has none yet: leave it out");
-        }
+        trust::check(&remote, "Redlock")?;
         let distinct: HashSet<_> = remote.endpoints.iter().collect();
         if distinct.len() < remote.endpoints.len() {
             return invalid("url", "a node is named twice: each has one vote");
@@ -70,8 +69,9 @@ impl Redlock {
                 "Redlock needs an odd number of nodes, three or more: another one adds no safety",
             );
         }
-        let Remote { endpoints, credentials, connect_timeout, .. } = remote;
-        let node = |endpoint| Arc::new(Node::new(endpoint, credentials.clone()));
+        let Remote { endpoints, credentials, tls, connect_timeout, .. } = remote;
+        let access = Access { credentials, tls };
+        let node = |endpoint| Arc::new(Node::new(endpoint, access.clone()));
         Ok(Self { nodes: endpoints.into_iter().map(node).collect(), connect_timeout })
     }
 

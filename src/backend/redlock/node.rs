@@ -7,12 +7,12 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::{mpsc, oneshot};
 
 use super::{
-    link::{self, Link},
+    link::{self, Access, Link},
     node_state::NodeState,
     script::{Call, Reply},
 };
 use crate::{
-    backend::{credentials::Credentials, error::Result, source::Source},
+    backend::error::Result,
     runtime::{
         Backoff,
         clock::{self, Instant, timeout_at},
@@ -28,7 +28,7 @@ const LONGEST_SILENCE: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(super) struct Node {
     pub(super) endpoint: String,
-    credentials: Option<Source<Credentials>>,
+    access: Access,
     pub(super) state: Mutex<NodeState>,
 }
 
@@ -47,12 +47,12 @@ pub(super) struct Asking {
 }
 
 impl Node {
-    pub(super) fn new(endpoint: String, credentials: Option<Source<Credentials>>) -> Self {
-        Self { endpoint, credentials, state: Mutex::default() }
+    pub(super) fn new(endpoint: String, access: Access) -> Self {
+        Self { endpoint, access, state: Mutex::default() }
     }
 
     pub(super) async fn connect(&self) -> Result<Link> {
-        let connected = link::connect(&self.endpoint, self.credentials.as_ref()).await;
+        let connected = link::connect(&self.endpoint, &self.access).await;
         let mut state = self.state.lock();
         match &connected {
             Ok(Link { server, answered, .. }) => {

@@ -1,7 +1,7 @@
 //! What a URL begins with.
 
 /// Each word before `://`, its store, the port if none is named, and whether it means TLS.
-pub(super) const SCHEMES: [(&str, Scheme, u16, bool); 15] = [
+pub(super) const SCHEMES: [(&str, Scheme, u16, bool); 16] = [
     ("memory", Scheme::Memory, 0, false),
     ("etcd", Scheme::Etcd, 2379, false),
     ("etcds", Scheme::Etcd, 2379, true),
@@ -16,6 +16,7 @@ pub(super) const SCHEMES: [(&str, Scheme, u16, bool); 15] = [
     ("redis+sentinel", Scheme::Redis, 26379, false),
     ("rediss+sentinel", Scheme::Redis, 26379, true),
     ("redlock", Scheme::Redlock, 6379, false),
+    ("redlocks", Scheme::Redlock, 6379, true),
     ("sqlite", Scheme::Sqlite, 0, false),
 ];
 

@@ -9,6 +9,9 @@ fn endpoints_get_their_ports() {
     assert_eq!(url.endpoints, ["a:2379", "b:1", "[::1]:2379", "[::1]:5"]);
     assert_eq!(Url::parse("zk://h/").unwrap().endpoints, ["h:2181"]);
     assert_eq!(Url::parse("zks://h").unwrap().endpoints, ["h:2281"]);
+    let url = Url::parse("redlocks://a,b:1,c?ca_file=/c").unwrap();
+    assert_eq!((url.scheme, url.tls.is_some()), (Scheme::Redlock, true));
+    assert_eq!(url.endpoints, ["a:6379", "b:1", "c:6379"]);
     assert_eq!(Url::parse("memory://").unwrap().endpoints, [""]);
 }
 

@@ -69,7 +69,7 @@ pub(crate) async fn a_dropped_join_whose_reply_is_lost_leaves_nothing(t: &Case) 
     waiter.cancel();
     proxies.hang_up();
     proxies.set(&Mode::Pass);
-    t.queue_of(2).await;
+    eventually(SOON, "its key is gone", async || t.keys().await.len() == 2).await;
     assert!(marker.is_valid() && ahead.is_valid());
     for guard in [marker, ahead] {
         guard.unlock().await.expect("released");
@@ -272,7 +272,7 @@ pub(crate) async fn locks_and_waiters_outlive_their_connections(t: &Case) {
         sleep(Duration::from_millis(200)).await;
         assert!(guard.is_valid() && waiter.waits());
     }
-    assert_eq!(t.keys().await.len(), 3);
+    assert_eq!(t.keys().await.len(), 2 + usize::from(t.store.queues()));
     ahead.unlock().await.expect("released");
     waiter.served().await;
     guard.unlock().await.expect("released");
@@ -461,7 +461,7 @@ pub(crate) async fn a_lock_outlives_its_server_falling_silent(t: &Case) {
     let client = t.connect(builder.request_timeout(Duration::from_secs(1))).await;
     let guard = client.mutex("silent").lock().await.expect("granted");
     let used: Vec<_> = proxies.all.iter().filter(|proxy| proxy.connections() > 0).collect();
-    assert_eq!(used.len(), 1, "it is connected to one of them");
+    assert_eq!(used.len() as f64, t.store.at_once(), "it is connected to no more than it needs");
     used[0].set(Mode::Blackhole);
     throughout(client.session_ttl() * 2, "the lock is held", async || guard.is_valid()).await;
     within(SOON, "the others hear of it", guard.unlock()).await.expect("released");

@@ -104,10 +104,15 @@ pub async fn ask(
 /// The question for what a member of etcd has counted.
 pub const METRICS: &str = "GET /metrics HTTP/1.0\r\n\r\n";
 
+/// Where the certificates are that docker/up makes.
+pub fn certificates_folder() -> String {
+    let default = format!("{ROOT}/target/docker/certs");
+    std::env::var("DISTLOCK_CERTS").unwrap_or(default)
+}
+
 /// The CA's certificate, a client's and its key, which `docker/up` has made.
 pub fn certificates() -> [String; 3] {
-    let default = format!("{ROOT}/target/docker/certs");
-    let folder = std::env::var("DISTLOCK_CERTS").unwrap_or(default);
+    let folder = certificates_folder();
     ["ca.pem", "client.pem", "client-key.pem"].map(|name| {
         let path = format!("{folder}/{name}");
         std::fs::read_to_string(&path)
