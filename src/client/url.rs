@@ -83,7 +83,8 @@ impl Url {
         let Some(&(_, scheme, port, secure)) = SCHEMES.iter().find(|(word, ..)| *word == scheme)
         else {
             return Err("the scheme is not one of etcd, etcds, zk, zks, postgres, mysql, redis, \
-                        rediss, redis+sentinel, rediss+sentinel, redlock, redlocks, sqlite and memory"
+                        rediss, redis+sentinel, rediss+sentinel, redlock, redlocks, sqlite and \
+                        memory"
                 .into());
         };
         let (rest, query) = rest.split_once('?').map_or((rest, None), |(rest, q)| (rest, Some(q)));

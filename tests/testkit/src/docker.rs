@@ -28,6 +28,11 @@ pub async fn script(name: &str, arguments: &[&str]) -> Result<String> {
     run(Command::new(path(name)).args(arguments)).await
 }
 
+/// The same for a shell.
+pub async fn bash(arguments: &[&str]) -> Result<String> {
+    run(Command::new("bash").args(arguments)).await
+}
+
 /// Where a file of docker/'s is.
 pub fn path(file: &str) -> String {
     format!("{ROOT}/docker/{file}")

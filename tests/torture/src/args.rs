@@ -90,9 +90,12 @@ STORE is etcd, zookeeper, postgres, postgres-standby (a primary that waits for i
 standby), postgres-async (one that does not), mysql, galera (three MariaDB servers),
 sqlite, redis, redis-everysec (which may lose its last second), redis-wiped (which
 loses everything now and then), redis-replicas (a primary and two that it waits for),
-redis-async (it does not), valkey or redlock (five nodes). All but etcd and zookeeper
-are of the run's own: servers in containers, a file of SQLite's in a folder, each on
-a small disk in memory. Redlock has mutexes alone, to which `all` comes there, and
+redis-async (it does not), redis-sentinel (with three sentinels, which elect another
+primary), redis-cluster (three primaries, of which two have a replica that is waited
+for), valkey or redlock (five nodes). All but etcd and zookeeper are of the run's
+own: servers in containers, a file of SQLite's in a folder, each on a small disk in
+memory. Who locks by sentinels or in a cluster is told where to go, so that the
+faults of ways do not apply there. Redlock has mutexes alone, to which `all` comes there, and
 neither order nor guarded writes are checked; its faults strike one or two nodes,
 and the ways to two, three or all of them.
 

@@ -70,7 +70,7 @@ impl Cluster {
         match (self.store.clustered(), &self.database) {
             (Some(backend), _) => backend.url_of(&self.servers),
             (None, Some(database)) => {
-                let servers: Vec<_> = self.servers.iter().map(ToString::to_string).collect();
+                let servers = database.named().unwrap_or_default();
                 database.around().join(&servers.join(","))
             }
             (None, None) => String::new(),
@@ -85,6 +85,10 @@ impl Cluster {
         let database = self.database()?;
         let around = database.around();
         let around = around.each_ref().map(String::as_str);
+        if self.store.elects() {
+            // They are told where to go to.
+            return Ok(Proxies::between([&self.url(), ""], database.framing(), &[]).await);
+        }
         let mut servers = self.servers.clone();
         let first = number % servers.len().max(1);
         servers.rotate_left(first);
@@ -135,7 +139,8 @@ impl Cluster {
             Deed::Pause => self.docker("pause", server).await,
             Deed::Kill => self.docker("kill", server).await,
             Deed::Stop => self.docker("stop", server).await,
-            Deed::Cut if self.database.is_some() => self.database()?.servers()[server].cut().await,
+            Deed::Part => self.database()?.cut(server, true).await,
+            Deed::Cut if self.database.is_some() => self.database()?.cut(server, false).await,
             Deed::Cut => self.script("cut", server, &[]).await,
             Deed::Wipe => self.database()?.wipe(server).await,
             Deed::Rewind => self.database()?.rewind(server).await,
@@ -150,7 +155,8 @@ impl Cluster {
             Deed::Kill | Deed::Stop | Deed::Wipe | Deed::Rewind => {
                 self.docker("start", server).await
             }
-            Deed::Cut if self.database.is_some() => self.database()?.servers()[server].heal().await,
+            Deed::Part => self.database()?.heal(server).await,
+            Deed::Cut if self.database.is_some() => self.database()?.heal(server).await,
             Deed::Cut | Deed::Loss | Deed::Slow => self.script("heal", server, &[]).await,
         }
     }
@@ -162,7 +168,31 @@ impl Cluster {
         namespace: &str,
         time: Duration,
     ) -> Result<()> {
-        trouble::strike(self.database()?, trouble, namespace, time).await
+        match trouble {
+            Trouble::Failover => self.fail_over(time).await,
+            _ => trouble::strike(self.database()?, trouble, namespace, time).await,
+        }
+    }
+
+    /// Keeps the primary away until the others have elected another one, and for a while.
+    async fn fail_over(&self, time: Duration) -> Result<()> {
+        let (old, start) = (self.find(Role::Leader).await?, Instant::now());
+        let deeds = [Deed::Pause, Deed::Kill, Deed::Stop, Deed::Cut];
+        let deed = deeds[fastrand::usize(..deeds.len())];
+        self.strike(deed, old).await?;
+        let database = self.database()?;
+        let elected = async || match timeout(PATIENCE, database.elected()).await {
+            Ok(Ok(one)) => one != old,
+            _ => false,
+        };
+        while !elected().await {
+            if start.elapsed() > RECOVERY {
+                return Err(format!("no other primary within {RECOVERY:?} of a {deed:?}").into());
+            }
+            sleep(Duration::from_millis(50)).await;
+        }
+        sleep(time.mul_f64(fastrand::f64())).await;
+        self.mend(deed, old).await
     }
 
     /// A server in this role.

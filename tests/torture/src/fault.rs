@@ -26,6 +26,8 @@ pub(crate) enum Deed {
     Rewind,
     /// Cut off from the other servers, not from its clients.
     Cut,
+    /// The primary cut off from its replicas alone.
+    Part,
     /// Three in ten packets that come to it are lost.
     Loss,
     /// Its links are slow.
@@ -59,8 +61,14 @@ pub(crate) enum Trouble {
     ScriptFlush,
     /// It takes nothing new into its memory.
     MemoryFull,
+    /// It ends those whom it has more to tell than it keeps for one.
+    Buffers,
     /// It is made a replica, and a primary again.
     Demotion,
+    /// What the locks are in goes to another server.
+    Migration,
+    /// It is away until the others have elected another one.
+    Failover,
 }
 
 /// A kind of fault.
@@ -93,7 +101,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    pub(crate) const ALL: [(Self, &'static str, &'static str); 45] = [
+    pub(crate) const ALL: [(Self, &'static str, &'static str); 49] = [
         (Self::Blackhole, "blackhole", "nothing passes between a worker and the servers"),
         (Self::ToServer, "to-server", "the servers do not hear a worker"),
         (Self::ToClient, "to-client", "a worker does not hear the servers"),
@@ -144,6 +152,11 @@ impl Kind {
             "a follower or equal is cut off from the others",
         ),
         (
+            Self::Server(Deed::Part, Role::Leader),
+            "part-leader",
+            "the primary is cut off from its replicas alone",
+        ),
+        (
             Self::Server(Deed::Wipe, Role::Follower),
             "wipe-follower",
             "an equal is killed, and starts again with nothing",
@@ -185,9 +198,24 @@ impl Kind {
         (Self::Database(Trouble::ScriptFlush), "script-flush", "the server forgets all scripts"),
         (Self::Database(Trouble::MemoryFull), "memory-full", "the server's memory is full"),
         (
+            Self::Database(Trouble::Buffers),
+            "output-limit",
+            "the server ends clients whom it has too much to tell",
+        ),
+        (
             Self::Database(Trouble::Demotion),
             "demotion",
             "the server is made a replica, and a primary again",
+        ),
+        (
+            Self::Database(Trouble::Migration),
+            "migration",
+            "the slot of the locks moves to another server of a cluster",
+        ),
+        (
+            Self::Database(Trouble::Failover),
+            "failover",
+            "the primary is away until another one is elected",
         ),
         (
             Self::Operator,
@@ -214,7 +242,7 @@ impl Kind {
             | Self::Drop
             | Self::Delay
             | Self::Refuse
-            | Self::Flap => remote,
+            | Self::Flap => remote && !store.elects(),
             Self::Sigstop
             | Self::SigstopIdle
             | Self::SigstopBeforeLock
@@ -233,12 +261,17 @@ impl Kind {
             Self::Servers(Deed::Rewind) => store == Store::Everysec,
             Self::Server(Deed::Rewind, _) => false,
             // A pair is parted, whichever of the two is cut off.
+            Self::Server(Deed::Part, _) | Self::Database(Trouble::Failover) => store.elects(),
             Self::Server(_, Role::Leader) => clustered || store.is_pair(),
             Self::Server(_, Role::Follower) | Self::PauseQuorum => {
                 clustered || store == Store::Galera
             }
-            Self::Servers(Deed::Cut | Deed::Loss | Deed::Slow) | Self::Strangers => clustered,
+            Self::Servers(Deed::Cut | Deed::Part | Deed::Loss | Deed::Slow) | Self::Strangers => {
+                clustered
+            }
             Self::Database(Trouble::Promotion) => store.is_pair(),
+            Self::Database(Trouble::Migration) => store == Store::Cluster,
+            Self::Database(Trouble::Buffers) => redis,
             Self::Database(Trouble::Conflicts) => store == Store::Galera,
             Self::Database(Trouble::LockWait) => store.is_relational(),
             Self::Database(Trouble::Deadlocks) => store.is_relational() && remote,
@@ -326,83 +359,4 @@ impl fmt::Display for Kind {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn idle_workers_are_stopped_for_about_a_ttl() {
-        let ttl = Duration::from_secs(10);
-        for _ in 0..100 {
-            let time = Kind::SigstopBeforeLock.duration(ttl);
-            assert!((ttl * 9 / 10..=ttl * 3 / 2).contains(&time), "{time:?}");
-        }
-    }
-
-    #[test]
-    fn lists_name_kinds() {
-        let parse = |list| Kind::parse(list, Store::Etcd);
-        assert_eq!(parse("none"), Ok(Vec::new()));
-        assert_eq!(parse("all").map(|kinds| kinds.len()), Ok(26));
-        assert_eq!(parse("delay, sigkill"), Ok(vec![Kind::Delay, Kind::Sigkill]));
-        let paused =
-            [Kind::Server(Deed::Pause, Role::Leader), Kind::Server(Deed::Pause, Role::Follower)];
-        assert_eq!(parse("pause"), Ok([&paused[..], &[Kind::PauseQuorum]].concat()));
-        assert_eq!(parse("pause,-pause-quorum"), Ok(paused.to_vec()));
-        let stopped = vec![Kind::Sigstop, Kind::SigstopIdle, Kind::SigstopBeforeLock];
-        assert_eq!(parse("sigstop"), Ok(stopped));
-        assert_eq!(parse("loss,slow"), Ok([Deed::Loss, Deed::Slow].map(Kind::Servers).to_vec()));
-        assert_eq!(parse("to"), Ok(vec![Kind::ToServer, Kind::ToClient]));
-        assert!(
-            parse("delay,fire")
-                .is_err_and(|error| error.contains("fire") && error.contains("blackhole"))
-        );
-    }
-
-    #[test]
-    fn kinds_apply_to_stores() {
-        for (store, count) in [
-            (Store::Etcd, 26),
-            (Store::ZooKeeper, 26),
-            (Store::Postgres, 23),
-            (Store::Standby, 31),
-            (Store::Asynchronous, 31),
-            (Store::Mysql, 23),
-            (Store::Galera, 28),
-            (Store::Sqlite, 8),
-            (Store::Redis, 26),
-            (Store::Everysec, 27),
-            (Store::Wiped, 25),
-            (Store::Valkey, 26),
-            (Store::Replicas, 33),
-            (Store::Lagging, 33),
-            (Store::Redlock, 23),
-        ] {
-            assert_eq!(Kind::all(store).len(), count, "{store}");
-            assert_eq!(Kind::parse("all", store), Ok(Kind::all(store)));
-        }
-        assert_eq!(Kind::parse("kill", Store::Mysql), Ok(vec![Kind::Servers(Deed::Kill)]));
-        for (word, store) in [
-            ("strangers", Store::Postgres),
-            ("clock", Store::Etcd),
-            ("promotion", Store::Postgres),
-            ("conflicts", Store::Standby),
-            ("pause-leader", Store::Galera),
-            ("delay", Store::Sqlite),
-            ("operator", Store::Redlock),
-            ("wipe-server", Store::Redlock),
-            ("lock-wait", Store::Redis),
-            ("rewind", Store::Valkey),
-            ("wipe", Store::Valkey),
-            ("clock", Store::Wiped),
-            ("busy", Store::Mysql),
-            // Nothing of the kind.
-            ("kill", Store::Sqlite),
-        ] {
-            let told = Kind::parse(&format!("sigkill,{word}"), store).unwrap_err();
-            assert!(told.starts_with(&format!("{word} does not apply to {store}")), "{told}");
-            assert!(told.contains("sigstop-idle"), "{told}");
-        }
-        // Who leaves out what is not there has what he wants.
-        assert_eq!(Kind::parse("operator,-clock", Store::Sqlite), Ok(vec![Kind::Operator]));
-    }
-}
+mod tests;

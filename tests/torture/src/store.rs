@@ -35,12 +35,18 @@ pub(crate) enum Store {
     /// The same, and nobody waits for them.
     #[serde(rename = "redis-async")]
     Lagging,
+    /// The same, and sentinels that promote one of them.
+    #[serde(rename = "redis-sentinel")]
+    Sentinels,
+    /// Primaries with a replica each, which is waited for.
+    #[serde(rename = "redis-cluster")]
+    Cluster,
     /// Five nodes.
     Redlock,
 }
 
 impl Store {
-    pub(crate) const ALL: [Self; 15] = [
+    pub(crate) const ALL: [Self; 17] = [
         Self::Etcd,
         Self::ZooKeeper,
         Self::Postgres,
@@ -55,6 +61,8 @@ impl Store {
         Self::Valkey,
         Self::Replicas,
         Self::Lagging,
+        Self::Sentinels,
+        Self::Cluster,
         Self::Redlock,
     ];
 
@@ -75,6 +83,8 @@ impl Store {
             Self::Valkey => "valkey",
             Self::Replicas => "redis-replicas",
             Self::Lagging => "redis-async",
+            Self::Sentinels => "redis-sentinel",
+            Self::Cluster => "redis-cluster",
             Self::Redlock => "redlock",
         }
     }
@@ -90,13 +100,21 @@ impl Store {
 
     /// Whether it is a primary with a standby, or several.
     pub(crate) fn is_pair(self) -> bool {
-        matches!(self, Self::Standby | Self::Asynchronous | Self::Replicas | Self::Lagging)
+        let pair =
+            matches!(self, Self::Standby | Self::Asynchronous | Self::Replicas | Self::Lagging);
+        pair || self.elects()
+    }
+
+    /// Whether another primary is elected when the one is lost. Those who lock are told where it
+    /// is, and go there by no proxy.
+    pub(crate) fn elects(self) -> bool {
+        matches!(self, Self::Sentinels | Self::Cluster)
     }
 
     /// Whether it is Redis or Valkey, and not several nodes.
     pub(crate) fn is_redis(self) -> bool {
         let one = matches!(self, Self::Redis | Self::Everysec | Self::Wiped | Self::Valkey);
-        one || matches!(self, Self::Replicas | Self::Lagging)
+        one || matches!(self, Self::Replicas | Self::Lagging) || self.elects()
     }
 
     /// Whether it is queried by SQL.

@@ -3,6 +3,7 @@
 //! Another one, or another way to set one up, is a file here that has a [`Database`], a name in
 //! `store.rs`, and a line in [`open`].
 
+mod elected;
 mod galera;
 mod mysql;
 mod network;
@@ -11,7 +12,9 @@ mod postgres;
 mod redis;
 mod redlock;
 mod replicas;
+mod sentinels;
 mod server;
+mod slots;
 mod sqlite;
 mod standby;
 pub(crate) mod trouble;
@@ -38,12 +41,22 @@ pub(crate) trait Database: std::fmt::Debug + Send + Sync {
 
     fn servers(&self) -> &[Server];
 
+    /// What stands for the servers there.
+    fn named(&self) -> Result<Vec<String>> {
+        Ok(self.servers().iter().map(|server| server.address.to_string()).collect())
+    }
+
     /// How the servers' bytes fall into packets.
     fn framing(&self) -> Framing;
 
     /// The server that is in trouble if there is any: the one that is written to, or any of those.
     fn one(&self) -> usize {
         0
+    }
+
+    /// The one that is written to by the word of those who elect it.
+    async fn elected(&self) -> Result<usize> {
+        Ok(self.one())
     }
 
     /// Those that are in trouble together, where several may be.
@@ -88,6 +101,16 @@ pub(crate) trait Database: std::fmt::Debug + Send + Sync {
     /// What may happen to this one alone, for so long.
     async fn strike(&self, trouble: Trouble, _time: Duration) -> Result<()> {
         Err(format!("there is no {trouble:?} here").into())
+    }
+
+    /// Cuts it off from the others, or from its replicas alone, and never from its clients.
+    async fn cut(&self, server: usize, _replicas_alone: bool) -> Result<()> {
+        self.servers()[server].cut().await
+    }
+
+    /// It reaches the others again.
+    async fn heal(&self, server: usize) -> Result<()> {
+        self.servers()[server].heal().await
     }
 
     /// Its data is gone; it is down.
@@ -139,6 +162,8 @@ pub(crate) async fn open(store: Store) -> Result<Box<dyn Database>> {
         }
         Store::Replicas => Box::new(replicas::Replicas::start(true).await?),
         Store::Lagging => Box::new(replicas::Replicas::start(false).await?),
+        Store::Sentinels => Box::new(elected::Elected::start(true).await?),
+        Store::Cluster => Box::new(elected::Elected::start(false).await?),
         Store::Redlock => Box::new(redlock::Redlock::start().await?),
         Store::Etcd | Store::ZooKeeper => return Err(format!("{store} is no database").into()),
     })

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use distlock_testkit::{Result, docker::CLOCK_OF_REDIS, framing::Framing};
-use redis::{AsyncConnectionConfig, Value, aio::MultiplexedConnection, cmd};
+use redis::{AsyncConnectionConfig, Value, aio::MultiplexedConnection, cmd, from_redis_value};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{
@@ -73,11 +73,12 @@ impl Words for Lines {
         format!(
             "local value = redis.call('HGET', DATA, '{dir}/{name}')
             if not value then return {{}} end
-            if redis.call('HGET', 'torture:seen', '{dir}/{name}') ~= value then
-                redis.call('HSET', 'torture:seen', '{dir}/{name}', value)
-                redis.call('HINCRBY', 'torture:changes', '{dir}/{name}', 1)
+            local seen, changes = '{{distlock}}:torture-seen', '{{distlock}}:torture-changes'
+            if redis.call('HGET', seen, '{dir}/{name}') ~= value then
+                redis.call('HSET', seen, '{dir}/{name}', value)
+                redis.call('HINCRBY', changes, '{dir}/{name}', 1)
             end
-            return {{ {{ value, redis.call('HGET', 'torture:changes', '{dir}/{name}') }} }}"
+            return {{ {{ value, redis.call('HGET', changes, '{dir}/{name}') }} }}"
         )
     }
 
@@ -155,15 +156,29 @@ pub(super) async fn server(like: &str, arguments: &[&str]) -> Result<Server> {
 
 /// A connection of the operator's.
 pub(super) async fn open(server: &Server) -> Result<MultiplexedConnection> {
-    let client = redis::Client::open(format!("redis://default:root@{}", server.address))?;
+    open_at(&url(server)).await
+}
+
+fn url(server: &Server) -> String {
+    format!("redis://default:root@{}", server.address)
+}
+
+async fn open_at(url: &str) -> Result<MultiplexedConnection> {
+    let client = redis::Client::open(url)?;
     let config = AsyncConnectionConfig::new().set_response_timeout(None);
     Ok(client.get_multiplexed_async_connection_with_config(&config).await?)
 }
 
 /// What a command tells.
 pub(super) async fn tell(server: &Server, command: &[&str]) -> Result<Value> {
-    let mut operator = open(server).await?;
-    let asking = async { Ok(cmd(command[0]).arg(&command[1..]).query_async(&mut operator).await?) };
+    tell_at(&url(server), command).await
+}
+
+pub(super) async fn tell_at(url: &str, command: &[&str]) -> Result<Value> {
+    let asking = async {
+        let mut operator = open_at(url).await?;
+        Ok(cmd(command[0]).arg(&command[1..]).query_async(&mut operator).await?)
+    };
     timeout(PATIENCE, asking).await?
 }
 
@@ -223,6 +238,15 @@ pub(super) async fn strike(server: &Server, trouble: Trouble, time: Duration) ->
             sleep(time).await;
             set(server, "min-replicas-to-write", "0").await
         }
+        Trouble::Buffers => {
+            set(server, "client-output-buffer-limit", "pubsub 4096 0 0").await?;
+            while Instant::now() < over {
+                done(|| flood(server)).await?;
+                sleep(time.mul_f64(fastrand::f64() / 4.0)).await;
+            }
+            // As it is by default.
+            set(server, "client-output-buffer-limit", "pubsub 32mb 8mb 60").await
+        }
         Trouble::Demotion => {
             // Of a primary that nobody reaches. Afterwards it is another server, for all it knows.
             done(|| tell(server, &["REPLICAOF", "192.0.2.1", "6379"])).await?;
@@ -231,6 +255,16 @@ pub(super) async fn strike(server: &Server, trouble: Trouble, time: Duration) ->
         }
         other => Err(format!("there is no {other:?} here").into()),
     }
+}
+
+/// Some who listen are told more than the server keeps for one of them, which it ends then.
+async fn flood(server: &Server) -> Result<()> {
+    let channels = tell(server, &["PUBSUB", "CHANNELS", "{distlock}:*"]).await?;
+    let channels: Vec<String> = from_redis_value(channels)?;
+    for channel in channels.iter().filter(|_| fastrand::bool()) {
+        tell(server, &["PUBLISH", channel, &"x".repeat(1 << 20)]).await?;
+    }
+    Ok(())
 }
 
 /// A script that takes so long, or is ended by an operator who has had enough of it. At first the

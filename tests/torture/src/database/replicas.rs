@@ -26,7 +26,7 @@ use crate::fault::{Role, Trouble};
 const COUNT: usize = 3;
 
 /// One that was away for a while finds what it has missed, and soon.
-const FOLLOWING: [&str; 8] = [
+pub(super) const FOLLOWING: [&str; 8] = [
     "--repl-diskless-sync-delay",
     "0",
     "--repl-timeout",
@@ -81,7 +81,7 @@ impl Replicas {
 }
 
 /// A field of what it tells of its part.
-async fn field(server: &Server, name: &str) -> Result<String> {
+pub(super) async fn field(server: &Server, name: &str) -> Result<String> {
     let Value::BulkString(info) = tell(server, &["INFO", "replication"]).await? else {
         return Err("a strange word of itself".into());
     };
@@ -118,9 +118,8 @@ impl Database for Replicas {
     }
 
     async fn dial(&self, server: usize) -> Result<Box<dyn Connection>> {
-        let operator = open(&self.servers[server]).await?;
         let acks = if self.waits && server == self.one() { COUNT - 1 } else { 0 };
-        Ok(Box::new(Confirmed { operator, acks }))
+        Ok(Box::new(Confirmed::open(&self.servers[server], acks).await?))
     }
 
     async fn serves(&self, server: usize) -> Result<()> {
@@ -142,6 +141,7 @@ impl Database for Replicas {
 
     /// Nobody tells the old primary. The third one may follow it for a while yet.
     async fn promote(&self, time: Duration) -> Result<()> {
+        let time = if self.waits { time } else { time * 3 };
         let old = self.one();
         let new = (old + fastrand::usize(1..COUNT)) % COUNT;
         let third = COUNT - old - new;
@@ -152,6 +152,10 @@ impl Database for Replicas {
         }
         self.lead(new).await?;
         self.primary.store(new, SeqCst);
+        if !self.waits {
+            // Some come to the new one, which grants nothing for a TTL, and some stay.
+            done(|| sever(&self.servers[old])).await?;
+        }
         let late = fastrand::f64();
         sleep(time.mul_f64(late)).await;
         self.follow(third, new).await?;
@@ -168,16 +172,23 @@ impl Database for Replicas {
 
 /// What it tells is with so many others.
 #[derive(Debug)]
-struct Confirmed {
+pub(super) struct Confirmed {
     operator: MultiplexedConnection,
     acks: usize,
+}
+
+impl Confirmed {
+    pub(super) async fn open(server: &Server, acks: usize) -> Result<Self> {
+        Ok(Self { operator: open(server).await?, acks })
+    }
 }
 
 #[async_trait]
 impl Connection for Confirmed {
     async fn ask(&mut self, lines: &str) -> Result<Rows> {
         // What is waited for is the last write of this connection.
-        let write = if self.acks > 0 { "redis.call('INCR', 'torture:asked')\n" } else { "" };
+        let write =
+            if self.acks > 0 { "redis.call('INCR', '{distlock}:torture-asked')\n" } else { "" };
         let told = self.operator.ask(&format!("{write}{lines}")).await?;
         if self.acks > 0 {
             let mut wait = cmd("WAIT");

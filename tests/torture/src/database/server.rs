@@ -9,7 +9,7 @@ use std::{
 
 use distlock_testkit::{
     Result,
-    docker::{SETTABLE_CLOCK, container, docker, set_clock},
+    docker::{SETTABLE_CLOCK, bash, container, docker, path, set_clock},
 };
 use tokio::time::{sleep, timeout};
 
@@ -109,6 +109,24 @@ impl Server {
         let [network, ip] = self.peers()?;
         let connect = ["network", "connect", "--ip", ip, network, &self.container];
         docker(&connect).await.map(drop)
+    }
+
+    /// Nothing passes between it and these.
+    pub(super) async fn part(&self, from: &[&str]) -> Result<()> {
+        let drop =
+            |ip| format!("iptables -A INPUT -s {ip} -j DROP; iptables -A OUTPUT -d {ip} -j DROP");
+        self.in_its_network(&from.iter().map(drop).collect::<Vec<_>>().join("; ")).await
+    }
+
+    /// All passes again.
+    pub(super) async fn unite(&self) -> Result<()> {
+        self.in_its_network("iptables -F INPUT; iptables -F OUTPUT").await
+    }
+
+    async fn in_its_network(&self, script: &str) -> Result<()> {
+        let name = self.container.trim_start_matches(&container(""));
+        let run = ". \"$0\"; in_netns \"$@\"";
+        bash(&["-c", run, &path("lib.sh"), name, script]).await.map(drop)
     }
 
     /// The container that keeps the disk.

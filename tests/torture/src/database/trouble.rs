@@ -78,7 +78,10 @@ pub(crate) async fn strike(
         | Trouble::Busy
         | Trouble::ScriptFlush
         | Trouble::MemoryFull
-        | Trouble::Demotion => database.strike(trouble, time).await,
+        | Trouble::Buffers
+        | Trouble::Demotion
+        | Trouble::Migration
+        | Trouble::Failover => database.strike(trouble, time).await,
     }
 }
 

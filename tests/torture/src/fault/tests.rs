@@ -1,0 +1,84 @@
+use super::*;
+
+#[test]
+fn idle_workers_are_stopped_for_about_a_ttl() {
+    let ttl = Duration::from_secs(10);
+    for _ in 0..100 {
+        let time = Kind::SigstopBeforeLock.duration(ttl);
+        assert!((ttl * 9 / 10..=ttl * 3 / 2).contains(&time), "{time:?}");
+    }
+}
+
+#[test]
+fn lists_name_kinds() {
+    let parse = |list| Kind::parse(list, Store::Etcd);
+    assert_eq!(parse("none"), Ok(Vec::new()));
+    assert_eq!(parse("all").map(|kinds| kinds.len()), Ok(26));
+    assert_eq!(parse("delay, sigkill"), Ok(vec![Kind::Delay, Kind::Sigkill]));
+    let paused =
+        [Kind::Server(Deed::Pause, Role::Leader), Kind::Server(Deed::Pause, Role::Follower)];
+    assert_eq!(parse("pause"), Ok([&paused[..], &[Kind::PauseQuorum]].concat()));
+    assert_eq!(parse("pause,-pause-quorum"), Ok(paused.to_vec()));
+    let stopped = vec![Kind::Sigstop, Kind::SigstopIdle, Kind::SigstopBeforeLock];
+    assert_eq!(parse("sigstop"), Ok(stopped));
+    assert_eq!(parse("loss,slow"), Ok([Deed::Loss, Deed::Slow].map(Kind::Servers).to_vec()));
+    assert_eq!(parse("to"), Ok(vec![Kind::ToServer, Kind::ToClient]));
+    assert!(
+        parse("delay,fire")
+            .is_err_and(|error| error.contains("fire") && error.contains("blackhole"))
+    );
+}
+
+#[test]
+fn kinds_apply_to_stores() {
+    for (store, count) in [
+        (Store::Etcd, 26),
+        (Store::ZooKeeper, 26),
+        (Store::Postgres, 23),
+        (Store::Standby, 31),
+        (Store::Asynchronous, 31),
+        (Store::Mysql, 23),
+        (Store::Galera, 28),
+        (Store::Sqlite, 8),
+        (Store::Redis, 27),
+        (Store::Everysec, 28),
+        (Store::Wiped, 26),
+        (Store::Valkey, 27),
+        (Store::Replicas, 34),
+        (Store::Lagging, 34),
+        (Store::Sentinels, 28),
+        (Store::Cluster, 29),
+        (Store::Redlock, 23),
+    ] {
+        assert_eq!(Kind::all(store).len(), count, "{store}");
+        assert_eq!(Kind::parse("all", store), Ok(Kind::all(store)));
+    }
+    assert_eq!(Kind::parse("kill", Store::Mysql), Ok(vec![Kind::Servers(Deed::Kill)]));
+    for (word, store) in [
+        ("strangers", Store::Postgres),
+        ("clock", Store::Etcd),
+        ("promotion", Store::Postgres),
+        ("conflicts", Store::Standby),
+        ("pause-leader", Store::Galera),
+        ("delay", Store::Sqlite),
+        ("delay", Store::Sentinels),
+        ("migration", Store::Sentinels),
+        ("failover", Store::Replicas),
+        ("part-leader", Store::Replicas),
+        ("operator", Store::Redlock),
+        ("wipe-server", Store::Redlock),
+        ("lock-wait", Store::Redis),
+        ("rewind", Store::Valkey),
+        ("wipe", Store::Valkey),
+        ("clock", Store::Wiped),
+        ("busy", Store::Mysql),
+        // Nothing of the kind.
+        ("kill", Store::Sqlite),
+    ] {
+        let told = Kind::parse(&format!("sigkill,{word}"), store).unwrap_err();
+        assert!(told.starts_with(&format!("{word} does not apply to {store}")), "{told}");
+        assert!(told.contains("sigstop-idle"), "{told}");
+    }
+    // Who leaves out what is not there has what he wants.
+    assert_eq!(Kind::parse("operator,-clock", Store::Sqlite), Ok(vec![Kind::Operator]));
+}
