@@ -128,7 +128,9 @@ impl History {
     /// again. A process that was stopped tells it when it goes on.
     fn was_full(&self, by: &str, at: u64) -> bool {
         let pauses = self.lives.get(by).map(|life| life.pauses.as_slice()).unwrap_or_default();
-        let just_over = pauses.iter().rfind(|(_, to)| *to <= at && at < to.saturating_add(SLACK));
+        // It may go on a moment before that is written down.
+        let just_over =
+            pauses.iter().rfind(|(from, to)| *from <= at && at < to.saturating_add(SLACK));
         let told = just_over.map_or(at, |(from, _)| *from);
         self.faults.values().any(|fault| fault.fills && told < fault.to.saturating_add(SLACK))
     }

@@ -399,6 +399,7 @@ fn a_full_disk_is_an_error_that_is_expected() {
         record(goes_on, "coordinator", Event::Continued { worker: worker() }),
     ];
     let after = |at| violated([&full("disk-full")[..], &paused, &[failed(at)]].concat());
+    assert_eq!(after(goes_on - SECOND / 1000), []);
     assert_eq!(after(goes_on + SECOND), []);
     assert_eq!(after(goes_on + 2 * SECOND), [Invariant::Call]);
 }
