@@ -113,10 +113,12 @@ impl Server {
                 ));
             }
         }
-        let Ok(uptime) = field("uptime_in_seconds").parse() else {
+        let Ok(uptime) = field("uptime_in_seconds").parse::<i64>() else {
             return fatal("does not say how long it runs".into());
         };
-        Ok(Self { run: field("run_id").to_owned(), uptime: Duration::from_secs(uptime) })
+        // Less than nothing if its clock was set back: it is not known.
+        let uptime = Duration::from_secs(u64::try_from(uptime).unwrap_or(0));
+        Ok(Self { run: field("run_id").to_owned(), uptime })
     }
 }
 
@@ -152,6 +154,7 @@ mod tests {
     fn what_cannot_keep_locks_is_refused_by_name() {
         let server = read("os:Linux").unwrap();
         assert_eq!(server, Server { run: "ab".into(), uptime: Duration::from_secs(17) });
+        assert_eq!(read("uptime_in_seconds:-3600").unwrap().uptime, Duration::ZERO);
         for (changed, words) in [
             ("redis_version:6.2.1", "h:1 is Redis 6.2.1"),
             ("valkey_version:7.2.5", "h:1 is Valkey 7.2.5"),
