@@ -55,9 +55,13 @@ pub(crate) async fn started(arguments: &[&str]) -> Server {
     drop(redis::Redis::start().await);
     let server = Server::start(LIKE, AROUND, PORT, &[], arguments).await;
     server.client().await.close().await.expect("closed");
-    ask(&server, &["FLUSHALL"]).await;
-    redis::settle(&redis::dial(&server.url(), Some(OPERATOR)).await).await;
+    begin_long_ago(&server).await;
     server
+}
+
+async fn begin_long_ago(server: &Server) {
+    ask(server, &["FLUSHALL"]).await;
+    redis::settle(&redis::dial(&server.url(), Some(OPERATOR)).await).await;
 }
 
 /// One that follows another one, and has all that it has.
@@ -87,6 +91,9 @@ impl Pair for Replicated {
     async fn asynchronous() -> Self {
         let primary = Self::primary_alone().await;
         let replica = follower(&primary, &[]).await;
+        // With its first replica it has become another one: `createReplicationBacklog` in
+        // https://github.com/redis/redis/blob/8.0/src/replication.c.
+        begin_long_ago(&primary).await;
         let pair = Self { primary, replica };
         caught_up(&pair.primary, &pair.replica).await;
         pair
