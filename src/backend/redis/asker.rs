@@ -143,9 +143,10 @@ impl Asker {
         let (sent, known) = (clock::now(), writes.load(Ordering::Acquire));
         let belief = connector.clock.belief(sent).filter(|_| call.sweeps);
         let acks = connector.acks().filter(|_| call.acks != Acks::Nothing);
-        let confirm = message::confirm(&self.server);
-        let confirm = Some(&confirm).filter(|_| acks.is_some() && call.acks == Acks::Read);
-        let calls = [(call, belief.as_ref())].into_iter().chain(confirm.map(|call| (call, None)));
+        let confirms = acks.is_some() && call.acks == Acks::Read;
+        let confirm = confirms.then(|| message::confirm(&self.server));
+        let confirm = confirm.iter().map(|call| (call, None));
+        let calls = [(call, belief.as_ref())].into_iter().chain(confirm);
         let calls: Vec<_> =
             calls.map(|(call, belief)| (call, call.arguments(*session, belief))).collect();
         let wait = acks.map(|acks| wait(acks, connector.patience()));
@@ -155,7 +156,7 @@ impl Asker {
         if let Some(belief) = &belief {
             connector.clock.acted_on(belief);
         }
-        if confirm.is_some() {
+        if confirms {
             let confirmed = self.read(operation, answers.next(), sent, known);
             confirmed.map_err(Silence::in_doubt)?;
         }
