@@ -153,6 +153,7 @@ fn malformed_files_are_told() {
         ("[features]\n", ""),
         ("put:\n", ""),
         ("put:\n", "to put:\n"),
+        ("[no]\n", "[no]\nfind:\n"),
     ] {
         let text = GOOD.replace(find, replacement);
         let told = Bug::parse("a", &text).err().unwrap_or_else(|| panic!("well-formed: {text}"));

@@ -116,6 +116,7 @@ impl Bug {
                 },
                 (Some(place), "find:") if place.find.is_empty() => finding = true,
                 (Some(place), "put:") if place.put.is_none() => place.put = Some(Vec::new()),
+                (Some(_), "find:" | "put:") => return wrong("another place begins with its file"),
                 (Some(Place { put: Some(put), .. }), line) => put.push(line.to_owned()),
                 (Some(place), line) if finding => place.find.push(line.to_owned()),
                 (Some(_), line) => return wrong(&format!("no place for the line: {line}")),
