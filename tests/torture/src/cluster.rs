@@ -234,33 +234,38 @@ impl Cluster {
     /// Returns when a server serves as a member of the cluster.
     pub(crate) async fn recovered(&self, server: usize) -> Result<()> {
         let start = Instant::now();
-        while !self.serves(server).await {
+        while let Err(reason) = self.serves(server).await {
             if start.elapsed() > RECOVERY {
-                return Err(
-                    format!("{} does not serve within {RECOVERY:?}", self.service(server)).into()
-                );
+                let server = self.service(server);
+                return Err(format!("{server} does not serve within {RECOVERY:?}: {reason}").into());
             }
             sleep(Duration::from_millis(50)).await;
         }
         Ok(())
     }
 
-    async fn serves(&self, server: usize) -> bool {
+    /// An error that says why not, if it does not.
+    async fn serves(&self, server: usize) -> Result<()> {
         match self.store {
             Store::Etcd => {
                 // Linearizable: it has a leader.
-                let Ok(mut client) = self.etcd(&[server]).await else { return false };
-                matches!(timeout(PATIENCE, client.get("distlock", None)).await, Ok(Ok(_)))
+                let mut client = self.etcd(&[server]).await?;
+                timeout(PATIENCE, client.get("distlock", None)).await??;
             }
-            Store::ZooKeeper => self.role(server).await.is_some(),
+            Store::ZooKeeper => {
+                self.role(server).await.ok_or("it has no part in the ensemble")?;
+            }
             _ => {
-                let Ok(database) = self.database() else { return false };
+                let database = self.database()?;
+                if !database.servers().is_empty() {
+                    timeout(PATIENCE, database.serves(server)).await??;
+                }
                 // What is confirmed there is so by all.
-                let serves = timeout(PATIENCE, database.serves(server));
-                let all = database.servers().is_empty() || matches!(serves.await, Ok(Ok(())));
-                all && self.ask(&database.words().nothing()).await.is_ok()
+                let asked = self.ask(&database.words().nothing()).await;
+                asked.map_err(|error| format!("the store: {error}"))?;
             }
         }
+        Ok(())
     }
 
     pub(crate) async fn etcd(&self, servers: &[usize]) -> Result<Etcd> {
