@@ -36,8 +36,7 @@ mod conformance {
     // network    a_join_whose_reply_is_late_...: who waits has no key
     //            what_happens_before_the_watch_..., late_answers_...: nodes have 200 ms to answer
     // costs      a_release_wakes_one_waiter, idle_waiters_cost_nothing: who waits asks
-    //            held_locks_share_one_keepalive: on five nodes at once, a thousand
-    //            are not renewed in time by this machine, with a TTL of 2 s
+    //            held_locks_share_one_keepalive: 256 share one script, so that none takes long
     common::cases_for! { Redlock, beside_others,
         exclusion::fifty_contenders_never_overlap,
         exclusion::two_tasks_of_one_client_exclude_each_other,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use distlock::{Client, LockGuard, LostReason};
 use distlock_testkit::proxy::Mode;
 use redis::cmd;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::{
     common::{
@@ -115,6 +115,31 @@ async fn what_was_written_unheard_is_given_back() {
     close([holder, other]).await;
 }
 
+/// What a clock that was set back keeps for an hour, and what an operator has put there for ever,
+/// is on one node, which is asked first where several want the lock.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_one_node_keeps_for_ever_blocks_nobody() {
+    let nodes = Nodes::start().await;
+    let (holder, other) = (nodes.client().await, nodes.client().await);
+    for (number, more) in [&["PX", "3600000"][..], &[]].into_iter().enumerate() {
+        let name = format!("a{number}");
+        let guard = locked(&holder, &name).await;
+        let first = dial(nodes.addresses[0]).await;
+        let mut set = cmd("SET");
+        set.arg(format!("{{/distlock/{name}}}")).arg("nobody's").arg(more);
+        ask::<String>(&first, &set).await;
+        let waiting = other.mutex(&name);
+        let waiting = tokio::spawn(async move { waiting.lock_timeout(TTL * 3).await });
+        // It has asked that node alone by then, again and again.
+        sleep(TTL).await;
+        assert!(guard.is_valid() && !waiting.is_finished());
+        guard.unlock().await.expect("released");
+        let next = waiting.await.expect("no panic").expect("an answer");
+        next.expect("four nodes are free").unlock().await.expect("released");
+    }
+    close([holder, other]).await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_minority_grants_nothing_and_holds_nothing() {
     let nodes = Nodes::start().await;
@@ -166,6 +191,23 @@ async fn renewals_of_a_majority_count_and_others_do_not() {
     drop(guard);
     proxies.set(&Mode::Pass);
     close([holder, other]).await;
+}
+
+/// A client that takes one lock after the other, for longer than a TTL, and keeps some of them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn locks_that_are_taken_put_off_no_renewal() {
+    let nodes = Nodes::start().await;
+    let client = nodes.client().await;
+    let (mut guards, began) = (Vec::new(), Instant::now());
+    while began.elapsed() < TTL * 3 {
+        if guards.len() < 50 {
+            guards.push(locked(&client, &guards.len().to_string()).await);
+        }
+        drop(locked(&client, "again").await);
+    }
+    assert!(guards.iter().all(LockGuard::is_valid));
+    drop(guards);
+    close([client]).await;
 }
 
 /// The clocks of the nodes that it is held on are set, so that its keys end there.

@@ -2,6 +2,7 @@
 
 use std::{collections::HashMap, pin::Pin, time::Duration};
 
+use futures_util::future::{Fuse, FutureExt};
 use redis::{
     AsyncConnectionConfig, ErrorKind, ProtocolVersion, RedisConnectionInfo, RedisError,
     aio::MultiplexedConnection,
@@ -23,7 +24,7 @@ pub(super) const CONNECTING: &str = "connecting";
 /// A connection, which lives while somebody polls its driver.
 pub(super) struct Link {
     pub(super) connection: MultiplexedConnection,
-    pub(super) driver: Pin<Box<dyn Future<Output = ()> + Send>>,
+    pub(super) driver: Fuse<Pin<Box<dyn Future<Output = ()> + Send>>>,
     pub(super) server: Server,
     /// When it said so.
     pub(super) answered: Duration,
@@ -66,16 +67,16 @@ pub(super) async fn connect(endpoint: &str, access: &Access) -> Result<Link> {
         }
         refused(endpoint, &error)
     })?;
-    let mut driver = Box::pin(driver);
+    let driver: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(driver);
+    let mut driver = driver.fuse();
     let mut asking = connection.clone();
     let info = async move { redis::cmd("INFO").query_async::<String>(&mut asking).await };
     let mut info = std::pin::pin!(info);
-    let mut open = true;
     let info = loop {
         tokio::select! {
             biased;
             // Its end is an error of the request's, too.
-            () = &mut driver, if open => open = false,
+            () = &mut driver => {}
             info = &mut info => break info.map_err(|error| refused(endpoint, &error))?,
         }
     };

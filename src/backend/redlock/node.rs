@@ -3,7 +3,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use futures_util::stream::{FuturesUnordered, StreamExt};
+use futures_util::{
+    future::FusedFuture,
+    stream::{FuturesUnordered, StreamExt},
+};
 use tokio::sync::{mpsc, oneshot};
 
 use super::{
@@ -114,11 +117,10 @@ impl Node {
     async fn begin(&self, order: Order, link: &mut Link, ttl: Duration) {
         let asking = self.ask(order, link.connection.clone(), ttl);
         let mut asking = std::pin::pin!(asking);
-        let mut open = true;
         loop {
             tokio::select! {
                 biased;
-                () = &mut link.driver, if open => open = false,
+                () = &mut link.driver => {}
                 _ = &mut asking => return,
             }
         }
@@ -135,13 +137,11 @@ impl Node {
         let silence = LONGEST_SILENCE.min(ttl / 3);
         // When the last answer came.
         let mut heard = link.answered;
-        loop {
+        // It may have ended as the first question was asked.
+        while !link.driver.is_terminated() {
             tokio::select! {
                 biased;
-                () = &mut link.driver => {
-                    self.state.lock().trouble = Some(format!("{}: cut off", self.endpoint));
-                    return Some(());
-                }
+                () = &mut link.driver => {}
                 Some((sent, answered)) = asked.next() => match answered {
                     Some(answered) => heard = heard.max(answered),
                     // What is slow may yet answer, in order: so what was sent is followed by its
@@ -155,6 +155,8 @@ impl Node {
                 order = orders.recv() => asked.push(self.ask(order?, link.connection.clone(), ttl)),
             }
         }
+        self.state.lock().trouble = Some(format!("{}: cut off", self.endpoint));
+        Some(())
     }
 
     /// Tells when that was sent, and when there was an answer.

@@ -76,13 +76,34 @@ impl Nodes {
         (self.ttl / 10).min(LONGEST_WAIT)
     }
 
+    /// How long one may take to renew locks. A proof counts from when it was asked for, so waiting
+    /// for it risks nothing; a thousand locks take a node longer than one, and asking again before
+    /// it is done makes it later still.
+    fn limit_of_renewals(&self) -> Duration {
+        self.ttl / 4
+    }
+
     /// Asks some nodes at once.
     pub(super) fn ask(
         &self,
         nodes: impl IntoIterator<Item = usize>,
         call: impl Fn(usize) -> Call,
     ) -> Answers {
-        let until = Instant::now() + self.limit();
+        self.ask_within(self.limit(), nodes, call)
+    }
+
+    /// Asks all of them at once to renew locks.
+    pub(super) fn renew(&self, call: impl Fn(usize) -> Call) -> Answers {
+        self.ask_within(self.limit_of_renewals(), 0..self.len(), call)
+    }
+
+    fn ask_within(
+        &self,
+        limit: Duration,
+        nodes: impl IntoIterator<Item = usize>,
+        call: impl Fn(usize) -> Call,
+    ) -> Answers {
+        let until = Instant::now() + limit;
         let coming = nodes.into_iter().filter_map(|node| {
             let asking = self.all.get(node)?.ask(call(node), until);
             let coming: Coming = Box::pin(async move { (node, asking.await) });

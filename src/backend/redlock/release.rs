@@ -8,16 +8,13 @@ use super::{
     round::{Outcome, Round, Vote},
     script::Call,
 };
-use crate::runtime::{
-    clock::{self, sleep},
-    executor::spawn_beside,
-};
+use crate::runtime::{Backoff, clock, executor::spawn_beside};
 
-/// The pause between two requests to a node that is silent.
-const AGAIN: Duration = Duration::from_millis(100);
+/// For how many TTLs a node that is silent is asked.
+const TTLS: u32 = 4;
 
 /// Gives locks back on all nodes, also on those that were silent; goes on in the background until
-/// each has said so, or the value has ended there by itself. Tells of each what came of it as soon
+/// each has said so, or must have lost the value by itself. Tells of each what came of it as soon
 /// as that is known, within the time that a node may take.
 pub(super) async fn give_back(nodes: &Nodes, keys: &[Key], ttl: Duration) -> Vec<Round> {
     let mut rounds = vec![Round::new(nodes.len()); keys.len()];
@@ -64,11 +61,13 @@ pub(super) fn give_up(nodes: &Nodes, key: &Key, ttl: Duration) {
     });
 }
 
-/// Gives locks back on nodes that were silent, for as long as they may be there.
+/// Gives locks back on nodes that were silent, for as long as they may be there: longer than a TTL
+/// where a node's clock was set back meanwhile.
 async fn insist(nodes: Nodes, mut silent: Vec<usize>, keys: Vec<Key>, ttl: Duration) {
     let began = clock::now();
-    while !silent.is_empty() && clock::now().saturating_sub(began) <= ttl {
-        sleep(AGAIN).await;
+    let mut backoff = Backoff::default();
+    while !silent.is_empty() && clock::now().saturating_sub(began) <= ttl * TTLS {
+        backoff.pause().await;
         let mut answers = nodes.ask(silent.iter().copied(), |_| Call::release(&keys));
         while let Some(said) = answers.next().await {
             if said.reply.is_some() {

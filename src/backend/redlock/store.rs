@@ -18,7 +18,7 @@ use super::{
     nodes::{Nodes, Said},
     release::{give_back, give_up},
     round::{Outcome, Round},
-    script::Call,
+    script::{Call, Reply},
     token::{self, Answer, Seen},
 };
 use crate::{
@@ -105,10 +105,14 @@ impl RedlockStore {
         if let Some(first) = tried {
             let mut answers = self.nodes.ask([first], |_| call.clone());
             if let Some(said) = answers.next().await {
-                let has = said.reply.as_ref().map(|reply| reply.has(0));
+                // What is kept for longer than any client may keep it is nobody's: the node's clock
+                // was set back since, or an operator has put it there. The others tell.
+                let longest = self.nodes.longest();
+                let another = said.reply.as_ref().filter(|reply| !reply.has(0));
+                let kept = another.and_then(Reply::left).filter(|kept| *kept <= longest);
                 count(&mut round, &said);
-                if has == Some(false) {
-                    self.contended.meet(&key.lock, left);
+                if kept.is_some() {
+                    self.contended.meet(&key.lock, kept);
                     return Taken::Occupied;
                 }
             }
@@ -171,8 +175,7 @@ impl RedlockStore {
             keys.iter().all(|key| now < all.valid(key.proved))
         };
         let again = |node| valid && self.nodes.spoiled(node).is_none();
-        let mut answers =
-            self.nodes.ask(0..self.nodes.len(), |node| Call::renew(keys, self.ttl, again(node)));
+        let mut answers = self.nodes.renew(|node| Call::renew(keys, self.ttl, again(node)));
         while rounds.iter().any(|round| round.kept() == Outcome::Open) || rounds.is_empty() {
             let Some(said) = answers.next().await else { break };
             for (index, round) in rounds.iter_mut().enumerate() {
@@ -287,19 +290,16 @@ impl Store for RedlockStore {
                 return Err(self.unavailable(&why));
             }
         };
-        let granted = {
-            let mut keys = self.keys.lock();
-            keys.hold(&key.name, clock::now()).then(|| keys.granted(sent))
-        };
-        let Some(granted) = granted else {
+        if !self.keys.lock().hold(&key.name, clock::now()) {
             self.give_up(&key);
             return Err(self.unavailable("the lock took too long to take"));
-        };
+        }
         Ok(Joined::Queued {
             entry: Entry::new(key.name, token),
             standing: Standing::First,
             at: self.moment(),
-            alive: Some(granted),
+            // It shows nothing of the session's other locks, which are to be renewed in time.
+            alive: None,
             alone: true,
         })
     }
