@@ -115,13 +115,23 @@ async fn what_was_written_unheard_is_given_back() {
     close([holder, other]).await;
 }
 
-/// What a clock that was set back keeps for an hour, and what an operator has put there for ever,
-/// is on one node, which is asked first where several want the lock.
+/// What a clock that was set back keeps for an hour, what an operator has put there for ever, and
+/// what a client that is gone had asked of one node alone; it is asked first where several want
+/// the lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_one_node_keeps_for_ever_blocks_nobody() {
+async fn what_one_node_keeps_blocks_nobody() {
     let nodes = Nodes::start().await;
     let (holder, other) = (nodes.client().await, nodes.client().await);
-    for (number, more) in [&["PX", "3600000"][..], &[]].into_iter().enumerate() {
+    // So that a client may keep a lock for that long; the nodes must have run as long.
+    let slow = nodes.builder().session_ttl(TTL * 5).connect().await.expect("connected");
+    let kept = slow.mutex("kept");
+    let mut slow_one = None;
+    eventually(TTL * 6, "the nodes count", async || {
+        slow_one = kept.try_lock().await.ok().flatten();
+        slow_one.is_some()
+    })
+    .await;
+    for (number, more) in [&["PX", "3600000"][..], &[], &["PX", "10000"]].into_iter().enumerate() {
         let name = format!("a{number}");
         let guard = locked(&holder, &name).await;
         let first = dial(nodes.addresses[0]).await;
@@ -130,14 +140,15 @@ async fn what_one_node_keeps_for_ever_blocks_nobody() {
         ask::<String>(&first, &set).await;
         let waiting = other.mutex(&name);
         let waiting = tokio::spawn(async move { waiting.lock_timeout(TTL * 3).await });
-        // It has asked that node alone by then, again and again.
+        // It has asked that node by then, again and again.
         sleep(TTL).await;
         assert!(guard.is_valid() && !waiting.is_finished());
         guard.unlock().await.expect("released");
         let next = waiting.await.expect("no panic").expect("an answer");
         next.expect("four nodes are free").unlock().await.expect("released");
     }
-    close([holder, other]).await;
+    slow_one.expect("held").unlock().await.expect("released");
+    close([holder, other, slow]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -13,9 +13,10 @@ pub(super) struct Contended(Mutex<HashMap<Arc<str>, Met>>);
 
 #[derive(Clone, Copy, Debug)]
 struct Met {
+    /// When all nodes were asked.
     at: Duration,
-    /// How long the other one's value was kept then.
-    left: Option<Duration>,
+    /// When the other one's value ends, for all that was told last.
+    ends: Option<Duration>,
 }
 
 impl Contended {
@@ -25,18 +26,27 @@ impl Contended {
         met.is_some_and(|met| is_new(clock::now(), &met))
     }
 
-    /// Somebody else has the lock, or some of its nodes.
+    /// Somebody else has the lock, or some of its nodes, which have all been asked.
     pub(super) fn meet(&self, lock: &Arc<str>, left: Option<Duration>) {
         let at = clock::now();
         let mut all = self.0.lock();
         all.retain(|_, met| is_new(at, met));
-        all.insert(Arc::clone(lock), Met { at, left });
+        all.insert(Arc::clone(lock), Met { at, ends: left.map(|left| at + left) });
+    }
+
+    /// One node alone was asked, and has it still. That puts off no question to all of them: it may
+    /// have what none of the others has.
+    pub(super) fn meet_again(&self, lock: &str, left: Option<Duration>) {
+        let ends = left.map(|left| clock::now() + left);
+        if let Some(met) = self.0.lock().get_mut(lock) {
+            met.ends = ends;
+        }
     }
 
     /// When it is free, unless its holder keeps it.
     pub(super) fn free_within(&self, lock: &str) -> Option<Duration> {
         let met = self.0.lock().get(lock).copied()?;
-        Some(met.left?.saturating_sub(clock::now().saturating_sub(met.at)))
+        Some(met.ends?.saturating_sub(clock::now()))
     }
 }
 
@@ -50,7 +60,7 @@ mod tests {
 
     #[test]
     fn those_that_met_a_while_ago_are_forgotten() {
-        let met = Met { at: Duration::from_secs(5), left: None };
+        let met = Met { at: Duration::from_secs(5), ends: None };
         assert!(is_new(Duration::from_secs(6), &met));
         assert!(!is_new(Duration::from_millis(6_001), &met));
         let contended = Contended::default();
@@ -60,5 +70,17 @@ mod tests {
         let left = contended.free_within("a").unwrap();
         assert!(left > Duration::from_secs(8) && left <= Duration::from_secs(9), "{left:?}");
         assert_eq!(contended.free_within("b"), None);
+        contended.meet_again("a", None);
+        contended.meet_again("b", Some(Duration::from_secs(9)));
+        assert_eq!((contended.free_within("a"), contended.free_within("b")), (None, None));
+    }
+
+    #[test]
+    fn what_one_node_has_puts_off_no_question_to_all() {
+        let (contended, lock) = (Contended::default(), Arc::from("a"));
+        contended.meet(&lock, None);
+        let at = contended.0.lock()["a"].at;
+        contended.meet_again("a", Some(Duration::from_secs(9)));
+        assert_eq!(contended.0.lock()["a"].at, at);
     }
 }

@@ -18,7 +18,7 @@ use super::{
     nodes::{Nodes, Said},
     release::{give_back, give_up},
     round::{Outcome, Round},
-    script::{Call, Reply},
+    script::Call,
     token::{self, Answer, Seen},
 };
 use crate::{
@@ -105,14 +105,9 @@ impl RedlockStore {
         if let Some(first) = tried {
             let mut answers = self.nodes.ask([first], |_| call.clone());
             if let Some(said) = answers.next().await {
-                // What is kept for longer than any client may keep it is nobody's: the node's clock
-                // was set back since, or an operator has put it there. The others tell.
-                let longest = self.nodes.longest();
-                let another = said.reply.as_ref().filter(|reply| !reply.has(0));
-                let kept = another.and_then(Reply::left).filter(|kept| *kept <= longest);
                 count(&mut round, &said);
-                if kept.is_some() {
-                    self.contended.meet(&key.lock, kept);
+                if let Some(another) = said.reply.filter(|reply| !reply.has(0)) {
+                    self.contended.meet_again(&key.lock, another.left());
                     return Taken::Occupied;
                 }
             }
