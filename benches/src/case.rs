@@ -115,6 +115,7 @@ pub(crate) fn plan(bench: &Bench, repeat: usize) -> Vec<Case> {
                 Workload::W4 | Workload::W6 | Workload::W8 => {
                     add_long(&mut cases, workload, backend, extent, repeat)
                 }
+                Workload::W9 => add_crowds(&mut cases, backend, bench.quick),
                 Workload::WX => add_fleets(&mut cases, backend, bench.quick),
                 _ => add(&mut cases, workload, backend, extent),
             }
@@ -220,7 +221,7 @@ fn add(cases: &mut Vec<Case>, workload: Workload, backend: Backend, extent: Exte
             let pairs = Pairs { tasks: 128, local_handover: Some(LOCAL_HANDOVERS), ..fast };
             add(Variant::Plain, 128, alone(backend, ours, 0), pairs, 1);
         }
-        Workload::W4 | Workload::W6 | Workload::W8 | Workload::WX => {}
+        Workload::W4 | Workload::W6 | Workload::W8 | Workload::W9 | Workload::WX => {}
     }
 }
 
@@ -249,6 +250,23 @@ fn add_long(
     } else if repeat == 1 {
         // It takes long, and tells the same each time.
         add(extent.locks, vec![Subject::Distlock], Kind::Held { hold_ms: extent.hold_ms });
+    }
+}
+
+/// So many clients that what each of them costs the others shows.
+fn add_crowds(cases: &mut Vec<Case>, backend: Backend, quick: bool) {
+    let run_ms = if quick { 2000 } else { 6000 };
+    for n in [500, 2000] {
+        let fleet = Fleet { contenders: n, hold_ms: 0, warmup_ms: 2000 + 4 * n as u64, run_ms };
+        cases.push(Case {
+            workload: Workload::W9,
+            backend,
+            variant: Variant::Plain,
+            hold_ms: 0,
+            n,
+            order: vec![Subject::Distlock],
+            kind: Kind::Fleet(fleet),
+        });
     }
 }
 

@@ -27,7 +27,7 @@ pub(crate) fn markdown(rows: &[Row]) -> String {
             Workload::W5 => TRIPS,
             Workload::W6 => HELD,
             Workload::W8 => BEHIND,
-            Workload::WX => CROSSOVER,
+            Workload::W9 | Workload::WX => CROSSOVER,
             _ => PAIRS,
         };
         let _ = write!(text, "\n### {workload:?}: {}\n\n| store | N | subject |", workload.what());

@@ -22,6 +22,8 @@ pub(crate) enum Workload {
     W7,
     /// Waiters that wait, and one more that joins behind them.
     W8,
+    /// Very many clients of one name, each of which gives it back at once.
+    W9,
     /// Contenders of one name in one client that hands over within itself.
     LH,
     /// Clients that contend for one name and hold it for a while, by waiting or by trying.
@@ -29,7 +31,7 @@ pub(crate) enum Workload {
 }
 
 impl Workload {
-    pub(crate) const ALL: [Self; 10] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::W1,
         Self::W2,
         Self::W3,
@@ -38,6 +40,7 @@ impl Workload {
         Self::W6,
         Self::W7,
         Self::W8,
+        Self::W9,
         Self::LH,
         Self::WX,
     ];
@@ -48,7 +51,7 @@ impl Workload {
             Self::W1 | Self::W2 | Self::W3 | Self::WX => true,
             Self::W4 => !matches!(backend, Backend::Redis | Backend::Sqlite),
             Self::W5 => backend != Backend::Sqlite,
-            Self::W6 | Self::W7 | Self::LH => {
+            Self::W6 | Self::W7 | Self::W9 | Self::LH => {
                 matches!(backend, Backend::Etcd | Backend::ZooKeeper)
             }
             Self::W8 => matches!(backend, Backend::Postgres | Backend::Mysql),
@@ -65,6 +68,7 @@ impl Workload {
             Self::W6 => "N locks of different names held by one client",
             Self::W7 => "three nodes",
             Self::W8 => "N waiters of one name in one process; then one more joins and leaves",
+            Self::W9 => "N clients of one name, a session each",
             Self::LH => "N contenders of one name in one client, with local hand-over",
             Self::WX => "N clients of one name, each of which holds it for a while",
         }
