@@ -14,6 +14,8 @@ mod foreign;
 mod members;
 #[path = "etcd/secured.rs"]
 mod secured;
+#[path = "etcd/words.rs"]
+mod words;
 
 use common::{conformance, etcd::Etcd, network_conformance};
 

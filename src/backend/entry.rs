@@ -16,7 +16,7 @@ pub(crate) struct Entry {
     /// The fencing token: the same, but for a key that took another one's place (see `relabel`),
     /// whose token it has.
     pub(crate) token: u64,
-    /// Of an own key: it joined where others were, or may have been.
+    /// It is known to have joined where others were, or may have been.
     pub(crate) crowded: bool,
 }
 
@@ -63,7 +63,7 @@ pub(crate) struct Present {
 
 /// What is known of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(not(feature = "zookeeper"), allow(dead_code))]
+#[cfg_attr(not(any(feature = "etcd", feature = "zookeeper")), allow(dead_code))]
 pub(crate) enum Fate {
     There,
     /// It is gone, and nobody knows whose it was: a holder's, or a waiter's that gave up.
@@ -81,6 +81,16 @@ impl Fate {
 /// A watch on a key that was there. Ends when something has happened to it. An error says nothing
 /// of it.
 pub(crate) type Watch = Pin<Box<dyn Future<Output = Result<Event>> + Send>>;
+
+/// What came of starting to watch the key ahead of one's own.
+pub(crate) enum Watched {
+    /// It was there.
+    Begun(Watch),
+    /// It was not.
+    Gone,
+    /// One of the two was not: what there was of both.
+    Over(Present),
+}
 
 /// What has happened to a watched key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -43,7 +43,7 @@ pub(crate) mod source;
 pub(crate) mod sql;
 #[cfg(feature = "sqlite")]
 pub(crate) mod sqlite;
-mod store;
+pub(crate) mod store;
 pub(crate) mod tls;
 #[cfg(any(
     feature = "etcd",
@@ -57,7 +57,9 @@ mod trust;
 #[cfg(feature = "zookeeper")]
 pub(crate) mod zookeeper;
 
-pub(crate) use entry::{Entry, Event, Fate, Moment, Predecessor, Present, Standing, Watch};
+pub(crate) use entry::{
+    Entry, Event, Fate, Moment, Predecessor, Present, Standing, Watch, Watched,
+};
 pub(crate) use listing::{Ask, Detail, Listing, Member};
 pub(crate) use request::{Join, Joined, Leaving, Left, Rewritten, Write};
 pub(crate) use store::{Backend, Extras, Facts, Store, ToldOfLoss};

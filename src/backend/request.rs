@@ -32,7 +32,7 @@ pub(crate) enum Joined {
 
 /// How to leave a queue.
 #[derive(Clone, Copy, Debug, Default)]
-#[cfg_attr(not(feature = "zookeeper"), allow(dead_code))]
+#[cfg_attr(not(any(feature = "etcd", feature = "zookeeper")), allow(dead_code))]
 pub(crate) struct Leaving<'a> {
     /// `None` when the reply to `enqueue` was lost: then the key is found by its ticket.
     pub(crate) entry: Option<&'a Entry>,

@@ -1,13 +1,13 @@
 //! The contract between the algorithm and the stores. Adapters report facts, `queue/` decides.
 
-use std::{fmt::Debug, sync::Arc, time::Duration};
+use std::{fmt::Debug, pin::pin, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 
 use crate::{
     backend::{
         durability::Durability,
-        entry::{Entry, Present, Standing, Watch},
+        entry::{Entry, Fate, Moment, Present, Standing, Watch, Watched},
         error::{Result, StoreError},
         listing::{Ask, Listing},
         name::{Queue, Ticket},
@@ -122,6 +122,18 @@ pub(crate) trait Store: Extras {
     /// news are wanted at once, even at the price of more requests.
     async fn watch(&self, entry: &Entry, urgent: bool) -> Result<Option<Watch>>;
 
+    /// Starts to watch the key ahead of an own one, whose news are wanted at once. `there`: it is
+    /// known to have been there at that moment. With `own`, what there is of both is told as soon
+    /// as that is known: a short hold may end before its watch begins.
+    async fn watch_ahead(
+        &self,
+        ahead: &Entry,
+        _there: Option<Moment>,
+        own: Option<&Entry>,
+    ) -> Result<Watched> {
+        watch_and_look(self.watch(ahead, true), own.map(|own| self.present(own, ahead))).await
+    }
+
     /// Deletes the ticket's key.
     async fn leave(&self, queue: &Queue, ticket: Ticket, leave: Leaving<'_>) -> Result<Left>;
 
@@ -147,6 +159,24 @@ pub(crate) trait Store: Extras {
     /// All that is in a queue, in its order: one consistent answer, which has every own key of
     /// which the store has told, unless that is gone.
     async fn list(&self, queue: &Queue, ask: Ask) -> Result<Listing>;
+}
+
+/// Starts to watch, and looks at both keys meanwhile.
+pub(crate) async fn watch_and_look(
+    watching: impl Future<Output = Result<Option<Watch>>>,
+    look: Option<impl Future<Output = Result<Present>>>,
+) -> Result<Watched> {
+    let begun = |watch: Option<Watch>| watch.map_or(Watched::Gone, Watched::Begun);
+    let mut watching = pin!(watching);
+    let Some(look) = look else { return watching.await.map(begun) };
+    tokio::select! {
+        biased;
+        watched = &mut watching => watched.map(begun),
+        present = look => match present {
+            Ok(Present { own: true, ahead: Fate::There }) | Err(_) => watching.await.map(begun),
+            Ok(present) => Ok(Watched::Over(present)),
+        },
+    }
 }
 
 /// What only some primitives need: guarded writes and the number of permits (`commit`, `read`), an

@@ -15,7 +15,7 @@ use super::{
     waiter::Waiter,
 };
 use crate::{
-    backend::{self, Join, Predecessor, error::Result},
+    backend::{self, Join, Moment, Predecessor, error::Result},
     error::Error,
     runtime::{
         carried::Carried,
@@ -82,7 +82,10 @@ pub(crate) async fn hold(
         Some(standing) => Some(standing),
         None => wait.spend_on(&session, waiter.look()).await?,
     };
+    // Whom the answer to joining names was there as we joined. What is found later has no moment.
+    let mut joined = mode.is_exclusive().then_some(own.joined);
     while let Some(standing) = next {
+        let there = joined.take();
         next = match standing {
             Standing::In => match attempt.grant() {
                 Ok(()) => return Ok(Some(Hold::new(attempt, own))),
@@ -102,7 +105,7 @@ pub(crate) async fn hold(
             }
             Standing::Behind(_) | Standing::Full if matches!(wait, Wait::No) => None,
             Standing::Behind(predecessor) => {
-                wait.spend_on(&session, waiter.wait_behind(predecessor)).await?
+                wait.spend_on(&session, waiter.wait_behind(predecessor, there)).await?
             }
             Standing::Full => wait.spend_on(&session, Box::pin(waiter.wait_for_room())).await?,
         };
@@ -113,11 +116,16 @@ pub(crate) async fn hold(
 
 impl Waiter<'_> {
     /// Waits while the predecessor is just ahead; tells where the waiter stands then.
-    async fn wait_behind(&self, mut predecessor: Predecessor) -> Result<Standing> {
+    async fn wait_behind(
+        &self,
+        mut predecessor: Predecessor,
+        there: Option<Moment>,
+    ) -> Result<Standing> {
+        let mut there = there.filter(|_| predecessor.seen);
         let mut pace = Pace::default();
         loop {
             let began = Instant::now();
-            let evidence = self.evidence(&predecessor).await?;
+            let evidence = self.evidence(&predecessor, there.take()).await?;
             match conclude(evidence, &predecessor) {
                 Conclusion::First => return Ok(Standing::In),
                 Conclusion::Evicted => return Ok(Standing::Evicted),
@@ -138,11 +146,11 @@ impl Waiter<'_> {
     }
 
     /// Waits until something may have happened, and tells what is known of it then.
-    async fn evidence(&self, predecessor: &Predecessor) -> Result<Evidence> {
+    async fn evidence(&self, predecessor: &Predecessor, there: Option<Moment>) -> Result<Evidence> {
         if self.mode.is_exclusive() {
             self.own.wait_for(predecessor);
         }
-        let mut news = pin!(news(self, predecessor));
+        let mut news = pin!(news(self, predecessor, there));
         loop {
             // Servers do lose watch events (https://github.com/etcd-io/etcd/issues/18089,
             // /19179): look again now and then in any case. The watch stays meanwhile.

@@ -2,12 +2,9 @@
 
 use std::sync::Arc;
 
-use super::{
-    evidence::{Conclusion, Evidence, conclude},
-    waiter::Waiter,
-};
+use super::{evidence::Evidence, waiter::Waiter};
 use crate::{
-    backend::{Event, Predecessor, Present, error::Result},
+    backend::{Event, Moment, Predecessor, Watched, error::Result},
     runtime::{
         self,
         clock::{self, sleep},
@@ -22,8 +19,13 @@ use crate::{
 /// Waits until something may have happened to the predecessor.
 ///
 /// One of this session ends before our eyes, or we with it. Another one's key is watched, and
-/// nothing else is; where there is no room for a watch, a look now and then has to do.
-pub(super) async fn news(waiter: &Waiter<'_>, predecessor: &Predecessor) -> Result<Evidence> {
+/// nothing else is; where there is no room for a watch, a look now and then has to do. `there`: at
+/// that moment its key was there.
+pub(super) async fn news(
+    waiter: &Waiter<'_>,
+    predecessor: &Predecessor,
+    mut there: Option<Moment>,
+) -> Result<Evidence> {
     let (session, key) = (waiter.session, &predecessor.entry.key);
     if let Some(ahead) = session.own_keys.find_soon(&predecessor.entry).await {
         let end = ahead.ended(waiter.own).await;
@@ -35,29 +37,16 @@ pub(super) async fn news(waiter: &Waiter<'_>, predecessor: &Predecessor) -> Resu
     };
     let mut seen = predecessor.seen;
     loop {
-        let mut watching = session.store().watch(&predecessor.entry, true);
-        // A short hold may end before the watch begins: a look meanwhile knows of it a round trip
-        // earlier.
-        let watched = if waiter.mode.is_exclusive() && predecessor.first && seen {
-            tokio::select! {
-                biased;
-                watched = &mut watching => watched,
-                present = waiter.present(predecessor) => match present {
-                    Ok(present) if ends_it(present, predecessor, seen) => {
-                        return Ok(Evidence::Looked { present, seen });
-                    }
-                    _ => watching.await,
-                },
-            }
-        } else {
-            watching.await
-        };
-        let event = match watched {
-            Ok(Some(watch)) => {
+        let tells = waiter.mode.is_exclusive() && predecessor.first && seen;
+        let own = tells.then_some(&waiter.own.entry);
+        let watching = session.store().watch_ahead(&predecessor.entry, there.take(), own);
+        let event = match watching.await {
+            Ok(Watched::Begun(watch)) => {
                 seen = true;
                 watch.await
             }
-            Ok(None) => Ok(Event::Deleted),
+            Ok(Watched::Gone) => Ok(Event::Deleted),
+            Ok(Watched::Over(present)) => return Ok(Evidence::Looked { present, seen }),
             Err(_) => return Ok(Evidence::Hint),
         };
         match event {
@@ -68,10 +57,6 @@ pub(super) async fn news(waiter: &Waiter<'_>, predecessor: &Predecessor) -> Resu
             Err(_) => return Ok(Evidence::Hint),
         }
     }
-}
-
-fn ends_it(present: Present, predecessor: &Predecessor, seen: bool) -> bool {
-    conclude(Evidence::Looked { present, seen }, predecessor) == Conclusion::First
 }
 
 /// What the end of an own key shows to the one that stood behind it.
@@ -97,7 +82,8 @@ mod tests {
 
     use super::*;
     use crate::{
-        backend::{Entry, Moment},
+        backend::Entry,
+        queue::evidence::{Conclusion, conclude},
         session::own_keys::OwnKeys,
     };
 

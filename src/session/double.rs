@@ -14,10 +14,11 @@ use async_trait::async_trait;
 
 use crate::{
     backend::{
-        Ask, Backend, Entry, Extras, Facts, Join, Joined, Leaving, Left, Listing, Present,
-        Standing, Store, Watch, Write,
+        Ask, Backend, Entry, Extras, Facts, Join, Joined, Leaving, Left, Listing, Moment, Present,
+        Standing, Store, Watch, Watched, Write,
         error::Result,
         name::{Queue, Ticket},
+        store::watch_and_look,
     },
     lost::LostReason,
     runtime::{
@@ -176,6 +177,18 @@ impl Store for Double {
         }
         self.ask(format!("watch {}", entry.key));
         self.watch.next().await
+    }
+
+    async fn watch_ahead(
+        &self,
+        ahead: &Entry,
+        there: Option<Moment>,
+        own: Option<&Entry>,
+    ) -> Result<Watched> {
+        if let Some(Moment(there)) = there {
+            self.ask(format!("watch {} that was there at {there}", ahead.key));
+        }
+        watch_and_look(self.watch(ahead, true), own.map(|own| self.present(own, ahead))).await
     }
 
     async fn leave(&self, _: &Queue, _: Ticket, _: Leaving<'_>) -> Result<Left> {

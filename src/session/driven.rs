@@ -4,8 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use crate::{
     backend::{
-        Ask, Entry, Listing, Present, Standing, Store, Watch, Write, durability::Durability,
-        error::Result, name::Queue,
+        Ask, Entry, Listing, Moment, Present, Standing, Store, Watch, Watched, Write,
+        durability::Durability, error::Result, name::Queue,
     },
     runtime::{Runtime, carried::Carried},
 };
@@ -54,6 +54,16 @@ impl Driven {
     pub(crate) fn watch(&self, entry: &Entry, urgent: bool) -> Carried<Result<Option<Watch>>> {
         let entry = entry.clone();
         self.ask(|store| async move { store.watch(&entry, urgent).await })
+    }
+
+    pub(crate) fn watch_ahead(
+        &self,
+        ahead: &Entry,
+        there: Option<Moment>,
+        own: Option<&Entry>,
+    ) -> Carried<Result<Watched>> {
+        let (ahead, own) = (ahead.clone(), own.cloned());
+        self.ask(|store| async move { store.watch_ahead(&ahead, there, own.as_ref()).await })
     }
 
     pub(crate) fn list(&self, queue: &Queue, ask: Ask) -> Carried<Result<Listing>> {

@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use super::Shared;
 use crate::{
     backend::{
-        Ask, Entry, Extras, Facts, Join, Joined, Leaving, Left, Listing, Present, Rewritten,
-        Standing, Store, ToldOfLoss, Watch, Write,
+        Ask, Entry, Extras, Facts, Join, Joined, Leaving, Left, Listing, Moment, Present,
+        Rewritten, Standing, Store, ToldOfLoss, Watch, Watched, Write,
         durability::Durability,
         error::{Result, StoreError},
         name::{Queue, Ticket},
@@ -86,6 +86,15 @@ impl Store for Measured {
 
     async fn watch(&self, entry: &Entry, urgent: bool) -> Result<Option<Watch>> {
         timed(self.telemetry, "watch", self.store.watch(entry, urgent)).await
+    }
+
+    async fn watch_ahead(
+        &self,
+        ahead: &Entry,
+        there: Option<Moment>,
+        own: Option<&Entry>,
+    ) -> Result<Watched> {
+        timed(self.telemetry, "watch", self.store.watch_ahead(ahead, there, own)).await
     }
 
     async fn leave(&self, queue: &Queue, ticket: Ticket, leave: Leaving<'_>) -> Result<Left> {

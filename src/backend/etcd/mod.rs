@@ -12,6 +12,7 @@ mod pool;
 mod queue;
 mod store;
 mod watcher;
+mod word;
 
 use std::{sync::Arc, time::Duration};
 

@@ -27,6 +27,7 @@ use etcd_client::{
     SortTarget, Txn, TxnOp, TxnOpResponse, TxnResponse,
 };
 
+use super::word;
 use crate::backend::{
     Entry, Write,
     name::{Queue, Ticket},
@@ -166,11 +167,14 @@ impl<'a> Paths<'a> {
         let others =
             told.any(|range| !matches!(range, TxnOpResponse::Get(get) if get.count() == 0));
         match tail.take_prev_key() {
-            Some(tail) if !others => Answer::BehindTail(Entry::new(
-                String::from_utf8_lossy(tail.value()),
-                // Written by the transaction that created that key.
-                tail.mod_revision().unsigned_abs(),
-            )),
+            Some(tail) if !others => Answer::BehindTail(Entry {
+                crowded: true,
+                ..Entry::new(
+                    String::from_utf8_lossy(tail.value()),
+                    // Written by the transaction that created that key.
+                    tail.mod_revision().unsigned_abs(),
+                )
+            }),
             _ => Answer::AmongOthers,
         }
     }
@@ -188,27 +192,55 @@ impl<'a> Paths<'a> {
         Txn::new().when(is_still_there(entry, self.lease)).and_then(replace).or_else([self.own()])
     }
 
+    fn delete(&self) -> TxnOp {
+        TxnOp::delete(self.key.as_str(), Some(DeleteOptions::new().with_prev_key()))
+    }
+
+    /// With what is left of the queue, if nobody is behind it.
+    fn delete_as_last(&self) -> [TxnOp; 3] {
+        [
+            self.delete(),
+            TxnOp::delete(self.tail(), None),
+            TxnOp::delete(word::key(self.queue.dir()), None),
+        ]
+    }
+
     /// Deletes the key, and the tail if it is this one's.
     pub(super) fn leave(&self) -> Txn {
         let last = Compare::value(self.tail(), CompareOp::Equal, self.key.as_str());
-        let delete =
-            || TxnOp::delete(self.key.as_str(), Some(DeleteOptions::new().with_prev_key()));
-        let delete_tail = TxnOp::delete(self.tail(), None);
-        Txn::new().when([last]).and_then([delete(), delete_tail]).or_else([delete()])
+        Txn::new().when([last]).and_then(self.delete_as_last()).or_else([self.delete()])
+    }
+
+    /// The same as a holder: leaves word of it if somebody else is the tail. A holder that was
+    /// evicted leaves none: others may be in since, and behind them who joined behind its tail.
+    pub(super) fn leave_word(&self, entry: &Entry) -> Txn {
+        // Does not hold where there is no tail. A tail too many that is deleted only costs those
+        // who join next a look at the queue.
+        let behind = Compare::value(self.tail(), CompareOp::NotEqual, self.key.as_str());
+        let word = word::put(self.queue.dir(), entry, self.lease);
+        let held = is_still_there(entry, self.lease).into_iter().chain([behind]);
+        Txn::new()
+            .when(held.collect::<Vec<_>>())
+            .and_then([self.delete(), word])
+            .or_else(self.delete_as_last())
     }
 
     /// Deletes the key and looks for another one that joined behind it, in whose hands the tail is
     /// by that.
     pub(super) fn leave_to(&self, successor: &Entry) -> Txn {
         let successor = TxnOp::get(&*successor.key, Some(GetOptions::new().with_keys_only()));
-        let delete = TxnOp::delete(self.key.as_str(), Some(DeleteOptions::new().with_prev_key()));
-        Txn::new().and_then([delete, successor])
+        Txn::new().and_then([self.delete(), successor])
     }
 }
 
 /// What all keys of a queue begin with.
 pub(super) fn prefix(queue: &Queue) -> String {
     format!("{}/", queue.dir())
+}
+
+/// The directory of a place.
+pub(super) fn dir_of(key: &str) -> &str {
+    key.rsplit_once('/').map_or("", |(dir, _)| dir)
 }
 
 /// The prefix that the key of a place begins with.
@@ -246,6 +278,12 @@ pub(super) fn label_of(name: &str) -> Option<(&str, Option<u64>)> {
         Some((label, Some(token.parse().ok().filter(|_| digits)?)))
     });
     Some(taken.unwrap_or((label, None)))
+}
+
+/// Whether a holder with this key leaves word, if there is a tail. One with a label does not:
+/// others may be in front of it.
+pub(super) fn leaves_word(entry: &Entry) -> bool {
+    label_of(&entry.key[prefix_of(&entry.key).len()..]) == Some(("", None))
 }
 
 /// That a key is the one that was put, and on its lease still.
@@ -338,6 +376,18 @@ mod tests {
         }
         assert!(!paths.tail().starts_with(&prefix));
         assert_eq!(prefix_of(&paths.key), prefix);
+    }
+
+    #[test]
+    fn a_holder_without_a_label_leaves_word() {
+        for (key, leaves) in [
+            ("/ns/a/~7-1", true),
+            ("/ns/a/~7-1.r", false),
+            ("/ns/a/~7-1.@4", false),
+            ("/ns/a/694d9b", false),
+        ] {
+            assert_eq!(leaves_word(&Entry::new(key, 1)), leaves, "{key}");
+        }
     }
 
     #[test]

@@ -19,11 +19,12 @@ use super::{
     pool::Pool,
     queue::{self, Answer, Paths},
     watcher::{self, Watcher},
+    word,
 };
 use crate::{
     backend::{
         Ask, Entry, Fate, Join, Joined, Leaving, Left, Listing, Moment, Predecessor, Present,
-        Standing, Store, Watch,
+        Standing, Store, Watch, Watched,
         error::{Result, StoreError},
         name::{Queue, Ticket},
     },
@@ -97,12 +98,28 @@ impl EtcdStore {
 
     /// A read of keys, one of them `own`, that is no older than that one: a member that has not
     /// heard of it yet cannot tell who is ahead, nor that it is gone.
-    async fn read(&self, own: &Entry, txn: Txn) -> Result<TxnResponse> {
+    async fn read(&self, own: &Entry, txn: Txn) -> Result<(TxnResponse, u64)> {
         let (response, revision) = self.txn(READ, txn).await?;
         if revision < own.revision {
             return Err(StoreError::Unavailable("a stale read".into()));
         }
-        Ok(response)
+        Ok((response, revision))
+    }
+
+    /// What there is of two keys, and as of which revision.
+    async fn both(&self, entry: &Entry, ahead: &Entry) -> Result<(Present, u64)> {
+        let word = self.tells_releases(ahead).then(|| word::last(queue::dir_of(&ahead.key)));
+        let both = [queue::one(&entry.key), queue::one(&ahead.key)];
+        let look = Txn::new().and_then(both.into_iter().chain(word).collect::<Vec<_>>());
+        let (response, revision) = self.read(entry, look).await?;
+        let mut reads = response.op_responses().into_iter();
+        let own = queue::is_there(reads.next(), entry, Some(self.lease));
+        let there = queue::is_there(reads.next(), ahead, None);
+        let ahead = match reads.next() {
+            Some(read) if !there && word::tells_of(ahead, &read) => Fate::Released,
+            _ => Fate::of(there),
+        };
+        Ok((Present { own, ahead }, revision))
     }
 
     /// Where the key created at `revision` stands, given what the server said is just ahead.
@@ -267,7 +284,7 @@ impl Store for EtcdStore {
         // As others see it: written over without its lease, it is nobody's place.
         let mine = queue::is_still_there(entry, self.lease);
         let ahead = TxnOp::get(prefix, Some(queue::nearest_below(revision).with_serializable()));
-        let response = self.read(entry, Txn::new().when(mine).and_then([ahead])).await?;
+        let (response, _) = self.read(entry, Txn::new().when(mine).and_then([ahead])).await?;
         if !response.succeeded() {
             return Ok(Standing::Evicted);
         }
@@ -279,10 +296,12 @@ impl Store for EtcdStore {
     }
 
     async fn present(&self, entry: &Entry, ahead: &Entry) -> Result<Present> {
-        let both = Txn::new().and_then([queue::one(&entry.key), queue::one(&ahead.key)]);
-        let mut reads = self.read(entry, both).await?.op_responses().into_iter();
-        let own = queue::is_there(reads.next(), entry, Some(self.lease));
-        Ok(Present { own, ahead: Fate::of(queue::is_there(reads.next(), ahead, None)) })
+        self.both(entry, ahead).await.map(|(present, _)| present)
+    }
+
+    /// One that was in the tail, and so has joined where one was.
+    fn tells_releases(&self, ahead: &Entry) -> bool {
+        ahead.crowded && queue::leaves_word(ahead)
     }
 
     /// The leader tells them, of what it has applied. An answer of more than 4 MiB cannot be read,
@@ -301,6 +320,31 @@ impl Store for EtcdStore {
         watcher::watch(&self.watcher, &self.pool, entry, urgent).await
     }
 
+    async fn watch_ahead(
+        &self,
+        ahead: &Entry,
+        there: Option<Moment>,
+        own: Option<&Entry>,
+    ) -> Result<Watched> {
+        let watch = self.watcher.watch(&ahead.key, false, false).await?;
+        // Nothing had happened to it when the watch began.
+        if there.is_some_and(|Moment(there)| there >= watch.start()) {
+            return Ok(Watched::Begun(watch.end(&self.pool, ahead, None)));
+        }
+        let Some(own) = own else {
+            let watching = watcher::begin(watch, &self.pool, ahead, true).await?;
+            return Ok(watching.map_or(Watched::Gone, Watched::Begun));
+        };
+        let (present, seen) = self.both(own, ahead).await?;
+        watch.check(seen)?;
+        Ok(match present {
+            Present { own: true, ahead: Fate::There } => {
+                Watched::Begun(watch.end(&self.pool, ahead, Some(seen)))
+            }
+            present => Watched::Over(present),
+        })
+    }
+
     async fn leave(&self, queue: &Queue, ticket: Ticket, leave: Leaving<'_>) -> Result<Left> {
         const OPERATION: &str = "delete of a key";
         let paths = Paths::new(queue, self.lease, ticket);
@@ -316,6 +360,9 @@ impl Store for EtcdStore {
                 let at = deleted.header().map_or(0, |header| header.revision().unsigned_abs());
                 let existed = queue::was_there(&deleted, self.lease, Some(entry));
                 return Ok(Left { existed, successor: false, at: Moment(at) });
+            }
+            Leaving { entry: Some(entry), held: true, .. } if queue::leaves_word(entry) => {
+                paths.leave_word(entry)
             }
             Leaving { .. } => paths.leave(),
         };

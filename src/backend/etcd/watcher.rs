@@ -34,14 +34,10 @@ use crate::{
 
 /// When to look again for a key whose watch may not be in step with the server yet. etcd serves
 /// such watches every 100 ms (`syncWatchersLoop`,
-/// <https://github.com/etcd-io/etcd/blob/v3.5.16/server/mvcc/watchable_store.go#L211>).
-const LOOKS: [Duration; 5] = [
-    Duration::from_millis(4),
-    Duration::from_millis(8),
-    Duration::from_millis(16),
-    Duration::from_millis(32),
-    Duration::from_millis(64),
-];
+/// <https://github.com/etcd-io/etcd/blob/v3.5.16/server/mvcc/watchable_store.go#L211>). It is one
+/// of 125 at the most, with 2,800 writes a second, so that the first look can wait.
+const LOOKS: [Duration; 3] =
+    [Duration::from_millis(8), Duration::from_millis(24), Duration::from_millis(72)];
 
 /// A handle on the task that owns the stream; dropping it ends the task.
 #[derive(Debug)]
@@ -91,13 +87,6 @@ impl From<Broken> for StoreError {
 /// Watches a key from "now" and then looks once: what happened before the watch shows in the look,
 /// what happens after it comes as an event. A watch from a past revision would be exact without the
 /// look, but etcd serves those only every 100 ms.
-///
-/// It may happen to a watch from "now" as well: the server takes the next revision for "now" and
-/// registers the watch a moment later, and if something was written in between the watch is late
-/// from the start. Nothing was if the look, made later still, has the revision from which the
-/// server started (the header of its answer): then the watch is in step. Else, if it is `urgent`,
-/// the key is looked at again at growing intervals until the watch must have caught up: news is
-/// never later than the time that has passed since the start of the watch, and a little.
 pub(super) async fn watch(
     watcher: &Watcher,
     pool: &Arc<Pool>,
@@ -106,47 +95,37 @@ pub(super) async fn watch(
 ) -> Result<Option<backend::Watch>> {
     // Those who wait for the end of a key need not be told of each write to it. One's own may be
     // written over without its lease: that ends it as well.
-    let mut watch = watcher.watch(&entry.key, false, !urgent).await?;
-    let seen = look(pool, entry).await?;
-    if seen < watch.start {
-        return Err(StoreError::Unavailable("a stale read".into()));
-    }
-    if seen == GONE {
-        return Ok(None);
-    }
-    if seen == watch.start || !urgent {
-        return Ok(Some(Box::pin(async move { watch.deleted().await })));
-    }
-    let (pool, entry) = (Arc::clone(pool), entry.clone());
-    Ok(Some(Box::pin(async move {
-        for pause in LOOKS {
-            tokio::select! {
-                biased;
-                deleted = watch.deleted() => return deleted,
-                () = sleep(pause) => {}
-            }
-            if matches!(look(&pool, &entry).await, Ok(GONE)) {
-                return Ok(Event::Deleted);
-            }
-        }
-        watch.deleted().await
-    })))
+    let watch = watcher.watch(&entry.key, false, !urgent).await?;
+    begin(watch, pool, entry, urgent).await
 }
 
-/// What [`look`] says of a key that is not there, or is another one by now.
-const GONE: i64 = i64::MAX;
+/// Looks at the key of a watch that has begun.
+pub(super) async fn begin(
+    watch: Watch,
+    pool: &Arc<Pool>,
+    entry: &Entry,
+    urgent: bool,
+) -> Result<Option<backend::Watch>> {
+    let Some(seen) = look(pool, entry).await? else { return Ok(None) };
+    watch.check(seen)?;
+    Ok(Some(if urgent { watch.end(pool, entry, Some(seen)) } else { watch.end_some_time() }))
+}
 
-/// Looks for the key; tells as of which revision it is there. The member that has the watch knows
-/// best what the watch may have missed, so that the others need not be asked.
-async fn look(pool: &Pool, entry: &Entry) -> Result<i64> {
+/// Looks for the key; tells as of which revision it is there, if it is. The member that has the
+/// watch knows best what the watch may have missed, so that the others need not be asked.
+async fn look(pool: &Pool, entry: &Entry) -> Result<Option<u64>> {
     let options = GetOptions::new().with_keys_only().with_serializable();
     let seen = pool.get("look at a key", &entry.key, options).await?;
-    let revision = seen.header().map_or(0, |header| header.revision());
-    if revision.unsigned_abs() < entry.revision {
-        return Err(StoreError::Unavailable("a stale read".into()));
+    let revision = seen.header().map_or(0, |header| header.revision()).unsigned_abs();
+    if revision < entry.revision {
+        return Err(stale());
     }
     let there = seen.kvs().first().is_some_and(|kv| queue::is_entry(kv, entry));
-    Ok(if there { revision } else { GONE })
+    Ok(there.then_some(revision))
+}
+
+fn stale() -> StoreError {
+    StoreError::Unavailable("a stale read".into())
 }
 
 impl Watcher {
@@ -185,13 +164,58 @@ impl Watch {
         Ok(())
     }
 
+    /// From which revision the server took "now".
+    pub(super) fn start(&self) -> u64 {
+        self.start.unsigned_abs()
+    }
+
+    /// Refuses what was read as of a revision before the watch began.
+    pub(super) fn check(&self, seen: u64) -> Result<()> {
+        if seen < self.start() { Err(stale()) } else { Ok(()) }
+    }
+
     /// Goes on from what was read as of this revision. News may be late by 100 ms (see [`watch`]);
     /// it is never lost.
     pub(super) fn since(mut self, read: i64) -> Result<backend::Watch> {
-        if read < self.start {
-            return Err(StoreError::Unavailable("a stale read".into()));
-        }
+        self.check(read.unsigned_abs())?;
         Ok(Box::pin(async move { self.news(read).await.map(|()| Event::Touched) }))
+    }
+
+    /// The end of a key that was there when the watch began, as of a look at it since, if there was
+    /// one. News is never lost, but may be late: the server takes the next revision for "now" and
+    /// registers the watch a moment later, and if something was written in between the watch is
+    /// not in step, and served every 100 ms only. Nothing was if a look, made later still, has the
+    /// revision from which the server started. Else the key is looked at at growing intervals
+    /// until a look shows that, or the watch must have caught up.
+    pub(super) fn end(
+        mut self,
+        pool: &Arc<Pool>,
+        entry: &Entry,
+        mut seen: Option<u64>,
+    ) -> backend::Watch {
+        let (pool, entry) = (Arc::clone(pool), entry.clone());
+        Box::pin(async move {
+            for pause in LOOKS {
+                if seen == Some(self.start()) {
+                    break;
+                }
+                tokio::select! {
+                    biased;
+                    deleted = self.deleted() => return deleted,
+                    () = sleep(pause) => {}
+                }
+                seen = match look(&pool, &entry).await {
+                    Ok(None) => return Ok(Event::Deleted),
+                    looked => looked.ok().flatten(),
+                };
+            }
+            self.deleted().await
+        })
+    }
+
+    /// The same, where it may be late.
+    fn end_some_time(mut self) -> backend::Watch {
+        Box::pin(async move { self.deleted().await })
     }
 
     /// Returns when the key was deleted.

@@ -296,3 +296,27 @@ async fn without_a_watch_the_queue_is_looked_at() {
     let watched = |key: &str| store.asked(&format!("urgent watch {key}")).len();
     assert_eq!((watched("/ns/a/other"), watched("/ns/a/another")), (2, 1));
 }
+
+/// The answer to joining tells of one that was there as we joined; nothing else has a moment.
+#[tokio::test(start_paused = true)]
+async fn who_was_seen_as_we_joined_is_known_to_have_been_there() {
+    for (first, seen, told) in
+        [(true, true, 1), (false, true, 1), (true, false, 0), (false, false, 0)]
+    {
+        let store = store(move || behind(first, seen));
+        store.urgent_watch.then(5, || Ok(Some(Box::pin(async { Ok(Event::Touched) }))));
+        store.urgent_watch.then(5, || Ok(Some(deleted())));
+        store.present.then(5, || Ok(Present { own: true, ahead: Fate::There }));
+        store.standing.then(0, move || Ok(behind(first, true)));
+        store.standing.then(0, move || {
+            let entry = Entry::new("/ns/a/another", 0);
+            Ok(Standing::Behind(Predecessor { entry, first, seen: true }))
+        });
+        store.standing.then(0, || Ok(Standing::First));
+        drop(waits(&store, 1).await);
+        let known =
+            |key: &str| store.asked(&format!("watch /ns/a/{key} that was there at 1")).len();
+        assert_eq!((known("other"), known("another")), (told, 0), "{first} {seen}");
+        assert!(store.asked("urgent watch /ns/a/other").len() > 1, "{first} {seen}");
+    }
+}

@@ -14,10 +14,11 @@ use tokio::sync::{oneshot, watch};
 
 use crate::{
     backend::{
-        Ask, Backend, Entry, Event, Extras, Facts, Join, Joined, Leaving, Left, Listing, Present,
-        Rewritten, Standing, Store, Watch, Write,
+        Ask, Backend, Entry, Event, Extras, Facts, Fate, Join, Joined, Leaving, Left, Listing,
+        Moment, Present, Rewritten, Standing, Store, Watch, Watched, Write,
         error::StoreError,
         name::{Queue, Ticket},
+        store::watch_and_look,
     },
     lost::LostReason,
     network::Letter,
@@ -144,17 +145,13 @@ fn watch_of(told: oneshot::Receiver<Event>) -> Watch {
 }
 
 /// Sets a watch. Those that nobody waits for any more are taken back.
-fn set_watch(server: &mut Server, session: u64, target: Target) -> Option<Watch> {
+fn set_watch(server: &mut Server, session: u64, target: Target) -> Watch {
     server.watches.retain(|_, watching| !watching.tell.is_closed());
-    let view = server.view_of(session);
-    if let Target::Key(name) = &target {
-        view.key(name)?;
-    }
-    let since = view.revision;
+    let since = server.view_of(session).revision;
     let (tell, told) = oneshot::channel();
     let id = server.number();
     server.watches.insert(id, Watching { session, target, since, tell });
-    Some(watch_of(told))
+    watch_of(told)
 }
 
 #[async_trait]
@@ -200,7 +197,10 @@ impl Store for SimulatedStore {
 
     fn tells_releases(&self, ahead: &Entry) -> bool {
         let name = ahead.key.rsplit('/').next().unwrap_or_default();
-        self.contract == Contract::ZooKeeper && name.split('-').count() == 3
+        match self.contract {
+            Contract::Etcd => ahead.crowded && !name.contains('.'),
+            Contract::ZooKeeper => name.split('-').count() == 3,
+        }
     }
 
     async fn own_keys(&self) -> Result<Vec<Arc<str>>, StoreError> {
@@ -217,9 +217,36 @@ impl Store for SimulatedStore {
             // Its place may be taken by another one of that name.
             let there = server.view_of(id).key(&entry.key);
             there.filter(|key| entry.revision == 0 || key.revision == entry.revision)?;
-            set_watch(server, id, Target::Key(entry.key))
+            Some(set_watch(server, id, Target::Key(entry.key)))
         })
         .await
+    }
+
+    async fn watch_ahead(
+        &self,
+        ahead: &Entry,
+        there: Option<Moment>,
+        own: Option<&Entry>,
+    ) -> Result<Watched, StoreError> {
+        if self.contract == Contract::ZooKeeper {
+            let look = own.map(|own| self.present(own, ahead));
+            return watch_and_look(self.watch(ahead, true), look).await;
+        }
+        // Whether the key is there or not.
+        let (id, key) = (self.id, Arc::clone(&ahead.key));
+        let begun = self.look("watch", move |server| {
+            let start = server.view_of(id).revision;
+            (start, set_watch(server, id, Target::Key(key)))
+        });
+        let (start, watch) = begun.await?;
+        if there.is_some_and(|Moment(there)| there >= start) {
+            return Ok(Watched::Begun(watch));
+        }
+        match self.present(own.unwrap_or(ahead), ahead).await? {
+            Present { own: true, ahead: Fate::There } => Ok(Watched::Begun(watch)),
+            present if own.is_some() => Ok(Watched::Over(present)),
+            _ => Ok(Watched::Gone),
+        }
     }
 
     async fn leave(
@@ -272,7 +299,7 @@ impl Store for SimulatedStore {
             Listing {
                 members: view.members(&queue, id, ask),
                 notes: view.notes(queue.dir()).map(Into::into).collect(),
-                watch: watch.flatten(),
+                watch,
             }
         };
         self.send("list", !ask.fresh, list).await

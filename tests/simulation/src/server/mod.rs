@@ -59,7 +59,8 @@ pub(crate) struct View {
     /// By directory, and there by token: the order of every queue.
     dirs: BTreeMap<Arc<str>, Rc<BTreeMap<u64, Rc<Key>>>>,
     pub(crate) data: BTreeMap<String, Rc<Vec<u8>>>,
-    /// The name that the last holder to leave a directory has left there.
+    /// The name that the last holder to leave a directory has left there; of etcd's also the
+    /// revision.
     pub(crate) marks: BTreeMap<Arc<str>, Arc<str>>,
 }
 
@@ -88,6 +89,14 @@ pub(crate) struct Watching {
     pub(crate) tell: oneshot::Sender<Event>,
 }
 
+/// The key that joined a queue of etcd's last.
+#[derive(Clone, Debug)]
+pub(crate) struct Tail {
+    pub(crate) name: Arc<str>,
+    pub(crate) revision: u64,
+    pub(crate) session: u64,
+}
+
 /// A directory: its numbers begin anew when it was removed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Dir {
@@ -104,6 +113,7 @@ pub(crate) struct Server {
     /// What the latest changes were, for servers that lag behind.
     changes: Vec<(u64, Vec<Change>)>,
     pub(crate) dirs: BTreeMap<Arc<str>, Dir>,
+    pub(crate) tails: BTreeMap<Arc<str>, Tail>,
     pub(crate) sessions: BTreeMap<u64, SessionRecord>,
     pub(crate) watches: BTreeMap<u64, Watching>,
     /// Up to which revision each server has come.
@@ -127,6 +137,7 @@ impl Server {
             now,
             changes: Vec::new(),
             dirs: BTreeMap::new(),
+            tails: BTreeMap::new(),
             sessions: BTreeMap::new(),
             watches: BTreeMap::new(),
             replicas: [1; 3],
@@ -261,6 +272,7 @@ impl Server {
     /// A session ends, and its keys with it.
     pub(crate) fn end(&mut self, session: u64, how: What) -> Option<SessionRecord> {
         let record = self.sessions.remove(&session)?;
+        self.tails.retain(|_, tail| tail.session != session);
         let own: Vec<_> = self.now.of_session(session).map(|key| Arc::clone(&key.name)).collect();
         self.deletes = how;
         self.delete(&own);

@@ -2,7 +2,7 @@
 
 use std::{rc::Rc, sync::Arc};
 
-use super::{Change, Contract, Dir, Key, Server, View};
+use super::{Change, Contract, Dir, Key, Server, Tail, View};
 use crate::backend::{
     Ask, Detail, Entry, Fate, Join, Joined, Leaving, Left, Member, Moment, Predecessor, Present,
     Rewritten, Standing, Write,
@@ -84,22 +84,29 @@ impl Server {
     fn joined(&mut self, key: &Rc<Key>, new: bool, guess: bool) -> Joined {
         let others = self.now.in_dir(&key.dir).filter(|other| other.name != key.name).count();
         let alone = others == 0 && self.now.notes(&key.dir).next().is_none();
-        let standing = match self.guessed(key, others) {
-            Some(standing) if guess && new => standing,
-            _ => self.now.standing(key),
-        };
+        let told = if new { self.guessed(key, others, guess) } else { None };
+        let standing = told.unwrap_or_else(|| self.now.standing(key));
         let mut entry = key.entry();
-        entry.crowded = self.contract == Contract::ZooKeeper && !(alone && new);
+        entry.crowded = match self.contract {
+            Contract::Etcd => !new || self.tails.get(&key.dir).is_some_and(|tail| tail.is(key)),
+            Contract::ZooKeeper => !(alone && new),
+        };
         let ttl = self.sessions.get(&key.session).map(|session| session.ttl);
         let alive =
             ttl.filter(|_| self.contract == Contract::ZooKeeper && new).map(|ttl| ttl * 2 / 3);
-        let at = Moment(self.number());
+        let at = match self.contract {
+            Contract::Etcd => Moment(key.revision),
+            Contract::ZooKeeper => Moment(self.number()),
+        };
         Joined::Queued { entry, standing, at, alive, alone: alone && new }
     }
 
-    fn guessed(&self, key: &Key, others: usize) -> Option<Standing> {
+    fn guessed(&mut self, key: &Key, others: usize, guess: bool) -> Option<Standing> {
+        if self.contract == Contract::Etcd {
+            return self.behind_tail(key, guess && others > 0);
+        }
         let (head, number) = key.name.rsplit_once('-')?;
-        if self.contract != Contract::ZooKeeper || !key.said().is_empty() {
+        if !guess || !key.said().is_empty() {
             return None;
         }
         if others == 0 {
@@ -111,13 +118,31 @@ impl Server {
         Some(Standing::Behind(Predecessor { entry, first: others == 1, seen: false }))
     }
 
+    /// Takes the place of the tail, if there is one; else makes one if it is to be a long queue.
+    fn behind_tail(&mut self, key: &Key, long: bool) -> Option<Standing> {
+        let before = self.tails.get(&key.dir).cloned();
+        if before.is_some() || long && key.said().is_empty() {
+            let (name, dir) = (Arc::clone(&key.name), Arc::clone(&key.dir));
+            self.tails.insert(dir, Tail { name, revision: key.revision, session: key.session });
+        }
+        let Tail { name, revision, .. } = before?;
+        if self.now.in_dir(&key.dir).any(|other| other.session == 0) {
+            return None;
+        }
+        let entry = Entry { key: name, revision, token: revision, crowded: true };
+        Some(Standing::Behind(Predecessor { entry, first: false, seen: false }))
+    }
+
     pub(crate) fn enqueue_all(
         &mut self,
         session: u64,
         queues: &[(Queue, Ticket)],
         value: &[u8],
     ) -> Option<Vec<Joined>> {
-        if queues.iter().any(|(queue, _)| self.now.in_dir(queue.dir()).next().is_some()) {
+        let is_free = |queue: &Queue| {
+            self.now.in_dir(queue.dir()).next().is_none() && !self.tails.contains_key(queue.dir())
+        };
+        if !queues.iter().all(|(queue, _)| is_free(queue)) {
             return None;
         }
         let keys: Vec<_> = queues
@@ -157,18 +182,31 @@ impl Server {
         let existed = key.as_ref().is_some_and(very);
         let successor = leave.successor.is_some_and(|successor| self.key_of(successor).is_some());
         if let Some(key) = &key {
-            let marks = self.contract == Contract::ZooKeeper
-                && leave.held
-                && key.said().is_empty()
-                && leave.entry.is_some_and(|entry| entry.crowded);
+            let entry = leave.entry.filter(|entry| entry.crowded);
+            let holder = entry.filter(|_| leave.held && key.said().is_empty());
+            let tail = self.tails.get(&key.dir).map(|tail| tail.is(key));
+            let mark = match self.contract {
+                // What is written is what the client knows, and names the key that it means.
+                Contract::Etcd => holder
+                    .filter(|_| existed && tail == Some(false) && leave.successor.is_none())
+                    .map(|entry| word(&entry.key, entry.revision)),
+                Contract::ZooKeeper => holder.map(|_| Arc::clone(&key.name)),
+            };
+            let plain = leave.successor.is_some() || entry.is_none() && leave.entry.is_some();
+            if tail == Some(true) && !plain {
+                self.tails.remove(&key.dir);
+            }
             self.change(vec![Change::deleted(key)], |view| {
                 view.remove(key);
-                if marks {
-                    view.marks.insert(Arc::clone(&key.dir), Arc::clone(&key.name));
+                if let Some(mark) = mark {
+                    view.marks.insert(Arc::clone(&key.dir), mark);
                 }
             });
         }
-        let at = Moment(self.number());
+        let at = match self.contract {
+            Contract::Etcd => Moment(self.now.revision),
+            Contract::ZooKeeper => Moment(self.number()),
+        };
         Left { existed, successor: successor && existed, at }
     }
 
@@ -289,7 +327,9 @@ impl View {
         let dir = ahead.key.rsplit_once('/').map_or("", |(dir, _)| dir);
         let ahead = match there(ahead) {
             true => Fate::There,
-            false if self.marks.get(dir) == Some(&ahead.key) => Fate::Released,
+            false if self.marks.get(dir).is_some_and(|mark| tells_of(mark, ahead)) => {
+                Fate::Released
+            }
             false => Fate::Gone,
         };
         Present { own: there(own), ahead }
@@ -320,4 +360,20 @@ impl Key {
 /// The last part of a name, by which ZooKeeper tells nodes of one queue apart.
 fn sequence(name: &str) -> &str {
     name.rsplit('-').next().unwrap_or_default()
+}
+
+impl Tail {
+    fn is(&self, key: &Key) -> bool {
+        self.name == key.name && self.revision == key.revision
+    }
+}
+
+/// What a holder leaves in etcd.
+fn word(name: &str, revision: u64) -> Arc<str> {
+    format!("{name} {revision}").into()
+}
+
+/// What it has left in ZooKeeper is its name.
+fn tells_of(mark: &Arc<str>, entry: &Entry) -> bool {
+    *mark == entry.key || *mark == word(&entry.key, entry.revision)
 }

@@ -1,0 +1,115 @@
+//! The word that a holder leaves in a long queue: what it proves, and what leaves none.
+
+use std::time::Duration;
+
+use distlock::Client;
+use distlock_testkit::proxy::Mode;
+use tokio::task::JoinSet;
+
+use crate::common::{
+    Case, Harness, beside_others,
+    case::{SOON, eventually, throughout, within},
+    etcd::Etcd,
+};
+
+/// So many make a long queue.
+const MANY: usize = 60;
+
+/// Those who wait for nothing, until they are dropped.
+async fn crowd(t: &Case, client: &Client, name: &str, ahead: usize) -> JoinSet<()> {
+    let mut crowd = JoinSet::new();
+    for mutex in std::iter::repeat_n(client.mutex(name), MANY) {
+        crowd.spawn(async move { drop(mutex.lock().await) });
+    }
+    t.queue_of(ahead + MANY).await;
+    crowd
+}
+
+async fn word(t: &Case, name: &str) -> Option<String> {
+    let mut raw = Etcd::start().await.client();
+    let key = format!("{}/{name}!/word", t.namespace);
+    let kvs = raw.get(key, None).await.expect("etcd answers").take_kvs();
+    kvs.first().map(|kv| kv.value_str().expect("it is text").to_owned())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_holder_leaves_word_in_a_long_queue() {
+    beside_others::<Etcd>(async |t| {
+        let clients = t.clients::<4>().await;
+        let first = clients[0].mutex("word").lock().await.unwrap();
+        let crowd = crowd(t, &clients[0], "word", 1).await;
+        let mut waiters = Vec::new();
+        for client in &clients[1..] {
+            waiters.push(t.enqueue(client, "word").await);
+        }
+        drop(crowd);
+        t.queue_of(4).await;
+        // It was alone when it joined.
+        first.unlock().await.unwrap();
+        assert_eq!(word(t, "word").await, None);
+        let last = waiters.pop().expect("there are three");
+        for waiter in waiters {
+            let guard = waiter.granted().await;
+            let told = format!("{} {}", guard.key(), guard.fencing_token());
+            guard.unlock().await.unwrap();
+            assert_eq!(word(t, "word").await, Some(told));
+        }
+        last.granted().await.unlock().await.unwrap();
+        assert_eq!(word(t, "word").await, None, "it goes with the queue");
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_that_gives_up_leaves_no_word() {
+    beside_others::<Etcd>(async |t| {
+        let clients = t.clients::<4>().await;
+        let holder = clients[0].mutex("quitter").lock().await.unwrap();
+        let crowd = crowd(t, &clients[1], "quitter", 1).await;
+        let quitter = t.enqueue(&clients[2], "quitter").await;
+        let last = t.enqueue(&clients[3], "quitter").await;
+        quitter.cancel();
+        t.queue_of(MANY + 2).await;
+        throughout(Duration::from_millis(500), "others are in front", async || last.waits()).await;
+        assert_eq!(word(t, "quitter").await, None);
+        drop(crowd);
+        holder.unlock().await.unwrap();
+        last.served().await;
+    })
+    .await;
+}
+
+/// Others may have come in since its key was deleted, and behind them who knows it as the tail.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_evicted_holder_leaves_no_word() {
+    beside_others::<Etcd>(async |t| {
+        let [one, two, three] = t.clients().await;
+        let first = one.mutex("evicted").lock().await.unwrap();
+        let crowd = crowd(t, &one, "evicted", 1).await;
+        let waiter = t.enqueue(&two, "evicted").await;
+        drop(crowd);
+        t.queue_of(2).await;
+        first.unlock().await.unwrap();
+        let evicted = waiter.granted().await;
+        // It is the tail still, and does not know yet that an operator has deleted its key.
+        t.store.delete_key(evicted.key()).await;
+        let mutex = three.mutex("evicted");
+        let holder = within(SOON, "an answer", mutex.try_lock()).await.unwrap();
+        let holder = holder.expect("nobody is there");
+        let proxies = t.proxies().await;
+        let far = t.connect(t.builder_for(&proxies.url())).await;
+        drop(far.mutex("other").lock().await.unwrap());
+        // The answer to joining, and then the watch, are this long on their way.
+        proxies.set(&Mode::Delay(Duration::from_millis(200)));
+        let last = t.enqueue(&far, "evicted").await;
+        // The word would be there before the look that follows.
+        let _evicted = evicted.unlock().await;
+        throughout(Duration::from_secs(2), "another one holds it", async || last.waits()).await;
+        assert_eq!(word(t, "evicted").await, None);
+        proxies.set(&Mode::Pass);
+        holder.unlock().await.unwrap();
+        eventually(SOON, "it is let in", async || !last.waits()).await;
+        last.served().await;
+    })
+    .await;
+}
