@@ -14,6 +14,8 @@ mod foreign;
 mod members;
 #[path = "etcd/secured.rs"]
 mod secured;
+#[path = "etcd/turns.rs"]
+mod turns;
 #[path = "etcd/words.rs"]
 mod words;
 

@@ -86,6 +86,10 @@ pub(crate) type Watch = Pin<Box<dyn Future<Output = Result<Event>> + Send>>;
 pub(crate) enum Watched {
     /// It was there.
     Begun(Watch),
+    /// It began before the key was put, and so tells of its end however long ago that was; whether
+    /// it is there is not known.
+    #[cfg_attr(not(feature = "etcd"), allow(dead_code))]
+    Since(Watch),
     /// It was not.
     Gone,
     /// One of the two was not: what there was of both.

@@ -45,6 +45,7 @@ pub(super) async fn news(
                 seen = true;
                 watch.await
             }
+            Ok(Watched::Since(watch)) => watch.await,
             Ok(Watched::Gone) => Ok(Event::Deleted),
             Ok(Watched::Over(present)) => return Ok(Evidence::Looked { present, seen }),
             Err(_) => return Ok(Evidence::Hint),

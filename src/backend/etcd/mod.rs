@@ -10,6 +10,7 @@ mod heat;
 mod list;
 mod pool;
 mod queue;
+mod spare;
 mod store;
 mod watcher;
 mod word;

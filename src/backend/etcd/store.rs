@@ -18,6 +18,7 @@ use super::{
     heat::{Heat, LONG, Level},
     pool::Pool,
     queue::{self, Answer, Paths},
+    spare::Spare,
     watcher::{self, Watcher},
     word,
 };
@@ -41,6 +42,7 @@ pub(super) struct EtcdStore {
     pub(super) lease: i64,
     ttl: Duration,
     pub(super) watcher: Watcher,
+    spare: Spare<watcher::Watch>,
     heat: Heat,
     /// Joins under way.
     joining: AtomicUsize,
@@ -77,6 +79,7 @@ impl EtcdStore {
             lease,
             ttl,
             watcher,
+            spare: Spare::default(),
             heat: Heat::new(),
             joining: AtomicUsize::new(0),
             unanswered: AtomicUsize::new(0),
@@ -317,7 +320,7 @@ impl Store for EtcdStore {
     }
 
     async fn watch(&self, entry: &Entry, urgent: bool) -> Result<Option<Watch>> {
-        watcher::watch(&self.watcher, &self.pool, entry, urgent).await
+        watcher::watch(&self.watcher, &self.pool, entry, urgent, &self.spare).await
     }
 
     async fn watch_ahead(
@@ -326,20 +329,23 @@ impl Store for EtcdStore {
         there: Option<Moment>,
         own: Option<&Entry>,
     ) -> Result<Watched> {
+        if let Some(watch) = self.spare.take(|watch| watch.began_before(ahead)) {
+            return Ok(Watched::Since(watch.end_of(ahead, &self.spare)));
+        }
         let watch = self.watcher.watch(&ahead.key, false, false).await?;
         // Nothing had happened to it when the watch began.
         if there.is_some_and(|Moment(there)| there >= watch.start()) {
-            return Ok(Watched::Begun(watch.end(&self.pool, ahead, None)));
+            return Ok(Watched::Begun(watch.end(&self.pool, ahead, None, &self.spare)));
         }
         let Some(own) = own else {
-            let watching = watcher::begin(watch, &self.pool, ahead, true).await?;
+            let watching = watcher::begin(watch, &self.pool, ahead, true, &self.spare).await?;
             return Ok(watching.map_or(Watched::Gone, Watched::Begun));
         };
         let (present, seen) = self.both(own, ahead).await?;
         watch.check(seen)?;
         Ok(match present {
             Present { own: true, ahead: Fate::There } => {
-                Watched::Begun(watch.end(&self.pool, ahead, Some(seen)))
+                Watched::Begun(watch.end(&self.pool, ahead, Some(seen), &self.spare))
             }
             present => Watched::Over(present),
         })

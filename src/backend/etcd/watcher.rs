@@ -20,16 +20,14 @@ use super::{
     error::{Cause, in_time},
     pool::{Picked, Pool},
     queue,
+    spare::Spare,
 };
 use crate::{
     backend::{
         self, Entry, Event,
         error::{Result, StoreError},
     },
-    runtime::{
-        clock::{sleep, timeout},
-        executor::spawn_beside,
-    },
+    runtime::{clock::timeout, executor::spawn_beside},
 };
 
 /// When to look again for a key whose watch may not be in step with the server yet. etcd serves
@@ -67,8 +65,11 @@ struct Signals {
 /// A watch on one key, or on those of a prefix; dropping it cancels it.
 pub(super) struct Watch {
     id: i64,
+    key: Arc<str>,
     /// From which revision the server took "now". Up to it, what has happened is no news.
     start: i64,
+    /// Up to here it is none either.
+    known: i64,
     news: tokio::sync::watch::Receiver<i64>,
     commands: mpsc::UnboundedSender<Command>,
 }
@@ -92,11 +93,12 @@ pub(super) async fn watch(
     pool: &Arc<Pool>,
     entry: &Entry,
     urgent: bool,
+    spare: &Spare<Watch>,
 ) -> Result<Option<backend::Watch>> {
     // Those who wait for the end of a key need not be told of each write to it. One's own may be
     // written over without its lease: that ends it as well.
     let watch = watcher.watch(&entry.key, false, !urgent).await?;
-    begin(watch, pool, entry, urgent).await
+    begin(watch, pool, entry, urgent, spare).await
 }
 
 /// Looks at the key of a watch that has begun.
@@ -105,10 +107,11 @@ pub(super) async fn begin(
     pool: &Arc<Pool>,
     entry: &Entry,
     urgent: bool,
+    spare: &Spare<Watch>,
 ) -> Result<Option<backend::Watch>> {
     let Some(seen) = look(pool, entry).await? else { return Ok(None) };
     watch.check(seen)?;
-    Ok(Some(if urgent { watch.end(pool, entry, Some(seen)) } else { watch.end_some_time() }))
+    Ok(Some(if urgent { watch.end(pool, entry, Some(seen), spare) } else { watch.end_some_time() }))
 }
 
 /// Looks for the key; tells as of which revision it is there, if it is. The member that has the
@@ -149,7 +152,8 @@ impl Watcher {
         // Should the task be gone, the senders are dropped here and the watch is broken from the
         // start.
         let _ = self.commands.send(Command::Watch { id, key: Arc::clone(key), puts, signals });
-        let mut watch = Watch { id, start: 0, news: news_rx, commands: self.commands.clone() };
+        let (key, commands) = (Arc::clone(key), self.commands.clone());
+        let mut watch = Watch { id, key, start: 0, known: 0, news: news_rx, commands };
         let start = timeout(self.patience, created_rx).await;
         let start = start.map_err(|late| StoreError::Unavailable(late.into()))?;
         watch.start = start.map_err(|_| Broken)?;
@@ -167,6 +171,25 @@ impl Watch {
     /// From which revision the server took "now".
     pub(super) fn start(&self) -> u64 {
         self.start.unsigned_abs()
+    }
+
+    /// Whether all that happens to this key, from its put on, is its news.
+    pub(super) fn began_before(&self, entry: &Entry) -> bool {
+        // It is over if its stream broke.
+        let goes_on = self.news.has_changed().is_ok();
+        goes_on && self.key == entry.key && self.start() <= entry.revision
+    }
+
+    /// The end of a key that was put since the watch began. It is in step with the server, as it
+    /// has told of another end by now.
+    pub(super) fn end_of(mut self, entry: &Entry, spare: &Spare<Self>) -> backend::Watch {
+        self.known = i64::try_from(entry.revision).unwrap_or(i64::MAX);
+        let spare = spare.clone();
+        Box::pin(async move {
+            self.deleted().await?;
+            spare.keep(self);
+            Ok(Event::Deleted)
+        })
     }
 
     /// Refuses what was read as of a revision before the watch began.
@@ -192,24 +215,25 @@ impl Watch {
         pool: &Arc<Pool>,
         entry: &Entry,
         mut seen: Option<u64>,
+        spare: &Spare<Self>,
     ) -> backend::Watch {
-        let (pool, entry) = (Arc::clone(pool), entry.clone());
+        let (pool, entry, spare) = (Arc::clone(pool), entry.clone(), spare.clone());
         Box::pin(async move {
             for pause in LOOKS {
                 if seen == Some(self.start()) {
                     break;
                 }
-                tokio::select! {
-                    biased;
-                    deleted = self.deleted() => return deleted,
-                    () = sleep(pause) => {}
+                if timeout(pause, self.deleted()).await.is_ok() {
+                    break;
                 }
                 seen = match look(&pool, &entry).await {
                     Ok(None) => return Ok(Event::Deleted),
                     looked => looked.ok().flatten(),
                 };
             }
-            self.deleted().await
+            self.deleted().await?;
+            spare.keep(self);
+            Ok(Event::Deleted)
         })
     }
 
@@ -220,7 +244,7 @@ impl Watch {
 
     /// Returns when the key was deleted.
     async fn deleted(&mut self) -> Result<Event> {
-        self.news(0).await.map(|()| Event::Deleted)
+        self.news(self.known).await.map(|()| Event::Deleted)
     }
 }
 

@@ -25,7 +25,7 @@ use crate::{
     plan::Strike,
     runtime::clock::timeout,
     scheduler,
-    server::{Contract, Server, Target, Watching},
+    server::{Change, Contract, Server, Target, Watching},
     trace,
 };
 
@@ -146,12 +146,26 @@ fn watch_of(told: oneshot::Receiver<Event>) -> Watch {
 
 /// Sets a watch. Those that nobody waits for any more are taken back.
 fn set_watch(server: &mut Server, session: u64, target: Target) -> Watch {
-    server.watches.retain(|_, watching| !watching.tell.is_closed());
     let since = server.view_of(session).revision;
+    set_watch_since(server, session, target, since)
+}
+
+fn set_watch_since(server: &mut Server, session: u64, target: Target, since: u64) -> Watch {
+    server.watches.retain(|_, watching| !watching.tell.is_closed());
     let (tell, told) = oneshot::channel();
     let id = server.number();
     server.watches.insert(id, Watching { session, target, since, tell });
     watch_of(told)
+}
+
+/// The watch that a session of etcd's has had on a key since before it was put.
+fn watch_since(server: &mut Server, session: u64, ahead: &Entry) -> Watch {
+    let name = |change: &Change| change.deleted && change.name == ahead.key;
+    if server.between(ahead.revision, server.now.revision).any(name) {
+        return Box::pin(async { Ok(Event::Deleted) });
+    }
+    let target = Target::Key(Arc::clone(&ahead.key));
+    set_watch_since(server, session, target, ahead.revision)
 }
 
 #[async_trait]
@@ -231,6 +245,11 @@ impl Store for SimulatedStore {
         if self.contract == Contract::ZooKeeper {
             let look = own.map(|own| self.present(own, ahead));
             return watch_and_look(self.watch(ahead, true), look).await;
+        }
+        if ahead.revision > 0 && scheduler::with(|world| world.chance(500)) {
+            let (id, ahead) = (self.id, ahead.clone());
+            let watch = self.look("watch", move |server| watch_since(server, id, &ahead)).await?;
+            return Ok(Watched::Since(watch));
         }
         // Whether the key is there or not.
         let (id, key) = (self.id, Arc::clone(&ahead.key));
