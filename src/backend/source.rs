@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use crate::runtime::{clock, mutex::Mutex};
+use crate::runtime::{clock, executor::aside, mutex::Mutex};
 
 /// How long what was read is taken for the newest. A request costs no look at a file, then.
 const FRESH: Duration = Duration::from_secs(1);
@@ -135,7 +135,7 @@ impl<T: PartialEq> Source<T> {
 
 /// A panic of the program's code is its error, and no end of a task of the library's.
 fn call<T>(read: &Read<T>) -> io::Result<T> {
-    catch_unwind(AssertUnwindSafe(|| read()))
+    aside(|| catch_unwind(AssertUnwindSafe(|| read())))
         .unwrap_or_else(|_| Err(io::Error::other("it panicked")))
 }
 

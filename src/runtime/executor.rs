@@ -1,6 +1,7 @@
 //! The seam to what polls: where the library's own work is done.
 
 use std::{
+    cell::Cell,
     future::Future,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::OnceLock,
@@ -24,14 +25,21 @@ impl Executor {
     /// Keepalives and releases must go on when the caller's runtime is blocked, has ended or never
     /// was (a guard may be dropped on any thread). `zookeeper-client` demands it too: its session
     /// dies, unnoticed, with the runtime that made it.
+    ///
+    /// It has one worker. Callers carry their requests themselves, so that there is little else to
+    /// do than to pass on what connections bring; and tokio wakes up a second worker, to look for
+    /// more, whenever a first one has found something that another thread has left it. That was a
+    /// tenth of all the processor time of a lock and its unlock. What may take long is done
+    /// [aside](aside).
     pub(crate) fn own() -> Result<Self, Error> {
         static RUNTIME: OnceLock<tokio::runtime::Runtime> = OnceLock::new();
         if let Some(runtime) = RUNTIME.get() {
             return Ok(Self(runtime.handle().clone()));
         }
         let runtime = Builder::new_multi_thread()
-            .worker_threads(2)
+            .worker_threads(1)
             .thread_name("distlock")
+            .on_thread_start(|| OURS.set(true))
             .enable_all()
             .build()
             .map_err(|source| Error::Runtime { source: source.into() })?;
@@ -72,6 +80,18 @@ impl Executor {
     }
 }
 
+thread_local! {
+    /// It is a thread of the library's own runtime.
+    static OURS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Does what may take long, as the program's code does, without keeping the library's other work
+/// waiting.
+pub(crate) fn aside<T>(work: impl FnOnce() -> T) -> T {
+    // Not on other threads: in a runtime with a single thread tokio would panic.
+    if OURS.get() { tokio::task::block_in_place(work) } else { work() }
+}
+
 /// A task beside the one that is polled at this moment, by the same executor.
 #[cfg(any(
     feature = "etcd",
@@ -92,4 +112,29 @@ pub(crate) fn spawn_thread(
     work: impl FnOnce() + Send + 'static,
 ) -> std::io::Result<()> {
     std::thread::Builder::new().name(name.to_owned()).spawn(work).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[test]
+    fn what_takes_long_keeps_nobody_waiting() {
+        let own = Executor::own().unwrap();
+        let (go, gone) = mpsc::channel::<()>();
+        let (begin, begun) = mpsc::channel();
+        let (tell, told) = mpsc::channel();
+        // Goes on only when the other one has been done.
+        own.spawn(async move {
+            begin.send(()).unwrap();
+            let went = aside(|| gone.recv_timeout(Duration::from_secs(20)).is_ok());
+            tell.send(went).unwrap();
+        });
+        begun.recv().unwrap();
+        own.spawn(async move { go.send(()).unwrap() });
+        assert!(told.recv().unwrap(), "the other one was not done meanwhile");
+        assert!(aside(|| true), "on any thread");
+    }
 }

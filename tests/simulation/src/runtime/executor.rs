@@ -44,6 +44,10 @@ impl Executor {
     }
 }
 
+pub(crate) fn aside<T>(work: impl FnOnce() -> T) -> T {
+    work()
+}
+
 impl AbortHandle {
     pub(crate) fn abort(&self) {
         scheduler::abort(self.task);
