@@ -2,11 +2,15 @@
 
 use std::time::Duration;
 
+use distlock_testkit::proxy::Mode;
+use futures_util::future::join_all;
 use tokio::{task::JoinSet, time::sleep};
 
-use crate::common::{alone, etcd::Etcd};
+use crate::common::{Harness, alone, etcd::Etcd};
 
 const TURNS: u64 = 60;
+/// So many clients that one of them makes a tail, but for once in 13,000 times.
+const MANY: usize = 300;
 
 /// Each waits behind the same other one every time, and the server has that watch already.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -54,6 +58,42 @@ async fn a_watch_of_another_key_is_none_of_this_one() {
             waiter.served().await;
         }
         assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    })
+    .await;
+}
+
+/// Each of them counts those who are there before any of the others has joined.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_many_who_come_at_once_some_make_a_tail() {
+    alone::<Etcd>(async |t| {
+        let holder = t.client().await.mutex("crowd").lock().await.expect("locked");
+        let proxies = t.proxies().await;
+        let mut clients = Vec::new();
+        while clients.len() < MANY {
+            let ten = (0..10).map(async |_| {
+                let client = t.connect(t.builder_for(&proxies.url())).await;
+                // Its first request makes a connection.
+                drop(client.mutex("warm-up").try_lock().await);
+                client
+            });
+            clients.extend(join_all(ten).await);
+        }
+        // All are on their way before the first one arrives.
+        proxies.set(&Mode::Delay(Duration::from_millis(400)));
+        let mut waiting = JoinSet::new();
+        for client in &clients {
+            let mutex = client.mutex("crowd");
+            waiting.spawn(async move { drop(mutex.lock().await) });
+        }
+        t.queue_of(MANY + 1).await;
+        let tail = format!("{}/crowd!/tail", t.namespace);
+        let mut raw = Etcd::start().await.client();
+        let tail = raw.get(tail, None).await.expect("etcd answers");
+        assert_eq!(tail.count(), 1, "all of them have read the whole queue");
+        drop(waiting);
+        proxies.set(&Mode::Pass);
+        t.queue_of(1).await;
+        holder.unlock().await.expect("released");
     })
     .await;
 }
