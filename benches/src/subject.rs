@@ -70,6 +70,9 @@ impl Connected {
         let addresses = task.servers.join(",");
         let client = match (task.backend, task.subject) {
             (_, Subject::Distlock) => Client::Distlock(ours(task).await?),
+            (_, subject) if subject.program().is_some() => {
+                return Err("another program measures this one".into());
+            }
             (Backend::Etcd, subject) => {
                 // One connection, as the others have.
                 let address = task.servers.first().ok_or("no server")?;
