@@ -86,8 +86,8 @@ pub(crate) fn parse() -> Result<Command, lexopt::Error> {
     let mut bench = Bench {
         quick: false,
         check: false,
-        // The last one is about a question of its own, and takes as long as all others.
-        only: Workload::ALL.into_iter().filter(|workload| *workload != Workload::WX).collect(),
+        // The last ones are about questions of their own, and take as long as all others.
+        only: Workload::ALL.into_iter().filter(|workload| !workload.is_aside()).collect(),
         backends: Vec::new(),
         repeats: 3,
         out: PathBuf::from("target/bench"),

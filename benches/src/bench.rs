@@ -27,6 +27,7 @@ mod pairs;
 mod panels;
 mod plot;
 mod poller;
+mod primitive;
 mod queue;
 mod recipe;
 mod report;

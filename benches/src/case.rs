@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     args::Bench,
     backend::Backend,
-    task::{Fleet, Names, Pairs, Subject},
+    task::{Fleet, Names, Pairs, Primitive, Subject},
     workload::Workload,
 };
 
@@ -18,6 +18,10 @@ pub(crate) enum Variant {
     Busy,
     /// Each contender in a process of its own.
     Across,
+    /// Primitives other than the mutex.
+    Write,
+    Semaphore,
+    Election,
 }
 
 impl Variant {
@@ -26,6 +30,20 @@ impl Variant {
             Self::Plain => "",
             Self::Busy => "beside 700 writes/s",
             Self::Across => "in N processes",
+            Self::Write => "write lock",
+            Self::Semaphore => "semaphore of 4",
+            Self::Election => "election",
+        }
+    }
+
+    /// What others call this primitive.
+    pub(crate) fn others(self, subject: Subject) -> Option<&'static str> {
+        match (subject, self) {
+            (Subject::Go, Self::Election) => Some("Go concurrency.Election"),
+            (Subject::Curator, Self::Write) => Some("Curator InterProcessReadWriteLock"),
+            (Subject::Curator, Self::Semaphore) => Some("Curator InterProcessSemaphoreV2"),
+            (Subject::Curator, Self::Election) => Some("Curator LeaderLatch"),
+            _ => None,
         }
     }
 }
@@ -127,9 +145,13 @@ pub(crate) fn plan(bench: &Bench, repeat: usize) -> Vec<Case> {
 
 /// The peers that take part. Those of other languages know no work but pairs.
 fn others(bench: &Bench, workload: Workload, backend: Backend) -> Vec<Subject> {
-    use Workload::{W1, W2, W3, W5};
-    let all = bench.peers.is_some() && matches!(workload, W1 | W2 | W3 | W5);
-    let takes_part = |subject: &Subject| all || subject.program().is_none();
+    use Workload::{W1, W2, W3, W5, WP};
+    let all = bench.peers.is_some() && matches!(workload, W1 | W2 | W3 | W5 | WP);
+    let takes_part = |subject: &Subject| match subject.program() {
+        Some(_) => all,
+        // Those in Rust have nothing but mutexes.
+        None => workload != WP,
+    };
     Subject::peers(backend).iter().copied().filter(takes_part).collect()
 }
 
@@ -160,6 +182,7 @@ fn add(
         raw_writes: 0,
         local_handover: None,
         stamps: false,
+        primitive: Primitive::Mutex,
     };
     match workload {
         Workload::W1 => add(Variant::Plain, 1, beside_floor(others, ours, peers), fast, 1),
@@ -235,6 +258,24 @@ fn add(
         Workload::LH => {
             let pairs = Pairs { tasks: 128, local_handover: Some(LOCAL_HANDOVERS), ..fast };
             add(Variant::Plain, 128, alone(others, ours, 0), pairs, 1);
+        }
+        Workload::WP => {
+            use Primitive::{Election, Semaphore, Write};
+            // Go's package has no more than elections.
+            let primitives = match backend {
+                Backend::Etcd => &[(Variant::Election, Election)][..],
+                _ => &[
+                    (Variant::Write, Write),
+                    (Variant::Semaphore, Semaphore),
+                    (Variant::Election, Election),
+                ],
+            };
+            for (variant, primitive) in primitives.iter().copied() {
+                for n in [1, 16] {
+                    let pairs = Pairs { tasks: n, primitive, ..fast.clone() };
+                    add(variant, n, alone(others, ours, peers), pairs, 1);
+                }
+            }
         }
         Workload::W4 | Workload::W6 | Workload::W8 | Workload::W9 | Workload::WX => {}
     }

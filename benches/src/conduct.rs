@@ -20,7 +20,7 @@ use crate::{
     measures::{Key, Row, Seen, rate},
     recipe, report,
     slice::{Slice, Stamp, gaps},
-    task::{Names, Pairs, Role, Subject, Task, Work},
+    task::{Names, Pairs, Primitive, Role, Subject, Task, Work},
     workload::Workload,
 };
 
@@ -89,6 +89,7 @@ impl<'a> Conductor<'a> {
             raw_writes: 0,
             local_handover: None,
             stamps: false,
+            primitive: Primitive::Mutex,
         };
         let servers = self.bench.single(backend).to_vec();
         let task = Task {

@@ -172,6 +172,26 @@ pub(crate) struct Pairs {
     pub(crate) local_handover: Option<u32>,
     /// Tell each turn's beginning and end.
     pub(crate) stamps: bool,
+    pub(crate) primitive: Primitive,
+}
+
+/// What is taken and given back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Primitive {
+    Mutex,
+    /// A read-write lock, to write.
+    Write,
+    /// One permit of four.
+    Semaphore,
+    /// An election, by a campaign and a resignation.
+    Election,
+}
+
+impl Primitive {
+    /// Whether one at a time has it.
+    pub(crate) fn is_exclusive(self) -> bool {
+        self != Self::Semaphore
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

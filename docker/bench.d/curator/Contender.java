@@ -1,6 +1,4 @@
-import java.util.concurrent.TimeUnit;
-import org.apache.curator.framework.CuratorFramework;
-import org.apache.curator.framework.recipes.locks.InterProcessMutex;
+import java.io.Closeable;
 
 /** A task that locks and unlocks in a loop, timed as in benches/src/pairs.rs. */
 final class Contender extends Thread {
@@ -16,8 +14,8 @@ final class Contender extends Thread {
 
     final Slice seen = new Slice();
     private final int who;
-    private final InterProcessMutex mutex;
-    /** Of those who contend for the same name. */
+    private final Primitive primitive;
+    /** Of those who contend for the same name by turns. */
     private final Turns turns;
     private final Window window;
     /** After that nobody waits any more. */
@@ -25,14 +23,13 @@ final class Contender extends Thread {
     private final boolean stamps;
 
     Contender(
-            CuratorFramework client,
-            String directory,
+            Primitive primitive,
             int who,
             Turns turns,
             Window window,
             long deadline,
             boolean stamps) {
-        this.mutex = new InterProcessMutex(client, directory);
+        this.primitive = primitive;
         this.who = who;
         this.turns = turns;
         this.window = window;
@@ -58,18 +55,19 @@ final class Contender extends Thread {
 
     private void pair() throws Exception {
         long called = System.nanoTime();
-        if (!mutex.acquire(deadline - called, TimeUnit.NANOSECONDS)) {
+        Closeable held = primitive.take(deadline - called);
+        if (held == null) {
             throw new Exception("was not served in time");
         }
         Turns.Granted granted;
         try {
             granted = turns.granted(who);
         } catch (IllegalStateException failure) {
-            mutex.release();
+            held.close();
             throw failure;
         }
         long released = turns.release(who);
-        mutex.release();
+        held.close();
         long unlocked = System.nanoTime();
         seen.allPairs++;
         seen.longest = Math.max(seen.longest, granted.at() - called);

@@ -15,9 +15,9 @@ import org.apache.zookeeper.CreateMode;
 import org.apache.zookeeper.KeeperException;
 
 /**
- * Curator's InterProcessMutex as a process of the bench: it is told what to do and tells what it
- * saw as benches/src/link.rs has it. One client, and a thread for each contender, as the mutex
- * knows its holders by their threads.
+ * Curator's InterProcessMutex, and what else it has, as a process of the bench: it is told what to
+ * do and tells what it saw as benches/src/link.rs has it. One client, and a thread for each
+ * contender, as the mutex knows its holders by their threads.
  */
 public final class Curator {
     /** After the end of the window tasks have so long to finish. */
@@ -97,10 +97,10 @@ public final class Curator {
         List<Contender> contenders = new ArrayList<>();
         Turns turns = new Turns();
         for (int who = 0; who < task.tasks(); who++) {
-            turns = task.oneName() ? turns : new Turns();
-            String directory = task.directory(who);
+            turns = task.byTurns() ? turns : new Turns();
+            var primitive = Primitive.of(task.primitive(), client, task.directory(who));
             contenders.add(
-                    new Contender(client, directory, who, turns, window, deadline, task.stamps()));
+                    new Contender(primitive, who, turns, window, deadline, task.stamps()));
         }
         TimeUnit.NANOSECONDS.sleep(start - System.nanoTime());
         long busy = Slice.busy();
@@ -134,10 +134,11 @@ public final class Curator {
         long time = task.rawWrites() > 0 ? WARM_TIME_FAR : WARM_TIME;
         var window = new Contender.Window(now, now + time, WARM_PAIRS / 2);
         long deadline = window.end() + PATIENCE;
-        Turns turns = new Turns();
         List<Contender> contenders = new ArrayList<>();
         for (int who = 0; who < 2; who++) {
-            contenders.add(new Contender(client, directory, who, turns, window, deadline, false));
+            var primitive = Primitive.of(task.primitive(), client, directory);
+            contenders.add(
+                    new Contender(primitive, who, new Turns(), window, deadline, false));
         }
         run(contenders);
         for (Contender contender : contenders) {

@@ -11,7 +11,8 @@ record Task(
         long warmup,
         long run,
         int rawWrites,
-        boolean stamps) {
+        boolean stamps,
+        String primitive) {
     private static final long MS = 1_000_000;
 
     static Task parse(ObjectMapper json, String[] args) throws IOException {
@@ -33,7 +34,13 @@ record Task(
                 pairs.path("warmup_ms").asLong() * MS,
                 pairs.path("run_ms").asLong() * MS,
                 pairs.path("raw_writes").asInt(),
-                pairs.path("stamps").asBoolean());
+                pairs.path("stamps").asBoolean(),
+                pairs.path("primitive").asText());
+    }
+
+    /** Whether all contenders take one and the same thing by turns. */
+    boolean byTurns() {
+        return oneName && !primitive.equals("Semaphore");
     }
 
     /** The directory of the lock of a contender. */

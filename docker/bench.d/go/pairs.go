@@ -1,4 +1,4 @@
-// Go's clientv3/concurrency.Mutex as a process of the bench: it is told what to
+// Go's clientv3/concurrency, its Mutex and its Election, as a process of the bench: it is told what to
 // do and tells what it saw as benches/src/link.rs has it.
 package main
 
@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -25,8 +26,8 @@ const pause = 50 * time.Millisecond
 // Contender is one who locks. The queue knows contenders by their leases, so
 // each has a session of its own.
 type Contender struct {
-	session *concurrency.Session
-	mutex   *concurrency.Mutex
+	lock   func(context.Context) error
+	unlock func(context.Context) error
 	// Of those who contend for the same name; nil where each has its own.
 	turns *Turns
 }
@@ -99,10 +100,21 @@ func work(answers <-chan string) ([]*concurrency.Session, *Slice, error) {
 		} else {
 			turns = contenders[0].turns
 		}
-		mutex := concurrency.NewMutex(session, name)
-		contenders = append(contenders, Contender{session, mutex, turns})
+		contender := Contender{turns: turns}
+		switch pairs.Primitive {
+		case "Mutex":
+			mutex := concurrency.NewMutex(session, name)
+			contender.lock, contender.unlock = mutex.Lock, mutex.Unlock
+		case "Election":
+			election := concurrency.NewElection(session, name)
+			contender.lock = func(ctx context.Context) error { return election.Campaign(ctx, "bench") }
+			contender.unlock = election.Resign
+		default:
+			return sessions, nil, errors.New("there is no " + pairs.Primitive)
+		}
+		contenders = append(contenders, contender)
 	}
-	if err := rawWrites(client, task, contenders[0].session.Lease(), slice); err != nil {
+	if err := rawWrites(client, task, sessions[0].Lease(), slice); err != nil {
 		return sessions, nil, err
 	}
 	slice.RssBefore, _ = memory()
@@ -151,16 +163,16 @@ func (c Contender) contend(
 // pair is a lock and an unlock, timed as in benches/src/pairs.rs.
 func (c Contender) pair(ctx context.Context, who int, in window, stamps bool, seen *Slice) error {
 	called := now()
-	if err := c.mutex.Lock(ctx); err != nil {
+	if err := c.lock(ctx); err != nil {
 		return err
 	}
 	granted, gap, err := c.turns.granted(who)
 	if err != nil {
-		c.mutex.Unlock(ctx)
+		c.unlock(ctx)
 		return err
 	}
 	released := c.turns.release(who)
-	if err := c.mutex.Unlock(ctx); err != nil {
+	if err := c.unlock(ctx); err != nil {
 		return err
 	}
 	unlocked := now()

@@ -22,6 +22,7 @@ type Pairs struct {
 	RunMs     uint64 `json:"run_ms"`
 	RawWrites int    `json:"raw_writes"`
 	Stamps    bool   `json:"stamps"`
+	Primitive string `json:"primitive"`
 }
 
 // parse reads the argument after --role.
