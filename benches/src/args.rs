@@ -19,6 +19,8 @@ pub(crate) struct Bench {
     /// How many slices of each line, of both builds together.
     pub(crate) slices: usize,
     pub(crate) capacity: Option<Capacity>,
+    /// The container with the peers that are programs of other languages.
+    pub(crate) peers: Option<String>,
     /// Addresses of the single nodes.
     pub(crate) singles: BTreeMap<Backend, Vec<String>>,
     pub(crate) clusters: BTreeMap<Backend, Vec<String>>,
@@ -59,9 +61,13 @@ Usage: bench [OPTIONS] [--etcd ADDRESS] [--zookeeper ADDRESS] [--postgres ADDRES
              [--mysql ADDRESS] [--sqlite PATH]
              [--etcd-cluster ADDRESS,... --zookeeper-cluster ADDRESS,...]
              [--etcd-process PID] [--zookeeper-process PID] [...]
+             [--peers CONTAINER]
 
 The servers to measure on, and their processes, whose processor time is told
 then; docker/bench starts them. OPTIONS are those of docker/bench.
+
+The container runs the image of docker/bench.d, on this machine's network. Without
+it, Go's and Curator's locks are left out.
 
 With --beside OLD, another build of this program, it only compares the libraries
 in the two, in --slices N of each line; see docker/compare.
@@ -80,14 +86,15 @@ pub(crate) fn parse() -> Result<Command, lexopt::Error> {
     let mut bench = Bench {
         quick: false,
         check: false,
-        // The last one is about a question of its own, and takes as long as all others.
-        only: Workload::ALL.into_iter().filter(|workload| *workload != Workload::WX).collect(),
+        // The last ones are about questions of their own, and take as long as all others.
+        only: Workload::ALL.into_iter().filter(|workload| !workload.is_aside()).collect(),
         backends: Vec::new(),
         repeats: 3,
         out: PathBuf::from("target/bench"),
         beside: None,
         slices: 20,
         capacity: None,
+        peers: None,
         singles: BTreeMap::new(),
         clusters: BTreeMap::new(),
         processes: BTreeMap::new(),
@@ -107,6 +114,7 @@ pub(crate) fn parse() -> Result<Command, lexopt::Error> {
             Arg::Long("repeats") => repeats = Some(parser.value()?.parse()?),
             Arg::Long("beside") => bench.beside = Some(parser.value()?.into()),
             Arg::Long("slices") => bench.slices = parser.value()?.parse()?,
+            Arg::Long("peers") => bench.peers = Some(parser.value()?.string()?),
             Arg::Long("sessions") => sessions = Some(parser.value()?.parse()?),
             Arg::Long("seconds") => seconds = parser.value()?.parse()?,
             Arg::Long("server") => server = Some(parser.value()?.parse()?),

@@ -1,5 +1,5 @@
-//! Measures distlock beside the two writes that any lock needs, and beside its Rust peers, all in
-//! one run.
+//! Measures distlock beside the two writes that any lock needs, and beside its peers, all in one
+//! run.
 
 mod args;
 mod backend;
@@ -27,6 +27,7 @@ mod pairs;
 mod panels;
 mod plot;
 mod poller;
+mod primitive;
 mod queue;
 mod recipe;
 mod report;

@@ -13,6 +13,7 @@ use crate::{
     case::{Case, Kind, Variant, plan},
     conduct::{Conductor, compact, measure},
     counters::Counters,
+    link::Program,
     measures::rate,
     slice::Slice,
     statistics::round,
@@ -89,7 +90,7 @@ pub(crate) async fn compare(bench: &Bench, old: &Path) -> Result<bool> {
                 namespace: String::new(),
                 work: Work::Pairs(pairs.clone()),
             };
-            let program = if turn == 0 { old } else { &new };
+            let program = Program::Build(if turn == 0 { old } else { &new });
             let slice = measure(conductor.named(task), servers, processes, program);
             let (slice, counted) = timeout(PATIENCE, slice).await??;
             builds[turn]

@@ -15,10 +15,12 @@ const LIGHT: &str = "#9198A1";
 pub(crate) const FAINT: RGBColor = RGBColor(145, 152, 161);
 
 /// Whom the pictures show; each colour can be read on white and on black.
-pub(crate) const SUBJECTS: [(Subject, RGBColor); 9] = [
+pub(crate) const SUBJECTS: [(Subject, RGBColor); 11] = [
     (Subject::Floor, RGBColor(140, 140, 140)),
     (Subject::Distlock, RGBColor(31, 119, 180)),
     (Subject::Peer, RGBColor(214, 96, 77)),
+    (Subject::Go, RGBColor(84, 148, 60)),
+    (Subject::Curator, RGBColor(84, 148, 60)),
     (Subject::UniqueKey, RGBColor(84, 148, 60)),
     (Subject::Often, RGBColor(204, 102, 25)),
     (Subject::ShedLock, RGBColor(230, 171, 2)),

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     args::Bench,
     backend::Backend,
-    task::{Fleet, Names, Pairs, Subject},
+    task::{Fleet, Names, Pairs, Primitive, Subject},
     workload::Workload,
 };
 
@@ -18,6 +18,10 @@ pub(crate) enum Variant {
     Busy,
     /// Each contender in a process of its own.
     Across,
+    /// Primitives other than the mutex.
+    Write,
+    Semaphore,
+    Election,
 }
 
 impl Variant {
@@ -26,6 +30,20 @@ impl Variant {
             Self::Plain => "",
             Self::Busy => "beside 700 writes/s",
             Self::Across => "in N processes",
+            Self::Write => "write lock",
+            Self::Semaphore => "semaphore of 4",
+            Self::Election => "election",
+        }
+    }
+
+    /// What others call this primitive.
+    pub(crate) fn others(self, subject: Subject) -> Option<&'static str> {
+        match (subject, self) {
+            (Subject::Go, Self::Election) => Some("Go concurrency.Election"),
+            (Subject::Curator, Self::Write) => Some("Curator InterProcessReadWriteLock"),
+            (Subject::Curator, Self::Semaphore) => Some("Curator InterProcessSemaphoreV2"),
+            (Subject::Curator, Self::Election) => Some("Curator LeaderLatch"),
+            _ => None,
         }
     }
 }
@@ -111,20 +129,39 @@ pub(crate) fn plan(bench: &Bench, repeat: usize) -> Vec<Case> {
             if !asked || !workload.is_for(backend) {
                 continue;
             }
+            let others = others(bench, workload, backend);
             match workload {
                 Workload::W4 | Workload::W6 | Workload::W8 => {
-                    add_long(&mut cases, workload, backend, extent, repeat)
+                    add_long(&mut cases, workload, backend, extent, repeat, &others)
                 }
                 Workload::W9 => add_crowds(&mut cases, backend, bench.quick),
                 Workload::WX => add_fleets(&mut cases, backend, bench.quick),
-                _ => add(&mut cases, workload, backend, extent),
+                _ => add(&mut cases, workload, backend, extent, &others),
             }
         }
     }
     cases
 }
 
-fn add(cases: &mut Vec<Case>, workload: Workload, backend: Backend, extent: Extent) {
+/// The peers that take part. Those of other languages know no work but pairs.
+fn others(bench: &Bench, workload: Workload, backend: Backend) -> Vec<Subject> {
+    use Workload::{W1, W2, W3, W5, WP};
+    let all = bench.peers.is_some() && matches!(workload, W1 | W2 | W3 | W5 | WP);
+    let takes_part = |subject: &Subject| match subject.program() {
+        Some(_) => all,
+        // Those in Rust have nothing but mutexes.
+        None => workload != WP,
+    };
+    Subject::peers(backend).iter().copied().filter(takes_part).collect()
+}
+
+fn add(
+    cases: &mut Vec<Case>,
+    workload: Workload,
+    backend: Backend,
+    extent: Extent,
+    others: &[Subject],
+) {
     let mut add = |variant, n, order, pairs, processes| {
         cases.push(Case {
             workload,
@@ -145,14 +182,15 @@ fn add(cases: &mut Vec<Case>, workload: Workload, backend: Backend, extent: Exte
         raw_writes: 0,
         local_handover: None,
         stamps: false,
+        primitive: Primitive::Mutex,
     };
     match workload {
-        Workload::W1 => add(Variant::Plain, 1, beside_floor(backend, ours, peers), fast, 1),
+        Workload::W1 => add(Variant::Plain, 1, beside_floor(others, ours, peers), fast, 1),
         Workload::W2 => {
             add(
                 Variant::Plain,
                 64,
-                beside_floor(backend, ours, peers),
+                beside_floor(others, ours, peers),
                 Pairs { tasks: 64, names: Names::Each, ..fast },
                 1,
             );
@@ -162,7 +200,7 @@ fn add(cases: &mut Vec<Case>, workload: Workload, backend: Backend, extent: Exte
                 add(
                     Variant::Plain,
                     n,
-                    beside_floor(backend, ours, peers),
+                    beside_floor(others, ours, peers),
                     Pairs { tasks: n, ..fast.clone() },
                     1,
                 );
@@ -172,7 +210,7 @@ fn add(cases: &mut Vec<Case>, workload: Workload, backend: Backend, extent: Exte
                     add(
                         Variant::Busy,
                         n,
-                        beside_floor(backend, ours, peers),
+                        beside_floor(others, ours, peers),
                         Pairs { tasks: n, ..fast.clone() },
                         1,
                     );
@@ -180,7 +218,7 @@ fn add(cases: &mut Vec<Case>, workload: Workload, backend: Backend, extent: Exte
                 add(
                     Variant::Across,
                     n,
-                    alone(backend, ours, peers),
+                    alone(others, ours, peers),
                     Pairs { stamps: true, ..fast.clone() },
                     n,
                 );
@@ -189,9 +227,9 @@ fn add(cases: &mut Vec<Case>, workload: Workload, backend: Backend, extent: Exte
         Workload::W5 => {
             let slow = Pairs { run_ms: slow_ms, raw_writes: 15, ..fast };
             let all = if slow_peers > 0 {
-                beside_floor(backend, 1, slow_peers)
+                beside_floor(others, 1, slow_peers)
             } else {
-                alone(backend, 1, 0)
+                alone(others, 1, 0)
             };
             add(Variant::Plain, 1, all.clone(), slow.clone(), 1);
             for n in [2, 16] {
@@ -199,7 +237,7 @@ fn add(cases: &mut Vec<Case>, workload: Workload, backend: Backend, extent: Exte
                 add(
                     Variant::Across,
                     n,
-                    alone(backend, 1, slow_peers),
+                    alone(others, 1, slow_peers),
                     Pairs { stamps: true, ..slow.clone() },
                     n,
                 );
@@ -211,7 +249,7 @@ fn add(cases: &mut Vec<Case>, workload: Workload, backend: Backend, extent: Exte
                 add(
                     Variant::Plain,
                     n,
-                    beside_floor(backend, ours, slow_peers),
+                    beside_floor(others, ours, slow_peers),
                     Pairs { tasks: n, ..fast.clone() },
                     1,
                 );
@@ -219,7 +257,25 @@ fn add(cases: &mut Vec<Case>, workload: Workload, backend: Backend, extent: Exte
         }
         Workload::LH => {
             let pairs = Pairs { tasks: 128, local_handover: Some(LOCAL_HANDOVERS), ..fast };
-            add(Variant::Plain, 128, alone(backend, ours, 0), pairs, 1);
+            add(Variant::Plain, 128, alone(others, ours, 0), pairs, 1);
+        }
+        Workload::WP => {
+            use Primitive::{Election, Semaphore, Write};
+            // Go's package has no more than elections.
+            let primitives = match backend {
+                Backend::Etcd => &[(Variant::Election, Election)][..],
+                _ => &[
+                    (Variant::Write, Write),
+                    (Variant::Semaphore, Semaphore),
+                    (Variant::Election, Election),
+                ],
+            };
+            for (variant, primitive) in primitives.iter().copied() {
+                for n in [1, 16] {
+                    let pairs = Pairs { tasks: n, primitive, ..fast.clone() };
+                    add(variant, n, alone(others, ours, peers), pairs, 1);
+                }
+            }
         }
         Workload::W4 | Workload::W6 | Workload::W8 | Workload::W9 | Workload::WX => {}
     }
@@ -231,6 +287,7 @@ fn add_long(
     backend: Backend,
     extent: Extent,
     repeat: usize,
+    others: &[Subject],
 ) {
     let mut add = |n, order, kind| {
         let variant = Variant::Plain;
@@ -239,8 +296,8 @@ fn add_long(
     if workload == Workload::W4 {
         // Of SQL's peers each waiter has a connection, which no server has so many of.
         let [some, few] = if backend.is_sql() { [0, 0] } else { [1, extent.slow_peers] };
-        add(1000, beside_floor(backend, extent.ours.div_ceil(2), some), Kind::Queue);
-        add(5000, beside_floor(backend, extent.ours.div_ceil(2), few), Kind::Queue);
+        add(1000, beside_floor(others, extent.ours.div_ceil(2), some), Kind::Queue);
+        add(5000, beside_floor(others, extent.ours.div_ceil(2), few), Kind::Queue);
     } else if workload == Workload::W8 {
         // What it tells of 1 is told of any other day, too.
         for n in if repeat == 1 { &[1, 16, 5000][..] } else { &[16, 5000] } {
@@ -312,15 +369,15 @@ fn add_fleets(cases: &mut Vec<Case>, backend: Backend, quick: bool) {
 }
 
 /// A floor before each, the peers among ours.
-fn beside_floor(backend: Backend, ours: usize, peers: usize) -> Vec<Subject> {
-    alone(backend, ours, peers).into_iter().flat_map(|subject| [Subject::Floor, subject]).collect()
+fn beside_floor(others: &[Subject], ours: usize, peers: usize) -> Vec<Subject> {
+    alone(others, ours, peers).into_iter().flat_map(|subject| [Subject::Floor, subject]).collect()
 }
 
-fn alone(backend: Backend, ours: usize, peers: usize) -> Vec<Subject> {
+fn alone(others: &[Subject], ours: usize, peers: usize) -> Vec<Subject> {
     let rounds = (0..ours.max(peers)).flat_map(|round| {
         let ours = (round < ours).then_some(Subject::Distlock);
-        let peers = if round < peers { Subject::peers(backend) } else { &[] };
-        ours.into_iter().chain(peers.iter().copied())
+        let others = if round < peers { others } else { &[] };
+        ours.into_iter().chain(others.iter().copied())
     });
     rounds.collect()
 }

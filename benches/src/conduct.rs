@@ -1,6 +1,6 @@
 //! Runs the cases one after the other, each slice in processes of its own.
 
-use std::{collections::BTreeMap, env::current_exe, path::Path, time::Duration};
+use std::{collections::BTreeMap, env::current_exe, time::Duration};
 
 use distlock_testkit::clock::now;
 use etcd_client::{Client, CompactionOptions};
@@ -14,13 +14,13 @@ use crate::{
     case::{Case, Kind, Variant, plan},
     counters::Counters,
     crossover,
-    link::Process,
+    link::{Process, Program},
     long,
     machine::Machine,
     measures::{Key, Row, Seen, rate},
     recipe, report,
     slice::{Slice, Stamp, gaps},
-    task::{Names, Pairs, Role, Subject, Task, Work},
+    task::{Names, Pairs, Primitive, Role, Subject, Task, Work},
     workload::Workload,
 };
 
@@ -89,6 +89,7 @@ impl<'a> Conductor<'a> {
             raw_writes: 0,
             local_handover: None,
             stamps: false,
+            primitive: Primitive::Mutex,
         };
         let servers = self.bench.single(backend).to_vec();
         let task = Task {
@@ -98,7 +99,8 @@ impl<'a> Conductor<'a> {
             namespace: String::new(),
             work: Work::Pairs(pairs),
         };
-        measure(self.named(task), &servers, 1, &current_exe()?).await.map(drop)
+        let program = current_exe()?;
+        measure(self.named(task), &servers, 1, Program::Build(&program)).await.map(drop)
     }
 
     async fn case(&mut self, case: &Case, repeat: usize) -> Result<()> {
@@ -187,9 +189,18 @@ impl<'a> Conductor<'a> {
         let (slice, counted) = match &case.kind {
             Kind::Pairs(pairs, processes) => {
                 let task = self.named(task(Work::Pairs(pairs.clone())));
-                let patience = PATIENCE + Duration::from_millis(pairs.run_ms);
-                timeout(patience, measure(task, &place.servers, *processes, &current_exe()?))
-                    .await??
+                let mut patience = PATIENCE + Duration::from_millis(pairs.run_ms);
+                let ours = current_exe()?;
+                let program = match subject.program() {
+                    Some(name) => {
+                        let container = self.bench.peers.as_deref().ok_or("no container")?;
+                        // Sixteen of Java's take long until they are ready.
+                        patience += PATIENCE;
+                        Program::Contained { container, name }
+                    }
+                    None => Program::Build(&ours),
+                };
+                timeout(patience, measure(task, &place.servers, *processes, program)).await??
             }
             Kind::Fleet(fleet) => {
                 let task = self.named(task(Work::Fleet(fleet.clone())));
@@ -236,12 +247,12 @@ fn held(hold_ms: u64) -> String {
     if hold_ms == 0 { String::new() } else { format!("held for {hold_ms} ms") }
 }
 
-/// A slice in so many processes of a build of this program.
+/// A slice in so many processes.
 pub(crate) async fn measure(
     task: Task,
     servers: &[String],
     count: usize,
-    program: &Path,
+    program: Program<'_>,
 ) -> Result<(Slice, Counters)> {
     let (backend, role) = (task.backend, Role::Subject(task));
     let mut processes = Vec::new();

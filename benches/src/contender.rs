@@ -15,6 +15,7 @@ use zookeeper_client::{Acls, CreateMode, LockPrefix, OwnedLockClient};
 use crate::{
     Result,
     poller::Poller,
+    primitive::{Ours, Turn},
     recipe::Recipe,
     sql::{Connection, Done},
     tries::Tries,
@@ -61,6 +62,7 @@ pub(crate) enum Contender {
     Recipe(Box<Recipe>),
     Tries(Box<Tries>),
     Distlock(Mutex),
+    Ours(Box<Ours>),
 }
 
 /// The contender's turn.
@@ -72,6 +74,7 @@ pub(crate) enum Held {
     Recipe,
     Tries,
     Distlock(Box<LockGuard>),
+    Ours(Box<Turn>),
 }
 
 impl Contender {
@@ -109,6 +112,7 @@ impl Contender {
                 Ok(Held::Tries)
             }
             Self::Distlock(mutex) => Ok(Held::Distlock(Box::new(Box::pin(mutex.lock()).await?))),
+            Self::Ours(ours) => Ok(Held::Ours(Box::new(Box::pin(ours.lock()).await?))),
         }
     }
 
@@ -178,6 +182,7 @@ impl Contender {
             // Deletes it in the background: there is nothing to wait for.
             (Self::ZooKeeperPeer { .. }, Held::ZooKeeperPeer(lock)) => drop(lock),
             (Self::Distlock(_), Held::Distlock(guard)) => Box::pin(guard.unlock()).await?,
+            (Self::Ours(_), Held::Ours(turn)) => Box::pin(turn.unlock()).await?,
             _ => return Err("somebody else's turn".into()),
         }
         Ok(())

@@ -1,8 +1,6 @@
 //! Whether it is better to be told or to try again and again: what the time between two holders
 //! is, and what the store is asked meanwhile.
 
-use std::env::current_exe;
-
 use distlock_testkit::clock::{now, sleep_until};
 
 use crate::{
@@ -37,7 +35,7 @@ pub(crate) async fn measure(
         let contenders = (fleet.contenders + place) / count;
         let work = Work::Fleet(Fleet { contenders, ..fleet.clone() });
         let role = Role::Subject(Task { work, ..task.clone() });
-        processes.push(Process::of(&current_exe()?, &role)?);
+        processes.push(Process::start(&role)?);
     }
     for process in &mut processes {
         process.mark().await?;

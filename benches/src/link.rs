@@ -29,19 +29,35 @@ pub(crate) async fn mark(name: &str) -> Result<String> {
     tell(Line::Mark(name.to_owned())).await
 }
 
+/// What a process runs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Program<'a> {
+    /// A build of this program.
+    Build(&'a Path),
+    /// Another one that does the same, in a container.
+    Contained { container: &'a str, name: &'a str },
+}
+
 /// A process that was started for a role.
 #[derive(Debug)]
 pub(crate) struct Process(Child);
 
 impl Process {
     pub(crate) fn start(role: &Role) -> Result<Self> {
-        Self::of(&std::env::current_exe()?, role)
+        Self::of(Program::Build(&std::env::current_exe()?), role)
     }
 
-    /// Of another build of this program.
-    pub(crate) fn of(program: &Path, role: &Role) -> Result<Self> {
+    pub(crate) fn of(program: Program<'_>, role: &Role) -> Result<Self> {
         let role = serde_json::to_string(role)?;
-        Ok(Self(Child::start(Command::new(program).args(["--role", &role]))?))
+        let mut command = match program {
+            Program::Build(path) => Command::new(path),
+            Program::Contained { container, name } => {
+                let mut command = Command::new("docker");
+                command.args(["exec", "--interactive", container, name]);
+                command
+            }
+        };
+        Ok(Self(Child::start(command.args(["--role", &role]))?))
     }
 
     async fn line(&mut self) -> Result<Line> {

@@ -186,7 +186,8 @@ impl Seen {
         for (name, values) in &self.others {
             put(name, median(values.iter().copied()));
         }
-        let name = key.subject.name(key.backend).to_owned();
+        let name = key.variant.others(key.subject);
+        let name = name.unwrap_or_else(|| key.subject.name(key.backend)).to_owned();
         Row { key, name, measures, errors: self.errors, error: self.error.clone() }
     }
 }

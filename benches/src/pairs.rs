@@ -50,7 +50,8 @@ pub(crate) async fn run(task: &Task, pairs: &Pairs) -> Result<(Connected, Slice)
     let window = Window { begin, end: begin + pairs.run_ms * 1_000_000 };
     sleep_until(start).await;
     let (busy, asked_before) = (cpu(), asked());
-    let turns = (pairs.names == Names::One).then(|| Arc::new(Turns::default()));
+    let by_turns = pairs.names == Names::One && pairs.primitive.is_exclusive();
+    let turns = by_turns.then(|| Arc::new(Turns::default()));
     let mut tasks = JoinSet::new();
     for (who, contender) in contenders.into_iter().enumerate() {
         tasks.spawn(contend(who, contender, turns.clone(), window, pairs.stamps));

@@ -129,7 +129,7 @@ fn gaps(path: &Path, backend: Backend, rows: &[&Row]) -> Result<bool> {
         .y_label_formatter(&|ms| format!("{ms}"))
         .draw()
         .map_err(told)?;
-    for (subject, color) in SUBJECTS {
+    for (subject, color) in shown(&rows) {
         for (gap, width) in GAP.into_iter().zip([3, 1]) {
             let of = rows.iter().filter(|row| row.key.subject == subject);
             let points: Vec<_> =
@@ -187,11 +187,14 @@ fn rates(path: &Path, backend: Backend, rows: &[&Row]) -> Result<bool> {
         .x_label_formatter(&label)
         .y_label_formatter(&|rate| format!("{rate:.0}"));
     mesh.draw().map_err(told)?;
-    for (place, (subject, color)) in SUBJECTS.into_iter().enumerate() {
+    let subjects = shown(&rows);
+    let width = 0.76 / subjects.len() as f64;
+    for (place, (subject, color)) in subjects.into_iter().enumerate() {
         let bars = rows.iter().filter(|row| row.key.subject == subject).filter_map(|row| {
             let group = groups.iter().position(|group| *group == (row.key.workload, row.key.n))?;
-            let left = group as f64 + 0.14 + 0.24 * place as f64;
-            Some(Rectangle::new([(left, 0.0), (left + 0.22, row.get(PER_SECOND)?)], color.filled()))
+            let left = group as f64 + 0.12 + width * place as f64;
+            let right = left + 0.92 * width;
+            Some(Rectangle::new([(left, 0.0), (right, row.get(PER_SECOND)?)], color.filled()))
         });
         let drawn = chart.draw_series(bars.collect::<Vec<_>>()).map_err(told)?;
         drawn
@@ -201,6 +204,13 @@ fn rates(path: &Path, backend: Backend, rows: &[&Row]) -> Result<bool> {
     legend(chart)?;
     area.present().map_err(told)?;
     Ok(true)
+}
+
+/// Those that were measured, as a run may leave some out.
+fn shown(rows: &[&&Row]) -> Vec<(Subject, RGBColor)> {
+    let measured =
+        |(subject, _): &(Subject, RGBColor)| rows.iter().any(|row| row.key.subject == *subject);
+    SUBJECTS.into_iter().filter(measured).collect()
 }
 
 fn legend<'a, X, Y>(mut chart: ChartContext<'a, SVGBackend<'a>, Cartesian2d<X, Y>>) -> Result<()>

@@ -19,10 +19,11 @@ use crate::{
     backend::Backend,
     contender::{Contender, write},
     poller::Poller,
+    primitive::Ours,
     recipe::Recipe,
     sql::Connection,
     statements::JOINER,
-    task::{NAME, Subject, Task, Work},
+    task::{NAME, Primitive, Subject, Task, Work},
     tries::{self, Tries},
 };
 
@@ -70,6 +71,9 @@ impl Connected {
         let addresses = task.servers.join(",");
         let client = match (task.backend, task.subject) {
             (_, Subject::Distlock) => Client::Distlock(ours(task).await?),
+            (_, subject) if subject.program().is_some() => {
+                return Err("another program measures this one".into());
+            }
             (Backend::Etcd, subject) => {
                 // One connection, as the others have.
                 let address = task.servers.first().ok_or("no server")?;
@@ -177,10 +181,21 @@ impl Connected {
                     let recipe = Recipe::new(backend, subject, connection, directory)?;
                     Contender::Recipe(Box::new(recipe))
                 }
-                Client::Distlock(client) => Contender::Distlock(client.mutex(name(place))),
+                Client::Distlock(client) => match Ours::new(client, self.primitive(), &name(place))
+                {
+                    Some(ours) => Contender::Ours(Box::new(ours)),
+                    None => Contender::Distlock(client.mutex(name(place))),
+                },
             });
         }
         Ok(contenders)
+    }
+
+    fn primitive(&self) -> Primitive {
+        match &self.task.work {
+            Work::Pairs(pairs) => pairs.primitive,
+            _ => Primitive::Mutex,
+        }
     }
 
     /// Leases for the Lock RPC, which knows a contender by its lease.

@@ -15,6 +15,10 @@ pub(crate) enum Subject {
     /// The store's own, or its client's: etcd's Lock RPC, through etcd-client; zookeeper-client's
     /// `Client::lock`; `pg_advisory_lock`; `GET_LOCK`.
     Peer,
+    /// Go's clientv3/concurrency, in a container.
+    Go,
+    /// Curator, in a container.
+    Curator,
     /// A row, key or node that only one can make; the others try again every 50 ms.
     UniqueKey,
     /// The same every 5 ms.
@@ -34,10 +38,20 @@ impl Subject {
     /// Whom distlock is measured beside.
     pub(crate) fn peers(backend: Backend) -> &'static [Self] {
         match backend {
-            Backend::Etcd | Backend::ZooKeeper => &[Self::Peer],
+            Backend::Etcd => &[Self::Peer, Self::Go],
+            Backend::ZooKeeper => &[Self::Peer, Self::Curator],
             Backend::Postgres | Backend::Mysql => &[Self::Peer, Self::UniqueKey, Self::ShedLock],
             Backend::Redis => &[Self::RedisPy, Self::Rslock, Self::Redisson],
             Backend::Sqlite => &[],
+        }
+    }
+
+    /// The program in the container of docker/bench that it is, if it is none of this one's.
+    pub(crate) fn program(self) -> Option<&'static str> {
+        match self {
+            Self::Go => Some("go-mutex"),
+            Self::Curator => Some("curator-mutex"),
+            _ => None,
         }
     }
 
@@ -49,7 +63,12 @@ impl Subject {
             Self::RedisPy => Some(Duration::from_millis(100)),
             // On average, for one whose sleep is of any length.
             Self::Rslock => Some(Duration::from_millis(67)),
-            Self::Floor | Self::Peer | Self::Redisson | Self::Distlock => None,
+            Self::Floor
+            | Self::Peer
+            | Self::Go
+            | Self::Curator
+            | Self::Redisson
+            | Self::Distlock => None,
         }
     }
 
@@ -61,6 +80,8 @@ impl Subject {
             (Self::Peer, Backend::Postgres) => "pg_advisory_lock",
             (Self::Peer, Backend::Mysql) => "GET_LOCK",
             (Self::Peer, Backend::Redis | Backend::Sqlite) => "none",
+            (Self::Go, _) => "Go concurrency.Mutex",
+            (Self::Curator, _) => "Curator InterProcessMutex",
             (Self::UniqueKey, Backend::Etcd) => "put if absent, 50 ms",
             (Self::Often, Backend::Etcd) => "put if absent, 5 ms",
             (Self::UniqueKey, Backend::ZooKeeper) => "create, 50 ms",
@@ -151,6 +172,26 @@ pub(crate) struct Pairs {
     pub(crate) local_handover: Option<u32>,
     /// Tell each turn's beginning and end.
     pub(crate) stamps: bool,
+    pub(crate) primitive: Primitive,
+}
+
+/// What is taken and given back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Primitive {
+    Mutex,
+    /// A read-write lock, to write.
+    Write,
+    /// One permit of four.
+    Semaphore,
+    /// An election, by a campaign and a resignation.
+    Election,
+}
+
+impl Primitive {
+    /// Whether one at a time has it.
+    pub(crate) fn is_exclusive(self) -> bool {
+        self != Self::Semaphore
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

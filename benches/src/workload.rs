@@ -28,10 +28,12 @@ pub(crate) enum Workload {
     LH,
     /// Clients that contend for one name and hold it for a while, by waiting or by trying.
     WX,
+    /// Primitives other than the mutex, beside those of other languages' clients.
+    WP,
 }
 
 impl Workload {
-    pub(crate) const ALL: [Self; 11] = [
+    pub(crate) const ALL: [Self; 12] = [
         Self::W1,
         Self::W2,
         Self::W3,
@@ -43,6 +45,7 @@ impl Workload {
         Self::W9,
         Self::LH,
         Self::WX,
+        Self::WP,
     ];
 
     /// Whether it is measured on this store.
@@ -51,11 +54,16 @@ impl Workload {
             Self::W1 | Self::W2 | Self::W3 | Self::WX => true,
             Self::W4 => !matches!(backend, Backend::Redis | Backend::Sqlite),
             Self::W5 => backend != Backend::Sqlite,
-            Self::W6 | Self::W7 | Self::W9 | Self::LH => {
+            Self::W6 | Self::W7 | Self::W9 | Self::LH | Self::WP => {
                 matches!(backend, Backend::Etcd | Backend::ZooKeeper)
             }
             Self::W8 => matches!(backend, Backend::Postgres | Backend::Mysql),
         }
+    }
+
+    /// Whether it is measured only if it is asked for.
+    pub(crate) fn is_aside(self) -> bool {
+        matches!(self, Self::WX | Self::WP)
     }
 
     pub(crate) fn what(self) -> &'static str {
@@ -70,6 +78,7 @@ impl Workload {
             Self::W8 => "N waiters of one name in one process; then one more joins and leaves",
             Self::W9 => "N clients of one name, a session each",
             Self::LH => "N contenders of one name in one client, with local hand-over",
+            Self::WP => "other primitives, N contenders of one name",
             Self::WX => "N clients of one name, each of which holds it for a while",
         }
     }

@@ -1,0 +1,181 @@
+import com.fasterxml.jackson.databind.ObjectMapper;
+import java.io.BufferedReader;
+import java.io.IOException;
+import java.io.InputStreamReader;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.TimeUnit;
+import org.apache.curator.framework.CuratorFramework;
+import org.apache.curator.framework.CuratorFrameworkFactory;
+import org.apache.curator.retry.RetryNTimes;
+import org.apache.zookeeper.CreateMode;
+import org.apache.zookeeper.KeeperException;
+
+/**
+ * Curator's InterProcessMutex, and what else it has, as a process of the bench: it is told what to
+ * do and tells what it saw as benches/src/link.rs has it. One client, and a thread for each
+ * contender, as the mutex knows its holders by their threads.
+ */
+public final class Curator {
+    /** After the end of the window tasks have so long to finish. */
+    private static final long PATIENCE = TimeUnit.SECONDS.toNanos(20);
+    /** Pairs before the first one that is measured. */
+    private static final long WARM_PAIRS = 3_000;
+    /** How long they may take. Sixteen processes that share two cores need that. */
+    private static final long WARM_TIME = TimeUnit.SECONDS.toNanos(30);
+    /** The same far from the server, where what a pair takes is the way and not the code. */
+    private static final long WARM_TIME_FAR = TimeUnit.SECONDS.toNanos(3);
+
+    private static final ObjectMapper JSON = new ObjectMapper();
+
+    private static void say(String kind, Object what) throws IOException {
+        System.out.println(JSON.writeValueAsString(Map.of(kind, what)));
+        System.out.flush();
+    }
+
+    /**
+     * What the bench says. Nobody needs a process that the bench has left, whatever it waits for.
+     */
+    private static BlockingQueue<String> told() {
+        BlockingQueue<String> lines = new LinkedBlockingQueue<>();
+        Thread reader =
+                new Thread(
+                        () -> {
+                            try (var input = new BufferedReader(new InputStreamReader(System.in))) {
+                                input.lines().forEach(lines::add);
+                            } catch (IOException | RuntimeException ended) {
+                                // As good as its end.
+                            }
+                            Runtime.getRuntime().halt(1);
+                        });
+        reader.setDaemon(true);
+        reader.start();
+        return lines;
+    }
+
+    public static void main(String[] args) throws Exception {
+        BlockingQueue<String> answers = told();
+        CuratorFramework client = null;
+        try {
+            Task task = Task.parse(JSON, args);
+            client =
+                    CuratorFrameworkFactory.builder()
+                            .connectString(task.servers())
+                            .retryPolicy(new RetryNTimes(10, 100))
+                            .build();
+            client.start();
+            client.blockUntilConnected();
+            say("Done", work(client, task, answers));
+        } catch (Exception failure) {
+            say("Failed", failure.toString());
+        }
+        answers.take();
+        if (client != null) {
+            client.close();
+        }
+        System.exit(0);
+    }
+
+    private static Slice work(CuratorFramework client, Task task, BlockingQueue<String> answers)
+            throws Exception {
+        Slice slice = new Slice();
+        rawWrites(client, task, slice);
+        warmUp(client, task);
+        for (int who = 0; who < task.tasks(); who++) {
+            make(client, task.directory(who));
+        }
+        slice.rssBefore = Slice.memory("VmRSS");
+
+        say("Mark", "ready");
+        long start = Long.parseLong(answers.take());
+        long begin = start + task.warmup();
+        var window = new Contender.Window(begin, begin + task.run(), Long.MAX_VALUE);
+        long deadline = window.end() + PATIENCE;
+        List<Contender> contenders = new ArrayList<>();
+        Turns turns = new Turns();
+        for (int who = 0; who < task.tasks(); who++) {
+            turns = task.byTurns() ? turns : new Turns();
+            var primitive = Primitive.of(task.primitive(), client, task.directory(who));
+            contenders.add(
+                    new Contender(primitive, who, turns, window, deadline, task.stamps()));
+        }
+        TimeUnit.NANOSECONDS.sleep(start - System.nanoTime());
+        long busy = Slice.busy();
+        run(contenders);
+        slice.cpu = Slice.busy() - busy;
+        slice.time = task.run();
+        contenders.forEach(contender -> slice.absorb(contender.seen));
+        slice.rss = Slice.memory("VmRSS");
+        slice.rssPeak = Slice.memory("VmHWM");
+        return slice;
+    }
+
+    private static void run(List<Contender> contenders) throws InterruptedException {
+        contenders.forEach(Thread::start);
+        for (Contender contender : contenders) {
+            contender.join();
+        }
+    }
+
+    /**
+     * Takes and releases a lock of this process's own, by two threads in turn, so that the code of
+     * those who wait runs, too. Java begins with an interpreter, which takes several times as long
+     * for a pair, and compiles what it has run often; without this a slice of a second would be
+     * measured in the midst of that, and show a Curator that no service which runs for days is.
+     */
+    private static void warmUp(CuratorFramework client, Task task) throws Exception {
+        String directory = task.namespace() + "/warm-" + ProcessHandle.current().pid();
+        make(client, directory);
+        long now = System.nanoTime();
+        // Only far from it the time of single writes matters.
+        long time = task.rawWrites() > 0 ? WARM_TIME_FAR : WARM_TIME;
+        var window = new Contender.Window(now, now + time, WARM_PAIRS / 2);
+        long deadline = window.end() + PATIENCE;
+        List<Contender> contenders = new ArrayList<>();
+        for (int who = 0; who < 2; who++) {
+            var primitive = Primitive.of(task.primitive(), client, directory);
+            contenders.add(
+                    new Contender(primitive, who, new Turns(), window, deadline, false));
+        }
+        run(contenders);
+        for (Contender contender : contenders) {
+            if (contender.seen.error != null) {
+                throw new IOException(contender.seen.error);
+            }
+        }
+    }
+
+    /** Makes a directory that others may make at this moment, too. */
+    private static void make(CuratorFramework client, String directory) throws Exception {
+        try {
+            client.create().creatingParentsIfNeeded().forPath(directory, new byte[0]);
+        } catch (KeeperException.NodeExistsException made) {
+            // All the better.
+        }
+    }
+
+    /** Times single writes like the floor's. */
+    private static void rawWrites(CuratorFramework client, Task task, Slice slice)
+            throws Exception {
+        String prefix = task.namespace() + "/raw-" + ProcessHandle.current().pid();
+        if (task.rawWrites() == 0) {
+            return;
+        }
+        make(client, prefix);
+        for (int index = 0; index < task.rawWrites() + 2; index++) {
+            long start = System.nanoTime();
+            String made =
+                    client.create()
+                            .withMode(CreateMode.EPHEMERAL_SEQUENTIAL)
+                            .forPath(prefix + "/lock-", new byte[0]);
+            // The first ones open what there is to open.
+            if (index >= 2) {
+                slice.rawWrite.add(System.nanoTime() - start);
+            }
+            client.delete().forPath(made);
+        }
+    }
+}
