@@ -362,7 +362,7 @@ impl Builder {
         let runtime = match self.runtime {
             None => match (url.scheme == Scheme::Memory).then(Executor::with_stopped_clock) {
                 Some(Some(executor)) => Runtime::of(executor),
-                _ => Runtime::own()?,
+                _ => Runtime::of_a_client()?,
             },
             Some(handle) => match Executor::of(handle) {
                 Some(executor) => Runtime::of(executor),

@@ -15,25 +15,32 @@ pub(crate) use tokio::{
 
 use crate::error::Error;
 
+/// How many runtimes the library has. Clients are dealt out to them, so that a process with
+/// thousands of clients can use more than one processor for them.
+pub(crate) const LANES: usize = 2;
+
 /// What the library's work is done by. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Executor(Handle);
 
 impl Executor {
-    /// The library's own: one for the process, made on first use, never shut down.
+    /// The library's own: there are [`LANES`] for the process, each made on its first use and never
+    /// shut down.
     ///
     /// Keepalives and releases must go on when the caller's runtime is blocked, has ended or never
     /// was (a guard may be dropped on any thread). `zookeeper-client` demands it too: its session
     /// dies, unnoticed, with the runtime that made it.
     ///
-    /// It has one worker. Callers carry their requests themselves, so that there is little else to
-    /// do than to pass on what connections bring; and tokio wakes up a second worker, to look for
-    /// more, whenever a first one has found something that another thread has left it. That was a
-    /// tenth of all the processor time of a lock and its unlock. What may take long is done
-    /// [aside](aside).
-    pub(crate) fn own() -> Result<Self, Error> {
-        static RUNTIME: OnceLock<tokio::runtime::Runtime> = OnceLock::new();
-        if let Some(runtime) = RUNTIME.get() {
+    /// Each has one worker. Callers carry their requests themselves, so that there is little else
+    /// to do for a client than to pass on what its connections bring; and tokio wakes up a second
+    /// worker, to look for more, whenever a first one has found something that another thread has
+    /// left it. That was a tenth of all the processor time of a lock and its unlock. What may take
+    /// long is done [aside](aside).
+    pub(crate) fn own(lane: usize) -> Result<Self, Error> {
+        static RUNTIMES: [OnceLock<tokio::runtime::Runtime>; LANES] =
+            [const { OnceLock::new() }; LANES];
+        let own = &RUNTIMES[lane];
+        if let Some(runtime) = own.get() {
             return Ok(Self(runtime.handle().clone()));
         }
         let runtime = Builder::new_multi_thread()
@@ -45,10 +52,10 @@ impl Executor {
             .map_err(|source| Error::Runtime { source: source.into() })?;
         // A racing thread may have been first: its runtime stays and this one, still idle, is put
         // away without blocking.
-        if let Err(extra) = RUNTIME.set(runtime) {
+        if let Err(extra) = own.set(runtime) {
             extra.shutdown_background();
         }
-        RUNTIME.get().map(|runtime| Self(runtime.handle().clone())).ok_or(Error::Closed)
+        own.get().map(|runtime| Self(runtime.handle().clone())).ok_or(Error::Closed)
     }
 
     /// The user's; `None` if it has no timers. Tokio tells that by a panic alone.
@@ -122,7 +129,7 @@ mod tests {
 
     #[test]
     fn what_takes_long_keeps_nobody_waiting() {
-        let own = Executor::own().unwrap();
+        let own = Executor::own(0).unwrap();
         let (go, gone) = mpsc::channel::<()>();
         let (begin, begun) = mpsc::channel();
         let (tell, told) = mpsc::channel();

@@ -5,14 +5,17 @@ use std::{
     fmt,
     future::{Future, poll_fn},
     pin::pin,
-    sync::{Arc, OnceLock, Weak},
+    sync::{
+        Arc, OnceLock, Weak,
+        atomic::{AtomicUsize, Ordering},
+    },
     task::Poll,
     time::Duration,
 };
 
 use super::{
     clock::{Instant, sleep_until},
-    executor::{AbortHandle, Executor},
+    executor::{AbortHandle, Executor, LANES},
     mutex::Mutex,
 };
 use crate::error::Error;
@@ -27,14 +30,25 @@ pub(crate) struct Runtime {
 }
 
 impl Runtime {
-    /// The library's own, which all clients share that are given no other.
+    /// The library's own, for a client that is given no other: one of several, in turn.
+    pub(crate) fn of_a_client() -> Result<Self, Error> {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        Self::own_in(NEXT.fetch_add(1, Ordering::Relaxed) % LANES)
+    }
+
+    /// The library's own, for what is no client's.
+    #[cfg(any(feature = "blocking", test))]
     pub(crate) fn own() -> Result<Self, Error> {
-        static OWN: OnceLock<Runtime> = OnceLock::new();
-        if let Some(own) = OWN.get() {
+        Self::own_in(0)
+    }
+
+    fn own_in(lane: usize) -> Result<Self, Error> {
+        static OWN: [OnceLock<Runtime>; LANES] = [const { OnceLock::new() }; LANES];
+        if let Some(own) = OWN[lane].get() {
             return Ok(own.clone());
         }
-        let own = Self::of(Executor::own()?);
-        Ok(OWN.get_or_init(|| own).clone())
+        let own = Self::of(Executor::own(lane)?);
+        Ok(OWN[lane].get_or_init(|| own).clone())
     }
 
     pub(crate) fn of(executor: Executor) -> Self {
