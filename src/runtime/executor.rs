@@ -67,6 +67,12 @@ impl Executor {
         timer.is_ok().then_some(Self(handle))
     }
 
+    /// The one by which the current task is polled.
+    #[cfg(any(feature = "etcd", feature = "zookeeper"))]
+    pub(crate) fn here() -> Self {
+        Self(Handle::current())
+    }
+
     /// The caller's, if a test has stopped its clock. Such a clock jumps to the next timer as soon
     /// as its runtime is idle, also while another one is at work for it.
     pub(crate) fn with_stopped_clock() -> Option<Self> {

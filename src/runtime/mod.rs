@@ -7,6 +7,8 @@ pub(crate) mod boot;
 pub(crate) mod carried;
 pub(crate) mod clock;
 pub(crate) mod executor;
+#[cfg(any(feature = "etcd", feature = "zookeeper"))]
+pub(crate) mod inline;
 pub(crate) mod mutex;
 mod pause;
 pub(crate) mod random;

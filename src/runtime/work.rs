@@ -13,6 +13,8 @@ use std::{
     time::Duration,
 };
 
+#[cfg(any(feature = "etcd", feature = "zookeeper"))]
+use super::inline;
 use super::{
     clock::{Instant, sleep_until},
     executor::{AbortHandle, Executor, LANES},
@@ -82,6 +84,8 @@ impl Runtime {
     /// One poll.
     pub(crate) fn poll_within<T>(&self, poll: impl FnOnce() -> Poll<T>) -> Poll<T> {
         let _entered = self.executor().enter();
+        #[cfg(any(feature = "etcd", feature = "zookeeper"))]
+        let poll = || inline::poll(poll);
         poll()
     }
 }

@@ -13,6 +13,7 @@ mod queue;
 mod spare;
 mod store;
 mod watcher;
+mod wire;
 mod word;
 
 use std::{sync::Arc, time::Duration};

@@ -7,7 +7,10 @@ use etcd_client::{
 };
 use tokio::sync::watch;
 
-use super::error::{Cause, EndpointError, code::INVALID_ARGUMENT, in_time};
+use super::{
+    error::{Cause, EndpointError, code::INVALID_ARGUMENT, in_time},
+    wire::Wire,
+};
 use crate::{
     backend::{
         credentials::Credentials,
@@ -219,7 +222,9 @@ impl Pool {
     ) -> Result<Client, Cause> {
         let connecting = async {
             let options = self.options(identity);
-            let client = Client::connect([&endpoint.address], Some(options)).await?;
+            let address = [&endpoint.address];
+            let client =
+                Client::connect_with_balanced_channel(address, Some(options), Wire).await?;
             if prove {
                 self::prove(&client).await?;
             }

@@ -22,6 +22,7 @@ mod script;
 mod store;
 mod tags;
 mod tls;
+mod wire;
 
 use std::{
     sync::{
@@ -38,6 +39,7 @@ use self::{
     store::{WATCH_BUDGET, ZooKeeperStore},
     tags::Tags,
     tls::Tls,
+    wire::inline,
 };
 use super::{Backend, Facts, Store};
 use crate::{
@@ -103,11 +105,12 @@ impl ZooKeeper {
         let mut attempts_left = if self.remote.credentials.is_some() { 5 } else { 1 };
         let connected = loop {
             attempts_left -= 1;
+            let connector = connector.clone();
             let connected = match &self.tls {
                 Some(tls) => {
-                    connector.clone().with_tls(tls.options()).secure_connect(&servers).await
+                    inline(connector.with_tls(tls.options()).secure_connect(&servers)).await
                 }
-                None => connector.clone().connect(&servers).await,
+                None => inline(connector.connect(&servers)).await,
             };
             if attempts_left == 0 || !matches!(connected, Err(zk::Error::NoHosts)) {
                 break connected;
