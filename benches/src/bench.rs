@@ -3,6 +3,7 @@
 
 mod args;
 mod backend;
+mod bars;
 mod behind;
 mod beside;
 mod canvas;

@@ -97,6 +97,23 @@ impl Subject {
             (Self::Distlock, _) => "distlock",
         }
     }
+
+    /// What it is called in a picture.
+    pub(crate) fn label(self, backend: Backend) -> &'static str {
+        match (self, backend) {
+            (Self::Peer, Backend::Etcd) => "Lock RPC",
+            (Self::Peer, Backend::ZooKeeper) => "zookeeper-client",
+            (Self::Go, _) => "Go's Mutex",
+            (Self::Curator, _) => "Curator",
+            (Self::UniqueKey, _) => "every 50 ms",
+            (Self::Often, _) => "every 5 ms",
+            (Self::ShedLock, _) => "ShedLock",
+            (Self::RedisPy, _) => "redis-py",
+            (Self::Rslock, _) => "rslock",
+            (Self::Redisson, _) => "Redisson",
+            _ => self.name(backend),
+        }
+    }
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
