@@ -94,13 +94,7 @@ start_cluster() {
     esac
     # shellcheck disable=SC2034 # for the scripts that source this
     cluster=$(IFS=, && echo "${client[*]/#/127.0.0.1:}")
-    SECONDS=0
-    for i in "${client[@]}"; do
-        until serves "$store" "$i"; do
-            [ $SECONDS -lt "$PATIENCE" ] || die "three nodes of $store are not ready"
-            sleep 0.2
-        done
-    done
+    for i in "${client[@]}"; do await "$store" "$i"; done
 }
 
 take_down_cluster() {

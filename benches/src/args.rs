@@ -65,7 +65,7 @@ pub(crate) enum Command {
 
 pub(crate) const USAGE: &str = "\
 Usage: bench [OPTIONS] [--etcd ADDRESS] [--zookeeper ADDRESS] [--postgres ADDRESS]
-             [--mysql ADDRESS] [--sqlite PATH]
+             [--mysql ADDRESS] [--redis ADDRESS] [--redlock ADDRESS,...] [--sqlite PATH]
              [--etcd-cluster ADDRESS,... --zookeeper-cluster ADDRESS,...]
              [--between 0.5ms]
              [--etcd-process PID] [--zookeeper-process PID] [...]
