@@ -4,6 +4,9 @@
 # take_down_single in the end.
 
 PATIENCE=60 # seconds that a server has to become ready
+# Seconds of the default TTL, and one: a Redis that was started less than that ago
+# grants nothing to distlock, as it may have forgotten what it had.
+QUIET=11
 
 singles=()
 files=
@@ -48,10 +51,19 @@ serves() {
     (exec 3<>"/dev/tcp/127.0.0.1/$2" && printf "$question" >&3 && grep -q "$answer" <&3) 2>/dev/null
 }
 
-# start_single BACKEND: starts a server, sets `single` to its address, and waits
-# until it is ready.
+# await BACKEND PORT: waits until the server that was started last is ready.
+await() {
+    SECONDS=0
+    until serves "$1" "$2"; do
+        [ $SECONDS -lt "$PATIENCE" ] || die "$1 is not ready after $PATIENCE s"
+        sleep 0.2
+    done
+}
+
+# start_single BACKEND: starts a server, or the five of Redlock, sets `single` to
+# its address, and waits until it is ready.
 start_single() {
-    local backend=$1 port peer_port
+    local backend=$1 port peer_port number nodes=()
     port=$(free_port)
     case $backend in
     etcd)
@@ -86,28 +98,38 @@ start_single() {
             --performance-schema=ON --performance-schema-digests-size=2000
         ;;
     redis) run_single redis "${REDIS_IMAGE:-$PROJECT-redis}" --port "$port" --bind 127.0.0.1 ;;
+    redlock)
+        for number in 1 2 3 4 5; do
+            port=$(free_port)
+            run_single "redlock$number" "${REDIS_IMAGE:-$PROJECT-redis}" --port "$port" \
+                --bind 127.0.0.1
+            await redis "$port"
+            nodes+=("127.0.0.1:$port")
+        done
+        sleep "$QUIET"
+        # shellcheck disable=SC2034 # for the scripts that source this
+        single=$(IFS=, && echo "${nodes[*]}")
+        return
+        ;;
     sqlite)
         files=$(mktemp --directory --tmpdir=/dev/shm)
         # shellcheck disable=SC2034 # for the scripts that source this
         single=$files/bench.db
         return
         ;;
-    *) die "no backend $backend: etcd, zookeeper, postgres, mysql, redis or sqlite" ;;
+    *) die "no backend $backend: etcd, zookeeper, postgres, mysql, redis, redlock or sqlite" ;;
     esac
     # shellcheck disable=SC2034 # for the scripts that source this
     single=127.0.0.1:$port
-    SECONDS=0
-    until serves "$backend" "$port"; do
-        [ $SECONDS -lt $PATIENCE ] || die "$backend is not ready after $PATIENCE s"
-        sleep 0.2
-    done
+    await "$backend" "$port"
+    [ "$backend" != redis ] || sleep "$QUIET"
 }
 
 # have_images BACKEND...: whether docker/up has built those images.
 have_images() {
     local backend
     for backend in "$@"; do
-        [ "$backend" = sqlite ] || docker image inspect "$PROJECT-$backend" >/dev/null 2>&1 || return
+        [ "$backend" = sqlite ] || docker image inspect "$PROJECT-$(image_of "$backend")" >/dev/null 2>&1 || return
     done
 }
 

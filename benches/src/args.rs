@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 
 use lexopt::{Arg, Parser, ValueExt};
 
-use crate::{backend::Backend, task::Role, workload::Workload};
+use crate::{apart::Between, backend::Backend, task::Role, workload::Workload};
 
 #[derive(Clone, Debug)]
 pub(crate) struct Bench {
@@ -24,6 +24,8 @@ pub(crate) struct Bench {
     /// Addresses of the single nodes.
     pub(crate) singles: BTreeMap<Backend, Vec<String>>,
     pub(crate) clusters: BTreeMap<Backend, Vec<String>>,
+    /// What lies between the servers of the clusters, if more than the machine.
+    pub(crate) between: Option<Between>,
     /// The numbers of the single nodes' processes, where they are known.
     pub(crate) processes: BTreeMap<Backend, u32>,
 }
@@ -51,6 +53,11 @@ pub(crate) enum Command {
     Bench(Bench),
     /// Only the pictures of what was measured before.
     Draw(PathBuf),
+    /// Only what lies between the servers of a cluster, before these addresses.
+    Carry {
+        servers: Vec<String>,
+        between: Between,
+    },
     /// A process that the bench started.
     Role(Role),
     Help,
@@ -58,8 +65,9 @@ pub(crate) enum Command {
 
 pub(crate) const USAGE: &str = "\
 Usage: bench [OPTIONS] [--etcd ADDRESS] [--zookeeper ADDRESS] [--postgres ADDRESS]
-             [--mysql ADDRESS] [--sqlite PATH]
+             [--mysql ADDRESS] [--redis ADDRESS] [--redlock ADDRESS,...] [--sqlite PATH]
              [--etcd-cluster ADDRESS,... --zookeeper-cluster ADDRESS,...]
+             [--between 0.5ms]
              [--etcd-process PID] [--zookeeper-process PID] [...]
              [--peers CONTAINER]
 
@@ -72,6 +80,11 @@ it, Go's and Curator's locks are left out.
 With --beside OLD, another build of this program, it only compares the libraries
 in the two, in --slices N of each line; see docker/compare.
 
+With --between TIME it tells that a message from one server of the clusters to
+another and the answer take so much longer. With --carry ADDRESS,... as well, it
+only carries what comes to other addresses, which it prints, to these and back,
+and takes this time for it; see docker/cluster.sh.
+
 With --draw FOLDER, it only draws the pictures of a run that was told to leave
 its results there.
 
@@ -81,7 +94,7 @@ N sessions cost the server that is this process; see docker/capacity.
 
 pub(crate) fn parse() -> Result<Command, lexopt::Error> {
     let mut parser = Parser::from_env();
-    let mut repeats = None;
+    let (mut repeats, mut carry) = (None, Vec::new());
     let (mut sessions, mut seconds, mut server) = (None, 30, None);
     let mut bench = Bench {
         quick: false,
@@ -97,6 +110,7 @@ pub(crate) fn parse() -> Result<Command, lexopt::Error> {
         peers: None,
         singles: BTreeMap::new(),
         clusters: BTreeMap::new(),
+        between: None,
         processes: BTreeMap::new(),
     };
     while let Some(arg) = parser.next()? {
@@ -107,6 +121,11 @@ pub(crate) fn parse() -> Result<Command, lexopt::Error> {
                 return Ok(Command::Role(role));
             }
             Arg::Long("draw") => return Ok(Command::Draw(parser.value()?.into())),
+            Arg::Long("carry") => carry = addresses(&mut parser)?,
+            Arg::Long("between") => {
+                let between = parser.value()?.string()?.parse().map_err(|error: String| error)?;
+                bench.between = Some(between);
+            }
             Arg::Long("quick") => bench.quick = true,
             Arg::Long("check") => bench.check = true,
             Arg::Long("only") => bench.only = workloads(&parser.value()?.string()?)?,
@@ -136,6 +155,10 @@ pub(crate) fn parse() -> Result<Command, lexopt::Error> {
             }
             other => return Err(other.unexpected()),
         }
+    }
+    if !carry.is_empty() {
+        let between = bench.between.ok_or("no time between them")?;
+        return Ok(Command::Carry { servers: carry, between });
     }
     if let Some(sessions) = sessions {
         let server = server.ok_or("no process of a server")?;

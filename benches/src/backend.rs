@@ -12,12 +12,21 @@ pub(crate) enum Backend {
     Postgres,
     Mysql,
     Redis,
+    /// Several servers of it that know nothing of each other.
+    Redlock,
     Sqlite,
 }
 
 impl Backend {
-    pub(crate) const ALL: [Self; 6] =
-        [Self::Etcd, Self::ZooKeeper, Self::Postgres, Self::Mysql, Self::Redis, Self::Sqlite];
+    pub(crate) const ALL: [Self; 7] = [
+        Self::Etcd,
+        Self::ZooKeeper,
+        Self::Postgres,
+        Self::Mysql,
+        Self::Redis,
+        Self::Redlock,
+        Self::Sqlite,
+    ];
 
     /// What it is called on a command line and in a report.
     pub(crate) fn name(self) -> &'static str {
@@ -27,6 +36,7 @@ impl Backend {
             Self::Postgres => "postgres",
             Self::Mysql => "mysql",
             Self::Redis => "redis",
+            Self::Redlock => "redlock",
             Self::Sqlite => "sqlite",
         }
     }
@@ -39,6 +49,7 @@ impl Backend {
             Self::Postgres => "PostgreSQL",
             Self::Mysql => "MariaDB",
             Self::Redis => "Redis",
+            Self::Redlock => "Redlock",
             Self::Sqlite => "SQLite",
         }
     }
@@ -62,6 +73,7 @@ impl Backend {
             Self::Postgres => format!("postgres://{user}:{user}@{servers}/postgres"),
             Self::Mysql => format!("mysql://{user}:{user}@{servers}/distlock"),
             Self::Redis => format!("redis://{user}:root@{servers}"),
+            Self::Redlock => format!("redlock://{user}:root@{servers}"),
             Self::Sqlite => format!("sqlite://{servers}"),
         }
     }
@@ -70,7 +82,7 @@ impl Backend {
     pub(crate) fn owner(self) -> &'static str {
         match self {
             Self::Postgres => "postgres",
-            Self::Redis => "default",
+            Self::Redis | Self::Redlock => "default",
             _ => "root",
         }
     }
@@ -88,7 +100,9 @@ impl FromStr for Backend {
     fn from_str(name: &str) -> Result<Self, String> {
         let found = Self::ALL.into_iter().find(|backend| backend.name() == name);
         found.ok_or_else(|| {
-            format!("no backend {name:?}: etcd, zookeeper, postgres, mysql, redis or sqlite")
+            format!(
+                "no backend {name:?}: etcd, zookeeper, postgres, mysql, redis, redlock or sqlite"
+            )
         })
     }
 }

@@ -1,8 +1,10 @@
 //! Measures distlock beside the two writes that any lock needs, and beside its peers, all in one
 //! run.
 
+mod apart;
 mod args;
 mod backend;
+mod bars;
 mod behind;
 mod beside;
 mod canvas;
@@ -84,6 +86,7 @@ fn run() -> Result<bool> {
             }
         }
         Command::Draw(folder) => report::draw(&folder).map(|()| true),
+        Command::Carry { servers, between } => apart::carry(&servers, between).map(|()| true),
         Command::Role(role) => {
             #[cfg(feature = "telemetry")]
             telemetry::listen()?;

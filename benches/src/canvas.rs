@@ -1,4 +1,5 @@
-//! What the pictures have in common: their colours, on a page that is white or dark.
+//! What the pictures have in common: their size, their head, and colours that can be read on a
+//! page that is white or dark.
 
 use std::{fs, path::Path};
 
@@ -8,48 +9,111 @@ use crate::{Result, task::Subject};
 
 pub(crate) type Canvas<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
-/// Of all text and axes. A reader's dark mode shows [`LIGHT`] instead.
-pub(crate) const INK: RGBColor = RGBColor(89, 99, 110);
-const LIGHT: &str = "#9198A1";
+/// What a page shows of a README without making it smaller.
+pub(crate) const WIDTH: i32 = 800;
+/// Height of the title and of the line below it.
+pub(crate) const HEAD: i32 = 68;
+/// The smallest size of letters that is read easily, and how wide one is on average, at most.
+pub(crate) const SMALL: i32 = 13;
+pub(crate) const LETTER: i32 = 8;
+
+const PAGE: RGBColor = RGBColor(255, 255, 255);
+/// Of all text and axes.
+pub(crate) const INK: RGBColor = RGBColor(70, 79, 89);
 /// Of what is to be seen through it.
 pub(crate) const FAINT: RGBColor = RGBColor(145, 152, 161);
+const GREY: RGBColor = RGBColor(110, 119, 129);
+const BLUE: RGBColor = RGBColor(9, 105, 218);
+const ORANGE: RGBColor = RGBColor(188, 76, 0);
+const GREEN: RGBColor = RGBColor(26, 127, 55);
+const PURPLE: RGBColor = RGBColor(130, 80, 223);
+const BROWN: RGBColor = RGBColor(140, 94, 0);
 
-/// Whom the pictures show; each colour can be read on white and on black.
+/// What a reader's dark mode shows instead.
+const DARK: [(RGBColor, RGBColor); 8] = [
+    (PAGE, RGBColor(13, 17, 23)),
+    (INK, RGBColor(201, 209, 217)),
+    (GREY, RGBColor(145, 152, 161)),
+    (BLUE, RGBColor(88, 166, 255)),
+    (ORANGE, RGBColor(240, 136, 62)),
+    (GREEN, RGBColor(63, 185, 80)),
+    (PURPLE, RGBColor(188, 140, 255)),
+    (BROWN, RGBColor(210, 153, 34)),
+];
+
+/// Whom the pictures show, in this order.
 pub(crate) const SUBJECTS: [(Subject, RGBColor); 11] = [
-    (Subject::Floor, RGBColor(140, 140, 140)),
-    (Subject::Distlock, RGBColor(31, 119, 180)),
-    (Subject::Peer, RGBColor(214, 96, 77)),
-    (Subject::Go, RGBColor(84, 148, 60)),
-    (Subject::Curator, RGBColor(84, 148, 60)),
-    (Subject::UniqueKey, RGBColor(84, 148, 60)),
-    (Subject::Often, RGBColor(204, 102, 25)),
-    (Subject::ShedLock, RGBColor(230, 171, 2)),
-    (Subject::RedisPy, RGBColor(84, 148, 60)),
-    (Subject::Rslock, RGBColor(230, 171, 2)),
-    (Subject::Redisson, RGBColor(214, 96, 77)),
+    (Subject::Distlock, BLUE),
+    (Subject::Peer, ORANGE),
+    (Subject::Go, GREEN),
+    (Subject::Curator, GREEN),
+    (Subject::UniqueKey, GREEN),
+    (Subject::Often, PURPLE),
+    (Subject::ShedLock, BROWN),
+    (Subject::RedisPy, GREEN),
+    (Subject::Rslock, BROWN),
+    (Subject::Redisson, ORANGE),
+    (Subject::Floor, GREY),
 ];
 
 pub(crate) fn color(subject: Subject) -> RGBColor {
     SUBJECTS.iter().find(|(one, _)| *one == subject).map_or(INK, |(_, color)| *color)
 }
 
-pub(crate) fn font<'a>(size: u32, color: RGBColor) -> TextStyle<'a> {
+/// Letters of so many pixels.
+pub(crate) fn font<'a>(size: i32, color: RGBColor) -> TextStyle<'a> {
     let color = color.to_backend_color();
-    TextStyle { color, ..TextStyle::from(("sans-serif", size).into_font()) }
+    // The library divides by that.
+    TextStyle { color, ..TextStyle::from(("sans-serif", f64::from(size) * 1.24).into_font()) }
 }
 
-/// Lets a picture without a background be read on a dark page.
-pub(crate) fn adapt(path: &Path) -> Result<()> {
+pub(crate) fn text(canvas: &Canvas, text: &str, at: (i32, i32), style: TextStyle) -> Result<()> {
+    canvas.draw(&Text::new(text, at, style)).map_err(told)
+}
+
+/// A picture as high as that below its head: the one thing that it says, and what it shows.
+pub(crate) fn picture(
+    path: &Path,
+    title: &str,
+    axes: &str,
+    height: i32,
+    draw: impl FnOnce(&Canvas) -> Result<()>,
+) -> Result<()> {
+    {
+        let size = (WIDTH as u32, (HEAD + height) as u32);
+        let canvas = SVGBackend::new(path, size).into_drawing_area();
+        canvas.fill(&PAGE).map_err(told)?;
+        text(&canvas, title, (14, 12), font(16, INK))?;
+        text(&canvas, axes, (14, 40), font(SMALL, INK))?;
+        draw(&canvas)?;
+        canvas.present().map_err(told)?;
+    }
+    adapt(path)
+}
+
+/// Lets it be read on a dark page, too.
+fn adapt(path: &Path) -> Result<()> {
     let picture = fs::read_to_string(path)?;
-    let RGBColor(r, g, b) = INK;
-    let ink = format!("#{r:02X}{g:02X}{b:02X}");
-    let dark = format!(
-        "<style>@media(prefers-color-scheme:dark){{[fill=\"{ink}\"]{{fill:{LIGHT}}}\
-         [stroke=\"{ink}\"]{{stroke:{LIGHT}}}}}</style>"
-    );
+    let hex = |RGBColor(r, g, b)| format!("#{r:02X}{g:02X}{b:02X}");
+    let rules = DARK.map(|(light, dark)| {
+        let (light, dark) = (hex(light), hex(dark));
+        format!("[fill=\"{light}\"]{{fill:{dark}}}[stroke=\"{light}\"]{{stroke:{dark}}}")
+    });
+    let style = format!("<style>@media(prefers-color-scheme:dark){{{}}}</style>", rules.join("\n"));
     let (head, rest) = picture.split_once('>').ok_or("no picture")?;
-    fs::write(path, format!("{head}>\n{dark}{rest}"))?;
+    fs::write(path, format!("{head}>\n{style}{rest}"))?;
     Ok(())
+}
+
+/// A number of things, or a measure: with as many digits as are worth to be read.
+pub(crate) fn figure(value: f64) -> String {
+    let digits = format!("{value:.0}");
+    match digits.len() {
+        _ if value < 0.995 => format!("{value:.2}"),
+        _ if value < 9.95 => format!("{value:.1}"),
+        length @ 4..=6 => format!("{},{}", &digits[..length - 3], &digits[length - 3..]),
+        _ => digits,
+    }
 }
 
 /// The library's errors cannot be sent between threads.

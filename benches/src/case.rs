@@ -1,8 +1,11 @@
 //! What is to be measured, in order.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    apart::Between,
     args::Bench,
     backend::Backend,
     task::{Fleet, Names, Pairs, Primitive, Subject},
@@ -18,6 +21,8 @@ pub(crate) enum Variant {
     Busy,
     /// Each contender in a process of its own.
     Across,
+    /// On servers that are so far from each other.
+    Apart(Between),
     /// Primitives other than the mutex.
     Write,
     Semaphore,
@@ -25,15 +30,20 @@ pub(crate) enum Variant {
 }
 
 impl Variant {
-    pub(crate) fn what(self) -> &'static str {
-        match self {
+    pub(crate) fn what(self) -> Cow<'static, str> {
+        let what = match self {
+            Self::Apart(between) => {
+                let millis = between.round_trip().as_secs_f64() * 1e3;
+                return format!("{millis} ms between servers").into();
+            }
             Self::Plain => "",
             Self::Busy => "beside 700 writes/s",
             Self::Across => "in N processes",
             Self::Write => "write lock",
             Self::Semaphore => "semaphore of 4",
             Self::Election => "election",
-        }
+        };
+        what.into()
     }
 
     /// What others call this primitive.
@@ -126,7 +136,8 @@ pub(crate) fn plan(bench: &Bench, repeat: usize) -> Vec<Case> {
     for workload in Workload::ALL {
         for backend in Backend::ALL {
             let asked = bench.only.contains(&workload) && bench.backends.contains(&backend);
-            if !asked || !workload.is_for(backend) {
+            let nowhere = workload == Workload::W7 && bench.cluster(backend).is_empty();
+            if !asked || nowhere || !workload.is_for(backend) {
                 continue;
             }
             let others = others(bench, workload, backend);
@@ -136,7 +147,7 @@ pub(crate) fn plan(bench: &Bench, repeat: usize) -> Vec<Case> {
                 }
                 Workload::W9 => add_crowds(&mut cases, backend, bench.quick),
                 Workload::WX => add_fleets(&mut cases, backend, bench.quick),
-                _ => add(&mut cases, workload, backend, extent, &others),
+                _ => add(&mut cases, workload, backend, extent, &others, bench.between),
             }
         }
     }
@@ -161,6 +172,7 @@ fn add(
     backend: Backend,
     extent: Extent,
     others: &[Subject],
+    between: Option<Between>,
 ) {
     let mut add = |variant, n, order, pairs, processes| {
         cases.push(Case {
@@ -247,7 +259,7 @@ fn add(
             for n in [1, 2, 16] {
                 let ours = ours.div_ceil(2);
                 add(
-                    Variant::Plain,
+                    between.map_or(Variant::Plain, Variant::Apart),
                     n,
                     beside_floor(others, ours, slow_peers),
                     Pairs { tasks: n, ..fast.clone() },

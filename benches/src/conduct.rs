@@ -17,7 +17,7 @@ use crate::{
     link::{Process, Program},
     long,
     machine::Machine,
-    measures::{Key, Row, Seen, rate},
+    measures::{Key, Row, Seen, rate, row},
     recipe, report,
     slice::{Slice, Stamp, gaps},
     task::{Names, Pairs, Primitive, Role, Subject, Task, Work},
@@ -36,7 +36,8 @@ pub(crate) struct Conductor<'a> {
     bench: &'a Bench,
     run: u32,
     slices: u32,
-    seen: BTreeMap<Key, Seen>,
+    /// Of each repeat by its number.
+    seen: BTreeMap<Key, BTreeMap<usize, Seen>>,
 }
 
 /// Where subjects connect to, and where the servers' counters are.
@@ -67,7 +68,9 @@ pub(crate) async fn bench(bench: &Bench) -> Result<bool> {
             conductor.case(&case, repeat).await?;
         }
     }
-    let rows: Vec<Row> = conductor.seen.iter().map(|(key, seen)| seen.row(*key)).collect();
+    let of =
+        |(key, repeats): (_, BTreeMap<_, _>)| row(key, &repeats.into_values().collect::<Vec<_>>());
+    let rows: Vec<Row> = conductor.seen.into_iter().map(of).collect();
     report::write(bench, &machine, (now() - start) as f64 / 60e9, &rows)
 }
 
@@ -153,7 +156,7 @@ impl<'a> Conductor<'a> {
                 n: case.n,
                 subject: *subject,
             };
-            let mut seen = self.seen.remove(&key).unwrap_or_default();
+            let mut seen = self.seen.entry(key).or_default().remove(&repeat).unwrap_or_default();
             match self.slice(case, *subject, &place, &mut seen).await {
                 Ok(slice) => {
                     let rate = rate(&slice);
@@ -168,7 +171,7 @@ impl<'a> Conductor<'a> {
                     seen.failed(error);
                 }
             }
-            self.seen.insert(key, seen);
+            self.seen.entry(key).or_default().insert(repeat, seen);
         }
     }
 

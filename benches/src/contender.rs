@@ -18,7 +18,7 @@ use crate::{
     primitive::{Ours, Turn},
     recipe::Recipe,
     sql::{Connection, Done},
-    tries::Tries,
+    tries::{Tries, on_most},
 };
 
 /// The floors write as a lock would, and pass a baton within the process: so joining overlaps with
@@ -53,7 +53,8 @@ pub(crate) enum Contender {
         baton: Arc<Semaphore>,
     },
     RedisFloor {
-        connection: Box<MultiplexedConnection>,
+        /// To each of the servers.
+        connections: Vec<MultiplexedConnection>,
         directory: String,
         counter: Arc<AtomicU64>,
         baton: Arc<Semaphore>,
@@ -138,11 +139,11 @@ impl Contender {
                     _ => Err("the floor's row was not written".into()),
                 }
             }
-            Self::RedisFloor { connection, directory, counter, .. } => {
+            Self::RedisFloor { connections, directory, counter, .. } => {
                 let key = format!("{directory}/{:032x}", next(counter));
                 let mut set = redis::cmd("SET");
                 set.arg(&key).arg("");
-                set.query_async::<()>(&mut **connection).await?;
+                on_most(connections, &set).await?;
                 Ok(key)
             }
             _ => Err("this is no floor".into()),
@@ -166,11 +167,11 @@ impl Contender {
                 }
                 drop(baton);
             }
-            (Self::RedisFloor { connection, .. }, Held::Floor { key, baton }) => {
+            (Self::RedisFloor { connections, .. }, Held::Floor { key, baton }) => {
                 // And not `DEL`, which others' scripts call, and which is counted with that.
                 let mut unlink = redis::cmd("UNLINK");
                 unlink.arg(key);
-                Box::pin(unlink.query_async::<()>(&mut **connection)).await?;
+                Box::pin(on_most(connections, &unlink)).await?;
                 drop(baton);
             }
             (Self::Tries(tries), Held::Tries) => Box::pin(tries.unlock()).await?,

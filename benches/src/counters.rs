@@ -20,6 +20,11 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 /// ZooKeeper counts our questions among the packets: how many there were is put into its answer
 /// under this name.
 const QUESTIONS: &str = "questions";
+/// Redis counts what scripts call as if clients did. They call none of these commands, but for
+/// those that tell of a keepalive and an event.
+const COMMANDS: [&str; 6] = ["eval", "evalsha", "set", "unlink", "subscribe", "unsubscribe"];
+/// Those of Redlock set keys: who does so without a script counts by itself what it asks.
+const SCRIPTS: [&str; 2] = ["eval", "evalsha"];
 
 /// Sums over the servers; not a number is what a store does not count.
 #[derive(Clone, Copy, Debug, Default)]
@@ -72,7 +77,8 @@ impl Counters {
             match backend {
                 Backend::Etcd => sum.add_etcd(&metrics(server).await?),
                 Backend::ZooKeeper => sum.add_zookeeper(&mntr(server).await?),
-                Backend::Redis => sum.add_redis(&info(server).await?),
+                Backend::Redis => sum.add_redis(&info(server).await?, &COMMANDS),
+                Backend::Redlock => sum.add_redis(&info(server).await?, &SCRIPTS),
                 sql => sum.add_sql(&statements::count(sql, server).await?),
             }
         }
@@ -111,9 +117,7 @@ impl Counters {
         }
     }
 
-    /// What scripts call is counted as if clients did. They call none of these commands, but for
-    /// those that tell of a keepalive and an event.
-    fn add_redis(&mut self, info: &str) {
+    fn add_redis(&mut self, info: &str, requests: &[&str]) {
         let field =
             |name: &str| info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
         let calls = |command: &str| {
@@ -122,7 +126,7 @@ impl Counters {
         };
         let sum =
             |commands: &[&str]| commands.iter().filter_map(|command| calls(command)).sum::<f64>();
-        self.requests += sum(&["eval", "evalsha", "set", "unlink", "subscribe", "unsubscribe"]);
+        self.requests += sum(requests);
         self.keepalives += sum(&["hincrby"]);
         self.events += sum(&["publish"]);
         let bytes = field("total_net_output_bytes").and_then(|bytes| bytes.trim().parse().ok());
@@ -150,7 +154,7 @@ pub(crate) async fn metrics(server: &str) -> Result<BTreeMap<String, f64>> {
 
 /// All that Redis tells of itself.
 pub(crate) async fn info(server: &str) -> Result<String> {
-    let mut connection = tries::connect(&[server.to_owned()]).await?;
+    let mut connection = tries::connect(server).await?;
     Ok(redis::cmd("INFO").arg("everything").query_async(&mut connection).await?)
 }
 

@@ -101,7 +101,7 @@ async fn version(backend: Backend, servers: &[String]) -> Result<String> {
                 .unwrap_or_default()
                 .to_owned()
         }
-        Backend::Redis => {
+        Backend::Redis | Backend::Redlock => {
             let info = info(server).await?;
             let version = info.lines().find_map(|line| line.strip_prefix("redis_version:"));
             version.unwrap_or_default().trim().to_owned()

@@ -10,21 +10,25 @@ use plotters::{
 use crate::{
     Result,
     backend::Backend,
-    canvas::{Canvas, INK, adapt, font, told},
+    canvas::{Canvas, HEAD, INK, SMALL, WIDTH, font, picture, text, told},
     measures::{ASKED, CPU, GAP, Row},
     task::Subject,
 };
 
 const CONTENDERS: [usize; 4] = [2, 8, 32, 128];
 const HOLDS: [u64; 4] = [1000, 100, 10, 1];
+const COLUMNS: usize = 3;
+const MARGIN: i32 = 14;
 /// Of a panel, and of a cell of it.
-const SIZE: (i32, i32) = (300, 250);
-const CELL: (i32, i32) = (58, 42);
-const CORNER: (i32, i32) = (58, 40);
-const HEAD: i32 = 62;
+const SIZE: (i32, i32) = (WIDTH / COLUMNS as i32, 236);
+const CELL: (i32, i32) = (50, 42);
+const CORNER: (i32, i32) = (62, 30);
+/// Of what the colours say, above all panels.
+const KEY: i32 = 34;
 /// The share of the time of holding that may be lost to the gap, beside what is lost anyway.
 const LOST: f64 = 0.05;
-const PALE: RGBColor = RGBColor(255, 255, 255);
+/// On all of the colours, by day and by night.
+const PALE: RGBColor = RGBColor(250, 250, 250);
 
 /// What came of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +39,7 @@ enum Verdict {
     Worse,
 }
 
-const LEGEND: [(Verdict, &str); 4] = [
+const KEYS: [(Verdict, &str); 4] = [
     (Verdict::AsGood, "trying is as good"),
     (Verdict::Later, "trying loses time"),
     (Verdict::AsksMore, "trying asks more"),
@@ -45,8 +49,8 @@ const LEGEND: [(Verdict, &str); 4] = [
 impl Verdict {
     fn color(self) -> RGBColor {
         match self {
-            Self::AsGood => RGBColor(60, 130, 60),
-            Self::Later => RGBColor(176, 120, 20),
+            Self::AsGood => RGBColor(50, 122, 52),
+            Self::Later => RGBColor(150, 98, 10),
             Self::AsksMore => RGBColor(116, 92, 160),
             Self::Worse => RGBColor(178, 62, 62),
         }
@@ -77,28 +81,31 @@ pub(crate) fn draw(path: &Path, rows: &[&Row]) -> Result<bool> {
     if stores.is_empty() {
         return Ok(false);
     }
-    let corner = |place: usize| (SIZE.0 * (place as i32 % 3), HEAD + SIZE.1 * (place as i32 / 3));
-    let last = corner(stores.len());
-    let size = (3 * SIZE.0 as u32, (last.1 + SIZE.1) as u32);
-    {
-        let canvas = SVGBackend::new(path, size).into_drawing_area();
-        let title = "Trying every 50 ms is as good as waiting only where those who wait look, too";
-        text(&canvas, title, (14, 10), font(19, INK))?;
-        let axes = "gap and requests for a hand-over, as multiples of distlock's, over contenders \
-                    and the time of holding";
-        text(&canvas, axes, (14, 36), font(14, INK))?;
+    let height = SIZE.1 * stores.len().div_ceil(COLUMNS) as i32;
+    let title = "Trying every 50 ms is as good as waiting only where those who wait look, too";
+    let axes = "gap (above) and requests for a hand-over, as multiples of distlock's; over \
+                contenders and the time of holding";
+    picture(path, title, axes, KEY + height, |canvas| {
+        key(canvas, (MARGIN, HEAD))?;
         for (place, backend) in stores.iter().enumerate() {
             let cell = |hold, n| {
                 let of = |subject| find(*backend, hold, n, subject);
                 Some((of(Subject::UniqueKey)?, of(Subject::Distlock)?))
             };
-            panel(&canvas, corner(place), backend.title(), cell)?;
+            let (row, column) = ((place / COLUMNS) as i32, (place % COLUMNS) as i32);
+            let corner = (SIZE.0 * column, HEAD + KEY + SIZE.1 * row);
+            panel(canvas, corner, &name(*backend), cell)?;
         }
-        legend(&canvas, (last.0 + 30, last.1 + CORNER.1))?;
-        canvas.present().map_err(told)?;
-    }
-    adapt(path)?;
+        Ok(())
+    })?;
     Ok(true)
+}
+
+fn name(backend: Backend) -> String {
+    match backend {
+        Backend::Sqlite => "SQLite (processor time)".to_owned(),
+        _ => backend.title().to_owned(),
+    }
 }
 
 fn panel(
@@ -109,12 +116,12 @@ fn panel(
 ) -> Result<()> {
     let centred = |size, color| font(size, color).pos(Pos::new(HPos::Center, VPos::Center));
     let (left, top) = (x + CORNER.0, y + CORNER.1);
-    text(canvas, name, (left + 2 * CELL.0, y + 20), centred(16, INK))?;
+    text(canvas, name, (left + 2 * CELL.0, y + 16), centred(15, INK))?;
     for (row, hold) in HOLDS.into_iter().enumerate() {
         let middle = top + CELL.1 * row as i32 + CELL.1 / 2;
-        let told = if hold == 1000 { "1 s".to_owned() } else { format!("{hold} ms") };
-        let style = font(13, INK).pos(Pos::new(HPos::Right, VPos::Center));
-        text(canvas, &told, (left - 6, middle), style)?;
+        let held = if hold == 1000 { "1 s".to_owned() } else { format!("{hold} ms") };
+        let style = font(SMALL, INK).pos(Pos::new(HPos::Right, VPos::Center));
+        text(canvas, &held, (left - 6, middle), style)?;
         for (column, n) in CONTENDERS.into_iter().enumerate() {
             let corner = left + CELL.0 * column as i32;
             if let Some((trying, waiting)) = cell(hold, n) {
@@ -124,37 +131,29 @@ fn panel(
                     (corner + 1, middle - CELL.1 / 2 + 1),
                     (corner + CELL.0 - 1, middle + CELL.1 / 2 - 1),
                 ];
-                canvas.draw(&Rectangle::new(area, fill)).map_err(crate::canvas::told)?;
+                canvas.draw(&Rectangle::new(area, fill)).map_err(told)?;
                 let center = corner + CELL.0 / 2;
-                text(canvas, &gap, (center, middle - 9), centred(13, PALE))?;
-                text(canvas, &load, (center, middle + 9), centred(13, PALE))?;
+                text(canvas, &gap, (center, middle - 9), centred(SMALL, PALE))?;
+                text(canvas, &load, (center, middle + 9), centred(SMALL, PALE))?;
             }
         }
     }
     for (column, n) in CONTENDERS.into_iter().enumerate() {
         let center = left + CELL.0 * column as i32 + CELL.0 / 2;
-        text(canvas, &n.to_string(), (center, top + 4 * CELL.1 + 10), centred(13, INK))?;
+        text(canvas, &n.to_string(), (center, top + 4 * CELL.1 + 10), centred(SMALL, INK))?;
     }
     Ok(())
 }
 
-fn legend(canvas: &Canvas, (x, y): (i32, i32)) -> Result<()> {
-    let beside = |color| font(14, color).pos(Pos::new(HPos::Left, VPos::Center));
-    for (place, (verdict, name)) in LEGEND.into_iter().enumerate() {
-        let middle = y + 10 + 26 * place as i32;
-        let area = [(x, middle - 9), (x + 26, middle + 9)];
+/// What the colours say, in one line.
+fn key(canvas: &Canvas, (x, y): (i32, i32)) -> Result<()> {
+    let width = (WIDTH - 2 * x) / KEYS.len() as i32;
+    for (place, (verdict, name)) in KEYS.into_iter().enumerate() {
+        let left = x + width * place as i32;
+        let area = [(left, y), (left + width - 2, y + 24)];
         canvas.draw(&Rectangle::new(area, verdict.color().filled())).map_err(told)?;
-        text(canvas, name, (x + 36, middle), beside(INK))?;
-    }
-    for (place, line) in [
-        "time lost: 5 % of that of holding",
-        "or more; for SQLite, which counts",
-        "no requests: processor time",
-    ]
-    .iter()
-    .enumerate()
-    {
-        text(canvas, line, (x, y + 130 + 20 * place as i32), beside(INK))?;
+        let style = font(SMALL, PALE).pos(Pos::new(HPos::Center, VPos::Center));
+        text(canvas, name, (left + width / 2, y + 12), style)?;
     }
     Ok(())
 }
@@ -176,8 +175,4 @@ fn times(ratio: f64) -> String {
         ..9.95 => format!("× {ratio:.1}"),
         _ => format!("× {ratio:.0}"),
     }
-}
-
-fn text(canvas: &Canvas, text: &str, at: (i32, i32), style: TextStyle) -> Result<()> {
-    canvas.draw(&Text::new(text, at, style)).map_err(told)
 }

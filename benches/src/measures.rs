@@ -1,6 +1,9 @@
 //! What slices come to.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    slice::from_ref,
+};
 
 use distlock_testkit::median::median;
 use serde::{Deserialize, Serialize};
@@ -78,7 +81,7 @@ pub(crate) struct Key {
     pub(crate) subject: Subject,
 }
 
-/// What was seen of it.
+/// What was seen of it in one repeat.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) slices: Vec<(Slice, Counters)>,
@@ -96,6 +99,9 @@ pub(crate) struct Row {
     pub(crate) key: Key,
     pub(crate) name: String,
     pub(crate) measures: BTreeMap<String, f64>,
+    /// The least and the greatest of those that each repeat alone comes to, if there are some.
+    #[serde(default)]
+    pub(crate) spread: BTreeMap<String, [f64; 2]>,
     pub(crate) errors: u64,
     pub(crate) error: Option<String>,
 }
@@ -121,75 +127,87 @@ impl Seen {
     pub(crate) fn other(&mut self, measure: &'static str, value: f64) {
         self.others.entry(measure).or_default().push(value);
     }
+}
 
-    pub(crate) fn row(&self, key: Key) -> Row {
-        let mut measures = BTreeMap::new();
-        let mut put = |name: &str, value: Option<f64>| {
-            if let Some(value) = value.filter(|value| value.is_finite()) {
-                measures.insert(name.to_owned(), value);
-            }
-        };
-        let slices = || self.slices.iter().map(|(slice, _)| slice);
-        put(SLICES, (!self.slices.is_empty()).then_some(self.slices.len() as f64));
-        put(PER_SECOND, median(slices().filter_map(rate)).filter(|_| key.workload != Workload::W6));
-        if let Some((middle, least, most)) = spread(&self.ratios) {
-            put(OF_FLOOR, Some(middle));
-            put(OF_FLOOR_MIN, Some(least));
-            put(OF_FLOOR_MAX, Some(most));
-        }
-        let kinds: [(_, Times); 4] = [
-            (LOCK, |s| &s.lock),
-            (UNLOCK, |s| &s.unlock),
-            (GAP, |s| &s.gap),
-            (RAW, |s| &s.raw_write),
-        ];
-        for (names, times) in kinds {
-            // All samples together: a stall that is rare within a slice is not lost.
-            let mut all: Vec<_> = slices().flat_map(times).map(|time| *time as f64 / 1e6).collect();
-            put(names[0], quantile(&mut all, 0.5));
-            put(names[1], quantile(&mut all, 0.99));
-        }
-        let contended = slices().any(|slice| !slice.gap.is_empty());
-        let handed = |slice: &Slice| Some(slice.gap.len() as f64 / (slice.time as f64 / 1e9));
-        put(HANDED, median(slices().filter_map(handed)).filter(|_| contended));
-        put(LONGEST, slices().map(|slice| slice.longest as f64 / 1e6).reduce(f64::max));
-        let trips = |times: Times| {
-            median(
-                slices()
-                    .filter_map(|slice| Some(middle(times(slice))? / middle(&slice.raw_write)?)),
-            )
-        };
-        put(LOCK_TRIPS, trips(|slice| &slice.lock));
-        put(UNLOCK_TRIPS, trips(|slice| &slice.unlock));
-        put(GAP_TRIPS, trips(|slice| &slice.gap));
-
-        // Without those where next to nothing was done: their quotients would tell of the failure.
-        let done = || self.slices.iter().filter(|(slice, _)| slice.pairs > 0);
-        let pairs = done().map(|(slice, _)| slice.all_pairs as f64).sum::<f64>();
-        let counted = |counter: fn(&Counters) -> f64| {
-            Some(done().map(|(_, counted)| counter(counted)).sum::<f64>() / pairs)
-        };
-        let load = key.variant == Variant::Busy;
-        let asked = done().map(|(slice, _)| slice.asked).sum::<u64>() as f64;
-        if asked > 0.0 {
-            put(REQUESTS, Some(asked / pairs));
-        } else {
-            put(REQUESTS, counted(if load { |c| c.requests - c.puts } else { |c| c.requests }));
-        }
-        put(WATCH, counted(|c| c.watch_messages));
-        put(EVENTS, counted(|c| c.events));
-        // The answers to the load are among them.
-        put(BYTES, counted(|c| c.bytes).filter(|_| !load));
-        put(CPU, Some(done().map(|(slice, _)| slice.cpu as f64 / 1e3).sum::<f64>() / pairs));
-        put(RSS, slices().map(|slice| slice.rss as f64 / 1024.0).reduce(f64::max));
-        put(RSS_PEAK, slices().map(|slice| slice.rss_peak as f64 / 1024.0).reduce(f64::max));
-        for (name, values) in &self.others {
-            put(name, median(values.iter().copied()));
-        }
-        let name = key.variant.others(key.subject);
-        let name = name.unwrap_or_else(|| key.subject.name(key.backend)).to_owned();
-        Row { key, name, measures, errors: self.errors, error: self.error.clone() }
+/// What all repeats come to together, and how far they lie apart.
+pub(crate) fn row(key: Key, repeats: &[Seen]) -> Row {
+    let mut spread = BTreeMap::new();
+    let many = repeats.len() > 1;
+    for (name, value) in
+        repeats.iter().filter(|_| many).flat_map(|seen| measures(key, from_ref(seen)))
+    {
+        let [least, most] = spread.entry(name).or_insert([value; 2]);
+        (*least, *most) = (least.min(value), most.max(value));
     }
+    let name = key.variant.others(key.subject);
+    let name = name.unwrap_or_else(|| key.subject.name(key.backend)).to_owned();
+    let errors = repeats.iter().map(|seen| seen.errors).sum();
+    let error = repeats.iter().find_map(|seen| seen.error.clone());
+    Row { key, name, measures: measures(key, repeats), spread, errors, error }
+}
+
+fn measures(key: Key, repeats: &[Seen]) -> BTreeMap<String, f64> {
+    let mut measures = BTreeMap::new();
+    let mut put = |name: &str, value: Option<f64>| {
+        if let Some(value) = value.filter(|value| value.is_finite()) {
+            measures.insert(name.to_owned(), value);
+        }
+    };
+    let counted = || repeats.iter().flat_map(|seen| &seen.slices);
+    let slices = || counted().map(|(slice, _)| slice);
+    put(SLICES, Some(slices().count() as f64).filter(|count| *count > 0.0));
+    put(PER_SECOND, median(slices().filter_map(rate)).filter(|_| key.workload != Workload::W6));
+    let ratios: Vec<_> = repeats.iter().flat_map(|seen| seen.ratios.iter().copied()).collect();
+    if let Some((middle, least, most)) = spread(&ratios) {
+        put(OF_FLOOR, Some(middle));
+        put(OF_FLOOR_MIN, Some(least));
+        put(OF_FLOOR_MAX, Some(most));
+    }
+    let kinds: [(_, Times); 4] =
+        [(LOCK, |s| &s.lock), (UNLOCK, |s| &s.unlock), (GAP, |s| &s.gap), (RAW, |s| &s.raw_write)];
+    for (names, times) in kinds {
+        // All samples together: a stall that is rare within a slice is not lost.
+        let mut all: Vec<_> = slices().flat_map(times).map(|time| *time as f64 / 1e6).collect();
+        put(names[0], quantile(&mut all, 0.5));
+        put(names[1], quantile(&mut all, 0.99));
+    }
+    let contended = slices().any(|slice| !slice.gap.is_empty());
+    let handed = |slice: &Slice| Some(slice.gap.len() as f64 / (slice.time as f64 / 1e9));
+    put(HANDED, median(slices().filter_map(handed)).filter(|_| contended));
+    put(LONGEST, slices().map(|slice| slice.longest as f64 / 1e6).reduce(f64::max));
+    let trips = |times: Times| {
+        median(slices().filter_map(|slice| Some(middle(times(slice))? / middle(&slice.raw_write)?)))
+    };
+    put(LOCK_TRIPS, trips(|slice| &slice.lock));
+    put(UNLOCK_TRIPS, trips(|slice| &slice.unlock));
+    put(GAP_TRIPS, trips(|slice| &slice.gap));
+
+    // Without those where next to nothing was done: their quotients would tell of the failure.
+    let done = || counted().filter(|(slice, _)| slice.pairs > 0);
+    let pairs = done().map(|(slice, _)| slice.all_pairs as f64).sum::<f64>();
+    let per_pair = |counter: fn(&Counters) -> f64| {
+        Some(done().map(|(_, counted)| counter(counted)).sum::<f64>() / pairs)
+    };
+    let load = key.variant == Variant::Busy;
+    let asked = done().map(|(slice, _)| slice.asked).sum::<u64>() as f64;
+    if asked > 0.0 {
+        put(REQUESTS, Some(asked / pairs));
+    } else {
+        put(REQUESTS, per_pair(if load { |c| c.requests - c.puts } else { |c| c.requests }));
+    }
+    put(WATCH, per_pair(|c| c.watch_messages));
+    put(EVENTS, per_pair(|c| c.events));
+    // The answers to the load are among them.
+    put(BYTES, per_pair(|c| c.bytes).filter(|_| !load));
+    put(CPU, Some(done().map(|(slice, _)| slice.cpu as f64 / 1e3).sum::<f64>() / pairs));
+    put(RSS, slices().map(|slice| slice.rss as f64 / 1024.0).reduce(f64::max));
+    put(RSS_PEAK, slices().map(|slice| slice.rss_peak as f64 / 1024.0).reduce(f64::max));
+    let others = || repeats.iter().flat_map(|seen| &seen.others);
+    for name in others().map(|(name, _)| *name).collect::<BTreeSet<_>>() {
+        let values = others().filter(|(other, _)| **other == name).flat_map(|(_, values)| values);
+        put(name, median(values.copied()));
+    }
+    measures
 }
 
 /// Pairs a second.

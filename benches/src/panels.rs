@@ -1,4 +1,4 @@
-//! Charts side by side, one for each store, with the names at the ends of their lines.
+//! Charts side by side, with the names at the ends of their lines.
 
 use std::path::Path;
 
@@ -6,15 +6,16 @@ use plotters::{prelude::*, style::text_anchor};
 
 use crate::{
     Result,
-    canvas::{Canvas, FAINT, INK, adapt, font, told},
+    canvas::{Canvas, FAINT, HEAD, INK, LETTER, SMALL, WIDTH, font, picture, text, told},
 };
 
-const WIDTH: u32 = 900;
-const HEIGHT: u32 = 250;
-/// Of the title, and of the line below.
-const HEAD: u32 = 62;
+const HEIGHT: i32 = 250;
 /// Between two names, at least.
-const LEADING: i32 = 13;
+const LEADING: i32 = 15;
+/// Of what is left of the axis, and right of the last name.
+const MARGINS: i32 = 60;
+/// Between a line's end and its name.
+const BESIDE: i32 = 8;
 
 /// What all of them show.
 pub(crate) struct Figure<'a> {
@@ -27,34 +28,38 @@ pub(crate) struct Figure<'a> {
 }
 
 pub(crate) struct Panel {
-    pub(crate) name: &'static str,
+    pub(crate) name: String,
     pub(crate) lines: Vec<Line>,
 }
 
 pub(crate) struct Line {
     pub(crate) name: &'static str,
     pub(crate) color: RGBColor,
+    /// Whether it is the one that the picture is about.
+    pub(crate) ours: bool,
     pub(crate) points: Vec<(f64, f64)>,
 }
 
 pub(crate) fn draw(path: &Path, figure: &Figure, panels: &[Panel]) -> Result<()> {
-    let columns = if panels.len() == 4 { 2 } else { 3 };
+    let columns = if matches!(panels.len(), 2 | 4) { 2 } else { 3 };
     let rows = panels.len().div_ceil(columns);
-    let size = (WIDTH, HEAD + HEIGHT * rows as u32);
-    {
-        let canvas = SVGBackend::new(path, size).into_drawing_area();
-        canvas.draw(&Text::new(figure.title, (14, 10), font(19, INK))).map_err(told)?;
-        canvas.draw(&Text::new(figure.axes, (14, 36), font(14, INK))).map_err(told)?;
-        let (_, below) = canvas.split_vertically(HEAD);
+    picture(path, figure.title, figure.axes, HEIGHT * rows as i32, |canvas| {
+        let (_, below) = canvas.clone().split_vertically(HEAD);
+        let width = WIDTH / columns as i32;
         for (place, panel) in below.split_evenly((rows, columns)).iter().zip(panels) {
-            chart(&canvas, place, figure, panel)?;
+            chart(canvas, place, width, figure, panel)?;
         }
-        canvas.present().map_err(told)?;
-    }
-    adapt(path)
+        Ok(())
+    })
 }
 
-fn chart(canvas: &Canvas, place: &Canvas, figure: &Figure, panel: &Panel) -> Result<()> {
+fn chart(
+    canvas: &Canvas,
+    place: &Canvas,
+    width: i32,
+    figure: &Figure,
+    panel: &Panel,
+) -> Result<()> {
     let (Some(left), Some(right)) = (figure.across.first(), figure.across.last()) else {
         return Err("nothing across".into());
     };
@@ -62,19 +67,22 @@ fn chart(canvas: &Canvas, place: &Canvas, figure: &Figure, panel: &Panel) -> Res
         return Err("nothing up".into());
     };
     // Room for the names at the right end.
-    let across = (left * 0.8..right * (right / left).powf(0.62)).log_scale();
+    let longest = panel.lines.iter().map(|line| line.name.len()).max().unwrap_or_default();
+    let room = BESIDE + LETTER * longest as i32;
+    let share = f64::from(room) / f64::from(width - MARGINS - room);
+    let across = (left * 0.8..right * (right / left).powf(share)).log_scale();
     let across = across.with_key_points(figure.across.to_vec());
     let up = (*low..*high).log_scale().with_key_points(figure.up.to_vec());
     let mut chart = ChartBuilder::on(place)
-        .caption(panel.name, font(16, INK))
+        .caption(&panel.name, font(15, INK))
         .margin_left(10)
         .margin_bottom(8)
-        .x_label_area_size(24)
-        .y_label_area_size(38)
+        .x_label_area_size(26)
+        .y_label_area_size(42)
         .build_cartesian_2d(across, up)
         .map_err(told)?;
     let mut mesh = chart.configure_mesh();
-    mesh.axis_style(INK).label_style(font(13, INK));
+    mesh.axis_style(INK).label_style(font(SMALL, INK));
     mesh.bold_line_style(FAINT.mix(0.3)).light_line_style(TRANSPARENT).disable_x_mesh();
     mesh.x_label_formatter(&short).y_label_formatter(&short).draw().map_err(told)?;
     let mut names = Vec::new();
@@ -83,7 +91,7 @@ fn chart(canvas: &Canvas, place: &Canvas, figure: &Figure, panel: &Panel) -> Res
         let points: Vec<_> = line.points.iter().copied().map(inside).collect();
         let Some(end) = points.last() else { continue };
         names.push((chart.backend_coord(end), line));
-        let stroke = line.color.stroke_width(2);
+        let stroke = line.color.stroke_width(if line.ours { 3 } else { 2 });
         chart.draw_series(LineSeries::new(points.clone(), stroke)).map_err(told)?;
         let dots = points.into_iter().map(|point| Circle::new(point, 3, line.color.filled()));
         chart.draw_series(dots).map_err(told)?;
@@ -92,9 +100,8 @@ fn chart(canvas: &Canvas, place: &Canvas, figure: &Figure, panel: &Panel) -> Res
     let mut at: Vec<i32> = names.iter().map(|((_, y), _)| *y).collect();
     spread(&mut at);
     for (((x, _), line), y) in names.into_iter().zip(at) {
-        let style = font(13, line.color)
-            .pos(text_anchor::Pos::new(text_anchor::HPos::Left, text_anchor::VPos::Center));
-        canvas.draw(&Text::new(line.name, (x + 8, y), style)).map_err(told)?;
+        let beside = text_anchor::Pos::new(text_anchor::HPos::Left, text_anchor::VPos::Center);
+        text(canvas, line.name, (x + BESIDE, y), font(SMALL, line.color).pos(beside))?;
     }
     Ok(())
 }

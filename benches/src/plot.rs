@@ -1,13 +1,12 @@
-//! The pictures.
+//! The pictures: what is shown in which, and the one thing that each of them says.
 
 use std::path::{Path, PathBuf};
-
-use plotters::{coord::ranged1d::ValueFormatter, prelude::*};
 
 use crate::{
     Result,
     backend::Backend,
-    canvas::{SUBJECTS, color, told},
+    bars::{self, Bar, Group},
+    canvas::{SUBJECTS, color, figure},
     case::Variant,
     map,
     measures::{ASKED, GAP, PER_SECOND, Row},
@@ -16,7 +15,6 @@ use crate::{
     workload::Workload,
 };
 
-const SIZE: (u32, u32) = (900, 420);
 pub(crate) fn draw(folder: &Path, rows: &[Row]) -> Result<Vec<PathBuf>> {
     let mut paths = Vec::new();
     for backend in Backend::ALL {
@@ -64,7 +62,7 @@ fn waiting(path: &Path, rows: &[&Row]) -> Result<bool> {
 
 fn asking(path: &Path, rows: &[&Row]) -> Result<bool> {
     let figure = Figure {
-        title: "… and each who waits is work for the server",
+        title: "… and each who tries is work for the server",
         axes: "requests for one hand-over, over contenders; each holds the lock for 100 ms",
         across: &CONTENDERS[1..],
         up: &[1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0],
@@ -80,13 +78,6 @@ fn asking(path: &Path, rows: &[&Row]) -> Result<bool> {
 fn lines(rows: &[&Row], hold_ms: u64, measure: &str, floor: bool) -> Vec<Panel> {
     use Subject::{Distlock, Floor, Often, UniqueKey};
     let panel = |backend: Backend| {
-        let name = |subject| match subject {
-            Distlock if matches!(backend, Backend::Mysql | Backend::Sqlite) => "distlock looks",
-            Distlock => "distlock is told",
-            UniqueKey => "every 50 ms",
-            Often => "every 5 ms",
-            _ => "floor",
-        };
         let subjects = [Floor, Distlock, UniqueKey, Often].into_iter();
         let lines = subjects.filter(|subject| floor || *subject != Floor).map(|subject| {
             let of = rows.iter().filter(|row| {
@@ -94,131 +85,146 @@ fn lines(rows: &[&Row], hold_ms: u64, measure: &str, floor: bool) -> Vec<Panel> 
                 (key.backend, key.hold_ms, key.subject) == (backend, hold_ms, subject)
             });
             let points = of.filter_map(|row| Some((row.key.n as f64, row.get(measure)?)));
-            Line { name: name(subject), color: color(subject), points: points.collect() }
+            line(subject, backend, points.collect())
         });
-        Panel { name: backend.title(), lines: lines.collect() }
+        let how = match backend {
+            Backend::Mysql | Backend::Sqlite => "looks",
+            _ => "is told",
+        };
+        let name = format!("{}: distlock {how}", backend.title());
+        Panel { name, lines: lines.collect() }
     };
     let told = |panel: &Panel| panel.lines.iter().all(|line| !line.points.is_empty());
     Backend::ALL.into_iter().map(panel).filter(told).collect()
 }
 
+fn line(subject: Subject, backend: Backend, points: Vec<(f64, f64)>) -> Line {
+    let ours = subject == Subject::Distlock;
+    Line { name: subject.label(backend), color: color(subject), ours, points }
+}
+
 type Draw = fn(&Path, Backend, &[&Row]) -> Result<bool>;
 
-/// The handoff gap over the number of contenders.
+/// The gap over the number of contenders: what is usual, and what is rare.
 fn gaps(path: &Path, backend: Backend, rows: &[&Row]) -> Result<bool> {
-    let contended = |row: &&&Row| {
-        matches!(row.key.workload, Workload::W3 | Workload::W4) && row.key.variant == Variant::Plain
-    };
-    let rows: Vec<_> = rows.iter().filter(contended).collect();
+    let contended =
+        |row: &&Row| row.key.workload == Workload::W3 && row.key.variant == Variant::Plain;
+    let rows: Vec<_> = rows.iter().copied().filter(contended).collect();
     let all = || rows.iter().flat_map(|row| GAP.map(|gap| row.get(gap))).flatten();
     let Some(most) = all().reduce(f64::max) else { return Ok(false) };
     let least = all().fold(most, f64::min);
-
-    let area = SVGBackend::new(path, SIZE).into_drawing_area();
-    area.fill(&WHITE).map_err(told)?;
-    let mut chart = ChartBuilder::on(&area)
-        .caption(format!("{backend}: handoff gap, p50 and p99 (thin)"), ("sans-serif", 18))
-        .margin(12)
-        .x_label_area_size(40)
-        .y_label_area_size(60)
-        .build_cartesian_2d((1.5..7000.0).log_scale(), (least * 0.7..most * 3.0).log_scale())
-        .map_err(told)?;
-    let mut mesh = chart.configure_mesh();
-    mesh.light_line_style(WHITE).x_desc("contenders of one name, or waiters").y_desc("ms");
-    mesh.x_label_formatter(&|n| format!("{n:.0}"))
-        .y_label_formatter(&|ms| format!("{ms}"))
-        .draw()
-        .map_err(told)?;
-    for (subject, color) in shown(&rows) {
-        for (gap, width) in GAP.into_iter().zip([3, 1]) {
+    let mut across: Vec<_> = rows.iter().map(|row| row.key.n).collect();
+    across.sort_unstable();
+    across.dedup();
+    let few = across.first().copied().unwrap_or_default();
+    let across: Vec<_> = across.into_iter().map(|n| n as f64).collect();
+    let panels = GAP.into_iter().zip(["median", "99th percentile"]).map(|(gap, name)| {
+        let lines = shown(&rows).into_iter().map(|subject| {
             let of = rows.iter().filter(|row| row.key.subject == subject);
-            let points: Vec<_> =
-                of.filter_map(|row| Some((row.key.n as f64, row.get(gap)?))).collect();
-            let line = chart
-                .draw_series(LineSeries::new(points.clone(), color.stroke_width(width)))
-                .map_err(told)?;
-            if width > 1 {
-                let style = color.stroke_width(width);
-                line.label(subject.name(backend))
-                    .legend(move |(x, y)| PathElement::new([(x, y), (x + 16, y)], style));
-            }
-            let dots =
-                points.into_iter().map(|point| Circle::new(point, 2 + width, color.filled()));
-            chart.draw_series(dots).map_err(told)?;
-        }
-    }
-    legend(chart)?;
-    area.present().map_err(told)?;
+            let points = of.filter_map(|row| Some((row.key.n as f64, row.get(gap)?)));
+            line(subject, backend, points.collect())
+        });
+        Panel { name: name.to_owned(), lines: lines.collect() }
+    });
+    let (ours, others) = sides(&rows, few, GAP[1]);
+    let title = format!(
+        "{}: 99 % of hand-overs within {} ms with distlock{}",
+        backend.title(),
+        ours.map_or_else(|| "–".to_owned(), figure),
+        others.map_or_else(String::new, |others| format!(", {others} ms with others"))
+    );
+    let axes = format!(
+        "from the start of an unlock to the next one's lock, ms, over contenders (title: {few}); \
+         floor: two plain writes"
+    );
+    let up = decades(least, most);
+    let picture = Figure { title: &title, axes: &axes, across: &across, up: &up };
+    panels::draw(path, &picture, &panels.collect::<Vec<_>>())?;
     Ok(true)
 }
 
-/// Pairs a second, a group of bars for each case.
+/// Numbers that are easily read, from below the least value to above the greatest.
+fn decades(least: f64, most: f64) -> Vec<f64> {
+    let all = [0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0, 10_000.0];
+    let from = all.iter().rposition(|tick| *tick <= least).unwrap_or_default();
+    let to = all.iter().position(|tick| *tick >= most).unwrap_or(all.len() - 1);
+    all[from.min(to.saturating_sub(1))..=to].to_vec()
+}
+
+/// Turns a second, a group of bars for each case.
 fn rates(path: &Path, backend: Backend, rows: &[&Row]) -> Result<bool> {
-    let plain = |row: &&&Row| {
+    let plain = |row: &&Row| {
         use Workload::{W1, W2, W3, W4};
         matches!(row.key.workload, W1 | W2 | W3 | W4) && row.key.variant == Variant::Plain
     };
-    let rows: Vec<_> = rows.iter().filter(plain).collect();
-    let mut groups: Vec<_> = rows.iter().map(|row| (row.key.workload, row.key.n)).collect();
-    groups.dedup();
-    groups.sort_unstable();
-    groups.dedup();
-    let Some(most) = rows.iter().filter_map(|row| row.get(PER_SECOND)).reduce(f64::max) else {
-        return Ok(false);
-    };
-
-    let area = SVGBackend::new(path, SIZE).into_drawing_area();
-    area.fill(&WHITE).map_err(told)?;
-    let mut chart = ChartBuilder::on(&area)
-        .caption(format!("{backend}: pairs of lock and unlock a second"), ("sans-serif", 18))
-        .margin(12)
-        .x_label_area_size(30)
-        .y_label_area_size(60)
-        .build_cartesian_2d(0.0..groups.len() as f64, 0.0..most * 1.35)
-        .map_err(told)?;
-    let label = |x: &f64| {
-        let at = groups.get(*x as usize).filter(|_| (x.fract() - 0.5).abs() < 0.1);
-        at.map_or_else(String::new, |(workload, n)| format!("{workload:?}, N = {n}"))
-    };
-    let mut mesh = chart.configure_mesh();
-    mesh.disable_x_mesh()
-        .light_line_style(WHITE)
-        .x_labels(2 * groups.len() + 1)
-        .x_label_formatter(&label)
-        .y_label_formatter(&|rate| format!("{rate:.0}"));
-    mesh.draw().map_err(told)?;
-    let subjects = shown(&rows);
-    let width = 0.76 / subjects.len() as f64;
-    for (place, (subject, color)) in subjects.into_iter().enumerate() {
-        let bars = rows.iter().filter(|row| row.key.subject == subject).filter_map(|row| {
-            let group = groups.iter().position(|group| *group == (row.key.workload, row.key.n))?;
-            let left = group as f64 + 0.12 + width * place as f64;
-            let right = left + 0.92 * width;
-            Some(Rectangle::new([(left, 0.0), (right, row.get(PER_SECOND)?)], color.filled()))
+    let rows: Vec<_> = rows.iter().copied().filter(plain).collect();
+    let mut cases: Vec<_> = rows.iter().map(|row| (row.key.workload, row.key.n)).collect();
+    cases.sort_unstable();
+    cases.dedup();
+    let groups = cases.into_iter().map(|(workload, n)| {
+        let bars = SUBJECTS.into_iter().filter_map(|(subject, color)| {
+            let of = |row: &&&Row| {
+                (row.key.workload, row.key.n, row.key.subject) == (workload, n, subject)
+            };
+            let row = rows.iter().find(of)?;
+            let value = row.get(PER_SECOND)?;
+            let spread = row.spread.get(PER_SECOND).copied();
+            Some(Bar { name: subject.label(backend), color, value, spread })
         });
-        let drawn = chart.draw_series(bars.collect::<Vec<_>>()).map_err(told)?;
-        drawn
-            .label(subject.name(backend))
-            .legend(move |(x, y)| Rectangle::new([(x, y - 4), (x + 12, y + 4)], color.filled()));
+        let name = match workload {
+            Workload::W1 => "one task".to_owned(),
+            Workload::W2 => format!("{n} tasks, a lock each"),
+            Workload::W4 => format!("{} wait, and pass it on", figure(n as f64)),
+            _ => format!("{n} tasks contend for one lock"),
+        };
+        Group { name, bars: bars.collect() }
+    });
+    let groups: Vec<_> = groups.filter(|group| !group.bars.is_empty()).collect();
+    if groups.is_empty() {
+        return Ok(false);
     }
-    legend(chart)?;
-    area.present().map_err(told)?;
+    let contended: Vec<_> =
+        rows.iter().copied().filter(|row| row.key.workload == Workload::W3).collect();
+    let most = contended.iter().map(|row| row.key.n).max().unwrap_or_default();
+    let title = match sides(&contended, most, PER_SECOND) {
+        (Some(ours), others) => format!(
+            "{}: {most} tasks get {} turns a second with distlock{}",
+            backend.title(),
+            figure(ours),
+            others.map_or_else(String::new, |others| format!(", {others} with other locks"))
+        ),
+        _ => format!("{}: how often a lock is taken and given back", backend.title()),
+    };
+    let repeated = groups.iter().flat_map(|group| &group.bars).any(|bar| bar.spread.is_some());
+    let thin = if repeated { "; thin: range of the repeats" } else { "" };
+    let axes = format!(
+        "locks and unlocks a second, each group to its own scale; floor: two plain writes{thin}"
+    );
+    bars::draw(path, &title, &axes, &groups)?;
     Ok(true)
 }
 
-/// Those that were measured, as a run may leave some out.
-fn shown(rows: &[&&Row]) -> Vec<(Subject, RGBColor)> {
-    let measured =
-        |(subject, _): &(Subject, RGBColor)| rows.iter().any(|row| row.key.subject == *subject);
-    SUBJECTS.into_iter().filter(measured).collect()
+/// Distlock's figure with so many contenders, and that of other locks: the least and the greatest.
+fn sides(rows: &[&Row], n: usize, measure: &str) -> (Option<f64>, Option<String>) {
+    let of = |row: &&Row| Some((row.key.subject, row.get(measure)?)).filter(|_| row.key.n == n);
+    let all: Vec<_> = rows.iter().filter_map(of).collect();
+    let ours = all.iter().find(|(subject, _)| *subject == Subject::Distlock);
+    let others = || {
+        let others = all
+            .iter()
+            .filter(|(subject, _)| !matches!(subject, Subject::Distlock | Subject::Floor));
+        others.map(|(_, value)| *value)
+    };
+    let (least, most) = (others().reduce(f64::min), others().reduce(f64::max));
+    let told = least.zip(most).map(|ends| {
+        let (least, most) = (figure(ends.0), figure(ends.1));
+        if least == most { least } else { format!("{least} to {most}") }
+    });
+    (ours.map(|(_, value)| *value), told)
 }
 
-fn legend<'a, X, Y>(mut chart: ChartContext<'a, SVGBackend<'a>, Cartesian2d<X, Y>>) -> Result<()>
-where
-    X: Ranged<ValueType = f64> + ValueFormatter<f64>,
-    Y: Ranged<ValueType = f64> + ValueFormatter<f64>,
-{
-    let mut labels = chart.configure_series_labels();
-    let labels = labels.position(SeriesLabelPosition::UpperRight).background_style(WHITE.mix(0.8));
-    labels.border_style(BLACK.mix(0.3)).draw().map_err(told)
+/// Those that were measured, as a run may leave some out.
+fn shown(rows: &[&Row]) -> Vec<Subject> {
+    let measured = |subject: &Subject| rows.iter().any(|row| row.key.subject == *subject);
+    SUBJECTS.into_iter().map(|(subject, _)| subject).filter(measured).collect()
 }

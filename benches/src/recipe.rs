@@ -18,12 +18,16 @@ use crate::{
 /// What ShedLock calls `lockAtMostFor`; the server's `GET_LOCK` gives up after as many seconds.
 const AT_MOST: u32 = 3600;
 
-/// What this process has asked of tables with a unique key. PostgreSQL counts no statement that
-/// fails, and SQLite none at all.
+/// What this process has asked of tables with a unique key, and of several servers of Redis.
+/// PostgreSQL counts no statement that fails, and SQLite none at all.
 static ASKED: AtomicU64 = AtomicU64::new(0);
 
 pub(crate) fn asked() -> u64 {
     ASKED.load(Relaxed)
+}
+
+pub(crate) fn ask(count: usize) {
+    ASKED.fetch_add(count as u64, Relaxed);
 }
 
 /// One contender's lock, on a connection of its own.
@@ -96,7 +100,7 @@ impl Recipe {
         let Kind::ShedLock { known } = kind else {
             let insert =
                 format!("INSERT INTO bench_unique (name, owner) VALUES ('{name}', '{owner}')");
-            ASKED.fetch_add(1, Relaxed);
+            ask(1);
             return Ok(connection.write(insert).await? == Done::Rows(1));
         };
         let (now, until) = (now(*backend), until(*backend));
@@ -132,7 +136,7 @@ impl Recipe {
             Kind::UniqueKey => {
                 let delete =
                     format!("DELETE FROM bench_unique WHERE name = '{name}' AND owner = '{owner}'");
-                ASKED.fetch_add(1, Relaxed);
+                ask(1);
                 persist(connection, delete).await? == Done::Rows(1)
             }
             Kind::ShedLock { .. } => {

@@ -55,8 +55,12 @@ pub(crate) fn write(bench: &Bench, machine: &Machine, minutes: f64, rows: &[Row]
     let report = Report { machine, quick, repeats, minutes, targets: &targets, rows };
     let path = bench.out.join(RESULTS);
     std::fs::write(&path, serde_json::to_string_pretty(&report)?)?;
+    let brackets = match repeats {
+        1 => String::new(),
+        _ => format!("\nIn brackets: the least and the most of {repeats} repeats.\n"),
+    };
     let tables = format!(
-        "{}\n{}{}{}",
+        "{}\n{brackets}{}{}{}",
         machine.line(),
         table::markdown(rows),
         table::targets(&targets),

@@ -53,7 +53,7 @@ enum Client {
     ZooKeeperFloor(zookeeper_client::Client),
     ZooKeeperPeer(zookeeper_client::Client),
     SqlFloor(Connection),
-    RedisFloor(MultiplexedConnection),
+    RedisFloor(Vec<MultiplexedConnection>),
     /// Each contender has a connection of its own.
     Recipes,
     Distlock(distlock::Client),
@@ -97,8 +97,8 @@ impl Connected {
                     Client::ZooKeeperPeer(client)
                 }
             }
-            (Backend::Redis, Subject::Floor) => {
-                Client::RedisFloor(tries::connect(&task.servers).await?)
+            (Backend::Redis | Backend::Redlock, Subject::Floor) => {
+                Client::RedisFloor(tries::connect_all(&task.servers, None).await?)
             }
             (backend, Subject::Floor) => {
                 Client::SqlFloor(Connection::open(backend, &task.servers).await?)
@@ -165,13 +165,13 @@ impl Connected {
                     counter,
                     baton,
                 },
-                Client::RedisFloor(connection) => Contender::RedisFloor {
-                    connection: Box::new(connection.clone()),
+                Client::RedisFloor(connections) => Contender::RedisFloor {
+                    connections: connections.clone(),
                     directory,
                     counter,
                     baton,
                 },
-                Client::Recipes if self.task.backend == Backend::Redis => {
+                Client::Recipes if !self.task.backend.is_sql() => {
                     let Task { subject, servers, .. } = &self.task;
                     Contender::Tries(Box::new(Tries::open(*subject, servers, directory).await?))
                 }

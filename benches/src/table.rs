@@ -132,21 +132,24 @@ fn requests(row: &Row) -> String {
     counted.join(", ")
 }
 
+/// With the least and the most that repeats alone come to, if they differ.
 fn number(row: &Row, measure: &str) -> String {
-    row.get(measure).map_or_else(String::new, round)
+    let Some(value) = row.get(measure) else { return String::new() };
+    let [least, most] = row.spread.get(measure).copied().unwrap_or([value; 2]).map(round);
+    let value = round(value);
+    if least == most { value } else { format!("{value} ({least}–{most})") }
 }
 
 fn two(row: &Row, measures: [&str; 2]) -> String {
-    let [Some(one), Some(other)] = measures.map(|measure| row.get(measure)) else {
-        return String::new();
-    };
-    format!("{} / {}", round(one), round(other))
+    let [one, other] = measures.map(|measure| number(row, measure));
+    if one.is_empty() || other.is_empty() { String::new() } else { format!("{one} / {other}") }
 }
 
+/// With the least and the most of all slices.
 fn of_floor(row: &Row) -> String {
-    let Some(ratio) = row.get(OF_FLOOR) else { return String::new() };
-    let [least, most] = [OF_FLOOR_MIN, OF_FLOOR_MAX].map(|measure| number(row, measure));
-    format!("{} ({least}–{most})", round(ratio))
+    let all = [OF_FLOOR, OF_FLOOR_MIN, OF_FLOOR_MAX].map(|measure| row.get(measure).map(round));
+    let [Some(ratio), Some(least), Some(most)] = all else { return String::new() };
+    format!("{ratio} ({least}–{most})")
 }
 
 /// What was wanted, and what came of it.

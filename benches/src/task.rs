@@ -27,7 +27,8 @@ pub(crate) enum Subject {
     ShedLock,
     /// redis-py's `Lock`: `SET NX PX` every 0.1 s.
     RedisPy,
-    /// rslock's: the same after sleeps of 0 to 0.2 s, and what failed is given back each time.
+    /// rslock's: the same after sleeps of 0 to 0.2 s, and what failed is given back each time. On
+    /// several servers it needs more than half of them, which is Redlock as it was first told.
     Rslock,
     /// Redisson's `RLock`: who waits is told by a channel, with all others.
     Redisson,
@@ -42,6 +43,7 @@ impl Subject {
             Backend::ZooKeeper => &[Self::Peer, Self::Curator],
             Backend::Postgres | Backend::Mysql => &[Self::Peer, Self::UniqueKey, Self::ShedLock],
             Backend::Redis => &[Self::RedisPy, Self::Rslock, Self::Redisson],
+            Backend::Redlock => &[Self::Rslock],
             Backend::Sqlite => &[],
         }
     }
@@ -79,7 +81,7 @@ impl Subject {
             (Self::Peer, Backend::ZooKeeper) => "zookeeper-client lock",
             (Self::Peer, Backend::Postgres) => "pg_advisory_lock",
             (Self::Peer, Backend::Mysql) => "GET_LOCK",
-            (Self::Peer, Backend::Redis | Backend::Sqlite) => "none",
+            (Self::Peer, Backend::Redis | Backend::Redlock | Backend::Sqlite) => "none",
             (Self::Go, _) => "Go concurrency.Mutex",
             (Self::Curator, _) => "Curator InterProcessMutex",
             (Self::UniqueKey, Backend::Etcd) => "put if absent, 50 ms",
@@ -95,6 +97,23 @@ impl Subject {
             (Self::Rslock, _) => "rslock's loop",
             (Self::Redisson, _) => "Redisson's channel",
             (Self::Distlock, _) => "distlock",
+        }
+    }
+
+    /// What it is called in a picture.
+    pub(crate) fn label(self, backend: Backend) -> &'static str {
+        match (self, backend) {
+            (Self::Peer, Backend::Etcd) => "Lock RPC",
+            (Self::Peer, Backend::ZooKeeper) => "zookeeper-client",
+            (Self::Go, _) => "Go's Mutex",
+            (Self::Curator, _) => "Curator",
+            (Self::UniqueKey, _) => "every 50 ms",
+            (Self::Often, _) => "every 5 ms",
+            (Self::ShedLock, _) => "ShedLock",
+            (Self::RedisPy, _) => "redis-py",
+            (Self::Rslock, _) => "rslock",
+            (Self::Redisson, _) => "Redisson",
+            _ => self.name(backend),
         }
     }
 }

@@ -2,15 +2,19 @@
 
 use std::time::Duration;
 
+use futures_util::{
+    future::join_all,
+    stream::{FuturesUnordered, StreamExt},
+};
 use redis::{
-    AsyncConnectionConfig, Client, PushInfo, PushKind, Script, aio::MultiplexedConnection,
+    AsyncConnectionConfig, Client, Cmd, PushInfo, PushKind, Script, aio::MultiplexedConnection,
 };
 use tokio::{
     sync::mpsc,
     time::{sleep, timeout},
 };
 
-use crate::{Result, backend::Backend, task::Subject};
+use crate::{Result, backend::Backend, recipe::ask, task::Subject};
 
 /// Nobody holds it for so long.
 const TTL_MS: u64 = 300_000;
@@ -30,15 +34,43 @@ const GIVE_BACK: &str = "if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then re
                          redis.call('DEL', KEYS[1]) redis.call('PUBLISH', KEYS[2], 0) return 1";
 
 /// Clones of it are of the same one.
-pub(crate) async fn connect(servers: &[String]) -> Result<MultiplexedConnection> {
-    Ok(open(servers, None).await?)
+pub(crate) async fn connect(server: &str) -> Result<MultiplexedConnection> {
+    Ok(open(server, None).await?)
+}
+
+/// To each of them.
+pub(crate) async fn connect_all(
+    servers: &[String],
+    pushes: Option<mpsc::UnboundedSender<PushInfo>>,
+) -> Result<Vec<MultiplexedConnection>> {
+    let all = servers.iter().map(|server| open(server, pushes.clone()));
+    Ok(join_all(all).await.into_iter().collect::<redis::RedisResult<_>>()?)
+}
+
+/// A single server counts by itself what it is asked.
+fn count(connections: &[MultiplexedConnection]) {
+    if connections.len() > 1 {
+        ask(connections.len());
+    }
+}
+
+/// Asks all at once, and waits until more than half of them have done it.
+pub(crate) async fn on_most(connections: &mut [MultiplexedConnection], asked: &Cmd) -> Result<()> {
+    let most = connections.len() / 2 + 1;
+    count(connections);
+    let all = connections.iter_mut().map(|connection| asked.query_async::<()>(connection));
+    let mut answers = all.collect::<FuturesUnordered<_>>().take(most);
+    while let Some(answer) = answers.next().await {
+        answer?;
+    }
+    Ok(())
 }
 
 async fn open(
-    servers: &[String],
+    server: &str,
     pushes: Option<mpsc::UnboundedSender<PushInfo>>,
 ) -> redis::RedisResult<MultiplexedConnection> {
-    let url = format!("{}?protocol=resp3", Backend::Redis.url_of(servers));
+    let url = format!("{}?protocol=resp3", Backend::Redis.url_of(&[server.to_owned()]));
     let mut config = AsyncConnectionConfig::new().set_response_timeout(None);
     if let Some(pushes) = pushes {
         config = config.set_push_sender(pushes);
@@ -46,10 +78,10 @@ async fn open(
     Client::open(url)?.get_multiplexed_async_connection_with_config(&config).await
 }
 
-/// One contender's lock, on a connection of its own.
+/// One contender's lock, on connections of its own: more than half of the servers have to agree.
 pub(crate) struct Tries {
     manner: Manner,
-    connection: MultiplexedConnection,
+    connections: Vec<MultiplexedConnection>,
     key: String,
     value: String,
     /// Who has tried in vain gives back what there may be.
@@ -59,7 +91,7 @@ pub(crate) struct Tries {
 enum Manner {
     /// `SET NX PX`, and a sleep.
     Every(Duration),
-    /// rslock's, which is Redlock on one server.
+    /// rslock's, which is Redlock.
     Rslock,
     /// Who waits is told by a channel, with all others.
     Redisson { pushes: mpsc::UnboundedReceiver<PushInfo>, take: Script },
@@ -68,7 +100,7 @@ enum Manner {
 impl Tries {
     pub(crate) async fn open(subject: Subject, servers: &[String], key: String) -> Result<Self> {
         let (heard, pushes) = mpsc::unbounded_channel();
-        let connection = open(servers, Some(heard)).await?;
+        let connections = connect_all(servers, Some(heard)).await?;
         let (manner, release) = match (subject, subject.pause()) {
             (Subject::Rslock, _) => (Manner::Rslock, RELEASE),
             (Subject::Redisson, _) => {
@@ -78,7 +110,7 @@ impl Tries {
             _ => return Err("this is no loop".into()),
         };
         let value = format!("{:032x}", fastrand::u128(..));
-        Ok(Self { manner, connection, key, value, release: Script::new(release) })
+        Ok(Self { manner, connections, key, value, release: Script::new(release) })
     }
 
     pub(crate) async fn lock(&mut self) -> Result<()> {
@@ -107,15 +139,21 @@ impl Tries {
     async fn set(&mut self) -> Result<bool> {
         let mut set = redis::cmd("SET");
         set.arg(&self.key).arg(&self.value).arg("NX").arg("PX").arg(TTL_MS);
-        let set: Option<String> = set.query_async(&mut self.connection).await?;
-        Ok(set.is_some())
+        count(&self.connections);
+        let all = self.connections.iter_mut();
+        let all = all.map(|connection| set.query_async::<Option<String>>(connection));
+        let set = join_all(all).await.into_iter().collect::<redis::RedisResult<Vec<_>>>()?;
+        Ok(set.iter().flatten().count() > set.len() / 2)
     }
 
     /// Tries, listens, tries again, and then each time that it is told.
     async fn wait(&mut self) -> Result<()> {
         let channel = self.channel();
-        let Self { manner, connection, key, value, .. } = self;
-        let Manner::Redisson { pushes, take } = manner else { return Err("no channel".into()) };
+        let Self { manner, connections, key, value, .. } = self;
+        let (Manner::Redisson { pushes, take }, [connection]) = (manner, &mut connections[..])
+        else {
+            return Err("no channel".into());
+        };
         let mut take = take.key(&*key);
         let take = take.arg(&*value).arg(TTL_MS);
         let left: Option<u64> = take.invoke_async(connection).await?;
@@ -145,8 +183,11 @@ impl Tries {
     async fn release(&mut self) -> Result<bool> {
         let mut release = self.release.key(&self.key);
         release.key(self.channel()).arg(&self.value);
-        let released: u64 = release.invoke_async(&mut self.connection).await?;
-        Ok(released == 1)
+        count(&self.connections);
+        let all = self.connections.iter_mut();
+        let all = all.map(|connection| release.invoke_async::<u64>(connection));
+        let released = join_all(all).await.into_iter().collect::<redis::RedisResult<Vec<_>>>()?;
+        Ok(released.iter().sum::<u64>() as usize > released.len() / 2)
     }
 
     pub(crate) async fn unlock(&mut self) -> Result<()> {

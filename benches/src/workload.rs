@@ -51,8 +51,9 @@ impl Workload {
     /// Whether it is measured on this store.
     pub(crate) fn is_for(self, backend: Backend) -> bool {
         match self {
-            Self::W1 | Self::W2 | Self::W3 | Self::WX => true,
-            Self::W4 => !matches!(backend, Backend::Redis | Backend::Sqlite),
+            Self::W1 | Self::W2 | Self::W3 => true,
+            Self::WX => backend != Backend::Redlock,
+            Self::W4 => !matches!(backend, Backend::Redis | Backend::Redlock | Backend::Sqlite),
             Self::W5 => backend != Backend::Sqlite,
             Self::W6 | Self::W7 | Self::W9 | Self::LH | Self::WP => {
                 matches!(backend, Backend::Etcd | Backend::ZooKeeper)
