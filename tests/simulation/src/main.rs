@@ -30,6 +30,7 @@ mod args;
 mod caller;
 mod coincidence;
 mod director;
+mod events;
 mod grants;
 mod history;
 mod holders;
