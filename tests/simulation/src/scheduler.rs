@@ -265,3 +265,9 @@ pub(crate) fn end() -> World {
     WOKEN.with_borrow_mut(Vec::clear);
     WORLD.with_borrow_mut(Option::take).expect("a world")
 }
+
+/// The end of a world in which something panicked: what is left of it may not be touched any more.
+pub(crate) fn abandon() {
+    std::mem::forget(WORLD.with_borrow_mut(Option::take));
+    WOKEN.with_borrow_mut(Vec::clear);
+}
