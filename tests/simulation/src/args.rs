@@ -1,7 +1,9 @@
 //! The command line.
 
 use std::{
+    num::NonZero,
     path::PathBuf,
+    thread,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -12,13 +14,14 @@ use crate::server::Contract;
 const USAGE: &str = "\
 Usage: simulation [--seeds N] [--first N] [--minutes M] [--contract etcd|zookeeper]
                   [--known FILE] [--coverage] [--complete] [--failures N] [--no-shrink]
-                  [--trace FILE]
+                  [--trace FILE] [--threads N]
        simulation --seed N [--contract etcd|zookeeper]
        simulation -h
 
 Runs histories of distlock's own code on a simulated store, one for each seed and contract, until
 the seeds (10,000, from 1 on) or the minutes (from a seed drawn from the clock on) are used up, and
-those of a file before (lines of a contract, a seed, and a word on it). With --coverage it prints
+those of a file before (lines of a contract, a seed, and a word on it); on as many threads as there
+are processors, or N, which changes nothing but the time it takes. With --coverage it prints
 how often each thing happened; with --complete it fails if something never did. With --trace it
 writes what became of the plain locks' keys, for the model to follow. With --seed it runs one
 history and tells all of it; the last line is the hash of what happened.";
@@ -36,6 +39,7 @@ pub(crate) struct Args {
     pub(crate) failures: u64,
     pub(crate) shrinks: bool,
     pub(crate) trace: Option<PathBuf>,
+    pub(crate) threads: usize,
 }
 
 impl Contract {
@@ -66,6 +70,7 @@ impl Args {
             failures: 1,
             shrinks: true,
             trace: None,
+            threads: thread::available_parallelism().map_or(1, NonZero::get),
         };
         let (mut parser, mut first) = (Parser::from_env(), None);
         while let Some(arg) = parser.next()? {
@@ -76,6 +81,9 @@ impl Args {
                 Arg::Long("trace") => args.trace = Some(parser.value()?.into()),
                 Arg::Long("seeds") => args.seeds = parser.value()?.parse()?,
                 Arg::Long("failures") => args.failures = parser.value()?.parse()?,
+                Arg::Long("threads") => {
+                    args.threads = parser.value()?.parse::<NonZero<_>>()?.get();
+                }
                 Arg::Long("minutes") => {
                     let minutes: f64 = parser.value()?.parse()?;
                     args.minutes = Some(Duration::from_secs_f64(minutes * 60.0));

@@ -262,100 +262,99 @@ async fn polled<T>(future: &mut Pin<Box<dyn Future<Output = T> + Send>>, polls: 
     .await
 }
 
+/// What a step calls. Each kind of call in a box of its own: one for all has room for the largest.
 fn take(client: Client, process: usize, lonely: String, step: &Step) -> Taking {
-    let (what, how) = (step.what.clone(), step.how);
-    Box::pin(async move {
-        match what {
-            What::Mutex(name) => lock(&client, &named(name), how).await,
-            What::Lonely | What::Crowd(_) => lock(&client, &lonely, how).await,
-            What::Read(name) => {
-                let lock = client.rw_lock(named(name));
-                let guard = match how {
-                    How::Wait => Some(lock.read().await?),
-                    How::Try => lock.try_read().await?,
-                    How::For(limit) => lock.read_timeout(limit).await?,
-                };
-                Ok(guard.map(Guard::Read))
+    let how = step.how;
+    match step.what.clone() {
+        What::Mutex(name) => Box::pin(async move { lock(&client, &named(name), how).await }),
+        What::Lonely | What::Crowd(_) => Box::pin(async move { lock(&client, &lonely, how).await }),
+        What::Read(name) => Box::pin(async move {
+            let lock = client.rw_lock(named(name));
+            let guard = match how {
+                How::Wait => Some(lock.read().await?),
+                How::Try => lock.try_read().await?,
+                How::For(limit) => lock.read_timeout(limit).await?,
+            };
+            Ok(guard.map(Guard::Read))
+        }),
+        What::Write(name) => Box::pin(async move {
+            let lock = client.rw_lock(named(name));
+            let guard = match how {
+                How::Wait => Some(lock.write().await?),
+                How::Try => lock.try_write().await?,
+                How::For(limit) => lock.write_timeout(limit).await?,
+            };
+            Ok(guard.map(Guard::Write))
+        }),
+        What::Permits(name, count, of) => Box::pin(async move {
+            let known = settings::known(name);
+            let of = known.map_or(of, |(number, _)| number);
+            let semaphore = client.semaphore(named(name), of);
+            let permit = match how {
+                How::Wait => semaphore.acquire_many(count).await.map(Some),
+                How::Try => semaphore.try_acquire_many(count).await,
+                How::For(limit) => semaphore.acquire_many_timeout(count, limit).await,
+            };
+            if let Err(error) = &permit {
+                settings::check(name, known, (count, of), error);
             }
-            What::Write(name) => {
-                let lock = client.rw_lock(named(name));
-                let guard = match how {
-                    How::Wait => Some(lock.write().await?),
-                    How::Try => lock.try_write().await?,
-                    How::For(limit) => lock.write_timeout(limit).await?,
-                };
-                Ok(guard.map(Guard::Write))
+            Ok(permit?.map(|permit| Guard::Permit(permit, of)))
+        }),
+        What::Election(name) => Box::pin(async move {
+            let election = client.election(named(name));
+            let leadership = match how {
+                How::Wait => Some(election.campaign("me").await?),
+                How::Try => election.try_campaign("me").await?,
+                How::For(limit) => election.campaign_timeout("me", limit).await?,
+            };
+            Ok(leadership.map(Guard::Leader))
+        }),
+        What::All(names) => Box::pin(async move {
+            let names = names.into_iter().map(named);
+            let all = match how {
+                How::Wait => Some(client.lock_all(names).await?),
+                How::Try => client.try_lock_all(names).await?,
+                How::For(limit) => client.lock_all_timeout(names, limit).await?,
+            };
+            Ok(all.map(Guard::All))
+        }),
+        What::RequestRelease(name) => Box::pin(async move {
+            client.mutex(named(name)).request_release(REASON).await.map(|_| None)
+        }),
+        What::Queue(name) => Box::pin(async move {
+            told::check_entries(process, &client.mutex(named(name)).queue().await?, name);
+            let holder = client.mutex(named(name)).holder().await?;
+            told::check_entries(process, holder.as_slice(), name);
+            Ok(None)
+        }),
+        What::Leader(name) => Box::pin(async move {
+            if let Some(leader) = client.election(named(name)).leader().await? {
+                told::check_leader(&leader, name);
             }
-            What::Permits(name, count, of) => {
-                let known = settings::known(name);
-                let of = known.map_or(of, |(number, _)| number);
-                let semaphore = client.semaphore(named(name), of);
-                let permit = match how {
-                    How::Wait => semaphore.acquire_many(count).await.map(Some),
-                    How::Try => semaphore.try_acquire_many(count).await,
-                    How::For(limit) => semaphore.acquire_many_timeout(count, limit).await,
-                };
-                if let Err(error) = &permit {
-                    settings::check(name, known, (count, of), error);
-                }
-                Ok(permit?.map(|permit| Guard::Permit(permit, of)))
+            Ok(None)
+        }),
+        What::WatchQueue(name) => Box::pin(async move {
+            let mut watch = client.mutex(named(name)).watch_queue()?;
+            while let Ok(Some(entries)) = timeout(SOON, watch.next()).await {
+                told::check_entries(process, &entries, name);
             }
-            What::Election(name) => {
-                let election = client.election(named(name));
-                let leadership = match how {
-                    How::Wait => Some(election.campaign("me").await?),
-                    How::Try => election.try_campaign("me").await?,
-                    How::For(limit) => election.campaign_timeout("me", limit).await?,
-                };
-                Ok(leadership.map(Guard::Leader))
+            Ok(None)
+        }),
+        What::Observe(name) => Box::pin(async move {
+            let mut observe = client.election(named(name)).observe()?;
+            while let Ok(Some(leader)) = timeout(SOON, observe.next()).await {
+                told::check_leader(&leader, name);
             }
-            What::All(names) => {
-                let names = names.into_iter().map(named);
-                let all = match how {
-                    How::Wait => Some(client.lock_all(names).await?),
-                    How::Try => client.try_lock_all(names).await?,
-                    How::For(limit) => client.lock_all_timeout(names, limit).await?,
-                };
-                Ok(all.map(Guard::All))
-            }
-            What::RequestRelease(name) => {
-                client.mutex(named(name)).request_release(REASON).await.map(|_| None)
-            }
-            What::Queue(name) => {
-                told::check_entries(process, &client.mutex(named(name)).queue().await?, name);
-                let holder = client.mutex(named(name)).holder().await?;
-                told::check_entries(process, holder.as_slice(), name);
-                Ok(None)
-            }
-            What::Leader(name) => {
-                if let Some(leader) = client.election(named(name)).leader().await? {
-                    told::check_leader(&leader, name);
-                }
-                Ok(None)
-            }
-            What::WatchQueue(name) => {
-                let mut watch = client.mutex(named(name)).watch_queue()?;
-                while let Ok(Some(entries)) = timeout(SOON, watch.next()).await {
-                    told::check_entries(process, &entries, name);
-                }
-                Ok(None)
-            }
-            What::Observe(name) => {
-                let mut observe = client.election(named(name)).observe()?;
-                while let Ok(Some(leader)) = timeout(SOON, observe.next()).await {
-                    told::check_leader(&leader, name);
-                }
-                Ok(None)
-            }
-            What::SetPermits(name, permits) => {
-                scheduler::with(|world| world.history.permits_set = true);
-                let change = settings::begin(name);
-                let set = client.semaphore(named(name), 3).set_permits(permits).await;
-                settings::end(name, change, set.is_ok().then_some(permits));
-                set.map(|()| None)
-            }
-        }
-    })
+            Ok(None)
+        }),
+        What::SetPermits(name, permits) => Box::pin(async move {
+            scheduler::with(|world| world.history.permits_set = true);
+            let change = settings::begin(name);
+            let set = client.semaphore(named(name), 3).set_permits(permits).await;
+            settings::end(name, change, set.is_ok().then_some(permits));
+            set.map(|()| None)
+        }),
+    }
 }
 
 async fn lock(client: &Client, name: &str, how: How) -> Result<Option<Guard>> {

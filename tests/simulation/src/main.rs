@@ -30,6 +30,7 @@ mod args;
 mod caller;
 mod coincidence;
 mod director;
+mod events;
 mod grants;
 mod history;
 mod holders;
@@ -37,6 +38,7 @@ mod menu;
 mod network;
 mod plan;
 mod scheduler;
+mod search;
 mod server;
 mod sessions;
 mod settings;
@@ -47,15 +49,10 @@ mod told;
 mod trace;
 mod world;
 
-use std::{
-    fs,
-    process::ExitCode,
-    time::{Duration, Instant},
-};
+use std::process::ExitCode;
 
 use args::Args;
 use director::Tell;
-use history::Coverage;
 use plan::Plan;
 use server::Contract;
 
@@ -76,7 +73,7 @@ fn main() -> ExitCode {
             .max_by_key(failed)
             .unwrap_or(ExitCode::SUCCESS);
     }
-    search(&args).unwrap_or_else(|error| {
+    search::search(&args).unwrap_or_else(|error| {
         eprintln!("{error}");
         ExitCode::FAILURE
     })
@@ -98,113 +95,3 @@ fn replay(seed: u64, contract: Contract) -> ExitCode {
     println!("hash {:016x}", history.hash());
     if history.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
-
-/// What came of many histories.
-struct Search<'a> {
-    args: &'a Args,
-    began: Instant,
-    coverage: Coverage,
-    histories: u64,
-    calls: u64,
-    polls: u64,
-    failures: u64,
-    traces: Option<String>,
-}
-
-/// Runs histories until the time or the seeds are used up.
-fn search(args: &Args) -> Result<ExitCode, String> {
-    let mut search = Search {
-        args,
-        began: Instant::now(),
-        coverage: Coverage::default(),
-        histories: 0,
-        calls: 0,
-        polls: 0,
-        failures: 0,
-        traces: args.trace.as_ref().map(|_| String::new()),
-    };
-    let drawn = (args.first..)
-        .take_while(|seed| seed - args.first < args.seeds)
-        .flat_map(|seed| args.contracts.iter().map(move |contract| (*contract, seed)));
-    let mut told = Instant::now();
-    for (contract, seed) in known(args)?.into_iter().chain(drawn) {
-        let over = args.minutes.is_some_and(|limit| search.began.elapsed() >= limit);
-        if over || search.failures >= args.failures {
-            break;
-        }
-        search.run(contract, seed);
-        if told.elapsed() > Duration::from_secs(60) {
-            told = Instant::now();
-            eprintln!("{} histories, {} failed", search.histories, search.failures);
-        }
-    }
-    if let (Some(file), Some(traces)) = (&args.trace, &search.traces) {
-        fs::write(file, traces).map_err(|error| format!("{}: {error}", file.display()))?;
-    }
-    Ok(search.tell())
-}
-
-/// The seeds that once failed: a contract, a seed, and a word on it in each line.
-fn known(args: &Args) -> Result<Vec<(Contract, u64)>, String> {
-    let Some(file) = &args.known else { return Ok(Vec::new()) };
-    let text = fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
-    let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
-    let seed = |line: &str| {
-        let mut words = line.split_whitespace();
-        Some((Contract::named(words.next()?)?, words.next()?.parse().ok()?))
-    };
-    lines
-        .map(|line| seed(line).ok_or_else(|| format!("not a contract and a seed: {line}")))
-        .collect()
-}
-
-impl Search<'_> {
-    fn run(&mut self, contract: Contract, seed: u64) {
-        let plan = Plan::draw(seed, contract);
-        let tell = if self.traces.is_some() { Tell::Trace } else { Tell::Nothing };
-        let (history, _, polled) = director::run(&plan, tell);
-        if let (Some(traces), Some(trace)) = (&mut self.traces, &history.trace) {
-            traces.push_str(&trace.text(&format!("{} seed {seed}", contract.name())));
-        }
-        self.histories += 1;
-        self.calls += history.calls;
-        self.polls += polled;
-        self.coverage.add(&history.coverage);
-        let Some(violation) = history.violations.first() else { return };
-        self.failures += 1;
-        println!("{contract:?} seed {seed}: {violation}");
-        if self.failures == 1 && self.args.shrinks {
-            shrink::tell(&plan);
-        }
-        println!("replay: {PROGRAM} --seed {seed} --contract {}", contract.name());
-    }
-
-    fn tell(self) -> ExitCode {
-        let seconds = self.began.elapsed().as_secs_f64();
-        if self.args.coverage {
-            print!("{}", self.coverage.text());
-        }
-        let missing = if self.args.complete {
-            self.coverage.missing(&self.args.contracts)
-        } else {
-            Vec::new()
-        };
-        for missing in &missing {
-            println!("never happened: {missing}");
-        }
-        let each = |count: u64| count as f64 / self.histories as f64;
-        println!(
-            "{} histories from seed {} in {seconds:.1} s: {:.0} a second, {:.0} calls and {:.0} \
-             polls each; {} failed",
-            self.histories,
-            self.args.first,
-            self.histories as f64 / seconds,
-            each(self.calls),
-            each(self.polls),
-            self.failures,
-        );
-        if self.failures == 0 && missing.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-    }
-}
-
-const PROGRAM: &str = "cargo run -p distlock-simulation --release --";

@@ -1,20 +1,27 @@
 //! The world's clock, and who is polled next: one thread, and a seed that decides everything.
 
+mod turn;
+
 use std::{
-    cell::RefCell,
-    collections::BTreeMap,
+    cell::{Cell, RefCell},
     fmt,
     future::Future,
     pin::Pin,
     sync::Arc,
-    task::{Context, Poll, Wake, Waker},
+    task::{Wake, Waker},
     time::Duration,
 };
 
-use crate::{runtime::mutex, world::World};
+use crate::{
+    events::{Event, EventId, Events},
+    runtime::mutex,
+    world::World,
+};
 
 thread_local! {
     static WORLD: RefCell<Option<World>> = const { RefCell::new(None) };
+    /// What its clock shows, which the library asks all the time.
+    static NOW: Cell<Duration> = const { Cell::new(Duration::ZERO) };
     /// Tasks that were woken, and whether under a lock of the library's: apart, as anything may
     /// wake.
     static WOKEN: RefCell<Vec<(TaskId, bool)>> = const { RefCell::new(Vec::new()) };
@@ -41,27 +48,17 @@ struct Task {
     neglected: Duration,
 }
 
-/// What happens at a time.
-type Deed = Box<dyn FnOnce(&mut World)>;
-
-enum Event {
-    Timer(Waker),
-    Deed(Deed),
-}
-
-/// When something happens, and its number: of those at one time, the first to be arranged is first.
-pub(crate) type At = (Duration, u64);
-
 /// All that waits for its turn or its time.
 #[derive(Default)]
 pub(crate) struct Scheduler {
     now: Duration,
-    count: u64,
-    events: BTreeMap<At, Event>,
+    events: Events,
     tasks: Vec<Task>,
     free: Vec<usize>,
     ready: Vec<TaskId>,
     aborted: Vec<TaskId>,
+    /// Those that were woken when this was last looked at: empty, with room for more.
+    woken: Vec<(TaskId, bool)>,
     running: Option<TaskId>,
     pub(crate) polls: u64,
 }
@@ -87,14 +84,12 @@ impl Scheduler {
 
     /// Something happens so much later.
     pub(crate) fn after(&mut self, time: Duration, deed: impl FnOnce(&mut World) + 'static) {
-        self.schedule(self.now + time, Event::Deed(Box::new(deed)));
+        self.events.add(self.now + time, Event::Deed(Box::new(deed)));
     }
 
-    fn schedule(&mut self, at: Duration, event: Event) -> At {
-        self.count += 1;
-        let at = (at, self.count);
-        self.events.insert(at, event);
-        at
+    fn set_now(&mut self, now: Duration) {
+        self.now = now;
+        NOW.set(now);
     }
 
     fn task(&mut self, id: TaskId) -> Option<&mut Task> {
@@ -174,7 +169,7 @@ pub(crate) fn with<T>(ask: impl FnOnce(&mut World) -> T) -> T {
 }
 
 pub(crate) fn now() -> Duration {
-    with(|world| world.scheduler.now)
+    NOW.get()
 }
 
 pub(crate) fn draw<T>(draw: impl FnOnce(&mut fastrand::Rng) -> T) -> T {
@@ -202,21 +197,21 @@ pub(crate) fn abort(task: TaskId) {
 }
 
 /// Wakes somebody at a time, or a little later. Takes the place of an earlier wish.
-pub(crate) fn set_timer(earlier: Option<At>, at: Duration, waker: &Waker) -> At {
+pub(crate) fn set_timer(earlier: Option<EventId>, at: Duration, waker: &Waker) -> EventId {
     with(|world| {
         if let Some(timer) = earlier
-            && let Some(Event::Timer(known)) = world.scheduler.events.get_mut(&timer)
+            && let Some(Event::Timer(known)) = world.scheduler.events.get_mut(timer)
         {
             known.clone_from(waker);
             return timer;
         }
         let late = world.lateness();
-        world.scheduler.schedule(at.saturating_add(late), Event::Timer(waker.clone()))
+        world.scheduler.events.add(at.saturating_add(late), Event::Timer(waker.clone()))
     })
 }
 
-pub(crate) fn unset_timer(timer: At) {
-    let waker = with(|world| world.scheduler.events.remove(&timer));
+pub(crate) fn unset_timer(timer: EventId) {
+    let waker = with(|world| world.scheduler.events.remove(timer));
     drop(waker);
 }
 
@@ -238,12 +233,13 @@ pub(crate) fn kill(process: usize) {
 }
 
 pub(crate) fn start(world: World) {
+    NOW.set(world.scheduler.now);
     WORLD.with_borrow_mut(|place| *place = Some(world));
 }
 
 /// Runs the world until it is over, or until nothing can happen any more.
 pub(crate) fn run(over: impl Fn(&World) -> bool) {
-    while step(&over) {}
+    while turn::step(&over) {}
 }
 
 /// Nothing goes wrong from now on.
@@ -270,142 +266,8 @@ pub(crate) fn end() -> World {
     WORLD.with_borrow_mut(Option::take).expect("a world")
 }
 
-enum Next {
-    Poll(TaskId, Work, Waker),
-    Deed(Deed),
-    Wake(Waker),
-    Drop(Work),
-    Kill(usize),
-    Again,
-    Over,
-}
-
-fn step(over: &impl Fn(&World) -> bool) -> bool {
-    let mut woken = WOKEN.with_borrow_mut(std::mem::take);
-    // Tokio's `watch` wakes in an order that it draws from a randomness of its own.
-    woken.sort_unstable_by_key(|(id, _)| id.index);
-    let next = with(|world| {
-        for (id, locked) in woken {
-            let Some(task) = world.scheduler.task(id) else { continue };
-            let (queued, what) = (std::mem::replace(&mut task.queued, true), task.what);
-            if !queued {
-                world.scheduler.ready.push(id);
-            }
-            // Its waker might look at a guard.
-            if locked && what == "caller" {
-                world.history.violated("a caller was woken under a lock".into());
-            }
-        }
-        if over(world) { Next::Over } else { world.next() }
-    });
-    match next {
-        Next::Over => return false,
-        Next::Again => {}
-        Next::Deed(deed) => with(deed),
-        Next::Wake(waker) => waker.wake(),
-        Next::Drop(work) => drop(work),
-        Next::Kill(process) => kill(process),
-        Next::Poll(id, mut work, waker) => {
-            let done = work.as_mut().poll(&mut Context::from_waker(&waker)) == Poll::Ready(());
-            let left = with(|world| match world.scheduler.task(id) {
-                Some(task) if !done => {
-                    (task.work, task.waker) = (Some(work), Some(waker));
-                    None
-                }
-                Some(_) => {
-                    world.scheduler.remove(id);
-                    Some(work)
-                }
-                // It was killed by what it did.
-                None => Some(work),
-            });
-            drop(left);
-        }
-    }
-    true
-}
-
-impl World {
-    /// What happens next: what is due, somebody's turn, or the next thing whose time comes.
-    fn next(&mut self) -> Next {
-        if let Some(process) = self.doomed.pop() {
-            return Next::Kill(process);
-        }
-        if let Some(id) = self.scheduler.aborted.pop() {
-            return self.scheduler.remove(id).map_or(Next::Again, Next::Drop);
-        }
-        let now = self.scheduler.now;
-        let due = self.scheduler.events.first_key_value().map(|((at, _), _)| *at);
-        if due.is_some_and(|at| at <= now) {
-            return self.happen();
-        }
-        if let Some(id) = self.pick() {
-            let Some(task) = self.scheduler.task(id) else { return Next::Again };
-            task.queued = false;
-            let (Some(work), Some(waker)) = (task.work.take(), task.waker.take()) else {
-                return Next::Again;
-            };
-            self.scheduler.polls += 1;
-            let passes = self.passes();
-            self.scheduler.now += passes;
-            self.scheduler.running = Some(id);
-            return Next::Poll(id, work, waker);
-        }
-        match due {
-            Some(at) => {
-                self.scheduler.now = at;
-                self.happen()
-            }
-            None => Next::Over,
-        }
-    }
-
-    fn happen(&mut self) -> Next {
-        match self.scheduler.events.pop_first() {
-            Some((_, Event::Timer(waker))) => Next::Wake(waker),
-            Some((_, Event::Deed(deed))) => Next::Deed(deed),
-            None => Next::Again,
-        }
-    }
-
-    /// One of those that may be polled, whichever.
-    fn pick(&mut self) -> Option<TaskId> {
-        let now = self.scheduler.now;
-        // For no reason.
-        if !self.calm && self.dice.u32(..200) == 0 && !self.scheduler.tasks.is_empty() {
-            let index = self.dice.usize(..self.scheduler.tasks.len());
-            let task = &mut self.scheduler.tasks[index];
-            if task.work.is_some() && !task.queued {
-                task.queued = true;
-                let id = TaskId { index, generation: task.generation };
-                self.scheduler.ready.push(id);
-            }
-        }
-        let mut held = Vec::new();
-        let picked = loop {
-            let count = self.scheduler.ready.len();
-            if count == 0 {
-                break None;
-            }
-            let place = self.dice.usize(..count);
-            let id = self.scheduler.ready.swap_remove(place);
-            let Some(task) = self.scheduler.task(id) else { continue };
-            let until = task.neglected;
-            let stopped = self.processes[task.process].stopped;
-            let until = until.max(stopped);
-            if until <= now {
-                break Some(id);
-            }
-            held.push((id, until));
-        };
-        for (id, until) in held {
-            // Back when its time comes.
-            self.scheduler.after(until - now, move |world| {
-                if world.scheduler.task(id).is_some() {
-                    world.scheduler.ready.push(id);
-                }
-            });
-        }
-        picked
-    }
+/// The end of a world in which something panicked: what is left of it may not be touched any more.
+pub(crate) fn abandon() {
+    std::mem::forget(WORLD.with_borrow_mut(Option::take));
+    WOKEN.with_borrow_mut(Vec::clear);
 }

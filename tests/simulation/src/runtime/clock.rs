@@ -9,7 +9,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use crate::scheduler;
+use crate::{events::EventId, scheduler};
 
 pub(crate) fn now() -> Duration {
     scheduler::now()
@@ -62,7 +62,7 @@ impl Sub for Instant {
 #[derive(Debug)]
 pub(crate) struct Sleep {
     at: Duration,
-    timer: Option<scheduler::At>,
+    timer: Option<EventId>,
 }
 
 impl Future for Sleep {

@@ -2,8 +2,14 @@
 
 pub(crate) mod queue;
 mod session;
+mod view;
 
-use std::{collections::BTreeMap, rc::Rc, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    rc::Rc,
+    sync::Arc,
+    time::Duration,
+};
 
 use tokio::sync::oneshot;
 
@@ -13,6 +19,7 @@ use crate::{
 };
 
 pub(crate) use session::SessionRecord;
+pub(crate) use view::View;
 
 /// What stores promise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,18 +57,6 @@ pub(crate) struct Key {
     pub(crate) version: u64,
     /// Others stood there when it came.
     pub(crate) crowded: bool,
-}
-
-/// All that is there at one revision.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct View {
-    pub(crate) revision: u64,
-    /// By directory, and there by token: the order of every queue.
-    dirs: BTreeMap<Arc<str>, Rc<BTreeMap<u64, Rc<Key>>>>,
-    pub(crate) data: BTreeMap<String, Rc<Vec<u8>>>,
-    /// The name that the last holder to leave a directory has left there; of etcd's also the
-    /// revision.
-    pub(crate) marks: BTreeMap<Arc<str>, Arc<str>>,
 }
 
 /// What became of a key by one change.
@@ -109,9 +104,9 @@ pub(crate) struct Server {
     pub(crate) contract: Contract,
     pub(crate) now: Rc<View>,
     /// What was, the oldest first; the last one is `now`.
-    past: Vec<Rc<View>>,
+    past: VecDeque<Rc<View>>,
     /// What the latest changes were, for servers that lag behind.
-    changes: Vec<(u64, Vec<Change>)>,
+    changes: VecDeque<(u64, Vec<Change>)>,
     pub(crate) dirs: BTreeMap<Arc<str>, Dir>,
     pub(crate) tails: BTreeMap<Arc<str>, Tail>,
     pub(crate) sessions: BTreeMap<u64, SessionRecord>,
@@ -130,12 +125,12 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn new(contract: Contract) -> Self {
-        let now = Rc::new(View { revision: 1, ..View::default() });
+        let now = Rc::new(View::first());
         Self {
             contract,
-            past: vec![Rc::clone(&now)],
+            past: VecDeque::from([Rc::clone(&now)]),
             now,
-            changes: Vec::new(),
+            changes: VecDeque::new(),
             dirs: BTreeMap::new(),
             tails: BTreeMap::new(),
             sessions: BTreeMap::new(),
@@ -177,8 +172,8 @@ impl Server {
                 }
             }
         }
-        self.past.push(Rc::clone(&next));
-        self.changes.push((next.revision, changes));
+        self.past.push_back(Rc::clone(&next));
+        self.changes.push_back((next.revision, changes));
         self.now = next;
     }
 
@@ -197,14 +192,15 @@ impl Server {
 
     /// What has changed after a revision, up to another.
     pub(crate) fn between(&self, from: u64, to: u64) -> impl Iterator<Item = &Change> {
-        let changes = self.changes.iter().filter(move |(at, _)| from < *at && *at <= to);
-        changes.flat_map(|(_, changes)| changes)
+        let after = |revision: u64| self.changes.partition_point(|(at, _)| *at <= revision);
+        let (begin, end) = (after(from), after(to));
+        self.changes.range(begin..end.max(begin)).flat_map(|(_, changes)| changes)
     }
 
     /// The watches to be told when a server has come from one revision to another.
     pub(crate) fn struck(&mut self, replica: Option<usize>, to: u64) -> Vec<(Watching, Event)> {
-        let mut struck = Vec::new();
-        for (id, watching) in &self.watches {
+        let (mut struck, mut watches) = (Vec::new(), std::mem::take(&mut self.watches));
+        for (id, watching) in &mut watches {
             let Some(session) = self.sessions.get(&watching.session) else {
                 struck.push((*id, None));
                 continue;
@@ -220,8 +216,11 @@ impl Server {
                         .then_some(Event::Touched),
                     Target::Dir(dir) => (*dir == change.dir).then_some(Event::Touched),
                 });
+            // What was none of its concern is looked at once.
+            watching.since = watching.since.max(to);
             struck.extend(event.map(|event| (*id, Some(event))));
         }
+        self.watches = watches;
         let told =
             struck.into_iter().filter_map(|(id, event)| Some((self.watches.remove(&id)?, event?)));
         told.collect()
@@ -288,9 +287,9 @@ impl Server {
         let dirs = &self.dirs;
         if self.now.marks.keys().any(|dir| !dirs.contains_key(dir)) {
             let mut next = (*self.now).clone();
-            next.marks.retain(|dir, _| dirs.contains_key(dir));
+            Rc::make_mut(&mut next.marks).retain(|dir, _| dirs.contains_key(dir));
             let next = Rc::new(next);
-            if let Some(last) = self.past.last_mut() {
+            if let Some(last) = self.past.back_mut() {
                 *last = Rc::clone(&next);
             }
             self.now = next;
@@ -300,50 +299,12 @@ impl Server {
     /// What nobody can ask for any more is forgotten.
     pub(crate) fn forget(&mut self, longest: u64) {
         let oldest = self.now.revision.saturating_sub(longest);
-        self.past.retain(|view| view.revision >= oldest);
-        self.changes.retain(|(at, _)| *at >= oldest);
-    }
-}
-
-impl View {
-    pub(crate) fn key(&self, name: &str) -> Option<&Rc<Key>> {
-        let (dir, _) = name.rsplit_once('/')?;
-        self.in_dir(dir).find(|key| *key.name == *name)
-    }
-
-    /// The keys of a queue, in its order.
-    pub(crate) fn in_dir(&self, dir: &str) -> impl DoubleEndedIterator<Item = &Rc<Key>> {
-        self.dirs.get(dir).into_iter().flat_map(|keys| keys.values())
-    }
-
-    pub(crate) fn keys(&self) -> impl Iterator<Item = &Rc<Key>> {
-        self.dirs.values().flat_map(|keys| keys.values())
-    }
-
-    pub(crate) fn of_session(&self, session: u64) -> impl Iterator<Item = &Rc<Key>> {
-        self.keys().filter(move |key| key.session == session)
-    }
-
-    /// In the place of one with the same token, if there is one.
-    pub(crate) fn put(&mut self, key: Rc<Key>) {
-        let keys = self.dirs.entry(Arc::clone(&key.dir)).or_default();
-        Rc::make_mut(keys).insert(key.token, key);
-    }
-
-    pub(crate) fn remove(&mut self, key: &Key) {
-        if let Some(keys) = self.dirs.get_mut(&key.dir) {
-            Rc::make_mut(keys).remove(&key.token);
-            if keys.is_empty() {
-                self.dirs.remove(&key.dir);
-            }
+        while self.past.front().is_some_and(|view| view.revision < oldest) {
+            self.past.pop_front();
         }
-    }
-
-    /// The names of what belongs to no session, in a queue's directory.
-    pub(crate) fn notes<'a>(&'a self, dir: &'a str) -> impl Iterator<Item = &'a str> {
-        self.data.keys().filter_map(move |key| {
-            key.strip_prefix(dir)?.strip_prefix('/').filter(|name| !name.contains('/'))
-        })
+        while self.changes.front().is_some_and(|(at, _)| *at < oldest) {
+            self.changes.pop_front();
+        }
     }
 }
 

@@ -199,7 +199,7 @@ impl Server {
             self.change(vec![Change::deleted(key)], |view| {
                 view.remove(key);
                 if let Some(mark) = mark {
-                    view.marks.insert(Arc::clone(&key.dir), mark);
+                    Rc::make_mut(&mut view.marks).insert(Arc::clone(&key.dir), mark);
                 }
             });
         }
@@ -289,13 +289,14 @@ impl Server {
             self.dirs.entry(Arc::clone(&change.dir)).or_insert(Dir { czxid: revision, next: 0 });
         }
         self.change(changes, |view| {
+            let data = Rc::make_mut(&mut view.data);
             for write in writes {
                 match write {
                     Write::Put { key, value } => {
-                        view.data.insert(key.clone(), Rc::new(value.clone()));
+                        data.insert(key.clone(), Rc::new(value.clone()));
                     }
                     Write::Delete { key } => {
-                        view.data.remove(key);
+                        data.remove(key);
                     }
                 }
             }
