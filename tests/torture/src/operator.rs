@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use distlock_testkit::{Result, clock::uptime};
-use etcd_client::{Client as Etcd, PutOptions};
+use etcd_client::{Client as Etcd, Compare, CompareOp, PutOptions, Txn, TxnOp};
 use tokio::time::{Instant, sleep, timeout};
 use zookeeper_client::{Acls, Client as ZooKeeper, CreateMode, Error as ZkError};
 
@@ -35,11 +35,14 @@ const ODD: [&str; 6] = [
 
 /// Meddles with the queues until then, at random.
 pub(crate) async fn meddle(cluster: &Cluster, journal: &Journal, namespace: &str, over: Instant) {
-    let mut operator = Operator { cluster, journal, to_delete: Vec::new() };
+    let mut operator = Operator { cluster, journal, at_work: None, to_delete: Vec::new() };
     while Instant::now() < over {
         // What fails, fails: there are faults.
         let _ = operator.act(namespace).await;
         sleep(Duration::from_millis(fastrand::u64(1..60))).await;
+    }
+    while operator.go_home().await.is_err() {
+        sleep(Duration::from_millis(50)).await;
     }
     for (key, since) in std::mem::take(&mut operator.to_delete) {
         operator.delete(key, since.min(uptime())).await;
@@ -49,6 +52,9 @@ pub(crate) async fn meddle(cluster: &Cluster, journal: &Journal, namespace: &str
 struct Operator<'a> {
     cluster: &'a Cluster,
     journal: &'a Journal,
+    /// A key of etcd's that is there as long as he may add any. What he adds without an answer may
+    /// come seconds later, when he has deleted it again: then it is not added any more.
+    at_work: Option<String>,
     /// What he has to delete in the end, and since when it may be as good as deleted if he does not
     /// know.
     to_delete: Vec<(String, u64)>,
@@ -94,7 +100,7 @@ impl Operator<'_> {
                 // Without its lease it is nobody's place any more.
                 let since = uptime();
                 self.to_delete.push((key.clone(), since));
-                timeout(PATIENCE, client.put(key.as_str(), NOTE, None)).await??;
+                self.add_to_etcd(client, key.as_str()).await?;
                 self.journal.tell(Event::KeyDeleted { key, since });
                 // What comes of it from now on is not excused by the deletion in the end.
                 self.to_delete.last_mut().ok_or("just added")?.1 = u64::MAX;
@@ -102,7 +108,7 @@ impl Operator<'_> {
             1 | 2 => {
                 let odd = format!("{dir}/{}", odd());
                 self.to_delete.push((odd.clone(), uptime()));
-                timeout(PATIENCE, client.put(odd, NOTE, None)).await??;
+                self.add_to_etcd(client, odd).await?;
             }
             _ => {
                 let options = PutOptions::new().with_ignore_lease();
@@ -110,6 +116,28 @@ impl Operator<'_> {
             }
         }
         Ok(())
+    }
+
+    async fn add_to_etcd(&mut self, mut client: Etcd, key: impl Into<Vec<u8>>) -> Result<()> {
+        let at_work = match &self.at_work {
+            Some(at_work) => at_work,
+            None => {
+                // Of no use unless it is known to be there: then another one is.
+                let at_work = format!("/operator/{:x}", fastrand::u64(..));
+                timeout(PATIENCE, client.put(at_work.as_str(), NOTE, None)).await??;
+                self.at_work.insert(at_work)
+            }
+        };
+        let there = Compare::version(at_work.as_str(), CompareOp::Greater, 0);
+        let add = Txn::new().when([there]).and_then([TxnOp::put(key, NOTE, None)]);
+        timeout(PATIENCE, client.txn(add)).await??;
+        Ok(())
+    }
+
+    /// Nothing is added any more from here on.
+    async fn go_home(&self) -> Result<()> {
+        let Some(at_work) = &self.at_work else { return Ok(()) };
+        self.try_delete(at_work).await
     }
 
     async fn act_on_zookeeper(&mut self, client: &ZooKeeper, key: &str, dir: &str) -> Result<()> {
