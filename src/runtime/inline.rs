@@ -7,7 +7,11 @@
 //! waits for a caller: a task is never kept from one poll to the next, and what comes in from the
 //! socket, a timer or another thread wakes it on the library's thread as ever.
 
-use std::{cell::RefCell, collections::VecDeque, future::Future};
+use std::{
+    cell::{Cell, RefCell},
+    collections::VecDeque,
+    future::Future,
+};
 
 use async_task::{Builder, Runnable};
 
@@ -18,20 +22,24 @@ use super::executor::Executor;
 const STEPS: usize = 32;
 
 thread_local! {
-    /// What has been woken by this thread since its caller is polled; `None` outside of a poll.
-    static WOKEN: RefCell<Option<VecDeque<Runnable>>> = const { RefCell::new(None) };
+    /// A caller is polled on this thread.
+    static WITHIN: Cell<bool> = const { Cell::new(false) };
+    /// What it has woken. Empty outside of a poll; what room it has is used again.
+    static WOKEN: RefCell<VecDeque<Runnable>> = const { RefCell::new(VecDeque::new()) };
 }
 
 /// Keeps a task that was woken within a poll for the end of it; gives back any other.
 fn keep(task: Runnable) -> Option<Runnable> {
     let mut task = Some(task);
-    // On a thread that ends there is nothing any more to keep it in.
-    let _ = WOKEN.try_with(|woken| {
-        if let Some(woken) = &mut *woken.borrow_mut() {
-            woken.extend(task.take());
-        }
-    });
+    if WITHIN.get() {
+        // On a thread that ends there is nothing any more to keep it in.
+        let _ = WOKEN.try_with(|woken| woken.borrow_mut().extend(task.take()));
+    }
     task
+}
+
+fn next() -> Option<Runnable> {
+    WOKEN.try_with(|woken| woken.borrow_mut().pop_front()).ok().flatten()
 }
 
 /// A task of which the one who wakes it does what there is to do, if it is within [`poll`], and
@@ -53,10 +61,10 @@ pub(crate) fn spawn(executor: &Executor, task: impl Future<Output = ()> + Send +
 
 /// One poll of a caller, and what it has woken.
 pub(super) fn poll<T>(poll: impl FnOnce() -> T) -> T {
-    let within = Within::begin();
+    let _within = Within::begin();
     let polled = poll();
     for _ in 0..STEPS {
-        let Some(task) = within.next() else { break };
+        let Some(task) = next() else { break };
         task.run();
     }
     polled
@@ -66,34 +74,24 @@ pub(super) fn poll<T>(poll: impl FnOnce() -> T) -> T {
 /// may block, as the program's own code may do in a request for a password: so its end waits for
 /// no other one.
 struct Within {
-    outermost: bool,
+    /// There is one around it.
+    inner: bool,
 }
 
 impl Within {
     fn begin() -> Self {
-        let begin = |woken: &RefCell<Option<_>>| {
-            let mut woken = woken.borrow_mut();
-            let outermost = woken.is_none();
-            woken.get_or_insert_default();
-            outermost
-        };
-        Self { outermost: WOKEN.try_with(begin).unwrap_or(false) }
-    }
-
-    fn next(&self) -> Option<Runnable> {
-        let next = |woken: &RefCell<Option<VecDeque<_>>>| woken.borrow_mut().as_mut()?.pop_front();
-        WOKEN.try_with(next).ok().flatten()
+        Self { inner: WITHIN.replace(true) }
     }
 }
 
 impl Drop for Within {
     /// Also if the poll panics.
     fn drop(&mut self) {
-        let Ok(left) = WOKEN.try_with(RefCell::take) else { return };
-        left.into_iter().flatten().for_each(Runnable::schedule);
-        if !self.outermost {
-            let _ = WOKEN.try_with(|woken| woken.replace(Some(VecDeque::new())));
+        WITHIN.set(false);
+        while let Some(task) = next() {
+            task.schedule();
         }
+        WITHIN.set(self.inner);
     }
 }
 
@@ -127,12 +125,12 @@ mod tests {
                 Poll::Pending
             }),
         );
-        next(&told);
+        told_by(&told);
         let waker = slot.lock().take().expect("polled");
         (waker, told)
     }
 
-    fn next(told: &mpsc::Receiver<ThreadId>) -> ThreadId {
+    fn told_by(told: &mpsc::Receiver<ThreadId>) -> ThreadId {
         told.recv_timeout(Duration::from_secs(20)).expect("it is woken")
     }
 
@@ -143,11 +141,11 @@ mod tests {
         poll(|| waker.wake_by_ref());
         assert_eq!(told.try_recv(), Ok(here), "before the poll's end");
         waker.wake_by_ref();
-        assert_ne!(next(&told), here, "outside of a poll");
+        assert_ne!(told_by(&told), here, "outside of a poll");
         let elsewhere = waker.clone();
         poll(|| {
             thread::spawn(move || elsewhere.wake()).join().unwrap();
-            assert_ne!(next(&told), here, "not what another thread has woken");
+            assert_ne!(told_by(&told), here, "not what another thread has woken");
         });
     }
 
@@ -186,7 +184,7 @@ mod tests {
             );
         });
         assert_eq!(count.load(Ordering::Relaxed), STEPS);
-        next(&told);
+        told_by(&told);
     }
 
     #[test]
@@ -200,10 +198,10 @@ mod tests {
             })
         });
         assert!(panicking.is_err());
-        assert_ne!(next(&told), here, "it is the executor's again");
+        assert_ne!(told_by(&told), here, "it is the executor's again");
         poll(|| spawn(executor, async { panic!("a task's") }));
         poll(|| waker.wake_by_ref());
-        assert_eq!(next(&told), here);
+        assert_eq!(told_by(&told), here);
         spawn(executor, pending());
     }
 }

@@ -2,12 +2,10 @@
 
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
-use crate::{scheduler, server::Contract, world::World};
+use crate::{scheduler, world::World};
 
 /// How long it takes at most to hear that one is the first, where nothing goes wrong.
 const LONGEST_WAIT: Duration = Duration::from_millis(800);
-/// The same for one for whose watch there may be no room: it looks each 0.5 to 1.5 s.
-const LONGEST_WAIT_UNWATCHED: Duration = Duration::from_millis(2300);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
@@ -128,11 +126,7 @@ impl World {
     fn check_wait(&mut self, new: &Holder) {
         let Some(since) = self.firsts.remove(&(Arc::clone(&new.key), new.revision)) else { return };
         let waited = self.now().saturating_sub(since.max(self.scheduler.neglected()));
-        let longest = match self.server.contract {
-            Contract::Etcd => LONGEST_WAIT,
-            Contract::ZooKeeper => LONGEST_WAIT_UNWATCHED,
-        };
-        if new.mode == Mode::Exclusive && waited > longest {
+        if new.mode == Mode::Exclusive && waited > LONGEST_WAIT {
             self.history.violated(format!("{new:?} was granted {waited:?} after it was the first"));
         }
     }

@@ -130,7 +130,11 @@ impl Operator<'_> {
         };
         let there = Compare::version(at_work.as_str(), CompareOp::Greater, 0);
         let add = Txn::new().when([there]).and_then([TxnOp::put(key, NOTE, None)]);
-        timeout(PATIENCE, client.txn(add)).await??;
+        if !timeout(PATIENCE, client.txn(add)).await??.succeeded() {
+            // Servers that were killed may have forgotten it.
+            self.at_work = None;
+            return Err("nothing was added".into());
+        }
         Ok(())
     }
 
