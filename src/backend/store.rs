@@ -58,6 +58,9 @@ pub(crate) struct Facts {
     /// Whether the server that answers passes a renewal on to the one that decides with its next
     /// report only: then what a proof is worth depends on what was sent before it.
     pub(crate) relays_renewals: bool,
+    /// Whether what is asked in its name is answered one after the other: then a second proof of
+    /// life comes no sooner than the first, and what was asked meanwhile only later.
+    pub(crate) one_at_a_time: bool,
     /// Whether the names of deleted keys cost the store anything, so that they had better come
     /// again.
     pub(crate) keeps_old_names: bool,
@@ -72,6 +75,7 @@ impl Facts {
             ttl,
             renewed_when_idle: true,
             relays_renewals: false,
+            one_at_a_time: false,
             keeps_old_names: false,
             watch_budget: usize::MAX,
         }

@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 use super::{ask::retry, deadline::Deadline};
 use crate::{
     backend::{
-        Store,
+        Facts, Store,
         error::{Result, StoreError},
     },
     runtime::clock::{self, sleep},
@@ -23,12 +23,13 @@ const OVERLAPPING: usize = 6;
 pub(super) async fn keep(
     deadline: Arc<Deadline>,
     store: Arc<dyn Store>,
-    renewed_when_idle: bool,
+    facts: Facts,
     hurry: Arc<Notify>,
     told: Renewals,
 ) -> Result<()> {
     let timing = deadline.timing();
     let longest_sleep = timing.longest_sleep();
+    let overlapping = if facts.one_at_a_time { 1 } else { OVERLAPPING };
     let mut renewals = FuturesUnordered::new();
     // Not the time of this task's first poll: the opening was the first proof.
     let mut attempted = deadline.vitals().proved;
@@ -38,7 +39,7 @@ pub(super) async fn keep(
     while deadline.lost_reason().is_none() {
         let vitals = deadline.vitals();
         told.remaining(|| vitals.lapses.map(|at| at.saturating_sub(vitals.now)));
-        let pause = if vitals.busy || renewed_when_idle {
+        let pause = if vitals.busy || facts.renewed_when_idle {
             let due = if let Some(pause) = failed {
                 attempted + pause
             } else if !renewals.is_empty() {
@@ -49,7 +50,7 @@ pub(super) async fn keep(
             // What is proved until then is worth less than usual: once more as soon as it counts.
             again = vitals.counts_from.or(again);
             let due = again.map_or(due, |again| due.min(again));
-            if due <= vitals.now && renewals.len() < OVERLAPPING {
+            if due <= vitals.now && renewals.len() < overlapping {
                 let store = Arc::clone(&store);
                 renewals.push(async move {
                     let sent = clock::now();
@@ -59,7 +60,7 @@ pub(super) async fn keep(
                 again = again.filter(|again| *again > vitals.now);
                 failed = None;
             }
-            if renewals.len() < OVERLAPPING {
+            if renewals.len() < overlapping {
                 due.saturating_sub(vitals.now).max(Duration::from_millis(1))
             } else {
                 longest_sleep

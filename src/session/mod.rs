@@ -139,7 +139,7 @@ impl Session {
         let keeping = keeper::keep(
             Arc::clone(&deadline),
             Arc::clone(&store),
-            facts.renewed_when_idle,
+            facts,
             Arc::clone(&hurry),
             shared.telemetry.renewals(),
         );

@@ -87,7 +87,8 @@ impl Backend for Mysql {
         self.connector.clock.read(&begun, sent);
         let line = Line::start(Arc::clone(&self.connector), link, session, ttl);
         line.order(opening::tidy());
-        Ok((Facts::new(ttl), Arc::new(SqlStore::new(line, ttl))))
+        let facts = Facts { one_at_a_time: true, ..Facts::new(ttl) };
+        Ok((facts, Arc::new(SqlStore::new(line, ttl))))
     }
 }
 

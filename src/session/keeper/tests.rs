@@ -24,16 +24,16 @@ impl Kept {
     fn new(renewed_when_idle: bool, answers: impl FnOnce(&Double)) -> Self {
         let store = Double::new();
         answers(&store);
-        Self::of(store, renewed_when_idle, false)
+        Self::of(store, Facts { renewed_when_idle, ..Facts::new(TTL) })
     }
 
-    fn of(store: Arc<Double>, renewed_when_idle: bool, relayed: bool) -> Self {
-        let deadline = Arc::new(Deadline::new(clock::now(), TTL, relayed));
+    fn of(store: Arc<Double>, facts: Facts) -> Self {
+        let deadline = Arc::new(Deadline::new(clock::now(), TTL, facts.relays_renewals));
         let hurry = Arc::<Notify>::default();
         let ended = tokio::spawn(keep(
             Arc::clone(&deadline),
             Arc::clone(&store) as _,
-            renewed_when_idle,
+            facts,
             Arc::clone(&hurry),
             Telemetry::default().renewals(),
         ));
@@ -85,6 +85,20 @@ async fn six_renewals_overlap_at_the_most() {
     assert_eq!(kept.asked(4700).await, [800, 1200, 1600, 2000, 2400, 2800]);
     let later = kept.asked(1000).await;
     assert!(later.len() > 6, "{later:?}");
+}
+
+/// A second one would only wait for the first, and others for both.
+#[tokio::test(start_paused = true)]
+async fn where_all_goes_one_after_the_other_so_do_renewals() {
+    let store = Double::new();
+    store.keep_alive.then(700, || Ok(TTL));
+    let kept = Kept::of(store, Facts { one_at_a_time: true, ..Facts::new(TTL) });
+    assert_eq!(kept.asked(3000).await, [800, 1600, 2400]);
+    // What takes longer than the pause between two is followed at once.
+    let store = Double::new();
+    store.keep_alive.then(1000, || Ok(TTL));
+    let kept = Kept::of(store, Facts { one_at_a_time: true, ..Facts::new(TTL) });
+    assert_eq!(kept.asked(4000).await, [800, 1800, 2800, 3800]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -199,7 +213,7 @@ async fn a_session_is_ended_for_two_ttls_if_need_be() {
 async fn after_a_silence_it_is_renewed_as_soon_as_that_counts() {
     let store = Double::new();
     store.keep_alive.then(0, || Ok(TTL));
-    let kept = Kept::of(store, true, true);
+    let kept = Kept::of(store, Facts { relays_renewals: true, ..Facts::new(TTL) });
     tokio::task::yield_now().await;
     // The process stands still for two thirds of a second.
     tokio::time::advance(Duration::from_millis(660)).await;
@@ -213,7 +227,7 @@ async fn after_a_silence_it_is_renewed_as_soon_as_that_counts() {
 async fn a_keeper_that_is_late_does_not_hurry() {
     let store = Double::new();
     store.keep_alive.then(0, || Ok(TTL));
-    let kept = Kept::of(store, true, true);
+    let kept = Kept::of(store, Facts { relays_renewals: true, ..Facts::new(TTL) });
     tokio::task::yield_now().await;
     tokio::time::advance(Duration::from_millis(660)).await;
     kept.asked(790).await;
