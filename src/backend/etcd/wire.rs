@@ -1,4 +1,4 @@
-//! How a connection's tasks are run: inline, by the one who wakes them.
+//! How a connection's tasks are run: by the one who wakes them, one at a time.
 
 use std::{future::Future, pin::Pin};
 
@@ -10,16 +10,13 @@ use tonic::transport::{self, Endpoint, channel::Change};
 
 use crate::runtime::{
     executor::{Executor, spawn_beside},
-    inline,
+    strand::Strand,
 };
 
-/// Runs what tonic has to be run.
-#[derive(Clone)]
-struct Inline(Executor);
-
-impl rt::Executor<Pin<Box<dyn Future<Output = ()> + Send>>> for Inline {
+/// What tonic has to be run.
+impl rt::Executor<Pin<Box<dyn Future<Output = ()> + Send>>> for Strand {
     fn execute(&self, task: Pin<Box<dyn Future<Output = ()> + Send>>) {
-        inline::spawn(&self.0, task);
+        self.spawn(task);
     }
 }
 
@@ -33,16 +30,16 @@ impl BalancedChannelBuilder for Wire {
         self,
         capacity: usize,
     ) -> Result<(Channel, mpsc::Sender<Change<Uri, Endpoint>>), Self::Error> {
-        let inline = Inline(Executor::here());
+        let strand = Strand::new(Executor::here());
         let (channel, changes) =
-            transport::Channel::balance_channel_with_executor(capacity, inline.clone());
+            transport::Channel::balance_channel_with_executor(capacity, strand.clone());
         // Each endpoint would bring tokio as its own executor.
         let (sender, mut endpoints) = mpsc::channel(capacity);
         spawn_beside(async move {
             while let Some(change) = endpoints.recv().await {
                 let change = match change {
                     Change::Insert(uri, endpoint) => {
-                        Change::Insert(uri, Endpoint::executor(endpoint, inline.clone()))
+                        Change::Insert(uri, Endpoint::executor(endpoint, strand.clone()))
                     }
                     change => change,
                 };

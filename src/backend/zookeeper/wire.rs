@@ -1,4 +1,4 @@
-//! How a session's task is run: inline, by the one who wakes it.
+//! How a session's task is run: by the one who wakes it.
 
 use std::{
     future::{Future, poll_fn},
@@ -7,22 +7,20 @@ use std::{
 
 use spawns_core::{Spawn, Task, enter};
 
-use crate::runtime::{executor::Executor, inline};
+use crate::runtime::{executor::Executor, strand::Strand};
 
-struct Inline(Executor);
-
-impl Spawn for Inline {
+impl Spawn for Strand {
     fn spawn(&self, task: Task) {
-        inline::spawn(&self.0, Box::into_pin(task.future));
+        Self::spawn(self, Box::into_pin(task.future));
     }
 }
 
 /// Has what the crate spawns meanwhile run so.
-pub(super) async fn inline<T>(connecting: impl Future<Output = T>) -> T {
+pub(super) async fn in_strand<T>(connecting: impl Future<Output = T>) -> T {
     let mut connecting = pin!(connecting);
-    let inline = Inline(Executor::here());
+    let strand = Strand::new(Executor::here());
     poll_fn(|context| {
-        let _scope = enter(&inline);
+        let _scope = enter(&strand);
         connecting.as_mut().poll(context)
     })
     .await
