@@ -353,7 +353,8 @@ impl Election {
         let acquire = Acquire { value: Some(checked(value)?), ..Acquire::new(&queue, wait) };
         let telemetry = self.sessions.shared().telemetry;
         let call = Call::new(telemetry, Primitive::Election, &self.name, wait.is_a_try());
-        let taking = pin!(wait.bounds(&self.sessions, acquire.from(&self.sessions)));
+        let taking = pin!(acquire.from(&self.sessions));
+        let taking = pin!(wait.bounds(&self.sessions, taking));
         let taken = call.within(taking).await;
         Ok(LockGuard::of(call, taken)?.map(Leadership::new))
     }

@@ -75,13 +75,13 @@ impl MultiLock {
     }
 
     pub(crate) async fn take(&self, wait: Wait) -> Result<Option<AllGuard>> {
-        let taking = async {
+        let taking = pin!(async {
             match self.at_once(wait).await? {
                 Some(guards) => Ok(Some(AllGuard { guards })),
                 None if wait.has_passed() => Ok(None),
                 None => self.one_by_one(wait).await,
             }
-        };
+        });
         wait.bounds(&self.sessions, taking).await
     }
 

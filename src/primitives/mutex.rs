@@ -340,7 +340,8 @@ impl Mutex {
             let taken = call.within(taking).await;
             return LockGuard::shared(call, taken);
         }
-        let taking = pin!(wait.bounds(sessions, take(sessions, &queue, wait)));
+        let taking = pin!(take(sessions, &queue, wait));
+        let taking = pin!(wait.bounds(sessions, taking));
         let taken = call.within(taking).await;
         LockGuard::of(call, taken)
     }

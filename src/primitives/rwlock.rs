@@ -313,7 +313,8 @@ impl RwLock {
         let telemetry = self.sessions.shared().telemetry;
         let call = Call::new(telemetry, primitive, &self.name, wait.is_a_try());
         let acquire = Acquire { mode: Mode::Shared(rule), ..Acquire::new(&queue, wait) };
-        let taking = pin!(wait.bounds(&self.sessions, acquire.from(&self.sessions)));
+        let taking = pin!(acquire.from(&self.sessions));
+        let taking = pin!(wait.bounds(&self.sessions, taking));
         let taken = call.within(taking).await;
         LockGuard::of(call, taken)
     }

@@ -331,7 +331,8 @@ impl Semaphore {
         let queue = self.permit_queue()?.labelled(&format!("{permits}of{}", self.permits));
         let telemetry = self.sessions.shared().telemetry;
         let call = Call::new(telemetry, Primitive::Semaphore, &self.name, wait.is_a_try());
-        let taking = pin!(wait.bounds(&self.sessions, self.pass(&queue, permits, wait)));
+        let taking = pin!(self.pass(&queue, permits, wait));
+        let taking = pin!(wait.bounds(&self.sessions, taking));
         let taken = call.within(taking).await;
         Ok(LockGuard::of(call, taken)?.map(|guard| Permit { guard, permits }))
     }

@@ -105,7 +105,9 @@ pub(crate) async fn hold(
             }
             Standing::Behind(_) | Standing::Full if matches!(wait, Wait::No) => None,
             Standing::Behind(predecessor) => {
-                wait.spend_on(&session, waiter.wait_behind(predecessor, there)).await?
+                // In a box, as all that it needs would have its room in calls that need not wait.
+                let waiting = Box::pin(waiter.wait_behind(predecessor, there));
+                wait.spend_on(&session, waiting).await?
             }
             Standing::Full => wait.spend_on(&session, Box::pin(waiter.wait_for_room())).await?,
         };

@@ -1,6 +1,6 @@
 //! How long a call waits.
 
-use std::{pin::pin, time::Duration};
+use std::{pin::Pin, time::Duration};
 
 use super::Failure;
 use crate::{
@@ -75,11 +75,10 @@ impl Wait {
     pub(crate) async fn bounds<T>(
         self,
         sessions: &Sessions,
-        work: impl Future<Output = Result<Option<T>>>,
+        // By value it would have its room in this future twice.
+        work: Pin<&mut impl Future<Output = Result<Option<T>>>>,
     ) -> Result<Option<T>> {
         let shared = sessions.shared();
-        // Pinned here: handed over by value it would have its room in this future twice.
-        let work = pin!(work);
         let bounded = async {
             if !self.is_a_try() {
                 return work.await;

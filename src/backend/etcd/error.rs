@@ -3,6 +3,7 @@
 use std::{fmt, time::Duration};
 
 use etcd_client::Error;
+use futures_util::FutureExt;
 
 use crate::{
     backend::{certificates, error::StoreError},
@@ -51,11 +52,14 @@ impl Cause {
 }
 
 /// What a member answers, if it does in time.
-pub(super) async fn in_time<T>(
+///
+/// No `async fn`: its future would have room for the call twice, as rustc keeps an argument both
+/// where it came and where it is polled (<https://github.com/rust-lang/rust/issues/62958>).
+pub(super) fn in_time<T>(
     patience: Duration,
     call: impl Future<Output = Result<T, Error>>,
-) -> Result<T, Cause> {
-    timeout(patience, call).await.map_err(|_| Cause::Silence)?.map_err(Cause::Client)
+) -> impl Future<Output = Result<T, Cause>> {
+    timeout(patience, call).map(|reply| reply.map_err(|_| Cause::Silence)?.map_err(Cause::Client))
 }
 
 impl fmt::Display for EndpointError {

@@ -170,7 +170,7 @@ impl Pool {
     async fn pick_within(&self, patience: Duration, ahead: usize) -> Result<Picked, EndpointError> {
         let index = (*self.current.borrow() + ahead) % self.endpoints.len();
         let endpoint = &self.endpoints[index];
-        let mut identity = self.newest_identity();
+        let identity = self.newest_identity();
         let known = {
             let mut known = endpoint.connection.lock();
             if let Some(known) = &mut *known {
@@ -182,6 +182,19 @@ impl Pool {
             }
             known.clone()
         };
+        // In a box, as it is rarely needed and takes much room: all requests would carry that.
+        Box::pin(self.pick_new(index, identity, known, patience)).await
+    }
+
+    /// A new connection of this endpoint, instead of the known one if there is one.
+    async fn pick_new(
+        &self,
+        index: usize,
+        mut identity: Identity,
+        known: Option<Connection>,
+        patience: Duration,
+    ) -> Result<Picked, EndpointError> {
+        let endpoint = &self.endpoints[index];
         let mut connected = self.connect(endpoint, &identity, known.is_some(), patience).await;
         if connected.as_ref().is_err_and(Cause::is_unknown_user) && known.is_none() {
             // There may be newer ones than were looked at.

@@ -1,6 +1,10 @@
 //! The one who takes a lock from the store for all contenders of a client.
 
-use std::{future::Future, pin::Pin, sync::Arc};
+use std::{
+    future::Future,
+    pin::{Pin, pin},
+    sync::Arc,
+};
 
 use super::{Handover, Share, Tenure};
 use crate::{
@@ -42,7 +46,10 @@ impl Lead {
     pub(super) async fn take(mut self, sessions: &Sessions, wait: Wait) -> Result<Option<Share>> {
         let queue = Queue::new(&sessions.shared().namespace, &self.name)?;
         let taken = match wait {
-            Wait::No => wait.bounds(sessions, acquire::take(sessions, &queue, wait)).await,
+            Wait::No => {
+                let taking = pin!(acquire::take(sessions, &queue, wait));
+                wait.bounds(sessions, taking).await
+            }
             Wait::Forever | Wait::Until(_) => {
                 let taking = self.taking.get_or_insert_with(|| {
                     let sessions = sessions.clone();
