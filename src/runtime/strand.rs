@@ -7,11 +7,8 @@
 //! waits for a caller: a task is never kept from one poll to the next, and what comes in from the
 //! socket, a timer or another thread wakes it on the library's thread as ever.
 //!
-//! One thread at a time is at work on a connection. Another one leaves it what it has woken and
-//! goes on with its own, and none of them waits for what another one has locked ("flat combining",
-//! <https://doi.org/10.1145/1810479.1810540>). Where many requests are under way, callers leave all
-//! of it to the library's thread: until that comes to it, others have asked too, and what they ask
-//! goes out in one packet.
+//! Where many requests are under way, callers leave all of it to the library's thread: until that
+//! comes to it, others have asked too, and what they ask goes out in one packet.
 
 use std::{
     cell::{Cell, RefCell},
@@ -57,15 +54,16 @@ fn next_kept() -> Option<Task> {
     WOKEN.try_with(|woken| woken.borrow_mut().pop_front()).ok().flatten()
 }
 
-/// Tasks on which one thread at a time is at work, as those of one connection. Cheap to clone.
+/// Tasks of which one may wake another one, as those of one connection. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Strand(Arc<(Executor, Mutex<Turns>)>);
 
+/// What the executor has to do.
 #[derive(Default)]
 struct Turns {
     /// Whose turn it is, and whose after that.
     woken: VecDeque<Task>,
-    /// A thread is at work on them, or will be.
+    /// It is at work on them, or will be.
     taken: bool,
 }
 
@@ -74,14 +72,12 @@ impl Strand {
         Self(Arc::new((executor, Mutex::default())))
     }
 
-    /// A task of which the one who wakes it does what there is to do, if it is within [`poll`] and
-    /// nobody is at work already, and the executor if not.
+    /// A task of which the one who wakes it does what there is to do, if it is within [`poll`], and
+    /// the executor if not.
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         let schedule = |task| {
-            if let Some(task) = keep(task)
-                && let Some(strand) = enter(task)
-            {
-                strand.hand_over();
+            if let Some(task) = keep(task) {
+                leave(task);
             }
         };
         // Its panic is nobody's who only happens to be polled.
@@ -112,26 +108,23 @@ impl Strand {
         }
         false
     }
-
-    /// Has the executor do what there is to do.
-    fn hand_over(self) {
-        let executor = self.0.0.clone();
-        executor.spawn(Work { strand: self, over: false }.be_done());
-    }
 }
 
-/// Gives a task its turn. `Some`: nobody is at work, and it is for the caller to see to it.
-fn enter(task: Task) -> Option<Strand> {
+/// Has the executor do what there is to do.
+fn leave(task: Task) {
     let strand = task.metadata().clone();
     let taken = {
         let mut turns = strand.0.1.lock();
         turns.woken.push_back(task);
         mem::replace(&mut turns.taken, true)
     };
-    (!taken).then_some(strand)
+    if !taken {
+        let executor = strand.0.0.clone();
+        executor.spawn(Work { strand, over: false }.be_done());
+    }
 }
 
-/// What the executor has to do. Where it has ended, tasks end unrun, as its own do.
+/// The executor's work. Where it has ended, tasks end unrun, as its own do.
 struct Work {
     strand: Strand,
     over: bool,
@@ -160,12 +153,14 @@ impl Drop for Work {
 
 /// One poll of a caller, and what it has woken.
 pub(super) fn poll<T>(poll: impl FnOnce() -> T) -> T {
-    let within = Within::begin();
+    let _within = Within::begin();
     let polled = poll();
-    if let Some(strand) = within.end()
-        && (strand.is_crowded() || !strand.work())
-    {
-        strand.hand_over();
+    for _ in 0..STEPS {
+        match next_kept() {
+            Some(task) if task.metadata().is_crowded() => leave(task),
+            Some(task) => drop(task.run()),
+            None => break,
+        }
     }
     polled
 }
@@ -182,28 +177,14 @@ impl Within {
     fn begin() -> Self {
         Self { outer: WITHIN.replace(true) }
     }
-
-    /// Gives what was kept its turn. Of several strands it gives back the last one that nobody is
-    /// at work on.
-    fn end(&self) -> Option<Strand> {
-        WITHIN.set(false);
-        let mut free = None;
-        while let Some(task) = next_kept() {
-            if let Some(strand) = enter(task)
-                && let Some(other) = free.replace(strand)
-            {
-                other.hand_over();
-            }
-        }
-        free
-    }
 }
 
 impl Drop for Within {
     /// Also if the poll panics.
     fn drop(&mut self) {
-        if let Some(strand) = self.end() {
-            strand.hand_over();
+        WITHIN.set(false);
+        while let Some(task) = next_kept() {
+            leave(task);
         }
         WITHIN.set(self.outer);
     }
@@ -319,22 +300,19 @@ mod tests {
     }
 
     #[test]
-    fn one_thread_does_what_another_one_wakes_meanwhile() {
-        let (strand, here) = (Strand::new(Executor::own(0).unwrap()), thread::current().id());
+    fn the_executor_does_what_is_woken_while_it_is_at_work() {
+        let strand = Strand::new(Executor::own(0).unwrap());
         let (tell, told) = mpsc::channel();
-        let at_work = strand.clone();
-        poll(|| {
-            strand.spawn(async move {
-                let other = move || {
-                    poll(|| {
-                        at_work.spawn(async move { tell.send(thread::current().id()).unwrap() });
-                    });
-                };
-                // It ends though nobody has done what it has woken.
-                thread::spawn(other).join().unwrap();
-            });
+        let (go, gone) = mpsc::channel::<()>();
+        let (begin, begun) = mpsc::channel();
+        strand.spawn(async move {
+            begin.send(()).unwrap();
+            gone.recv_timeout(Duration::from_secs(20)).unwrap();
         });
-        assert_eq!(told.try_recv(), Ok(here), "before the poll's end");
+        begun.recv().unwrap();
+        strand.spawn(async move { tell.send(thread::current().id()).unwrap() });
+        go.send(()).unwrap();
+        assert_ne!(told_by(&told), thread::current().id());
     }
 
     #[test]
