@@ -7,11 +7,11 @@ pub(crate) mod boot;
 pub(crate) mod carried;
 pub(crate) mod clock;
 pub(crate) mod executor;
+#[cfg(any(feature = "etcd", feature = "zookeeper"))]
+pub(crate) mod inline;
 pub(crate) mod mutex;
 mod pause;
 pub(crate) mod random;
-#[cfg(any(feature = "etcd", feature = "zookeeper"))]
-pub(crate) mod strand;
 mod work;
 
 pub(crate) use pause::{Backoff, backoff, jittered, late, yield_now};

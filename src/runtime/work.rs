@@ -14,7 +14,7 @@ use std::{
 };
 
 #[cfg(any(feature = "etcd", feature = "zookeeper"))]
-use super::strand;
+use super::inline;
 use super::{
     clock::{Instant, sleep_until},
     executor::{AbortHandle, Executor, LANES},
@@ -85,7 +85,7 @@ impl Runtime {
     pub(crate) fn poll_within<T>(&self, poll: impl FnOnce() -> Poll<T>) -> Poll<T> {
         let _entered = self.executor().enter();
         #[cfg(any(feature = "etcd", feature = "zookeeper"))]
-        let poll = || strand::poll(poll);
+        let poll = || inline::poll(poll);
         poll()
     }
 }

@@ -135,6 +135,7 @@ impl EtcdStore {
             // No waiter's key. Nobody can join ahead of us any more, so that reading on from here,
             // later, tells the truth.
             let options = queue::nearest_below(kv.create_revision()).with_limit(100);
+            // In a box, as it is rarely needed: each join would carry its room.
             let mut kvs = Box::pin(self.pool.get(READ, prefix, options)).await?.take_kvs();
             let found = kvs.iter().position(|kv| queue::is_place(prefix, kv));
             ahead = found.map(|index| kvs.swap_remove(index)).or_else(|| kvs.pop());

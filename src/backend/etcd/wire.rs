@@ -1,4 +1,4 @@
-//! How a connection's tasks are run: by the one who wakes them, one at a time.
+//! How a connection's tasks are run: by the one who wakes them.
 
 use std::{future::Future, pin::Pin};
 
@@ -10,11 +10,11 @@ use tonic::transport::{self, Endpoint, channel::Change};
 
 use crate::runtime::{
     executor::{Executor, spawn_beside},
-    strand::Strand,
+    inline::Inline,
 };
 
 /// What tonic has to be run.
-impl rt::Executor<Pin<Box<dyn Future<Output = ()> + Send>>> for Strand {
+impl rt::Executor<Pin<Box<dyn Future<Output = ()> + Send>>> for Inline {
     fn execute(&self, task: Pin<Box<dyn Future<Output = ()> + Send>>) {
         self.spawn(task);
     }
@@ -30,16 +30,16 @@ impl BalancedChannelBuilder for Wire {
         self,
         capacity: usize,
     ) -> Result<(Channel, mpsc::Sender<Change<Uri, Endpoint>>), Self::Error> {
-        let strand = Strand::new(Executor::here());
+        let inline = Inline::new(Executor::here());
         let (channel, changes) =
-            transport::Channel::balance_channel_with_executor(capacity, strand.clone());
+            transport::Channel::balance_channel_with_executor(capacity, inline.clone());
         // Each endpoint would bring tokio as its own executor.
         let (sender, mut endpoints) = mpsc::channel(capacity);
         spawn_beside(async move {
             while let Some(change) = endpoints.recv().await {
                 let change = match change {
                     Change::Insert(uri, endpoint) => {
-                        Change::Insert(uri, Endpoint::executor(endpoint, strand.clone()))
+                        Change::Insert(uri, Endpoint::executor(endpoint, inline.clone()))
                     }
                     change => change,
                 };

@@ -39,7 +39,7 @@ use self::{
     store::{WATCH_BUDGET, ZooKeeperStore},
     tags::Tags,
     tls::Tls,
-    wire::in_strand,
+    wire::inline,
 };
 use super::{Backend, Facts, Store};
 use crate::{
@@ -108,9 +108,9 @@ impl ZooKeeper {
             let connector = connector.clone();
             let connected = match &self.tls {
                 Some(tls) => {
-                    in_strand(connector.with_tls(tls.options()).secure_connect(&servers)).await
+                    inline(connector.with_tls(tls.options()).secure_connect(&servers)).await
                 }
-                None => in_strand(connector.connect(&servers)).await,
+                None => inline(connector.connect(&servers)).await,
             };
             if attempts_left == 0 || !matches!(connected, Err(zk::Error::NoHosts)) {
                 break connected;

@@ -7,20 +7,20 @@ use std::{
 
 use spawns_core::{Spawn, Task, enter};
 
-use crate::runtime::{executor::Executor, strand::Strand};
+use crate::runtime::{executor::Executor, inline::Inline};
 
-impl Spawn for Strand {
+impl Spawn for Inline {
     fn spawn(&self, task: Task) {
         Self::spawn(self, Box::into_pin(task.future));
     }
 }
 
 /// Has what the crate spawns meanwhile run so.
-pub(super) async fn in_strand<T>(connecting: impl Future<Output = T>) -> T {
+pub(super) async fn inline<T>(connecting: impl Future<Output = T>) -> T {
     let mut connecting = pin!(connecting);
-    let strand = Strand::new(Executor::here());
+    let inline = Inline::new(Executor::here());
     poll_fn(|context| {
-        let _scope = enter(&strand);
+        let _scope = enter(&inline);
         connecting.as_mut().poll(context)
     })
     .await

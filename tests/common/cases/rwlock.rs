@@ -224,9 +224,9 @@ pub(crate) async fn no_write_falls_between_write_and_read(t: &Case) {
     for writer in 0..8 {
         let (lock, written) = (clients[writer % 3].rw_lock("rw"), Arc::clone(&written));
         writers.spawn(async move {
-            for round in 0..60 {
+            for round in 0..125 {
                 let guard = within(SOON, "its turn", lock.write()).await.expect("granted");
-                let mine = 1 + (writer * 60 + round) as isize;
+                let mine = 1 + (writer * 125 + round) as isize;
                 written.store(mine, SeqCst);
                 let guard = guard.downgrade().await.expect("not lost");
                 tokio::task::yield_now().await;
