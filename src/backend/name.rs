@@ -56,7 +56,7 @@ impl Queue {
         match escaped {
             Some(escaped) if escaped.len() <= MAX_NAME => Ok(Self {
                 name: name.into(),
-                dir: format!("{namespace}/{escaped}").into(),
+                dir: [namespace, "/", &escaped].concat().into(),
                 label: None,
             }),
             _ => Err(invalid(format!(

@@ -10,7 +10,7 @@ use crate::runtime::clock;
 /// The owner and, as etcd does not tell when a key was made, the time, in milliseconds.
 pub(crate) fn write(owner: &str) -> Vec<u8> {
     let now = clock::wall().duration_since(UNIX_EPOCH).unwrap_or_default();
-    format!("{owner}\n{}", now.as_millis()).into_bytes()
+    [owner, "\n", &now.as_millis().to_string()].concat().into_bytes()
 }
 
 /// Another library's text is taken as it is.

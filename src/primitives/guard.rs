@@ -353,8 +353,8 @@ impl LockGuard {
                 Passing::Over | Passing::Undecided => None,
             },
         };
-        let lost = self.lost_reason();
-        let name = self.name().to_owned();
+        let (lost, queue) = (self.lost_reason(), self.queue().clone());
+        let name = || queue.name().to_owned();
         let hold = match self.held {
             Holding::Own(hold) => Some(hold),
             Holding::Shared(_) => not_passed,
@@ -364,7 +364,10 @@ impl LockGuard {
         }
         let Some(hold) = hold else {
             // It was let go of already, as happens only when a lock is lost.
-            return Err(Error::Lost { name, reason: lost.unwrap_or(LostReason::DeadlinePassed) });
+            return Err(Error::Lost {
+                name: name(),
+                reason: lost.unwrap_or(LostReason::DeadlinePassed),
+            });
         };
         let shared = &hold.attempt.session().shared;
         let (runtime, patience) = (shared.runtime.clone(), shared.patience());
@@ -374,10 +377,10 @@ impl LockGuard {
                 let outcome = hold.attempt.release_within(patience).await;
                 match (lost, outcome) {
                     (Some(reason), _) | (None, Release::SessionOver(reason)) => {
-                        Err(Error::Lost { name, reason })
+                        Err(Error::Lost { name: name(), reason })
                     }
                     (None, Release::Absent) => {
-                        Err(Error::Lost { name, reason: LostReason::KeyDeleted })
+                        Err(Error::Lost { name: name(), reason: LostReason::KeyDeleted })
                     }
                     (None, Release::Released) => Ok(()),
                     (None, Release::Refused(refusal)) => {
@@ -385,7 +388,7 @@ impl LockGuard {
                     }
                     (None, Release::Trying(error)) => {
                         let source = source(error.unwrap_or_else(|| "no answer yet".into()));
-                        Err(Error::ReleaseUnconfirmed { name, source })
+                        Err(Error::ReleaseUnconfirmed { name: name(), source })
                     }
                 }
             })

@@ -1,6 +1,10 @@
 //! A named lock.
 
-use std::{pin::pin, sync::Arc, time::Duration};
+use std::{
+    pin::pin,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use crate::{
     backend::name::Queue,
@@ -30,6 +34,8 @@ pub struct Mutex {
     handover: Option<Arc<Handover>>,
     holders: Arc<Holders>,
     name: String,
+    /// Its queue, once it was asked for.
+    line: OnceLock<Queue>,
 }
 
 impl Mutex {
@@ -39,7 +45,7 @@ impl Mutex {
         holders: Arc<Holders>,
         name: String,
     ) -> Self {
-        Self { sessions, handover, holders, name }
+        Self { sessions, handover, holders, name, line: OnceLock::new() }
     }
 
     /// Those who may take it again, of this client.
@@ -321,7 +327,11 @@ impl Mutex {
     }
 
     fn line(&self) -> Result<Queue> {
-        self.sessions.shared().mutex(&self.name)
+        if let Some(line) = self.line.get() {
+            return Ok(line.clone());
+        }
+        let line = self.sessions.shared().mutex(&self.name)?;
+        Ok(self.line.get_or_init(|| line).clone())
     }
 
     fn viewer(&self) -> Result<Viewer> {

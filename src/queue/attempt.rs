@@ -153,8 +153,14 @@ impl Attempt {
         interest: oneshot::Sender<()>,
     ) -> Result<Option<Entered>, StoreError> {
         let session = Arc::clone(&self.session);
-        let value =
-            self.value.take().unwrap_or_else(|| signature::write(&session.shared.owner).into());
+        let (value, signature);
+        let value: &[u8] = if let Some(other) = self.value.take() {
+            value = other;
+            &value
+        } else {
+            signature = signature::write(&session.shared.owner);
+            &signature
+        };
         let queue = self.names.now.clone();
         let late = || give_up.is_some_and(|at| Instant::now() >= at) || interest.is_closed();
         let again = |error: &StoreError, _| error.is_transient() && !late();
@@ -166,7 +172,7 @@ impl Attempt {
                 return Err(StoreError::Unavailable("its caller has gone".into()));
             }
             let (sent, joining) = (clock::now(), session.own_keys.joins());
-            let joined = session.bare_store().enqueue(&queue, self.ticket, &value, join).await?;
+            let joined = session.bare_store().enqueue(&queue, self.ticket, value, join).await?;
             Ok((joined, sent, joining))
         };
         let (joined, tries) = session.ask_while(again, request).await;
@@ -347,6 +353,9 @@ impl Attempt {
 
 impl Drop for Attempt {
     fn drop(&mut self) {
+        if matches!(self.stage, Stage::Left) {
+            return;
+        }
         if let Some(work) = self.start_release(watch::Sender::new(Release::Trying(None))) {
             self.session.shared.runtime.spawn(async move { drop(work.await) });
         }

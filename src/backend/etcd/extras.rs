@@ -73,7 +73,7 @@ impl Extras for EtcdStore {
             let Some(kv) = get.kvs().first() else { return Ok(None) };
             revision = kv.create_revision().unsigned_abs();
         }
-        Ok(Some(Entry { key: paths.key.as_str().into(), revision, ..entry.clone() }))
+        Ok(Some(Entry { key: paths.key, revision, ..entry.clone() }))
     }
 
     async fn commit(&self, guard: Option<&Entry>, writes: &[Write]) -> Result<bool> {

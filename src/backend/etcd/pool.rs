@@ -6,10 +6,11 @@ use etcd_client::{
     Certificate, Client, ConnectOptions, Error, GetOptions, GetResponse, TlsOptions,
 };
 use tokio::sync::watch;
+use tonic::transport;
 
 use super::{
     error::{Cause, EndpointError, code::INVALID_ARGUMENT, in_time},
-    wire::Wire,
+    wire,
 };
 use crate::{
     backend::{
@@ -114,19 +115,31 @@ impl Pool {
         self.newest_identity()
     }
 
-    /// Has the password and the key in it: not to be kept, nor to be printed.
-    fn options(&self, identity: &Identity) -> ConnectOptions {
-        let mut options = ConnectOptions::new()
-            .with_connect_timeout(self.request_timeout)
-            .with_keep_alive(PING_INTERVAL, PING_TIMEOUT)
-            // etcd does not permit pings on a connection without streams.
-            .with_keep_alive_while_idle(false)
-            // A member without a leader says so at once instead of waiting for one.
-            .with_require_leader(true)
-            .with_auto_token_refresh(true);
-        if let Some(credentials) = &identity.credentials {
-            options = options.with_user(&credentials.user, credentials.password.expose());
+    /// Has the password in it: not to be kept, nor to be printed.
+    fn options(identity: &Identity) -> ConnectOptions {
+        // A member without a leader says so at once instead of waiting for one.
+        let options = ConnectOptions::new().with_require_leader(true).with_auto_token_refresh(true);
+        match &identity.credentials {
+            Some(credentials) => {
+                options.with_user(&credentials.user, credentials.password.expose())
+            }
+            None => options,
         }
+    }
+
+    /// Where to connect to, and how. Has the key in it.
+    fn target(
+        &self,
+        address: &str,
+        identity: &Identity,
+    ) -> Result<transport::Endpoint, transport::Error> {
+        let scheme = if identity.tls.is_some() { "https" } else { "http" };
+        let mut target = transport::Endpoint::from_shared(format!("{scheme}://{address}"))?
+            .connect_timeout(self.request_timeout)
+            .http2_keep_alive_interval(PING_INTERVAL)
+            .keep_alive_timeout(PING_TIMEOUT)
+            // etcd does not permit pings on a connection without streams.
+            .keep_alive_while_idle(false);
         if let Some(tls) = &identity.tls {
             let mut config = TlsOptions::new();
             config = match &tls.ca {
@@ -140,9 +153,9 @@ impl Pool {
             if let Some(name) = &tls.server_name {
                 config = config.domain_name(name);
             }
-            options = options.with_tls(config);
+            target = target.tls_config(config)?;
         }
-        options
+        Ok(target)
     }
 
     /// Why no endpoint can be talked to, as far as certificates are the reason.
@@ -234,10 +247,8 @@ impl Pool {
         patience: Duration,
     ) -> Result<Client, Cause> {
         let connecting = async {
-            let options = self.options(identity);
-            let address = [&endpoint.address];
-            let client =
-                Client::connect_with_balanced_channel(address, Some(options), Wire).await?;
+            let channel = wire::channel(self.target(&endpoint.address, identity)?);
+            let client = Client::from_channel(channel, Some(Self::options(identity))).await?;
             if prove {
                 self::prove(&client).await?;
             }

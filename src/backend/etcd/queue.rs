@@ -22,6 +22,8 @@
 //! Where there is none, a waiter that expects a long queue makes it, by putting its own key there
 //! as it joins.
 
+use std::{fmt::Write as _, sync::Arc};
+
 use etcd_client::{
     Compare, CompareOp, DeleteOptions, DeleteResponse, GetOptions, KeyValue, PutOptions, SortOrder,
     SortTarget, Txn, TxnOp, TxnOpResponse, TxnResponse,
@@ -36,6 +38,9 @@ use crate::backend::{
 /// What our keys begin with. Leases in hex, as other clients write them, don't.
 const MARK: char = '~';
 const AFTER_MARK: char = '\u{7f}';
+/// Room for what stands between a queue's directory and a label: `format!` would ask for more
+/// memory four times.
+const PLACE: usize = 64;
 /// What stands before a key's label.
 const DOT: &str = ".";
 /// What stands, at the end of a label, before the token of the key whose place this one has taken.
@@ -44,7 +49,7 @@ const FROM: char = '@';
 /// The keys of one ticket's place.
 pub(super) struct Paths<'a> {
     queue: &'a Queue,
-    pub(super) key: String,
+    pub(super) key: Arc<str>,
     lease: i64,
 }
 
@@ -66,7 +71,10 @@ impl<'a> Paths<'a> {
     pub(super) fn new(queue: &'a Queue, lease: i64, ticket: Ticket) -> Self {
         let (dir, label) = (queue.dir(), queue.label());
         let dot = if label.is_empty() { "" } else { DOT };
-        Self { queue, key: format!("{dir}/{MARK}{lease:x}-{ticket}{dot}{label}"), lease }
+        let mut key = String::with_capacity(dir.len() + PLACE + label.len());
+        // Into memory: never fails.
+        let _ = write!(key, "{dir}/{MARK}{lease:x}-{ticket}{dot}{label}");
+        Self { queue, key: key.into(), lease }
     }
 
     /// What all keys of the queue begin with.
@@ -77,11 +85,11 @@ impl<'a> Paths<'a> {
     fn tail(&self) -> String {
         // Deeper than a place, so that it is none for a lock of this very name, in a namespace that
         // ends here. No lock's name has this character.
-        format!("{}!/tail", self.queue.dir())
+        [self.queue.dir(), "!/tail"].concat()
     }
 
     fn absent(&self) -> Compare {
-        Compare::create_revision(self.key.as_str(), CompareOp::Equal, 0)
+        Compare::create_revision(&*self.key, CompareOp::Equal, 0)
     }
 
     /// Compares every key of the range, and holds for an empty one.
@@ -94,16 +102,16 @@ impl<'a> Paths<'a> {
     }
 
     pub(super) fn put(&self, value: &[u8]) -> TxnOp {
-        TxnOp::put(self.key.as_str(), value, Some(PutOptions::new().with_lease(self.lease)))
+        TxnOp::put(&*self.key, value, Some(PutOptions::new().with_lease(self.lease)))
     }
 
     fn put_tail(&self) -> TxnOp {
         let options = PutOptions::new().with_lease(self.lease).with_prev_key();
-        TxnOp::put(self.tail(), self.key.as_str(), Some(options))
+        TxnOp::put(self.tail(), &*self.key, Some(options))
     }
 
     fn own(&self) -> TxnOp {
-        TxnOp::get(self.key.as_str(), Some(GetOptions::new().with_keys_only()))
+        TxnOp::get(&*self.key, Some(GetOptions::new().with_keys_only()))
     }
 
     /// Joins if nobody is there, and counts those who are. The tail is looked at first: while there
@@ -193,7 +201,7 @@ impl<'a> Paths<'a> {
     }
 
     fn delete(&self) -> TxnOp {
-        TxnOp::delete(self.key.as_str(), Some(DeleteOptions::new().with_prev_key()))
+        TxnOp::delete(&*self.key, Some(DeleteOptions::new().with_prev_key()))
     }
 
     /// With what is left of the queue, if nobody is behind it.
@@ -207,7 +215,7 @@ impl<'a> Paths<'a> {
 
     /// Deletes the key, and the tail if it is this one's.
     pub(super) fn leave(&self) -> Txn {
-        let last = Compare::value(self.tail(), CompareOp::Equal, self.key.as_str());
+        let last = Compare::value(self.tail(), CompareOp::Equal, &*self.key);
         Txn::new().when([last]).and_then(self.delete_as_last()).or_else([self.delete()])
     }
 
@@ -216,7 +224,7 @@ impl<'a> Paths<'a> {
     pub(super) fn leave_word(&self, entry: &Entry) -> Txn {
         // Does not hold where there is no tail. A tail too many that is deleted only costs those
         // who join next a look at the queue.
-        let behind = Compare::value(self.tail(), CompareOp::NotEqual, self.key.as_str());
+        let behind = Compare::value(self.tail(), CompareOp::NotEqual, &*self.key);
         let word = word::put(self.queue.dir(), entry, self.lease);
         let held = is_still_there(entry, self.lease).into_iter().chain([behind]);
         Txn::new()
@@ -235,7 +243,7 @@ impl<'a> Paths<'a> {
 
 /// What all keys of a queue begin with.
 pub(super) fn prefix(queue: &Queue) -> String {
-    format!("{}/", queue.dir())
+    [queue.dir(), "/"].concat()
 }
 
 /// The directory of a place.
@@ -368,8 +376,8 @@ mod tests {
         let queue = Queue::new("/ns", "name").unwrap();
         let paths = Paths::new(&queue, i64::MAX, Ticket::random());
         let prefix = paths.prefix();
-        assert!(paths.key.starts_with(&prefix) && paths.key > format!("{prefix}{MARK}"));
-        assert!(paths.key < format!("{prefix}{AFTER_MARK}"));
+        assert!(paths.key.starts_with(&prefix) && *paths.key > *format!("{prefix}{MARK}"));
+        assert!(*paths.key < *format!("{prefix}{AFTER_MARK}"));
         assert_eq!(end_of("/ns/name/"), "/ns/name0");
         for other in ["694d9b", "ffffffffffffffff", "x"] {
             assert!(format!("{prefix}{other}") < format!("{prefix}{MARK}"));

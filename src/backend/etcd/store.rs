@@ -35,6 +35,7 @@ use crate::{
 
 pub(super) const JOIN: &str = "joining a queue";
 pub(super) const READ: &str = "read of a queue";
+const LEAVE: &str = "delete of a key";
 
 #[derive(Debug)]
 pub(super) struct EtcdStore {
@@ -147,7 +148,7 @@ impl EtcdStore {
     async fn join(&self, paths: &Paths<'_>, dir: &str, value: &[u8], long: bool) -> Result<Joined> {
         let (joined, revision) = self.txn(JOIN, paths.join(value, long)).await?;
         // Where there was no tail, and none was made, none can be its own.
-        let mut entry = Entry::new(paths.key.as_str(), revision);
+        let mut entry = Entry::new(Arc::clone(&paths.key), revision);
         entry.crowded = long || !joined.succeeded();
         let answer = paths.answer(&joined);
         let alone = matches!(answer, Answer::Joined { count: ..=1, .. });
@@ -189,7 +190,7 @@ impl EtcdStore {
 
 /// What joining says of one who is alone.
 pub(super) fn alone(paths: &Paths<'_>, revision: u64) -> Joined {
-    let (entry, standing) = (Entry::new(paths.key.as_str(), revision), Standing::First);
+    let (entry, standing) = (Entry::new(Arc::clone(&paths.key), revision), Standing::First);
     Joined::Queued { entry, standing, at: Moment(revision), alive: None, alone: true }
 }
 
@@ -357,27 +358,28 @@ impl Store for EtcdStore {
     }
 
     async fn leave(&self, queue: &Queue, ticket: Ticket, leave: Leaving<'_>) -> Result<Left> {
-        const OPERATION: &str = "delete of a key";
+        // It was alone, and has written no tail.
+        if let Leaving { entry: Some(entry), successor: None, .. } = leave
+            && !entry.crowded
+        {
+            let options = DeleteOptions::new().with_prev_key();
+            let delete = async |client: Arc<Client>| {
+                client.kv_client().delete(&*entry.key, Some(options)).await
+            };
+            let deleted = self.pool.request(LEAVE, delete).await?;
+            let at = deleted.header().map_or(0, |header| header.revision().unsigned_abs());
+            let existed = queue::was_there(&deleted, self.lease, Some(entry));
+            return Ok(Left { existed, successor: false, at: Moment(at) });
+        }
         let paths = Paths::new(queue, self.lease, ticket);
         let txn = match leave {
             Leaving { successor: Some(successor), .. } => paths.leave_to(successor),
-            // It was alone, and has written no tail.
-            Leaving { entry: Some(entry), .. } if !entry.crowded => {
-                let key = paths.key.as_str();
-                let options = DeleteOptions::new().with_prev_key();
-                let delete =
-                    async |client: Arc<Client>| client.kv_client().delete(key, Some(options)).await;
-                let deleted = self.pool.request(OPERATION, delete).await?;
-                let at = deleted.header().map_or(0, |header| header.revision().unsigned_abs());
-                let existed = queue::was_there(&deleted, self.lease, Some(entry));
-                return Ok(Left { existed, successor: false, at: Moment(at) });
-            }
             Leaving { entry: Some(entry), held: true, .. } if queue::leaves_word(entry) => {
                 paths.leave_word(entry)
             }
             Leaving { .. } => paths.leave(),
         };
-        let (left, revision) = self.txn(OPERATION, txn).await?;
+        let (left, revision) = self.txn(LEAVE, txn).await?;
         let mut told = left.op_responses().into_iter();
         let existed = match told.next() {
             Some(TxnOpResponse::Delete(delete)) => {

@@ -2,16 +2,11 @@
 
 use std::{future::Future, pin::Pin};
 
-use etcd_client::{BalancedChannelBuilder, Channel};
-use http::Uri;
+use etcd_client::Channel;
 use hyper::rt;
-use tokio::sync::mpsc;
-use tonic::transport::{self, Endpoint, channel::Change};
+use tonic::transport::Endpoint;
 
-use crate::runtime::{
-    executor::{Executor, spawn_beside},
-    inline::Inline,
-};
+use crate::runtime::{executor::Executor, inline::Inline};
 
 /// What tonic has to be run.
 impl rt::Executor<Pin<Box<dyn Future<Output = ()> + Send>>> for Inline {
@@ -20,34 +15,8 @@ impl rt::Executor<Pin<Box<dyn Future<Output = ()> + Send>>> for Inline {
     }
 }
 
-/// Makes etcd-client's channel as it would by itself, but for what runs it.
-pub(super) struct Wire;
-
-impl BalancedChannelBuilder for Wire {
-    type Error = transport::Error;
-
-    fn balanced_channel(
-        self,
-        capacity: usize,
-    ) -> Result<(Channel, mpsc::Sender<Change<Uri, Endpoint>>), Self::Error> {
-        let inline = Inline::new(Executor::here());
-        let (channel, changes) =
-            transport::Channel::balance_channel_with_executor(capacity, inline.clone());
-        // Each endpoint would bring tokio as its own executor.
-        let (sender, mut endpoints) = mpsc::channel(capacity);
-        spawn_beside(async move {
-            while let Some(change) = endpoints.recv().await {
-                let change = match change {
-                    Change::Insert(uri, endpoint) => {
-                        Change::Insert(uri, Endpoint::executor(endpoint, inline.clone()))
-                    }
-                    change => change,
-                };
-                if changes.send(change).await.is_err() {
-                    return;
-                }
-            }
-        });
-        Ok((Channel::Tonic(channel), sender))
-    }
+/// A channel to this endpoint alone, connected by its first request. etcd-client would make one
+/// that looks for the least busy of several, which each request pays for.
+pub(super) fn channel(endpoint: Endpoint) -> Channel {
+    Channel::Tonic(endpoint.executor(Inline::new(Executor::here())).connect_lazy())
 }

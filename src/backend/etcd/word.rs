@@ -12,7 +12,7 @@ use crate::backend::Entry;
 
 /// Beside the tail.
 pub(super) fn key(dir: &str) -> String {
-    format!("{dir}!/word")
+    [dir, "!/word"].concat()
 }
 
 /// With the revision: a late request to join may put a key of the same name again, which nobody
