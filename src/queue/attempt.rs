@@ -153,14 +153,9 @@ impl Attempt {
         interest: oneshot::Sender<()>,
     ) -> Result<Option<Entered>, StoreError> {
         let session = Arc::clone(&self.session);
-        let (value, signature);
-        let value: &[u8] = if let Some(other) = self.value.take() {
-            value = other;
-            &value
-        } else {
-            signature = signature::write(&session.shared.owner);
-            &signature
-        };
+        let other = self.value.take();
+        let signature = other.is_none().then(|| signature::write(&session.shared.owner));
+        let value = other.as_deref().or(signature.as_deref()).unwrap_or_default();
         let queue = self.names.now.clone();
         let late = || give_up.is_some_and(|at| Instant::now() >= at) || interest.is_closed();
         let again = |error: &StoreError, _| error.is_transient() && !late();
