@@ -27,10 +27,10 @@ use super::{executor::Executor, mutex::Mutex, yield_now};
 /// request takes three.
 const STEPS: usize = 32;
 
-/// With more tasks than these, callers only ask. A connection of etcd's has five, and two for each
-/// request that waits for its answer: 5 to 10 with one caller, 17 to 21 with 8 and 130 with 64.
-/// What is left to the executor makes no difference with 8 callers, and saves a tenth of the
-/// client's processor time with 16 and more with 64.
+/// With more tasks than these, callers only ask. A connection of etcd's has four, and two for each
+/// request that waits for its answer: 4 to 9 with one caller, 18 to 20 with 8, 24 with 10 and 130
+/// with 64. What is left to the executor makes no difference with 8 callers, and saves a tenth of
+/// the client's processor time with 16 and more with 64.
 const CROWD: usize = 24;
 
 type Task = Runnable<Inline>;
