@@ -140,6 +140,12 @@ impl Case {
         Waiter { task, key: key.expect("just seen") }
     }
 
+    /// How often something is tried: in memory, and on servers, unless `DISTLOCK_ROUNDS` says so.
+    pub(crate) fn rounds(&self, in_memory: usize, on_servers: usize) -> usize {
+        let asked = std::env::var("DISTLOCK_ROUNDS").ok().and_then(|rounds| rounds.parse().ok());
+        if self.store.url().starts_with("memory") { in_memory } else { asked.unwrap_or(on_servers) }
+    }
+
     pub(crate) async fn cost(&self, sessions: &[i64]) -> Cost {
         self.store.cost(sessions).await
     }

@@ -151,8 +151,7 @@ pub(crate) async fn hundreds_of_joins_polled_once_block_nobody(t: &Case) {
 /// A session is lost, and the first one that wants another is polled once and left.
 pub(crate) async fn a_session_is_replaced_though_a_caller_is_not_polled(t: &Case) {
     // etcd tells with the next keepalive only. `DISTLOCK_ROUNDS=50` is for those who have a minute.
-    let asked = std::env::var("DISTLOCK_ROUNDS").ok().and_then(|rounds| rounds.parse().ok());
-    let rounds = if t.store.url().starts_with("memory") { 1000 } else { asked.unwrap_or(15) };
+    let rounds = t.rounds(1000, 15);
     let clients = [t.mortal_client().await, t.mortal_client().await];
     for round in 0..rounds {
         let client = &clients[round % 2];
