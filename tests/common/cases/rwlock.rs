@@ -223,7 +223,7 @@ pub(crate) async fn no_write_falls_between_write_and_read(t: &Case) {
     let mut writers = JoinSet::new();
     // With `DISTLOCK_ROUNDS=125` they are a thousand also on servers, which takes a busy machine
     // longer than a case may take.
-    let rounds = t.rounds(125, 60);
+    let rounds = t.rounds(125, 30);
     for writer in 0..8 {
         let (lock, written) = (clients[writer % 3].rw_lock("rw"), Arc::clone(&written));
         writers.spawn(async move {
