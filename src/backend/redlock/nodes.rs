@@ -20,7 +20,7 @@ const LONGEST_WAIT: Duration = Duration::from_millis(200);
 /// How many locks may be asked for at a time. A node has so long to answer whether it is asked one
 /// thing or a thousand: hundreds of waiters at once would find all nodes silent, give up what they
 /// may have got, ask again, and find them silent again.
-const TAKING: usize = 32;
+const TAKING: usize = 16;
 
 /// The nodes of a session.
 #[derive(Clone, Debug)]
