@@ -45,6 +45,11 @@ pub(crate) use pool::Sessions;
 /// no sooner.
 const JOINING: usize = 128;
 
+/// The same where several servers are asked for each, which have a short time to answer whether
+/// they are asked one thing or a thousand: hundreds of waiters at once would find all of them
+/// silent, give up what they may have got, ask again, and find them silent again.
+const JOINING_BY_MAJORITY: usize = 16;
+
 /// What all sessions of a client have in common.
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -156,6 +161,7 @@ impl Session {
             shared.recheck_interval,
             shared.telemetry,
         );
+        let joining = if shared.backend.queues() { JOINING } else { JOINING_BY_MAJORITY };
         Ok(Arc::new(Self {
             driven: Driven::new(Arc::clone(&store), shared.runtime.clone()),
             shared,
@@ -165,7 +171,7 @@ impl Session {
             end,
             hurry,
             watch_budget,
-            join_permits: Semaphore::new(JOINING),
+            join_permits: Semaphore::new(joining),
             own_keys,
             evictions,
             tickets: Mutex::default(),

@@ -3,7 +3,6 @@
 use std::{pin::Pin, sync::Arc, time::Duration};
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::{
     node::{Asking, Node},
@@ -17,17 +16,11 @@ use crate::runtime::clock::{self, Instant};
 /// No node is waited for any longer.
 const LONGEST_WAIT: Duration = Duration::from_millis(200);
 
-/// How many locks may be asked for at a time. A node has so long to answer whether it is asked one
-/// thing or a thousand: hundreds of waiters at once would find all nodes silent, give up what they
-/// may have got, ask again, and find them silent again.
-const TAKING: usize = 16;
-
 /// The nodes of a session.
 #[derive(Clone, Debug)]
 pub(super) struct Nodes {
     all: Arc<[Asking]>,
     ttl: Duration,
-    take_permits: Arc<Semaphore>,
 }
 
 /// What one node said.
@@ -71,15 +64,7 @@ impl Answers {
 
 impl Nodes {
     pub(super) fn new(all: impl IntoIterator<Item = Asking>, ttl: Duration) -> Self {
-        let take_permits = Arc::new(Semaphore::new(TAKING));
-        Self { all: all.into_iter().collect(), ttl, take_permits }
-    }
-
-    /// Those who ask for a lock keep that as long as they do. No caller can keep it: the library
-    /// carries on what a caller leaves.
-    pub(super) async fn turn_to_take(&self) -> Option<SemaphorePermit<'_>> {
-        // Never closed.
-        self.take_permits.acquire().await.ok()
+        Self { all: all.into_iter().collect(), ttl }
     }
 
     pub(super) fn len(&self) -> usize {

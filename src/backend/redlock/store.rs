@@ -271,11 +271,9 @@ impl Store for RedlockStore {
             let source = "Redlock has no queues".into();
             return Err(StoreError::Fatal { operation: "joining a queue", source });
         }
-        let turn = self.nodes.turn_to_take().await;
         let sent = clock::now();
         let key = self.keys.lock().begin(queue, ticket, &value(text), sent);
         let taken = self.take(&key).await;
-        drop(turn);
         let token = match taken {
             Taken::Token(token) => token,
             Taken::Occupied => {
