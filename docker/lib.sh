@@ -107,18 +107,11 @@ need_protoc() {
 # script that calls it ends, however it does, those that were there before stay, and the rest goes
 # unless $keep is set.
 borrow_servers() {
-    start_servers "$@"
-    await_servers
-}
-
-# start_servers STORE...: the same, for a script that does something else until it calls await_servers.
-start_servers() {
     local store
     was_up=$(docker ps --quiet --filter "label=com.docker.compose.project=$PROJECT")
     had_images=$(docker images --quiet "$PROJECT-base")
     stores_in_use=("$@")
     stores_started=()
-    starting=
     for store in "$@"; do
         # shellcheck disable=SC2046 # a list
         set -- $(services "$store")
@@ -127,14 +120,7 @@ start_servers() {
     trap give_back EXIT
     trap 'exit 130' INT
     trap 'exit 143' TERM
-    "$HERE/up" "${stores_in_use[@]}" >/dev/null &
-    starting=$!
-}
-
-await_servers() {
-    local store
-    wait "$starting" || die "the servers did not start"
-    starting=
+    "$HERE/up" "${stores_in_use[@]}" >/dev/null
     for store in "${stores_in_use[@]}"; do tell_where "$store"; done
 }
 
@@ -171,10 +157,6 @@ tell_where() {
 give_back() {
     local status=$? store service
     trap '' INT TERM
-    if [ -n "$starting" ]; then
-        kill "$starting" 2>/dev/null || true
-        wait "$starting" || true
-    fi
     if [ -z "$was_up${keep:-}" ]; then
         "$HERE/down" ${had_images:+--keep-images} >&2
     else
