@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use crate::{
     common::{
         Case,
-        case::{SOON, within},
+        case::{SOON, eventually, within},
     },
     on_both,
 };
@@ -172,6 +172,9 @@ async fn an_endpoint_without_tls_costs_one_timeout_at_most() {
             (backend.scheme(), servers[0].to_string(), backend.url_with_tls());
         let (_, port) = url.rsplit_once(':').expect("a port");
         let good = format!("{scheme}://127.0.0.1:{port},localhost:{port}");
+        // The first handshakes of a server that has just been started take it seconds.
+        let first = async || t.builder_for(&good).tls(tls.clone()).connect().await.is_ok();
+        eventually(SOON * 2, "it serves by TLS", first).await;
         let (clients, _) = connect(t, &good, Some(&tls)).await;
         let healthy = lock(&clients).await;
         close(clients).await;
