@@ -24,6 +24,13 @@ STORES=(etcd zookeeper postgres mysql redis valkey redlock)
 # Other ways to set these up, which are started only if they are named.
 SHAPES=(postgres-standby pgbouncer galera redis-sentinel redis-cluster)
 
+# What is built by one set of packages and features is built once: what they depend on has other
+# features beside other packages, and is built anew.
+ALL=etcd,zookeeper,postgres,mysql,redis,redlock,sqlite,blocking,serde,sasl,metrics,tracing
+TOGETHER=(--package distlock --package distlock-testkit --package distlock-torture
+    --package distlock-interop --package distlock-model --package distlock-cli
+    --features "distlock/${ALL//,/,distlock/}")
+
 # services STORE: the names of its containers.
 services() {
     case $1 in

@@ -6,7 +6,7 @@
 
 use std::{collections::HashMap, time::Duration};
 
-use distlock::Client;
+use distlock::{Client, LeadershipHandle};
 use tokio::{sync::oneshot, time::sleep};
 
 #[tokio::main]
@@ -34,10 +34,16 @@ async fn main() -> distlock::Result<()> {
 async fn serve(name: &'static str, stop: oneshot::Receiver<()>) -> distlock::Result<()> {
     let client = Client::builder("memory://leader").owner(name).connect().await?;
     let sigterm = async { drop(stop.await) }; // tokio::signal::unix::signal(…)
-    let schedule = async |_: &_| loop {
-        sleep(Duration::from_millis(5)).await; // the work of a leader
+    let schedule = async |leadership: LeadershipHandle| loop {
+        tick(&leadership).await;
     };
     let ended: Option<()> = client.election("scheduler").run(sigterm, schedule).await?;
     assert!(ended.is_none(), "it was told to stop");
     client.shutdown(Duration::from_secs(10)).await
+}
+
+/// The work of a leader: its token goes with all that it writes.
+async fn tick(leadership: &LeadershipHandle) {
+    assert!(leadership.fencing_token().as_u64() > 0);
+    sleep(Duration::from_millis(5)).await;
 }

@@ -27,10 +27,10 @@ async fn main() -> Result<()> {
 
 async fn transfer(client: Client, from: &str, to: &str, amount: i64) -> Result<()> {
     let locks = client.lock_all([from, to]).await?; // in one order everywhere: no deadlock
-    let guard = &locks.guards()[0];
+    let guard = &locks.guards()[0]; // to read with
     let (less, more) = (balance(guard, from).await? - amount, balance(guard, to).await? + amount);
     let put = |account, balance: i64| Write::put(format!("/bank/{account}"), balance.to_string());
-    guard.write(&[put(from, less), put(to, more)]).await?; // refused if the lock is gone
+    locks.write(&[put(from, less), put(to, more)]).await?; // refused if one of the locks is gone
     locks.unlock().await
 }
 

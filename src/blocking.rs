@@ -92,11 +92,19 @@ pub trait Wait: Future + Sized {
         // A timer belongs to a runtime. If the library's cannot be started there is no client, and
         // nothing of the library's to wait for.
         let runtime = Runtime::own().ok()?;
+        let time_out = async {
+            let slept = async {
+                sleep(timeout).await;
+                Ok(())
+            };
+            // It is never shut down.
+            drop(runtime.within(slept).await);
+        };
         wait(async {
             tokio::select! {
                 biased;
                 output = self => Some(output),
-                () = runtime.within(async { sleep(timeout).await }) => None,
+                () = time_out => None,
             }
         })
     }

@@ -78,18 +78,6 @@ pub enum Error {
         /// What it has not.
         operation: &'static str,
     },
-    /// Other clients count on another number of permits. No call returns this any more: the smaller
-    /// number counts, until [`set_permits`](crate::Semaphore::set_permits) says otherwise.
-    #[error("{name:?} has {agreed} permits for other clients, not {named}")]
-    #[non_exhaustive]
-    PermitsDisagree {
-        /// The semaphore's name.
-        name: String,
-        /// The number in use.
-        agreed: u32,
-        /// The number that this client named.
-        named: u32,
-    },
     /// A guarded write cannot be made. Nothing was sent.
     #[error("invalid write to {key:?}: {reason}")]
     #[non_exhaustive]
@@ -117,6 +105,20 @@ pub enum Error {
         /// The store.
         backend: &'static str,
         /// What the last attempt met; it names the endpoint where there is one.
+        #[source]
+        source: Source,
+    },
+    /// The store does not know yet whether the lock is free. Either the entry ahead belongs to a
+    /// session that has expired by the server's clock, which this client has not watched for long
+    /// enough, or the server may lack locks that were granted before. No lock was acquired. Try
+    /// again later. Only a try returns this error, after a wait of about 1.1 TTL: see
+    /// [`try_lock`](crate::Mutex::try_lock).
+    #[error("{backend} cannot tell yet whether the lock is free; nothing was taken")]
+    #[non_exhaustive]
+    NotYet {
+        /// The store.
+        backend: &'static str,
+        /// What it waits for.
         #[source]
         source: Source,
     },
@@ -172,11 +174,13 @@ pub enum Error {
     /// The client was closed. Connect again.
     #[error("the client is closed")]
     Closed,
-    /// The library's background threads could not be started.
-    #[error("cannot start the background runtime")]
+    /// The library's background threads could not be started, or have stopped: the runtime of
+    /// [`Builder::runtime`](crate::Builder::runtime) was shut down, or the client was created
+    /// before this process was forked. Connect again.
+    #[error("the client has no runtime to work on")]
     #[non_exhaustive]
     Runtime {
-        /// The operating system's error.
+        /// The operating system's error, or what became of the runtime.
         #[source]
         source: Arc<std::io::Error>,
     },
@@ -211,7 +215,13 @@ impl Error {
     /// configuration.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
-        matches!(self, Self::Unavailable { .. } | Self::SessionLost { .. } | Self::Evicted { .. })
+        matches!(
+            self,
+            Self::Unavailable { .. }
+                | Self::NotYet { .. }
+                | Self::SessionLost { .. }
+                | Self::Evicted { .. }
+        )
     }
 }
 

@@ -11,9 +11,6 @@ use crate::primitives::guard::LockGuard;
 /// The condition that this guard's key is there: with it, a transaction takes effect only while the
 /// lock is held, whatever this process knows of it. `None` for a guard of another store.
 ///
-/// With [`local_handover`](crate::Builder::local_handover) all guards of one client's have the same
-/// key, so that it holds for the next one's as well: only the token tells them apart.
-///
 /// # Examples
 ///
 /// ```no_run

@@ -15,11 +15,9 @@ use std::{
 /// tokens differ, but one with a lower token is no less valid, so a
 /// [`FencingGate`] would refuse what is right.
 ///
-/// etcd: the create revision of the holder's key. ZooKeeper: the `czxid` of its node. With
-/// [`local_handover`](crate::Builder::local_handover) that times 65,536, plus the number of the
-/// grant: tokens with and without it do not compare, so either all clients of a lock have it on, or
-/// none. Tokens of different locks or of different clusters do not compare, and a cluster restored
-/// from a backup may repeat tokens (etcd: restore with [`--bump-revision
+/// etcd: the create revision of the holder's key. ZooKeeper: the `czxid` of its node. Tokens of
+/// different locks or of different clusters do not compare, and a cluster restored from a backup
+/// may repeat tokens (etcd: restore with [`--bump-revision
 /// --mark-compacted`](https://etcd.io/docs/v3.6/op-guide/recovery/)).
 ///
 /// ```

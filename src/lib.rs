@@ -54,6 +54,9 @@
 //!   [`LockGuard::run`] stops the work. If somebody deletes the key by hand, the next waiter is
 //!   granted at once, and the holder is told within a bound.
 //! - The [`FencingToken`] of each grant is higher than all before it.
+//! - A forked child holds no locks, and its parent keeps them. In the child the parent's guards are
+//!   lost ([`LostReason::Forked`]), and the parent's clients fail. The child can connect a new
+//!   client, except on SQLite and ZooKeeper, which refuse it.
 //! - What is unknown counts as lost, never as held. An unconfirmed release is an error.
 //! - Every future can be dropped at any await, and every guard on any thread: what was written to
 //!   the store is taken back.
@@ -142,7 +145,7 @@ pub use backend::{
     memory,
     tls::Tls,
 };
-pub use client::{Builder, Client, Health};
+pub use client::{Builder, Client, Health, MultiLock};
 pub use error::{Error, Result};
 pub use fencing::{FencingGate, FencingToken, StaleToken};
 pub use lost::{Lost, LostReason};
@@ -152,8 +155,9 @@ pub use primitives::{
     election::Election,
     guard::LockGuard,
     guarded_write::Write,
-    leader::{Leader, LeaderWatch, Observe},
-    leadership::Leadership,
+    leader::{Leader, Observe},
+    leadership::{Leadership, LeadershipHandle},
+    lock_handle::LockHandle,
     lock_info::LockInfo,
     multi_lock::AllGuard,
     mutex::Mutex,

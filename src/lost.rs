@@ -15,6 +15,17 @@ pub enum LostReason {
     KeyDeleted,
     /// [`Client::close`](crate::Client::close) was called.
     ClientClosed,
+    /// The task that renews the session has ended: the runtime of
+    /// [`Builder::runtime`](crate::Builder::runtime) was shut down, or a metrics recorder or a
+    /// tracing subscriber panicked. The store frees the lock a TTL later.
+    KeeperStopped,
+    /// This process is a child that was forked while its parent held the lock. The parent's guard
+    /// is not affected.
+    Forked,
+    /// It was held for as long as `max_hold` allows: [`Mutex::max_hold`](crate::Mutex::max_hold).
+    HeldTooLong,
+    /// Its guard was unlocked or dropped. Only a [`LockHandle`](crate::LockHandle) outlives that.
+    Released,
 }
 
 impl fmt::Display for LostReason {
@@ -24,6 +35,10 @@ impl fmt::Display for LostReason {
             Self::SessionExpired => "the server says that the session is over",
             Self::KeyDeleted => "somebody deleted its key",
             Self::ClientClosed => "the client was closed",
+            Self::KeeperStopped => "the session is no longer renewed",
+            Self::Forked => "this process was forked from the holder's process",
+            Self::HeldTooLong => "it was held for the whole max_hold",
+            Self::Released => "its guard has released it",
         })
     }
 }

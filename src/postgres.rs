@@ -13,7 +13,9 @@ use crate::{
 
 /// Asks a transaction whether the lock is held, and keeps it held until that transaction ends:
 /// [`LockGuard::sql`] with this crate's own driver, `tokio_postgres`. Ask before anything else, and
-/// in the database that the lock is in.
+/// in the database that the lock is in. Run the check outside of savepoints: `ROLLBACK TO
+/// SAVEPOINT` releases the row locks that were taken after the savepoint, and the transaction then
+/// no longer keeps the lock held.
 ///
 /// # Errors
 ///
@@ -61,7 +63,22 @@ pub async fn check(
 /// ```sql
 /// GRANT USAGE ON SCHEMA distlock TO app;
 /// GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA distlock TO app;
+/// GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA distlock TO app;
 /// ```
+///
+/// A role that only runs the [`check`] of a lock locks two rows, for which PostgreSQL requires the
+/// right to update at least one column of each table:
+///
+/// ```sql
+/// GRANT USAGE ON SCHEMA distlock TO checker;
+/// GRANT SELECT, UPDATE (ttl) ON distlock.sessions TO checker;
+/// GRANT SELECT, UPDATE (since) ON distlock.entries TO checker;
+/// ```
+///
+/// Earlier builds made the table `schema` without a primary key, and the function `tell` in another
+/// form. The first client of this build that owns the tables changes both. Where no client owns
+/// them, run `ALTER TABLE distlock.schema ADD PRIMARY KEY (version)` and the end of this SQL, from
+/// `CREATE OR REPLACE FUNCTION distlock.tell` on.
 ///
 /// # Examples
 ///

@@ -14,9 +14,7 @@ use crate::primitives::guard::LockGuard;
 /// With a bridge to other libraries' locks it says nothing of these: whether somebody else has
 /// taken the key that they lock by is not looked at.
 ///
-/// They name one grant: no other one ever has them. With
-/// [`local_handover`](crate::Builder::local_handover) all guards of one client's have the same
-/// ones, so that it holds for the next one's as well: only the token tells them apart.
+/// They identify one grant: no other grant ever has them.
 ///
 /// # Examples
 ///

@@ -7,7 +7,7 @@ use rusqlite::{Error, ToSql, Transaction, params_from_iter};
 
 pub use crate::backend::sqlite::requests::Requests;
 use crate::{
-    backend::sqlite::{line, schema::DDL},
+    backend::sqlite::{open_file, schema::DDL},
     primitives::{
         guard::LockGuard,
         sql_check::{self, CheckError, SqlDialect, SqlParameter},
@@ -90,5 +90,5 @@ pub fn schema() -> &'static str {
 /// ```
 #[must_use]
 pub fn requests(file: impl AsRef<Path>) -> Option<Requests> {
-    line::requests(file.as_ref())
+    open_file::requests(file.as_ref())
 }

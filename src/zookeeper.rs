@@ -30,10 +30,8 @@ use crate::primitives::guard::LockGuard;
 /// check, a `multi` takes effect only while the lock is held, whatever this process knows of it.
 /// `None` for a guard of another store.
 ///
-/// The path names one grant: no other one ever has it. The client must not have a chroot, or the
-/// path would mean another node. With [`local_handover`](crate::Builder::local_handover) all guards
-/// of one client's have the same node, so that it holds for the next one's as well: only the token
-/// tells them apart.
+/// The path names one grant: no other grant ever has it. The client must not have a chroot, or the
+/// path would mean another node.
 ///
 /// # Examples
 ///

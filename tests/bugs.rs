@@ -38,18 +38,22 @@ fn exists(Test { binary, path }: &Test) -> bool {
         let files = [path.as_str(), inline, &format!("{inline}/mod")];
         return defines(&files.map(|path| format!("src/{path}.rs")), name);
     }
+    if binary == "cli" {
+        return defines(&[format!("cli/src/{}.rs", modules[0])], name);
+    }
     match modules {
-        [] => defines(&[format!("tests/{binary}.rs")], name),
+        [] => defines(&[format!("tests/{binary}.rs"), format!("tests/it/{binary}.rs")], name),
         ["conformance" | "network"] => {
-            let list = text("tests/common/mod.rs");
+            let list = text("tests/it/common/mod.rs");
             let (plain, network) = list.split_once("macro_rules! network_cases").expect("a list");
             let list = if modules == ["network"] { network } else { plain };
             lists(list, name)
         }
-        [_, "promotion"] => defines(&["tests/failover/promotion.rs".to_owned()], name),
+        [_, "promotion"] => defines(&["tests/it/failover/promotion.rs".to_owned()], name),
         modules => {
-            let file = format!("tests/{binary}/{}.rs", modules.join("/"));
-            lists(&text(&file), name) || defines(&[file], name)
+            let path = format!("{binary}/{}.rs", modules.join("/"));
+            let files = [format!("tests/{path}"), format!("tests/it/{path}")];
+            files.iter().any(|file| lists(&text(file), name)) || defines(&files, name)
         }
     }
 }
@@ -60,7 +64,7 @@ fn lists(list: &str, name: &str) -> bool {
         let (module, case) = line.trim().strip_suffix(',')?.split_once("::")?;
         (case == name).then(|| module.to_owned())
     });
-    case.is_some_and(|module| defines(&[format!("tests/common/cases/{module}.rs")], name))
+    case.is_some_and(|module| defines(&[format!("tests/it/common/cases/{module}.rs")], name))
 }
 
 #[test]
@@ -81,12 +85,13 @@ fn every_bug_can_be_planted() {
 }
 
 #[test]
-fn every_bug_changes_the_library_alone() {
+fn every_bug_changes_the_library_or_the_command() {
     for bug in bugs() {
         let plain = bug.name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-');
         assert!(plain, "the name {:?}", bug.name);
         for (file, with) in bug.plant(root()).unwrap_or_else(|error| panic!("{error}")) {
-            assert!(file.starts_with("src/"), "{}: {file}", bug.name);
+            let source = file.starts_with("src/") || file.starts_with("cli/src/");
+            assert!(source, "{}: {file}", bug.name);
             assert_ne!(with, text(&file), "{}: {file} stays as it is", bug.name);
         }
     }

@@ -69,6 +69,65 @@ fn every_call_of_a_store_is_described() {
     }
 }
 
+/// Adds the files below a folder: their paths from the root, and what they say.
+fn add_files(folder: &str, files: &mut Vec<(String, String)>) {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    for entry in fs::read_dir(root.join(folder)).expect("a folder") {
+        let entry = entry.expect("an entry");
+        let name = format!("{folder}/{}", entry.file_name().to_string_lossy());
+        if entry.file_type().expect("a type").is_dir() {
+            add_files(&name, files);
+        } else if let Ok(text) = fs::read_to_string(entry.path()) {
+            files.push((name, text));
+        }
+    }
+}
+
+fn is_name(text: &str) -> bool {
+    !text.is_empty() && text.chars().all(|part| part.is_alphanumeric() || part == '_')
+}
+
+fn has_word(text: &str, word: &str) -> bool {
+    text.match_indices(word).any(|(at, _)| {
+        let (before, after) =
+            (text[..at].chars().next_back(), text[at + word.len()..].chars().next());
+        ![before, after].into_iter().flatten().any(|part| part.is_alphanumeric() || part == '_')
+    })
+}
+
+/// The steps to add a store lead to what is there: each path is a file or a folder of the
+/// repository, from the root or from the folder that the section is about, and each name is in the
+/// sources.
+#[test]
+fn paths_and_names_of_the_steps_to_add_a_store_exist() {
+    let mut files = Vec::new();
+    ["src", "tests/it", "tests/testkit", "tests/torture", "docker"]
+        .iter()
+        .for_each(|folder| add_files(folder, &mut files));
+    for file in ["Cargo.toml", "tests/architecture.rs"] {
+        files.push((file.to_owned(), read(file)));
+    }
+    let text = read("docs/backends.md");
+    let (mut paths, mut names) = (0, 0);
+    for quoted in quoted(&text) {
+        let path = quoted.replace("<store>", "etcd").replace("*", "lib");
+        if path.ends_with(".rs") || path.ends_with(".lua") || path.contains('/') {
+            let inside = format!("{}/", path.trim_end_matches('/'));
+            let found = files.iter().any(|(file, _)| {
+                *file == path || file.ends_with(&format!("/{path}")) || file.contains(&inside)
+            });
+            assert!(found, "docs/backends.md: there is no {quoted}");
+            paths += 1;
+        }
+        for name in quoted.split("::").filter(|name| is_name(name)) {
+            let found = files.iter().any(|(_, text)| has_word(text, name));
+            assert!(found, "docs/backends.md: nothing is called {name}");
+            names += 1;
+        }
+    }
+    assert!(paths > 20 && names > 50, "{paths} paths, {names} names");
+}
+
 /// Where the links of a text lead to.
 fn links(text: &str) -> impl Iterator<Item = &str> {
     let inline = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
@@ -103,7 +162,8 @@ fn links_lead_to_files() {
                 fs::read_to_string(path).expect("a text")
             };
             let found = target.lines().filter(|line| line.starts_with('#')).any(|line| {
-                line.trim_matches(['#', ' ']).to_lowercase().replace(' ', "-") == heading
+                let line = line.trim_matches(['#', ' ']).to_lowercase();
+                line.replace(['.', ',', ':', '`'], "").replace(' ', "-") == heading
             });
             assert!(found, "{document}: there is no heading {link}");
         }

@@ -5,9 +5,12 @@
 
 // Of what there is for the other tests, these use a part.
 #[allow(dead_code, unused_imports, unused_macros)]
+#[path = "it/common/mod.rs"]
 mod common;
 #[path = "secured/etcd.rs"]
 mod etcd;
+#[path = "secured/folder.rs"]
+mod folder;
 #[path = "secured/logs.rs"]
 mod logs;
 #[path = "secured/options.rs"]
@@ -16,8 +19,6 @@ mod options;
 mod own_etcd;
 #[path = "secured/own_zookeeper.rs"]
 mod own_zookeeper;
-#[path = "secured/pki.rs"]
-mod pki;
 #[path = "secured/rights.rs"]
 mod rights;
 #[path = "secured/rotation.rs"]

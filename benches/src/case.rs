@@ -126,9 +126,6 @@ const QUICK: Extent = Extent {
     slow_peers: 0,
 };
 
-/// How often a client may hand a lock over within itself.
-const LOCAL_HANDOVERS: u32 = 1000;
-
 /// The cases of one repeat.
 pub(crate) fn plan(bench: &Bench, repeat: usize) -> Vec<Case> {
     let extent = if bench.quick { QUICK } else { FULL };
@@ -192,7 +189,6 @@ fn add(
         warmup_ms,
         run_ms,
         raw_writes: 0,
-        local_handover: None,
         stamps: false,
         primitive: Primitive::Mutex,
     };
@@ -266,10 +262,6 @@ fn add(
                     1,
                 );
             }
-        }
-        Workload::LH => {
-            let pairs = Pairs { tasks: 128, local_handover: Some(LOCAL_HANDOVERS), ..fast };
-            add(Variant::Plain, 128, alone(others, ours, 0), pairs, 1);
         }
         Workload::WP => {
             use Primitive::{Election, Semaphore, Write};

@@ -90,7 +90,6 @@ impl<'a> Conductor<'a> {
             warmup_ms: 0,
             run_ms: if self.bench.quick { 1500 } else { 5000 },
             raw_writes: 0,
-            local_handover: None,
             stamps: false,
             primitive: Primitive::Mutex,
         };

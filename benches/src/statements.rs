@@ -89,7 +89,7 @@ async fn postgres(connection: &Connection) -> Result<Counted> {
 async fn mysql(connection: &Connection) -> Result<Counted> {
     connection.write("USE mysql".to_owned()).await?;
     let keepalive = format!(
-        "SELECT {MYSQL_NOW}, {MYSQL_BEAT};\n\
+        "SELECT {MYSQL_NOW}, {MYSQL_BEAT}, @distlock_connection;\n\
          UPDATE distlock_sessions SET expires = {MYSQL_NOW} + ttl, \
          server = CONCAT(@@hostname, ':', @@port), beat = {MYSQL_BEAT} WHERE id = 1"
     );

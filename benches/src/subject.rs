@@ -301,12 +301,7 @@ pub(crate) async fn raw_writes(task: &Task, count: usize) -> Result<Vec<u64>> {
 async fn ours(task: &Task) -> Result<distlock::Client> {
     let user = if let Work::Join { .. } = task.work { JOINER } else { task.backend.owner() };
     let url = task.backend.url_as(user, &task.servers);
-    let mut builder = distlock::Client::builder(&url).namespace(&task.namespace).session_ttl(TTL);
-    if let Work::Pairs(pairs) = &task.work
-        && let Some(max) = pairs.local_handover
-    {
-        builder = builder.local_handover(max);
-    }
+    let builder = distlock::Client::builder(&url).namespace(&task.namespace).session_ttl(TTL);
     Ok(builder.connect().await?)
 }
 

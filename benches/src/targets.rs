@@ -20,9 +20,9 @@ use Backend::{Etcd, Mysql, Postgres, ZooKeeper};
 use Variant::{Across, Busy, Plain};
 use What::{
     BesidePeer, BesideWatches, BytesOfShortQueue, CpuOfFloor, GapOfTwo, Lateness, LatenessOfFloor,
-    Measure, OfBestPeer, OverFewer, OverShortQueue,
+    Measure, OverFewer, OverShortQueue,
 };
-use Workload::{LH, W1, W2, W3, W4, W5, W6, W8, W9};
+use Workload::{W1, W2, W3, W4, W5, W6, W8, W9};
 
 #[derive(Clone, Copy, Debug)]
 enum What {
@@ -45,8 +45,6 @@ enum What {
     OverShortQueue(&'static str),
     /// Handoffs a second over those of 500 clients.
     OverFewer,
-    /// Handoffs a second over the best peer's, without local hand-over.
-    OfBestPeer,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -138,8 +136,6 @@ const TARGETS: &[Target] = &[
     on(W6, ZooKeeper, Plain, 10_000, Measure(RSS_LOCK), AtMost(2048.0), ""),
     on(W9, Etcd, Plain, 2000, OverFewer, AtLeast(0.8), "fails"),
     on(W9, ZooKeeper, Plain, 2000, OverFewer, AtLeast(0.8), "fails"),
-    on(LH, Etcd, Plain, 128, OfBestPeer, AtLeast(50.0), "708/s"),
-    on(LH, ZooKeeper, Plain, 128, OfBestPeer, AtLeast(50.0), "1475/s"),
     on(W1, Postgres, Plain, 1, Measure(REQUESTS), AtMost(2.05), "2.0"),
     on(W1, Mysql, Plain, 1, Measure(REQUESTS), AtMost(2.05), "2.0"),
     on(W3, Postgres, Plain, 16, Measure(REQUESTS), AtMost(2.1), "2.0"),
@@ -269,7 +265,6 @@ impl Target {
                 let fewer = Key { n: 500, ..self.key(Subject::Distlock) };
                 Some(ours(PER_SECOND)? / find(fewer)?.get(PER_SECOND)?)
             }
-            OfBestPeer => Some(ours(PER_SECOND)? / best(short(128, Subject::Peer), PER_SECOND)?),
         }
     }
 }
@@ -288,7 +283,6 @@ impl What {
             OverShortQueue(JOIN_STATEMENTS) => "statements per join over those behind 16",
             OverShortQueue(_) => "join p50 over that behind 16",
             OverFewer => "handoffs/s over those of 500 clients",
-            OfBestPeer => "handoffs/s over the best peer's without local hand-over",
         }
     }
 }

@@ -187,8 +187,6 @@ pub(crate) struct Pairs {
     pub(crate) run_ms: u64,
     /// Single writes to be timed before.
     pub(crate) raw_writes: usize,
-    /// How often a client may pass a lock on within itself.
-    pub(crate) local_handover: Option<u32>,
     /// Tell each turn's beginning and end.
     pub(crate) stamps: bool,
     pub(crate) primitive: Primitive,

@@ -24,8 +24,6 @@ pub(crate) enum Workload {
     W8,
     /// Very many clients of one name, each of which gives it back at once.
     W9,
-    /// Contenders of one name in one client that hands over within itself.
-    LH,
     /// Clients that contend for one name and hold it for a while, by waiting or by trying.
     WX,
     /// Primitives other than the mutex, beside those of other languages' clients.
@@ -33,7 +31,7 @@ pub(crate) enum Workload {
 }
 
 impl Workload {
-    pub(crate) const ALL: [Self; 12] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::W1,
         Self::W2,
         Self::W3,
@@ -43,7 +41,6 @@ impl Workload {
         Self::W7,
         Self::W8,
         Self::W9,
-        Self::LH,
         Self::WX,
         Self::WP,
     ];
@@ -55,7 +52,7 @@ impl Workload {
             Self::WX => backend != Backend::Redlock,
             Self::W4 => !matches!(backend, Backend::Redis | Backend::Redlock | Backend::Sqlite),
             Self::W5 => backend != Backend::Sqlite,
-            Self::W6 | Self::W7 | Self::W9 | Self::LH | Self::WP => {
+            Self::W6 | Self::W7 | Self::W9 | Self::WP => {
                 matches!(backend, Backend::Etcd | Backend::ZooKeeper)
             }
             Self::W8 => matches!(backend, Backend::Postgres | Backend::Mysql),
@@ -78,7 +75,6 @@ impl Workload {
             Self::W7 => "three nodes",
             Self::W8 => "N waiters of one name in one process; then one more joins and leaves",
             Self::W9 => "N clients of one name, a session each",
-            Self::LH => "N contenders of one name in one client, with local hand-over",
             Self::WP => "other primitives, N contenders of one name",
             Self::WX => "N clients of one name, each of which holds it for a while",
         }

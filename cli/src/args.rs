@@ -7,7 +7,7 @@ use rustix::process::Signal;
 
 use crate::{exit, signals};
 
-/// Runs commands under distributed locks on etcd and ZooKeeper, and shows who holds them.
+/// Runs commands under distributed locks, and shows who holds them.
 #[derive(Debug, Parser)]
 #[command(name = "distlock", version, after_help = exit::CODES, max_term_width = 100)]
 pub(crate) struct Args {
@@ -20,14 +20,18 @@ pub(crate) struct Args {
 /// Which store, and how it is told.
 #[derive(Clone, Debug, ArgsOf)]
 pub(crate) struct StoreArgs {
-    /// The store: etcd://h1:2379,h2 or zk://h1:2181,h2, with user, namespace and options as in
-    /// etcds://user:password@h1/prod/locks?ttl=15s. Others see a command line: a password is better
-    /// off in DISTLOCK_URL, which is used without this option, or in --url-file.
+    /// The store: postgres://app@db/app, redis://h1, etcd://h1:2379,h2 or zk://h1:2181,h2:2181,
+    /// with user, namespace and options as in etcds://user:password@h1/prod/locks?ttl=15s. Other
+    /// users see a command line: put a password into DISTLOCK_URL, which is used without this
+    /// option, or into a file. Without either, the URL is read from /etc/distlock/url.
     #[arg(long, global = true, value_name = "URL")]
     pub(crate) url: Option<String>,
     /// A file with the URL in it.
     #[arg(long, global = true, value_name = "FILE", conflicts_with = "url")]
     pub(crate) url_file: Option<PathBuf>,
+    /// Locks on this host alone, and for this user: in a SQLite file below XDG_STATE_HOME or HOME.
+    #[arg(long, global = true, conflicts_with_all = ["url", "url_file"])]
+    pub(crate) local: bool,
     /// One JSON object a line: results on standard output, what `run` and `elect` tell on standard
     /// error.
     #[arg(long, global = true)]
@@ -94,9 +98,23 @@ pub(crate) enum Command {
     Break {
         /// The key, as `queue` prints it.
         key: String,
+        /// Its fencing token, as `queue` prints it: a later hold by the same key is spared.
+        #[arg(long)]
+        token: Option<u64>,
         /// That this is what you want.
         #[arg(long)]
         yes: bool,
+    },
+    /// Lets a job of `run --once-per` begin again within its period: it failed, say.
+    ///
+    /// It takes the job's lock for that, so that no run of it begins or ends meanwhile.
+    Clear {
+        /// The lock.
+        name: String,
+        /// Waits no longer than this for a run to end; then the exit code is 75. By default it does
+        /// not wait.
+        #[arg(short, long, value_name = "TIME", value_parser = time)]
+        wait: Option<Duration>,
     },
     /// Prints how many permits a semaphore has, or changes it for all.
     Permits {
@@ -140,7 +158,8 @@ pub(crate) enum Kind {
 /// How a command is run under a lock.
 #[derive(Debug, ArgsOf)]
 pub(crate) struct HoldArgs {
-    /// Does not wait if the lock is busy.
+    /// Does not wait if the lock is busy. If its holder seems dead, PostgreSQL, MySQL, MariaDB and
+    /// Redis need up to 1.2 times the TTL to be sure: so long it waits.
     #[arg(short = 'n', long, conflicts_with = "wait")]
     pub(crate) nonblock: bool,
     /// Waits no longer than this, such as 30s or 500ms.
@@ -149,6 +168,10 @@ pub(crate) struct HoldArgs {
     /// How long the store keeps the lock of a machine that died. What it grants may differ.
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) ttl: Option<Duration>,
+    /// Holds the lock for no longer than this. Then the command is killed, as when the lock is lost
+    /// (exit code 70), and the next one gets the lock. For commands that may hang.
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) max_hold: Option<Duration>,
     /// The exit code if the lock is busy or the time is up.
     #[arg(long, value_name = "CODE", default_value_t = exit::BUSY)]
     pub(crate) conflict_exit_code: u8,

@@ -1,8 +1,9 @@
 //! What an operator can do to others' locks.
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use distlock::Client;
+use humantime::format_rfc3339_seconds;
 use serde_json::json;
 use tokio::time::timeout_at;
 
@@ -51,6 +52,7 @@ pub(crate) async fn ask(
 pub(crate) async fn break_key(
     client: &Client,
     key: &str,
+    token: Option<u64>,
     yes: bool,
     voice: Voice,
 ) -> Result<u8, Failure> {
@@ -61,11 +63,50 @@ pub(crate) async fn break_key(
              that is what you want, add --yes",
         ));
     }
-    if client.evict(key).await? {
+    let deleted = match token {
+        Some(token) => break_hold(client, key, token).await?,
+        None => client.evict(key).await?,
+    };
+    if deleted {
         voice.line(&format!("{key} is deleted"), &json!({ "key": key, "deleted": true }))?;
         return Ok(0);
     }
     Err(Failure::new(ABSENT, format!("no such key: {key}")))
+}
+
+/// Deletes a key if it still has this token.
+async fn break_hold(client: &Client, key: &str, token: u64) -> Result<bool, Failure> {
+    for lock in client.locks().await? {
+        let mut entries = lock.holders().iter().chain(lock.waiting());
+        let meant = entries.find(|entry| entry.key() == key && u64::from(entry.token()) == token);
+        if let Some(entry) = meant {
+            return Ok(client.evict_entry(entry).await?);
+        }
+    }
+    Ok(false)
+}
+
+/// `clear`.
+pub(crate) async fn clear(
+    client: &Client,
+    name: &str,
+    wait: Option<Duration>,
+    voice: Voice,
+) -> Result<u8, Failure> {
+    let guard = client.mutex(name).lock_timeout(wait.unwrap_or_default()).await?;
+    let Some(guard) = guard else {
+        return Err(Failure::new(BUSY, format!("{name} is held: a run of it has not ended")));
+    };
+    let cleared = guard.clear_period().await;
+    guard.unlock().await?;
+    let Some(began) = cleared? else {
+        return Err(Failure::new(ABSENT, format!("no run of {name} is noted")));
+    };
+    let text = format!("{name} may run again; it began at {}", format_rfc3339_seconds(began));
+    let since_epoch = began.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let object = json!({ "name": name, "cleared": true, "began_unix": since_epoch.as_secs() });
+    voice.line(&text, &object)?;
+    Ok(0)
 }
 
 /// `permits`.

@@ -28,12 +28,13 @@ pub(crate) const CODES: &str = "\
 Exit codes:
   The command's own, or 128 + n if signal n ended it, or ended distlock before it was started.
     0  done; also if --once-per found that another one has begun in this period
-    1  leader, ask, break: there is none; doctor: something is wrong
+    1  leader, ask, break, clear: there is none; doctor: something is wrong
    64  wrong usage: command line, name, URL or option; nothing was sent
    69  no server of the store answers
    70  the lock was lost; the command was killed before others could get it
    71  anything else that went wrong
-   75  the lock is busy (-n), or the time is up (-w); --conflict-exit-code
+   75  the lock is busy (-n, clear), or cannot be known to be free in time, or the time is up
+       (-w); --conflict-exit-code
    77  the store refuses access
   126  the command cannot be run
   127  the command was not found";
@@ -68,11 +69,11 @@ impl From<Error> for Failure {
             | Error::InvalidConfig { .. }
             | Error::InvalidName { .. }
             | Error::InvalidPermits { .. }
-            | Error::PermitsDisagree { .. }
             | Error::InvalidWrite { .. }
             | Error::Unsupported { .. }
             | Error::FeatureDisabled { .. } => USAGE,
             Error::Unavailable { .. } => UNAVAILABLE,
+            Error::NotYet { .. } => BUSY,
             Error::Denied { .. } => DENIED,
             Error::Lost { .. } | Error::SessionLost { .. } | Error::Evicted { .. } => LOST,
             _ => SYSTEM,

@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use distlock::{
-    AllGuard, Client, Leadership, LockGuard, LostReason, Permit, QueueEntry, ReadGuard,
-    ReleaseRequest, Result, WriteGuard,
+    AllGuard, Client, Election, Leadership, LockGuard, LostReason, MultiLock, Mutex, Permit,
+    QueueEntry, ReadGuard, ReleaseRequest, Result, RwLock, Semaphore, WriteGuard,
 };
 
 /// Which lock to take.
@@ -50,26 +50,39 @@ impl Target {
         }
     }
 
-    /// Takes the lock; `None` if it is busy for too long. A time of zero is a try.
-    pub(crate) async fn take(&self, client: &Client, patience: Patience) -> Result<Option<Held>> {
-        let left = patience.left();
-        match (self, left) {
-            (Self::Mutex(name), None) => client.mutex(name).lock().await.map(Held::One).map(Some),
-            (Self::Mutex(name), Some(time)) => {
-                Ok(client.mutex(name).lock_timeout(time).await?.map(Held::One))
+    /// Takes the lock, for `max_hold` at most. `None` if it is busy for too long. Without patience
+    /// that is a try.
+    pub(crate) async fn take(
+        &self,
+        client: &Client,
+        patience: Patience,
+        max_hold: Option<Duration>,
+    ) -> Result<Option<Held>> {
+        let (max, left) = (max_hold, patience.left());
+        match self {
+            Self::Mutex(name) => {
+                let mutex = limited(client.mutex(name), max, Mutex::max_hold);
+                match left {
+                    None => mutex.lock().await.map(Held::One).map(Some),
+                    Some(time) => Ok(mutex.lock_timeout(time).await?.map(Held::One)),
+                }
             }
-            (Self::Read(name), None) => client.rw_lock(name).read().await.map(Held::Read).map(Some),
-            (Self::Read(name), Some(time)) => {
-                Ok(client.rw_lock(name).read_timeout(time).await?.map(Held::Read))
+            Self::Read(name) => {
+                let lock = limited(client.rw_lock(name), max, RwLock::max_hold);
+                match left {
+                    None => lock.read().await.map(Held::Read).map(Some),
+                    Some(time) => Ok(lock.read_timeout(time).await?.map(Held::Read)),
+                }
             }
-            (Self::Write(name), None) => {
-                client.rw_lock(name).write().await.map(Held::Write).map(Some)
+            Self::Write(name) => {
+                let lock = limited(client.rw_lock(name), max, RwLock::max_hold);
+                match left {
+                    None => lock.write().await.map(Held::Write).map(Some),
+                    Some(time) => Ok(lock.write_timeout(time).await?.map(Held::Write)),
+                }
             }
-            (Self::Write(name), Some(time)) => {
-                Ok(client.rw_lock(name).write_timeout(time).await?.map(Held::Write))
-            }
-            (Self::Permits { name, wanted, of }, left) => {
-                let semaphore = client.semaphore(name, *of);
+            Self::Permits { name, wanted, of } => {
+                let semaphore = limited(client.semaphore(name, *of), max, Semaphore::max_hold);
                 match left {
                     None => semaphore.acquire_many(*wanted).await.map(Held::Permit).map(Some),
                     Some(time) => {
@@ -77,12 +90,15 @@ impl Target {
                     }
                 }
             }
-            (Self::All(names), None) => client.lock_all(names).await.map(Held::All).map(Some),
-            (Self::All(names), Some(time)) => {
-                Ok(client.lock_all_timeout(names, time).await?.map(Held::All))
+            Self::All(names) => {
+                let locks = limited(client.multi_lock(names), max, MultiLock::max_hold);
+                match left {
+                    None => locks.lock().await.map(Held::All).map(Some),
+                    Some(time) => Ok(locks.lock_timeout(time).await?.map(Held::All)),
+                }
             }
-            (Self::Election { name, value }, left) => {
-                let election = client.election(name);
+            Self::Election { name, value } => {
+                let election = limited(client.election(name), max, Election::max_hold);
                 match left {
                     None => election.campaign(value).await.map(Held::Leader).map(Some),
                     Some(time) => {
@@ -104,6 +120,14 @@ impl Target {
             }
             Self::Election { name, .. } => client.election(name).queue().await,
         }
+    }
+}
+
+/// A primitive with its longest time of holding, if there is one.
+fn limited<T>(primitive: T, max: Option<Duration>, limit: impl Fn(T, Duration) -> T) -> T {
+    match max {
+        Some(time) => limit(primitive, time),
+        None => primitive,
     }
 }
 

@@ -25,13 +25,25 @@ impl Limits {
         ttl: Duration,
         kill_signal: Signal,
         kill_after: Option<Duration>,
+        max_hold: Option<Duration>,
     ) -> Result<Self, String> {
         let margin = (ttl / 25).clamp(Duration::from_millis(40), Duration::from_millis(500));
         // Renewed every third of the TTL, a lock is certain for 9/10 of it on etcd and 6/10 on
         // ZooKeeper: so much is left just before the next renewal.
         let least = if backend == "ZooKeeper" { ttl * 4 / 15 } else { ttl * 17 / 30 };
         let most = least.saturating_sub(margin * 3 / 2);
-        let kill_after = kill_after.unwrap_or((most / 2).min(ENOUGH));
+        let held = max_hold.map(|time| time.saturating_sub(margin * 2));
+        if held.is_some_and(|held| held <= kill_after.unwrap_or_default()) {
+            let least = kill_after.unwrap_or_default() + margin * 2;
+            return Err(format!(
+                "--max-hold is too short: the command is stopped before that time, which leaves it \
+                 none, so choose more than {}",
+                humantime::format_duration(least)
+            ));
+        }
+        // Half of it, at least, is for the work.
+        let usual = held.map_or(most / 2, |held| (most / 2).min(held / 2));
+        let kill_after = kill_after.unwrap_or(usual.min(ENOUGH));
         if kill_after > most {
             let ratio = kill_after.as_secs_f64() / most.as_secs_f64().max(0.001);
             return Err(format!(
@@ -70,7 +82,7 @@ mod tests {
 
     fn limits(backend: &str, ttl: u64, kill_after: Option<u64>) -> Result<Limits, String> {
         let millis = Duration::from_millis;
-        Limits::new(backend, millis(ttl), Signal::TERM, kill_after.map(millis))
+        Limits::new(backend, millis(ttl), Signal::TERM, kill_after.map(millis), None)
     }
 
     #[test]
@@ -82,6 +94,22 @@ mod tests {
             }
         }
         assert_eq!(limits("etcd", 60_000, None).map(|limits| limits.kill_after), Ok(ENOUGH));
+    }
+
+    #[test]
+    fn a_longest_hold_has_room_for_the_end() {
+        let limits = |kill_after: Option<u64>, max_hold| {
+            let (millis, ttl) = (Duration::from_millis, Duration::from_secs(10));
+            let (kill_after, max_hold) = (kill_after.map(millis), Some(millis(max_hold)));
+            Limits::new("etcd", ttl, Signal::TERM, kill_after, max_hold)
+        };
+        let short = limits(None, 1_800).expect("it fits");
+        assert!(short.kill_after <= Duration::from_millis(500), "{short:?}");
+        assert!(limits(Some(3_000), 3_801).is_ok());
+        for (kill_after, max_hold) in [(Some(3_000), 3_800), (None, 800), (None, 0)] {
+            let error = limits(kill_after, max_hold).expect_err("too short");
+            assert!(error.contains("choose more than"), "{error}");
+        }
     }
 
     #[test]

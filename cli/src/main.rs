@@ -1,5 +1,4 @@
-//! `distlock`: runs commands under distributed locks on etcd and ZooKeeper, and shows who holds
-//! them.
+//! `distlock`: runs commands under distributed locks, and shows who holds them.
 
 mod args;
 mod change;
@@ -123,7 +122,10 @@ async fn look(command: Command, client: &Client, voice: Voice) -> Result<u8, Fai
         Command::Ask { name, reason, wait } => {
             change::ask(client, &name, &reason, wait, voice).await
         }
-        Command::Break { key, yes } => change::break_key(client, &key, yes, voice).await,
+        Command::Break { key, token, yes } => {
+            change::break_key(client, &key, token, yes, voice).await
+        }
+        Command::Clear { name, wait } => change::clear(client, &name, wait, voice).await,
         Command::Permits { name, set } => change::permits(client, &name, set, voice).await,
         Command::Top { interval } => top::show(client, interval, voice).await,
         // They were done before.

@@ -30,6 +30,9 @@ use crate::{
 /// How long the store has to take back what a lost or unlucky client wrote.
 const COURTESY: Duration = Duration::from_secs(2);
 
+/// Why a command is killed at the deadline.
+const UNCONFIRMED: &str = "the store has not confirmed the lock in time";
+
 /// A command, and what it is to be run under.
 pub(crate) struct Job {
     pub(crate) target: Target,
@@ -109,14 +112,27 @@ struct Taken {
 /// Takes the lock, and looks whether the command is to be run.
 async fn under_lock(job: &Job, client: &Client, voice: Voice) -> Result<Done, Failure> {
     let (hold, names) = (&job.hold, job.target.names());
-    let limits =
-        Limits::new(client.backend(), client.session_ttl(), hold.kill_signal, hold.kill_after);
+    let limits = Limits::new(
+        client.backend(),
+        client.session_ttl(),
+        hold.kill_signal,
+        hold.kill_after,
+        hold.max_hold,
+    );
     let limits = limits.map_err(Failure::usage)?;
     let start = Instant::now();
-    let Some(held) = wait::take(client, &job.target, hold, voice).await? else {
-        let text = format!("{names} is held by another");
-        voice.note("busy", &text, json!({ "name": names }));
-        return Ok(Done::Ended(hold.conflict_exit_code));
+    let busy = match wait::take(client, &job.target, hold, voice).await {
+        Ok(Some(held)) => Ok(held),
+        Ok(None) => Err(format!("{names} is held by another")),
+        Err(failure) if failure.code == exit::BUSY => Err(format!("{names}: {failure}")),
+        Err(failure) => return Err(failure),
+    };
+    let held = match busy {
+        Ok(held) => held,
+        Err(text) => {
+            voice.note("busy", &text, json!({ "name": names }));
+            return Ok(Done::Ended(hold.conflict_exit_code));
+        }
     };
     voice.event(
         "granted",
@@ -188,12 +204,24 @@ async fn guard(
             }
         }
         Outcome::Lost(reason) => {
+            let reason = match job.hold.max_hold {
+                // Which of the two the deadline was, the guardian does not know.
+                Some(time) if reason == UNCONFIRMED && is_over(time, limits, since) => {
+                    format!("--max-hold {} is over", humantime::format_duration(time))
+                }
+                _ => reason,
+            };
             // Nothing lives any more: if it is held still, the next one need not wait for the TTL.
             let _ = timeout(COURTESY, held.unlock()).await;
             lost(job, &environment, &reason, voice).await;
             Ok(exit::LOST)
         }
     }
+}
+
+/// Whether the command had to end by now, as the lock is held for no longer than this.
+fn is_over(max_hold: Duration, limits: Limits, since: Instant) -> bool {
+    since.elapsed() + limits.kill_after + limits.margin * 2 >= max_hold
 }
 
 /// How it went.
@@ -229,9 +257,7 @@ async fn watch(
                     return match (cause, lost) {
                         (Cause::Itself, _) => Outcome::Done(ended),
                         (_, Some(reason)) => Outcome::Lost(reason),
-                        _ => Outcome::Lost(
-                            "the store has not confirmed the lock in time".to_owned(),
-                        ),
+                        _ => Outcome::Lost(UNCONFIRMED.to_owned()),
                     };
                 }
                 None => {
@@ -262,8 +288,7 @@ async fn watch(
                 if remaining < limits.margin / 2 && told != Duration::ZERO {
                     // The guardian should have done that.
                     ward.kill_all();
-                    let reason = "the store has not confirmed the lock in time".to_owned();
-                    return Outcome::Lost(lost.unwrap_or(reason));
+                    return Outcome::Lost(lost.unwrap_or(UNCONFIRMED.to_owned()));
                 }
                 let deadline = now + remaining;
                 if deadline.abs_diff(told) > Duration::from_millis(1) && ward.deadline(deadline) {

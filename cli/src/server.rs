@@ -31,6 +31,8 @@ enum Kind {
     ZooKeeper,
     /// Nothing is asked without its keys.
     Tls,
+    /// It answers to nothing before a client has logged in.
+    Login,
 }
 
 /// A server's version.
@@ -67,6 +69,7 @@ impl Server {
             Kind::Etcd => "does it serve /version on that port?",
             Kind::ZooKeeper => "add `srvr` to its 4lw.commands.whitelist to see it",
             Kind::Tls => "it is not asked by TLS; see the server's own tools",
+            Kind::Login => "it is checked when the session is opened",
         }
     }
 
@@ -92,22 +95,43 @@ impl Server {
 
 /// All servers of a URL, asked one after the other.
 pub(crate) async fn servers(url: &str) -> Vec<Server> {
-    let Some((scheme, rest)) = url.split_once("://") else { return Vec::new() };
-    let (kind, port) = match scheme {
-        "etcd" => (Kind::Etcd, 2379),
-        "zk" | "zookeeper" => (Kind::ZooKeeper, 2181),
-        "zks" => (Kind::Tls, 2281),
-        _ => (Kind::Tls, 2379),
-    };
-    let authority = rest.split(['/', '?']).next().unwrap_or_default();
-    let hosts = authority.rsplit_once('@').map_or(authority, |(_, hosts)| hosts);
     let mut servers = Vec::new();
-    for host in hosts.split(',').map(str::trim).filter(|host| !host.is_empty()) {
-        let has_port = host.rsplit_once(':').is_some_and(|(_, port)| !port.contains(']'));
-        let address = if has_port { host.to_owned() } else { format!("{host}:{port}") };
+    for (address, kind) in addresses(url) {
         servers.push(Server::ask(address, kind).await);
     }
     servers
+}
+
+/// How a store's servers are asked, and the port that its URL means without one. `None`: there are
+/// no servers, or no such scheme.
+fn scheme(scheme: &str) -> Option<(Kind, u16)> {
+    Some(match scheme {
+        "etcd" => (Kind::Etcd, 2379),
+        "etcds" => (Kind::Tls, 2379),
+        "zk" | "zookeeper" => (Kind::ZooKeeper, 2181),
+        "zks" => (Kind::Tls, 2281),
+        "postgres" | "postgresql" => (Kind::Login, 5432),
+        "mysql" => (Kind::Login, 3306),
+        "redis" | "redlock" => (Kind::Login, 6379),
+        "rediss" | "redlocks" => (Kind::Tls, 6379),
+        "redis+sentinel" => (Kind::Login, 26379),
+        "rediss+sentinel" => (Kind::Tls, 26379),
+        _ => return None,
+    })
+}
+
+/// The servers of a URL, with their ports.
+fn addresses(url: &str) -> Vec<(String, Kind)> {
+    let Some((word, rest)) = url.split_once("://") else { return Vec::new() };
+    let Some((kind, port)) = scheme(word) else { return Vec::new() };
+    let authority = rest.split(['/', '?']).next().unwrap_or_default();
+    let hosts = authority.rsplit_once('@').map_or(authority, |(_, hosts)| hosts);
+    let hosts = hosts.split(',').map(str::trim).filter(|host| !host.is_empty());
+    let address = |host: &str| {
+        let has_port = host.rsplit_once(':').is_some_and(|(_, port)| !port.contains(']'));
+        if has_port { host.to_owned() } else { format!("{host}:{port}") }
+    };
+    hosts.map(|host| (address(host), kind)).collect()
 }
 
 async fn answer(mut stream: TcpStream, address: &str, kind: Kind) -> Option<String> {
@@ -116,7 +140,7 @@ async fn answer(mut stream: TcpStream, address: &str, kind: Kind) -> Option<Stri
             format!("GET /version HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n")
         }
         Kind::ZooKeeper => "srvr".to_owned(),
-        Kind::Tls => return None,
+        Kind::Tls | Kind::Login => return None,
     };
     let exchange = async {
         stream.write_all(question.as_bytes()).await?;
@@ -135,7 +159,7 @@ fn version(kind: Kind, answer: &str) -> Option<Version> {
         Kind::ZooKeeper => {
             answer.lines().find_map(|line| line.strip_prefix("Zookeeper version: "))?
         }
-        Kind::Tls => return None,
+        Kind::Tls | Kind::Login => return None,
     };
     let text = text.split(|c: char| !c.is_ascii_digit() && c != '.').next()?;
     Some(Version { kind, text: text.to_owned() })
@@ -144,6 +168,30 @@ fn version(kind: Kind, answer: &str) -> Option<Version> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ports_are_those_of_the_scheme() {
+        for (url, expected) in [
+            ("etcd://h1,h2:1", &["h1:2379", "h2:1"][..]),
+            ("etcds://u:p@h/ns", &["h:2379"]),
+            ("zk://h,[::1]", &["h:2181", "[::1]:2181"]),
+            ("zks://h", &["h:2281"]),
+            ("postgres://u:p@h/db/ns?sslmode=verify-full", &["h:5432"]),
+            ("postgresql://[::1]:1/db", &["[::1]:1"]),
+            ("mysql://app@h/db", &["h:3306"]),
+            ("redis://h", &["h:6379"]),
+            ("rediss://:p@h/0", &["h:6379"]),
+            ("redis+sentinel://a,b:1/m", &["a:26379", "b:1"]),
+            ("rediss+sentinel://a/m", &["a:26379"]),
+            ("redlock://a,b,c", &["a:6379", "b:6379", "c:6379"]),
+            ("redlocks://a", &["a:6379"]),
+            ("sqlite:///var/lib/app/locks.db", &[]),
+            ("nonsense", &[]),
+        ] {
+            let found: Vec<_> = addresses(url).into_iter().map(|(address, _)| address).collect();
+            assert_eq!(found, expected, "{url}");
+        }
+    }
 
     #[test]
     fn versions_are_read() {

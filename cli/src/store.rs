@@ -1,6 +1,10 @@
 //! Which store, and the way to it.
 
-use std::{fs, path::PathBuf, time::Duration};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use distlock::Client;
 
@@ -9,55 +13,80 @@ use crate::{args::StoreArgs, exit::Failure};
 /// Where the URL is, if the command line does not say it.
 pub(crate) const VARIABLE: &str = "DISTLOCK_URL";
 
-const HOW: &str = "set DISTLOCK_URL to the store's URL, as in etcd://h1:2379,h2:2379 or \
-                   zk://h1:2181,h2:2181, or pass --url or --url-file";
+/// Where the URL is, if neither the command line nor the environment says it.
+const HOST_FILE: &str = "/etc/distlock/url";
 
-/// The URL that was given, or that of the user's own file on this host.
+const HOW: &str = "pass --url or --url-file, set DISTLOCK_URL, or write the URL into \
+                   /etc/distlock/url, as in postgres://app@db/app or etcd://h1:2379,h2:2379; \
+                   --local locks on this host alone, in a file of this user";
+
+/// The URL that was given. There is no default: a lock on a store that only this host or this user
+/// sees would let the same job run on every host, without a word.
 pub(crate) fn url(args: &StoreArgs) -> Result<String, Failure> {
-    let url = match (&args.url, &args.url_file) {
-        (Some(url), _) => url.clone(),
-        (None, Some(path)) => {
-            let text = fs::read_to_string(path).map_err(|error| {
-                Failure::usage(format!("--url-file {}: {error}", path.display()))
-            })?;
-            text.trim().to_owned()
+    let variable = match std::env::var(VARIABLE) {
+        Ok(url) => Some(url),
+        Err(std::env::VarError::NotPresent) => None,
+        Err(std::env::VarError::NotUnicode(_)) => {
+            return Err(Failure::usage(format!("{VARIABLE} is not UTF-8")));
         }
-        (None, None) => match std::env::var(VARIABLE) {
-            Ok(url) => url,
-            Err(std::env::VarError::NotPresent) => match own_file() {
-                Some(url) => url?,
-                None => return Err(Failure::usage(format!("which store? {HOW}"))),
-            },
-            Err(std::env::VarError::NotUnicode(_)) => {
-                return Err(Failure::usage(format!("{VARIABLE} is not UTF-8")));
-            }
-        },
+    };
+    let url = match given(args, variable, Path::new(HOST_FILE))? {
+        Some(url) => url,
+        None => return Err(Failure::usage(format!("which store? {HOW}"))),
     };
     if url.is_empty() {
         return Err(Failure::usage(format!("the URL is empty: {HOW}")));
     }
     if url.starts_with("memory:") {
         return Err(Failure::usage(
-            "memory:// is a store within one process, which excludes nobody else: use one with \
-             servers, etcd:// or zk://",
+            "memory:// is a store within one process, which excludes no other process: use a \
+             store with servers, or --local",
         ));
     }
     Ok(url)
 }
 
-/// The URL of the user's own file, in a directory that is made for it. `None`: nothing says where
-/// the user's files are.
-fn own_file() -> Option<Result<String, Failure>> {
-    let said = |name: &str| std::env::var_os(name).map(PathBuf::from);
-    let folder = own_folder(said("XDG_STATE_HOME"), said("HOME"))?;
-    if let Err(error) = fs::create_dir_all(&folder) {
-        return Some(Err(Failure::usage(format!("{}: {error}: {HOW}", folder.display()))));
+/// The URL by the first source that has one: command line, environment, the host's file.
+fn given(
+    args: &StoreArgs,
+    variable: Option<String>,
+    host_file: &Path,
+) -> Result<Option<String>, Failure> {
+    if args.local {
+        return own_file().map(Some);
     }
+    if args.url.is_some() {
+        return Ok(args.url.clone());
+    }
+    if let Some(path) = &args.url_file {
+        let read = fs::read_to_string(path);
+        let text = read
+            .map_err(|error| Failure::usage(format!("--url-file {}: {error}", path.display())))?;
+        return Ok(Some(text.trim().to_owned()));
+    }
+    if variable.is_some() {
+        return Ok(variable);
+    }
+    match fs::read_to_string(host_file) {
+        Ok(text) => Ok(Some(text.trim().to_owned())),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        // It may name a store, so no other one is used.
+        Err(error) => Err(Failure::usage(format!("{}: {error}", host_file.display()))),
+    }
+}
+
+/// The URL of the user's own file, in a directory that is made for it.
+fn own_file() -> Result<String, Failure> {
+    let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
+    let folder = own_folder(variable("XDG_STATE_HOME"), variable("HOME"))
+        .ok_or_else(|| Failure::usage("--local needs HOME or XDG_STATE_HOME"))?;
+    fs::create_dir_all(&folder)
+        .map_err(|error| Failure::usage(format!("--local: {}: {error}", folder.display())))?;
     let path = folder.join("locks.db");
-    let Some(path) = path.to_str() else {
-        return Some(Err(Failure::usage(format!("{} is not UTF-8: {HOW}", path.display()))));
-    };
-    Some(Ok(format!("sqlite://{}", escaped(path))))
+    let path = path.to_str().ok_or_else(|| {
+        Failure::usage(format!("--local: the path {} is not UTF-8", path.display()))
+    })?;
+    Ok(format!("sqlite://{}", escaped(path)))
 }
 
 /// Where a program keeps what is to stay, by
@@ -107,6 +136,37 @@ pub(crate) fn without_password(url: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn args() -> StoreArgs {
+        StoreArgs { url: None, url_file: None, local: false, json: false }
+    }
+
+    #[test]
+    fn url_comes_from_the_first_source_that_has_one() {
+        let folder = tempfile::TempDir::new().expect("a folder");
+        let (host, own) = (folder.path().join("host"), folder.path().join("own"));
+        let read = |args: &StoreArgs, variable: Option<&str>| {
+            given(args, variable.map(Into::into), &host).map_err(|failure| failure.to_string())
+        };
+        let url = |url: &str| Ok(Some(url.to_owned()));
+        assert_eq!(read(&args(), None), Ok(None), "there is no default");
+        fs::write(&host, "zk://host\n").expect("it is written");
+        fs::write(&own, "zk://own\n").expect("it is written");
+        assert_eq!(read(&args(), None), url("zk://host"));
+        assert_eq!(read(&args(), Some("zk://variable")), url("zk://variable"));
+        assert_eq!(read(&args(), Some("")), url(""), "an empty variable hides nothing");
+        let file = StoreArgs { url_file: Some(own), ..args() };
+        assert_eq!(read(&file, Some("zk://variable")), url("zk://own"));
+        let option = StoreArgs { url: Some("zk://option".into()), ..args() };
+        assert_eq!(read(&option, Some("zk://variable")), url("zk://option"));
+    }
+
+    #[test]
+    fn host_file_that_cannot_be_read_is_an_error() {
+        let folder = tempfile::TempDir::new().expect("a folder");
+        let read = given(&args(), None, folder.path());
+        assert!(read.is_err_and(|failure| failure.code == crate::exit::USAGE));
+    }
 
     #[test]
     fn a_user_has_a_file() {

@@ -32,7 +32,7 @@ pub(crate) async fn take(
     };
     let taking = async {
         loop {
-            match target.take(client, patience).await {
+            match target.take(client, patience, args.max_hold).await {
                 Err(error @ (Error::SessionLost { .. } | Error::Evicted { .. })) => {
                     let text = format!("{error}; it joins the queue anew");
                     voice.note("again", &text, json!({ "name": target.names() }));

@@ -102,8 +102,8 @@ fn words(error: &Error) -> Option<String> {
     use CertificateError as Wrong;
     let told = match error {
         Error::InvalidCertificate(Wrong::UnknownIssuer) => {
-            "the server's certificate is of another CA than those that are trusted; see \
-             Tls::ca_certificate"
+            "the server's certificate is of another CA than those that are trusted: pass it by \
+             ?ca_file= in the URL, or by Tls::ca_certificate"
         }
         Error::InvalidCertificate(
             Wrong::NotValidForName | Wrong::NotValidForNameContext { .. },

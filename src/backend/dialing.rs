@@ -3,15 +3,13 @@
 use std::{io, sync::Arc};
 
 use rustls::pki_types::ServerName;
-use tokio::{
-    io::{AsyncRead, AsyncWrite},
-    net::TcpStream,
-};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsConnector;
 
 use super::{
     certificates,
     error::{Result, StoreError},
+    tcp::tcp,
     tls::Material,
     trust,
 };
@@ -40,8 +38,7 @@ async fn connect(endpoint: &str, material: Option<&Material>) -> io::Result<Box<
             Some((TlsConnector::from(Arc::new(config)), name))
         }
     };
-    let tcp = TcpStream::connect(endpoint).await?;
-    tcp.set_nodelay(true)?;
+    let tcp = tcp(endpoint).await?;
     Ok(match securing {
         None => Box::new(tcp),
         Some((connector, name)) => Box::new(connector.connect(name, tcp).await?),

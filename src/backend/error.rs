@@ -10,6 +10,10 @@ use crate::{
 /// What a store answers.
 pub(crate) type Result<T, E = StoreError> = std::result::Result<T, E>;
 
+/// Why a try cannot report yet that a lock is held.
+pub(crate) const SEEMS_DEAD: &str = "its holder seems dead, by a clock that this client has not \
+                                     watched for long enough: it is known after 1.1 TTL";
+
 /// What an adapter tells of a failed call.
 #[cfg_attr(
     not(any(
@@ -46,9 +50,10 @@ pub(crate) enum StoreError {
 impl StoreError {
     pub(crate) fn into_public(self, backend: &'static str) -> Error {
         match self {
-            Self::Unavailable(source) | Self::NotYet(source) | Self::Unknown(source) => {
+            Self::Unavailable(source) | Self::Unknown(source) => {
                 Error::Unavailable { backend, source: source.into() }
             }
+            Self::NotYet(source) => Error::NotYet { backend, source: source.into() },
             Self::SessionGone(reason) => Error::SessionLost { backend, reason },
             Self::Denied(source) => Error::Denied { backend, source: source.into() },
             Self::Fatal { operation, source } => {

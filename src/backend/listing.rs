@@ -1,6 +1,6 @@
 //! All that is in a queue.
 
-use std::time::SystemTime;
+use std::{sync::Arc, time::SystemTime};
 
 use crate::backend::entry::{Entry, Watch};
 
@@ -26,6 +26,10 @@ pub(crate) struct Listing {
     /// Ends when anything in the queue may have changed since, no matter by whom: a key came, went
     /// or, where the store tells that, was written to.
     pub(crate) watch: Option<Watch>,
+    /// The keys of members whose sessions seem over, by a clock that this client has not watched
+    /// for long enough to remove them; and of those that stand there while the store may not know
+    /// all locks that were granted before.
+    pub(crate) seem_dead: Vec<Arc<str>>,
 }
 
 /// One who stands in a queue.

@@ -44,6 +44,8 @@ pub(crate) mod sql;
 #[cfg(feature = "sqlite")]
 pub(crate) mod sqlite;
 pub(crate) mod store;
+#[cfg(any(feature = "postgres", feature = "redis", feature = "redlock"))]
+mod tcp;
 pub(crate) mod tls;
 #[cfg(any(
     feature = "etcd",

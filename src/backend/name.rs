@@ -71,10 +71,29 @@ impl Queue {
         Self { name: Arc::clone(&self.name), dir: dir.into(), label: None }
     }
 
+    /// Where a namespace keeps when the work of its locks last began: not a queue that is joined.
+    pub(crate) fn periods(namespace: &str) -> Self {
+        let dir = format!("{namespace}/{PURPOSE}began");
+        Self { name: "".into(), dir: dir.into(), label: None }
+    }
+
+    /// The last part of its directory: the name, escaped.
+    pub(crate) fn escaped(&self) -> &str {
+        self.dir.rsplit_once('/').map_or("", |(_, escaped)| escaped)
+    }
+
     /// The same queue, for a caller whose key is to say this of itself: letters, digits, `@` and
     /// `+`, or nothing.
     pub(crate) fn labelled(&self, label: &str) -> Self {
         Self { label: Some(label.into()), ..self.clone() }
+    }
+
+    /// The queue with this directory, as far as a store has to know it: the name that the user gave
+    /// is not known.
+    #[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres", feature = "redis"))]
+    pub(crate) fn at(dir: &str, label: &str) -> Self {
+        let dir: Arc<str> = dir.into();
+        Self { name: Arc::clone(&dir), dir, label: Some(label.into()) }
     }
 
     /// The name of the lock that a directory of a namespace belongs to, if it is one of ours.
@@ -150,6 +169,12 @@ impl Ticket {
     pub(crate) fn random() -> Self {
         Self(uuid::Builder::from_random_bytes(random::bits()).into_uuid())
     }
+
+    /// Reads what [`Display`](fmt::Display) writes.
+    #[allow(dead_code)] // Not every store reads names; the simulation does.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        Uuid::try_parse(text).ok().map(Self).filter(|ticket| ticket.to_string() == text)
+    }
 }
 
 /// As a hyphenated UUID, the form Curator writes.
@@ -175,6 +200,16 @@ mod tests {
         assert_eq!(dir(".."), "/ns/%2E%2E");
         assert_eq!(dir("a\0b"), "/ns/a%00b");
         assert_eq!(dir("\u{ffff}"), "/ns/%EF%BF%BF");
+    }
+
+    #[test]
+    fn tickets_are_read_as_they_are_written() {
+        let ticket = Ticket::random();
+        let text = ticket.to_string();
+        assert_eq!(Ticket::parse(&text), Some(ticket));
+        for other in ["", "tail", &text.replace('-', ""), &text.to_uppercase(), &text[1..]] {
+            assert_eq!(Ticket::parse(other), None, "{other}");
+        }
     }
 
     #[test]

@@ -50,6 +50,9 @@ pub(crate) struct Remote {
     #[cfg_attr(not(feature = "redis"), allow(dead_code))]
     /// So many replicas have to have what counts, on Redis.
     pub(crate) replicas: Option<u32>,
+    #[cfg_attr(not(feature = "redlock"), allow(dead_code))]
+    /// The longest TTL of any client of these nodes, on Redlock.
+    pub(crate) longest_ttl: Duration,
     #[cfg_attr(not(feature = "redis"), allow(dead_code))]
     /// The endpoints are sentinels, which are asked for the primary of this name, on Redis.
     pub(crate) service: Option<String>,

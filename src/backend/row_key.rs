@@ -29,6 +29,12 @@ pub(crate) fn parts(key: &str) -> Option<Parts<'_>> {
     Some(Parts { dir, session, ticket, label })
 }
 
+/// The ticket that a key names.
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "redis"))]
+pub(crate) fn ticket_in(key: &str) -> Option<crate::backend::name::Ticket> {
+    crate::backend::name::Ticket::parse(parts(key)?.ticket)
+}
+
 pub(crate) fn written(dir: &str, session: &str, ticket: &str, label: &str) -> String {
     let dot = if label.is_empty() { "" } else { "." };
     format!("{dir}/{session}-{ticket}{dot}{label}")

@@ -64,8 +64,17 @@ pub(crate) struct Facts {
     /// Whether the names of deleted keys cost the store anything, so that they had better come
     /// again.
     pub(crate) keeps_old_names: bool,
+    /// Whether a key that took the place of another with another label has a name of its own: then
+    /// a look at two keys shows that, and no list is needed for it.
+    pub(crate) renames_relabelled: bool,
     /// How many bytes of keys the session can watch. Past that, the client opens another one.
     pub(crate) watch_budget: usize,
+    /// The same for the keys that it has.
+    pub(crate) key_budget: usize,
+    /// Reads the ticket in a key's name. `None`: the store serves no request after the client gave
+    /// it up. Elsewhere a request to join may be served at any later time, and its key is found by
+    /// this (see `session/claims.rs`).
+    pub(crate) ticket_in: Option<fn(&str) -> Option<Ticket>>,
 }
 
 impl Facts {
@@ -77,7 +86,10 @@ impl Facts {
             relays_renewals: false,
             one_at_a_time: false,
             keeps_old_names: false,
+            renames_relabelled: false,
             watch_budget: usize::MAX,
+            key_budget: usize::MAX,
+            ticket_in: None,
         }
     }
 }
@@ -111,6 +123,17 @@ pub(crate) trait Store: Extras {
     /// What there is of two keys of one queue: one consistent answer, at the same cost however long
     /// the queue is.
     async fn present(&self, entry: &Entry, ahead: &Entry) -> Result<Present>;
+
+    /// [`standing`](Self::standing) as of now, not as of what a server that lags behind has. A
+    /// server that cannot confirm it is silent.
+    async fn standing_now(&self, entry: &Entry) -> Result<Standing> {
+        self.standing(entry).await
+    }
+
+    /// [`present`](Self::present) as of now, in the same way.
+    async fn present_now(&self, entry: &Entry, ahead: &Entry) -> Result<Present> {
+        self.present(entry, ahead).await
+    }
 
     /// Whether a holder with this key that lets go leaves word of it: [`Fate::Released`].
     fn tells_releases(&self, _ahead: &Entry) -> bool {
@@ -185,7 +208,7 @@ pub(crate) async fn watch_and_look(
 
 /// What only some primitives need: guarded writes and the number of permits (`commit`, `read`), an
 /// election's `proclaim` (`rewrite`), `downgrade` (`relabel`), the list of all locks (`queues`); or
-/// what is only quicker (`enqueue_all`, `followed`).
+/// what is only quicker (`enqueue_all`).
 #[async_trait]
 pub(crate) trait Extras: Debug + Send + Sync + 'static {
     /// Writes another value into an own key, if that is of this version: so that a write whose
@@ -213,10 +236,18 @@ pub(crate) trait Extras: Debug + Send + Sync + 'static {
         Err(missing("relabelling of a key"))
     }
 
-    /// Writes to the store's own data in one transaction, if `_guard` is there at that moment.
-    /// `false`: it is not, and nothing was written. Without a guard, always.
-    async fn commit(&self, _guard: Option<&Entry>, _writes: &[Write]) -> Result<bool> {
+    /// Writes to the store's own data in one transaction, if all of `_guards`, which are keys of
+    /// this session, exist at that moment. `false`: one does not, and nothing was written. Without
+    /// guards it always writes.
+    async fn commit(&self, _guards: &[Entry], _writes: &[Write]) -> Result<bool> {
         Err(missing("write"))
+    }
+
+    /// Deletes another session's key, if it is this very one. `false`: it is not there. Where the
+    /// names of deleted keys do not come again, the name is enough.
+    async fn evict(&self, entry: &Entry) -> Result<bool> {
+        let delete = [Write::Delete { key: entry.key.to_string() }];
+        self.commit(&[], &delete).await
     }
 
     /// The newest value of a key of the store's own data; `None`: it is not there.
@@ -241,15 +272,22 @@ pub(crate) trait Extras: Debug + Send + Sync + 'static {
         Ok(None)
     }
 
+    /// Reads one of this session's keys. `None`: it is not there. Where a key can be put late
+    /// ([`Facts::ticket_in`]).
+    async fn own_entry(&self, _key: &str) -> Result<Option<Entry>> {
+        Err(missing("read of an own key"))
+    }
+
+    /// Deletes a key of this session if its create revision is still the entry's, in one
+    /// transaction. Returns `false` if it is not. Only for stores that can put a key late
+    /// ([`Facts::ticket_in`]).
+    async fn remove(&self, _entry: &Entry) -> Result<bool> {
+        Err(missing("removal of an own key"))
+    }
+
     /// What the store promises as it is configured now.
     async fn durability(&self) -> Result<Durability> {
         Err(missing("look at its configuration"))
-    }
-
-    /// Whether anybody stands behind this key, or might. Asked by a client that would rather keep
-    /// the lock for its own callers; without an answer it lets go.
-    async fn followed(&self, _entry: &Entry) -> Result<bool> {
-        Ok(true)
     }
 }
 

@@ -23,7 +23,8 @@ pub(crate) fn check(remote: &Remote, store: &str) -> Result<(), Error> {
     let material = tls.newest();
     if material.ca.is_none() {
         return Err(invalid(format!(
-            "for {store} there are no roots but your own: pass the CA to Tls::ca_certificate"
+            "{store} needs the CA of its servers' certificates: pass it by ?ca_file= in the URL, \
+             or by Tls::ca_certificate"
         )));
     }
     if material.server_name.is_none() {

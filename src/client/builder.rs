@@ -25,9 +25,9 @@ const MAX_OWNER: usize = 1024;
 const DEFAULT_TTL: Duration = Duration::from_secs(10);
 const MIN_TTL: Duration = Duration::from_millis(100);
 const MAX_TTL: Duration = Duration::from_secs(24 * 60 * 60);
+/// No client of the same Redlock nodes has a longer TTL, unless the URL says so for all of them.
+const LONGEST_TTL: Duration = Duration::from_secs(60);
 const MAX_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
-/// A token has sixteen bits to tell apart the grants of one entry.
-const MAX_HANDOVERS: u32 = u16::MAX as u32;
 
 /// Describes a [`Client`]; made by [`Client::builder`].
 ///
@@ -53,7 +53,6 @@ pub struct Builder {
     connect_timeout: Option<Duration>,
     request_timeout: Option<Duration>,
     recheck_interval: Option<Duration>,
-    local_handover: Option<u32>,
     credentials: Option<Origin<Credentials>>,
     allow_plaintext_credentials: bool,
     sasl: bool,
@@ -73,7 +72,6 @@ impl Builder {
             connect_timeout: None,
             request_timeout: None,
             recheck_interval: None,
-            local_handover: None,
             credentials: None,
             allow_plaintext_credentials: false,
             sasl: false,
@@ -131,79 +129,17 @@ impl Builder {
         self
     }
 
-    /// Lets the contenders of one lock within this client (all its clones) share one key in the
-    /// store and pass the lock among themselves: a hand-over then takes no request and about a
-    /// microsecond. Off by default: each waiter has a key of its own.
-    ///
-    /// # Fairness
-    ///
-    /// Within the client, first come first served. Towards other clients, the lock is passed on at
-    /// most `max` times (1 to 65,535) while another one waits; then it is let go, and this client's
-    /// next waiter joins the end of the store's queue. So another client waits for at most `max` +
-    /// 1 holders of each client ahead of it instead of one. After `max` times the store is asked
-    /// once whether anybody else waits; if nobody does, counting starts anew. When nobody of this
-    /// client waits, the lock is let go at once.
-    ///
-    /// The place in the store's queue belongs to the client: when the caller that joined gives up,
-    /// by a timeout or because it is dropped, the next one takes that place over. A caller of
-    /// [`try_lock`](crate::Mutex::try_lock) gets `None` if anybody of this client has the lock or
-    /// wants it.
-    ///
-    /// # Tokens
-    ///
-    /// Every grant has a [`FencingToken`](crate::FencingToken) of its own, which rises as ever. But
-    /// it is made differently: the create revision of the shared key times 65,536, plus the number
-    /// of the grant. **Tokens with and without local hand-over do not compare: all clients of a
-    /// lock must have it on, or none** (`max` may differ). A client without it has tokens that are
-    /// too low, so that the resource refuses them: a mix-up fails closed. For the same reason,
-    /// tokens that a resource has stored must be reset before hand-over is turned off again. After
-    /// 65,536 grants a key has no numbers left and is let go. A create revision of more than 48
-    /// bits, which on ZooKeeper takes 65,536 elections, leaves no room for numbers: then locking
-    /// fails with [`Error::Backend`].
-    ///
-    /// # Losing the lock
-    ///
-    /// Each guard is told as ever, and a lock that is known to be lost is not passed on (as a
-    /// holder does, the client learns within a second that somebody deleted the key). Those who
-    /// wait within the client lose nothing with it: the next one takes the lock from the store
-    /// again, with a new session if need be, even if the guard of the lost lock is still there.
-    /// Errors of the store reach the one caller that stands in its queue; the next one then tries
-    /// for itself.
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
-    /// let builder = distlock::Client::builder("memory://docs-handover").local_handover(100);
-    /// let client = builder.connect().await?;
-    /// let guard = client.mutex("a").lock().await?;
-    /// let key = guard.key().to_owned();
-    ///
-    /// let mutex = client.mutex("a");
-    /// let next = tokio::spawn(async move { mutex.lock().await });
-    /// tokio::task::yield_now().await; // it waits now
-    /// let token = guard.fencing_token();
-    /// guard.unlock().await?;
-    ///
-    /// let next = next.await.expect("no panic")?;
-    /// assert_eq!(next.key(), key);
-    /// assert!(next.fencing_token() > token);
-    /// next.unlock().await
-    /// # }
-    /// ```
-    pub fn local_handover(mut self, max: u32) -> Self {
-        self.local_handover = Some(max);
-        self
-    }
-
     /// Has the client's own work done by this runtime: keepalives, watches, and what is to be
     /// finished after a future or a guard was dropped. By default the library has a runtime of its
     /// own, two threads for the whole process.
     ///
     /// What it costs: the client then lives and dies with that runtime. If its threads are blocked
-    /// for longer than a lease lasts, the locks are lost (which the guards tell, as ever); when it
-    /// is shut down, nothing is renewed or released any more, and the servers free the locks a TTL
-    /// later. A current-thread runtime works only while somebody is inside its `block_on`. So hand
-    /// one in if a program may have no threads but its own, or to keep all work on a runtime that
-    /// does nothing else.
+    /// for longer than a lease lasts, the locks are lost, and the guards are notified. When it
+    /// is shut down, all guards are lost at once
+    /// ([`KeeperStopped`](crate::LostReason::KeeperStopped)), calls fail with [`Error::Runtime`],
+    /// and the servers free the locks a TTL later. A current-thread runtime works only while
+    /// `block_on` runs on it. So hand one in if a program may have no threads but its own, or to
+    /// keep all work on a runtime that does nothing else.
     ///
     /// A client of `memory://` that connects within a runtime whose clock is stopped
     /// (`tokio::time::pause`, `#[tokio::test(start_paused = true)]`) has its work done by that
@@ -269,8 +205,7 @@ impl Builder {
     /// # }
     /// ```
     pub async fn connect(self) -> Result<Client> {
-        let (shared, local_handover) = self.check()?;
-        Client::open(shared, local_handover).await
+        Client::open(self.check()?).await
     }
 
     /// A client at once, for services that start before their store. The options are checked as
@@ -298,12 +233,11 @@ impl Builder {
     /// # Ok(()) }
     /// ```
     pub fn connect_lazy(self) -> Result<Client> {
-        let (shared, local_handover) = self.check()?;
-        Ok(Client::lazy(shared, local_handover))
+        Ok(Client::lazy(self.check()?))
     }
 
-    /// What the client's sessions need, and how often a lock is handed on.
-    fn check(self) -> Result<(Shared, Option<u32>)> {
+    /// What the client's sessions need.
+    fn check(self) -> Result<Shared> {
         let invalid =
             |option, reason: &str| Err(Error::InvalidConfig { option, reason: reason.into() });
         let url = self.url.parse()?;
@@ -333,9 +267,16 @@ impl Builder {
                 return invalid(option, "must be between 1 ms and 24 h");
             }
         }
-        let local_handover = self.local_handover.or(url.options.local_handover);
-        if local_handover.is_some_and(|max| !(1..=MAX_HANDOVERS).contains(&max)) {
-            return invalid("local_handover", "must be between 1 and 65,535");
+        let longest_ttl = url.options.longest_ttl.unwrap_or(LONGEST_TTL);
+        if longest_ttl > MAX_TTL {
+            return invalid("longest_ttl", "must be at most 24 h");
+        }
+        if url.scheme == Scheme::Redlock && ttl > longest_ttl {
+            let reason = format!(
+                "must be at most longest_ttl, which is {longest_ttl:?} here: the URLs of all \
+                 clients of these nodes set it by ?longest_ttl="
+            );
+            return invalid("session_ttl", &reason);
         }
         let credentials = self.credentials.or(url.credentials);
         let credentials = credentials.map(security::open_credentials).transpose()?;
@@ -361,11 +302,11 @@ impl Builder {
         let acl = acl.map_err(|reason| Error::InvalidConfig { option: "acl", reason })?;
         let runtime = match self.runtime {
             None => match (url.scheme == Scheme::Memory).then(Executor::with_stopped_clock) {
-                Some(Some(executor)) => Runtime::of(executor),
+                Some(Some(executor)) => Runtime::of_the_program(executor),
                 _ => Runtime::of_a_client()?,
             },
             Some(handle) => match Executor::of(handle) {
-                Some(executor) => Runtime::of(executor),
+                Some(executor) => Runtime::of_the_program(executor),
                 None => return invalid("runtime", "its timers are off: build it by `enable_all`"),
             },
         };
@@ -382,14 +323,12 @@ impl Builder {
             bridge: url.options.bridge,
             allow_plaintext: plaintext,
             replicas: url.options.replicas,
+            longest_ttl,
             service: url.service,
         };
         let backend = backend::of(url.scheme, remote)?;
-        if local_handover.is_some() && !backend.queues() {
-            return invalid("local_handover", "this store has no queue to hand over a place in");
-        }
         let telemetry = Telemetry::new(backend.name(), self.metric_label);
-        let shared = Shared {
+        Ok(Shared {
             backend,
             runtime,
             namespace,
@@ -400,8 +339,7 @@ impl Builder {
             recheck_interval,
             draining: Default::default(),
             telemetry,
-        };
-        Ok((shared, local_handover))
+        })
     }
 }
 

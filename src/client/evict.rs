@@ -1,9 +1,12 @@
 //! The deletion of somebody else's key by an operator.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use super::Client;
 use crate::{
-    backend::{Write, name::Queue},
+    backend::{Entry, error::StoreError, name::Queue},
     error::{Error, Result},
+    primitives::queue_entry::QueueEntry,
     queue::view,
 };
 
@@ -20,6 +23,10 @@ impl Client {
     /// Keys are those of [`LockGuard::key`](crate::LockGuard::key) and
     /// [`QueueEntry::key`](crate::QueueEntry::key), in this client's namespace. Nothing else can
     /// be deleted: the key has to stand in a queue.
+    ///
+    /// On etcd, a client that acquires a lock again uses the same key. If the holder may have
+    /// released the lock since the key was seen, use [`evict_entry`](Self::evict_entry), which
+    /// spares a later hold.
     ///
     /// # Errors
     ///
@@ -45,24 +52,68 @@ impl Client {
     /// # Ok(()) }
     /// ```
     pub async fn evict(&self, key: impl AsRef<str>) -> Result<bool> {
+        self.evict_if(key.as_ref(), |_| true).await
+    }
+
+    /// Evicts the holder or waiter that this queue entry describes. Returns `false` if its key is
+    /// no longer there, even if the same client has acquired the lock again under the same key.
+    ///
+    /// Otherwise as [`evict`](Self::evict): the next waiter is granted at once.
+    ///
+    /// # Errors
+    ///
+    /// As [`evict`](Self::evict).
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the key may or may not have been deleted.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use distlock::LostReason;
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-evict-entry").await?;
+    /// let guard = client.mutex("stuck").lock().await?;
+    /// let holder = client.mutex("stuck").holder().await?.expect("it is held");
+    /// assert!(client.evict_entry(&holder).await?);
+    /// assert_eq!(guard.lost().await, LostReason::KeyDeleted);
+    /// let guard = client.mutex("stuck").lock().await?;
+    /// assert!(!client.evict_entry(&holder).await?);
+    /// assert!(guard.is_valid());
+    /// # Ok(()) }
+    /// ```
+    pub async fn evict_entry(&self, entry: &QueueEntry) -> Result<bool> {
+        self.evict_if(entry.key(), |there| there.revision == entry.revision()).await
+    }
+
+    /// Deletes a key of a queue if `meant` accepts the entry that has this key now.
+    async fn evict_if(&self, key: &str, meant: impl Fn(&Entry) -> bool) -> Result<bool> {
         self.sessions.shared().must_queue("queue to look at")?;
-        let key = key.as_ref();
         let queue = queue_of(self.namespace(), key).map_err(|reason| Error::InvalidWrite {
             key: key.chars().take(80).collect(),
             reason: reason.to_owned(),
         })?;
-        let sight = view::look_now(&self.sessions, &queue).await?;
-        if !sight.members.iter().any(|member| &*member.entry.key == key) {
+        let snapshot = view::look_now(&self.sessions, &queue).await?;
+        let mut entries = snapshot.members.into_iter().map(|member| member.entry);
+        let Some(entry) = entries.find(|entry| &*entry.key == key && meant(entry)) else {
             return Ok(false);
-        }
-        // Names of keys do not come again, so that twice is as good as once.
-        let delete = [Write::Delete { key: key.to_owned() }];
+        };
+        // A try whose reply was lost may have deleted it.
+        let doubtful = AtomicBool::new(false);
         let evicting = async {
             let session = self.sessions.any().await?;
-            let deleted = session.ask_briefly(|| session.store().commit(None, &delete)).await;
+            let evict = || async {
+                let evicted = session.store().evict(&entry).await;
+                let unknown = matches!(evicted, Err(StoreError::Unknown(_)));
+                doubtful.fetch_or(unknown, Ordering::Relaxed);
+                evicted
+            };
+            let deleted = session.ask_briefly(evict).await;
             deleted.map_err(|error| session.public(error))
         };
-        self.sessions.shared().runtime.within(evicting).await
+        let deleted = self.sessions.shared().runtime.within(evicting).await?;
+        Ok(deleted || doubtful.into_inner())
     }
 }
 

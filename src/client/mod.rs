@@ -10,7 +10,6 @@ mod url;
 use std::{env::VarError, sync::Arc, time::Duration};
 
 use crate::{
-    backend::durability::Durability,
     error::{Error, Result},
     primitives::{
         election::Election,
@@ -20,13 +19,13 @@ use crate::{
         rwlock::RwLock,
         semaphore::Semaphore,
     },
-    queue::handover::Handover,
     runtime::clock::timeout,
     session::{Sessions, Shared},
 };
 
 pub use builder::Builder;
 pub use health::Health;
+pub use multi_lock::MultiLock;
 
 /// Where [`Client::from_env`] looks.
 const URL_VARIABLE: &str = "DISTLOCK_URL";
@@ -34,8 +33,10 @@ const URL_VARIABLE: &str = "DISTLOCK_URL";
 /// A connection to a store, and the session that its locks live in. Cheap to clone; all clones are
 /// one client.
 ///
-/// However many locks it holds or waits for, it keeps one session alive (on ZooKeeper another one
-/// for each 100 KiB of watched keys: the servers' clients cannot restore more after a reconnect).
+/// A client keeps one session alive for all locks that it holds or waits for. On ZooKeeper it opens
+/// another session for every 100 KiB of watched keys, because no more can be restored after a
+/// reconnect, and for every 512 KiB of its own keys.
+///
 /// It runs on a small runtime of the library's own, so that a blocked or ended runtime of the
 /// caller's stops no keepalive. When its session is lost, every guard is told, and the next lock
 /// opens a new session.
@@ -45,8 +46,6 @@ const URL_VARIABLE: &str = "DISTLOCK_URL";
 #[derive(Clone, Debug)]
 pub struct Client {
     sessions: Sessions,
-    /// If it is on.
-    handover: Option<Arc<Handover>>,
     holders: Arc<Holders>,
 }
 
@@ -88,15 +87,16 @@ impl Client {
     /// `etcds://` and `zks://` connect by TLS. A URL may have all that a program's operator wants
     /// to set: `etcd://user:password@h1,h2/namespace?ttl=15s&request_timeout=2s`, with user and
     /// password percent-escaped. The options are `ttl`, `owner`, `connect_timeout`,
-    /// `request_timeout`, `recheck_interval`, `local_handover`, `sasl`, `acl` and
+    /// `request_timeout`, `recheck_interval`, `sasl`, `acl` and
     /// `allow_plaintext_credentials`; `password_file` for `user@`; `ca_file`, `cert_file`,
     /// `key_file` and `server_name` for `etcds://` and `zks://`. On PostgreSQL and MySQL the
     /// namespace stands behind the database, and TLS is `sslmode=verify-full`. On SQLite the path
     /// is the file's, and the namespace is the option `namespace`. `redlock://h1,h2,h3` takes an
-    /// odd number of servers of Redis or Valkey, and offers mutexes alone. So does
-    /// `redis://host:6379?bridge=plain` (or `redisson`, both with `bridge_prefix`), whose mutexes
-    /// exclude those, too, who lock the same keys with another library. Other options are
-    /// refused. The builder's methods go before what the URL says.
+    /// odd number of servers of Redis or Valkey, and offers mutexes alone. Its option
+    /// `longest_ttl`, 60 s by default, is the longest TTL of any client of these nodes.
+    /// Mutexes alone are offered too by `redis://host:6379?bridge=plain` (or `redisson`, both with
+    /// `bridge_prefix`): they exclude those, too, who lock the same keys with another library.
+    /// Other options are refused. The builder's methods go before what the URL says.
     pub fn builder(url: impl AsRef<str>) -> Builder {
         Builder::new(url.as_ref())
     }
@@ -134,17 +134,13 @@ impl Client {
         Self::connect(url?).await
     }
 
-    pub(crate) async fn open(shared: Shared, local_handover: Option<u32>) -> Result<Self> {
-        let handover =
-            local_handover.map(|max| Arc::new(Handover::new(max, shared.runtime.clone())));
+    pub(crate) async fn open(shared: Shared) -> Result<Self> {
         let sessions = Sessions::open(shared).await?;
-        Ok(Self { sessions, handover, holders: Arc::default() })
+        Ok(Self { sessions, holders: Arc::default() })
     }
 
-    pub(crate) fn lazy(shared: Shared, local_handover: Option<u32>) -> Self {
-        let handover =
-            local_handover.map(|max| Arc::new(Handover::new(max, shared.runtime.clone())));
-        Self { sessions: Sessions::lazy(shared), handover, holders: Arc::default() }
+    pub(crate) fn lazy(shared: Shared) -> Self {
+        Self { sessions: Sessions::lazy(shared), holders: Arc::default() }
     }
 
     /// The lock of this name. No I/O: the name is checked when it is first locked.
@@ -153,8 +149,8 @@ impl Client {
     /// name lies inside another).
     #[must_use]
     pub fn mutex(&self, name: impl AsRef<str>) -> Mutex {
-        let (handover, holders) = (self.handover.clone(), Arc::clone(&self.holders));
-        Mutex::new(self.sessions.clone(), handover, holders, name.as_ref().to_owned())
+        let holders = Arc::clone(&self.holders);
+        Mutex::new(self.sessions.clone(), holders, name.as_ref().to_owned())
     }
 
     /// The read-write lock of this name. No I/O: the name is checked when it is first locked. It
@@ -205,7 +201,7 @@ impl Client {
     /// # guard.unlock().await }
     /// ```
     pub async fn locks(&self) -> Result<Vec<LockInfo>> {
-        lock_info::list(&self.sessions, self.handover.is_some()).await
+        lock_info::list(&self.sessions).await
     }
 
     /// What the server granted as the session's time to live: how long a crashed holder's lock
@@ -239,93 +235,6 @@ impl Client {
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.sessions.is_closed()
-    }
-
-    /// What is known of the session without asking anybody: for a liveness probe.
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
-    /// # use distlock::Health;
-    /// let client = distlock::Client::connect("memory://docs-health").await?;
-    /// assert!(matches!(client.health(), Health::Proved { .. }));
-    /// client.close().await?;
-    /// assert_eq!(client.health(), Health::Closed);
-    /// # Ok(()) }
-    /// ```
-    #[must_use]
-    pub fn health(&self) -> Health {
-        if self.is_closed() {
-            return Health::Closed;
-        }
-        match self.sessions.remaining() {
-            Some(remaining) if !remaining.is_zero() => Health::Proved { remaining },
-            Some(_) => Health::Unproved,
-            None if !self.sessions.is_opened() => Health::NotOpened,
-            None => Health::Lost,
-        }
-    }
-
-    /// Asks the store to confirm the session, and tells how long that took: one write on
-    /// ZooKeeper, one keepalive on etcd. Opens a session if there is none.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Unavailable`](crate::Error::Unavailable) if no server answers within about twice
-    /// the [`request_timeout`](Builder::request_timeout), or if a new session was needed and could
-    /// not be opened within the [`connect_timeout`](Builder::connect_timeout);
-    /// [`Error::SessionLost`](crate::Error::SessionLost) if the session has ended,
-    /// [`Error::Denied`](crate::Error::Denied), [`Error::Closed`](crate::Error::Closed).
-    ///
-    /// # Cancel safety
-    ///
-    /// Safe.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
-    /// let client = distlock::Client::connect("memory://docs-ping").await?;
-    /// println!("the store answers within {:?}", client.ping().await?);
-    /// # Ok(()) }
-    /// ```
-    pub async fn ping(&self) -> Result<Duration> {
-        let runtime = &self.sessions.shared().runtime;
-        runtime.within(self.sessions.ping()).await
-    }
-
-    /// Asks the store what it promises as it is configured now: whether locks are exclusive
-    /// whatever becomes of servers, and what the loss of one means. Worth a look when a service
-    /// starts, and a line in its log.
-    ///
-    /// It is the store's own word: etcd's list of members, ZooKeeper's `/zookeeper/config`,
-    /// PostgreSQL's settings and its `pg_stat_replication`. What the machine does below it, as a
-    /// disk that says too early that it has written, nobody tells.
-    ///
-    /// # Errors
-    ///
-    /// As [`ping`](Self::ping); [`Error::Denied`](crate::Error::Denied) if the client's user may
-    /// not look at that.
-    ///
-    /// # Cancel safety
-    ///
-    /// Safe: it only looks.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
-    /// let client = distlock::Client::connect("memory://docs-durability").await?;
-    /// let durability = client.durability().await?;
-    /// assert!(durability.exclusive, "{:?}", durability.reasons);
-    /// # Ok(()) }
-    /// ```
-    pub async fn durability(&self) -> Result<Durability> {
-        let asking = async {
-            let session = self.sessions.any().await?;
-            let told = session.ask_briefly(|| session.store().durability()).await;
-            told.map_err(|error| session.public(error))
-        };
-        self.sessions.shared().runtime.within(asking).await
     }
 
     /// Lets holders come to an end, and closes the client: what a service does at SIGTERM.
@@ -364,10 +273,7 @@ impl Client {
     pub async fn shutdown(&self, grace: Duration) -> Result<()> {
         let shared = self.sessions.shared();
         shared.draining.send_replace(true);
-        if let Some(handover) = &self.handover {
-            handover.close();
-        }
-        let unheld = async { timeout(grace, self.sessions.unheld()).await.is_ok() };
+        let unheld = async { Ok(timeout(grace, self.sessions.unheld()).await.is_ok()) };
         // Whether or not all have let go.
         let _all = shared.runtime.within(unheld).await;
         self.close().await
@@ -403,10 +309,6 @@ impl Client {
     /// # Ok(()) }
     /// ```
     pub async fn close(&self) -> Result<()> {
-        let closing = self.sessions.close();
-        if let Some(handover) = &self.handover {
-            handover.close();
-        }
-        closing.await
+        self.sessions.close().await
     }
 }

@@ -5,8 +5,12 @@ use std::time::Duration;
 use super::Client;
 use crate::{
     error::{Error, Result},
-    primitives::multi_lock::{AllGuard, MultiLock},
+    primitives::{
+        max_hold::MaxHold,
+        multi_lock::{AllGuard, Several},
+    },
     queue::Wait,
+    session::Sessions,
 };
 
 impl Client {
@@ -17,10 +21,9 @@ impl Client {
     /// overlap never wait for each other in a circle. That goes for callers of `lock_all`; a
     /// caller that holds a lock already and then asks for others must keep to one order itself.
     ///
-    /// Where all are free, up to 32 of them are taken in one request, if the store can do that and
-    /// no [`local_handover`](crate::Builder::local_handover) is on. Else they are taken one after
-    /// the other, each as [`Mutex::lock`](crate::Mutex::lock) does, and it holds those that it has
-    /// while it waits for the next one.
+    /// Where all are free, up to 32 of them are taken in one request, if the store can do that.
+    /// Else they are taken one after the other, each as [`Mutex::lock`](crate::Mutex::lock) does,
+    /// and it holds those that it has while it waits for the next one.
     ///
     /// # Errors
     ///
@@ -48,8 +51,7 @@ impl Client {
     where
         I: IntoIterator<Item: AsRef<str>>,
     {
-        // Waiting for ever ends with a guard or an error.
-        self.multi_lock(names)?.take(Wait::Forever).await?.ok_or(Error::Closed)
+        self.multi_lock(names).lock().await
     }
 
     /// Takes all these locks if nobody holds or waits for any of them; `None` if somebody does.
@@ -77,7 +79,7 @@ impl Client {
     where
         I: IntoIterator<Item: AsRef<str>>,
     {
-        self.multi_lock(names)?.take(Wait::No).await
+        self.multi_lock(names).try_lock().await
     }
 
     /// The same as [`lock_all`](Self::lock_all), but for no longer than `timeout` for all of them
@@ -108,10 +110,136 @@ impl Client {
     where
         I: IntoIterator<Item: AsRef<str>>,
     {
-        self.multi_lock(names)?.take(Wait::at_most(timeout)).await
+        self.multi_lock(names).lock_timeout(timeout).await
     }
 
-    fn multi_lock(&self, names: impl IntoIterator<Item: AsRef<str>>) -> Result<MultiLock> {
-        MultiLock::new(self.sessions.clone(), self.handover.clone(), names)
+    /// Returns several locks to be acquired together, without I/O: see
+    /// [`lock_all`](Self::lock_all).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-multi-lock").await?;
+    /// let accounts = client.multi_lock(["alice", "bob"]).max_hold(Duration::from_secs(30));
+    /// accounts.lock().await?.unlock().await
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn multi_lock(&self, names: impl IntoIterator<Item: AsRef<str>>) -> MultiLock {
+        let names = names.into_iter().map(|name| name.as_ref().to_owned()).collect();
+        MultiLock { sessions: self.sessions.clone(), names, max_hold: MaxHold::default() }
+    }
+}
+
+/// Several locks that are acquired together: all of them, or none.
+///
+/// Created by [`Client::multi_lock`]. Cheap to create, clone and drop.
+#[derive(Clone, Debug)]
+pub struct MultiLock {
+    sessions: Sessions,
+    names: Vec<String>,
+    max_hold: MaxHold,
+}
+
+impl MultiLock {
+    /// Limits how long the locks are held, counted from the grant of the last one: see
+    /// [`Mutex::max_hold`](crate::Mutex::max_hold).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use distlock::LostReason;
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-max-hold-all").await?;
+    /// let accounts = client.multi_lock(["alice", "bob"]).max_hold(Duration::from_millis(20));
+    /// let all = accounts.lock().await?;
+    /// assert_eq!(all.lost().await.1, LostReason::HeldTooLong);
+    /// accounts.lock().await?.unlock().await
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn max_hold(mut self, time: Duration) -> Self {
+        self.max_hold = MaxHold::of(time);
+        self
+    }
+
+    /// Waits for all of the locks: see [`Client::lock_all`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::lock_all`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Client::lock_all`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-multi-lock-lock").await?;
+    /// let all = client.multi_lock(["alice", "bob"]).lock().await?;
+    /// assert!(all.is_valid());
+    /// # all.unlock().await }
+    /// ```
+    pub async fn lock(&self) -> Result<AllGuard> {
+        // Waiting for ever ends with a guard or an error.
+        self.several()?.take(Wait::Forever).await?.ok_or(Error::Closed)
+    }
+
+    /// Acquires the locks if all of them are free: see [`Client::try_lock_all`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::try_lock_all`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Client::lock_all`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-multi-lock-try").await?;
+    /// let accounts = client.multi_lock(["alice", "bob"]);
+    /// let all = accounts.try_lock().await?.expect("they are free");
+    /// assert!(accounts.try_lock().await?.is_none());
+    /// # all.unlock().await }
+    /// ```
+    pub async fn try_lock(&self) -> Result<Option<AllGuard>> {
+        self.several()?.take(Wait::No).await
+    }
+
+    /// Waits up to the given duration for all of the locks: see [`Client::lock_all_timeout`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::lock_all`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Client::lock_all`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-multi-lock-timeout").await?;
+    /// let accounts = client.multi_lock(["alice", "bob"]);
+    /// let all = accounts.lock().await?;
+    /// assert!(accounts.lock_timeout(Duration::from_millis(20)).await?.is_none());
+    /// # all.unlock().await }
+    /// ```
+    pub async fn lock_timeout(&self, timeout: Duration) -> Result<Option<AllGuard>> {
+        self.several()?.take(Wait::at_most(timeout)).await
+    }
+
+    fn several(&self) -> Result<Several> {
+        Several::new(self.sessions.clone(), &self.names, self.max_hold.checked()?)
     }
 }

@@ -16,7 +16,6 @@ pub(crate) struct Options {
     pub(crate) connect_timeout: Option<Duration>,
     pub(crate) request_timeout: Option<Duration>,
     pub(crate) recheck_interval: Option<Duration>,
-    pub(crate) local_handover: Option<u32>,
     pub(crate) password_file: Option<String>,
     pub(crate) ca_file: Option<String>,
     pub(crate) cert_file: Option<String>,
@@ -34,15 +33,17 @@ pub(crate) struct Options {
     pub(crate) replicas: Option<u32>,
     /// The database's number, where the path has the name of a service.
     pub(crate) db: Option<u16>,
+    /// On Redlock: the longest TTL of any client of these nodes.
+    pub(crate) longest_ttl: Option<Duration>,
 }
 
 /// More replicas than that nobody waits for.
 const MAX_REPLICAS: u32 = 32;
 
 const KNOWN: &str = "ttl, owner, namespace, connect_timeout, request_timeout, recheck_interval, \
-                     local_handover, password_file, ca_file, cert_file, key_file, server_name, \
-                     acl, sasl, sslmode, allow_plaintext_credentials, allow_eviction, bridge, \
-                     bridge_prefix, replicas, db";
+                     password_file, ca_file, cert_file, key_file, server_name, acl, sasl, \
+                     sslmode, allow_plaintext_credentials, allow_eviction, bridge, bridge_prefix, \
+                     replicas, db, longest_ttl";
 
 impl Options {
     /// The TLS that they ask for; `None` if they ask for nothing of it.
@@ -82,6 +83,14 @@ impl Options {
         }
     }
 
+    /// Refuses an option that only Redlock has.
+    pub(crate) fn without_redlock(&self) -> Result<(), String> {
+        match self.longest_ttl {
+            Some(_) => Err("longest_ttl is for redlock://: leave it out".into()),
+            None => Ok(()),
+        }
+    }
+
     /// The reason why not names an option, and never its value.
     pub(crate) fn parse(query: &str) -> Result<Self, String> {
         if query.contains(['@', '#']) {
@@ -113,13 +122,9 @@ impl Options {
             connect_timeout: time("connect_timeout")?,
             request_timeout: time("request_timeout")?,
             recheck_interval: time("recheck_interval")?,
+            longest_ttl: time("longest_ttl")?,
             namespace: given.remove("namespace"),
             owner: given.remove("owner"),
-            local_handover: match given.remove("local_handover").map(|number| number.parse()) {
-                None => None,
-                Some(Ok(number)) => Some(number),
-                Some(Err(_)) => return Err("local_handover is not a number".into()),
-            },
             password_file: given.remove("password_file"),
             ca_file: given.remove("ca_file"),
             cert_file: given.remove("cert_file"),

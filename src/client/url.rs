@@ -79,6 +79,9 @@ impl Url {
                         memory://name"
                 .into());
         };
+        if scheme == "mariadb" {
+            return Err("MariaDB speaks MySQL's protocol: write mysql:// instead".into());
+        }
         let sentinels = scheme.ends_with("+sentinel");
         let Some(&(_, scheme, port, secure)) = SCHEMES.iter().find(|(word, ..)| *word == scheme)
         else {
@@ -138,6 +141,9 @@ impl Url {
         if scheme != Scheme::Redis {
             options.without_redis()?;
         }
+        if scheme != Scheme::Redlock {
+            options.without_redlock()?;
+        }
         let database = match options.db {
             Some(_) if !sentinels => {
                 return Err(
@@ -169,6 +175,7 @@ impl Url {
     fn local(scheme: Scheme, rest: &str, mut options: Options) -> Result<Self, String> {
         let secured = options.tls()?.is_some() || options.ssl.is_some();
         options.without_redis()?;
+        options.without_redlock()?;
         let (name, namespace) = match scheme {
             Scheme::Sqlite => (file(rest)?, options.namespace.take()),
             _ if options.namespace.is_some() => {

@@ -1,14 +1,15 @@
 //! A named election.
 
-use std::{pin::pin, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use crate::{
     backend::name::Queue,
     error::{Error, Result},
     primitives::{
         guard::LockGuard,
-        leader::{self, Leader, LeaderWatch, Observe},
-        leadership::{Leadership, checked},
+        leader::{self, Leader, Observe},
+        leadership::{Leadership, LeadershipHandle, checked},
+        max_hold::MaxHold,
         queue_entry::QueueEntry,
         queue_watch::QueueWatch,
         viewer::{Kind, Viewer},
@@ -57,17 +58,39 @@ use crate::{
 pub struct Election {
     sessions: Sessions,
     name: String,
+    max_hold: MaxHold,
 }
 
 impl Election {
     pub(crate) fn new(sessions: Sessions, name: String) -> Self {
-        Self { sessions, name }
+        Self { sessions, name, max_hold: MaxHold::default() }
     }
 
     /// The name as it was given.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Limits how long a candidate leads: see [`Mutex::max_hold`](crate::Mutex::max_hold).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use distlock::LostReason;
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-max-hold-election").await?;
+    /// let election = client.election("scheduler").max_hold(Duration::from_millis(20));
+    /// let leadership = election.campaign("one").await?;
+    /// assert_eq!(leadership.lost().await, LostReason::HeldTooLong);
+    /// election.campaign("two").await?.resign().await?;
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn max_hold(mut self, time: Duration) -> Self {
+        self.max_hold = MaxHold::of(time);
+        self
     }
 
     /// Stands for election with this value, of at most 16 KiB, and waits until it leads.
@@ -153,17 +176,24 @@ impl Election {
     }
 
     /// Campaigns, does `work` while it leads, and resigns when that is done; campaigns again when
-    /// the lead is lost before. `None`: it was cancelled, and has resigned.
+    /// the lead is lost before. `None`: it was cancelled.
     ///
-    /// `work` is dropped at the moment of loss, as by
-    /// [`LockGuard::run`](crate::LockGuard::run), and begins anew with the
-    /// next lead. What it has to say at first is the client's [`owner`](crate::Builder::owner);
-    /// [`proclaim`](Leadership::proclaim) tells more. When `cancel` is done, `work` is dropped.
+    /// `work` receives a handle of the lead, which can be cloned and passed to other tasks. The
+    /// work is dropped at the moment of loss, as by [`LockGuard::run`](crate::LockGuard::run), and
+    /// starts again with the next lead. Each start clones `work` with all values that it captures
+    /// by move; references, `Arc`s and channels are cheap to clone. The leader's value is first the
+    /// client's [`owner`](crate::Builder::owner), until [`proclaim`](Leadership::proclaim)
+    /// publishes a new value.
+    ///
+    /// When `cancel` completes, `work` is dropped. A leader has resigned when the call returns. If
+    /// the store does not confirm the resignation within twice the
+    /// [`request_timeout`](crate::Builder::request_timeout), it continues in the background. A
+    /// candidate withdraws in the background.
     ///
     /// # Errors
     ///
-    /// As [`campaign`](Self::campaign), but for those after which trying again may help
-    /// ([`Error::is_retryable`]): then it campaigns again, with pauses of up to a second or so.
+    /// As [`campaign`](Self::campaign). After an error that is
+    /// [retryable](Error::is_retryable) it campaigns again, with pauses of up to a second or so.
     ///
     /// # Cancel safety
     ///
@@ -172,16 +202,21 @@ impl Election {
     /// # Examples
     ///
     /// ```
+    /// # use std::sync::Arc;
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
     /// let client = distlock::Client::connect("memory://docs-election-run").await?;
-    /// let election = client.election("scheduler");
     /// let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     /// let stopped = async { drop(stopped.await) }; // SIGTERM, say
-    /// let done = election.run(stopped, async |leadership| {
-    ///     leadership.proclaim("10.0.0.7:8080").await?;
-    ///     Ok::<_, distlock::Error>(leadership.fencing_token())
+    /// let address = Arc::new("10.0.0.7:8080".to_owned()); // what the service has
+    /// let leading = tokio::spawn(async move {
+    ///     let election = client.election("scheduler");
+    ///     let work = async |leadership: distlock::LeadershipHandle| {
+    ///         leadership.proclaim(&*address).await?;
+    ///         Ok::<_, distlock::Error>(leadership.fencing_token())
+    ///     };
+    ///     election.run(stopped, work).await
     /// });
-    /// let token = done.await?.expect("nobody has stopped it")?;
+    /// let token = leading.await.expect("no panic")?.expect("it was not cancelled")?;
     /// assert!(token.as_u64() > 0);
     /// # drop(stop);
     /// # Ok(()) }
@@ -189,32 +224,43 @@ impl Election {
     pub async fn run<T>(
         &self,
         cancel: impl Future<Output = ()>,
-        work: impl AsyncFn(&Leadership) -> T,
+        work: impl AsyncFnOnce(LeadershipHandle) -> T + Clone,
     ) -> Result<Option<T>> {
-        tokio::select! {
-            biased;
-            () = cancel => Ok(None),
-            done = self.lead(work) => done.map(Some),
+        let mut cancel = pin!(cancel);
+        loop {
+            let leadership = tokio::select! {
+                biased;
+                () = &mut cancel => return Ok(None),
+                elected = self.elected() => elected?,
+            };
+            let working = leadership.run(work.clone()(leadership.handle()));
+            let done = tokio::select! {
+                biased;
+                () = &mut cancel => None,
+                done = working => Some(done),
+            };
+            if let Some(Err(_lost)) = done {
+                continue;
+            }
+            // What was done stays done: should this not be confirmed, it goes on in the background.
+            drop(leadership.resign().await);
+            return Ok(done.and_then(Result::ok));
         }
     }
 
-    async fn lead<T>(&self, work: impl AsyncFn(&Leadership) -> T) -> Result<T> {
+    /// Campaigns until it leads, also after errors that may pass.
+    async fn elected(&self) -> Result<Leadership> {
         let (runtime, mut backoff) = (&self.sessions.shared().runtime, Backoff::default());
         loop {
             match self.campaign(&self.sessions.shared().owner).await {
-                Ok(leadership) => {
-                    backoff = Backoff::default();
-                    if let Ok(done) = leadership.run(work(&leadership)).await {
-                        // What was done stays done: should this not be confirmed, it goes on in
-                        // the background.
-                        drop(leadership.resign().await);
-                        return Ok(done);
-                    }
-                }
                 Err(error) if error.is_retryable() => {
-                    runtime.within(backoff.pause()).await;
+                    let pause = async {
+                        backoff.pause().await;
+                        Ok(())
+                    };
+                    runtime.within(pause).await?;
                 }
-                Err(error) => return Err(error),
+                elected => return elected,
             }
         }
     }
@@ -245,8 +291,8 @@ impl Election {
     /// # leadership.resign().await }
     /// ```
     pub async fn leader(&self) -> Result<Option<Leader>> {
-        let sight = view::look_now(&self.sessions, &self.candidates()?).await?;
-        Ok(leader::first(sight).map(Leader::new))
+        let snapshot = view::look_now(&self.sessions, &self.candidates()?).await?;
+        Ok(leader::first(snapshot).map(Leader::new))
     }
 
     /// All leaders from now on: the present one first, if there is one, then each later one, and
@@ -262,19 +308,6 @@ impl Election {
     /// until the store answers again.
     pub fn observe(&self) -> Result<Observe> {
         Ok(Observe::new(&self.sessions, &self.candidates()?))
-    }
-
-    /// Who leads, from now on, and that nobody does: `None`. The present state first, then each
-    /// change: [`observe`](Self::observe) tells of leaders alone.
-    ///
-    /// Between two leaders it may or may not tell that nobody led. A leader that is told is the
-    /// newest one that the store knew of when it was asked; it may be none any more by now.
-    ///
-    /// # Errors
-    ///
-    /// As [`observe`](Self::observe).
-    pub fn watch_leader(&self) -> Result<LeaderWatch> {
-        Ok(LeaderWatch::new(&self.sessions, &self.candidates()?))
     }
 
     /// Who leads and who else is a candidate, in that order, as of now.
@@ -341,7 +374,7 @@ impl Election {
 
     fn viewer(&self) -> Result<Viewer> {
         let queue = self.sessions.shared().queue(&self.name, "elections")?;
-        Ok(Viewer::new(self.sessions.clone(), Kind::Election, &queue, false))
+        Ok(Viewer::new(self.sessions.clone(), Kind::Election, &queue))
     }
 
     fn candidates(&self) -> Result<Queue> {
@@ -349,13 +382,13 @@ impl Election {
     }
 
     async fn stand(&self, value: &[u8], wait: Wait) -> Result<Option<Leadership>> {
-        let queue = self.candidates()?;
-        let acquire = Acquire { value: Some(checked(value)?), ..Acquire::new(&queue, wait) };
+        let (limit, queue) = (self.max_hold.checked()?, self.candidates()?);
+        let value = checked(value)?;
         let telemetry = self.sessions.shared().telemetry;
         let call = Call::new(telemetry, Primitive::Election, &self.name, wait.is_a_try());
-        let taking = pin!(acquire.from(&self.sessions));
-        let taking = pin!(wait.bounds(&self.sessions, taking));
+        let acquire = || Acquire { value: Some(Arc::clone(&value)), ..Acquire::new(&queue, wait) };
+        let taking = pin!(wait.bounds(&self.sessions, || acquire().from(&self.sessions)));
         let taken = call.within(taking).await;
-        Ok(LockGuard::of(call, taken)?.map(Leadership::new))
+        Ok(LockGuard::of(call, taken, limit)?.map(Leadership::new))
     }
 }

@@ -1,5 +1,7 @@
 //! A lock that is held: how long it is valid, how its loss is told, how it is let go.
 
+mod release;
+
 use std::{
     fmt,
     future::{Future, poll_fn},
@@ -10,18 +12,15 @@ use std::{
 };
 
 use crate::{
-    backend::{error::StoreError, name::Queue, signature},
-    error::{Error, Result, source},
+    backend::name::{Queue, Ticket},
+    error::{Error, Result},
     fencing::FencingToken,
     lost::{Lost, LostReason},
-    queue::{
-        Hold,
-        handover::{Passing, Share},
-        release::Release,
-    },
-    runtime::carried::Carried,
+    primitives::max_hold::Limit,
+    queue::{self, Hold, attempt::Attempt},
+    runtime::mutex::Mutex,
     session::{Session, own_keys::OwnKey},
-    telemetry::{Account, Call, Primitive},
+    telemetry::Call,
 };
 
 /// A lock that is held.
@@ -35,90 +34,114 @@ use crate::{
 /// Dropping the guard releases the lock in the background, from any thread, within a runtime or
 /// without one. A process that exits at once after that may leave the key to the session's TTL; to
 /// be sure, await [`unlock`](Self::unlock) or [`Client::close`](crate::Client::close).
+///
+/// Bind it to a name. `let _ = mutex.lock().await?;` drops the guard in that statement, so that the
+/// lock is free at once, and the compiler is silent: `#![warn(let_underscore_drop)]` makes it warn.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+/// # let client = distlock::Client::connect("memory://docs-guard").await?;
+/// let mutex = client.mutex("a");
+/// let _guard = mutex.lock().await?; // held up to the end of the block
+/// assert!(mutex.try_lock().await?.is_none());
+/// # Ok(()) }
+/// ```
 #[must_use = "the lock is released as soon as the guard is dropped"]
 #[clippy::has_significant_drop]
 pub struct LockGuard {
-    held: Holding,
+    held: Arc<Held>,
+    /// It lets go when it is dropped: a handle's does not.
+    owns: bool,
 }
 
-enum Holding {
-    Own(Hold),
-    /// With others of its client.
-    Shared(Share),
+/// What a guard and its handles have in common.
+struct Held {
+    session: Arc<Session>,
+    own: Arc<OwnKey>,
+    queue: Queue,
+    ticket: Ticket,
+    since: Duration,
+    /// What gives the lock back. None once it is unlocked.
+    attempt: Mutex<Option<Attempt>>,
 }
 
 impl LockGuard {
-    fn new(hold: Hold) -> Self {
-        Self { held: Holding::Own(hold) }
+    pub(super) fn new(hold: Hold) -> Self {
+        let (own, since, attempt) = (Arc::clone(hold.own_key()), hold.since, hold.attempt);
+        let (session, ticket) = (Arc::clone(attempt.session()), attempt.ticket());
+        let queue = attempt.queue().clone();
+        let attempt = Mutex::new(Some(attempt));
+        Self { held: Arc::new(Held { session, own, queue, ticket, since, attempt }), owns: true }
     }
 
     /// What a call has brought.
-    pub(crate) fn of(call: Call<'_>, taken: Result<Option<Hold>>) -> Result<Option<Self>> {
-        Self::told(call, taken.map(|hold| hold.map(Self::new)))
-    }
-
-    /// The same, shared with others of the client.
-    pub(crate) fn shared(call: Call<'_>, taken: Result<Option<Share>>) -> Result<Option<Self>> {
-        let guard = |grant| Self { held: Holding::Shared(grant) };
-        Self::told(call, taken.map(|grant| grant.map(guard)))
-    }
-
-    fn told(call: Call<'_>, taken: Result<Option<Self>>) -> Result<Option<Self>> {
-        let Ok(Some(mut guard)) = taken else {
+    pub(crate) fn of(
+        call: Call<'_>,
+        taken: Result<Option<Hold>>,
+        limit: Limit,
+    ) -> Result<Option<Self>> {
+        let Ok(Some(mut hold)) = taken else {
             call.returned(&taken);
-            return taken;
+            return taken.map(|_| None);
         };
-        let (token, accounts) = (guard.fencing_token(), &guard.session().deadline.accounts);
-        let account = call.granted(token.as_u64(), accounts, &guard.own_key().account);
+        let (token, own) = (hold.own_key().entry.token, Arc::clone(hold.own_key()));
+        let account = call.granted(token, &hold.attempt.session().deadline.accounts, &own.account);
+        hold.attempt.account = account;
+        let guard = Self::new(hold);
+        guard.limit(limit, guard.held.since);
         // It may have been lost a moment ago, when nobody knew of the account yet.
-        account.lose(|| guard.lost_reason());
-        *guard.account() = account;
+        guard.with_attempt(|attempt| attempt.account.lose(|| guard.lost_reason()));
         Ok(Some(guard))
     }
 
-    fn account(&mut self) -> &mut Account {
-        match &mut self.held {
-            Holding::Own(hold) => &mut hold.attempt.account,
-            Holding::Shared(grant) => &mut grant.account,
+    /// Lets it be held for no longer than the limit says, counted from then.
+    pub(crate) fn limit(&self, limit: Limit, since: Duration) {
+        let Some(until) = limit.from(since) else { return };
+        self.with_attempt(|attempt| queue::hold_until(attempt, &self.held.own, until));
+    }
+
+    /// When it was granted, by this machine's clock.
+    pub(crate) fn since(&self) -> Duration {
+        self.held.since
+    }
+
+    /// What gives the lock back, for the one who does.
+    fn give_up(&self) -> Option<Attempt> {
+        self.held.attempt.lock().take()
+    }
+
+    fn with_attempt(&self, work: impl FnOnce(&Attempt)) {
+        if let Some(attempt) = self.give_up() {
+            work(&attempt);
+            *self.held.attempt.lock() = Some(attempt);
         }
     }
 
-    /// What it holds, if it alone does.
-    pub(crate) fn hold(&self) -> Option<&Hold> {
-        match &self.held {
-            Holding::Own(hold) => Some(hold),
-            Holding::Shared(_) => None,
-        }
+    /// The same hold, without the right to let go of it.
+    pub(super) fn view(&self) -> Self {
+        Self { held: Arc::clone(&self.held), owns: false }
     }
 
-    pub(crate) fn session(&self) -> &Session {
-        match &self.held {
-            Holding::Own(hold) => hold.attempt.session(),
-            Holding::Shared(grant) => grant.tenure().session(),
-        }
+    pub(crate) fn session(&self) -> &Arc<Session> {
+        &self.held.session
     }
 
-    pub(crate) fn own_key(&self) -> &OwnKey {
-        match &self.held {
-            Holding::Own(hold) => hold.own_key(),
-            Holding::Shared(grant) => grant.tenure().own_key(),
-        }
+    pub(crate) fn own_key(&self) -> &Arc<OwnKey> {
+        &self.held.own
     }
 
     pub(crate) fn queue(&self) -> &Queue {
-        match &self.held {
-            Holding::Own(hold) => hold.attempt.queue(),
-            Holding::Shared(grant) => grant.tenure().queue(),
-        }
+        &self.held.queue
+    }
+
+    pub(super) fn ticket(&self) -> Ticket {
+        self.held.ticket
     }
 
     /// This grant's fencing token.
     #[must_use]
     pub fn fencing_token(&self) -> FencingToken {
-        FencingToken::new(match &self.held {
-            Holding::Own(hold) => hold.own_key().entry.token,
-            Holding::Shared(grant) => grant.token(),
-        })
+        FencingToken::new(self.own_key().entry.token)
     }
 
     /// The lock's name, as it was given to [`Client::mutex`](crate::Client::mutex).
@@ -128,12 +151,11 @@ impl LockGuard {
     }
 
     /// The holder's key in the store, as the store's own tools show it. On etcd a transaction that
-    /// compares this key's create revision with the token writes only while the lock is held. With
-    /// [`local_handover`](crate::Builder::local_handover) the create revision is the token divided
-    /// by 65,536, and compares equal while any guard of this client's holds the lock: only the
-    /// token tells them apart. After a [`downgrade`](crate::WriteGuard::downgrade) it is another
-    /// key, in the old one's place, with a create revision of its own and the old token:
-    /// `etcd::compare` knows the difference.
+    /// compares this key's create revision with the token writes only while the lock is held.
+    ///
+    /// After a [`downgrade`](crate::WriteGuard::downgrade) it is another key, in the old one's
+    /// place, with a create revision of its own and the old token: `etcd::compare` knows the
+    /// difference.
     #[must_use]
     pub fn key(&self) -> &str {
         &self.own_key().entry.key
@@ -151,10 +173,9 @@ impl LockGuard {
     /// it is lost. It jumps up with every keepalive.
     #[must_use]
     pub fn remaining(&self) -> Duration {
-        if self.own_key().lost_reason().is_some() {
-            return Duration::ZERO;
-        }
-        self.session().deadline.remaining()
+        // In a forked child the session knows it without a lock that another thread may have.
+        let remaining = self.session().deadline.remaining();
+        if remaining.is_zero() { remaining } else { remaining.min(self.own_key().remaining()) }
     }
 
     /// Its key, if it is in this store.
@@ -171,7 +192,12 @@ impl LockGuard {
     }
 
     pub(crate) fn lost_reason(&self) -> Option<LostReason> {
-        self.own_key().lost_reason().or_else(|| self.session().deadline.lost_reason())
+        if self.session().deadline.is_inherited() {
+            return Some(LostReason::Forked);
+        }
+        let lost = self.own_key().lost_reason();
+        let lost = lost.or_else(|| self.session().deadline.lost_reason());
+        lost.or_else(|| (!self.own_key().is_held()).then_some(LostReason::Released))
     }
 
     /// Resolves when the lock is lost, at the first cause and at the local deadline at the latest;
@@ -208,6 +234,7 @@ impl LockGuard {
             biased;
             reason = self.session().deadline.lost() => reason,
             reason = self.own_key().lost() => reason,
+            () = self.own_key().left(), if !self.owns => LostReason::Released,
         }
     }
 
@@ -275,124 +302,13 @@ impl LockGuard {
     pub(crate) fn lost_error(&self, reason: LostReason) -> Error {
         Error::Lost { name: self.name().to_owned(), reason }
     }
+}
 
-    /// Unlocks after work that was done, whether or not that is confirmed soon.
-    pub(crate) async fn end_with<T>(self, done: Result<T, Lost>) -> Result<T> {
-        let name = self.name().to_owned();
-        let done = done.map_err(|Lost { reason }| Error::Lost { name, reason })?;
-        match self.unlock().await {
-            Err(error @ Error::Lost { .. }) => Err(error),
-            _ => Ok(done),
+impl Drop for LockGuard {
+    fn drop(&mut self) {
+        if self.owns {
+            drop(self.give_up());
         }
-    }
-
-    /// Puts a key with another label into the place of this guard's.
-    pub(crate) async fn relabel(self, label: &'static str, to: Primitive) -> Result<Self> {
-        if let Some(reason) = self.lost_reason() {
-            return Err(self.lost_error(reason));
-        }
-        let Holding::Own(hold) = self.held else { return Ok(self) };
-        let session = Arc::clone(hold.attempt.session());
-        let (runtime, name) = (&session.shared.runtime, hold.attempt.queue().name().to_owned());
-        let value = signature::write(&session.shared.owner);
-        let relabelling =
-            Carried::whole(runtime, async move { hold.attempt.relabel(label, &value).await });
-        let attempt = runtime.within(relabelling).await.map_err(|error| match error {
-            StoreError::SessionGone(reason) => {
-                session.deadline.lose(reason);
-                Error::Lost {
-                    name: name.clone(),
-                    reason: session.deadline.lost_reason().unwrap_or(reason),
-                }
-            }
-            error => error.into_public(session.shared.backend.name()),
-        })?;
-        let own_key = attempt.own_key().map(Arc::clone).ok_or(Error::Closed)?;
-        let mut guard = Self::new(Hold::new(attempt, own_key));
-        guard.account().relabelled(to);
-        match guard.lost_reason() {
-            Some(reason) => Err(Error::Lost { name, reason }),
-            None => Ok(guard),
-        }
-    }
-
-    /// Releases the lock. `Ok` only when its key is known to be gone and the lock was held until
-    /// then.
-    ///
-    /// Only this guard's own key is deleted, so that a late or repeated attempt never touches a
-    /// successor. With [`local_handover`](crate::Builder::local_handover) `Ok` may mean instead
-    /// that the lock was held until it was passed on to another caller of this client.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Lost`] if the lock had been lost before: somebody else may have held it meanwhile.
-    /// [`Error::ReleaseUnconfirmed`] if the store has not confirmed within twice the
-    /// [`request_timeout`](crate::Builder::request_timeout), [`Error::Denied`] as soon as it
-    /// refuses to delete the key: the release goes on in the background until it is confirmed or
-    /// the session is over.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future is like dropping the guard: the release goes on in the background.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
-    /// # let client = distlock::Client::connect("memory://docs-unlock").await?;
-    /// let guard = client.mutex("a").lock().await?;
-    /// guard.unlock().await?;
-    /// # Ok(()) }
-    /// ```
-    pub async fn unlock(mut self) -> Result<()> {
-        let not_passed = match &mut self.held {
-            Holding::Own(_) => None,
-            Holding::Shared(grant) => match grant.pass_on().await {
-                Passing::Passed => return Ok(()),
-                Passing::LetGo(hold) => Some(hold),
-                Passing::Over | Passing::Undecided => None,
-            },
-        };
-        let (lost, queue) = (self.lost_reason(), self.queue().clone());
-        let name = || queue.name().to_owned();
-        let hold = match self.held {
-            Holding::Own(hold) => Some(hold),
-            Holding::Shared(_) => not_passed,
-        };
-        if let Some(hold) = &hold {
-            hold.attempt.account.lose(|| lost);
-        }
-        let Some(hold) = hold else {
-            // It was let go of already, as happens only when a lock is lost.
-            return Err(Error::Lost {
-                name: name(),
-                reason: lost.unwrap_or(LostReason::DeadlinePassed),
-            });
-        };
-        let shared = &hold.attempt.session().shared;
-        let (runtime, patience) = (shared.runtime.clone(), shared.patience());
-        let backend = shared.backend.name();
-        runtime
-            .within(async move {
-                let outcome = hold.attempt.release_within(patience).await;
-                match (lost, outcome) {
-                    (Some(reason), _) | (None, Release::SessionOver(reason)) => {
-                        Err(Error::Lost { name: name(), reason })
-                    }
-                    (None, Release::Absent) => {
-                        Err(Error::Lost { name: name(), reason: LostReason::KeyDeleted })
-                    }
-                    (None, Release::Released) => Ok(()),
-                    (None, Release::Refused(refusal)) => {
-                        Err(Error::Denied { backend, source: source(refusal) })
-                    }
-                    (None, Release::Trying(error)) => {
-                        let source = source(error.unwrap_or_else(|| "no answer yet".into()));
-                        Err(Error::ReleaseUnconfirmed { name: name(), source })
-                    }
-                }
-            })
-            .await
     }
 }
 

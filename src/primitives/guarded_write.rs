@@ -1,15 +1,16 @@
 //! Writes that the store applies only while the lock is held.
 
-use std::{collections::HashSet, time::Duration};
+mod commit;
+
+use std::{collections::HashSet, sync::Arc};
 
 use crate::{
-    backend::{self, error::StoreError},
-    error::{BoxError, Error, Result},
-    lost::LostReason,
+    backend,
+    error::{Error, Result},
     primitives::guard::LockGuard,
-    runtime::clock::Instant,
-    session::retry,
 };
+
+use commit::commit;
 
 /// How many writes fit into one transaction: etcd takes 128 operations by default, and ZooKeeper's
 /// may need several for one write.
@@ -144,10 +145,10 @@ impl LockGuard {
             return Err(error);
         }
         let asking = session.ask_briefly(|| session.store().read(key));
-        let read = session.shared.runtime.within(asking).await;
+        let read = session.shared.runtime.within(async { Ok(asking.await) }).await;
         match lost() {
             Some(error) => Err(error),
-            None => read.map_err(|error| session.public(error)),
+            None => read?.map_err(|error| session.public(error)),
         }
     }
 
@@ -191,10 +192,7 @@ impl LockGuard {
     /// creates the nodes above its own that are missing, and a node with others below it cannot be
     /// deleted.
     ///
-    /// A [`ReadGuard`](crate::ReadGuard) can write as well, beside other readers. With
-    /// [`local_handover`](crate::Builder::local_handover) all guards of one client's have the same
-    /// key: a write that was still under way when its guard was dropped may be applied under the
-    /// next one. There, only the token tells them apart.
+    /// A [`ReadGuard`](crate::ReadGuard) can write as well, concurrently with other readers.
     ///
     /// # Errors
     ///
@@ -226,65 +224,43 @@ impl LockGuard {
     /// # guard.unlock().await }
     /// ```
     pub async fn write(&self, writes: &[Write]) -> Result<()> {
-        self.session().shared.must_queue("guarded writes")?;
-        check(self.queue().namespace(), writes)?;
-        let writes: Vec<_> = writes.iter().map(|write| write.0.clone()).collect();
-        self.commit(&writes).await
+        write(&[self], writes).await
     }
 
-    /// The same, to any keys.
+    /// Writes to any keys.
     pub(super) async fn commit(&self, writes: &[backend::Write]) -> Result<()> {
-        self.session().shared.must_queue("guarded writes")?;
-        let runtime = &self.session().shared.runtime;
-        runtime.within(self.commit_within(writes, self.session().shared.patience())).await
-    }
-
-    async fn commit_within(&self, writes: &[backend::Write], patience: Duration) -> Result<()> {
-        let (session, own_key) = (self.session(), self.own_key());
-        let give_up = Instant::now() + patience;
-        let request = || async {
-            if let Some(reason) = self.lost_reason() {
-                return Ok(Written::Lost(reason));
-            }
-            match session.store().commit(Some(&own_key.entry), writes).await {
-                Ok(true) => Ok(Written::Done),
-                Ok(false) => {
-                    own_key.lose(LostReason::KeyDeleted);
-                    // Perhaps with its session.
-                    Ok(Written::Lost(self.lost_reason().unwrap_or(LostReason::KeyDeleted)))
-                }
-                // The session may have ended between the request and the answer.
-                Err(StoreError::SessionGone(reason)) => {
-                    session.deadline.lose(reason);
-                    Ok(Written::Unconfirmed(reason.to_string().into()))
-                }
-                // It is not sent again: it may be applied yet.
-                Err(StoreError::Unknown(source)) => Ok(Written::Unconfirmed(source)),
-                Err(error) => Err(error),
-            }
-        };
-        // What was sent is waited for, even if the session ends meanwhile: the answer tells what
-        // became of it.
-        let again = |error: &StoreError, _| error.is_transient() && Instant::now() < give_up;
-        let (written, _) = retry(again, request).await;
-        match written.map_err(|error| error.into_public(session.shared.backend.name()))? {
-            Written::Done => Ok(()),
-            Written::Lost(reason) => {
-                session.shared.telemetry.write_rejected(reason);
-                Err(self.lost_error(reason))
-            }
-            Written::Unconfirmed(source) => {
-                Err(Error::WriteUnconfirmed { name: self.name().to_owned(), source: source.into() })
-            }
-        }
+        commit(&[self], writes).await
     }
 }
 
-/// What became of a guarded write.
-enum Written {
-    Done,
-    Lost(LostReason),
-    Unconfirmed(BoxError),
+/// Writes to the store's own data outside of the namespace, if all of these locks are held.
+pub(super) async fn write(guards: &[&LockGuard], writes: &[Write]) -> Result<()> {
+    let Some(guard) = guards.first() else { return Ok(()) };
+    guard.session().shared.must_queue("guarded writes")?;
+    check(guard.queue().namespace(), writes)?;
+    check_guards(guards, writes)?;
+    let writes: Vec<_> = writes.iter().map(|write| write.0.clone()).collect();
+    commit(guards, &writes).await
+}
+
+/// Returns `true` if one transaction can have all of these keys as its condition.
+fn check_guards(guards: &[&LockGuard], writes: &[Write]) -> Result<()> {
+    let Some((first, rest)) = guards.split_first() else { return Ok(()) };
+    let keys: usize = guards.iter().map(|guard| guard.key().len()).sum();
+    let bytes = keys + writes.iter().map(Write::bytes).sum::<usize>();
+    let reason = if guards.len() > MAX_WRITES {
+        "at most 64 locks can be the condition of one write"
+    } else if !rest.is_empty() && bytes > MAX_BYTES {
+        "a write and the keys of its locks have at most 1,000,000 bytes together"
+    } else if rest.iter().any(|guard| !Arc::ptr_eq(first.session(), guard.session())) {
+        let backend = first.session().shared.backend.name();
+        let operation = "guarded writes under locks of several sessions";
+        return Err(Error::Unsupported { backend, operation });
+    } else {
+        return Ok(());
+    };
+    let key = writes.first().map_or("", Write::key).chars().take(80).collect();
+    Err(Error::InvalidWrite { key, reason: reason.to_owned() })
 }
 
 fn check(namespace: &str, writes: &[Write]) -> Result<()> {
@@ -310,7 +286,7 @@ fn check(namespace: &str, writes: &[Write]) -> Result<()> {
         } else if parts.clone().any(|part| matches!(part, "" | "." | "..")) {
             "a key is `/`-separated parts, none of them empty, `.` or `..`, as in `/app/state`"
         } else if key.chars().any(is_refused) {
-            "a key has no control characters, nor such as are for private use"
+            "a key has no control characters, none for private use, and none beyond U+FFEF"
         } else if parts.next() == Some("zookeeper") {
             "`/zookeeper` belongs to ZooKeeper itself; choose another"
         } else if inside.is_some_and(|rest| rest.is_empty() || rest.starts_with('/')) {
@@ -333,9 +309,10 @@ fn check(namespace: &str, writes: &[Write]) -> Result<()> {
     Ok(())
 }
 
-/// By ZooKeeper's rules.
+/// By ZooKeeper's rules. To Java, characters beyond the first 65,536 are two surrogates each, which
+/// ZooKeeper refuses.
 fn is_refused(c: char) -> bool {
-    c.is_control() || matches!(c, '\u{e000}'..='\u{f8ff}' | '\u{fff0}'..='\u{ffff}')
+    c.is_control() || matches!(c, '\u{e000}'..='\u{f8ff}' | '\u{fff0}'..)
 }
 
 #[cfg(test)]

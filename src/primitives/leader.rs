@@ -14,7 +14,7 @@ use crate::{
         name::{NOBODY, Queue},
     },
     fencing::FencingToken,
-    queue::view::{Feed, Sight},
+    queue::view::{Feed, Snapshot},
     session::Sessions,
 };
 
@@ -28,8 +28,8 @@ pub struct Leader {
 }
 
 /// Who leads: the first candidate, unless somebody has to be waited for who is not known.
-pub(super) fn first(sight: Sight) -> Option<Member> {
-    let first = sight.members.into_iter().next()?;
+pub(super) fn first(snapshot: Snapshot) -> Option<Member> {
+    let first = snapshot.members.into_iter().next()?;
     (first.label.as_deref() != Some(NOBODY)).then_some(first)
 }
 
@@ -81,7 +81,7 @@ pub struct Observe {
 impl Observe {
     pub(super) fn new(sessions: &Sessions, candidates: &Queue) -> Self {
         let mut seen = Seen::default();
-        let pick = move |sight: Sight| seen.newer(first(sight)?);
+        let pick = move |snapshot: Snapshot| seen.newer(first(snapshot)?);
         Self { feed: Feed::new(sessions, candidates, true, pick) }
     }
 
@@ -136,65 +136,5 @@ impl Seen {
         let same = self.0.as_ref().is_some_and(same);
         let leader = self.0.insert(leader);
         (!same).then(|| leader.clone())
-    }
-}
-
-/// Who leads, and that nobody does, one after the other: a `Stream` (of the `futures` crates). Made
-/// by [`Election::watch_leader`](crate::Election::watch_leader).
-///
-/// It asks, waits and ends as [`Observe`] does.
-#[derive(Debug)]
-#[must_use = "it does nothing unless it is polled"]
-pub struct LeaderWatch {
-    feed: Feed<Option<Leader>>,
-}
-
-impl LeaderWatch {
-    pub(super) fn new(sessions: &Sessions, candidates: &Queue) -> Self {
-        let (mut seen, mut told) = (Seen::default(), None);
-        let pick = move |sight: Sight| {
-            let Some(first) = first(sight) else {
-                return (told.replace(false) != Some(false)).then_some(None);
-            };
-            let leader = seen.newer(first).map(Some)?;
-            told = Some(true);
-            Some(leader)
-        };
-        Self { feed: Feed::new(sessions, candidates, true, pick) }
-    }
-
-    /// The leader, at the first call, or else once that has changed: `Some(None)` if nobody leads;
-    /// `None` when the client is closed. The same as the stream's, for those who have no use for
-    /// it.
-    ///
-    /// # Cancel safety
-    ///
-    /// Safe: nothing is missed.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
-    /// let client = distlock::Client::connect("memory://docs-watch-leader").await?;
-    /// let election = client.election("scheduler");
-    /// let mut leaders = election.watch_leader()?;
-    /// assert_eq!(leaders.next().await, Some(None)); // nobody leads
-    /// let leadership = election.campaign("10.0.0.7:8080").await?;
-    /// let leader = leaders.next().await.flatten().expect("somebody leads");
-    /// assert_eq!(leader.token(), leadership.fencing_token());
-    /// leadership.resign().await?;
-    /// assert_eq!(leaders.next().await, Some(None));
-    /// # Ok(()) }
-    /// ```
-    pub async fn next(&mut self) -> Option<Option<Leader>> {
-        self.feed.next().await
-    }
-}
-
-impl Stream for LeaderWatch {
-    type Item = Option<Leader>;
-
-    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.feed.poll_next(context)
     }
 }

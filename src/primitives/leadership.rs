@@ -9,7 +9,6 @@ use crate::{
     error::{Error, Result},
     lost::LostReason,
     primitives::guard::LockGuard,
-    queue::Hold,
     runtime::{carried::Carried, mutex::Mutex},
     session::{Session, own_keys::OwnKey},
 };
@@ -74,9 +73,7 @@ impl Leadership {
     pub async fn proclaim(&self, value: impl AsRef<[u8]>) -> Result<()> {
         let value = checked(value.as_ref())?;
         // An election's guard always has one.
-        let Some(rewrite) = self.guard.hold().and_then(Rewrite::new) else {
-            return Err(Error::Closed);
-        };
+        let rewrite = Rewrite::new(&self.guard);
         let runtime = &self.guard.session().shared.runtime;
         let turn = Arc::clone(&self.turn);
         let (interest, _interested) = oneshot::channel::<()>();
@@ -88,7 +85,24 @@ impl Leadership {
             }
             rewrite.run(&value, &mut turn).await
         });
-        runtime.within(work).await
+        runtime.within(work).await.map_err(|error| match error {
+            // It may have been sent.
+            Error::Runtime { source } => {
+                Error::WriteUnconfirmed { name: self.guard.name().to_owned(), source }
+            }
+            error => error,
+        })
+    }
+
+    /// Returns a handle of this lead for other tasks, which does not keep the lead. It can be
+    /// cloned, like a [`LockGuard::handle`], and can also [`proclaim`](Self::proclaim).
+    #[must_use]
+    pub fn handle(&self) -> LeadershipHandle {
+        LeadershipHandle(self.view())
+    }
+
+    fn view(&self) -> Self {
+        Self { guard: self.guard.view(), turn: Arc::clone(&self.turn) }
     }
 
     /// Lets the next candidate lead: [`LockGuard::unlock`].
@@ -125,6 +139,28 @@ impl Deref for Leadership {
     }
 }
 
+/// An owned handle of a [`Leadership`] for other tasks, which can be cloned. Created by
+/// [`Leadership::handle`], and passed to the work of [`Election::run`](crate::Election::run).
+///
+/// It has all methods of a leadership except [`resign`](Leadership::resign). Dropping the handle
+/// has no effect. Once the leader has resigned, the handle is invalid.
+#[derive(Debug)]
+pub struct LeadershipHandle(Leadership);
+
+impl Clone for LeadershipHandle {
+    fn clone(&self) -> Self {
+        Self(self.0.view())
+    }
+}
+
+impl Deref for LeadershipHandle {
+    type Target = Leadership;
+
+    fn deref(&self) -> &Leadership {
+        &self.0
+    }
+}
+
 /// What it takes to write into one's own key.
 struct Rewrite {
     session: Arc<Session>,
@@ -134,15 +170,13 @@ struct Rewrite {
 }
 
 impl Rewrite {
-    fn new(hold: &Hold) -> Option<Self> {
-        let attempt = &hold.attempt;
-        let (session, own_key) = (Arc::clone(attempt.session()), Arc::clone(attempt.own_key()?));
-        Some(Self {
-            session,
-            name: attempt.queue().name().to_owned(),
-            ticket: attempt.ticket(),
-            own_key,
-        })
+    fn new(guard: &LockGuard) -> Self {
+        Self {
+            session: Arc::clone(guard.session()),
+            name: guard.name().to_owned(),
+            ticket: guard.ticket(),
+            own_key: Arc::clone(guard.own_key()),
+        }
     }
 
     /// Each attempt names the version that it writes over. So one that was given up can't be

@@ -59,7 +59,7 @@ impl LockInfo {
 }
 
 /// All locks of a client's namespace at which somebody stands, by their names.
-pub(crate) async fn list(sessions: &Sessions, local_handover: bool) -> Result<Vec<LockInfo>> {
+pub(crate) async fn list(sessions: &Sessions) -> Result<Vec<LockInfo>> {
     sessions.shared().must_queue("list of locks")?;
     let namespace = &sessions.shared().namespace;
     let dirs = sessions.shared().runtime.within(async {
@@ -70,7 +70,7 @@ pub(crate) async fn list(sessions: &Sessions, local_handover: bool) -> Result<Ve
     let found: BTreeSet<_> = dirs.await?.iter().filter_map(|dir| parse(namespace, dir)).collect();
     let looks = found.into_iter().map(|(name, kind)| async move {
         let queue = Queue::new(namespace, &name)?;
-        let viewer = Viewer::new(sessions.clone(), kind, &queue, local_handover);
+        let viewer = Viewer::new(sessions.clone(), kind, &queue);
         Ok::<_, Error>(LockInfo { name, kind, entries: viewer.look().await? })
     });
     let locks: Vec<LockInfo> = stream::iter(looks).buffered(AT_ONCE).try_collect().await?;
@@ -105,6 +105,7 @@ mod tests {
             // What is asked of holders, when a job began, and what others have put there.
             ("a!requests", None),
             ("a!began", None),
+            ("!began", None),
             ("a b", None),
             ("", None),
             ("%ff", None),

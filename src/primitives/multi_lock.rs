@@ -1,5 +1,7 @@
 //! Several locks, all or none.
 
+mod guarded;
+
 use std::{future::pending, pin::pin, sync::Arc, time::Duration};
 
 use futures_util::future::{join_all, select_all};
@@ -10,11 +12,10 @@ use crate::{
     lost::{Lost, LostReason},
     primitives::{
         guard::{self, LockGuard},
+        max_hold::Limit,
         mutex::Mutex,
     },
-    queue::{
-        self, COURTESY, Failure, Hold, Wait, attempt::Attempt, handover::Handover, mode::Mode,
-    },
+    queue::{self, COURTESY, Failure, Hold, Wait, attempt::Attempt, mode::Mode},
     runtime::{carried::Carried, clock::timeout},
     session::Sessions,
     telemetry::{Call, Primitive},
@@ -48,18 +49,18 @@ pub struct AllGuard {
 }
 
 /// Several locks that are about to be taken.
-pub(crate) struct MultiLock {
+pub(crate) struct Several {
     sessions: Sessions,
-    handover: Option<Arc<Handover>>,
     /// In the order in which everybody takes them.
     queues: Vec<Queue>,
+    limit: Limit,
 }
 
-impl MultiLock {
+impl Several {
     pub(crate) fn new(
         sessions: Sessions,
-        handover: Option<Arc<Handover>>,
         names: impl IntoIterator<Item: AsRef<str>>,
+        limit: Limit,
     ) -> Result<Self> {
         let shared = sessions.shared();
         shared.must_queue("locks that are taken together")?;
@@ -71,23 +72,24 @@ impl MultiLock {
             let reason = "there is nothing to lock: pass at least one name".to_owned();
             return Err(Error::InvalidName { name: String::new(), reason });
         }
-        Ok(Self { sessions, handover, queues })
+        Ok(Self { sessions, queues, limit })
     }
 
     pub(crate) async fn take(&self, wait: Wait) -> Result<Option<AllGuard>> {
-        let taking = pin!(async {
-            match self.at_once(wait).await? {
-                Some(guards) => Ok(Some(AllGuard { guards })),
-                None if wait.has_passed() => Ok(None),
-                None => self.one_by_one(wait).await,
-            }
-        });
+        let taking = || async {
+            let taken = match self.at_once(wait).await? {
+                Some(guards) => Some(AllGuard { guards }),
+                None if wait.has_passed() => None,
+                None => self.one_by_one(wait).await?,
+            };
+            Ok(taken.inspect(|all| all.limit(self.limit)))
+        };
         wait.bounds(&self.sessions, taking).await
     }
 
     /// In one request, if all are free; `None` if they are not, or that can't be told so.
     async fn at_once(&self, wait: Wait) -> Result<Option<Vec<LockGuard>>> {
-        if self.handover.is_some() || !(2..=AT_ONCE).contains(&self.queues.len()) {
+        if !(2..=AT_ONCE).contains(&self.queues.len()) {
             return Ok(None);
         }
         let telemetry = self.sessions.shared().telemetry;
@@ -99,8 +101,9 @@ impl MultiLock {
         let calls = calls.into_iter();
         match taken {
             Ok(Some(holds)) => {
-                let guards =
-                    calls.zip(holds).map(|(call, hold)| LockGuard::of(call, Ok(Some(hold))));
+                let guards = calls
+                    .zip(holds)
+                    .map(|(call, hold)| LockGuard::of(call, Ok(Some(hold)), Limit::NONE));
                 guards.collect()
             }
             // They are taken one by one.
@@ -156,13 +159,12 @@ impl MultiLock {
     async fn one_by_one(&self, wait: Wait) -> Result<Option<AllGuard>> {
         let mut all = AllGuard { guards: Vec::with_capacity(self.queues.len()) };
         for queue in &self.queues {
-            let (sessions, handover) = (self.sessions.clone(), self.handover.clone());
             let name = queue.name().to_owned();
-            let mutex = Mutex::new(sessions, handover, Arc::default(), name);
+            let mutex = Mutex::new(self.sessions.clone(), Arc::default(), name);
             let taken = tokio::select! {
                 biased;
                 (lost, reason) = all.first_lost() => return Err(forgone(lost, reason)),
-                taken = mutex.acquire(wait) => taken?,
+                taken = mutex.attempt(wait) => taken?,
             };
             match taken {
                 Some(guard) => all.guards.push(guard),
@@ -187,10 +189,18 @@ fn forgone(lost: &LockGuard, reason: LostReason) -> Error {
 }
 
 impl AllGuard {
+    /// Limits how long all of the locks are held, counted from the grant of the last lock. The
+    /// program does no work under the others before.
+    fn limit(&self, limit: Limit) {
+        let since = self.guards.iter().map(LockGuard::since).max().unwrap_or_default();
+        self.guards.iter().for_each(|guard| guard.limit(limit, since));
+    }
+
     /// The guards, in the order in which they were taken.
     ///
-    /// Each has its own fencing token, and can [`write`](LockGuard::write) for as long as it is
-    /// held itself.
+    /// Each guard has its own fencing token. A [`write`](LockGuard::write) through one guard is
+    /// applied while that lock is held. [`AllGuard::write`](Self::write) is applied only while all
+    /// locks are held.
     pub fn guards(&self) -> &[LockGuard] {
         &self.guards
     }

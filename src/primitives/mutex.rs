@@ -12,12 +12,13 @@ use crate::{
     primitives::{
         guard::LockGuard,
         holders::Holders,
+        max_hold::MaxHold,
         queue_entry::QueueEntry,
         queue_watch::QueueWatch,
         release_request,
         viewer::{Kind, Viewer},
     },
-    queue::{Wait, acquire::take, handover::Handover, unless_drained},
+    queue::{Wait, acquire::take},
     session::Sessions,
     telemetry::{Call, Primitive},
 };
@@ -31,21 +32,48 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Mutex {
     sessions: Sessions,
-    handover: Option<Arc<Handover>>,
     holders: Arc<Holders>,
     name: String,
-    /// Its queue, once it was asked for.
-    line: OnceLock<Queue>,
+    max_hold: MaxHold,
+    queue: OnceLock<Queue>,
 }
 
 impl Mutex {
-    pub(crate) fn new(
-        sessions: Sessions,
-        handover: Option<Arc<Handover>>,
-        holders: Arc<Holders>,
-        name: String,
-    ) -> Self {
-        Self { sessions, handover, holders, name, line: OnceLock::new() }
+    pub(crate) fn new(sessions: Sessions, holders: Arc<Holders>, name: String) -> Self {
+        Self { sessions, holders, name, max_hold: MaxHold::default(), queue: OnceLock::new() }
+    }
+
+    /// Limits how long the lock is held, counted from when the granted request was sent, or from
+    /// the grant of a caller that waited.
+    ///
+    /// After that time the guard is invalid ([`LostReason::HeldTooLong`](crate::LostReason)), even
+    /// if the program's runtime hangs. Then the client's own task deletes the key, and the next
+    /// waiter is granted. Work that hangs may still resume, so let its writes carry the fencing
+    /// token, or write through the guard. With [`Builder::runtime`](crate::Builder::runtime) the
+    /// key is deleted once that runtime runs the task.
+    ///
+    /// Zero and more than 365 days are refused with
+    /// [`Error::InvalidConfig`](crate::Error::InvalidConfig) when a lock is taken, before anything
+    /// is sent.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::{future::pending, time::Duration};
+    /// # use distlock::LostReason;
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-max-hold-mutex").await?;
+    /// let mutex = client.mutex("report").max_hold(Duration::from_millis(20));
+    /// let guard = mutex.lock().await?;
+    /// let hangs = guard.run(pending::<()>()).await;
+    /// assert_eq!(hangs.unwrap_err().reason, LostReason::HeldTooLong);
+    /// mutex.lock().await?.unlock().await?; // though the first guard is still there
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn max_hold(mut self, time: Duration) -> Self {
+        self.max_hold = MaxHold::of(time);
+        self
     }
 
     /// Those who may take it again, of this client.
@@ -81,6 +109,11 @@ impl Mutex {
     /// in the background, so nothing stays behind in the store and the next waiter moves up.
     /// Dropped before its first poll, it has sent nothing.
     ///
+    /// A future that is kept but not polled blocks the lock for every client. Once it has joined
+    /// the queue, it keeps its place but cannot be granted, and every client behind it waits. Its
+    /// session is renewed, so no TTL ends the wait. This happens in a `select!` on `&mut future`
+    /// whose other arm awaits something long. Drop the future there, or spawn it as a task.
+    ///
     /// # Examples
     ///
     /// ```
@@ -98,6 +131,10 @@ impl Mutex {
 
     /// Takes the lock if nobody holds it or waits for it; `None` if somebody does.
     ///
+    /// The call does not wait while the lock is held, with one exception. On PostgreSQL, MySQL,
+    /// MariaDB and Redis a client does not know at once that a holder is dead, or that a server has
+    /// kept all locks through a failover. The call then waits for at most 1.15 TTL until it knows.
+    ///
     /// It leaves nothing behind. A busy lock costs one request on etcd and three on ZooKeeper (a
     /// look, and another one at the newest state: a server that lags behind may take a lock for
     /// busy that was just released). None of them writes, unless another client joins in the same
@@ -106,7 +143,9 @@ impl Mutex {
     /// # Errors
     ///
     /// As [`lock`](Self::lock); [`Error::Unavailable`] if the store does not answer within about
-    /// twice the [`request_timeout`](crate::Builder::request_timeout).
+    /// twice the [`request_timeout`](crate::Builder::request_timeout). [`Error::NotYet`] if it is
+    /// still unknown after 1.15 TTL whether the lock is free, because the session of a dead holder
+    /// had a longer TTL than this client's.
     ///
     /// # Cancel safety
     ///
@@ -131,6 +170,9 @@ impl Mutex {
     /// The timeout covers all of it, also the opening of a new session. A timeout of zero is a
     /// [`try_lock`](Self::try_lock).
     ///
+    /// On PostgreSQL, MySQL, MariaDB and Redis a process that has just started acquires the lock of
+    /// a dead holder after 1.1 TTL. With a shorter timeout it never acquires that lock.
+    ///
     /// # Errors
     ///
     /// As [`lock`](Self::lock).
@@ -138,8 +180,7 @@ impl Mutex {
     /// # Cancel safety
     ///
     /// As [`lock`](Self::lock). When the time is up the key is deleted just as if the future had
-    /// been dropped; the call waits at most 100 ms for that. With
-    /// [`local_handover`](crate::Builder::local_handover) it does not wait for it.
+    /// been dropped; the call waits at most 100 ms for that.
     ///
     /// # Examples
     ///
@@ -160,8 +201,7 @@ impl Mutex {
     /// libraries are among them, if they stand in the same queue.
     ///
     /// It asks the store for its newest state: one request on etcd, and one for each key, besides a
-    /// few, on ZooKeeper. With [`local_handover`](crate::Builder::local_handover) the contenders of
-    /// one client are one entry.
+    /// few, on ZooKeeper.
     ///
     /// # Errors
     ///
@@ -288,7 +328,7 @@ impl Mutex {
     /// ```
     pub async fn request_release(&self, reason: impl AsRef<str>) -> Result<bool> {
         self.must_queue("requests to let go")?;
-        release_request::ask(&self.sessions, &self.line()?, reason.as_ref()).await
+        release_request::ask(&self.sessions, &self.named()?, reason.as_ref()).await
     }
 
     /// Locks, does `work` while the lock is held, and unlocks.
@@ -326,33 +366,35 @@ impl Mutex {
         self.sessions.shared().must_queue(operation)
     }
 
-    fn line(&self) -> Result<Queue> {
-        if let Some(line) = self.line.get() {
-            return Ok(line.clone());
-        }
-        let line = self.sessions.shared().mutex(&self.name)?;
-        Ok(self.line.get_or_init(|| line).clone())
+    fn named(&self) -> Result<Queue> {
+        let Some(queue) = self.queue.get() else {
+            let queue = self.sessions.shared().mutex(&self.name)?;
+            return Ok(self.queue.get_or_init(|| queue).clone());
+        };
+        Ok(queue.clone())
     }
 
     fn viewer(&self) -> Result<Viewer> {
         self.must_queue("queue to look at")?;
-        let (queue, shares) = (self.line()?, self.handover.is_some());
-        Ok(Viewer::new(self.sessions.clone(), Kind::Mutex, &queue, shares))
+        Ok(Viewer::new(self.sessions.clone(), Kind::Mutex, &self.named()?))
     }
 
     pub(crate) async fn acquire(&self, wait: Wait) -> Result<Option<LockGuard>> {
-        let (queue, sessions) = (self.line()?, &self.sessions);
+        let (limit, queue, sessions) = (self.max_hold.checked()?, self.named()?, &self.sessions);
         let telemetry = sessions.shared().telemetry;
         let call = Call::new(telemetry, Primitive::Mutex, &self.name, wait.is_a_try());
-        if let Some(handover) = &self.handover {
-            let granting = handover.acquire(sessions, &self.name, wait);
-            let taking = pin!(unless_drained(sessions.shared(), granting));
-            let taken = call.within(taking).await;
-            return LockGuard::shared(call, taken);
-        }
-        let taking = pin!(take(sessions, &queue, wait));
-        let taking = pin!(wait.bounds(sessions, taking));
+        let taking = pin!(wait.bounds(sessions, || take(sessions, &queue, wait)));
         let taken = call.within(taking).await;
-        LockGuard::of(call, taken)
+        LockGuard::of(call, taken, limit)
+    }
+
+    /// One attempt, for a caller that bounds several of them.
+    pub(crate) async fn attempt(&self, wait: Wait) -> Result<Option<LockGuard>> {
+        let (limit, queue, sessions) = (self.max_hold.checked()?, self.named()?, &self.sessions);
+        let telemetry = sessions.shared().telemetry;
+        let call = Call::new(telemetry, Primitive::Mutex, &self.name, wait.is_a_try());
+        let taking = pin!(take(sessions, &queue, wait));
+        let taken = call.within(taking).await;
+        LockGuard::of(call, taken, limit)
     }
 }

@@ -1,9 +1,14 @@
 //! Work that is due once in a while, and done by one of many.
+//!
+//! When it last began is noted at `{namespace}/!began/{name}`, with its period. All notes of a
+//! namespace are in one directory, so that those of periods that are over are found and deleted.
+
+mod tidy;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::{
-    backend::Write,
+    backend::{Write, name::Queue},
     error::{Error, Result},
     primitives::{guard::LockGuard, mutex::Mutex},
     runtime::clock,
@@ -21,9 +26,12 @@ impl LockGuard {
     ///
     /// So a job that several hosts fire by their clocks at the same time runs once: the first to
     /// have the lock does it, and the others are told `false`. The store keeps when it began, by
-    /// the clock of the host that did it, in `{namespace}/{name}!began`. It is written only while
+    /// the clock of the host that did it, in `{namespace}/!began/{name}`. It is written only while
     /// the lock is held. A time that lies a period or more ahead of this host's clock is no reason
-    /// to wait.
+    /// to wait. A note is of no use after two periods. Clients that write a note also delete old
+    /// notes from time to time, under the lock.
+    ///
+    /// Work that failed counts, until [`clear_period`](Self::clear_period) says otherwise.
     ///
     /// # Errors
     ///
@@ -82,24 +90,84 @@ impl LockGuard {
             let reason = "at least 100 ms: hosts' clocks differ".into();
             return Err(Error::InvalidConfig { option: "period", reason });
         }
-        let queue = self.queue().of("began");
-        let since_epoch = |time: SystemTime| time.duration_since(UNIX_EPOCH).unwrap_or_default();
-        let (key, fired, now) = (queue.dir(), since_epoch(fired), since_epoch(clock::wall()));
-        let began = self.read(key).await?;
+        let (key, now) = (note_of(self.queue()), now());
+        let (began, fired) = (self.read(&key).await?, since_epoch(fired));
         if began.is_some_and(|began| !is_due(&began, fired, now, period)) {
             return Ok(false);
         }
-        let value = fired.as_millis().to_string().into_bytes();
-        self.commit(&[Write::Put { key: key.to_owned(), value }]).await?;
+        let value = format!("{} {}", fired.as_millis(), period.as_millis()).into_bytes();
+        self.commit(&[Write::Put { key, value }]).await?;
+        tidy::now_and_then(self.session(), self.queue());
         Ok(true)
+    }
+
+    /// Forgets when this lock's work last began, so that the work is due at once, for example after
+    /// a failure. Returns when the work began, or `None` if that was not recorded.
+    ///
+    /// Without this call work is never done twice in a period. The note is read and deleted under
+    /// the lock, so no other run can replace it in between. It is of a run that began before this
+    /// guard was granted, or of this guard's own run.
+    ///
+    /// # Errors
+    ///
+    /// As [`write`](Self::write). After [`Error::WriteUnconfirmed`] unlock and lock again before
+    /// the next [`first_in`](Self::first_in): what is still under way is refused then.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`write`](Self::write): the note may have been deleted.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-clear-period").await?;
+    /// let (report, day) = (client.mutex("report"), Duration::from_secs(24 * 3600));
+    /// let failed = report.run_once_per(day, async |_| Err::<(), _>("disk full")).await?;
+    /// assert_eq!(failed, Some(Err("disk full")));
+    /// assert!(report.run_once_per(day, async |_| ()).await?.is_none(), "it has begun today");
+    ///
+    /// let guard = report.lock().await?;
+    /// assert!(guard.clear_period().await?.is_some());
+    /// guard.unlock().await?;
+    /// assert!(report.run_once_per(day, async |_| ()).await?.is_some());
+    /// # Ok(()) }
+    /// ```
+    pub async fn clear_period(&self) -> Result<Option<SystemTime>> {
+        let key = note_of(self.queue());
+        let Some(note) = self.read(&key).await? else { return Ok(None) };
+        self.commit(&[Write::Delete { key }]).await?;
+        let (began, _) = read_note(&note).unwrap_or_default();
+        Ok(Some(UNIX_EPOCH + began))
     }
 }
 
-/// Whether what began then (milliseconds of the wall's clock) is to begin again for one that was
-/// fired at this time.
-fn is_due(began: &[u8], fired: Duration, now: Duration, period: Duration) -> bool {
-    let began = std::str::from_utf8(began).ok().and_then(|text| text.parse().ok());
-    let Some(began) = began.map(Duration::from_millis) else { return true };
+/// The key of what is noted of a lock's work.
+fn note_of(queue: &Queue) -> String {
+    format!("{}/{}", Queue::periods(queue.namespace()).dir(), queue.escaped())
+}
+
+/// What the wall's clock shows.
+fn now() -> Duration {
+    since_epoch(clock::wall())
+}
+
+fn since_epoch(time: SystemTime) -> Duration {
+    time.duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+/// When the work began, and how long its period is: milliseconds, the former of the wall's clock.
+fn read_note(note: &[u8]) -> Option<(Duration, Duration)> {
+    let (began, period) = std::str::from_utf8(note).ok()?.split_once(' ')?;
+    let millis = |text: &str| text.parse().ok().map(Duration::from_millis);
+    Some((millis(began)?, millis(period)?))
+}
+
+/// Returns `true` if the recorded work is due again for a run that was fired at this time. A
+/// malformed record is no reason to wait.
+fn is_due(note: &[u8], fired: Duration, now: Duration, period: Duration) -> bool {
+    let Some((began, _)) = read_note(note) else { return true };
     let due = period.mul_f64(DUE);
     // No clock that is of use is so far ahead.
     fired >= began.saturating_add(due) || began >= now.saturating_add(due)
@@ -110,7 +178,8 @@ impl Mutex {
     /// unlocks. `None`: it was not due.
     ///
     /// For jobs that a timer fires on several hosts: see [`LockGuard::first_in`]. The work counts
-    /// from its beginning, also if it fails or is lost.
+    /// from its beginning, also if it fails or is lost: [`LockGuard::clear_period`] lets it begin
+    /// again.
     ///
     /// # Errors
     ///
@@ -166,14 +235,15 @@ mod tests {
             ("", true),
             ("soon", true),
         ] {
-            assert_eq!(is_due(began.as_bytes(), now, now, period), due, "{began}");
+            let note = format!("{began} 1000");
+            assert_eq!(is_due(note.as_bytes(), now, now, period), due, "{began}");
         }
     }
 
     #[test]
     fn one_that_has_waited_counts_from_when_it_was_fired() {
         let millis = Duration::from_millis;
-        let due = |fired, now| is_due(b"100000", millis(fired), millis(now), millis(1_000));
+        let due = |fired, now| is_due(b"100000 1000", millis(fired), millis(now), millis(1_000));
         // It waited while the work was done, and while that of later periods was.
         assert!(!due(100_020, 100_990));
         assert!(!due(98_000, 100_990));

@@ -16,6 +16,8 @@ pub struct QueueEntry {
     pub(super) token: FencingToken,
     pub(super) since: Option<SystemTime>,
     pub(super) key: Arc<str>,
+    /// Tells it from a later key of the same name.
+    pub(super) revision: u64,
     pub(super) own: bool,
 }
 
@@ -40,9 +42,7 @@ impl QueueEntry {
         &self.owner
     }
 
-    /// The fencing token that it has, or will have once it is granted. With
-    /// [`local_handover`](crate::Builder::local_handover), which has to be on in all clients of the
-    /// lock, it is the first one of those that its client has to give.
+    /// Returns the fencing token that the entry has, or will have once it is granted.
     #[must_use]
     pub fn token(&self) -> FencingToken {
         self.token
@@ -55,7 +55,13 @@ impl QueueEntry {
         self.since
     }
 
-    /// Its key, as the store's own tools show it.
+    /// When the store created its key, in the store's own count.
+    pub(crate) fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    /// Returns the entry's key, as the store's own tools show it. On etcd, a client that acquires a
+    /// lock again uses the same key, and only the [token](Self::token) differs.
     #[must_use]
     pub fn key(&self) -> &str {
         &self.key

@@ -10,7 +10,7 @@ use futures_util::Stream;
 
 use crate::{
     primitives::{queue_entry::QueueEntry, viewer::Viewer},
-    queue::view::{Feed, Sight},
+    queue::view::{Feed, Snapshot},
 };
 
 /// The queue of a lock, now and whenever it has changed: a `Stream` (of the `futures` crates). Made
@@ -29,8 +29,8 @@ pub struct QueueWatch {
 
 #[derive(Debug)]
 struct Part {
-    feed: Feed<Sight>,
-    seen: Option<Sight>,
+    feed: Feed<Snapshot>,
+    seen: Option<Snapshot>,
 }
 
 impl QueueWatch {
@@ -47,8 +47,8 @@ impl QueueWatch {
             for part in &mut self.parts {
                 match part.feed.poll_next(context) {
                     Poll::Ready(None) => return Poll::Ready(None),
-                    Poll::Ready(Some(sight)) => {
-                        part.seen = Some(sight);
+                    Poll::Ready(Some(snapshot)) => {
+                        part.seen = Some(snapshot);
                         news = true;
                     }
                     Poll::Pending => {}

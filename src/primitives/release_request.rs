@@ -153,9 +153,7 @@ impl LockGuard {
     ///
     /// Requests that were meant for an earlier holder are not told. If the lock is lost it never
     /// resolves: race it with the work, or with [`lost`](Self::lost). As long as it is polled the
-    /// session watches one directory; uncalled it costs nothing. With
-    /// [`local_handover`](crate::Builder::local_handover) a request is meant for the caller
-    /// of this client that holds the lock.
+    /// session watches one directory; uncalled it costs nothing.
     ///
     /// # Cancel safety
     ///
@@ -179,15 +177,15 @@ impl LockGuard {
     /// # }
     /// ```
     pub async fn release_requested(&self) -> ReleaseRequest {
-        let (session, side) = (self.session(), side(self.queue()));
+        let (session, side) = (&**self.session(), side(self.queue()));
         let watching = async {
             if session.shared.must_queue("requests to let go").is_err() {
                 return pending().await;
             }
             let visit = Visit::new(session, &side);
             let mut view = View::new(side.clone(), false);
-            while let Ok(sight) = view.next(session, visit.is_some()).await {
-                if let Some(request) = sight
+            while let Ok(snapshot) = view.next(session, visit.is_some()).await {
+                if let Some(request) = snapshot
                     .members
                     .into_iter()
                     .find_map(|member| ReleaseRequest::read(member, &self.own_key().entry))
@@ -198,21 +196,22 @@ impl LockGuard {
             pending().await
         };
         // The store's session goes on for a while when only this lock is lost.
-        session
-            .shared
-            .runtime
-            .within(async {
-                tokio::select! {
-                    biased;
-                    _ = self.lost() => pending().await,
-                    () = session.shared.drained() => ReleaseRequest {
-                        owner: session.shared.owner.clone(),
-                        reason: SHUTDOWN.to_owned(),
-                    },
-                    request = watching => request,
-                }
+        let requested = session.shared.runtime.within(async {
+            Ok(tokio::select! {
+                biased;
+                _ = self.lost() => pending().await,
+                () = session.shared.drained() => ReleaseRequest {
+                    owner: session.shared.owner.clone(),
+                    reason: SHUTDOWN.to_owned(),
+                },
+                request = watching => request,
             })
-            .await
+        });
+        match requested.await {
+            Ok(request) => request,
+            // Without its runtime the lock is lost.
+            Err(_) => pending().await,
+        }
     }
 }
 

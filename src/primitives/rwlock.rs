@@ -1,13 +1,15 @@
 //! A named read-write lock.
 
+mod guards;
 pub(super) mod rule;
 
-use std::{ops::Deref, pin::pin, time::Duration};
+use std::{pin::pin, time::Duration};
 
 use crate::{
     error::{Error, Result},
     primitives::{
         guard::LockGuard,
+        max_hold::MaxHold,
         queue_entry::QueueEntry,
         queue_watch::QueueWatch,
         viewer::{Kind, Viewer},
@@ -22,6 +24,8 @@ use crate::{
 };
 
 use rule::{READER, Reader, WRITER, Writer};
+
+pub use guards::{ReadGuard, WriteGuard};
 
 /// A named read-write lock: many readers together, or one writer alone. Made by
 /// [`Client::rw_lock`](crate::Client::rw_lock); cheap to make, to clone and to throw away.
@@ -56,31 +60,41 @@ use rule::{READER, Reader, WRITER, Writer};
 pub struct RwLock {
     sessions: Sessions,
     name: String,
-}
-
-/// The right to read. It is a [`LockGuard`] that others may have beside it.
-#[derive(Debug)]
-#[must_use = "the lock is released as soon as the guard is dropped"]
-pub struct ReadGuard {
-    guard: LockGuard,
-}
-
-/// The right to write, alone. It is a [`LockGuard`].
-#[derive(Debug)]
-#[must_use = "the lock is released as soon as the guard is dropped"]
-pub struct WriteGuard {
-    guard: LockGuard,
+    max_hold: MaxHold,
 }
 
 impl RwLock {
     pub(crate) fn new(sessions: Sessions, name: String) -> Self {
-        Self { sessions, name }
+        Self { sessions, name, max_hold: MaxHold::default() }
     }
 
     /// The name as it was given.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Lets it be held for no longer than this, as [`Mutex::max_hold`](crate::Mutex::max_hold)
+    /// does. A [`downgrade`](WriteGuard::downgrade) gives
+    /// no more time.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use distlock::LostReason;
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-max-hold-rw-lock").await?;
+    /// let config = client.rw_lock("config").max_hold(Duration::from_millis(20));
+    /// let writer = config.write().await?;
+    /// assert_eq!(writer.lost().await, LostReason::HeldTooLong);
+    /// config.read().await?.unlock().await?;
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn max_hold(mut self, time: Duration) -> Self {
+        self.max_hold = MaxHold::of(time);
+        self
     }
 
     /// Waits until no writer is ahead, then reads beside other readers.
@@ -264,29 +278,6 @@ impl RwLock {
         self.viewer()?.look().await
     }
 
-    /// The first of those who hold it; `None` if nobody does.
-    ///
-    /// # Errors
-    ///
-    /// As [`queue`](Self::queue).
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`queue`](Self::queue).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
-    /// let client = distlock::Client::connect("memory://docs-rw-lock-holder").await?;
-    /// let config = client.rw_lock("config");
-    /// assert!(config.holder().await?.is_none());
-    /// # Ok(()) }
-    /// ```
-    pub async fn holder(&self) -> Result<Option<QueueEntry>> {
-        Ok(self.queue().await?.into_iter().next().filter(QueueEntry::is_holder))
-    }
-
     /// The [`queue`](Self::queue) as it is now, and again whenever it has changed: as
     /// [`Mutex::watch_queue`](crate::Mutex::watch_queue).
     ///
@@ -300,10 +291,11 @@ impl RwLock {
 
     fn viewer(&self) -> Result<Viewer> {
         let queue = self.sessions.shared().queue(&self.name, "read-write locks")?;
-        Ok(Viewer::new(self.sessions.clone(), Kind::RwLock, &queue, false))
+        Ok(Viewer::new(self.sessions.clone(), Kind::RwLock, &queue))
     }
 
     async fn acquire(&self, label: &'static str, wait: Wait) -> Result<Option<LockGuard>> {
+        let limit = self.max_hold.checked()?;
         let queue =
             self.sessions.shared().queue(&self.name, "read-write locks")?.of("rw").labelled(label);
         let (rule, primitive) = match label {
@@ -312,120 +304,9 @@ impl RwLock {
         };
         let telemetry = self.sessions.shared().telemetry;
         let call = Call::new(telemetry, primitive, &self.name, wait.is_a_try());
-        let acquire = Acquire { mode: Mode::Shared(rule), ..Acquire::new(&queue, wait) };
-        let taking = pin!(acquire.from(&self.sessions));
-        let taking = pin!(wait.bounds(&self.sessions, taking));
+        let acquire = || Acquire { mode: Mode::Shared(rule), ..Acquire::new(&queue, wait) };
+        let taking = pin!(wait.bounds(&self.sessions, || acquire().from(&self.sessions)));
         let taken = call.within(taking).await;
-        LockGuard::of(call, taken)
-    }
-}
-
-impl ReadGuard {
-    fn new(guard: LockGuard) -> Self {
-        Self { guard }
-    }
-
-    /// Releases the lock: [`LockGuard::unlock`].
-    ///
-    /// # Errors
-    ///
-    /// As [`LockGuard::unlock`].
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`LockGuard::unlock`].
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
-    /// let client = distlock::Client::connect("memory://docs-unlock-reader").await?;
-    /// let config = client.rw_lock("config");
-    /// let reader = config.read().await?;
-    /// reader.unlock().await?;
-    /// assert!(config.try_write().await?.is_some());
-    /// # Ok(()) }
-    /// ```
-    pub async fn unlock(self) -> Result<()> {
-        self.guard.unlock().await
-    }
-}
-
-impl WriteGuard {
-    fn new(guard: LockGuard) -> Self {
-        Self { guard }
-    }
-
-    /// Releases the lock: [`LockGuard::unlock`].
-    ///
-    /// # Errors
-    ///
-    /// As [`LockGuard::unlock`].
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`LockGuard::unlock`].
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
-    /// let client = distlock::Client::connect("memory://docs-unlock-writer").await?;
-    /// let config = client.rw_lock("config");
-    /// let writer = config.write().await?;
-    /// writer.unlock().await?;
-    /// assert!(config.try_read().await?.is_some());
-    /// # Ok(()) }
-    /// ```
-    pub async fn unlock(self) -> Result<()> {
-        self.guard.unlock().await
-    }
-
-    /// Turns the writer into a reader, in its place: no writer gets in between, and the readers who
-    /// wait behind it, up to the next writer, come in.
-    ///
-    /// One transaction of the store puts a reader's key where the writer's was:
-    /// [`key`](LockGuard::key) is another one then, and the fencing token stays the same. It takes
-    /// as long as the store does; should the lock be lost meanwhile, that is told.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Lost`] if the lock was lost.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future is like dropping the guard.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
-    /// let client = distlock::Client::connect("memory://docs-downgrade").await?;
-    /// let config = client.rw_lock("config");
-    /// let writer = config.write().await?;
-    /// let token = writer.fencing_token();
-    /// let reader = writer.downgrade().await?;
-    /// assert_eq!(reader.fencing_token(), token);
-    /// assert!(config.try_read().await?.is_some());
-    /// # reader.unlock().await }
-    /// ```
-    pub async fn downgrade(self) -> Result<ReadGuard> {
-        self.guard.relabel(READER, Primitive::Reader).await.map(ReadGuard::new)
-    }
-}
-
-impl Deref for ReadGuard {
-    type Target = LockGuard;
-
-    fn deref(&self) -> &LockGuard {
-        &self.guard
-    }
-}
-
-impl Deref for WriteGuard {
-    type Target = LockGuard;
-
-    fn deref(&self) -> &LockGuard {
-        &self.guard
+        LockGuard::of(call, taken, limit)
     }
 }

@@ -17,6 +17,7 @@ use crate::{
     error::{Error, Result},
     primitives::{
         guard::LockGuard,
+        max_hold::MaxHold,
         queue_entry::QueueEntry,
         queue_watch::QueueWatch,
         viewer::{Kind, Viewer},
@@ -24,7 +25,7 @@ use crate::{
     queue::{
         self, Wait,
         acquire::Acquire,
-        mode::{Mode, Rule as _, Verdict},
+        mode::{self, Mode, Undecided},
         view,
     },
     runtime::clock::Instant,
@@ -70,17 +71,40 @@ pub struct Semaphore {
     sessions: Sessions,
     name: String,
     permits: u32,
+    max_hold: MaxHold,
 }
 
 impl Semaphore {
     pub(crate) fn new(sessions: Sessions, name: String, permits: u32) -> Self {
-        Self { sessions, name, permits }
+        Self { sessions, name, permits, max_hold: MaxHold::default() }
     }
 
     /// The name as it was given.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Lets it be held for no longer than this, as [`Mutex::max_hold`](crate::Mutex::max_hold)
+    /// does.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use distlock::LostReason;
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-max-hold-semaphore").await?;
+    /// let jobs = client.semaphore("jobs", 1).max_hold(Duration::from_millis(20));
+    /// let permit = jobs.acquire().await?;
+    /// assert_eq!(permit.lost().await, LostReason::HeldTooLong);
+    /// jobs.acquire().await?.release().await?;
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn max_hold(mut self, time: Duration) -> Self {
+        self.max_hold = MaxHold::of(time);
+        self
     }
 
     /// Waits for a permit.
@@ -271,29 +295,6 @@ impl Semaphore {
         self.viewer()?.look().await
     }
 
-    /// The first of those who hold it; `None` if nobody does.
-    ///
-    /// # Errors
-    ///
-    /// As [`queue`](Self::queue).
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`queue`](Self::queue).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
-    /// let client = distlock::Client::connect("memory://docs-semaphore-holder").await?;
-    /// let jobs = client.semaphore("jobs", 3);
-    /// assert!(jobs.holder().await?.is_none());
-    /// # Ok(()) }
-    /// ```
-    pub async fn holder(&self) -> Result<Option<QueueEntry>> {
-        Ok(self.queue().await?.into_iter().next().filter(QueueEntry::is_holder))
-    }
-
     /// The [`queue`](Self::queue) as it is now, and again whenever it has changed: as
     /// [`Mutex::watch_queue`](crate::Mutex::watch_queue).
     ///
@@ -307,7 +308,7 @@ impl Semaphore {
 
     fn viewer(&self) -> Result<Viewer> {
         let queue = self.sessions.shared().queue(&self.name, "semaphores")?;
-        Ok(Viewer::new(self.sessions.clone(), Kind::Semaphore, &queue, false))
+        Ok(Viewer::new(self.sessions.clone(), Kind::Semaphore, &queue))
     }
 
     fn permit_queue(&self) -> Result<Queue> {
@@ -328,13 +329,13 @@ impl Semaphore {
 
     async fn get(&self, permits: u32, wait: Wait) -> Result<Option<Permit>> {
         self.check(permits)?;
+        let limit = self.max_hold.checked()?;
         let queue = self.permit_queue()?.labelled(&format!("{permits}of{}", self.permits));
         let telemetry = self.sessions.shared().telemetry;
         let call = Call::new(telemetry, Primitive::Semaphore, &self.name, wait.is_a_try());
-        let taking = pin!(self.pass(&queue, permits, wait));
-        let taking = pin!(wait.bounds(&self.sessions, taking));
+        let taking = pin!(wait.bounds(&self.sessions, || self.pass(&queue, permits, wait)));
         let taken = call.within(taking).await;
-        Ok(LockGuard::of(call, taken)?.map(|guard| Permit { guard, permits }))
+        Ok(LockGuard::of(call, taken, limit)?.map(|guard| Permit { guard, permits }))
     }
 
     async fn pass(&self, queue: &Queue, permits: u32, wait: Wait) -> Result<Option<queue::Hold>> {
@@ -342,10 +343,12 @@ impl Semaphore {
         let mut patience = wait;
         if matches!(wait, Wait::No) || permits > self.permits {
             let listing = view::look(&self.sessions, queue, false).await?;
-            match rule.judge(&listing.members, &listing.notes) {
-                Verdict::Refused(error) => return Err(error),
-                Verdict::Full | Verdict::Behind(_) if matches!(wait, Wait::No) => return Ok(None),
-                _ => {}
+            let backend = self.sessions.shared().backend.name();
+            match mode::would_let_in(&rule, &listing) {
+                Err(error @ Undecided::Refused(_)) => return Err(error.of(backend)),
+                Err(error) if wait.is_a_try() => return Err(error.of(backend)),
+                Ok(false) if wait.is_a_try() => return Ok(None),
+                Ok(_) | Err(_) => {}
             }
         }
         if matches!(wait, Wait::No) {

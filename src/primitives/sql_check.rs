@@ -68,6 +68,23 @@ impl SqlCheck {
         &self.parameters
     }
 
+    /// One query that returns a row if each of these does. `None` if there is none of them, or if
+    /// they are not of one database.
+    pub(crate) fn all(checks: Vec<Self>) -> Option<Self> {
+        let dialect = checks.first()?.dialect;
+        let (mut queries, mut parameters) = (Vec::new(), Vec::new());
+        for (number, check) in checks.into_iter().enumerate() {
+            if check.dialect != dialect {
+                return None;
+            }
+            let text = renumbered(dialect, &check.text, parameters.len());
+            queries.push(format!("({text}) AS lock_{number}"));
+            parameters.extend(check.parameters);
+        }
+        let text = format!("SELECT 1 FROM {}", queries.join(", ")).into();
+        Some(Self { dialect, text, parameters })
+    }
+
     #[cfg(feature = "mysql")]
     fn mysql(entry: &Entry) -> Option<Self> {
         let text = crate::backend::mysql::held(entry)?.into();
@@ -112,6 +129,9 @@ impl LockGuard {
     ///   KEY SHARE`, `LOCK IN SHARE MODE`): it has to be in the transaction that writes. Let it be
     ///   the first statement. With more than `READ COMMITTED` it may be refused (40001, MariaDB's
     ///   1020): that is an error like any other, roll back and begin anew.
+    /// - On MySQL and MariaDB the locked row of the session blocks the client's keepalives, and its
+    ///   other requests behind them. Commit within half the TTL, or the client loses all of its
+    ///   locks.
     /// - On a **Galera** cluster it is not enough: what another server commits meanwhile is noticed
     ///   only where both write to the same row.
     /// - On SQLite begin by `BEGIN IMMEDIATE`: then nobody else writes before the end. A
@@ -119,6 +139,10 @@ impl LockGuard {
     ///   then has written nothing. The last parameter is what the clock shows at this call: make
     ///   the call in the transaction. One that was made before may let in a holder whose session is
     ///   over, but never one whose lock was given to another.
+    /// - On PostgreSQL make the check outside of savepoints (nested transactions of sqlx or
+    ///   Django):
+    ///   `ROLLBACK TO SAVEPOINT` releases the row locks that were taken after the savepoint. From
+    ///   then on the transaction no longer keeps the lock held.
     /// - A transaction that takes longer than the session lives keeps the next holder waiting.
     ///   Commit before you unlock: the unlocking waits for it, and so does all that the client asks
     ///   of the store meanwhile.
@@ -127,9 +151,7 @@ impl LockGuard {
     /// `sqlite::check` do all of that.
     ///
     /// It holds for every guard: what reads beside others, a permit and a leadership are such
-    /// guards, too. With [`local_handover`](crate::Builder::local_handover) all guards of one
-    /// client's have the same entry, so that it holds for the next one's as well: only the token
-    /// tells them apart.
+    /// guards, too.
     ///
     /// # Examples
     ///
@@ -172,6 +194,28 @@ impl LockGuard {
         ];
         made.iter().find_map(|(store, make)| make(self.entry_in(store)?))
     }
+}
+
+/// The text with numbers of parameters that come after this many others.
+fn renumbered(dialect: SqlDialect, text: &str, before: usize) -> String {
+    let mark = match dialect {
+        SqlDialect::Postgres => '$',
+        SqlDialect::Sqlite => '?',
+        // It has no parameters, and may have any character in its literals.
+        SqlDialect::Mysql => return text.to_owned(),
+    };
+    let mut parts = text.split(mark);
+    let mut renumbered = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let digits = part.bytes().take_while(u8::is_ascii_digit).count();
+        let (number, rest) = part.split_at(digits);
+        renumbered.push(mark);
+        if let Ok(number) = number.parse::<usize>() {
+            renumbered += &(number + before).to_string();
+        }
+        renumbered += rest;
+    }
+    renumbered
 }
 
 /// Of which store's entries it is made.
@@ -221,5 +265,30 @@ pub(crate) fn told<E>(guard: &LockGuard, held: Result<bool, E>) -> Result<(), Ch
         Ok(true) => Ok(()),
         Ok(false) => Err(CheckError::NotHeld { name: guard.name().to_owned() }),
         Err(error) => Err(CheckError::Database(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn checks_of_several_locks_are_one_query() {
+        let check = |number: i64| SqlCheck {
+            dialect: SqlDialect::Postgres,
+            text: "SELECT 1 FROM e WHERE q = $1 AND n = $2 FOR KEY SHARE".into(),
+            parameters: vec![SqlParameter::Text("q".into()), SqlParameter::Integer(number)],
+        };
+        let all = SqlCheck::all(vec![check(7), check(8)]).expect("of one database");
+        assert_eq!(
+            all.text(),
+            "SELECT 1 FROM (SELECT 1 FROM e WHERE q = $1 AND n = $2 FOR KEY SHARE) AS lock_0, \
+             (SELECT 1 FROM e WHERE q = $3 AND n = $4 FOR KEY SHARE) AS lock_1"
+        );
+        assert_eq!(all.parameters()[1], SqlParameter::Integer(7));
+        assert_eq!(all.parameters()[3], SqlParameter::Integer(8));
+        let other = SqlCheck { dialect: SqlDialect::Sqlite, ..check(9) };
+        assert_eq!(SqlCheck::all(vec![check(7), other]), None);
+        assert_eq!(SqlCheck::all(Vec::new()), None);
     }
 }

@@ -46,7 +46,7 @@ fn first() -> Standing {
 }
 
 async fn client(store: &Arc<Double>) -> Client {
-    Client::open(store.shared(), None).await.unwrap()
+    Client::open(store.shared()).await.unwrap()
 }
 
 /// Those who stand there, by their keys' numbers, with this label.
@@ -57,7 +57,7 @@ fn listing(numbers: &[u64], label: &str, notes: &[&str]) -> Listing {
         Member { entry, label: Some(label.into()), detail: Some(detail) }
     };
     let notes = notes.iter().map(|note| (*note).into()).collect();
-    Listing { members: numbers.iter().map(member).collect(), notes, watch: None }
+    Listing { members: numbers.iter().map(member).collect(), notes, watch: None, seem_dead: vec![] }
 }
 
 /// A candidate whose key was deleted stands again, with growing pauses; what is refused ends it.
@@ -255,7 +255,7 @@ async fn work_of_a_period_is_done_once() {
     let shortest = Duration::from_millis(100);
     let now = || {
         let since = std::time::UNIX_EPOCH.elapsed().unwrap();
-        since.as_millis().to_string().into_bytes()
+        format!("{} 3600000", since.as_millis()).into_bytes()
     };
     for (began, first) in [(None, true), (Some(now()), false)] {
         let store = store(self::first);
@@ -298,7 +298,11 @@ async fn a_downgrade_goes_on_while_it_is_in_doubt() {
         }
         store.relabel.then(0, || Ok(Some(Entry::new("/ns/a/other", 9))));
         let guard = client(&store).await.rw_lock("a").write().await.unwrap();
-        assert_eq!(guard.downgrade().await.is_ok(), done);
+        let reader = guard.downgrade().await;
+        assert_eq!(reader.is_ok(), done);
         assert_eq!(store.asked("relabel").len(), asked);
+        // As its docs say: an error has released the lock.
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        assert_eq!(store.asked("leave").is_empty(), done);
     }
 }

@@ -7,7 +7,7 @@ use crate::{
     error::Result,
     fencing::FencingToken,
     primitives::{queue_entry::QueueEntry, rwlock::rule, semaphore::limit},
-    queue::view::{self, Sight},
+    queue::view::{self, Snapshot},
     session::Sessions,
 };
 
@@ -43,7 +43,7 @@ impl Kind {
     }
 
     /// How many of those who stand in the last of its queues are in.
-    fn holding(self, Sight { members, notes }: &Sight) -> usize {
+    fn holding(self, Snapshot { members, notes }: &Snapshot) -> usize {
         match self {
             Self::Mutex | Self::Election => members.len().min(1),
             Self::RwLock => rule::holding(members),
@@ -58,15 +58,11 @@ pub(crate) struct Viewer {
     sessions: Sessions,
     kind: Kind,
     queues: Vec<Queue>,
-    /// Its contenders share an entry and pass the lock among themselves.
-    local_handover: bool,
 }
 
 impl Viewer {
-    /// `local_handover`: it is on, for mutexes.
-    pub(crate) fn new(sessions: Sessions, kind: Kind, lock: &Queue, local_handover: bool) -> Self {
-        let local_handover = local_handover && kind == Kind::Mutex;
-        Self { sessions, kind, queues: kind.queues(lock), local_handover }
+    pub(crate) fn new(sessions: Sessions, kind: Kind, lock: &Queue) -> Self {
+        Self { sessions, kind, queues: kind.queues(lock) }
     }
 
     pub(crate) fn sessions(&self) -> &Sessions {
@@ -88,12 +84,12 @@ impl Viewer {
     }
 
     /// What was seen of its queues: those who hold it first, then those who wait.
-    pub(crate) fn entries(&self, sights: &[&Sight]) -> Vec<QueueEntry> {
+    pub(crate) fn entries(&self, sights: &[&Snapshot]) -> Vec<QueueEntry> {
         let Some((inner, waiting)) = sights.split_last() else { return Vec::new() };
         let holding = self.kind.holding(inner);
         // One that is about to go in stands in both queues.
         let both = inner.members.len() - holding;
-        let waiting = waiting.iter().flat_map(|sight| sight.members.iter().skip(both));
+        let waiting = waiting.iter().flat_map(|snapshot| snapshot.members.iter().skip(both));
         let members = inner.members.iter().chain(waiting).enumerate();
         members.map(|(position, member)| self.entry(position, position < holding, member)).collect()
     }
@@ -102,14 +98,14 @@ impl Viewer {
         let (entry, detail) = (&member.entry, member.detail.as_ref());
         let own = detail.is_some_and(|detail| detail.own) || self.sessions.owns(entry);
         let (owner, signed) = signature::read(detail.map_or(&[], |detail| &detail.value));
-        let first_token = if self.local_handover { entry.token << u16::BITS } else { entry.token };
         QueueEntry {
             position,
             holds,
             owner,
-            token: FencingToken::new(first_token),
+            token: FencingToken::new(entry.token),
             since: detail.and_then(|detail| detail.since).or(signed),
             key: Arc::clone(&entry.key),
+            revision: entry.revision,
             own,
         }
     }

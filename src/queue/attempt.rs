@@ -4,10 +4,10 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::sync::{oneshot, watch};
 
-use super::release::{Release, Trouble};
+use super::release::{Release, Trouble, release};
 use crate::{
     backend::{
-        Join, Joined, Leaving, Standing,
+        Join, Joined, Standing,
         error::StoreError,
         name::{Queue, Ticket},
         signature,
@@ -23,23 +23,17 @@ use crate::{
         deadline::NotGranted,
         own_keys::{End, OwnKey},
     },
-    telemetry::{Account, Handle},
+    telemetry::Account,
 };
 
-/// When to look again for a key whose creation was in doubt: a request that timed out here may
-/// still wait in a server, for as long as that server lets it (etcd: 5 s and two elections), and be
-/// applied after the delete.
-const DOUBT: [Duration; 3] =
-    [Duration::from_secs(1), Duration::from_secs(4), Duration::from_secs(8)];
-
 /// One try to hold a lock. However it ends, and whenever it is dropped, each key that it ever wrote
-/// is deleted, however long that takes, by a task of the session.
+/// is deleted, however long that takes, by a task of the session. A key that a request puts after
+/// that is found by its session: see `session/claims.rs`.
 #[derive(Debug)]
 pub(crate) struct Attempt {
     session: Arc<Session>,
     ticket: Ticket,
-    /// The names that its key ever had: the present one is the last.
-    names: Names,
+    queue: Queue,
     /// What to write into the key, if not who owns it.
     pub(crate) value: Option<Arc<[u8]>>,
     /// It is only a way to something else, and nobody is to be told of its loss: the key need not
@@ -48,14 +42,6 @@ pub(crate) struct Attempt {
     stage: Stage,
     /// Of the hold that it has become, for those who listen.
     pub(crate) account: Account,
-}
-
-/// The queues, which differ in the label, that name an attempt's key.
-#[derive(Debug)]
-struct Names {
-    now: Queue,
-    /// Where a request of unknown outcome may yet put a key.
-    former: Vec<Queue>,
 }
 
 /// How far an attempt has come.
@@ -113,7 +99,7 @@ impl Attempt {
         Some(Self {
             session: Arc::clone(session),
             ticket,
-            names: Names { now: queue.clone(), former: Vec::new() },
+            queue: queue.clone(),
             value: None,
             passing: false,
             stage: Stage::Nothing,
@@ -130,7 +116,7 @@ impl Attempt {
     }
 
     pub(crate) fn queue(&self) -> &Queue {
-        &self.names.now
+        &self.queue
     }
 
     /// The key in the queue, once it has joined.
@@ -156,7 +142,7 @@ impl Attempt {
         let other = self.value.take();
         let signature = other.is_none().then(|| signature::write(&session.shared.owner));
         let value = other.as_deref().or(signature.as_deref()).unwrap_or_default();
-        let queue = self.names.now.clone();
+        let queue = self.queue.clone();
         let late = || give_up.is_some_and(|at| Instant::now() >= at) || interest.is_closed();
         let again = |error: &StoreError, _| error.is_transient() && !late();
         self.stage = Stage::Sent;
@@ -194,6 +180,7 @@ impl Attempt {
         }
         let repeats = requests == Requests::Doubtful;
         let own = self.session.own_keys.add(entry, at, sent, repeats);
+        self.session.claims.settle(self.ticket, &own);
         self.stage = Stage::Joined { own, requests };
         Some((standing, alone))
     }
@@ -210,7 +197,7 @@ impl Attempt {
         };
         let value = signature::write(&session.shared.owner);
         let queues: Vec<_> =
-            attempts.iter().map(|attempt| (attempt.names.now.clone(), attempt.ticket)).collect();
+            attempts.iter().map(|attempt| (attempt.queue.clone(), attempt.ticket)).collect();
         attempts.iter_mut().for_each(|attempt| attempt.stage = Stage::Sent);
         let request = || async {
             // Never closed.
@@ -250,8 +237,9 @@ impl Attempt {
         let session = Arc::clone(&self.session);
         let Stage::Joined { own: old, requests } = &self.stage else { return Ok(self) };
         let (old, requests) = (Arc::clone(old), *requests);
+        old.replace();
         // Its number makes it known where it stands.
-        let to = self.names.now.labelled(&format!("{label}@{}", old.entry.token));
+        let to = self.queue.labelled(&format!("{label}@{}", old.entry.token));
         let request = || {
             let store = session.bare_store();
             store.relabel(&to, self.ticket, &old.entry, value)
@@ -259,22 +247,24 @@ impl Attempt {
         // As long as nobody knows which of the two keys is there, no refusal ends it: the other one
         // would be left behind.
         let again = |error: &StoreError, tries: Tries| error.is_transient() || tries.doubtful;
+        session.claims.open(self.ticket);
         let Some(entry) = session.ask_while(again, request).await.0? else {
+            session.claims.settle(self.ticket, &old);
             old.lose(LostReason::KeyDeleted);
             return Ok(self);
         };
         // Repeated, it would find the old key gone, and put nothing.
         let own = session.own_keys.add(entry, old.joined, old.sent, false);
+        session.claims.settle(self.ticket, &own);
         own.hold();
         own.account.put(&self.account);
         session.evictions.watch(&own);
-        let former = std::mem::replace(&mut self.names.now, to);
+        self.queue = to;
         let requests = requests.max(Requests::Answered);
         self.stage = Stage::Joined { own, requests };
         if requests == Requests::Doubtful {
             // An earlier request to join may yet put a key with the former label.
-            look_again(&session, &former, self.ticket);
-            self.names.former.push(former);
+            session.claims.doubt();
         }
         old.leave();
         session.own_keys.end(&old, End::Unclear);
@@ -310,12 +300,12 @@ impl Attempt {
         trouble: watch::Sender<Release>,
     ) -> Option<impl Future<Output = Release> + Send + use<>> {
         let (session, ticket) = (Arc::clone(&self.session), self.ticket);
-        let queue = self.names.now.clone();
+        let queue = self.queue.clone();
         let (own, requests) = match std::mem::replace(&mut self.stage, Stage::Left) {
             Stage::Left => return None,
             Stage::Sent => (None, Requests::Doubtful),
             Stage::Nothing => {
-                session.left(&queue);
+                session.left(&queue, ticket);
                 return None;
             }
             Stage::Joined { own, requests } => (Some(own), requests),
@@ -324,7 +314,10 @@ impl Attempt {
         if held {
             session.deadline.leave();
         }
-        let former = std::mem::take(&mut self.names.former);
+        // Else another request may be under way that deletes what has this ticket.
+        let expired = own
+            .as_ref()
+            .is_some_and(|own| !held && own.lost_reason() == Some(LostReason::HeldTooLong));
         let account = std::mem::take(&mut self.account);
         account.let_go();
         let releasing = session.shared.telemetry.releasing();
@@ -334,12 +327,13 @@ impl Attempt {
                 release(&session, &queue, ticket, own.as_ref(), held, &trouble).await;
             releasing.done();
             account.ended(release.end());
-            if requests == Requests::One && tries.count == 1 {
+            session.left(&queue, ticket);
+            if requests == Requests::One && tries.count == 1 && !expired {
                 session.reuse(ticket);
             }
-            session.left(&queue);
             if requests == Requests::Doubtful {
-                former.iter().chain([&queue]).for_each(|name| look_again(&session, name, ticket));
+                // A request to join may yet put the key again.
+                session.claims.doubt();
             }
             release
         })
@@ -348,6 +342,12 @@ impl Attempt {
 
 impl Drop for Attempt {
     fn drop(&mut self) {
+        if self.session.deadline.is_inherited() {
+            // The key is the parent's, and so is the connection that the session's end would use.
+            let account = std::mem::take(&mut self.account);
+            std::mem::forget((Arc::clone(&self.session), account));
+            return;
+        }
         if matches!(self.stage, Stage::Left) {
             return;
         }
@@ -355,65 +355,6 @@ impl Drop for Attempt {
             self.session.shared.runtime.spawn(async move { drop(work.await) });
         }
     }
-}
-
-/// Deletes, in the background, what a request in doubt may yet write after its key was deleted.
-fn look_again(session: &Arc<Session>, queue: &Queue, ticket: Ticket) {
-    let (runtime, session, queue) =
-        (session.shared.runtime.clone(), Arc::downgrade(session), queue.clone());
-    runtime.spawn(async move {
-        for pause in DOUBT {
-            sleep(pause).await;
-            // Only a session that lives on has to look again: with its end the key is gone in any
-            // case.
-            let Some(session) = session.upgrade() else { return };
-            let told = watch::Sender::new(Release::Trying(None));
-            let trouble = Trouble { told, account: Handle::default() };
-            release(&session, &queue, ticket, None, false, &trouble).await;
-        }
-    });
-}
-
-/// Deletes the key: retries until the store confirms that it is gone, or the session is over and
-/// its keys with it. Tells how many requests that took.
-async fn release(
-    session: &Session,
-    queue: &Queue,
-    ticket: Ticket,
-    own: Option<&Arc<OwnKey>>,
-    held: bool,
-    trouble: &Trouble,
-) -> (Release, Tries) {
-    let request = || async {
-        let successor = own.and_then(|own| own.successor());
-        let leaving = Leaving {
-            entry: own.map(|own| &own.entry),
-            held,
-            successor: successor.as_deref().map(|successor| &successor.entry),
-        };
-        let left = session.bare_store().leave(queue, ticket, leaving).await?;
-        Ok((left, successor))
-    };
-    let again = |error: &StoreError, _| {
-        trouble.note(error, session.shared.patience());
-        true
-    };
-    let (left, tries) = session.ask_while(again, request).await;
-    let (release, end) = match left {
-        Ok((left, successor)) => {
-            // Only a request that may have been applied explains an absent key.
-            let released = left.existed || tries.doubtful;
-            let end = own.map_or(End::Unclear, |own| own.end(held, left, successor.as_ref()));
-            (if released { Release::Released } else { Release::Absent }, end)
-        }
-        Err(StoreError::SessionGone(reason)) => (Release::SessionOver(reason), End::Unclear),
-        // Never, as it goes on until then.
-        Err(error) => (Release::Trying(Some(error.reason())), End::Unclear),
-    };
-    if let Some(own) = own {
-        session.own_keys.end(own, end);
-    }
-    (release, tries)
 }
 
 #[cfg(test)]

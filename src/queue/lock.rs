@@ -10,16 +10,16 @@ use super::{
     attempt::{Attempt, Entered},
     evidence::{Conclusion, Evidence, conclude},
     mode::{Mode, Standing},
-    news::news,
-    pace::Pace,
+    predecessor_watch::watch_predecessor,
     waiter::Waiter,
+    wake_up_backoff::WakeUpBackoff,
 };
 use crate::{
     backend::{self, Join, Moment, Predecessor, error::Result},
     error::Error,
     runtime::{
         carried::Carried,
-        clock::{Instant, sleep},
+        clock::{self, Instant, sleep},
     },
     session::deadline::NotGranted,
     telemetry::Call,
@@ -36,13 +36,21 @@ pub(crate) async fn acquire(
     wait: Wait,
     mode: Mode<'_>,
 ) -> Result<Option<Hold>, Failure> {
-    if matches!(wait, Wait::No) && !Box::pin(mode.has_room(&attempt)).await? {
+    let tried = wait.is_a_try().then(|| (Arc::clone(attempt.session()), attempt.queue().clone()));
+    if let Some((session, queue)) = &tried
+        && !Box::pin(mode.has_room(session, queue)).await?
+    {
         return Ok(None);
     }
-    match join(attempt, wait, mode.join(wait)).await? {
-        Some(entered) => hold(entered, wait, mode).await,
-        None => Ok(None),
+    let held = match join(attempt, wait, mode.join(wait)).await? {
+        Some(entered) => hold(entered, wait, mode).await?,
+        None => return Ok(None),
+    };
+    if let (None, Some((session, queue))) = (&held, &tried) {
+        // The store may have put another entry in front of it, which says why nothing is granted.
+        Box::pin(mode.has_room(session, queue)).await?;
     }
+    Ok(held)
 }
 
 /// Joins a queue in the caller's time; `None`: it is over, or somebody is there and `join` does not
@@ -84,11 +92,13 @@ pub(crate) async fn hold(
     };
     // Whom the answer to joining names was there as we joined. What is found later has no moment.
     let mut joined = mode.is_exclusive().then_some(own.joined);
+    // A waiter learns of its turn from the store, not from the reply to a request of its own.
+    let mut since = own.sent;
     while let Some(standing) = next {
         let there = joined.take();
         next = match standing {
             Standing::In => match attempt.grant() {
-                Ok(()) => return Ok(Some(Hold::new(attempt, own))),
+                Ok(()) => return Ok(Some(Hold::new(attempt, own).since(since))),
                 Err(NotGranted::Lost(reason)) => return Err(session.lost_error(reason).into()),
                 Err(NotGranted::Unproved) => {
                     let prove = Box::pin(session.ask(|| session.prove()));
@@ -107,9 +117,15 @@ pub(crate) async fn hold(
             Standing::Behind(predecessor) => {
                 // In a box, as all that it needs would have its room in calls that need not wait.
                 let waiting = Box::pin(waiter.wait_behind(predecessor, there));
-                wait.spend_on(&session, waiting).await?
+                let standing = wait.spend_on(&session, waiting).await?;
+                since = clock::now();
+                standing
             }
-            Standing::Full => wait.spend_on(&session, Box::pin(waiter.wait_for_room())).await?,
+            Standing::Full => {
+                let standing = wait.spend_on(&session, Box::pin(waiter.wait_for_room())).await?;
+                since = clock::now();
+                standing
+            }
         };
     }
     attempt.release_within(COURTESY).await;
@@ -124,7 +140,7 @@ impl Waiter<'_> {
         there: Option<Moment>,
     ) -> Result<Standing> {
         let mut there = there.filter(|_| predecessor.seen);
-        let mut pace = Pace::default();
+        let mut backoff = WakeUpBackoff::default();
         loop {
             let began = Instant::now();
             let evidence = self.evidence(&predecessor, there.take()).await?;
@@ -143,7 +159,7 @@ impl Waiter<'_> {
                     standing => return Ok(standing),
                 },
             }
-            pace.idle(began).await;
+            backoff.idle(began).await;
         }
     }
 
@@ -152,7 +168,7 @@ impl Waiter<'_> {
         if self.mode.is_exclusive() {
             self.own.wait_for(predecessor);
         }
-        let mut news = pin!(news(self, predecessor, there));
+        let mut news = pin!(watch_predecessor(self, predecessor, there));
         loop {
             // Servers do lose watch events (https://github.com/etcd-io/etcd/issues/18089,
             // /19179): look again now and then in any case. The watch stays meanwhile.

@@ -1,24 +1,22 @@
-//! The queue of a lock: the algorithm, one attempt to hold, who may be in together, and hand-over
-//! within a client.
+//! The queue of a lock: the algorithm, one attempt to hold, and who may be in together.
 
 pub(crate) mod acquire;
 pub(crate) mod attempt;
 mod evidence;
 mod failure;
-pub(crate) mod handover;
 mod hold;
 mod lock;
 pub(crate) mod mode;
-mod news;
-mod pace;
 mod poll;
+mod predecessor_watch;
 pub(crate) mod release;
 mod slow;
 pub(crate) mod view;
 mod wait;
 mod waiter;
+mod wake_up_backoff;
 
 pub(crate) use failure::{Failure, StaleSessions};
-pub(crate) use hold::Hold;
-pub(crate) use lock::{COURTESY, hold, join};
-pub(crate) use wait::{Wait, unless_drained};
+pub(crate) use hold::{Hold, hold_until};
+pub(crate) use lock::{COURTESY, acquire, hold, join};
+pub(crate) use wait::Wait;

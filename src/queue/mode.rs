@@ -7,10 +7,12 @@
 //! a little old errs on the side of waiting. A list in which one's own key is missing is the word
 //! that it is gone.
 
-use super::{Failure, Wait, attempt::Attempt};
+use super::{Failure, Wait};
 use crate::{
     backend::{
-        self, Ask, Entry, Join, Listing, Member, Predecessor, Watch, error::Result, name::Queue,
+        self, Ask, Entry, Join, Listing, Member, Predecessor, Watch,
+        error::{Result, SEEMS_DEAD, StoreError},
+        name::Queue,
     },
     error::Error,
     session::{Session, own_keys::OwnKey},
@@ -94,17 +96,13 @@ impl Mode<'_> {
     }
 
     /// Whether the rule would let one in that joined now. Busy as it is, nothing is written.
-    pub(crate) async fn has_room(self, attempt: &Attempt) -> Result<bool, Failure> {
+    pub(crate) async fn has_room(self, session: &Session, queue: &Queue) -> Result<bool, Failure> {
         let Self::Shared(rule) = self else { return Ok(true) };
-        let session = attempt.session();
         let ask = Ask { fresh: true, ..Ask::default() };
-        let look = session.ask_briefly(|| session.store().list(attempt.queue(), ask)).await;
+        let look = session.ask_briefly(|| session.store().list(queue, ask)).await;
         let listing = look.map_err(|error| Failure::before_joining(session, error))?;
-        match rule.judge(&listing.members, &listing.notes) {
-            Verdict::In => Ok(true),
-            Verdict::Behind(_) | Verdict::Full => Ok(false),
-            Verdict::Refused(error) => Err(error.into()),
-        }
+        let backend = session.shared.backend.name();
+        Ok(would_let_in(rule, &listing).map_err(|error| error.of(backend))?)
     }
 
     /// What the answer to joining shows. `alone`: nothing else was in the queue.
@@ -131,6 +129,39 @@ impl Mode<'_> {
         let ask = Ask { watch, ..Ask::default() };
         let listing = session.ask(|| session.store().list(queue, ask)).await?;
         Ok((stand(rule, own, &listing), listing.watch))
+    }
+}
+
+/// Why a rule does not say whether it would let one in.
+pub(crate) enum Undecided {
+    /// It never would.
+    Refused(Error),
+    /// It would if those were gone that seem dead.
+    Doubtful,
+}
+
+impl Undecided {
+    pub(crate) fn of(self, backend: &'static str) -> Error {
+        match self {
+            Self::Refused(error) => error,
+            Self::Doubtful => StoreError::NotYet(SEEMS_DEAD.into()).into_public(backend),
+        }
+    }
+}
+
+/// Whether the rule would let one in that joined behind all of these.
+pub(crate) fn would_let_in(rule: &dyn Rule, listing: &Listing) -> Result<bool, Undecided> {
+    match rule.judge(&listing.members, &listing.notes) {
+        Verdict::In => return Ok(true),
+        Verdict::Refused(error) => return Err(Undecided::Refused(error)),
+        Verdict::Behind(_) | Verdict::Full if listing.seem_dead.is_empty() => return Ok(false),
+        Verdict::Behind(_) | Verdict::Full => {}
+    }
+    let lives = |member: &&Member| !listing.seem_dead.contains(&member.entry.key);
+    let alive: Vec<_> = listing.members.iter().filter(lives).cloned().collect();
+    match rule.judge(&alive, &listing.notes) {
+        Verdict::In => Err(Undecided::Doubtful),
+        _ => Ok(false),
     }
 }
 

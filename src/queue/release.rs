@@ -1,12 +1,20 @@
 //! What becomes of a release.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use tokio::sync::watch;
 
 use crate::{
-    backend::error::StoreError,
+    backend::{
+        Leaving,
+        error::StoreError,
+        name::{Queue, Ticket},
+    },
     lost::LostReason,
+    session::{
+        Session, Tries,
+        own_keys::{End, OwnKey},
+    },
     telemetry::{Ended, Handle},
 };
 
@@ -58,6 +66,48 @@ impl Trouble {
             if refused { Release::Refused(reason) } else { Release::Trying(Some(reason)) };
         self.told.send_replace(release);
     }
+}
+
+/// Deletes the key: retries until the store confirms that it is gone, or the session is over and
+/// its keys with it. Tells how many requests that took.
+pub(super) async fn release(
+    session: &Session,
+    queue: &Queue,
+    ticket: Ticket,
+    own: Option<&Arc<OwnKey>>,
+    held: bool,
+    trouble: &Trouble,
+) -> (Release, Tries) {
+    let request = || async {
+        let successor = own.and_then(|own| own.successor());
+        let leaving = Leaving {
+            entry: own.map(|own| &own.entry),
+            held,
+            successor: successor.as_deref().map(|successor| &successor.entry),
+        };
+        let left = session.bare_store().leave(queue, ticket, leaving).await?;
+        Ok((left, successor))
+    };
+    let again = |error: &StoreError, _| {
+        trouble.note(error, session.shared.patience());
+        true
+    };
+    let (left, tries) = session.ask_while(again, request).await;
+    let (release, end) = match left {
+        Ok((left, successor)) => {
+            // Only a request that may have been applied explains an absent key.
+            let released = left.existed || tries.doubtful;
+            let end = own.map_or(End::Unclear, |own| own.end(held, left, successor.as_ref()));
+            (if released { Release::Released } else { Release::Absent }, end)
+        }
+        Err(StoreError::SessionGone(reason)) => (Release::SessionOver(reason), End::Unclear),
+        // Never, as it goes on until then.
+        Err(error) => (Release::Trying(Some(error.reason())), End::Unclear),
+    };
+    if let Some(own) = own {
+        session.own_keys.end(own, end);
+    }
+    (release, tries)
 }
 
 #[cfg(test)]

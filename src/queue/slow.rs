@@ -15,8 +15,8 @@ impl Waiter<'_> {
     /// goes by between two looks, and only if somebody wants to know. If the store does not answer
     /// there is nothing to tell.
     pub(super) async fn tell_slow(&self) {
-        let lookout = &self.session.lookout;
-        if !lookout.may_look() {
+        let slow_waits = &self.session.slow_waits;
+        if !slow_waits.may_look() {
             return;
         }
         let store = self.session.store();
@@ -34,6 +34,6 @@ impl Waiter<'_> {
             None => first.entry.key.to_string(),
         };
         let waited = clock::now().saturating_sub(self.own.sent);
-        lookout.slow(self.queue.name(), waited, place, &holder, first.entry.token);
+        slow_waits.slow(self.queue.name(), waited, place, &holder, first.entry.token);
     }
 }

@@ -45,14 +45,14 @@ pub(crate) async fn look(sessions: &Sessions, queue: &Queue, values: bool) -> Re
 
 /// What was seen of a queue.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Sight {
+pub(crate) struct Snapshot {
     /// Those who stand in it, the first one first.
     pub(crate) members: Vec<Member>,
     /// The names of keys that belong to no session.
     pub(crate) notes: Vec<Box<str>>,
 }
 
-impl From<Listing> for Sight {
+impl From<Listing> for Snapshot {
     fn from(Listing { members, notes, .. }: Listing) -> Self {
         Self { members, notes }
     }
@@ -70,7 +70,7 @@ pub(crate) struct View {
     touched: Option<Entry>,
     /// Nothing is known to have happened since the last look.
     current: bool,
-    seen: Option<Sight>,
+    seen: Option<Snapshot>,
     /// For looks in vain.
     backoff: Backoff,
 }
@@ -95,7 +95,7 @@ impl View {
         &mut self,
         session: &Session,
         watch: bool,
-    ) -> Result<Sight, LostReason> {
+    ) -> Result<Snapshot, LostReason> {
         let changed = tokio::select! {
             biased;
             reason = session.deadline.lost() => Err(reason),
@@ -108,14 +108,14 @@ impl View {
         changed
     }
 
-    async fn changed(&mut self, session: &Session, watch: bool) -> Result<Sight, LostReason> {
+    async fn changed(&mut self, session: &Session, watch: bool) -> Result<Snapshot, LostReason> {
         loop {
             let reason = self.news(session, watch).await;
             match self.look(session, watch).await {
-                Ok(sight) if self.seen.as_ref() == Some(&sight) => {}
-                Ok(sight) => {
+                Ok(snapshot) if self.seen.as_ref() == Some(&snapshot) => {}
+                Ok(snapshot) => {
                     self.backoff = Backoff::default();
-                    return Ok(self.seen.insert(sight).clone());
+                    return Ok(self.seen.insert(snapshot).clone());
                 }
                 Err(StoreError::SessionGone(reason)) => {
                     session.deadline.lose(reason);
@@ -163,7 +163,7 @@ impl View {
 
     /// A look at the queue. What happens from then on is told by the watches: they were there
     /// before the values were read.
-    async fn look(&mut self, session: &Session, watch: bool) -> Result<Sight, StoreError> {
+    async fn look(&mut self, session: &Session, watch: bool) -> Result<Snapshot, StoreError> {
         let (store, mut backoff) = (session.store(), Backoff::default());
         if let Some(touched) = self.touched.take() {
             self.first = store.watch(&touched, true).await?.map(|watch| (touched, watch));
@@ -193,7 +193,7 @@ impl View {
 }
 
 /// Looks at a queue for ever, in whatever session the client has.
-struct Lookout {
+struct QueueFollower {
     sessions: Sessions,
     queue: Queue,
     visit: Option<Visit<Arc<Session>>>,
@@ -201,9 +201,9 @@ struct Lookout {
     backoff: Backoff,
 }
 
-impl Lookout {
+impl QueueFollower {
     /// Who stands in the queue, whenever that has changed; `None` when the client is closed.
-    async fn next(&mut self) -> Option<Sight> {
+    async fn next(&mut self) -> Option<Snapshot> {
         loop {
             let visit = match self.visit.take() {
                 Some(visit) => Ok(visit),
@@ -211,10 +211,10 @@ impl Lookout {
             };
             match visit {
                 Ok(visit) => {
-                    if let Ok(sight) = self.view.next(visit.session(), true).await {
+                    if let Ok(snapshot) = self.view.next(visit.session(), true).await {
                         self.visit = Some(visit);
                         self.backoff = Backoff::default();
-                        return Some(sight);
+                        return Some(snapshot);
                     }
                 }
                 Err(Error::Closed) => return None,
@@ -239,20 +239,20 @@ impl<T: 'static> Feed<T> {
         sessions: &Sessions,
         queue: &Queue,
         values_change: bool,
-        pick: impl FnMut(Sight) -> Option<T> + Send + 'static,
+        pick: impl FnMut(Snapshot) -> Option<T> + Send + 'static,
     ) -> Self {
         let view = View::new(queue.clone(), values_change);
-        let lookout = Lookout {
+        let follower = QueueFollower {
             sessions: sessions.clone(),
             queue: queue.clone(),
             visit: None,
             view,
             backoff: Backoff::default(),
         };
-        let items = unfold((lookout, pick), |(mut lookout, mut pick)| async move {
+        let items = unfold((follower, pick), |(mut follower, mut pick)| async move {
             loop {
-                if let Some(item) = pick(lookout.next().await?) {
-                    return Some((item, (lookout, pick)));
+                if let Some(item) = pick(follower.next().await?) {
+                    return Some((item, (follower, pick)));
                 }
             }
         });
@@ -265,6 +265,11 @@ impl<T: 'static> Feed<T> {
 
     pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<T>> {
         let Some(items) = &mut self.items else { return Poll::Ready(None) };
+        if self.runtime.check().is_err() {
+            // In a forked child they are the parent's.
+            std::mem::forget(self.items.take());
+            return Poll::Ready(None);
+        }
         let items = items.get_mut();
         let item = ready!(self.runtime.poll_within(|| items.poll_next_unpin(context)));
         if item.is_none() {
@@ -281,7 +286,7 @@ impl<T> fmt::Debug for Feed<T> {
 }
 
 /// One look at a queue, from any executor.
-pub(crate) async fn look_now(sessions: &Sessions, queue: &Queue) -> Result<Sight> {
+pub(crate) async fn look_now(sessions: &Sessions, queue: &Queue) -> Result<Snapshot> {
     Ok(sessions.shared().runtime.within(look(sessions, queue, true)).await?.into())
 }
 

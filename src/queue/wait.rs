@@ -1,13 +1,16 @@
 //! How long a call waits.
 
-use std::{pin::Pin, time::Duration};
+use std::time::Duration;
 
 use super::Failure;
 use crate::{
     backend::error::StoreError,
     error::{Error, Result, source},
-    runtime::clock::{Instant, sleep_until, timeout},
-    session::{Session, Sessions, Shared},
+    runtime::{
+        clock::{Instant, sleep, sleep_until, timeout},
+        jittered,
+    },
+    session::{Session, Sessions, Shared, timing::Timing},
 };
 
 /// How long to wait for a lock.
@@ -69,33 +72,58 @@ impl Wait {
         }
     }
 
-    /// Takes a lock, from any executor, unless the client grants nothing any more. What is a try
-    /// ends soon in any case: within twice the request timeout, and the connect timeout before that
-    /// if there is no session.
-    pub(crate) async fn bounds<T>(
+    /// Acquires a lock, from any executor, unless the client no longer grants locks. `work` makes
+    /// one attempt.
+    ///
+    /// An attempt of a try ends soon: within twice the request timeout, and the connect timeout
+    /// before that if there is no session. A try is repeated only while the store cannot tell yet
+    /// whether the lock is free.
+    pub(crate) async fn bounds<T, F>(
         self,
         sessions: &Sessions,
-        // By value it would have its room in this future twice.
-        work: Pin<&mut impl Future<Output = Result<Option<T>>>>,
-    ) -> Result<Option<T>> {
+        work: impl Fn() -> F,
+    ) -> Result<Option<T>>
+    where
+        F: Future<Output = Result<Option<T>>>,
+    {
         let shared = sessions.shared();
         let bounded = async {
             if !self.is_a_try() {
-                return work.await;
+                return work().await;
             }
-            drop(sessions.any().await?);
-            let limit = shared.patience();
-            timeout(limit, work).await.unwrap_or_else(|_| {
-                let source = source(format!("no answer within {limit:?}"));
-                Err(Error::Unavailable { backend: shared.backend.name(), source })
-            })
+            let began = Instant::now();
+            loop {
+                drop(sessions.any().await?);
+                let limit = shared.patience();
+                let taken = timeout(limit, work()).await.unwrap_or_else(|_| {
+                    let source = source(format!("no answer within {limit:?}"));
+                    Err(Error::Unavailable { backend: shared.backend.name(), source })
+                });
+                let pause = match &taken {
+                    Err(Error::NotYet { .. }) => until_it_is_known(sessions.timing(), began),
+                    _ => None,
+                };
+                let Some(pause) = pause else { return taken };
+                tokio::select! {
+                    biased;
+                    () = shared.drained() => return Err(Error::Closed),
+                    () = sleep(pause) => {}
+                }
+            }
         };
         unless_drained(shared, shared.runtime.within(bounded)).await
     }
 }
 
+/// How long a try that began then pauses until its next attempt; `None`: it has waited long enough
+/// for any session with the client's TTL to be known for dead.
+fn until_it_is_known(timing: Timing, began: Instant) -> Option<Duration> {
+    let left = timing.known_for_dead().checked_sub(began.elapsed())?;
+    (!left.is_zero()).then(|| jittered(timing.next_try()).min(left))
+}
+
 /// Takes a lock, unless the client grants nothing any more.
-pub(crate) async fn unless_drained<T>(
+async fn unless_drained<T>(
     shared: &Shared,
     taking: impl Future<Output = Result<Option<T>>>,
 ) -> Result<Option<T>> {
@@ -110,9 +138,70 @@ pub(crate) async fn unless_drained<T>(
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::{sync::Arc, time::Duration};
 
     use super::*;
+    use crate::{
+        backend::{Joined, name::Queue},
+        queue::acquire::take,
+        session::double::Double,
+    };
+
+    /// A try on this store, and how many milliseconds it takes.
+    async fn try_on(double: &Arc<Double>) -> (Result<bool>, u64) {
+        let sessions = Sessions::lazy(double.shared());
+        let (queue, began) = (Queue::new("/ns", "a").unwrap(), Instant::now());
+        let taken = Wait::No.bounds(&sessions, || take(&sessions, &queue, Wait::No)).await;
+        let took = began.elapsed().as_millis().try_into().unwrap();
+        (taken.map(|hold| hold.is_some()), took)
+    }
+
+    fn not_yet() -> StoreError {
+        StoreError::NotYet("a clock that was not watched for long enough".into())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn try_waits_at_most_1_1_ttl_while_the_state_is_unknown() {
+        let double = Double::new();
+        double.enqueue.then(0, || Err(not_yet()));
+        let (taken, took) = try_on(&double).await;
+        let error = taken.unwrap_err();
+        assert!(matches!(error, Error::NotYet { .. }) && error.is_retryable(), "{error:?}");
+        assert!(!error.to_string().contains("does not answer"), "{error}");
+        assert!((69_000..69_100).contains(&took), "1.15 TTL is 69 s: {took}");
+        let asked = double.asked("enqueue");
+        assert!((8..30).contains(&asked.len()) && asked.last() >= Some(&69_000), "{asked:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn try_ends_as_soon_as_the_state_is_known() {
+        let double = Double::new();
+        double.enqueue.then(0, || Err(not_yet()));
+        double.enqueue.then(0, || Err(not_yet()));
+        double.enqueue.then(0, || Ok(Joined::Occupied));
+        let (taken, took) = try_on(&double).await;
+        assert!(!taken.unwrap() && (6_000..20_000).contains(&took), "{took}");
+        assert_eq!(double.asked("enqueue").len(), 3);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn try_of_a_busy_lock_does_not_wait() {
+        let double = Double::new();
+        double.enqueue.then(0, || Ok(Joined::Occupied));
+        let (taken, took) = try_on(&double).await;
+        assert!(!taken.unwrap() && took < 100, "{took}");
+        assert_eq!(double.asked("enqueue").len(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn try_of_a_silent_store_ends_within_twice_the_request_timeout() {
+        let double = Double::new();
+        double.enqueue.then(0, || Err(not_yet()));
+        double.enqueue.then(600_000, || Ok(Joined::Occupied));
+        let (taken, took) = try_on(&double).await;
+        assert!(matches!(taken, Err(Error::Unavailable { .. })), "{taken:?}");
+        assert!(took < 9_000 + 2_100, "{took}");
+    }
 
     #[tokio::test(start_paused = true)]
     async fn time_passes_at_its_end() {

@@ -33,10 +33,16 @@ impl Waiter<'_> {
 
     /// What has changed without a word, if anything.
     pub(super) async fn recheck(&self, predecessor: &Predecessor) -> Result<Option<Evidence>> {
-        if self.mode.is_exclusive() {
-            let present = self.session.ask(|| self.present(predecessor)).await?;
-            let unchanged = matches!(present, Present { own: true, ahead: Fate::There });
-            return Ok((!unchanged).then_some(Evidence::Looked { present, seen: predecessor.seen }));
+        if self.mode.is_exclusive() || self.session.renames_relabelled() {
+            let store = self.session.store();
+            let (own, ahead) = (&self.own.entry, &predecessor.entry);
+            let present = self.session.ask(|| store.present_now(own, ahead)).await?;
+            return Ok(match present {
+                Present { own: true, ahead: Fate::There } => None,
+                // A rule judges all that are ahead, and this shows one of them.
+                Present { own: true, .. } if !self.mode.is_exclusive() => Some(Evidence::Hint),
+                present => Some(Evidence::Looked { present, seen: predecessor.seen }),
+            });
         }
         match self.look().await? {
             Standing::Behind(now) if now.entry.key == predecessor.entry.key => Ok(None),

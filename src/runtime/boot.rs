@@ -1,15 +1,25 @@
 //! The seam to what the machine says of its boot: the clock that [`clock`](super::clock) reads is
 //! the same one for all processes of a host, from one boot to the next.
 
-use std::{fs, io};
+use std::{fs, io, path::Path};
+
+const ID: &str = "/proc/sys/kernel/random/boot_id";
 
 /// What tells this boot from all others.
+///
+/// systemd-nspawn, LXC and Incus mount a random file over the kernel's in every container: two
+/// containers of one host would take each other's sessions for those of an earlier boot.
 pub(crate) fn id() -> io::Result<String> {
-    let said = |path: &str| {
-        let named = |error: io::Error| io::Error::new(error.kind(), format!("{path}: {error}"));
-        fs::read_to_string(path).map_err(named)
-    };
-    let id = said("/proc/sys/kernel/random/boot_id")?;
+    let named = |path, error: io::Error| io::Error::new(error.kind(), format!("{path}: {error}"));
+    if is_replaced(Path::new(ID)).map_err(|error| named(ID, error))? {
+        return Err(io::Error::other(format!(
+            "another file is mounted over {ID}, as systemd-nspawn, LXC and Incus do: this \
+             container has its own boot id, so a lock in a file cannot exclude other processes \
+             of the host. Use a store with a server, or unmount that file in the container"
+        )));
+    }
+    let said = |path: &'static str| fs::read_to_string(path).map_err(|error| named(path, error));
+    let id = said(ID)?;
     // An old kernel has no such namespaces, and no such file.
     let offsets = said("/proc/self/timens_offsets").unwrap_or_default();
     if is_shifted(&offsets) {
@@ -30,6 +40,32 @@ fn is_shifted(offsets: &str) -> bool {
     offsets.lines().any(shifted)
 }
 
+/// Returns `true` if the file at this path of `/proc` is not the kernel's own.
+#[cfg(target_os = "linux")]
+fn is_replaced(path: &Path) -> io::Result<bool> {
+    // `PROC_SUPER_MAGIC`. It also rules out a mount over one of the directories above.
+    let is_of_kernel = rustix::fs::statfs(path)?.f_type as u32 == 0x9fa0;
+    Ok(!is_of_kernel || is_mount_point(path))
+}
+
+/// Returns `true` if the file is a mount of its own. A kernel before 5.8 does not report it.
+#[cfg(target_os = "linux")]
+pub(crate) fn is_mount_point(path: &Path) -> bool {
+    use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags, statx};
+    let found = statx(CWD, path, AtFlags::empty(), StatxFlags::empty());
+    found.is_ok_and(|found| found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn is_replaced(_: &Path) -> io::Result<bool> {
+    Ok(false)
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn is_mount_point(_: &Path) -> bool {
+    false
+}
+
 #[cfg(test)]
 #[cfg(target_os = "linux")]
 mod tests {
@@ -38,6 +74,9 @@ mod tests {
     #[test]
     fn a_boot_has_an_id_and_one_clock() {
         assert_eq!(id().unwrap(), id().unwrap());
+        for (path, replaced) in [(ID, Some(false)), ("/dev/null", Some(true)), ("/no", None)] {
+            assert_eq!(is_replaced(Path::new(path)).ok(), replaced, "{path}");
+        }
         assert!(!is_shifted(""));
         assert!(!is_shifted("monotonic           5         0\nboottime            0         0\n"));
         assert!(is_shifted("monotonic           0         0\nboottime       -86400         0\n"));

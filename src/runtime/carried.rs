@@ -105,6 +105,10 @@ impl<T: Send + 'static> Future for Carried<T> {
 
 impl<T: Send + 'static> Drop for Carried<T> {
     fn drop(&mut self) {
+        if self.runtime.is_inherited() {
+            std::mem::forget(Arc::clone(&self.load));
+            return;
+        }
         let was = std::mem::replace(&mut *self.load.0.lock(), State::Over);
         match was {
             State::Here(rest, _) if self.whole && self.begun => {
@@ -125,7 +129,7 @@ impl<T: Send + 'static> Heavy for Load<T> {
                 let load = Arc::clone(&self);
                 let task = runtime.spawn(async move { load.arrive(rest.await) });
                 if let State::Away(handle, _) = &mut *state {
-                    *handle = Some(task);
+                    *handle = task;
                 }
                 true
             }

@@ -3,8 +3,8 @@
 use std::{
     cell::Cell,
     future::Future,
+    mem,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::OnceLock,
     time::Duration,
 };
 
@@ -13,6 +13,7 @@ pub(crate) use tokio::{
     task::AbortHandle,
 };
 
+use super::{mutex::Mutex, process::Process};
 use crate::error::Error;
 
 /// How many runtimes the library has. Clients are dealt out to them, so that a process with
@@ -25,7 +26,7 @@ pub(crate) struct Executor(Handle);
 
 impl Executor {
     /// The library's own: there are [`LANES`] for the process, each made on its first use and never
-    /// shut down.
+    /// shut down. A forked child makes its own: it has none of its parent's threads.
     ///
     /// Keepalives and releases must go on when the caller's runtime is blocked, has ended or never
     /// was (a guard may be dropped on any thread). `zookeeper-client` demands it too: its session
@@ -37,10 +38,12 @@ impl Executor {
     /// left it. That was a tenth of all the processor time of a lock and its unlock. What may take
     /// long is done [aside](aside).
     pub(crate) fn own(lane: usize) -> Result<Self, Error> {
-        static RUNTIMES: [OnceLock<tokio::runtime::Runtime>; LANES] =
-            [const { OnceLock::new() }; LANES];
-        let own = &RUNTIMES[lane];
-        if let Some(runtime) = own.get() {
+        type Own = Option<(Process, tokio::runtime::Runtime)>;
+        static RUNTIMES: [Mutex<Own>; LANES] = [const { Mutex::new(None) }; LANES];
+        let mut own = RUNTIMES[lane].lock();
+        if let Some((process, runtime)) = &*own
+            && process.is_current()
+        {
             return Ok(Self(runtime.handle().clone()));
         }
         let runtime = Builder::new_multi_thread()
@@ -50,12 +53,10 @@ impl Executor {
             .enable_all()
             .build()
             .map_err(|source| Error::Runtime { source: source.into() })?;
-        // A racing thread may have been first: its runtime stays and this one, still idle, is put
-        // away without blocking.
-        if let Err(extra) = own.set(runtime) {
-            extra.shutdown_background();
-        }
-        own.get().map(|runtime| Self(runtime.handle().clone())).ok_or(Error::Closed)
+        let executor = Self(runtime.handle().clone());
+        // The end of its parent's would wait for threads that are not here.
+        mem::forget(own.replace((Process::current(), runtime)));
+        Ok(executor)
     }
 
     /// The user's; `None` if it has no timers. Tokio tells that by a panic alone.

@@ -21,7 +21,7 @@ use std::{
 
 use async_task::{Builder, Runnable};
 
-use super::{executor::Executor, mutex::Mutex, yield_now};
+use super::{executor::Executor, mutex::Mutex, process::Process, yield_now};
 
 /// So many steps a caller does for others in one poll; the library's thread does the rest. One
 /// request takes three.
@@ -53,12 +53,27 @@ fn keep(task: Task) -> Option<Task> {
 }
 
 fn next_kept() -> Option<Task> {
-    WOKEN.try_with(|woken| woken.borrow_mut().pop_front()).ok().flatten()
+    loop {
+        let next = WOKEN.try_with(|woken| woken.borrow_mut().pop_front()).ok().flatten()?;
+        if let Some(task) = unless_inherited(next) {
+            return Some(task);
+        }
+    }
+}
+
+/// A task of the process that this one was forked from is left as it is: run or dropped, it might
+/// write to its parent's connection.
+fn unless_inherited(task: Task) -> Option<Task> {
+    if task.metadata().0.2.is_current() {
+        return Some(task);
+    }
+    mem::forget(task);
+    None
 }
 
 /// Runs the tasks of one connection. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Inline(Arc<(Executor, Mutex<Turns>)>);
+pub(crate) struct Inline(Arc<(Executor, Mutex<Turns>, Process)>);
 
 /// What the executor has to do. It does all of it in one task of its own: with one for each of
 /// these, 64 callers took 0.84 times as many locks.
@@ -72,7 +87,7 @@ struct Turns {
 
 impl Inline {
     pub(crate) fn new(executor: Executor) -> Self {
-        Self(Arc::new((executor, Mutex::default())))
+        Self(Arc::new((executor, Mutex::default(), Process::current())))
     }
 
     /// A task of which the one who wakes it does what there is to do, if it is within [`poll`], and
@@ -115,6 +130,7 @@ impl Inline {
 
 /// Has the executor do what there is to do.
 fn leave(task: Task) {
+    let Some(task) = unless_inherited(task) else { return };
     let inline = task.metadata().clone();
     let taken = {
         let mut turns = inline.0.1.lock();

@@ -11,6 +11,7 @@ pub(crate) mod executor;
 pub(crate) mod inline;
 pub(crate) mod mutex;
 mod pause;
+pub(crate) mod process;
 pub(crate) mod random;
 mod work;
 

@@ -3,15 +3,19 @@
 use std::{
     collections::VecDeque,
     fmt,
-    future::{Future, poll_fn},
+    future::{Future, pending, poll_fn},
+    io, mem,
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     pin::pin,
     sync::{
-        Arc, OnceLock, Weak,
+        Arc, Weak,
         atomic::{AtomicUsize, Ordering},
     },
     task::Poll,
     time::Duration,
 };
+
+use tokio::sync::watch;
 
 #[cfg(any(feature = "etcd", feature = "zookeeper"))]
 use super::inline;
@@ -19,8 +23,9 @@ use super::{
     clock::{Instant, sleep_until},
     executor::{AbortHandle, Executor, LANES},
     mutex::Mutex,
+    process::Process,
 };
-use crate::error::Error;
+use crate::error::{Error, Result};
 
 /// How long a caller is trusted with what others may need.
 pub(super) const TRUST: Duration = Duration::from_millis(50);
@@ -28,57 +33,139 @@ pub(super) const TRUST: Duration = Duration::from_millis(50);
 /// What a client's work is done by. Cheap to clone; all clones are the same.
 #[derive(Clone)]
 pub(crate) struct Runtime {
-    of: Arc<(Executor, Loads)>,
+    of: Arc<Of>,
+}
+
+struct Of {
+    executor: Executor,
+    loads: Loads,
+    process: Process,
+    /// For a runtime that the program may shut down: the other end is dropped then.
+    runs: Option<watch::Receiver<()>>,
 }
 
 impl Runtime {
     /// The library's own, for a client that is given no other: one of several, in turn.
-    pub(crate) fn of_a_client() -> Result<Self, Error> {
+    pub(crate) fn of_a_client() -> Result<Self> {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         Self::own_in(NEXT.fetch_add(1, Ordering::Relaxed) % LANES)
     }
 
     /// The library's own, for what is no client's.
     #[cfg(any(feature = "blocking", test))]
-    pub(crate) fn own() -> Result<Self, Error> {
+    pub(crate) fn own() -> Result<Self> {
         Self::own_in(0)
     }
 
-    fn own_in(lane: usize) -> Result<Self, Error> {
-        static OWN: [OnceLock<Runtime>; LANES] = [const { OnceLock::new() }; LANES];
-        if let Some(own) = OWN[lane].get() {
+    fn own_in(lane: usize) -> Result<Self> {
+        static OWN: [Mutex<Option<Runtime>>; LANES] = [const { Mutex::new(None) }; LANES];
+        let mut own = OWN[lane].lock();
+        if let Some(own) = own.as_ref().filter(|own| !own.is_inherited()) {
             return Ok(own.clone());
         }
-        let own = Self::of(Executor::own(lane)?);
-        Ok(OWN[lane].get_or_init(|| own).clone())
+        let new = Self::of(Executor::own(lane)?);
+        mem::forget(own.replace(new.clone()));
+        Ok(new)
     }
 
+    /// Of an executor that lives as long as the process.
     pub(crate) fn of(executor: Executor) -> Self {
-        Self { of: Arc::new((executor, Loads::default())) }
+        Self::new(executor, None)
+    }
+
+    /// Of an executor that the program may end.
+    pub(crate) fn of_the_program(executor: Executor) -> Self {
+        let (running, runs) = watch::channel(());
+        // It ends with this runtime, or is dropped with the executor.
+        executor.spawn(async move { running.closed().await });
+        Self::new(executor, Some(runs))
+    }
+
+    fn new(executor: Executor, runs: Option<watch::Receiver<()>>) -> Self {
+        let (loads, process) = (Loads::default(), Process::current());
+        Self { of: Arc::new(Of { executor, loads, process, runs }) }
     }
 
     fn executor(&self) -> &Executor {
-        &self.of.0
+        &self.of.executor
+    }
+
+    /// Whether it is of the process that this one was forked from.
+    pub(crate) fn is_inherited(&self) -> bool {
+        !self.of.process.is_current()
+    }
+
+    /// Whether work can be done by it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Runtime`] if it was shut down, or was left behind by a fork.
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.is_inherited() {
+            return Err(ended("this client was made before a fork: connect again in the child"));
+        }
+        match &self.of.runs {
+            // Nothing is ever sent.
+            Some(runs) if runs.has_changed().is_err() => Err(shut_down()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Resolves when it was shut down.
+    async fn over(&self) {
+        match &self.of.runs {
+            Some(runs) => while runs.clone().changed().await.is_ok() {},
+            None => pending().await,
+        }
     }
 
     /// Has a load looked after that its caller carries.
     pub(super) fn watch(&self, load: Weak<dyn Heavy>) {
-        let mut watched = self.of.1.0.lock();
+        let mut watched = self.of.loads.0.lock();
         watched.loads.push_back((Instant::now(), load));
         if !std::mem::replace(&mut watched.running, true) {
             self.spawn(look_after(self.clone()));
         }
     }
 
-    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
-        self.executor().spawn(task)
+    /// `None`: it is another process's, and so is what the task has. It is not dropped.
+    pub(crate) fn spawn(
+        &self,
+        task: impl Future<Output = ()> + Send + 'static,
+    ) -> Option<AbortHandle> {
+        if self.is_inherited() {
+            mem::forget(task);
+            return None;
+        }
+        Some(self.executor().spawn(task))
     }
 
     /// Polls a future as if it ran on this runtime, from any executor: its timers and connections
     /// are the library's. That saves the way from one runtime to the other and back.
-    pub(crate) async fn within<T>(&self, future: impl Future<Output = T>) -> T {
-        let mut future = pin!(future);
-        poll_fn(|context| self.poll_within(|| future.as_mut().poll(context))).await
+    ///
+    /// # Errors
+    ///
+    /// Those of [`check`](Self::check), as soon as there is one.
+    pub(crate) async fn within<T>(&self, future: impl Future<Output = Result<T>>) -> Result<T> {
+        let (mut future, mut over) = (pin!(future), pin!(self.over()));
+        poll_fn(|context| {
+            if let Err(error) = self.check() {
+                return Poll::Ready(Err(error));
+            }
+            if over.as_mut().poll(context).is_ready() {
+                return Poll::Ready(Err(shut_down()));
+            }
+            let mut poll = || self.poll_within(|| future.as_mut().poll(context));
+            if self.of.runs.is_none() {
+                return poll();
+            }
+            // A timer panics if its runtime is shut down at this moment.
+            catch_unwind(AssertUnwindSafe(&mut poll)).unwrap_or_else(|panic| match self.check() {
+                Err(error) => Poll::Ready(Err(error)),
+                Ok(()) => resume_unwind(panic),
+            })
+        })
+        .await
     }
 
     /// One poll.
@@ -88,6 +175,14 @@ impl Runtime {
         let poll = || inline::poll(poll);
         poll()
     }
+}
+
+fn ended(why: &str) -> Error {
+    Error::Runtime { source: io::Error::other(why).into() }
+}
+
+fn shut_down() -> Error {
+    ended("the runtime of `Builder::runtime` was shut down: connect again with a new runtime")
 }
 
 impl fmt::Debug for Runtime {
@@ -116,7 +211,7 @@ struct Watched {
 async fn look_after(runtime: Runtime) {
     loop {
         let oldest = {
-            let mut watched = runtime.of.1.0.lock();
+            let mut watched = runtime.of.loads.0.lock();
             // Almost all are done by now, and nobody wakes up for them.
             watched.loads.retain(|(_, load)| load.strong_count() > 0);
             watched.running = !watched.loads.is_empty();
@@ -126,7 +221,7 @@ async fn look_after(runtime: Runtime) {
         sleep_until(oldest + TRUST).await;
         let now = Instant::now();
         let due: Vec<_> = {
-            let mut watched = runtime.of.1.0.lock();
+            let mut watched = runtime.of.loads.0.lock();
             let count = watched.loads.partition_point(|(since, _)| *since + TRUST <= now);
             watched.loads.drain(..count).collect()
         };
@@ -138,3 +233,6 @@ async fn look_after(runtime: Runtime) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,6 +9,7 @@ use crate::{
     runtime::{
         clock,
         mutex::{Mutex, MutexGuard},
+        process::Process,
     },
     session::{
         silence::{Proof, Silences},
@@ -24,6 +25,9 @@ use crate::{
 /// nothing, and what has once run out never comes back to life.
 #[derive(Debug)]
 pub(crate) struct Deadline {
+    /// The process that has the session. In a forked child it is lost, as no keeper renews it
+    /// there.
+    process: Process,
     timing: Timing,
     state: Mutex<State>,
     lost: watch::Sender<Option<LostReason>>,
@@ -37,6 +41,8 @@ pub(crate) struct Deadline {
 struct State {
     /// When the newest proof was sent.
     proved: Duration,
+    /// For how long from then on the store keeps the session.
+    granted: Duration,
     /// Until when guards are valid.
     deadline: Duration,
     /// Until when the store keeps the session for certain.
@@ -63,6 +69,7 @@ pub(crate) enum NotGranted {
 pub(crate) struct Vitals {
     pub(crate) now: Duration,
     pub(crate) proved: Duration,
+    pub(crate) granted: Duration,
     pub(crate) busy: bool,
     /// When the session is to be given up if no proof comes. `None` while it is idle.
     pub(crate) lapses: Option<Duration>,
@@ -77,6 +84,7 @@ impl Deadline {
         let timing = Timing { ttl, relayed };
         let state = State {
             proved: sent,
+            granted: ttl,
             deadline: sent + Timing::certain(ttl),
             ends: sent + ttl,
             // The process may have stood still while the session was opened.
@@ -87,6 +95,7 @@ impl Deadline {
             lost: None,
         };
         Self {
+            process: Process::current(),
             timing,
             state: Mutex::new(state),
             lost: watch::Sender::new(None),
@@ -97,6 +106,12 @@ impl Deadline {
 
     pub(crate) fn timing(&self) -> Timing {
         self.timing
+    }
+
+    /// Whether this process was forked from the one whose session it is. Nothing of it is touched
+    /// then: another thread of the parent's may have had it locked.
+    pub(crate) fn is_inherited(&self) -> bool {
+        !self.process.is_current()
     }
 
     /// Settles what the clock has decided. Every decision goes through here first.
@@ -117,10 +132,12 @@ impl Deadline {
         mut state: MutexGuard<'a, State>,
         reason: LostReason,
     ) -> MutexGuard<'a, State> {
+        // Also if a recorder or a subscriber panics.
+        let notified = Notified(&self.lost, reason);
         state.lost = Some(reason);
         drop(state);
         self.accounts.lose(reason);
-        self.lost.send_replace(Some(reason));
+        drop(notified);
         self.state.lock()
     }
 
@@ -130,7 +147,9 @@ impl Deadline {
         if state.lost.is_none() {
             let proof = Proof { deadline: sent + Timing::certain(granted), ends: sent + granted };
             let proof = state.silences.limit(sent, proof);
-            state.proved = state.proved.max(sent);
+            if sent >= state.proved {
+                (state.proved, state.granted) = (sent, granted);
+            }
             state.deadline = state.deadline.max(proof.deadline);
             state.ends = state.ends.max(proof.ends);
         }
@@ -154,6 +173,9 @@ impl Deadline {
 
     /// The session is over. The first reason stays.
     pub(crate) fn lose(&self, reason: LostReason) {
+        if self.is_inherited() {
+            return;
+        }
         let (state, _) = self.settled();
         if state.lost.is_none() {
             drop(self.end(state, reason));
@@ -166,27 +188,34 @@ impl Deadline {
         state.silences.beat(now);
         let counts_from = state.silences.counts_from(now);
         let busy = state.held + state.awaited > 0;
-        Vitals { now, proved: state.proved, busy, lapses: state.lapses(), counts_from }
+        let (proved, granted) = (state.proved, state.granted);
+        Vitals { now, proved, granted, busy, lapses: state.lapses(), counts_from }
     }
 
     pub(crate) fn lost_reason(&self) -> Option<LostReason> {
-        self.settled().0.lost
+        if self.is_inherited() { Some(LostReason::Forked) } else { self.settled().0.lost }
     }
 
     /// Whether it is known to be over: does not look at the clock, and so wakes nobody.
     pub(crate) fn is_over(&self) -> bool {
-        self.state.lock().lost.is_some()
+        self.is_inherited() || self.state.lock().lost.is_some()
     }
 
     /// How much longer guards are valid: looks at the clock, not at a flag that a timer would have
     /// to set.
     pub(crate) fn remaining(&self) -> Duration {
+        if self.is_inherited() {
+            return Duration::ZERO;
+        }
         let (state, now) = self.settled();
         if state.lost.is_some() { Duration::ZERO } else { state.deadline.saturating_sub(now) }
     }
 
     /// Resolves when the session is over.
     pub(crate) async fn lost(&self) -> LostReason {
+        if self.is_inherited() {
+            return LostReason::Forked;
+        }
         let mut lost = self.lost.subscribe();
         let reason = lost.wait_for(Option::is_some).await.ok().and_then(|reason| *reason);
         // The sender is a field of `self`, so it outlives this borrow.
@@ -262,6 +291,15 @@ impl Deadline {
     /// A waiter's key is gone.
     pub(crate) fn left(&self) {
         self.settled().0.awaited -= 1;
+    }
+}
+
+/// Notifies of the loss as it is dropped.
+struct Notified<'a>(&'a watch::Sender<Option<LostReason>>, LostReason);
+
+impl Drop for Notified<'_> {
+    fn drop(&mut self) {
+        self.0.send_replace(Some(self.1));
     }
 }
 

@@ -78,6 +78,8 @@ pub(crate) struct Double {
     pub(crate) keep_alive: Answers<Duration>,
     pub(crate) standing: Answers<Standing>,
     pub(crate) own_keys: Answers<Vec<Arc<str>>>,
+    pub(crate) own_entry: Answers<Option<Entry>>,
+    pub(crate) remove: Answers<bool>,
     pub(crate) watch: Answers<Option<Watch>>,
     /// For those who wait.
     pub(crate) urgent_watch: Answers<Option<Watch>>,
@@ -91,8 +93,10 @@ pub(crate) struct Double {
     pub(crate) relabel: Answers<Option<Entry>>,
     pub(crate) commit: Answers<bool>,
     pub(crate) read: Answers<Option<Vec<u8>>>,
-    pub(crate) followed: Answers<bool>,
     pub(crate) keeps_old_names: AtomicBool,
+    pub(crate) renames_relabelled: AtomicBool,
+    /// Keys are named by their tickets, and may be put late.
+    pub(crate) joins_late: AtomicBool,
     pub(crate) watch_budget: AtomicUsize,
     /// Without any, sessions open at once.
     pub(crate) open: Answers<()>,
@@ -112,6 +116,8 @@ impl Double {
             keep_alive: Answers::default(),
             standing: Answers::default(),
             own_keys: Answers::default(),
+            own_entry: Answers::default(),
+            remove: Answers::default(),
             watch: Answers::default(),
             urgent_watch: Answers::default(),
             ended: Answers::default(),
@@ -124,8 +130,9 @@ impl Double {
             relabel: Answers::default(),
             commit: Answers::default(),
             read: Answers::default(),
-            followed: Answers::default(),
             keeps_old_names: AtomicBool::new(false),
+            renames_relabelled: AtomicBool::new(false),
+            joins_late: AtomicBool::new(false),
             watch_budget: AtomicUsize::new(usize::MAX),
             open: Answers::default(),
         })
@@ -134,6 +141,11 @@ impl Double {
     fn ask(&self, what: String) {
         let after = u64::try_from(self.began.elapsed().as_millis()).unwrap();
         self.asked.lock().unwrap().push((what, after));
+    }
+
+    /// How many requests it got.
+    pub(crate) fn asked_in_all(&self) -> usize {
+        self.asked.lock().unwrap().len()
     }
 
     /// When it was asked this, in milliseconds since it came to be.
@@ -236,7 +248,7 @@ impl Extras for Double {
         self.relabel.next().await
     }
 
-    async fn commit(&self, _: Option<&Entry>, writes: &[Write]) -> Result<bool> {
+    async fn commit(&self, _: &[Entry], writes: &[Write]) -> Result<bool> {
         self.ask("commit".into());
         for write in writes {
             self.ask(match write {
@@ -252,9 +264,14 @@ impl Extras for Double {
         self.read.next().await
     }
 
-    async fn followed(&self, _: &Entry) -> Result<bool> {
-        self.ask("followed".into());
-        self.followed.next().await
+    async fn own_entry(&self, key: &str) -> Result<Option<Entry>> {
+        self.ask(format!("own entry {key}"));
+        self.own_entry.next().await
+    }
+
+    async fn remove(&self, entry: &Entry) -> Result<bool> {
+        self.ask(format!("remove {} of {}", entry.key, entry.revision));
+        self.remove.next().await
     }
 }
 
@@ -291,8 +308,17 @@ impl Backend for Opens {
             self.0.open.next().await?;
         }
         let keeps_old_names = self.0.keeps_old_names.load(Ordering::Relaxed);
+        let renames_relabelled = self.0.renames_relabelled.load(Ordering::Relaxed);
         let watch_budget = self.0.watch_budget.load(Ordering::Relaxed);
-        let facts = Facts { keeps_old_names, watch_budget, ..Facts::new(TTL) };
+        let joins_late = self.0.joins_late.load(Ordering::Relaxed);
+        let ticket_in = joins_late.then_some(Ticket::parse as _);
+        let facts = Facts {
+            keeps_old_names,
+            renames_relabelled,
+            watch_budget,
+            ticket_in,
+            ..Facts::new(TTL)
+        };
         Ok((facts, Arc::clone(&self.0) as _))
     }
 }

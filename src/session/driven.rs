@@ -51,6 +51,11 @@ impl Driven {
         self.ask(|store| async move { store.present(&entry, &ahead).await })
     }
 
+    pub(crate) fn present_now(&self, entry: &Entry, ahead: &Entry) -> Carried<Result<Present>> {
+        let (entry, ahead) = (entry.clone(), ahead.clone());
+        self.ask(|store| async move { store.present_now(&entry, &ahead).await })
+    }
+
     pub(crate) fn watch(&self, entry: &Entry, urgent: bool) -> Carried<Result<Option<Watch>>> {
         let entry = entry.clone();
         self.ask(|store| async move { store.watch(&entry, urgent).await })
@@ -71,9 +76,14 @@ impl Driven {
         self.ask(|store| async move { store.list(&queue, ask).await })
     }
 
-    pub(crate) fn commit(&self, guard: Option<&Entry>, writes: &[Write]) -> Carried<Result<bool>> {
-        let (guard, writes) = (guard.cloned(), writes.to_vec());
-        self.ask(|store| async move { store.commit(guard.as_ref(), &writes).await })
+    pub(crate) fn commit(&self, guards: &[Entry], writes: &[Write]) -> Carried<Result<bool>> {
+        let (guards, writes) = (guards.to_vec(), writes.to_vec());
+        self.ask(|store| async move { store.commit(&guards, &writes).await })
+    }
+
+    pub(crate) fn evict(&self, entry: &Entry) -> Carried<Result<bool>> {
+        let entry = entry.clone();
+        self.ask(|store| async move { store.evict(&entry).await })
     }
 
     pub(crate) fn read(&self, key: &str) -> Carried<Result<Option<Vec<u8>>>> {
@@ -84,10 +94,5 @@ impl Driven {
     pub(crate) fn queues(&self, namespace: &str) -> Carried<Result<Vec<String>>> {
         let namespace = namespace.to_owned();
         self.ask(|store| async move { store.queues(&namespace).await })
-    }
-
-    pub(crate) fn followed(&self, entry: &Entry) -> Carried<Result<bool>> {
-        let entry = entry.clone();
-        self.ask(|store| async move { store.followed(&entry).await })
     }
 }

@@ -4,28 +4,28 @@
 //! Two ways lead to that. Each key is watched, which tells at once; and now and then the store is
 //! asked for all keys of the session in one request, as servers do lose watch events, and as there
 //! may be no room for all the watches. Neither is a conclusion: a key that may be gone is looked
-//! at.
+//! at. What that request shows and no attempt has is removed: see `claims.rs`.
 
-use std::{
-    collections::{BTreeMap, HashSet, VecDeque},
-    pin::pin,
-    sync::{Arc, Weak},
-    time::Duration,
-};
+mod granted;
+mod held_keys;
+
+use std::{collections::HashSet, pin::pin, sync::Arc, time::Duration};
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Semaphore;
 
+use self::{granted::Granted, held_keys::HeldKeys};
 use crate::{
-    backend::{Standing, Store, error::StoreError},
-    lost::LostReason,
-    runtime::{
-        self, Backoff, Runtime,
-        clock::{Instant, sleep, sleep_until},
-        mutex::Mutex,
+    backend::{
+        Standing, Store,
+        error::{Result, StoreError},
     },
+    lost::LostReason,
+    runtime::{Backoff, Runtime, clock::sleep},
     session::{
+        claims::Claims,
         deadline::Deadline,
+        keeper::EndsWith,
         own_keys::OwnKey,
         watch_budget::{NO_ROOM, WatchBudget},
     },
@@ -35,6 +35,11 @@ use crate::{
 /// How long a lock is held before its own key is looked after: a shorter hold need not pay for
 /// that, and a deletion by an operator is still noticed within a second.
 pub(crate) const WATCH_AFTER: Duration = Duration::from_millis(400);
+
+/// The pauses between the reads for the key of a request in doubt. Most requests that were given up
+/// are served within a few seconds. The recheck finds the keys of later ones.
+const AFTER_DOUBT: [Duration; 3] =
+    [Duration::from_secs(1), Duration::from_secs(4), Duration::from_secs(8)];
 
 /// How many watches are begun at once: thousands together would take the memory of thousands of
 /// requests.
@@ -46,46 +51,6 @@ pub(crate) struct EvictionWatch {
     granted_keys: Arc<Granted>,
 }
 
-/// Who has been granted, and when, the oldest first. Most are gone again before it is their time to
-/// be looked after.
-#[derive(Debug, Default)]
-struct Granted {
-    own_keys: Mutex<VecDeque<(Instant, Weak<OwnKey>)>>,
-    first: Notify,
-}
-
-impl Granted {
-    /// Waits for a key whose time has come.
-    async fn due(&self) -> Arc<OwnKey> {
-        loop {
-            let oldest = self.oldest();
-            let Some((granted, own_key)) = oldest else {
-                self.first.notified().await;
-                continue;
-            };
-            let due = granted + WATCH_AFTER;
-            if due <= Instant::now() {
-                self.own_keys.lock().pop_front();
-                return own_key;
-            }
-            drop(own_key);
-            sleep_until(due).await;
-        }
-    }
-
-    /// The first of those that are still held: nobody wakes up for the others.
-    fn oldest(&self) -> Option<(Instant, Arc<OwnKey>)> {
-        let mut own_keys = self.own_keys.lock();
-        loop {
-            let (granted, own_key) = own_keys.front()?;
-            match own_key.upgrade().filter(|own_key| own_key.is_held()) {
-                Some(own_key) => return Some((*granted, own_key)),
-                None => drop(own_keys.pop_front()),
-            }
-        }
-    }
-}
-
 impl EvictionWatch {
     /// `recheck`: how long to trust in the watches alone.
     pub(crate) fn start(
@@ -93,108 +58,32 @@ impl EvictionWatch {
         store: Arc<dyn Store>,
         deadline: Arc<Deadline>,
         watch_budget: Arc<WatchBudget>,
+        claims: Arc<Claims>,
         recheck: Duration,
         telemetry: Telemetry,
     ) -> Self {
         let granted_keys = Arc::<Granted>::default();
-        let (watch_permits, held_keys) = (Semaphore::new(AT_ONCE), HeldKeys::default());
-        let work =
-            Work { store, deadline, watch_budget, recheck, watch_permits, held_keys, telemetry };
-        runtime.spawn(work.run(Arc::clone(&granted_keys)));
+        let work = Work {
+            store,
+            deadline,
+            watch_budget,
+            claims,
+            recheck,
+            watch_permits: Semaphore::new(AT_ONCE),
+            held_keys: HeldKeys::default(),
+            telemetry,
+        };
+        let (ends, granted) = (EndsWith(Arc::clone(&work.deadline)), Arc::clone(&granted_keys));
+        runtime.spawn(async move {
+            work.run(granted).await;
+            drop(ends);
+        });
         Self { granted_keys }
     }
 
     /// Takes on a lock that was just granted.
     pub(crate) fn watch(&self, own_key: &Arc<OwnKey>) {
-        let mut own_keys = self.granted_keys.own_keys.lock();
-        own_keys.push_back((Instant::now(), Arc::downgrade(own_key)));
-        // While there are others it will wake for them.
-        if own_keys.len() == 1 {
-            self.granted_keys.first.notify_one();
-        }
-    }
-}
-
-/// The places that are looked after.
-#[derive(Debug, Default)]
-struct HeldKeys {
-    state: Mutex<State>,
-    /// The next look at all of them may be due at another time.
-    changed: Notify,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    own_keys: BTreeMap<Arc<str>, Arc<OwnKey>>,
-    /// How many of them there is no room to watch.
-    unwatched: usize,
-}
-
-impl HeldKeys {
-    fn add<'a>(&'a self, own_key: &'a Arc<OwnKey>) -> HeldKey<'a> {
-        self.state.lock().own_keys.insert(Arc::clone(&own_key.entry.key), Arc::clone(own_key));
-        self.changed.notify_one();
-        HeldKey { held_keys: self, own_key }
-    }
-
-    fn add_unwatched(&self) -> Unwatched<'_> {
-        self.state.lock().unwatched += 1;
-        self.changed.notify_one();
-        Unwatched(self)
-    }
-
-    fn own_keys(&self) -> Vec<Arc<OwnKey>> {
-        self.state.lock().own_keys.values().map(Arc::clone).collect()
-    }
-
-    /// Returns when it is time to look at all of them. There is at least one, or was a moment ago.
-    async fn due(&self, recheck: Duration) {
-        let mut since = None;
-        // A quarter of the time may be added, so that not all clients look at once.
-        let late = runtime::late();
-        loop {
-            let (none, unwatched) = {
-                let state = self.state.lock();
-                (state.own_keys.is_empty(), state.unwatched > 0)
-            };
-            let interval = if unwatched { recheck.min(NO_ROOM) } else { recheck };
-            let due = since.map(|since: Instant| since + interval.mul_f64(late));
-            match due {
-                None if none => self.changed.notified().await,
-                None => since = Some(Instant::now()),
-                Some(due) => tokio::select! {
-                    biased;
-                    () = sleep_until(due) => return,
-                    () = self.changed.notified() => {}
-                },
-            }
-        }
-    }
-}
-
-/// Is among the held keys as long as it lives.
-struct HeldKey<'a> {
-    held_keys: &'a HeldKeys,
-    own_key: &'a Arc<OwnKey>,
-}
-
-impl Drop for HeldKey<'_> {
-    fn drop(&mut self) {
-        let mut state = self.held_keys.state.lock();
-        let key = &self.own_key.entry.key;
-        // A key may come again.
-        if state.own_keys.get(key).is_some_and(|own_key| Arc::ptr_eq(own_key, self.own_key)) {
-            state.own_keys.remove(key);
-        }
-    }
-}
-
-/// Counts among the unwatched as long as it lives.
-struct Unwatched<'a>(&'a HeldKeys);
-
-impl Drop for Unwatched<'_> {
-    fn drop(&mut self) {
-        self.0.state.lock().unwatched -= 1;
+        self.granted_keys.add(own_key);
     }
 }
 
@@ -203,6 +92,7 @@ struct Work {
     store: Arc<dyn Store>,
     deadline: Arc<Deadline>,
     watch_budget: Arc<WatchBudget>,
+    claims: Arc<Claims>,
     recheck: Duration,
     /// Turns at beginning a watch.
     watch_permits: Semaphore,
@@ -263,21 +153,22 @@ impl Work {
         let permit = self.watch_permits.acquire().await;
         let watched = self.store.watch(&own_key.entry, false).await;
         drop(permit);
-        match watched {
-            Ok(Some(watch)) => {
-                if watch.await.is_err() {
-                    return false;
-                }
-            }
-            Ok(None) => {}
-            Err(_) => return false,
+        let event = match watched {
+            Ok(Some(watch)) => watch.await.map(drop),
+            Ok(None) => Ok(()),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = event {
+            self.note(&error);
+            return false;
         }
-        self.is_deleted(own_key).await.unwrap_or(false)
+        // The server that sent the event has applied the deletion.
+        self.is_evicted(self.store.standing(&own_key.entry).await).unwrap_or(false)
     }
 
-    /// Looks at one key. `None`: no answer.
-    async fn is_deleted(&self, own_key: &OwnKey) -> Option<bool> {
-        match self.store.standing(&own_key.entry).await {
+    /// Returns `Some(true)` if a read of one key shows that it was evicted. `None`: no reply.
+    fn is_evicted(&self, looked: Result<Standing, StoreError>) -> Option<bool> {
+        match looked {
             Ok(standing) => Some(standing == Standing::Evicted),
             Err(error) => {
                 self.note(&error);
@@ -294,25 +185,51 @@ impl Work {
 
     /// Looks at all keys now and then. Never returns.
     async fn recheck(&self) {
+        let at_intervals = async {
+            loop {
+                self.held_keys.due(self.recheck, &self.claims).await;
+                self.look_at_all().await;
+            }
+        };
+        tokio::join!(at_intervals, self.look_after_doubts());
+    }
+
+    /// Looks for the keys of requests in doubt, sooner than the recheck would. Never returns.
+    async fn look_after_doubts(&self) {
         loop {
-            self.held_keys.due(self.recheck).await;
-            self.look_at_all().await;
+            self.claims.doubted().await;
+            // From now on there is something to look for at each interval.
+            self.held_keys.changed.notify_one();
+            for pause in AFTER_DOUBT {
+                sleep(pause).await;
+                self.look_at_all().await;
+            }
         }
     }
 
     async fn look_at_all(&self) {
         // Those that come while the store answers may be missing in the answer.
         let own_keys = self.held_keys.own_keys();
-        if own_keys.is_empty() {
+        if own_keys.is_empty() && !self.claims.is_in_doubt() {
             return;
         }
-        let keys: HashSet<_> = match self.store.own_keys().await {
-            Ok(keys) => keys.into_iter().collect(),
+        let found = match self.store.own_keys().await {
+            Ok(found) => found,
             Err(error) => return self.note(&error),
         };
-        let is_open = |own: &&Arc<OwnKey>| own.repeats || !keys.contains(&own.entry.key);
+        self.look_for(&own_keys, found.iter().map(|key| &**key).collect()).await;
+        for key in &found {
+            if let Err(error) = self.remove_stray(key).await {
+                return self.note(&error);
+            }
+        }
+    }
+
+    /// Looks at each own key that is not known to be among those that were found.
+    async fn look_for(&self, own_keys: &[Arc<OwnKey>], found: HashSet<&str>) {
+        let is_open = |own: &&Arc<OwnKey>| own.repeats || !found.contains(&*own.entry.key);
         for own_key in own_keys.iter().filter(is_open) {
-            match self.is_deleted(own_key).await {
+            match self.is_evicted(self.store.standing_now(&own_key.entry).await) {
                 Some(true) => {
                     if own_key.is_held() {
                         self.telemetry.recheck_found("hold");
@@ -324,6 +241,18 @@ impl Work {
                 None => return,
             }
         }
+    }
+
+    /// Removes a key that no attempt has.
+    async fn remove_stray(&self, key: &str) -> Result<()> {
+        if !self.claims.suspects(key) {
+            return Ok(());
+        }
+        let Some(entry) = self.store.own_entry(key).await? else { return Ok(()) };
+        if self.claims.is_stray(&entry) {
+            self.store.remove(&entry).await?;
+        }
+        Ok(())
     }
 }
 

@@ -1,6 +1,10 @@
 //! The task that keeps a session alive.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+    time::Duration,
+};
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::Notify;
@@ -11,12 +15,25 @@ use crate::{
         Facts, Store,
         error::{Result, StoreError},
     },
+    lost::LostReason,
     runtime::clock::{self, sleep},
     telemetry::Renewals,
 };
 
 /// How many proofs of life may be under way at once: a slow link must not look like a dead one.
 const OVERLAPPING: usize = 6;
+
+/// Ends the session's deadline when the task that owns this value ends: with its runtime, or by a
+/// panic of a metrics recorder or tracing subscriber. Without it, no task would check the deadline.
+pub(super) struct EndsWith(pub(super) Arc<Deadline>);
+
+impl Drop for EndsWith {
+    fn drop(&mut self) {
+        // What has panicked may panic again, which here would end the process.
+        let ended = AssertUnwindSafe(|| self.0.lose(LostReason::KeeperStopped));
+        drop(catch_unwind(ended));
+    }
+}
 
 /// Keeps the session alive until it is lost; then lets the store know, so that nobody waits out a
 /// TTL for nothing.
@@ -45,7 +62,7 @@ pub(super) async fn keep(
             } else if !renewals.is_empty() {
                 attempted + timing.second_server()
             } else {
-                attempted.max(vitals.proved) + timing.renewal()
+                attempted.max(vitals.proved) + timing.renewal_after(vitals.granted)
             };
             // What is proved until then is worth less than usual: once more as soon as it counts.
             again = vitals.counts_from.or(again);

@@ -76,6 +76,14 @@ impl Store for Measured {
         timed(self.telemetry, "present", self.store.present(entry, ahead)).await
     }
 
+    async fn standing_now(&self, entry: &Entry) -> Result<Standing> {
+        timed(self.telemetry, "standing", self.store.standing_now(entry)).await
+    }
+
+    async fn present_now(&self, entry: &Entry, ahead: &Entry) -> Result<Present> {
+        timed(self.telemetry, "present", self.store.present_now(entry, ahead)).await
+    }
+
     fn tells_releases(&self, ahead: &Entry) -> bool {
         self.store.tells_releases(ahead)
     }
@@ -145,8 +153,12 @@ impl Extras for Measured {
         timed(self.telemetry, "relabel", self.store.relabel(to, ticket, entry, value)).await
     }
 
-    async fn commit(&self, guard: Option<&Entry>, writes: &[Write]) -> Result<bool> {
-        timed(self.telemetry, "commit", self.store.commit(guard, writes)).await
+    async fn commit(&self, guards: &[Entry], writes: &[Write]) -> Result<bool> {
+        timed(self.telemetry, "commit", self.store.commit(guards, writes)).await
+    }
+
+    async fn evict(&self, entry: &Entry) -> Result<bool> {
+        timed(self.telemetry, "evict", self.store.evict(entry)).await
     }
 
     async fn read(&self, key: &str) -> Result<Option<Vec<u8>>> {
@@ -165,11 +177,15 @@ impl Extras for Measured {
         timed(self.telemetry, "join_all", self.store.enqueue_all(queues, value)).await
     }
 
-    async fn durability(&self) -> Result<Durability> {
-        timed(self.telemetry, "durability", self.store.durability()).await
+    async fn own_entry(&self, key: &str) -> Result<Option<Entry>> {
+        timed(self.telemetry, "own_entry", self.store.own_entry(key)).await
     }
 
-    async fn followed(&self, entry: &Entry) -> Result<bool> {
-        timed(self.telemetry, "followed", self.store.followed(entry)).await
+    async fn remove(&self, entry: &Entry) -> Result<bool> {
+        timed(self.telemetry, "remove", self.store.remove(entry)).await
+    }
+
+    async fn durability(&self) -> Result<Durability> {
+        timed(self.telemetry, "durability", self.store.durability()).await
     }
 }

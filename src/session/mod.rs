@@ -1,6 +1,7 @@
 //! A session and the task that keeps it alive.
 
 pub(crate) mod ask;
+pub(crate) mod claims;
 pub(crate) mod deadline;
 #[cfg(test)]
 pub(crate) mod double;
@@ -11,7 +12,7 @@ mod measured;
 pub(crate) mod own_keys;
 mod pool;
 mod silence;
-mod timing;
+pub(crate) mod timing;
 pub(crate) mod watch_budget;
 
 use std::{ops::Deref, sync::Arc, time::Duration};
@@ -32,10 +33,10 @@ use crate::{
         mutex::Mutex,
     },
     session::{
-        deadline::Deadline, driven::Driven, eviction::EvictionWatch, own_keys::OwnKeys,
-        watch_budget::WatchBudget,
+        claims::Claims, deadline::Deadline, driven::Driven, eviction::EvictionWatch,
+        keeper::EndsWith, own_keys::OwnKeys, watch_budget::WatchBudget,
     },
-    telemetry::{Lookout, Telemetry},
+    telemetry::{SlowWaits, Telemetry},
 };
 
 pub(crate) use ask::{Tries, retry};
@@ -123,9 +124,13 @@ pub(crate) struct Session {
     pub(crate) join_permits: Semaphore,
     pub(crate) own_keys: Arc<OwnKeys>,
     pub(crate) evictions: EvictionWatch,
+    /// The attempts that are not over.
+    pub(crate) claims: Arc<Claims>,
     /// Tickets that were used and of which nothing can come any more.
     tickets: Mutex<Vec<Ticket>>,
-    pub(crate) lookout: Lookout,
+    pub(crate) slow_waits: SlowWaits,
+    /// When the session last looked for notes that are no longer of use.
+    pub(crate) tidied: Mutex<Option<Duration>>,
 }
 
 impl Session {
@@ -148,16 +153,20 @@ impl Session {
             Arc::clone(&hurry),
             shared.telemetry.renewals(),
         );
+        let ends = EndsWith(Arc::clone(&deadline));
         shared.runtime.spawn(async move {
             let closed = keeping.await;
+            drop(ends);
             ended.send_replace(Some(closed.map_err(Arc::new)));
         });
-        let watch_budget = Arc::new(WatchBudget::new(facts.watch_budget));
+        let watch_budget = Arc::new(WatchBudget::new(facts.watch_budget, facts.key_budget));
+        let claims = Arc::new(Claims::new(facts.ticket_in));
         let evictions = EvictionWatch::start(
             &shared.runtime,
             Arc::clone(&store),
             Arc::clone(&deadline),
             Arc::clone(&watch_budget),
+            Arc::clone(&claims),
             shared.recheck_interval,
             shared.telemetry,
         );
@@ -174,8 +183,10 @@ impl Session {
             join_permits: Semaphore::new(joining),
             own_keys,
             evictions,
+            claims,
             tickets: Mutex::default(),
-            lookout: Lookout::default(),
+            slow_waits: SlowWaits::default(),
+            tidied: Mutex::default(),
         }))
     }
 
@@ -200,7 +211,9 @@ impl Session {
         }
         // A used ticket rather than a new one, where the names of old keys cost the store
         // something.
-        Some(self.tickets.lock().pop().unwrap_or_else(Ticket::random))
+        let ticket = self.tickets.lock().pop().unwrap_or_else(Ticket::random);
+        self.claims.open(ticket);
+        Some(ticket)
     }
 
     /// Takes a ticket back. All requests that were made with it have been answered.
@@ -210,8 +223,10 @@ impl Session {
         }
     }
 
-    /// An attempt is done with: nothing of it is left in the store, or the session is over.
-    pub(crate) fn left(&self, queue: &Queue) {
+    /// Ends an attempt, once its keys are no longer in the store or the session has ended. Only
+    /// then may its ticket be used again.
+    pub(crate) fn left(&self, queue: &Queue, ticket: Ticket) {
+        self.claims.end(ticket);
         self.deadline.left();
         self.watch_budget.left(queue);
     }
@@ -241,6 +256,11 @@ impl Session {
         self.shared.recheck_interval.mul_f64(runtime::late())
     }
 
+    /// Whether a key with another label has another name: see [`Facts`].
+    pub(crate) fn renames_relabelled(&self) -> bool {
+        self.facts.renames_relabelled
+    }
+
     /// Asks the store for a proof of life, as soon as it counts.
     pub(crate) async fn prove(&self) -> Result<()> {
         sleep(self.deadline.until_proofs_count()).await;
@@ -256,7 +276,8 @@ impl Session {
         let ended = match &*self.end.borrow() {
             Some(Ok(())) => true,
             Some(Err(error)) => error.is_transient(),
-            None => false,
+            // Its keeper may have stopped without a notification.
+            None => self.end.has_changed().is_err(),
         };
         ended
             && self.deadline.is_over()

@@ -16,7 +16,10 @@ use tokio::sync::Notify;
 use crate::{
     backend::{Entry, Left, Moment, Predecessor},
     lost::LostReason,
-    runtime::{clock::timeout, mutex::Mutex},
+    runtime::{
+        clock::{self, timeout},
+        mutex::{Mutex, MutexGuard},
+    },
     telemetry::Slot,
 };
 
@@ -64,6 +67,8 @@ impl OwnKeys {
         let state = State {
             phase: Phase::Waiting,
             lost: None,
+            until: None,
+            replaced: false,
             watched: false,
             predecessor: None,
             successor: Weak::new(),
@@ -159,12 +164,24 @@ struct State {
     phase: Phase,
     /// Why this lock alone was lost; the session may live on.
     lost: Option<LostReason>,
+    /// It may be held no longer than until then, by this machine's clock.
+    until: Option<Duration>,
+    /// Another key is put into its place.
+    replaced: bool,
     /// Somebody watches the key.
     watched: bool,
     /// The one that it waits for.
     predecessor: Option<Predecessor>,
     /// Who waits for this one to end.
     successor: Weak<OwnKey>,
+}
+
+impl State {
+    /// Returns `true` if the key is still held after its time, and its holder is not yet notified.
+    fn is_overdue(&self) -> bool {
+        let over = || self.until.is_some_and(|until| clock::now() >= until);
+        self.lost.is_none() && matches!(self.phase, Phase::Held) && over()
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -207,6 +224,51 @@ impl OwnKey {
 
     pub(crate) fn is_held(&self) -> bool {
         matches!(self.state.lock().phase, Phase::Held)
+    }
+
+    /// Lets it be held no longer than until then.
+    pub(crate) fn hold_until(&self, until: Duration) {
+        self.state.lock().until = Some(until);
+    }
+
+    /// Until when it may be held.
+    pub(crate) fn holds_until(&self) -> Option<Duration> {
+        self.state.lock().until
+    }
+
+    /// Another key is about to be put into its place: from here on its end is not for
+    /// [`expire`](Self::expire) to bring about.
+    pub(crate) fn replace(&self) {
+        self.state.lock().replaced = true;
+    }
+
+    /// Notifies the holder that its time is over. Returns `true` if the caller has to delete the
+    /// key afterwards, and `false` if the key is no longer held or is being replaced.
+    pub(crate) fn expire(&self) -> bool {
+        let state = self.settled();
+        let over = state.lost == Some(LostReason::HeldTooLong) && !state.replaced;
+        drop(state);
+        over && self.leave()
+    }
+
+    /// Settles what the clock has decided of the time for which it may be held.
+    fn settled(&self) -> MutexGuard<'_, State> {
+        let state = self.state.lock();
+        if !state.is_overdue() {
+            return state;
+        }
+        drop(state);
+        self.lose(LostReason::HeldTooLong);
+        self.state.lock()
+    }
+
+    /// How much longer it is held, as far as this key alone decides: zero if it is lost or left.
+    pub(crate) fn remaining(&self) -> Duration {
+        let state = self.settled();
+        if state.lost.is_some() || !matches!(state.phase, Phase::Held) {
+            return Duration::ZERO;
+        }
+        state.until.map_or(Duration::MAX, |until| until.saturating_sub(clock::now()))
     }
 
     /// The key is about to be deleted. Tells whether the lock was held.
@@ -289,7 +351,7 @@ impl OwnKey {
     }
 
     pub(crate) fn lost_reason(&self) -> Option<LostReason> {
-        self.state.lock().lost
+        self.settled().lost
     }
 
     pub(crate) async fn lost(&self) -> LostReason {

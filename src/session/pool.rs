@@ -1,6 +1,7 @@
 //! The sessions of a client: those in use, and the one that is being opened.
 
 use std::{
+    io, mem,
     sync::{Arc, Weak},
     time::Duration,
 };
@@ -16,7 +17,7 @@ use crate::{
         clock::{Instant, timeout_at},
         mutex::Mutex,
     },
-    session::{Session, Shared, Visit, retry},
+    session::{Session, Shared, Visit, retry, timing::Timing},
     telemetry::Opened,
 };
 
@@ -52,8 +53,11 @@ impl Sessions {
     /// Opens the first session.
     pub(crate) async fn open(shared: Shared) -> Result<Self> {
         let shared = Arc::new(shared);
-        let session = shared.runtime.within(open_session(Arc::clone(&shared), false)).await;
-        let session = session.map_err(|error| error.into_public(shared.backend.name()))?;
+        let opening = async {
+            let opened = open_session(Arc::clone(&shared), false).await;
+            opened.map_err(|error| error.into_public(shared.backend.name()))
+        };
+        let session = shared.runtime.within(opening).await?;
         shared.telemetry.opened(Opened::First);
         let state = State { known: vec![session], opened: true, ..State::default() };
         Ok(Self { pool: Arc::new(Pool { shared, state: Mutex::new(state) }) })
@@ -77,6 +81,11 @@ impl Sessions {
     pub(crate) fn ttl(&self) -> Duration {
         let state = self.pool.state.lock();
         state.known.last().map_or(self.pool.shared.ttl, |session| session.facts.ttl)
+    }
+
+    /// The times that follow from that.
+    pub(crate) fn timing(&self) -> Timing {
+        Timing { ttl: self.ttl(), relayed: false }
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -119,7 +128,8 @@ impl Sessions {
             let closing = async move {
                 join_all(sessions.iter().map(|session| session.close(patience))).await
             };
-            let closed = shared.runtime.within(Carried::whole(&shared.runtime, closing)).await;
+            let closing = Carried::whole(&shared.runtime, closing);
+            let closed = shared.runtime.within(async { Ok(closing.await) }).await?;
             let closed: Result<(), StoreError> = closed.into_iter().collect();
             closed.map_err(|error| error.into_public(shared.backend.name()))
         }
@@ -178,12 +188,21 @@ impl Sessions {
                 let why = if state.opened { why } else { Opened::First };
                 state.opening.get_or_insert_with(|| self.begin_to_open(why)).clone()
             };
-            match opening.wait_for(Option::is_some).await.as_deref() {
+            let opened = opening.wait_for(Option::is_some).await.map(|opened| opened.clone());
+            match opened {
                 Ok(Some(Err(error))) => {
-                    return Err(StoreError::again(error).into_public(self.shared().backend.name()));
+                    return Err(StoreError::again(&error).into_public(self.shared().backend.name()));
                 }
                 Ok(_) => {}
-                Err(_) => return Err(Error::Closed),
+                // Its task was dropped: with its runtime, or as telemetry panicked.
+                Err(_) => {
+                    let mut state = self.pool.state.lock();
+                    state.opening.take_if(|current| current.same_channel(&opening));
+                    drop(state);
+                    self.shared().runtime.check()?;
+                    let why = io::Error::other("the task that opens a session has panicked");
+                    return Err(Error::Runtime { source: why.into() });
+                }
             }
         }
     }
@@ -203,6 +222,15 @@ impl Sessions {
             told.send_replace(Some(opened.map(drop).map_err(Arc::new)));
         });
         opening
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        if self.shared.runtime.is_inherited() {
+            // They are the parent's, and so are their connections.
+            mem::forget((mem::take(self.state.get_mut()), Arc::clone(&self.shared)));
+        }
     }
 }
 

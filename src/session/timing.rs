@@ -18,6 +18,11 @@ impl Timing {
         self.ttl / 3
     }
 
+    /// The same after a renewal that the store confirmed for less than the TTL.
+    pub(crate) fn renewal_after(self, granted: Duration) -> Duration {
+        (granted / 3).clamp(self.renewal() / 8, self.renewal())
+    }
+
     /// How long a renewal goes unanswered before another server is asked, which may be quicker.
     pub(crate) fn second_server(self) -> Duration {
         self.renewal() / 2
@@ -64,7 +69,20 @@ impl Timing {
         self.ttl * 2
     }
 
-    /// A process that runs sends something at least so often: a silence is longer.
+    /// How long it takes at most until a session without renewals is known to be dead, on a store
+    /// whose clients have to watch its clock. That is 1.1 TTL by the store's clock, plus the drift
+    /// between two clocks and the time of the last query.
+    pub(crate) fn known_for_dead(self) -> Duration {
+        self.ttl * 23 / 20
+    }
+
+    /// The pause between two attempts of a try that waits for that.
+    pub(crate) fn next_try(self) -> Duration {
+        self.ttl / 10
+    }
+
+    /// A process that runs is seen at work at least so often: a silence is longer. Its requests may
+    /// be further apart where answers are slow.
     pub(crate) fn longest_pause(self) -> Duration {
         self.ttl / 8
     }
@@ -99,7 +117,7 @@ mod tests {
     #[test]
     fn times_follow_from_the_ttl() {
         let timing = |ttl, relayed| Timing { ttl: Duration::from_millis(ttl), relayed };
-        let times: [fn(Timing) -> Duration; 9] = [
+        let times: [fn(Timing) -> Duration; 11] = [
             Timing::renewal,
             Timing::second_server,
             Timing::worth_keeping,
@@ -109,9 +127,11 @@ mod tests {
             Timing::stutter,
             Timing::kept,
             Timing::certainly_kept,
+            Timing::known_for_dead,
+            Timing::next_try,
         ];
         let milliseconds = times.map(|time| time(timing(2400, false)).as_millis());
-        assert_eq!(milliseconds, [800, 400, 600, 1200, 4800, 300, 900, 2100, 1860]);
+        assert_eq!(milliseconds, [800, 400, 600, 1200, 4800, 300, 900, 2100, 1860, 2760, 240]);
         let pause = |error: &StoreError, failures| {
             timing(2400, false).pause_after(error, failures).as_millis()
         };
@@ -122,6 +142,10 @@ mod tests {
         assert_eq!(pause(&StoreError::Denied("who?".into()), 0), 400);
         assert_eq!(timing(2400, false).forgotten().as_millis(), 4800);
         assert_eq!(Timing::certain(Duration::from_millis(2400)).as_millis(), 2160);
+        for (granted, pause) in [(2400, 800), (9999, 800), (1200, 400), (0, 100)] {
+            let granted = Duration::from_millis(granted);
+            assert_eq!(timing(2400, false).renewal_after(granted).as_millis(), pause);
+        }
         for (ttl, relayed, sleep) in
             [(2400, false, 300), (2400, true, 150), (80, false, 20), (160_000, true, 1000)]
         {

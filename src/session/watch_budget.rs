@@ -1,9 +1,10 @@
-//! How much a session may watch: zookeeper-client cannot restore more after a reconnect.
+//! How much a session may watch, and have: zookeeper-client cannot restore more watches after a
+//! reconnect, and ZooKeeper cannot end a session with more nodes.
 //!
-//! What counts are the bytes of the watched paths, each path once, however many wait for its news.
-//! An attempt takes room for one watch in its queue beforehand, so that the first one that waits
-//! there, or the only holder, never lacks it; the queue's watches fill that room first. Where there
-//! is no room for a watch, a look each second ([`NO_ROOM`]) has to do.
+//! The budget counts the bytes of the watched paths, each path once for all of its waiters, and the
+//! bytes of the session's own keys. An attempt reserves room for one watch in its queue beforehand,
+//! so that the first waiter there, or the only holder, always has room. The queue's watches use
+//! that room first. Without room for a watch, the client polls every second ([`NO_ROOM`]).
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -12,23 +13,30 @@ use crate::{backend::name::Queue, runtime::mutex::Mutex};
 /// How long one for whose watch there is no room does without.
 pub(crate) const NO_ROOM: Duration = Duration::from_secs(1);
 
-/// What follows the directory in the longest key that is watched, Curator's.
+/// What follows the directory in the longest key that is watched, Curator's. Own ones are shorter.
 const NAME: usize = 64;
 /// What one more attempt takes in a queue where the session has an attempt: most follow another one
 /// of the same session, whose end needs no watch. Not nothing, so that room is left for those that
 /// follow a stranger.
 const FOLLOWER: usize = 20;
 
-/// The bytes of paths that one session watches, or may come to watch.
+/// The bytes of paths that one session watches, or may come to watch, and of those that it has.
 #[derive(Debug)]
 pub(crate) struct WatchBudget {
-    limit: usize,
+    limits: Bytes,
     state: Mutex<State>,
+}
+
+/// Bytes of paths.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Bytes {
+    watched: usize,
+    keys: usize,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    used: usize,
+    used: Bytes,
     /// What there is for each queue, by its directory.
     queues: HashMap<Arc<str>, Counts>,
     /// How many have leave to watch each path.
@@ -52,12 +60,12 @@ pub(crate) struct WatchPermit<'a> {
 }
 
 impl WatchBudget {
-    pub(crate) fn new(limit: usize) -> Self {
-        Self { limit, state: Mutex::default() }
+    pub(crate) fn new(watched: usize, keys: usize) -> Self {
+        Self { limits: Bytes { watched, keys }, state: Mutex::default() }
     }
 
     fn is_endless(&self) -> bool {
-        self.limit == usize::MAX
+        self.limits == Bytes { watched: usize::MAX, keys: usize::MAX }
     }
 
     /// Makes room for one more attempt, if there is.
@@ -79,7 +87,7 @@ impl WatchBudget {
     }
 
     fn change(&self, dir: &str, change: impl FnOnce(&mut Counts)) -> bool {
-        self.is_endless() || self.state.lock().change(dir, self.limit, change)
+        self.is_endless() || self.state.lock().change(dir, self.limits, change)
     }
 
     /// Asks to watch a path in a queue's directory.
@@ -87,7 +95,7 @@ impl WatchBudget {
         if !self.is_endless() {
             let mut state = self.state.lock();
             let is_watched = state.paths.contains_key(path);
-            if !is_watched && !state.change(dir, self.limit, |counts| counts.watched += path.len())
+            if !is_watched && !state.change(dir, self.limits, |counts| counts.watched += path.len())
             {
                 return None;
             }
@@ -99,12 +107,17 @@ impl WatchBudget {
 
 impl State {
     /// Changes what a queue takes; `false`: that would be more, and there is no room for it.
-    fn change(&mut self, dir: &str, limit: usize, change: impl FnOnce(&mut Counts)) -> bool {
+    fn change(&mut self, dir: &str, limits: Bytes, change: impl FnOnce(&mut Counts)) -> bool {
         let before = self.queues.get(dir).copied().unwrap_or_default();
         let mut after = before;
         change(&mut after);
-        let used = self.used - before.bytes(dir) + after.bytes(dir);
-        if used > self.used && used > limit {
+        let used = Bytes {
+            watched: self.used.watched - before.bytes(dir) + after.bytes(dir),
+            keys: self.used.keys - before.keys(dir) + after.keys(dir),
+        };
+        if used.watched > self.used.watched.max(limits.watched)
+            || used.keys > self.used.keys.max(limits.keys)
+        {
             return false;
         }
         self.used = used;
@@ -124,6 +137,11 @@ impl Counts {
         let visited = if self.visits > 0 { dir.len() + path } else { 0 };
         beforehand.max(self.watched) + FOLLOWER * self.attempts.saturating_sub(1) + visited
     }
+
+    /// Of the keys that these attempts have, or may come to have.
+    fn keys(self, dir: &str) -> usize {
+        self.attempts * (dir.len() + NAME)
+    }
 }
 
 impl Drop for WatchPermit<'_> {
@@ -137,7 +155,7 @@ impl Drop for WatchPermit<'_> {
         if *watchers == 0 {
             state.paths.remove(self.path);
             let bytes = self.path.len();
-            state.change(self.dir, self.budget.limit, |counts| counts.watched -= bytes);
+            state.change(self.dir, self.budget.limits, |counts| counts.watched -= bytes);
         }
     }
 }
@@ -174,7 +192,7 @@ mod tests {
         let directory = "/ns/a".len();
         let (key, own) = (directory + NAME, path("a/1").len());
         let limit = 2 * key + 2 * FOLLOWER;
-        let budget = WatchBudget::new(limit);
+        let budget = WatchBudget::new(limit, usize::MAX);
         let names =
             ["a/1", "a/2", "a/3", "b/1", "c/1", "c/2"].map(|of| (of, queue(&of[..1]), path(of)));
         let mut leaves: Vec<(&str, WatchPermit<'_>)> = Vec::new();
@@ -245,15 +263,36 @@ mod tests {
                     true
                 }
             };
-            assert_eq!((done, budget.state.lock().used), (fits, used), "step {step}, {act:?}");
+            let now = budget.state.lock().used.watched;
+            assert_eq!((done, now), (fits, used), "step {step}, {act:?}");
             assert!(used <= limit);
         }
         assert!(budget.state.lock().queues.is_empty() && budget.state.lock().paths.is_empty());
     }
 
+    /// Most of them follow each other, and so have few watches.
+    #[test]
+    fn keys_count_in_full() {
+        let key = "/ns/a".len() + NAME;
+        let budget = WatchBudget::new(usize::MAX, 3 * key + 1);
+        let [a, b] = ["a", "b"].map(queue);
+        assert!(budget.enter(&a) && budget.enter(&a) && budget.enter(&b));
+        assert!(!budget.enter(&a) && !budget.enter(&b), "no room for a fourth");
+        // Who only looks has no key.
+        assert!(budget.visit(&a));
+        budget.left(&a);
+        assert!(budget.enter(&b) && !budget.enter(&b));
+        for queue in [&a, &b, &b] {
+            budget.left(queue);
+        }
+        budget.unvisit(&a);
+        assert_eq!(budget.state.lock().used, Bytes::default());
+    }
+
     #[test]
     fn without_a_budget_nothing_is_counted() {
-        let (budget, queue, path) = (WatchBudget::new(usize::MAX), queue("a"), path("a/1"));
+        let budget = WatchBudget::new(usize::MAX, usize::MAX);
+        let (queue, path) = (queue("a"), path("a/1"));
         assert!(budget.enter(&queue) && budget.visit(&queue));
         let leave = budget.watch(queue.dir(), &path);
         assert!(

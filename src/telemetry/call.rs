@@ -119,10 +119,10 @@ fn reason(error: &Error) -> &'static str {
     match error {
         Error::Denied { .. } => "denied",
         Error::Unavailable { .. } => "unavailable",
+        Error::NotYet { .. } => "not_yet",
         Error::SessionLost { .. } => "session_lost",
         Error::Evicted { .. } => "evicted",
         Error::Closed => "closed",
-        Error::PermitsDisagree { .. } => "permits_disagree",
         Error::Backend { .. } => "backend",
         _ => "other",
     }

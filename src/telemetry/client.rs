@@ -195,11 +195,11 @@ const LOOKS: Duration = Duration::from_secs(1);
 
 /// Tells of slow waits.
 #[derive(Debug, Default)]
-pub(crate) struct Lookout {
+pub(crate) struct SlowWaits {
     last: Mutex<Option<Instant>>,
 }
 
-impl Lookout {
+impl SlowWaits {
     /// Whether somebody wants to know, and thousands who wait do not all look at once.
     pub(crate) fn may_look(&self) -> bool {
         if !trace::wants_slow() {

@@ -82,5 +82,9 @@ pub(super) fn reason(lost: LostReason) -> &'static str {
         LostReason::SessionExpired => "session_expired",
         LostReason::KeyDeleted => "key_deleted",
         LostReason::ClientClosed => "client_closed",
+        LostReason::KeeperStopped => "keeper_stopped",
+        LostReason::Forked => "forked",
+        LostReason::HeldTooLong => "held_too_long",
+        LostReason::Released => "released",
     }
 }

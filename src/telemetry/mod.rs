@@ -26,13 +26,13 @@ mod trace;
 pub(crate) use self::{
     account::{Account, Accounts, Handle, Slot},
     call::Call,
-    client::{Lookout, Renewals, Telemetry},
+    client::{Renewals, SlowWaits, Telemetry},
 };
 pub(crate) use kind::{Ended, Label, Opened, Primitive};
 #[cfg(all(feature = "redis", not(any(feature = "metrics", feature = "tracing"))))]
 pub(crate) use off::not_exclusive;
 #[cfg(not(any(feature = "metrics", feature = "tracing")))]
-pub(crate) use off::{Account, Accounts, Call, Handle, Lookout, Renewals, Slot, Telemetry};
+pub(crate) use off::{Account, Accounts, Call, Handle, Renewals, Slot, SlowWaits, Telemetry};
 #[cfg(all(feature = "redis", any(feature = "metrics", feature = "tracing")))]
 pub(crate) use trace::not_exclusive;
 

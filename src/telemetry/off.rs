@@ -120,9 +120,9 @@ impl Renewals {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Lookout {}
+pub(crate) struct SlowWaits {}
 
-impl Lookout {
+impl SlowWaits {
     pub(crate) fn may_look(&self) -> bool {
         false
     }

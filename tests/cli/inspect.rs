@@ -170,8 +170,13 @@ async fn a_key_is_deleted_by_hand(store: Store) {
         let refused = store.run(&["break", outside, "--yes"]).await;
         assert_eq!(refused.code(), 64, "{refused:?}");
     }
+    let token = u64::from(guard.fencing_token());
+    let earlier = (token - 1).to_string();
+    let spared = store.run(&["break", guard.key(), "--token", &earlier, "--yes"]).await;
+    assert_eq!(spared.code(), 1, "{spared:?}");
     assert!(guard.is_valid());
-    let broken = store.run(&["break", guard.key(), "--yes", "--json"]).await;
+    let token = token.to_string();
+    let broken = store.run(&["break", guard.key(), "--token", &token, "--yes", "--json"]).await;
     assert_eq!(broken.code(), 0, "{broken:?}");
     assert_eq!(guard.lost().await, distlock::LostReason::KeyDeleted);
     assert_eq!(store.run(&["break", guard.key(), "--yes"]).await.code(), 1);

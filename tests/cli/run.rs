@@ -306,6 +306,54 @@ async fn a_command_may_end_in_order_before_the_deadline(store: Store) {
     assert_eq!(objects.last().expect("one")["event"], "lost", "{objects:?}");
 }
 
+/// A run that failed counts for its period, until an operator says otherwise.
+async fn a_period_is_cleared_by_hand(store: Store) {
+    let nothing = store.run(&["clear", "daily"]).await;
+    assert_eq!(nothing.code(), 1, "{nothing:?}");
+    let run = async || {
+        store
+            .run(&["run", "daily", "--once-per", "24h", "--", "sh", "-c", "echo ran; exit 9"])
+            .await
+    };
+    assert_eq!(run().await.code(), 9);
+    let again = run().await;
+    assert_eq!((again.code(), again.out.as_str()), (0, ""), "{again:?}");
+    let place = TempDir::new().expect("a folder");
+    let holder = store.holding(&place, &["daily"]).await;
+    assert_eq!(store.run(&["clear", "daily"]).await.code(), 75);
+    signal(&holder, Signal::TERM);
+    let cleared = store.run(&["clear", "daily", "-w", "20s", "--json"]).await;
+    assert_eq!(cleared.code(), 0, "{cleared:?}");
+    assert_eq!(Told::objects(&cleared.out)[0]["cleared"], true);
+    assert_eq!(run().await.out, "ran\n");
+    assert_eq!(run().await.out, "");
+    assert_eq!(told(holder).await.code(), 143);
+}
+
+/// The command hangs while its store answers.
+async fn a_command_that_hangs_is_killed_after_max_hold(store: Store) {
+    let place = TempDir::new().expect("a folder");
+    let there = place.path().join("there");
+    let script = format!("trap '' TERM; echo $$ >{}; while :; do sleep 1; done", there.display());
+    let args = ["run", "hangs", "--max-hold", "2s", "--json", "--", "sh", "-c", &script];
+    let holder = store.distlock(&args).spawn().expect("it starts");
+    let pid = until_written(&there).await;
+    let next = store.waiting("hangs", &["--wait", "30s"]).await;
+    let next = told(next).await;
+    assert_eq!(next.code(), 0, "{next:?}");
+    let pid = Pid::from_raw(pid.trim().parse().expect("a number")).expect("a process");
+    assert!(rustix::process::test_kill_process(pid).is_err(), "it runs next to its successor");
+    let held = told(holder).await;
+    assert_eq!(held.code(), 70, "{held:?}");
+    let objects = Told::objects(&held.err);
+    let lost = objects.last().expect("one");
+    assert_eq!(lost["event"], "lost", "{objects:?}");
+    assert!(lost["reason"].as_str().is_some_and(|text| text.contains("--max-hold")), "{lost}");
+    // A command that ends before is not affected.
+    let told = store.run(&["run", "ends", "--max-hold", "10s", "--", "true"]).await;
+    assert_eq!(told.code(), 0, "{told:?}");
+}
+
 async fn wrong_usage_is_told_before_anything_is_sent(store: Store) {
     for args in [
         &["run", "a"][..],
@@ -314,6 +362,8 @@ async fn wrong_usage_is_told_before_anything_is_sent(store: Store) {
         &["run", "a", "--ttl", "10ms", "--", "true"],
         &["run", "a", "--ttl", "5s", "--kill-after", "5s", "--", "true"],
         &["run", "a", "--permits", "3/2", "--", "true"],
+        &["run", "a", "--max-hold", "0s", "--", "true"],
+        &["run", "a", "--max-hold", "100ms", "--", "true"],
         &["--url", "redis://h", "ls"],
         &["--url", "memory://a", "ls"],
         &["--url", "", "ls"],
@@ -325,12 +375,12 @@ async fn wrong_usage_is_told_before_anything_is_sent(store: Store) {
         assert_eq!(told.code(), 64, "{args:?}: {told:?}");
         assert!(!told.err.is_empty() && told.out.is_empty(), "{args:?}: {told:?}");
     }
-    let mut command = store.distlock(&["run", "a", "--", "true"]);
+    let mut command = store.distlock(&["run", "a", "--local", "--", "true"]);
     // These say where a user's own locks are.
-    command.env_remove("DISTLOCK_URL").env_remove("HOME").env_remove("XDG_STATE_HOME");
+    command.env_remove("HOME").env_remove("XDG_STATE_HOME");
     let told = tell(command).await;
     assert_eq!(told.code(), 64);
-    assert!(told.err.contains("DISTLOCK_URL"), "{told:?}");
+    assert!(told.err.contains("HOME"), "{told:?}");
     let misplaced = store.run(&["ls", "a", "etcd://root:geheim@h"]).await;
     assert_eq!(misplaced.code(), 64);
     assert!(!misplaced.err.contains("geheim"), "{misplaced:?}");
@@ -412,6 +462,8 @@ on_each_store!(
     a_dead_guardian_takes_the_command_with_it,
     a_lost_lock_ends_the_command_and_is_told,
     a_command_may_end_in_order_before_the_deadline,
+    a_period_is_cleared_by_hand,
+    a_command_that_hangs_is_killed_after_max_hold,
     wrong_usage_is_told_before_anything_is_sent,
     a_store_that_is_not_there_or_refuses_is_told,
     the_command_does_not_get_the_password,

@@ -9,3 +9,4 @@ mod inspect;
 mod probe;
 mod run;
 mod store;
+mod url;

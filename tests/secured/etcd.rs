@@ -3,12 +3,13 @@
 use std::time::{Duration, Instant};
 
 use distlock::{Client, Error, Tls};
+use distlock_testkit::certificates::{Ca, LONG, Pair};
 use etcd_client::UserAddOptions;
 
 use crate::{
     common::case::{SOON, eventually, within},
+    folder::Folder,
     own_etcd::{NAME, OwnEtcd, PASSWORD},
-    pki::{Ca, Folder, LONG, Pair},
     told,
 };
 

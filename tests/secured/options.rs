@@ -10,9 +10,10 @@ use std::{
 };
 
 use distlock::{Builder, Client, Credentials, Error, Tls};
+use distlock_testkit::certificates::Ca;
 use tokio::net::TcpListener;
 
-use crate::{common::case::SOON, pki::Ca};
+use crate::common::case::SOON;
 
 async fn refused(builder: Builder, option: &str) -> String {
     let error = builder.connect().await.unwrap_err();
@@ -34,7 +35,7 @@ async fn passwords_go_without_tls_to_this_machine_alone() {
         refused(builder(&in_url), "credentials").await;
         let called = builder(&url).credentials_from(|| Ok(Credentials::new("app", "s3cret")));
         refused(called, "credentials").await;
-        let tls = Tls::new().ca_certificate(Ca::new().pem);
+        let tls = Tls::new().ca_certificate(&Ca::new().pem);
         for tried in [
             builder(&url),
             builder(&url).credentials("app", "s3cret").allow_plaintext_credentials(),

@@ -3,12 +3,15 @@
 use std::{net::SocketAddr, time::Duration};
 
 use distlock::{Client, Tls};
-use distlock_testkit::docker::OwnServer;
+use distlock_testkit::{
+    certificates::{Ca, LONG, Pair},
+    docker::OwnServer,
+};
 use etcd_client::{Certificate, ConnectOptions, Identity, Permission, TlsOptions};
 
 use crate::{
     common::case::{SOON, eventually},
-    pki::{Ca, Folder, LONG, Pair},
+    folder::Folder,
 };
 
 /// What its certificate says that it is; its address is not in there.

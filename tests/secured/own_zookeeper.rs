@@ -7,13 +7,14 @@ use std::{
 };
 
 use distlock::{Client, Tls};
-use distlock_testkit::{docker::OwnServer, servers::ask};
+use distlock_testkit::{
+    certificates::{Ca, LONG, Pair},
+    docker::OwnServer,
+    servers::ask,
+};
 use tokio::{sync::Mutex, time::sleep};
 
-use crate::{
-    common::case::poll,
-    pki::{Ca, Folder, LONG, Pair},
-};
+use crate::{common::case::poll, folder::Folder};
 
 pub(crate) const PASSWORD: &str = "app-s3cret";
 pub(crate) const OTHER_PASSWORD: &str = "other-s3cret";

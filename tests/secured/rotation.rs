@@ -8,6 +8,7 @@ use std::{
 
 use distlock::{Builder, Client, Credentials, Error, LockGuard, Tls};
 use distlock_testkit::{
+    certificates::{Ca, Pair},
     framing::Framing,
     proxy::{Mode, Proxy},
 };
@@ -15,9 +16,9 @@ use zookeeper_client as zk;
 
 use crate::{
     common::case::{SOON, eventually, within},
+    folder::Folder,
     own_etcd::{NAME, OwnEtcd, PASSWORD},
     own_zookeeper::OwnZooKeeper,
-    pki::{Folder, Pair},
     told,
 };
 
@@ -119,7 +120,7 @@ async fn an_etcd_has_its_certificate_replaced() {
     };
     let client = builder(from_files(&folder)).connect().await.unwrap();
     let guard = client.mutex("held").lock().await.unwrap();
-    let next = crate::pki::Ca::new();
+    let next = Ca::new();
     folder.replace(&files(&format!("{}{}", etcd.ca.pem, next.pem), &own));
     goes_on(&client, &guard, Duration::from_millis(1500)).await;
     let server = next.issue("server", &[NAME, "localhost"], Duration::from_secs(3600));

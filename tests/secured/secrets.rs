@@ -3,14 +3,15 @@
 use std::time::Duration;
 
 use distlock::{Client, Credentials, Tls};
+use distlock_testkit::certificates::{Ca, LONG, Pair};
 use tracing_subscriber::filter::LevelFilter;
 
 use crate::{
     common::secrets::{Shown, lines_of},
+    folder::Folder,
     logs,
     own_etcd::{NAME, OwnEtcd, PASSWORD, ROOT_PASSWORD},
     own_zookeeper::{OTHER_PASSWORD, OwnZooKeeper, namespace},
-    pki::{Ca, Folder, LONG, Pair},
 };
 
 const WRONG: &str = "wrong-s3cret";

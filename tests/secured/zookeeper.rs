@@ -3,11 +3,12 @@
 use std::time::{Duration, Instant};
 
 use distlock::{Client, Error, Tls};
+use distlock_testkit::certificates::{Ca, LONG, Pair};
 
 use crate::{
     common::case::{SOON, within},
+    folder::Folder,
     own_zookeeper::{OTHER_PASSWORD, OwnZooKeeper, PASSWORD, namespace},
-    pki::{Ca, Folder, LONG, Pair},
     told,
 };
 

@@ -3,7 +3,7 @@
 use std::{
     cell::Cell,
     collections::BTreeMap,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Mutex, MutexGuard, Once, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -55,9 +55,13 @@ pub(crate) struct Listener {
 
 impl Listener {
     pub(crate) fn new(name: &'static str) -> Self {
-        listen(&["distlock"], |it| {
-            told().push(it);
-            visit();
+        static ONCE: Once = Once::new();
+        ONCE.call_once(|| {
+            let listening = listen(|it| {
+                told().push(it);
+                visit();
+            });
+            listening.for_life();
         });
         Self { name }
     }
@@ -178,6 +182,11 @@ impl Listener {
 /// All that was told of a backend, whatever the lock.
 pub(crate) fn all() -> Vec<Told> {
     told().clone()
+}
+
+/// The first of that kind.
+pub(crate) fn first(is: impl Fn(&Told) -> bool) -> Option<Told> {
+    told().iter().find(|it| is(it)).cloned()
 }
 
 /// A metric with its labels, but for the lock's and the backend's.

@@ -8,6 +8,8 @@ use tokio::time::{sleep, timeout};
 use super::listener::Listener;
 
 const A_WHILE: Duration = Duration::from_millis(50);
+/// In which one that waits surely knows its place, on a busy machine, too.
+const LONG_ENOUGH: Duration = Duration::from_secs(1);
 
 /// What is told of one mutex that was locked at once and let go of.
 const LOCKED_AND_RELEASED: &[(&str, i64)] = &[
@@ -58,8 +60,8 @@ async fn calls_that_bring_nothing() {
     let guard = other.mutex(&name).lock().await.unwrap();
     let mutex = client.mutex(&name);
     assert!(mutex.try_lock().await.unwrap().is_none());
-    assert!(mutex.lock_timeout(A_WHILE).await.unwrap().is_none());
-    timeout(A_WHILE, mutex.lock()).await.unwrap_err();
+    assert!(mutex.lock_timeout(LONG_ENOUGH).await.unwrap().is_none());
+    timeout(LONG_ENOUGH, mutex.lock()).await.unwrap_err();
     client.close().await.unwrap();
     assert!(matches!(mutex.lock().await, Err(Error::Closed)));
     assert!(matches!(client.mutex("").lock().await, Err(Error::InvalidName { .. })));
@@ -242,7 +244,7 @@ async fn permits() {
     let semaphore = client.semaphore(listener.lock("a"), 3);
     let permit = semaphore.acquire_many(2).await.unwrap();
     assert!(semaphore.try_acquire_many(2).await.unwrap().is_none());
-    assert!(semaphore.acquire_many_timeout(2, A_WHILE).await.unwrap().is_none());
+    assert!(semaphore.acquire_many_timeout(2, LONG_ENOUGH).await.unwrap().is_none());
     permit.release().await.unwrap();
     let error = client.semaphore(listener.lock("a"), 3).acquire_many(4).await.unwrap_err();
     assert!(matches!(error, Error::InvalidPermits { .. }), "{error:?}");
@@ -340,54 +342,6 @@ async fn several_locks_of_which_one_is_held() {
             ("span distlock.hold mutex released token", 2),
             ("DEBUG granted", 2),
             ("DEBUG released", 2),
-        ])
-        .await;
-}
-
-/// One key in the store, and each of them had the lock.
-#[tokio::test]
-async fn a_lock_that_is_passed_on_within_the_client() {
-    let listener = Listener::new("passed");
-    let client = listener.builder().local_handover(100).connect().await.unwrap();
-    let mutex = client.mutex(listener.lock("a"));
-    let first = mutex.lock().await.unwrap();
-    let waiting: Vec<_> = (0..2)
-        .map(|_| {
-            let mutex = mutex.clone();
-            tokio::spawn(async move { mutex.lock().await.unwrap() })
-        })
-        .collect();
-    assert!(mutex.try_lock().await.unwrap().is_none());
-    while listener.counts().get("waiters mutex now") != Some(&2) {
-        sleep(A_WHILE / 10).await;
-    }
-    first.unlock().await.unwrap();
-    let mut waiting = waiting.into_iter();
-    // One is dropped, and the other loses it.
-    drop(waiting.next().unwrap().await.unwrap());
-    let last = waiting.next().unwrap().await.unwrap();
-    Space::named("passed").delete(last.key());
-    assert_eq!(last.lost().await, LostReason::KeyDeleted);
-    let next = mutex.lock_timeout(Duration::from_secs(10)).await.unwrap().unwrap();
-    assert!(matches!(last.unlock().await, Err(Error::Lost { .. })));
-    next.unlock().await.unwrap();
-    listener
-        .expect(&[
-            ("acquire.duration acquired mutex", 4),
-            ("acquire.duration busy mutex", 1),
-            ("hold.duration released mutex", 3),
-            ("hold.duration lost mutex", 1),
-            ("lost mutex key_deleted", 1),
-            ("held mutex most", 1),
-            ("waiters mutex most", 2),
-            ("span distlock.acquire mutex acquired token", 2),
-            ("span distlock.acquire mutex acquired token place=0", 2),
-            ("span distlock.acquire mutex busy", 1),
-            ("span distlock.hold mutex released token", 3),
-            ("span distlock.hold mutex lost token", 1),
-            ("DEBUG granted", 4),
-            ("DEBUG released", 3),
-            ("WARN lost key_deleted", 1),
         ])
         .await;
 }

@@ -22,6 +22,8 @@ pub(super) struct EndpointError {
 pub(super) enum Cause {
     /// The request was sent, perhaps, and nothing came back in time.
     Silence,
+    /// It answered by what it had before a revision that is known.
+    Stale,
     Client(Error),
     /// The connection's user is not known any more, as far as that connection can tell.
     Outdated(Error),
@@ -66,6 +68,7 @@ impl fmt::Display for EndpointError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.cause {
             Cause::Silence => write!(f, "{} did not answer in time", self.endpoint),
+            Cause::Stale => write!(f, "{}: a stale read", self.endpoint),
             Cause::Client(Error::GRpcStatus(status))
             | Cause::Outdated(Error::GRpcStatus(status)) => {
                 let (endpoint, message) = (&self.endpoint, status.message());
@@ -103,6 +106,20 @@ pub(super) mod code {
     pub(super) const UNAUTHENTICATED: i32 = 16;
 }
 
+/// The member does not vote yet and refuses what it cannot serve: nothing was applied. The code is
+/// `Unavailable` up to etcd 3.5, and `FailedPrecondition` later.
+pub(super) fn is_learner(message: &str) -> bool {
+    message.contains("not supported for learner")
+}
+
+/// The server has no room for what was to be written (NOSPACE): nothing was applied.
+pub(super) fn is_full(error: &StoreError) -> bool {
+    let StoreError::Fatal { source, .. } = error else { return false };
+    let cause = source.downcast_ref::<EndpointError>().map(|error| &error.cause);
+    matches!(cause, Some(Cause::Client(Error::GRpcStatus(status)))
+        if status.code() as i32 == code::RESOURCE_EXHAUSTED)
+}
+
 /// The transaction has more operations than the server takes (`--max-txn-ops`): it was not applied.
 pub(super) fn is_too_large(error: &StoreError) -> bool {
     let StoreError::Fatal { source, .. } = error else { return false };
@@ -120,12 +137,8 @@ impl EndpointError {
     /// <https://github.com/etcd-io/etcd/blob/main/api/v3rpc/rpctypes/error.go>.
     pub(super) fn triage(self, operation: &'static str) -> StoreError {
         let status = match &self.cause {
-            Cause::Outdated(_) => return StoreError::Unavailable(self.into()),
+            Cause::Outdated(_) | Cause::Stale => return StoreError::Unavailable(self.into()),
             Cause::Client(Error::GRpcStatus(status)) => status,
-            // The crate's word for an answer of TTL 0.
-            Cause::Client(Error::LeaseKeepAliveError(text)) if text.contains("lease not found") => {
-                return StoreError::SessionGone(LostReason::SessionExpired);
-            }
             Cause::Client(
                 Error::InvalidArgs(_)
                 | Error::InvalidUri(_)
@@ -137,6 +150,9 @@ impl EndpointError {
             _ => return StoreError::Unknown(self.into()),
         };
         let message = status.message();
+        if is_learner(message) {
+            return StoreError::Unavailable(self.into());
+        }
         match status.code() as i32 {
             code::NOT_FOUND if message.contains("lease not found") => {
                 StoreError::SessionGone(LostReason::SessionExpired)
@@ -170,5 +186,38 @@ impl EndpointError {
             }
             _ => StoreError::Unknown(self.into()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tonic::{Code, Status};
+
+    use super::*;
+
+    fn triage(code: Code, message: &str) -> StoreError {
+        let cause = Cause::Client(Error::GRpcStatus(Status::new(code, message)));
+        EndpointError { endpoint: "h:2379".into(), cause }.triage("write")
+    }
+
+    #[test]
+    fn refusal_of_a_learner_was_not_applied() {
+        let refusal = "etcdserver: rpc not supported for learner";
+        // Up to etcd 3.5, and later.
+        for code in [Code::Unavailable, Code::FailedPrecondition] {
+            assert!(matches!(triage(code, refusal), StoreError::Unavailable(_)), "{code:?}");
+        }
+        assert!(matches!(
+            triage(Code::Unavailable, "etcdserver: request timed out"),
+            StoreError::Unknown(_)
+        ));
+    }
+
+    #[test]
+    fn full_server_is_told_from_a_busy_one() {
+        let full = "etcdserver: mvcc: database space exceeded";
+        assert!(is_full(&triage(Code::ResourceExhausted, full)));
+        assert!(!is_full(&triage(Code::ResourceExhausted, "etcdserver: too many requests")));
+        assert!(!is_full(&triage(Code::InvalidArgument, "etcdserver: too many operations")));
     }
 }

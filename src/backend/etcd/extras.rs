@@ -7,8 +7,9 @@ use etcd_client::{Client, GetOptions, Txn, TxnOpResponse, TxnResponse};
 
 use super::{
     error::is_too_large,
-    queue::{self, Paths},
-    store::{self, EtcdStore, JOIN, READ},
+    keys,
+    store::{EtcdStore, JOIN, LEAVE, READ, join},
+    transactions::{self, Paths},
 };
 use crate::backend::{
     Entry, Extras, Joined, Rewritten, Write,
@@ -43,8 +44,9 @@ impl Extras for EtcdStore {
         version: Option<u64>,
     ) -> Result<Rewritten> {
         let version = version.unwrap_or(entry.revision);
-        let (response, revision) =
-            self.write(Some(entry), queue::rewrite(entry, self.lease, value, version)).await?;
+        let (response, revision) = self
+            .write(Some(entry), transactions::rewrite(entry, self.lease, value, version))
+            .await?;
         if response.succeeded() {
             return Ok(Rewritten::Done(revision));
         }
@@ -52,7 +54,7 @@ impl Extras for EtcdStore {
             return Err(StoreError::Unknown("an answer without a read".into()));
         };
         let own =
-            get.kvs().first().filter(|kv| queue::is_entry(kv, entry) && kv.lease() == self.lease);
+            get.kvs().first().filter(|kv| keys::is_entry(kv, entry) && kv.lease() == self.lease);
         Ok(own.map_or(Rewritten::Gone, |kv| Rewritten::Not(kv.mod_revision().unsigned_abs())))
     }
 
@@ -76,8 +78,17 @@ impl Extras for EtcdStore {
         Ok(Some(Entry { key: paths.key, revision, ..entry.clone() }))
     }
 
-    async fn commit(&self, guard: Option<&Entry>, writes: &[Write]) -> Result<bool> {
-        Ok(self.write(guard, queue::commit(guard, self.lease, writes)).await?.0.succeeded())
+    async fn commit(&self, guards: &[Entry], writes: &[Write]) -> Result<bool> {
+        let newest = guards.iter().max_by_key(|guard| guard.revision);
+        Ok(self
+            .write(newest, transactions::commit(guards, self.lease, writes))
+            .await?
+            .0
+            .succeeded())
+    }
+
+    async fn evict(&self, entry: &Entry) -> Result<bool> {
+        Ok(self.write(Some(entry), transactions::evict(entry)).await?.0.succeeded())
     }
 
     async fn read(&self, key: &str) -> Result<Option<Vec<u8>>> {
@@ -108,7 +119,25 @@ impl Extras for EtcdStore {
         };
         Ok(joined
             .succeeded()
-            .then(|| paths.iter().map(|paths| store::alone(paths, revision)).collect()))
+            .then(|| paths.iter().map(|paths| join::alone(paths, revision)).collect()))
+    }
+
+    /// As the leader knows it: a member that lags behind would name the revision of an earlier one.
+    async fn own_entry(&self, key: &str) -> Result<Option<Entry>> {
+        let options = GetOptions::new().with_keys_only();
+        let kvs = self.pool.get(READ, key, options).await?.take_kvs();
+        let own = kvs.first().filter(|kv| kv.lease() == self.lease);
+        Ok(own.map(keys::entry))
+    }
+
+    async fn remove(&self, entry: &Entry) -> Result<bool> {
+        let Some((queue, ticket)) = keys::place_in(&entry.key) else { return Ok(false) };
+        let paths = Paths::new(&queue, self.lease, ticket);
+        if paths.key != entry.key {
+            return Ok(false);
+        }
+        let (removed, _) = self.txn(LEAVE, paths.remove(entry)).await?;
+        Ok(removed.succeeded())
     }
 
     async fn durability(&self) -> Result<Durability> {
@@ -116,12 +145,5 @@ impl Extras for EtcdStore {
         let listed = self.pool.request("list of members", list).await?;
         let voters = listed.members().iter().filter(|member| !member.is_learner()).count();
         Ok(Durability::majority(voters))
-    }
-
-    /// All others in the queue joined later.
-    async fn followed(&self, entry: &Entry) -> Result<bool> {
-        let count = GetOptions::new().with_prefix().with_count_only();
-        let prefix = queue::prefix_of(&entry.key);
-        Ok(self.pool.get(READ, prefix, count).await?.count() > 1)
     }
 }

@@ -9,14 +9,10 @@ use std::{
 use etcd_client::{Client, GetOptions, GetResponse, KeyValue};
 
 use super::{
-    queue,
+    keys,
     store::{EtcdStore, READ},
 };
-use crate::backend::{
-    Ask, Detail, Listing, Member,
-    error::{Result, StoreError},
-    name::Queue,
-};
+use crate::backend::{Ask, Detail, Listing, Member, error::Result, name::Queue};
 
 /// Go's own limit for answers, so that the server's is what counts.
 const LARGEST_ANSWER: usize = i32::MAX as usize;
@@ -24,7 +20,7 @@ const LARGEST_ANSWER: usize = i32::MAX as usize;
 impl EtcdStore {
     /// The queue as of one revision, later than all that this session was told.
     pub(super) async fn read_all(&self, queue: &Queue, ask: Ask) -> Result<Listing> {
-        let prefix = &*queue::prefix(queue);
+        let prefix = &*keys::prefix(queue);
         let told = self.told.load(Ordering::Relaxed);
         let watch = match ask.watch {
             true => Some(self.watcher.watch(&prefix.into(), true, true).await?),
@@ -37,14 +33,14 @@ impl EtcdStore {
         let watch = watch.map(|watch| watch.since(revision)).transpose()?;
         let (mut members, mut notes) = (vec![], vec![]);
         for kv in read.take_kvs() {
-            if queue::is_place(prefix, &kv) {
+            if keys::is_place(prefix, &kv) {
                 members.push(self.member(prefix, kv, ask.values));
-            } else if kv.lease() == 0 && queue::is_direct(prefix, &kv) {
+            } else if kv.lease() == 0 && keys::is_direct(prefix, &kv) {
                 notes.push(String::from_utf8_lossy(&kv.key()[prefix.len()..]).into());
             }
         }
         members.sort_by_key(|member| (member.entry.token, member.entry.revision));
-        Ok(Listing { members, notes, watch })
+        Ok(Listing { members, notes, watch, seem_dead: Vec::new() })
     }
 
     /// What the leader answers, if that is no older than `told`.
@@ -53,13 +49,8 @@ impl EtcdStore {
             let mut client = client.kv_client().max_decoding_message_size(LARGEST_ANSWER);
             client.get(key, Some(options)).await
         };
-        let read = self.pool.request(READ, read).await?;
-        let revision = read.header().map_or(0, |header| header.revision().unsigned_abs());
         // It asks the leader, and yet (https://github.com/etcd-io/etcd/issues/20418).
-        if revision < told {
-            return Err(StoreError::Unavailable("a stale read".into()));
-        }
-        Ok(read)
+        Ok(self.pool.read(READ, told, GetResponse::header, read).await?.0)
     }
 
     pub(super) async fn value(&self, key: &str) -> Result<Option<Vec<u8>>> {
@@ -82,9 +73,9 @@ impl EtcdStore {
     }
 
     fn member(&self, prefix: &str, kv: KeyValue, values: bool) -> Member {
-        let mut entry = queue::entry(&kv);
+        let mut entry = keys::entry(&kv);
         let (mut label, mut taken) = (None, None);
-        if let Some((text, token)) = entry.key.get(prefix.len()..).and_then(queue::label_of) {
+        if let Some((text, token)) = entry.key.get(prefix.len()..).and_then(keys::label_of) {
             (label, taken) = (Some(text.into()), token);
         }
         entry.token = taken.unwrap_or(entry.revision);

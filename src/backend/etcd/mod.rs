@@ -4,17 +4,20 @@
 //! themselves is not nothing. Go's `clientv3/concurrency` and `etcdctl lock` put theirs, `{lease id
 //! in hex}`, below the same prefix: all stand in one queue.
 
+mod contention;
 mod error;
 mod extras;
-mod heat;
+mod keys;
 mod list;
 mod pool;
-mod queue;
+mod reading;
+mod release_marker;
+mod renewal;
 mod spare;
 mod store;
+mod transactions;
 mod watcher;
 mod wire;
-mod word;
 
 use std::{sync::Arc, time::Duration};
 
@@ -76,7 +79,8 @@ impl Backend for Etcd {
         let ttl = Duration::from_secs(granted.ttl().unsigned_abs());
         // Until they are compacted, one that looks through a queue steps over the names of deleted
         // keys, too: 0.1 ms for 1,500.
-        let facts = Facts { keeps_old_names: true, ..Facts::new(ttl) };
+        let ticket_in = |key: &str| keys::place_in(key).map(|(_, ticket)| ticket);
+        let facts = Facts { keeps_old_names: true, ticket_in: Some(ticket_in), ..Facts::new(ttl) };
         Ok((facts, Arc::new(EtcdStore::new(Arc::clone(&self.pool), granted.id(), ttl))))
     }
 }

@@ -3,13 +3,14 @@
 use std::{sync::Arc, time::Duration};
 
 use etcd_client::{
-    Certificate, Client, ConnectOptions, Error, GetOptions, GetResponse, TlsOptions,
+    Certificate, Client, ConnectOptions, Error, GetOptions, GetResponse, ResponseHeader, TlsOptions,
 };
 use tokio::sync::watch;
 use tonic::transport;
 
 use super::{
-    error::{Cause, EndpointError, code::INVALID_ARGUMENT, in_time},
+    error::{Cause, EndpointError, code::INVALID_ARGUMENT, in_time, is_learner},
+    renewal::{Renewer, Replies, Reply},
     wire,
 };
 use crate::{
@@ -64,6 +65,7 @@ impl std::fmt::Debug for Endpoint {
 struct Connection {
     /// Shared, as a clone of it clones a client for each of etcd's services.
     client: Arc<Client>,
+    renewer: Arc<Renewer>,
     identity: Identity,
     /// Up to then it is used although there are newer credentials or certificates.
     used_until: Duration,
@@ -91,6 +93,26 @@ impl Identity {
 pub(super) struct Picked {
     pub(super) index: usize,
     pub(super) client: Arc<Client>,
+    renewer: Arc<Renewer>,
+}
+
+impl Picked {
+    fn new(index: usize, connection: &Connection) -> Self {
+        let (client, renewer) = (Arc::clone(&connection.client), Arc::clone(&connection.renewer));
+        Self { index, client, renewer }
+    }
+
+    /// Renews a lease, and returns the reply. `in_doubt`: see [`Renewer::renew`].
+    pub(super) async fn renew(
+        &self,
+        lease: i64,
+        in_doubt: bool,
+    ) -> Result<(Reply, Replies), Error> {
+        if self.renewer.lacks_token() {
+            prove(&self.client).await?;
+        }
+        self.renewer.renew(lease, in_doubt).await
+    }
 }
 
 impl Pool {
@@ -188,7 +210,7 @@ impl Pool {
             let mut known = endpoint.connection.lock();
             if let Some(known) = &mut *known {
                 if known.identity.is(&identity) || clock::now() < known.used_until {
-                    return Ok(Picked { index, client: Arc::clone(&known.client) });
+                    return Ok(Picked::new(index, known));
                 }
                 // The others use it on meanwhile.
                 known.used_until = clock::now() + PATIENCE_WITH_NEW;
@@ -216,26 +238,26 @@ impl Pool {
                 connected = self.connect(endpoint, &identity, false, patience).await;
             }
         }
-        let client = match connected {
-            Ok(client) => Arc::new(client),
+        let (client, renewer) = match connected {
+            Ok((client, renewer)) => (Arc::new(client), Arc::new(renewer)),
             // If it is refused with what is new, what was there works, perhaps.
             Err(cause) => {
-                let client = known.map(|known| known.client);
-                let client = client.ok_or_else(|| self.failed(index, cause))?;
-                return Ok(Picked { index, client });
+                let known = known.ok_or_else(|| self.failed(index, cause))?;
+                return Ok(Picked::new(index, &known));
             }
         };
         let mut connection = endpoint.connection.lock();
         // Another one who needed it may have been quicker.
         match &*connection {
             Some(connection) if connection.identity.is(&identity) => {
-                return Ok(Picked { index, client: Arc::clone(&connection.client) });
+                return Ok(Picked::new(index, connection));
             }
             _ => {}
         }
-        let used_until = Duration::ZERO;
-        *connection = Some(Connection { client: Arc::clone(&client), identity, used_until });
-        Ok(Picked { index, client })
+        let new = Connection { client, renewer, identity, used_until: Duration::ZERO };
+        let picked = Picked::new(index, &new);
+        *connection = Some(new);
+        Ok(picked)
     }
 
     /// With a user this is a request, so that it can hang like one. `prove`: see [`prove`].
@@ -245,14 +267,16 @@ impl Pool {
         identity: &Identity,
         prove: bool,
         patience: Duration,
-    ) -> Result<Client, Cause> {
+    ) -> Result<(Client, Renewer), Cause> {
         let connecting = async {
             let channel = wire::channel(self.target(&endpoint.address, identity)?);
-            let client = Client::from_channel(channel, Some(Self::options(identity))).await?;
+            let renewer = Renewer::new(channel, identity.credentials.is_some());
+            let options = Self::options(identity);
+            let client = Client::from_channel(renewer.channel(), Some(options)).await?;
             if prove {
                 self::prove(&client).await?;
             }
-            Ok(client)
+            Ok((client, renewer))
         };
         in_time(patience, connecting).await
     }
@@ -278,7 +302,26 @@ impl Pool {
         self.request(operation, get).await
     }
 
-    /// The same with another timeout.
+    /// One attempt of one request whose answer counts as of the revision `least` or a later one,
+    /// and that revision. A member that is behind it has failed, and is left for the next one.
+    pub(super) async fn read<T>(
+        &self,
+        operation: &'static str,
+        least: u64,
+        header: fn(&T) -> Option<&ResponseHeader>,
+        request: impl AsyncFnOnce(Arc<Client>) -> Result<T, Error>,
+    ) -> Result<(T, u64)> {
+        let picked = self.pick(0).await.map_err(|error| error.triage(operation))?;
+        let reply = in_time(self.request_timeout, request(Arc::clone(&picked.client))).await;
+        let reply = reply.map_err(|cause| self.refused(&picked, cause).triage(operation))?;
+        let revision = header(&reply).map_or(0, |header| header.revision().unsigned_abs());
+        if revision < least {
+            return Err(self.failed(picked.index, Cause::Stale).triage(operation));
+        }
+        Ok((reply, revision))
+    }
+
+    /// The same as [`request`](Self::request) with another timeout.
     pub(super) async fn request_within<T>(
         &self,
         patience: Duration,
@@ -316,12 +359,12 @@ impl Pool {
     /// one.
     pub(super) fn failed(&self, index: usize, cause: Cause) -> EndpointError {
         let network = match &cause {
-            Cause::Silence => true,
+            Cause::Silence | Cause::Stale => true,
             Cause::Client(Error::GRpcStatus(status)) => {
                 // Everything that is not the server's considered answer.
-                matches!(status.code() as i32, 1 | 2 | 4 | 13 | 14)
+                matches!(status.code() as i32, 1 | 2 | 4 | 13 | 14) || is_learner(status.message())
             }
-            Cause::Client(error) => !matches!(error, Error::LeaseKeepAliveError(_)),
+            Cause::Client(_) => true,
             Cause::Outdated(_) => false,
         };
         if network {

@@ -11,16 +11,18 @@ use std::{
 };
 
 use etcd_client::{
-    Error, EventType, GetOptions, KeyValue, WatchFilterType, WatchOptions, WatchRequestSender,
-    WatchResponse, WatchResponseStream,
+    Client, Error, EventType, KeyValue, Txn, TxnResponse, WatchFilterType, WatchOptions,
+    WatchRequestSender, WatchResponse, WatchResponseStream,
 };
 use tokio::sync::{mpsc, oneshot, watch::Sender};
 
 use super::{
     error::{Cause, in_time},
+    keys,
     pool::{Picked, Pool},
-    queue,
+    reading::Reading,
     spare::Spare,
+    transactions,
 };
 use crate::{
     backend::{
@@ -115,15 +117,14 @@ pub(super) async fn begin(
 }
 
 /// Looks for the key; tells as of which revision it is there, if it is. The member that has the
-/// watch knows best what the watch may have missed, so that the others need not be asked.
+/// watch knows best what the watch may have missed, so that the others need not be asked. By a
+/// transaction, as etcd's grpc-proxy answers a simple read of this kind by what it read long ago.
 async fn look(pool: &Pool, entry: &Entry) -> Result<Option<u64>> {
-    let options = GetOptions::new().with_keys_only().with_serializable();
-    let seen = pool.get("look at a key", &entry.key, options).await?;
-    let revision = seen.header().map_or(0, |header| header.revision()).unsigned_abs();
-    if revision < entry.revision {
-        return Err(stale());
-    }
-    let there = seen.kvs().first().is_some_and(|kv| queue::is_entry(kv, entry));
+    let look = Txn::new().and_then([transactions::one(&entry.key, Reading::Local)]);
+    let read = async |client: Arc<Client>| client.kv_client().txn(look).await;
+    let (seen, revision) =
+        pool.read("look at a key", entry.revision, TxnResponse::header, read).await?;
+    let there = transactions::is_there(seen.op_responses().pop(), entry, None);
     Ok(there.then_some(revision))
 }
 
@@ -358,7 +359,7 @@ fn is_canceled(watches: &mut HashMap<i64, Signals>, message: &WatchResponse) -> 
     }
     let prefix = &signals.prefix;
     let is_news = |event: &&etcd_client::Event| match (prefix, event.kv()) {
-        (Some(prefix), Some(kv)) => queue::is_direct(prefix, kv),
+        (Some(prefix), Some(kv)) => keys::is_direct(prefix, kv),
         // A key without a lease is nobody's place.
         (None, Some(kv)) => event.event_type() == EventType::Delete || kv.lease() == 0,
         (_, None) => false,

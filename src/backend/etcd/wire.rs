@@ -2,9 +2,8 @@
 
 use std::{future::Future, pin::Pin};
 
-use etcd_client::Channel;
 use hyper::rt;
-use tonic::transport::Endpoint;
+use tonic::transport::{Channel, Endpoint};
 
 use crate::runtime::{executor::Executor, inline::Inline};
 
@@ -18,5 +17,5 @@ impl rt::Executor<Pin<Box<dyn Future<Output = ()> + Send>>> for Inline {
 /// A channel to this endpoint alone, connected by its first request. etcd-client would make one
 /// that looks for the least busy of several, which each request pays for.
 pub(super) fn channel(endpoint: Endpoint) -> Channel {
-    Channel::Tonic(endpoint.executor(Inline::new(Executor::here())).connect_lazy())
+    endpoint.executor(Inline::new(Executor::here())).connect_lazy()
 }

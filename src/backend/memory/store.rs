@@ -245,6 +245,7 @@ impl Store for MemoryStore {
             },
         );
         Ok(Listing {
+            seem_dead: Vec::new(),
             members: members.collect(),
             notes: state.notes(queue).map(Into::into).collect(),
             watch,
@@ -322,14 +323,14 @@ impl Extras for MemoryStore {
         Ok(Some(Entry { key: key.into(), ..entry.clone() }))
     }
 
-    async fn commit(&self, guard: Option<&Entry>, writes: &[Write]) -> Result<bool> {
+    async fn commit(&self, guards: &[Entry], writes: &[Write]) -> Result<bool> {
         let mut state = match self.request().await {
             // Its keys have gone with it.
-            Err(StoreError::SessionGone(_)) if guard.is_some() => return Ok(false),
+            Err(StoreError::SessionGone(_)) if !guards.is_empty() => return Ok(false),
             state => state?,
         };
         state.requests.writes += 1;
-        if guard.is_some_and(|guard| !state.there(guard)) {
+        if !guards.iter().all(|guard| state.there(guard)) {
             return Ok(false);
         }
         for write in writes {
@@ -362,13 +363,6 @@ impl Extras for MemoryStore {
         drop(self.request().await?);
         let reasons = vec!["it lives in this process alone, and ends with it".to_owned()];
         Ok(Durability { exclusive: true, after_loss: AfterLoss::Forgets, reasons })
-    }
-
-    async fn followed(&self, entry: &Entry) -> Result<bool> {
-        let mut state = self.request().await?;
-        state.requests.reads += 1;
-        let Some(own) = state.keys.get(&entry.revision) else { return Ok(true) };
-        Ok(state.keys.range(entry.revision + 1..).any(|(_, record)| record.queue == own.queue))
     }
 }
 

@@ -1,6 +1,7 @@
 //! One connection to the one server that can be written to.
 
 use std::{
+    io,
     sync::{Arc, Weak},
     time::Duration,
 };
@@ -8,7 +9,7 @@ use std::{
 use super::{
     driver::{Answer, Driver, Login, Refusal, Told},
     error::refused,
-    message::{Doubt, Message},
+    message::{CALLED, Doubt, Message},
     opening::{self, HELLO_BARE, HELLO_TELLS},
     schema,
     watches::Watches,
@@ -24,8 +25,15 @@ use crate::{
     runtime::{
         clock::{self, timeout},
         mutex::Mutex,
+        random,
     },
 };
+
+const POOLED: &str = "a pooler has given the connection to other clients between two requests: \
+                      connect to the server itself, or let the pooler keep a connection per client";
+
+/// How long a pooler is refused before it is tried again.
+const REFUSED: Duration = Duration::from_secs(60);
 
 /// Makes connections.
 #[derive(Debug)]
@@ -35,12 +43,16 @@ pub(super) struct Connector {
     pub(super) clock: ServerClock,
     /// Of all sessions of this client: what one does, the others need not look for.
     sessions: Mutex<Vec<Weak<Watches>>>,
+    /// When a connection was found to have been given to others.
+    pooled: Mutex<Option<Duration>>,
 }
 
 /// A connection that a session has begun on.
 pub(super) struct Link {
     pub(super) endpoint: String,
     driver: Driver,
+    /// What the connection is called, once the server knows it.
+    name: Option<i64>,
     /// Which server it is.
     pub(super) server: String,
     /// It is one of several that can be written to.
@@ -60,8 +72,8 @@ pub(super) struct Sent {
 impl Connector {
     pub(super) fn new(remote: Remote) -> Self {
         let endpoints = Endpoints::new(remote.endpoints.clone());
-        let (clock, sessions) = <_>::default();
-        Self { remote, endpoints, clock, sessions }
+        let (clock, sessions, pooled) = <_>::default();
+        Self { remote, endpoints, clock, sessions, pooled }
     }
 
     /// How long a request may take.
@@ -122,6 +134,10 @@ impl Connector {
     }
 
     async fn connect_to(&self, endpoint: &str, ttl: Duration) -> Result<Link> {
+        let pooled = *self.pooled.lock();
+        if pooled.is_some_and(|noticed| clock::now().saturating_sub(noticed) < REFUSED) {
+            return Err(StoreError::Denied(format!("{endpoint}: {POOLED}").into()));
+        }
         let material = self.remote.tls.as_ref().map(|tls| tls.newest());
         let credentials = self.remote.credentials.as_ref().map(|credentials| credentials.newest());
         let (user, password) = match &credentials {
@@ -139,9 +155,17 @@ impl Connector {
             }
             refused(endpoint, &refusal)
         })?;
-        let (name, server) = (endpoint.to_owned(), String::new());
-        let mut link = Link { endpoint: name, driver, server, clustered: false, bare: false };
-        let told = link.first(&opening::hello(self.patience(), ttl * 2)).await?;
+        let (endpoint_name, server, name) = (endpoint.to_owned(), String::new(), random::id());
+        let mut link = Link {
+            endpoint: endpoint_name,
+            driver,
+            name: None,
+            server,
+            clustered: false,
+            bare: false,
+        };
+        let told = link.first(&opening::hello(name, self.patience(), ttl * 2)).await?;
+        link.name = Some(name);
         let reading = |what: &str| {
             StoreError::Unavailable(
                 format!(
@@ -176,23 +200,27 @@ impl Connector {
         link: &mut Link,
         session: i64,
         message: &Message,
-    ) -> std::io::Result<Sent> {
+    ) -> io::Result<Sent> {
         let sent = clock::now();
         let belief = self.clock.belief(sent).filter(|_| message.sweeps);
-        let parcel = message.parcel(session, belief.as_ref(), link.clustered);
+        let batch = message.batch(session, belief.as_ref(), link.clustered);
         let Answer { mut outcomes, refused } =
-            timeout(self.patience(), link.driver.ask(&parcel.text)).await??;
+            timeout(self.patience(), link.driver.ask(&batch.text)).await??;
+        if !link.is_own(&outcomes) {
+            *self.pooled.lock() = Some(clock::now());
+            return Err(io::Error::other(POOLED));
+        }
         self.clock.read(&outcomes, sent);
-        if let Some(belief) = belief.as_ref().filter(|_| outcomes.len() >= parcel.before) {
+        if let Some(belief) = belief.as_ref().filter(|_| outcomes.len() >= batch.before) {
             self.clock.acted_on(belief);
         }
-        let refused = refused.map(|told| (told, parcel.doubt(outcomes.len(), message.transaction)));
+        let refused = refused.map(|told| (told, batch.doubt(outcomes.len(), message.transaction)));
         if refused.is_some() && message.transaction {
             // What was done of it, and what is locked by it.
             timeout(self.patience(), link.driver.ask("ROLLBACK")).await??;
         }
-        outcomes.drain(..parcel.before.min(outcomes.len()));
-        outcomes.truncate(parcel.own);
+        outcomes.drain(..batch.before.min(outcomes.len()));
+        outcomes.truncate(batch.own);
         Ok(Sent { outcomes, refused })
     }
 }
@@ -200,17 +228,28 @@ impl Connector {
 impl Link {
     /// Asks before there is a session.
     pub(super) async fn first(&mut self, message: &Message) -> Result<Vec<Outcome>> {
-        let parcel = message.parcel(0, None, false);
+        let batch = message.batch(0, None, false);
         let broken = |error| StoreError::Unavailable(format!("{}: {error}", self.endpoint).into());
         let Answer { mut outcomes, refused: told } =
-            self.driver.ask(&parcel.text).await.map_err(broken)?;
+            self.driver.ask(&batch.text).await.map_err(broken)?;
+        if !self.is_own(&outcomes) {
+            return Err(StoreError::Unavailable(format!("{}: {POOLED}", self.endpoint).into()));
+        }
         match told {
             Some(told) => Err(refused(&self.endpoint, &Refusal::Told(told))),
             None => {
-                outcomes.drain(..parcel.before.min(outcomes.len()));
+                outcomes.drain(..batch.before.min(outcomes.len()));
                 Ok(outcomes)
             }
         }
+    }
+
+    /// Returns `false` if the first of these outcomes is of a connection with another name: a
+    /// pooler has given it to others, or has reset it. The request may have been done with others'
+    /// settings, or by a server that is read alone.
+    fn is_own(&self, outcomes: &[Outcome]) -> bool {
+        let called = outcomes.first().map(|outcome| outcome.first()?.number(CALLED));
+        self.name.is_none() || called.is_none_or(|called| called == self.name)
     }
 
     /// The tables, of which this was told, learn which server it is.

@@ -4,10 +4,10 @@ use async_trait::async_trait;
 
 use super::{
     durability,
-    line::Line,
     looks::{self, What},
     message::Message,
     registered::Registered,
+    session::Session,
     statements,
 };
 use crate::backend::{
@@ -24,7 +24,7 @@ use crate::backend::{
 };
 
 #[async_trait]
-impl Dialect for Line {
+impl Dialect for Session {
     type Message = Message;
 
     fn session(&self) -> i64 {
@@ -32,7 +32,7 @@ impl Dialect for Line {
     }
 
     async fn ask(&self, operation: &'static str, message: Message) -> Result<Vec<Outcome>> {
-        Line::ask(self, operation, message).await
+        self.connection.ask(operation, message).await
     }
 
     fn tell(&self, dir: &str, number: u64) {
@@ -85,8 +85,8 @@ impl Dialect for Line {
         statements::relabel(self.session, entry, label, value)
     }
 
-    fn commit(&self, guard: Option<&Place<'_>>, writes: &[Write]) -> Message {
-        statements::commit(self.session, guard, writes)
+    fn commit(&self, guards: &[Place<'_>], writes: &[Write]) -> Message {
+        statements::commit(self.session, guards, writes)
     }
 
     fn read(&self, key: &str) -> Message {
@@ -95,10 +95,6 @@ impl Dialect for Line {
 
     fn queues(&self, namespace: &str) -> Message {
         statements::queues(self.session, namespace)
-    }
-
-    fn followed(&self, entry: &Place<'_>) -> Message {
-        statements::followed(self.session, entry)
     }
 
     async fn durability(&self) -> Result<Durability> {

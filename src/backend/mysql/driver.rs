@@ -1,7 +1,7 @@
 //! The seam to the driver crate, `mysql_async`: one connection, one request of several statements
 //! at a time, answers in text.
 
-use std::{io, panic::AssertUnwindSafe};
+use std::{io, panic::AssertUnwindSafe, time::Duration};
 
 use futures_util::FutureExt;
 use mysql_async::{
@@ -26,6 +26,9 @@ const LARGEST: usize = 1 << 30;
 /// How long the server lets a connection idle, in seconds: the crate would ask for it, for its
 /// pools, which are not used here.
 const IDLE: usize = 28_800;
+
+/// After how long a silence the kernel probes the other end of a connection.
+const SILENT: Duration = Duration::from_secs(15);
 
 /// Who one is, and what for.
 pub(super) struct Login<'a> {
@@ -122,6 +125,7 @@ fn options(endpoint: &str, login: &Login<'_>) -> io::Result<OptsBuilder> {
         // What an UPDATE finds counts, whether it changes it or not.
         .client_found_rows(true)
         .tcp_nodelay(true)
+        .tcp_keepalive(Some(SILENT))
         .prefer_socket(false)
         .stmt_cache_size(0)
         // It asks the server for each of these that is not set.

@@ -45,8 +45,8 @@ impl Message {
 
     /// As it is sent; a session that is to sweep has this to go by. `clocks`: there are several
     /// servers that write, each with a clock of its own.
-    pub(super) fn parcel(&self, session: i64, belief: Option<&Belief>, clocks: bool) -> Parcel {
-        let mut all = vec![format!("SELECT {NOW}, {BEAT}")];
+    pub(super) fn batch(&self, session: i64, belief: Option<&Belief>, clocks: bool) -> Batch {
+        let mut all = vec![format!("SELECT {NOW}, {BEAT}, {CONNECTION}")];
         if let Some(belief) = belief {
             if belief.clips {
                 all.push(clip(clocks));
@@ -64,13 +64,13 @@ impl Message {
         if self.transaction {
             all.push("COMMIT".to_owned());
         }
-        Parcel { text: all.join(";\n"), before, own: self.statements.len(), all: all.len() }
+        Batch { text: all.join(";\n"), before, own: self.statements.len(), all: all.len() }
     }
 }
 
-/// A request as it is sent. The first of its outcomes is what the clock shows, and how far the
-/// beats are.
-pub(super) struct Parcel {
+/// A request as it is sent. The first of its outcomes is what the clock shows, how far the beats
+/// are, and what the connection is called.
+pub(super) struct Batch {
     pub(super) text: String,
     /// So many outcomes come before the message's own, of which there are so many.
     pub(super) before: usize,
@@ -79,7 +79,7 @@ pub(super) struct Parcel {
     all: usize,
 }
 
-impl Parcel {
+impl Batch {
     /// What is to be thought of a statement that was refused after so many outcomes.
     pub(super) fn doubt(&self, outcomes: usize, transaction: bool) -> Doubt {
         match transaction {
@@ -108,6 +108,12 @@ pub(super) const NOW: &str = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMES
 /// The beat of what is renewed now: above all before it, until the server is started again. Without
 /// the server's own number, which stands in front.
 pub(super) const BEAT: &str = "(UUID_SHORT() & 72057594037927935)";
+
+/// What the connection is called.
+pub(super) const CONNECTION: &str = "@distlock_connection";
+
+/// Which column of a request's first outcome has that.
+pub(super) const CALLED: usize = 2;
 
 /// The server whose clock it is.
 pub(super) const SERVER: &str = "CONCAT(@@hostname, ':', @@port)";
@@ -147,7 +153,14 @@ fn sweep(session: i64, belief: &Belief, clocks: bool) -> String {
          STRAIGHT_JOIN distlock_sessions AS s ON s.id = dead.id",
         since = belief.since,
         shows = belief.shows,
-        over = is_over(&belief.marks, BEAT, |shows| shows.to_string(), |lasts| lasts.to_string())
+        over = is_over(
+            &belief.marks,
+            BEAT,
+            "expires - ttl * 19 DIV 20",
+            "<=",
+            |shows| shows.to_string(),
+            |lasts| lasts.to_string()
+        )
     )
 }
 
@@ -179,8 +192,8 @@ mod tests {
         let two = || vec!["SELECT 1".to_owned(), "SELECT 2".to_owned()];
         let (all, each) = (Message::transaction(two()), Message::plain(two()));
         let doubts = |message: &Message| -> Vec<_> {
-            let parcel = message.parcel(1, None, false);
-            (0..parcel.all).map(|outcomes| parcel.doubt(outcomes, message.transaction)).collect()
+            let batch = message.batch(1, None, false);
+            (0..batch.all).map(|outcomes| batch.doubt(outcomes, message.transaction)).collect()
         };
         // The clock, the begin, the two, and the end.
         let nothing = Doubt::Nothing;

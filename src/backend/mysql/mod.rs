@@ -9,13 +9,13 @@ mod dialect;
 mod driver;
 mod durability;
 mod error;
-mod line;
 mod literal;
 mod looks;
 mod message;
 mod opening;
 mod registered;
 pub(crate) mod schema;
+mod session;
 mod statements;
 mod watches;
 
@@ -25,7 +25,7 @@ use async_trait::async_trait;
 
 use self::{
     connection::{Connector, Link},
-    line::Line,
+    session::Session,
 };
 use super::{Backend, Entry, Facts, Store};
 use crate::{
@@ -33,7 +33,7 @@ use crate::{
         error::{Result, StoreError},
         remote::Remote,
         sql::{
-            key::{Place, session_of},
+            key::{self, Place, session_of},
             outcome::Outcome,
             store::SqlStore,
         },
@@ -85,10 +85,12 @@ impl Backend for Mysql {
         let sent = clock::now();
         let begun = timeout(patience, link.first(&begin)).await.map_err(late)??;
         self.connector.clock.read(&begun, sent);
-        let line = Line::start(Arc::clone(&self.connector), link, session, ttl);
-        line.order(opening::tidy());
-        let facts = Facts { one_at_a_time: true, ..Facts::new(ttl) };
-        Ok((facts, Arc::new(SqlStore::new(line, ttl))))
+        let session = Session::start(Arc::clone(&self.connector), link, session, ttl);
+        session.connection.order(opening::tidy());
+        session.connection.order(opening::tidied());
+        let facts =
+            Facts { one_at_a_time: true, ticket_in: Some(key::ticket_in), ..Facts::new(ttl) };
+        Ok((facts, Arc::new(SqlStore::new(session, ttl))))
     }
 }
 

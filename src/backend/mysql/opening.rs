@@ -3,20 +3,31 @@
 
 use super::{
     literal::text,
-    message::{BEAT, Message, NOW, SERVER},
+    message::{BEAT, CONNECTION, Message, NOW, SERVER},
 };
 
 /// What each connection begins with, and whether the server can be written to. A connection that is
-/// silent for that long has lost its session, and is not to keep a transaction open.
-pub(super) fn hello(patience: std::time::Duration, silence: std::time::Duration) -> Message {
+/// silent for that long has lost its session, and is not to keep a transaction open. The connection
+/// is called by a number that no other has: see `Link::is_own`.
+///
+/// Whatever a server's or a user's default would change is set: with `completion_type = CHAIN` a
+/// keepalive would stay uncommitted, and `sql_select_limit` cuts off what is read, also here.
+pub(super) fn hello(
+    connection: i64,
+    patience: std::time::Duration,
+    silence: std::time::Duration,
+) -> Message {
     let seconds = patience.as_secs().max(1);
     let locks = seconds.div_ceil(2);
     let silence = silence.as_secs().clamp(1, 1_000_000) + 1;
     Message::plain(vec![
-        "SET SESSION sql_mode = 'STRICT_ALL_TABLES', SESSION autocommit = 1, \
-         SESSION time_zone = '+00:00', SESSION foreign_key_checks = 1, SESSION unique_checks = 1, \
-         SESSION sql_safe_updates = 0"
-            .to_owned(),
+        format!(
+            "SET {CONNECTION} = {connection}, SESSION sql_mode = 'STRICT_ALL_TABLES', \
+             SESSION autocommit = 1, SESSION completion_type = 0, \
+             SESSION sql_select_limit = 18446744073709551615, SESSION time_zone = '+00:00', \
+             SESSION foreign_key_checks = 1, SESSION unique_checks = 1, \
+             SESSION sql_safe_updates = 0"
+        ),
         "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED".to_owned(),
         format!(
             "SET SESSION innodb_lock_wait_timeout = {locks}, SESSION lock_wait_timeout = {locks}, \
@@ -116,21 +127,39 @@ pub(super) fn open(session: i64, microseconds: u128) -> Message {
     ])
 }
 
-/// Puts away the rows of queues that nobody has used for a day. What these had for a number, none
-/// will have again: the floor is raised first, and who joins reads it once its queue's row is there
+/// The name of the lock that the client has that tidies: the server's own, and none on a row.
+const TIDYING: &str = "CONCAT('distlock ', SHA1(DATABASE()))";
+
+/// Removes up to 1,000 rows of queues that were not used for a day: those that were idle for the
+/// longest time, and no other row is locked. No later entry has the number that one of them had:
+/// the floor rises in the same transaction, and a join reads it once its queue's row is there
 /// again.
+///
+/// One client tidies at a time. [`tidied`] has to follow, however this ends.
 pub(super) fn tidy() -> Message {
-    let idle = format!("used < {NOW} - 86400000000");
+    let idle = "FROM distlock_queues AS i FORCE INDEX (used) WHERE used < @distlock_before \
+                AND NOT EXISTS (SELECT 1 FROM distlock_entries AS e WHERE e.queue = i.queue)";
     Message::transaction(vec![
-        format!("SET @distlock_floor = (SELECT MAX(number) FROM distlock_queues WHERE {idle})"),
-        "UPDATE distlock_schema SET floor = @distlock_floor WHERE floor < @distlock_floor"
-            .to_owned(),
+        // Before the epoch nothing was used.
+        format!("SET @distlock_before = IF(GET_LOCK({TIDYING}, 0), {NOW} - 86400000000, 0)"),
+        // Reads without locks, which `SET … = (SELECT …)` does not.
         format!(
-            "DELETE q FROM (SELECT queue FROM distlock_queues AS i WHERE {idle} \
-             AND number <= @distlock_floor AND NOT EXISTS (\
-             SELECT 1 FROM distlock_entries AS e WHERE e.queue = i.queue) \
-             LIMIT 1000 FOR UPDATE SKIP LOCKED) AS idle \
+            "SELECT MAX(number) INTO @distlock_floor FROM \
+             (SELECT number {idle} ORDER BY used LIMIT 1000) AS idle"
+        ),
+        format!(
+            "DELETE q FROM (SELECT queue {idle} AND number <= @distlock_floor \
+             ORDER BY used LIMIT 1000 FOR UPDATE SKIP LOCKED) AS idle \
              STRAIGHT_JOIN distlock_queues AS q ON q.queue = idle.queue"
         ),
+        // Last, as every join reads this row.
+        "UPDATE distlock_schema SET floor = @distlock_floor \
+         WHERE id = 1 AND floor < @distlock_floor"
+            .to_owned(),
     ])
+}
+
+/// Lets others tidy.
+pub(super) fn tidied() -> Message {
+    Message::plain(vec![format!("DO RELEASE_LOCK({TIDYING})")])
 }

@@ -1,17 +1,17 @@
 //! One who waits for what happens to a key, or in a queue.
 
-use super::{line::Line, looks::What, watches::Waiting};
+use super::{looks::What, session::Session, watches::Waiting};
 use crate::backend::error::Result;
 
 /// Takes the watch back when it is dropped.
 pub(super) struct Registered {
-    line: Line,
+    session: Session,
     waiting: Waiting,
 }
 
 impl Registered {
-    pub(super) fn new(line: &Line, what: What) -> Self {
-        Self { line: line.clone(), waiting: line.watches.wait(what) }
+    pub(super) fn new(session: &Session, what: What) -> Self {
+        Self { session: session.clone(), waiting: session.watches.wait(what) }
     }
 
     pub(super) async fn news(&mut self) -> Result<()> {
@@ -21,6 +21,6 @@ impl Registered {
 
 impl Drop for Registered {
     fn drop(&mut self) {
-        self.line.watches.leave(&self.waiting);
+        self.session.watches.leave(&self.waiting);
     }
 }

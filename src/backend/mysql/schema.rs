@@ -62,8 +62,8 @@ mod tests {
 
     #[test]
     fn the_row_with_the_version_comes_last() {
-        let parcel = make().parcel(1, None, false);
-        assert_eq!(parcel.own, 6);
-        assert!(parcel.text.ends_with(&format!("VALUES (1, {VERSION}, 0)")));
+        let batch = make().batch(1, None, false);
+        assert_eq!(batch.own, 6);
+        assert!(batch.text.ends_with(&format!("VALUES (1, {VERSION}, 0)")));
     }
 }

@@ -225,10 +225,10 @@ pub(super) fn list(dir: &str, values: bool) -> String {
         true => "HEX(value), version, since DIV 1000",
     };
     format!(
-        "SELECT {NAME}, {LEFT}, {detail}, NULL \
+        "SELECT {NAME}, {LEFT}, {detail}, NULL, s.expires < {NOW} \
          FROM distlock_entries JOIN distlock_sessions AS s ON s.id = session WHERE queue = {name} \
          UNION ALL \
-         SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, name FROM distlock_data \
+         SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, name, NULL FROM distlock_data \
          WHERE dir = {name} ORDER BY 1, 9"
     )
 }
@@ -271,26 +271,30 @@ pub(super) fn relabel(session: i64, entry: &Place<'_>, label: &str, value: &[u8]
     .entering()
 }
 
-/// Writes data if the guard is there; it stays there until all of it is written. Its second
-/// statement tells whether it is, by how many rows it finds. In a cluster only what is written on
-/// two servers at once is noticed, and undone on one, so the guard's entry is written to.
-pub(super) fn commit(session: i64, guard: Option<&Place<'_>>, writes: &[Write]) -> Message {
-    let held = match guard {
-        Some(guard) => format!(
-            "FROM distlock_entries WHERE queue = {} AND number = {} AND session = {session}",
-            text(guard.dir),
-            guard.number
+/// Writes data if all guards are there; they stay there until all of it is written. Its second
+/// statement tells which of them are, by how many rows it finds. In a cluster only what is written
+/// on two servers at once is noticed, and undone on one, so the guards' entries are written to.
+pub(super) fn commit(session: i64, guards: &[Place<'_>], writes: &[Write]) -> Message {
+    let place =
+        |place: &Place<'_>| format!("(queue = {} AND number = {})", text(place.dir), place.number);
+    let places = guards.iter().map(place).collect::<Vec<_>>().join(" OR ");
+    let (held, check) = match guards {
+        [] => {
+            let held = format!("FROM distlock_sessions WHERE id = {session}");
+            let check = format!("SELECT 1 {held}");
+            (held, check)
+        }
+        guards => (
+            format!(
+                "FROM (SELECT COUNT(*) AS held FROM distlock_entries \
+                 WHERE session = {session} AND ({places})) AS guards WHERE held = {}",
+                guards.len()
+            ),
+            format!(
+                "UPDATE distlock_entries SET checks = checks + 1 \
+                 WHERE session = {session} AND ({places})"
+            ),
         ),
-        None => format!("FROM distlock_sessions WHERE id = {session}"),
-    };
-    let check = match guard {
-        Some(guard) => format!(
-            "UPDATE distlock_entries SET checks = checks + 1 \
-             WHERE queue = {} AND number = {} AND session = {session}",
-            text(guard.dir),
-            guard.number
-        ),
-        None => format!("SELECT 1 {held}"),
     };
     let mut statements = vec![enter(session, true), check];
     for write in writes {
@@ -350,16 +354,6 @@ pub(super) fn queues(session: i64, namespace: &str) -> Message {
         text(&format!("{namespace}0"))
     );
     reads(session, vec![read]).sweeping()
-}
-
-/// Whether anybody stands behind.
-pub(super) fn followed(session: i64, entry: &Place<'_>) -> Message {
-    let read = format!(
-        "SELECT EXISTS (SELECT 1 FROM distlock_entries WHERE queue = {} AND number > {})",
-        text(entry.dir),
-        entry.number
-    );
-    reads(session, vec![read])
 }
 
 /// A row, if the guard's entry and session are there, which stay until the end of the transaction

@@ -37,13 +37,13 @@ pub(super) struct Watches {
 
 #[derive(Debug, Default)]
 struct State {
-    seats: HashMap<What, Seat>,
+    watched: HashMap<What, WatchedEntry>,
     /// No look is due before.
     soonest: Option<Instant>,
 }
 
 #[derive(Debug)]
-struct Seat {
+struct WatchedEntry {
     told: watch::Sender<Told>,
     /// `None`: a first look is under way.
     look: Option<Look>,
@@ -140,9 +140,9 @@ fn pause(queue: bool, own: bool, age: Duration, ahead: u64) -> Duration {
 
 impl State {
     fn set(&mut self, what: &What, look: Look) {
-        if let Some(seat) = self.seats.get_mut(what) {
+        if let Some(watched_entry) = self.watched.get_mut(what) {
             self.soonest = Some(self.soonest.map_or(look.due, |soonest| soonest.min(look.due)));
-            seat.look = Some(look);
+            watched_entry.look = Some(look);
         }
     }
 }
@@ -155,18 +155,18 @@ impl Watches {
     /// Begins to listen, before the server is asked.
     pub(super) fn wait(&self, what: What) -> Waiting {
         let mut state = self.state.lock();
-        let seat = state
-            .seats
-            .entry(what.clone())
-            .or_insert_with(|| Seat { told: watch::Sender::new(Told::Nothing), look: None });
-        Waiting { told: seat.told.subscribe(), what }
+        let watched_entry = state.watched.entry(what.clone()).or_insert_with(|| WatchedEntry {
+            told: watch::Sender::new(Told::Nothing),
+            look: None,
+        });
+        Waiting { told: watched_entry.told.subscribe(), what }
     }
 
     /// Takes note of what one who has begun to wait has seen first.
     pub(super) fn note(&self, what: &What, seen: Seen) {
         let own = self.is_own(&seen);
         let mut state = self.state.lock();
-        let before = state.seats.get(what).and_then(|seat| seat.look.as_ref());
+        let before = state.watched.get(what).and_then(|watched_entry| watched_entry.look.as_ref());
         // Another one waits already, perhaps, who has seen something else: that one is right.
         if before.is_none_or(|before| before.seen.is == seen.is) {
             let look = Look::new(what, own, seen, before);
@@ -182,33 +182,33 @@ impl Watches {
 
     /// One less waits.
     pub(super) fn leave(&self, waiting: &Waiting) {
-        let seats = &mut self.state.lock().seats;
-        let Some(seat) = seats.get(&waiting.what) else { return };
-        let own = seat.told.subscribe().same_channel(&waiting.told);
+        let watched = &mut self.state.lock().watched;
+        let Some(watched_entry) = watched.get(&waiting.what) else { return };
+        let own = watched_entry.told.subscribe().same_channel(&waiting.told);
         // The one that leaves is counted still.
-        if own && seat.told.receiver_count() == 1 {
-            seats.remove(&waiting.what);
+        if own && watched_entry.told.receiver_count() == 1 {
+            watched.remove(&waiting.what);
         }
     }
 
     /// Something has happened to an entry, or in a queue.
     pub(super) fn tell(&self, dir: &str, number: u64) {
         let dir: Arc<str> = dir.into();
-        let seats = {
-            let seats = &mut self.state.lock().seats;
-            [number, 0].map(|number| seats.remove(&(Arc::clone(&dir), number)))
+        let watched = {
+            let watched = &mut self.state.lock().watched;
+            [number, 0].map(|number| watched.remove(&(Arc::clone(&dir), number)))
         };
         // Without the lock: those who are told may look at once.
-        for seat in seats.into_iter().flatten() {
-            seat.told.send_replace(Told::News);
+        for watched_entry in watched.into_iter().flatten() {
+            watched_entry.told.send_replace(Told::News);
         }
     }
 
     /// The connection is gone.
     pub(super) fn lose(&self) {
         let lost = std::mem::take(&mut *self.state.lock());
-        for seat in lost.seats.into_values() {
-            seat.told.send_replace(Told::Lost);
+        for watched_entry in lost.watched.into_values() {
+            watched_entry.told.send_replace(Told::Lost);
         }
     }
 
@@ -224,9 +224,10 @@ impl Watches {
         if state.soonest.is_none_or(|soonest| soonest > now) {
             return due;
         }
-        let looks = state.seats.iter();
-        let looks: Vec<_> =
-            looks.filter_map(|(what, seat)| Some((what.clone(), seat.look.clone()?))).collect();
+        let looks = state.watched.iter();
+        let looks: Vec<_> = looks
+            .filter_map(|(what, watched_entry)| Some((what.clone(), watched_entry.look.clone()?)))
+            .collect();
         state.soonest = looks.iter().map(|(_, look)| look.due).min();
         // Those who have waited may have left.
         if state.soonest.is_none_or(|soonest| soonest > now) {
@@ -252,20 +253,25 @@ impl Watches {
         let mut shown: HashMap<_, _> = shown.into_iter().collect();
         let (mut state, mut news) = (self.state.lock(), Vec::new());
         for what in looked {
-            let before = state.seats.get(what).and_then(|seat| seat.look.as_ref());
+            let before =
+                state.watched.get(what).and_then(|watched_entry| watched_entry.look.as_ref());
             let Some(before) = before else { continue };
             match shown.remove(what) {
                 Some(seen) if seen.is == before.seen.is => {
                     let look = Look::new(what, before.own, seen, Some(before));
                     state.set(what, look);
                 }
-                _ => news.extend(state.seats.remove(what)),
+                _ => news.extend(state.watched.remove(what)),
             }
         }
-        state.soonest = state.seats.values().filter_map(|seat| Some(seat.look.as_ref()?.due)).min();
+        state.soonest = state
+            .watched
+            .values()
+            .filter_map(|watched_entry| Some(watched_entry.look.as_ref()?.due))
+            .min();
         drop(state);
-        for seat in news {
-            seat.told.send_replace(Told::News);
+        for watched_entry in news {
+            watched_entry.told.send_replace(Told::News);
         }
     }
 
@@ -279,7 +285,9 @@ impl Watches {
     pub(super) fn missed(&self, looked: &[What]) {
         let (mut state, due) = (self.state.lock(), Instant::now() + jittered(LATEST));
         for what in looked {
-            if let Some(look) = state.seats.get_mut(what).and_then(|seat| seat.look.as_mut()) {
+            if let Some(look) =
+                state.watched.get_mut(what).and_then(|watched_entry| watched_entry.look.as_mut())
+            {
                 look.due = due;
             }
         }

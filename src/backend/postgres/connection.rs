@@ -2,10 +2,7 @@
 
 use std::{
     future::poll_fn,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::Arc,
     task::{Context, Poll},
     time::Duration,
 };
@@ -17,7 +14,8 @@ use tokio_postgres::{
 
 use super::{
     error::{is_read_only, refused},
-    message::CONNECTION,
+    log::Log,
+    message::{CONNECTION, FLUSHED},
     opening,
     tls::{Secured, Securing},
 };
@@ -31,13 +29,17 @@ use crate::{
             released::Released,
             server_clock::ServerClock,
         },
+        tcp::tcp,
     },
-    runtime::random,
+    runtime::{clock::Instant, mutex::Mutex, random},
 };
 
 const POOLED: &str = "a pooler has given the connection to others between two transactions: let \
                       it be in session mode (pgbouncer: pool_mode = session), or name the server \
                       itself";
+
+/// How long a pooler that was noticed is remembered: then it may have been configured otherwise.
+const NOTICED: Duration = Duration::from_secs(60);
 
 /// Makes connections.
 #[derive(Debug)]
@@ -45,8 +47,9 @@ pub(super) struct Connector {
     remote: Remote,
     endpoints: Endpoints,
     pub(super) clock: ServerClock,
-    /// A connection was given to others in between.
-    pooled: AtomicBool,
+    pub(super) log: Log,
+    /// When a connection was last found to have been given to others in between.
+    pooled: Mutex<Option<Instant>>,
 }
 
 /// A connection that a session has begun on.
@@ -58,6 +61,10 @@ pub(super) struct Link {
     pub(super) name: i64,
     /// Which server it is.
     pub(super) server: String,
+    /// How far its log is on the disk, in an order of its own.
+    pub(super) flushed: i64,
+    /// A server of the same name has shown more before.
+    pub(super) set_back: bool,
     /// There are no tables yet.
     pub(super) bare: bool,
 }
@@ -65,8 +72,8 @@ pub(super) struct Link {
 impl Connector {
     pub(super) fn new(remote: Remote) -> Self {
         let endpoints = Endpoints::new(remote.endpoints.clone());
-        let (clock, pooled) = <_>::default();
-        Self { remote, endpoints, clock, pooled }
+        let (clock, log, pooled) = <_>::default();
+        Self { remote, endpoints, clock, log, pooled }
     }
 
     /// How long a request may take.
@@ -94,11 +101,13 @@ impl Connector {
     ) -> Result<Link> {
         let connect = |endpoint| async move {
             let mut link = self.connect_to(endpoint, session).await?;
-            let mut sql = opening::recognize(&link.server);
-            if let Some(tickets) = released.list().filter(|_| link.server != server) {
+            let mut sql = opening::recognize(&link.server, link.set_back);
+            let other = link.server != server || link.set_back;
+            if let Some(tickets) = released.list().filter(|_| other) {
                 sql += &opening::delete(session, &tickets);
             }
             link.ask(&sql).await.map_err(|error| refused(endpoint, &error))?;
+            self.log.begin(&link.server, link.flushed);
             Ok(link)
         };
         self.endpoints.connect(patience, connect).await
@@ -113,16 +122,25 @@ impl Connector {
     /// has given it to others. What was asked may have been done with others' settings, and what
     /// the server says unasked is not heard.
     pub(super) fn check(&self, name: i64, outcomes: &[Outcome]) -> Result<()> {
-        let told = outcomes.first().and_then(|outcome| outcome.first()?.number(CONNECTION));
+        let row = outcomes.first().and_then(Outcome::first);
+        let told = row.and_then(|row| row.number(CONNECTION));
         if outcomes.is_empty() || told == Some(name) {
+            if let Some(flushed) = row.and_then(|row| row.number(FLUSHED)) {
+                self.log.saw(flushed);
+            }
             return Ok(());
         }
-        self.pooled.store(true, Ordering::Relaxed);
+        *self.pooled.lock() = Some(Instant::now());
         Err(StoreError::Unknown(POOLED.into()))
     }
 
+    /// Whether a pooler was noticed a short time ago.
+    fn is_pooled(&self) -> bool {
+        self.pooled.lock().is_some_and(|noticed| noticed.elapsed() < NOTICED)
+    }
+
     async fn connect_to(&self, endpoint: &str, session: i64) -> Result<Link> {
-        if self.pooled.load(Ordering::Relaxed) {
+        if self.is_pooled() {
             return Err(StoreError::Denied(format!("{endpoint}: {POOLED}").into()));
         }
         let unavailable =
@@ -139,8 +157,7 @@ impl Connector {
         if let Some(database) = &self.remote.database {
             config.dbname(database.as_str());
         }
-        let tcp = TcpStream::connect(endpoint).await.map_err(unavailable)?;
-        tcp.set_nodelay(true).map_err(unavailable)?;
+        let tcp = tcp(endpoint).await.map_err(unavailable)?;
         let (client, connection) = config.connect_raw(tcp, securing).await.map_err(|error| {
             if let Some(credentials) = &self.remote.credentials {
                 // It may have been replaced a moment ago.
@@ -154,6 +171,8 @@ impl Connector {
             connection,
             name: random::id(),
             server: String::new(),
+            flushed: 0,
+            set_back: false,
             bare: false,
         };
         let reading = |what: &str| {
@@ -176,6 +195,8 @@ impl Connector {
         }
         link.bare = told.flag(2);
         told.text(opening::HELLO_SERVER).unwrap_or_default().clone_into(&mut link.server);
+        link.flushed = told.number(opening::HELLO_FLUSHED).unwrap_or(0);
+        link.set_back = self.log.is_set_back(&link.server, link.flushed);
         // What it has shown meanwhile is not known, and it may be another one's.
         self.clock.forget();
         Ok(link)

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use super::{durability, line::Line, message::Message, statements};
+use super::{durability, message::Message, session::Session, statements};
 use crate::backend::{
     Ask, Entry, Event, Listing, Watch, Write,
     durability::Durability,
@@ -19,7 +19,7 @@ use crate::backend::{
 };
 
 #[async_trait]
-impl Dialect for Line {
+impl Dialect for Session {
     type Message = Message;
 
     fn session(&self) -> i64 {
@@ -27,7 +27,7 @@ impl Dialect for Line {
     }
 
     async fn ask(&self, operation: &'static str, message: Message) -> Result<Vec<Outcome>> {
-        Line::ask(self, operation, message).await
+        self.connection.ask(operation, message).await
     }
 
     fn released(&self, ticket: Ticket) {
@@ -76,8 +76,8 @@ impl Dialect for Line {
         statements::relabel(self.session, entry, label, value).into()
     }
 
-    fn commit(&self, guard: Option<&Place<'_>>, writes: &[Write]) -> Message {
-        statements::commit(self.session, guard, writes).into()
+    fn commit(&self, guards: &[Place<'_>], writes: &[Write]) -> Message {
+        statements::commit(self.session, guards, writes).into()
     }
 
     fn read(&self, key: &str) -> Message {
@@ -88,12 +88,8 @@ impl Dialect for Line {
         statements::queues(self.session, namespace)
     }
 
-    fn followed(&self, entry: &Place<'_>) -> Message {
-        statements::followed(self.session, entry).into()
-    }
-
     async fn durability(&self) -> Result<Durability> {
-        let outcomes = self.ask(READ, durability::SQL.to_owned()).await?;
+        let outcomes = self.ask(READ, durability::SQL.to_owned().into()).await?;
         last(&outcomes)?.first().map(durability::read).ok_or_else(nonsense)
     }
 
@@ -138,11 +134,11 @@ impl Dialect for Line {
     }
 }
 
-impl Line {
+impl Session {
     fn registered(&self, dir: &str, number: u64) -> Registered {
-        let line = self.clone();
+        let (connection, session) = (self.connection.clone(), self.session);
         Registered::new(&self.watches, (dir, number), move |(dir, number)| {
-            line.order(statements::unwatch(line.session, dir, *number));
+            connection.order(statements::unwatch(session, dir, *number).into());
         })
     }
 }

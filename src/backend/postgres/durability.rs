@@ -5,12 +5,16 @@ use crate::backend::{
     sql::outcome::Row,
 };
 
-/// The settings, and how many standbys there are, and how many of them the server waits for. Who
-/// may not read all of `pg_stat_replication` sees that they are there, and not what they are.
+/// The settings, and how many standbys there are. Other receivers of the log cannot be promoted and
+/// do not count: logical subscribers, backups in progress, and `pg_receivewal`, which only stores
+/// the log and reports no replay position. Without the right to read all of `pg_stat_replication`,
+/// every receiver counts.
 pub(super) const SQL: &str = "SELECT current_setting('fsync') = 'on', \
      current_setting('full_page_writes') = 'on', current_setting('synchronous_commit'), \
      current_setting('synchronous_standby_names') <> '', \
-     (SELECT count(*) FROM pg_stat_replication)";
+     (SELECT count(*) FROM pg_stat_replication AS r WHERE NOT EXISTS (\
+     SELECT FROM pg_replication_slots WHERE active_pid = r.pid AND slot_type = 'logical') \
+     AND (state = 'backup' OR state = 'streaming' AND replay_lsn IS NULL) IS NOT TRUE)";
 
 /// What the row of [`SQL`] says.
 pub(super) fn read(row: &Row) -> Durability {

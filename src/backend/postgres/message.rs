@@ -55,7 +55,10 @@ pub(super) const CLOCK: &str = "SELECT (extract(epoch FROM now()) * 1000000)::bi
                                 (pg_current_wal_flush_lsn() - '0/0')::bigint, \
                                 current_setting('distlock.connection', true)";
 
-/// Which column of its answer tells that.
+/// The column of its reply with the position up to which the log is on the disk.
+pub(super) const FLUSHED: usize = 1;
+
+/// The column of its reply with the connection's name.
 pub(super) const CONNECTION: usize = 2;
 
 /// The beat of what is renewed now: where the log will go on. It never goes back.
@@ -82,7 +85,8 @@ fn sweep(session: i64, belief: &Belief) -> String {
          AND {over} ORDER BY id LIMIT {SWEPT} FOR UPDATE SKIP LOCKED));\n",
         since = at(belief.since),
         shows = at(belief.shows),
-        over = is_over(&belief.marks, BEAT, at, |micros| {
+        // What is renewed right after a mark, on a server that logs nothing else, has its beat.
+        over = is_over(&belief.marks, BEAT, "expires - 0.95 * ttl", "<", at, |micros| {
             format!("{micros} * interval '1 microsecond'")
         })
     )

@@ -8,11 +8,12 @@ mod connection;
 mod dialect;
 mod durability;
 mod error;
-mod line;
 mod literal;
+mod log;
 mod message;
 mod opening;
 pub(crate) mod schema;
+mod session;
 mod statements;
 mod tls;
 
@@ -20,13 +21,13 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 
-use self::{connection::Connector, error::refused, line::Line};
+use self::{connection::Connector, error::refused, session::Session};
 use super::{Backend, Facts, Store};
 use crate::{
     backend::{
         error::{Result, StoreError},
         remote::Remote,
-        sql::store::SqlStore,
+        sql::{key, store::SqlStore},
         trust,
     },
     error::Error,
@@ -63,22 +64,21 @@ impl Backend for Postgres {
         // Of our own choice; should an answer be lost, that session ends with its TTL.
         let (session, patience) = (random::id(), self.connector.patience_at_first());
         let mut link = self.connector.connect(session, patience).await?;
-        let version = if link.bare { schema::make() } else { schema::version() };
-        let opening = async {
-            let version = link.ask(&version).await?;
-            Ok((version, link.endpoint.clone()))
-        };
-        let asked: Result<_, tokio_postgres::Error> =
-            timeout(patience, opening).await.map_err(late)?;
-        let (version, endpoint) = asked.map_err(|error| refused(&link.endpoint, &error))?;
+        let endpoint = link.endpoint.clone();
+        let version = timeout(patience, schema::prepare(&mut link)).await.map_err(late)?;
+        let version = version.map_err(|error| refused(&endpoint, &error))?;
         schema::check(version.last())?;
-        let begin = opening::open(session, ttl.as_millis(), &link.server);
+        let begin = opening::open(session, ttl.as_millis(), &link.server, link.set_back);
         let sent = clock::now();
         let begun = timeout(patience, link.ask(&begin)).await.map_err(late)?;
         let begun = begun.map_err(|error| refused(&endpoint, &error))?;
         self.connector.clock.read(&begun, sent);
-        let line = Line::start(Arc::clone(&self.connector), link, session);
-        Ok((Facts::new(ttl), Arc::new(SqlStore::new(line, ttl))))
+        self.connector.log.begin(&link.server, link.flushed);
+        let session = Session::start(Arc::clone(&self.connector), link, session);
+        // Not in the transaction that opens the session, which it must not delay or undo.
+        session.connection.order(opening::tidy(self.connector.patience()).into());
+        let facts = Facts { ticket_in: Some(key::ticket_in), ..Facts::new(ttl) };
+        Ok((facts, Arc::new(SqlStore::new(session, ttl))))
     }
 }
 

@@ -1,6 +1,8 @@
 //! What a connection and a session begin with, as SQL: whether the server can be written to, which
 //! one it is, and what follows if it is another one than before.
 
+use std::time::Duration;
+
 use super::{
     literal::text,
     message::{BEAT, CLOCK},
@@ -19,12 +21,28 @@ const SERVER: &str = "CASE WHEN pg_is_in_recovery() THEN '' \
                       ELSE (SELECT system_identifier FROM pg_control_system()) || '/' || \
                       substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) END";
 
+/// How far its log is on the disk.
+const FLUSHED: &str = "CASE WHEN NOT pg_is_in_recovery() \
+                       THEN (pg_current_wal_flush_lsn() - '0/0')::bigint END";
+
+/// Neither limit of a role or database ends the connection: a waiter sends nothing for up to a
+/// third of its TTL. Servers before version 14 and 17 do not know them.
+const WITHOUT_LIMITS: &str = "CASE WHEN current_setting('idle_session_timeout', true) <> '0' \
+                              THEN set_config('idle_session_timeout', '0', false) END, \
+                              CASE WHEN current_setting('transaction_timeout', true) <> '0' \
+                              THEN set_config('transaction_timeout', '0', false) END";
+
+/// As `replica` neither wakes waiters nor deletes a session's entries with it. Only a superuser may
+/// change it: for others this fails, and the error names the setting.
+const WITH_TRIGGERS: &str = "CASE current_setting('session_replication_role') WHEN 'replica' \
+                             THEN set_config('session_replication_role', 'origin', false) END";
+
 /// What each connection begins with, and whether the server can be written to. The connection is
 /// called by a number that no other has.
 ///
 /// Planning costs more than what is planned: so plans are made once, and by way of the indexes, as
 /// a plan that was made while the tables were empty is to do when they are full.
-pub(super) fn hello(session: i64, connection: i64, patience: std::time::Duration) -> String {
+pub(super) fn hello(session: i64, connection: i64, patience: Duration) -> String {
     let milliseconds = patience.as_millis().max(4);
     format!(
         "SET distlock.connection = {connection};\n\
@@ -40,7 +58,8 @@ pub(super) fn hello(session: i64, connection: i64, patience: std::time::Duration
          SELECT pg_is_in_recovery(), current_setting('transaction_read_only') = 'on', \
          to_regclass('distlock.schema') IS NULL, \
          CASE current_setting('synchronous_commit') \
-         WHEN 'off' THEN set_config('synchronous_commit', 'on', false) END, {SERVER};\n\
+         WHEN 'off' THEN set_config('synchronous_commit', 'on', false) END, {SERVER}, {FLUSHED}, \
+         {WITHOUT_LIMITS}, {WITH_TRIGGERS};\n\
          LISTEN distlock_{session:x}",
         milliseconds / 2
     )
@@ -52,9 +71,17 @@ pub(super) const HELLO_TELLS: usize = 10;
 /// Which of its columns tells which server it is.
 pub(super) const HELLO_SERVER: usize = 4;
 
-/// Tells the tables which server it is.
-pub(super) fn recognize(server: &str) -> String {
-    format!("{CLOCK};\nSELECT distlock.recognize({})", text(server))
+/// The column with the position up to which the server's log is on the disk.
+pub(super) const HELLO_FLUSHED: usize = 5;
+
+/// Records in the tables which server this is. A server that was set back counts as a new one.
+pub(super) fn recognize(server: &str, set_back: bool) -> String {
+    let server = text(server);
+    let forget = match set_back {
+        true => format!("UPDATE distlock.schema SET server = 'before' WHERE server = {server};\n"),
+        false => String::new(),
+    };
+    format!("{CLOCK};\n{forget}SELECT distlock.recognize({server})")
 }
 
 /// Deletes what the session has released: a server that is another one than before may have missed
@@ -66,12 +93,24 @@ pub(super) fn delete(session: i64, tickets: &str) -> String {
     )
 }
 
-/// Begins a session on this server, and puts away the rows of queues that nobody has used for a
-/// day. What these had for a number, none will have again.
-pub(super) fn open(session: i64, milliseconds: u128, server: &str) -> String {
+/// Begins a session on this server.
+pub(super) fn open(session: i64, milliseconds: u128, server: &str, set_back: bool) -> String {
     format!(
         "{recognize};\n\
          UPDATE distlock.schema SET longest = {ttl} WHERE longest < {ttl};\n\
+         INSERT INTO distlock.sessions (id, ttl, expires, beat) \
+         VALUES ({session}, {ttl}, now() + {ttl}, {BEAT})",
+        recognize = recognize(server, set_back),
+        ttl = format_args!("{milliseconds} * interval '1 millisecond'")
+    )
+}
+
+/// Removes the rows of queues that were not used for a day. Their numbers are not given again. In a
+/// table of very many rows the statement times out and removes nothing: nothing depends on it, and
+/// requests wait behind it.
+pub(super) fn tidy(patience: Duration) -> String {
+    format!(
+        "SET LOCAL statement_timeout = {};\n\
          WITH idle AS (SELECT queue FROM distlock.queues AS q \
          WHERE used < now() - interval '1 day' \
          AND NOT EXISTS (SELECT FROM distlock.entries AS e WHERE e.queue = q.queue) \
@@ -79,10 +118,7 @@ pub(super) fn open(session: i64, milliseconds: u128, server: &str) -> String {
          gone AS (DELETE FROM distlock.queues AS q USING idle WHERE q.queue = idle.queue \
          RETURNING q.number) \
          UPDATE distlock.schema SET floor = greatest(floor, (SELECT max(number) FROM gone)) \
-         WHERE EXISTS (SELECT FROM gone);\n\
-         INSERT INTO distlock.sessions (id, ttl, expires, beat) \
-         VALUES ({session}, {ttl}, now() + {ttl}, {BEAT})",
-        recognize = recognize(server),
-        ttl = format_args!("{milliseconds} * interval '1 millisecond'")
+         WHERE EXISTS (SELECT FROM gone)",
+        (patience / 8).min(Duration::from_millis(200)).as_millis().max(1)
     )
 }

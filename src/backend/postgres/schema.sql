@@ -4,7 +4,7 @@ CREATE SCHEMA IF NOT EXISTS distlock;
 -- numbers are fencing tokens, and never fall. Which server has written here last, and for how long
 -- a session was ever to live.
 CREATE TABLE distlock.schema (
-    version integer NOT NULL,
+    version integer PRIMARY KEY,
     floor bigint NOT NULL,
     server text NOT NULL DEFAULT '',
     longest interval NOT NULL DEFAULT '0'
@@ -105,18 +105,6 @@ END $$;
 CREATE FUNCTION distlock.still(dir text) RETURNS void LANGUAGE sql AS $$
     SELECT pg_advisory_xact_lock(7234316, hashtext(dir) & 63);
 $$;
-
-CREATE FUNCTION distlock.tell(dir text, entry bigint, what text) RETURNS void LANGUAGE plpgsql AS $$
-DECLARE
-    watcher bigint;
-BEGIN
-    PERFORM pg_advisory_xact_lock_shared(7234316, hashtext(dir) & 63);
-    FOR watcher IN
-        DELETE FROM distlock.watches WHERE queue = dir AND number IN (0, entry) RETURNING session
-    LOOP
-        PERFORM pg_notify('distlock_' || to_hex(watcher), what || ' ' || entry);
-    END LOOP;
-END $$;
 
 CREATE FUNCTION distlock.entry_changed() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN

@@ -274,10 +274,10 @@ pub(super) fn list(session: i64, dir: &str, values: bool, watch: bool) -> Messag
     };
     let sql = format!(
         "{}{first}\
-         SELECT {NAME}, {LEFT}, {detail}, NULL \
+         SELECT {NAME}, {LEFT}, {detail}, NULL, s.expires < now() \
          FROM distlock.entries JOIN distlock.sessions AS s ON s.id = session WHERE queue = {name} \
          UNION ALL \
-         SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, name FROM distlock.data \
+         SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, name, NULL FROM distlock.data \
          WHERE dir = {name} ORDER BY 1, 9",
         enter(session, watch)
     );
@@ -311,25 +311,17 @@ pub(super) fn relabel(session: i64, entry: &Place<'_>, label: &str, value: &[u8]
     )
 }
 
-/// Writes data if the guard is there; it stays there until all of it is written. Its second
-/// statement tells whether it is.
-pub(super) fn commit(session: i64, guard: Option<&Place<'_>>, writes: &[Write]) -> String {
-    let held = guard.map_or("true".to_owned(), |guard| {
-        format!(
-            "EXISTS (SELECT FROM distlock.entries WHERE queue = {} AND number = {} \
-             AND session = {session})",
-            text(guard.dir),
-            guard.number
-        )
-    });
-    let keep = guard.map_or("SELECT 1".to_owned(), |guard| {
-        format!(
-            "SELECT 1 FROM distlock.entries WHERE queue = {} AND number = {} \
-             AND session = {session} FOR KEY SHARE",
-            text(guard.dir),
-            guard.number
-        )
-    });
+/// Writes data if all guards are there; they stay there until all of it is written. Its second
+/// statement tells which of them are.
+pub(super) fn commit(session: i64, guards: &[Place<'_>], writes: &[Write]) -> String {
+    let found = places(session, guards);
+    let (keep, held) = match guards {
+        [] => ("SELECT 1".to_owned(), "true".to_owned()),
+        guards => (
+            format!("SELECT 1 {found} FOR KEY SHARE"),
+            format!("(SELECT count(*) {found}) = {}", guards.len()),
+        ),
+    };
     let mut sql = format!("{}{keep}", enter(session, true));
     for write in writes {
         let (Write::Put { key, .. } | Write::Delete { key }) = write;
@@ -349,6 +341,14 @@ pub(super) fn commit(session: i64, guard: Option<&Place<'_>>, writes: &[Write]) 
         };
     }
     sql
+}
+
+/// These entries of a session.
+fn places(session: i64, places: &[Place<'_>]) -> String {
+    let place =
+        |place: &Place<'_>| format!("(queue = {} AND number = {})", text(place.dir), place.number);
+    let places: Vec<_> = places.iter().map(place).collect();
+    format!("FROM distlock.entries WHERE session = {session} AND ({})", places.join(" OR "))
 }
 
 /// Deletes the entry that has this key, if it is one's.
@@ -384,14 +384,4 @@ pub(super) fn queues(session: i64, namespace: &str) -> Message {
         text(&format!("{namespace}/")),
         text(&format!("{namespace}0"))
     ))
-}
-
-/// Whether anybody stands behind.
-pub(super) fn followed(session: i64, entry: &Place<'_>) -> String {
-    format!(
-        "{}SELECT EXISTS (SELECT FROM distlock.entries WHERE queue = {} AND number > {})",
-        enter(session, false),
-        text(entry.dir),
-        entry.number
-    )
 }

@@ -18,7 +18,8 @@ use crate::{
     backend::{
         error::{Result, StoreError},
         sql::{
-            asking::{Request, Verdict},
+            asking::Verdict,
+            connection_handle::Order,
             outcome::{Outcome, Row},
             told::left,
         },
@@ -27,16 +28,11 @@ use crate::{
     runtime::clock::{self, timeout},
 };
 
-#[derive(Debug)]
-pub(super) enum Order {
-    Ask(Request<Message>),
-    /// Of which nobody wants to hear.
-    Do(Message),
-}
-
 pub(super) enum What {
-    Order(Order),
+    Order(Order<Message>),
     Expiries(Vec<i64>),
+    /// Whether it answers at all.
+    Ping,
 }
 
 /// What came of one request to the server.
@@ -108,6 +104,15 @@ impl Asker {
                 Err(Silence::Over(_)) => Done::Useless,
                 _ => Done::Answered,
             },
+            What::Ping => {
+                let mut connection = self.connection.clone();
+                let ping = redis::cmd("PING");
+                let asked = ping.query_async::<Value>(&mut connection);
+                match self.answered("ping", asked).await {
+                    Err(Silence::Over(_) | Silence::Refused(_, true)) => Done::Useless,
+                    _ => Done::Answered,
+                }
+            }
             What::Expiries(sessions) => {
                 match self.call("look at sessions", &message::expiries(&sessions)).await {
                     Ok(outcomes) => Done::Expiries(read_expiries(&outcomes)),
@@ -141,7 +146,7 @@ impl Asker {
     async fn call(&self, operation: &'static str, call: &Call) -> Result<Vec<Outcome>, Silence> {
         let Shared { connector, session, writes, .. } = &*self.shared;
         let (sent, known) = (clock::now(), writes.load(Ordering::Acquire));
-        let belief = connector.clock.belief(sent).filter(|_| call.sweeps);
+        let belief = connector.clock.belief(&self.server, sent).filter(|_| call.sweeps);
         let acks = connector.acks().filter(|_| call.acks != Acks::Nothing);
         let confirms = acks.is_some() && call.acks == Acks::Read;
         let confirm = confirms.then(|| message::confirm(&self.server));
@@ -154,7 +159,7 @@ impl Asker {
         let mut answers = self.answered(operation, asked).await?.into_iter();
         let outcomes = self.read(operation, answers.next(), sent, known)?;
         if let Some(belief) = &belief {
-            connector.clock.acted_on(belief);
+            connector.clock.acted_on(&self.server, belief);
         }
         if confirms {
             let confirmed = self.read(operation, answers.next(), sent, known);
@@ -177,7 +182,7 @@ impl Asker {
         let Shared { connector, writes, .. } = &*self.shared;
         let told = told.unwrap_or(Ok(Value::Nil)).map_err(|error| self.silence(operation, &error));
         let answer = Answer::read(told?).map_err(|error| Silence::Refused(error, false))?;
-        connector.clock.read(&answer.clock, sent);
+        connector.clock.read(&self.server, &answer.clock, sent);
         connector.newest.fetch_max(answer.newest, Ordering::AcqRel);
         let told = answer.writes(known);
         let outcomes = answer.outcomes(operation);

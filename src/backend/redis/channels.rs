@@ -24,6 +24,10 @@ impl Channels {
         }
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.lock().is_empty()
+    }
+
     /// The connection is gone, and nothing is heard any more.
     pub(super) fn lose(&self) {
         drop(std::mem::take(&mut *self.0.lock()));

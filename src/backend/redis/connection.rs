@@ -1,6 +1,13 @@
 //! One connection to the one server that can be written to.
 
-use std::{future::poll_fn, pin::Pin, sync::atomic::AtomicU64, task::Poll, time::Duration};
+use std::{
+    collections::HashMap,
+    future::poll_fn,
+    pin::Pin,
+    sync::atomic::{AtomicU64, Ordering},
+    task::Poll,
+    time::Duration,
+};
 
 use redis::{
     AsyncConnectionConfig, Cmd, ProtocolVersion, PushInfo, RedisConnectionInfo, RedisResult, Value,
@@ -10,20 +17,24 @@ use tokio::sync::mpsc;
 
 use super::{
     answer::Answer,
+    clock::WatchedClock,
     cluster,
     error::refused,
     message::{self, Call},
     script::Keys,
-    server::{CONNECTING, Identity, Server},
+    server::{CONNECTING, Identity, SETTINGS, Server},
 };
-use crate::backend::{
-    bridge::Bridge,
-    credentials,
-    dialing::dial,
-    durability::Durability,
-    error::{Result, StoreError},
-    remote::Remote,
-    sql::{endpoints::Endpoints, server_clock::ServerClock},
+use crate::{
+    backend::{
+        bridge::Bridge,
+        credentials,
+        dialing::dial,
+        durability::Durability,
+        error::{Result, StoreError},
+        remote::Remote,
+        sql::endpoints::Endpoints,
+    },
+    runtime::clock,
 };
 
 /// Makes connections.
@@ -33,7 +44,7 @@ pub(super) struct Connector {
     /// The servers, or the sentinels that know of them.
     endpoints: Endpoints,
     pub(super) keys: Keys,
-    pub(super) clock: ServerClock,
+    pub(super) clock: WatchedClock,
     /// The highest number of an entry that any answer has told.
     pub(super) newest: AtomicU64,
 }
@@ -121,8 +132,11 @@ impl Connector {
     ) -> Result<Link> {
         let connect = |endpoint| async move {
             let mut link = self.connect_by(endpoint, session, used).await?;
-            let hello = message::hello(&link.server);
-            self.call(&mut link, session, &hello).await?.outcomes(CONNECTING)?;
+            let hello = message::hello(&link.server, self.newest.load(Ordering::Acquire));
+            let sent = clock::now();
+            let answer = self.call(&mut link, session, &hello).await?;
+            self.clock.read(&link.server.name, &answer.clock, sent);
+            answer.outcomes(CONNECTING)?;
             Ok(link)
         };
         let connected = self.endpoints.connect(patience, connect).await;
@@ -221,8 +235,7 @@ impl Connector {
         (link.server, link.writes_soon) = (server.identity(), server.writes_soon());
         link.server.replicated |= self.acks().is_some() || self.remote.service.is_some();
         link.durability = Some(server.durability(self.acks(), None));
-        // What it has shown meanwhile is not known, and it may be another one's.
-        self.clock.forget();
+        self.clock.meet(&link.server.name);
         Ok(Met::Primary(Box::new(link)))
     }
 
@@ -311,10 +324,10 @@ async fn greet(
 pub(super) async fn ask_settings(mut connection: MultiplexedConnection) -> RedisResult<Server> {
     let info: String = redis::cmd("INFO").query_async(&mut connection).await?;
     let mut config = redis::cmd("CONFIG");
-    config.arg("GET").arg("appendfsync");
-    let fsync: RedisResult<(String, String)> = config.query_async(&mut connection).await;
+    config.arg("GET").arg(&SETTINGS);
+    let settings: RedisResult<HashMap<_, _>> = config.query_async(&mut connection).await;
     // Not everybody may ask that.
-    Ok(Server::new(&info, fsync.ok().map(|(_, fsync)| fsync)))
+    Ok(Server::new(&info, settings.unwrap_or_default()))
 }
 
 /// Runs scripts one after the other, and then this; all of it is sent at once. The server may have

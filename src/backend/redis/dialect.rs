@@ -6,7 +6,6 @@ use async_trait::async_trait;
 
 use super::{
     gate::{self, Gate},
-    line::Line,
     message::{self, Acks, Message},
     shared::Shared,
     waiting,
@@ -18,6 +17,7 @@ use crate::backend::{
     error::Result,
     name::{Queue, Ticket},
     sql::{
+        connection_handle::ConnectionHandle,
         dialect::{Dialect, Joiner, READ},
         key::{self, Place},
         outcome::{Outcome, Row},
@@ -29,16 +29,16 @@ use crate::backend::{
 
 /// A session's way to the server.
 #[derive(Debug)]
-pub(super) struct Lines {
+pub(super) struct Connections {
     pub(super) shared: Arc<Shared>,
-    pub(super) requests: Line,
-    pub(super) beats: Line,
+    pub(super) requests: ConnectionHandle<Message>,
+    pub(super) beats: ConnectionHandle<Message>,
     /// If replicas have to have what counts.
-    pub(super) acks: Option<Line>,
+    pub(super) acks: Option<ConnectionHandle<Message>>,
 }
 
 #[async_trait]
-impl Dialect for Lines {
+impl Dialect for Connections {
     type Message = Message;
 
     fn session(&self) -> i64 {
@@ -46,7 +46,7 @@ impl Dialect for Lines {
     }
 
     async fn ask(&self, operation: &'static str, message: Message) -> Result<Vec<Outcome>> {
-        let line = match &message {
+        let connection = match &message {
             Message::Call(call) if call.beats => &self.beats,
             Message::Call(call) if call.acks != Acks::Nothing => {
                 self.acks.as_ref().unwrap_or(&self.requests)
@@ -54,7 +54,7 @@ impl Dialect for Lines {
             _ => &self.requests,
         };
         let is_beat = matches!(&message, Message::Call(call) if call.beats);
-        let outcomes = line.ask(operation, message).await?;
+        let outcomes = connection.ask(operation, message).await?;
         if is_beat {
             self.shared.losses.tell(&outcomes)?;
         }
@@ -111,8 +111,8 @@ impl Dialect for Lines {
         message::relabel(entry, label, value).into()
     }
 
-    fn commit(&self, guard: Option<&Place<'_>>, writes: &[Write]) -> Message {
-        message::commit(guard, writes, self.bridge()).into()
+    fn commit(&self, guards: &[Place<'_>], writes: &[Write]) -> Message {
+        message::commit(guards, writes, self.bridge()).into()
     }
 
     fn read(&self, key: &str) -> Message {
@@ -121,10 +121,6 @@ impl Dialect for Lines {
 
     fn queues(&self, namespace: &str) -> Message {
         message::queues(namespace).into()
-    }
-
-    fn followed(&self, entry: &Place<'_>) -> Message {
-        message::followed(entry).into()
     }
 
     async fn durability(&self) -> Result<Durability> {
@@ -139,7 +135,7 @@ impl Dialect for Lines {
     async fn watch(&self, entry: &Entry) -> Result<Option<Watch>> {
         let place = Place::of(entry);
         if let Some(gate) = self.gate(place.dir).filter(|_| place.number == 0) {
-            return waiting::watch(&self.requests, place.dir, gate).await;
+            return waiting::watch(&self.shared, &self.requests, place.dir, gate).await;
         }
         // Before the server knows of it: what it says at once is heard.
         let mut registered = self.registered(place.dir, place.number);
@@ -179,7 +175,7 @@ impl Dialect for Lines {
     }
 }
 
-impl Lines {
+impl Connections {
     fn bridge(&self) -> Option<&Bridge> {
         self.shared.connector.bridge()
     }
@@ -189,9 +185,9 @@ impl Lines {
     }
 
     fn registered(&self, dir: &str, number: u64) -> Registered {
-        let line = self.requests.clone();
+        let connection = self.requests.clone();
         Registered::new(&self.shared.watches, (dir, number), move |(dir, number)| {
-            line.order(message::unwatch(dir, *number).into());
+            connection.order(message::unwatch(dir, *number).into());
         })
     }
 }

@@ -35,6 +35,8 @@ pub(super) fn triage(operation: &'static str, endpoint: &str, error: &RedisError
         Some(kind) => kind(told),
         // An operator ends those that have not written.
         None if told.contains("Script killed by user") => StoreError::Unavailable(told.into()),
+        // What a script has written before it failed is not undone.
+        None if told.contains("user_script") => StoreError::Unknown(told.into()),
         // A full server's among them: what frees room is let through.
         None => StoreError::Fatal { operation, source: told.into() },
     }

@@ -5,8 +5,8 @@ use std::{sync::Arc, time::Duration};
 use super::{
     gate::Gate,
     script::{
-        CLOSE, COMMIT, CONFIRM, EXPIRIES, FOLLOWED, GATE, HELLO, JOIN, KEEP_ALIVE, KEPT, LEAVE,
-        LIST, OPEN, OWN, PRESENT, QUEUES, READ, RELABEL, REWRITE, STANDING, Script, UNWATCH, WATCH,
+        CLOSE, COMMIT, CONFIRM, EXPIRIES, GATE, HELLO, JOIN, KEEP_ALIVE, KEPT, LEAVE, LIST, OPEN,
+        OWN, PRESENT, QUEUES, READ, RELABEL, REWRITE, STANDING, Script, UNWATCH, WATCH,
     },
     server::Identity,
 };
@@ -149,8 +149,7 @@ impl From<Call> for Message {
 /// `newest`: the highest number that was told to this client.
 pub(super) fn open(microseconds: u64, server: &Identity, newest: u64) -> Call {
     let mut call = call!(OPEN, microseconds).with(Acks::Written);
-    call.arguments.extend(told(server));
-    call.arguments.push(newest.written());
+    call.arguments.extend(told(server, newest));
     call
 }
 
@@ -159,14 +158,15 @@ pub(super) fn kept() -> Call {
     call!(KEPT)
 }
 
-pub(super) fn hello(server: &Identity) -> Call {
-    Call { arguments: told(server).into(), ..call!(HELLO) }
+pub(super) fn hello(server: &Identity, newest: u64) -> Call {
+    Call { arguments: told(server, newest).into(), ..call!(HELLO) }
 }
 
-fn told(server: &Identity) -> [Vec<u8>; 5] {
+fn told(server: &Identity, newest: u64) -> [Vec<u8>; 6] {
     let Identity { name, keeps, promoted, runs, replicated } = server;
-    let name = name.as_str().written();
-    [name, keeps.written(), promoted.written(), micros(*runs).written(), replicated.written()]
+    let (name, runs) = (name.as_str().written(), micros(*runs).written());
+    let [keeps, promoted, replicated] = [keeps, promoted, replicated].map(|flag| flag.written());
+    [name, keeps, promoted, runs, replicated, newest.written()]
 }
 
 pub(super) fn micros(time: Duration) -> u64 {
@@ -266,9 +266,11 @@ pub(super) fn relabel(entry: &Place<'_>, label: &str, value: &[u8]) -> Call {
     call!(RELABEL, entry.dir, entry.number, label, value)
 }
 
-pub(super) fn commit(guard: Option<&Place<'_>>, writes: &[Write], bridge: Option<&Bridge>) -> Call {
-    let (dir, number) = (guard.map(|guard| guard.dir), guard.map(|guard| guard.number));
-    let mut call = call!(COMMIT, dir, number).with(Acks::Written);
+pub(super) fn commit(guards: &[Place<'_>], writes: &[Write], bridge: Option<&Bridge>) -> Call {
+    let mut call = call!(COMMIT, guards.len().to_string().as_str()).with(Acks::Written);
+    for guard in guards {
+        call.arguments.extend([guard.dir.written(), guard.number.written()]);
+    }
     for write in writes {
         call.arguments.extend(match write {
             Write::Put { key, value } => ["put".written(), key.as_str().written(), value.clone()],
@@ -289,8 +291,4 @@ pub(super) fn read(key: &str) -> Call {
 
 pub(super) fn queues(namespace: &str) -> Call {
     call!(QUEUES, namespace).sweeping()
-}
-
-pub(super) fn followed(entry: &Place<'_>) -> Call {
-    call!(FOLLOWED, entry.dir, entry.number)
 }

@@ -9,12 +9,13 @@
 mod answer;
 mod asker;
 mod channels;
+mod clock;
 mod cluster;
 mod connection;
+mod connection_task;
 mod dialect;
 mod error;
 mod gate;
-mod line;
 mod message;
 mod opening;
 mod script;
@@ -35,8 +36,8 @@ use async_trait::async_trait;
 
 use self::{
     connection::{Connector, Use},
-    dialect::Lines,
-    line::Line,
+    connection_task::Task,
+    dialect::Connections,
     script::Keys,
     shared::Shared,
 };
@@ -46,7 +47,11 @@ use crate::{
         durability::Durability,
         error::{Result, StoreError},
         remote::Remote,
-        sql::{key::Place, store::SqlStore},
+        sql::{
+            connection_handle::ConnectionHandle,
+            key::{self, Place},
+            store::SqlStore,
+        },
         trust,
     },
     error::Error,
@@ -106,11 +111,15 @@ impl Backend for Redis {
             telemetry::not_exclusive(self.name(), reasons);
         }
         let shared = Arc::new(Shared::new(Arc::clone(connector), session));
-        let requests = Line::start(&shared, link, Use::Requests);
-        let beats = Line::start(&shared, beats, Use::Beats);
-        let acks = acks.map(|link| Line::start(&shared, link, Use::Acks));
-        let lines = Lines { shared, requests, beats, acks };
-        Ok((Facts::new(ttl), Arc::new(SqlStore::new(lines, ttl))))
+        let start = |link, used| {
+            let task = Task { shared: Arc::clone(&shared), used };
+            ConnectionHandle::start(task, link, connector.patience())
+        };
+        let (requests, beats) = (start(link, Use::Requests), start(beats, Use::Beats));
+        let acks = acks.map(|link| start(link, Use::Acks));
+        let connections = Connections { shared, requests, beats, acks };
+        let facts = Facts { ticket_in: Some(key::ticket_in), ..Facts::new(ttl) };
+        Ok((facts, Arc::new(SqlStore::new(connections, ttl))))
     }
 }
 

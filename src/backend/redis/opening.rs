@@ -22,10 +22,11 @@ impl Connector {
     pub(super) async fn open(&self, link: &mut Link, session: i64, ttl: Duration) -> Result<()> {
         let (began, patience) = (clock::now(), self.patience_at_first());
         let left = || patience.saturating_sub(clock::now().saturating_sub(began));
+        self.clock.watch_within(ttl / 2);
         let open =
             message::open(message::micros(ttl), &link.server, self.newest.load(Ordering::Acquire));
         let begun = self.call(link, session, &open).await?;
-        self.clock.read(&begun.clock, began);
+        self.clock.read(&link.server.name, &begun.clock, began);
         let outcomes = begun.outcomes(OPENING)?;
         let unavailable = |told: String| StoreError::Unavailable(told.into());
         let (endpoint, connection) = (link.endpoint.clone(), link.connection.clone());

@@ -45,7 +45,6 @@ scripts! {
     COMMIT: false, "commit";
     CONFIRM: true, "confirm";
     EXPIRIES: true, "expiries";
-    FOLLOWED: true, "followed";
     GATE: true, "gate";
     HELLO: true, "hello";
     JOIN: false, "join";

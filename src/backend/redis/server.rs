@@ -9,13 +9,16 @@ use crate::backend::{
 
 pub(super) const CONNECTING: &str = "connecting";
 
-/// What a server tells of itself: `INFO`, and how it brings to the disk what it confirms, if this
-/// user may know that.
+/// What a server reports of itself: `INFO`, and the settings of how it brings to the disk what it
+/// confirms, if this user may know them.
 #[derive(Debug, Default)]
 pub(super) struct Server {
     info: HashMap<String, String>,
-    fsync: Option<String>,
+    settings: HashMap<String, String>,
 }
+
+/// The settings that say when what is confirmed is on the disk.
+pub(super) const SETTINGS: [&str; 2] = ["appendfsync", "no-appendfsync-on-rewrite"];
 
 /// Which server it is, and what may have become of what it had, as scripts are told.
 #[derive(Clone, Debug, Default)]
@@ -34,10 +37,19 @@ pub(super) struct Identity {
 }
 
 impl Server {
-    pub(super) fn new(info: &str, fsync: Option<String>) -> Self {
+    pub(super) fn new(info: &str, settings: HashMap<String, String>) -> Self {
         let fields = info.lines().filter_map(|line| line.split_once(':'));
         let info = fields.map(|(name, value)| (name.to_owned(), value.trim().to_owned())).collect();
-        Self { info, fsync }
+        Self { info, settings }
+    }
+
+    fn fsync(&self) -> Option<&str> {
+        self.settings.get(SETTINGS[0]).map(String::as_str)
+    }
+
+    /// While it writes its file again, it confirms what is not on its disk.
+    fn rewrites_unsynced(&self) -> bool {
+        self.settings.get(SETTINGS[1]).is_none_or(|pauses| pauses != "no")
     }
 
     fn field(&self, name: &str) -> &str {
@@ -58,14 +70,15 @@ impl Server {
     }
 
     fn writes_at_once(&self) -> bool {
-        self.field("aof_enabled") == "1" && self.fsync.as_deref() == Some("always")
+        let always = self.fsync() == Some("always") && !self.rewrites_unsynced();
+        self.field("aof_enabled") == "1" && always
     }
 
     /// It loses the last second or two in a crash, and tells once something is on its disk
     /// (`WAITAOF`, of Redis 7.2 and Valkey 8).
     pub(super) fn writes_soon(&self) -> bool {
         let tells = !self.field("valkey_version").is_empty() || self.version() >= (7, 2);
-        let everysec = self.fsync.as_deref() == Some("everysec");
+        let everysec = self.fsync() == Some("everysec");
         self.field("aof_enabled") == "1" && everysec && tells
     }
 
@@ -179,8 +192,11 @@ impl Server {
             _ => {}
         }
         let (at_once, soon) = (self.writes_at_once(), self.writes_soon());
-        let now = match (self.field("aof_enabled"), self.fsync.as_deref()) {
+        let now = match (self.field("aof_enabled"), self.fsync()) {
             ("1", None) => "appendonly = yes, appendfsync is not told to this user".to_owned(),
+            ("1", Some("always")) if !at_once => {
+                "appendfsync = always, no-appendfsync-on-rewrite = yes".to_owned()
+            }
             ("1", Some(fsync)) => format!("appendfsync = {fsync}"),
             _ => "appendonly = no".to_owned(),
         };
@@ -215,7 +231,10 @@ mod tests {
         let usual = "# Server\r\nredis_version:8.0.2\r\nrun_id:ab\r\nrole:master\r\n\
                      connected_slaves:0\r\nmaster_replid:cd\r\nmaster_replid2:000\r\n\
                      aof_enabled:1\r\nmaxmemory_policy:noeviction\r\n";
-        let mut server = Server::new(usual, fsync.map(str::to_owned));
+        let fsync = fsync.map(|fsync| [(SETTINGS[0], fsync), (SETTINGS[1], "no")]);
+        let settings = fsync.into_iter().flatten();
+        let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let mut server = Server::new(usual, settings.collect());
         for (name, value) in changes {
             server.info.insert((*name).to_owned(), (*value).to_owned());
         }
@@ -282,6 +301,20 @@ mod tests {
             let told = server(changes, fsync).durability(acks, known);
             assert_eq!((told.exclusive, told.after_loss), (exclusive, after_loss), "{changes:?}");
             assert_eq!(told.reasons.len(), reasons, "{:?}", told.reasons);
+        }
+    }
+
+    #[test]
+    fn always_with_unsynced_rewrites_is_not_always() {
+        for unsynced in [Some("yes"), None] {
+            let mut server = server(&[], Some("always"));
+            let pauses = unsynced.map(|told| (SETTINGS[1].to_owned(), told.to_owned()));
+            server.settings.remove(SETTINGS[1]);
+            server.settings.extend(pauses);
+            let told = server.durability(None, None);
+            assert!(!told.exclusive && told.after_loss == AfterLoss::Forgets, "{told:?}");
+            assert!(told.reasons[0].contains("no-appendfsync-on-rewrite = yes"), "{told:?}");
+            assert!(!server.identity().keeps);
         }
     }
 

@@ -5,16 +5,15 @@ use std::{sync::Arc, time::Duration};
 use tokio::sync::watch::Receiver;
 
 use super::{
-    channels::Channels,
     gate::Gate,
-    line::Line,
     message::{self, Message},
+    shared::Shared,
 };
 use crate::{
     backend::{
         Event, Watch,
         error::{Result, StoreError},
-        sql::{dialect::READ, outcome::Outcome, told::last},
+        sql::{connection_handle::ConnectionHandle, dialect::READ, outcome::Outcome, told::last},
     },
     runtime::{
         clock::{Instant, sleep},
@@ -44,8 +43,12 @@ fn shut(told: &Outcome) -> Option<Shut> {
     Some(u64::try_from(left).map_or(Shut::Endlessly, |left| Shut::For(Duration::from_millis(left))))
 }
 
-async fn look(line: &Line, dir: &str, gate: &Gate) -> Result<Option<Shut>> {
-    let outcomes = line.ask(READ, message::gate(dir, gate).into()).await?;
+async fn look(
+    connection: &ConnectionHandle<Message>,
+    dir: &str,
+    gate: &Gate,
+) -> Result<Option<Shut>> {
+    let outcomes = connection.ask(READ, message::gate(dir, gate).into()).await?;
     Ok(shut(last(&outcomes)?))
 }
 
@@ -66,15 +69,20 @@ fn pause(shut: Shut, waited: Duration, is_told: bool) -> Option<Duration> {
 
 /// A watch on who has a gate; `None` if no others do. It ends when they don't: if the first
 /// entry is of this session, that has it then.
-pub(super) async fn watch(line: &Line, dir: &str, gate: Gate) -> Result<Option<Watch>> {
-    let (line, dir) = (line.clone(), dir.to_owned());
+pub(super) async fn watch(
+    shared: &Arc<Shared>,
+    connection: &ConnectionHandle<Message>,
+    dir: &str,
+    gate: Gate,
+) -> Result<Option<Watch>> {
+    let (connection, dir) = (connection.clone(), dir.to_owned());
     // Before the look: what is said after it is heard.
     let mut listener = match gate.channel() {
         // Where this user may not listen, it looks.
-        Some(channel) => Listener::begin(&line, channel).await.ok(),
+        Some(channel) => Listener::begin(shared, &connection, channel).await.ok(),
         None => None,
     };
-    let Some(mut now) = look(&line, &dir, &gate).await? else { return Ok(None) };
+    let Some(mut now) = look(&connection, &dir, &gate).await? else { return Ok(None) };
     Ok(Some(Box::pin(async move {
         let began = Instant::now();
         loop {
@@ -96,7 +104,7 @@ pub(super) async fn watch(line: &Line, dir: &str, gate: Gate) -> Result<Option<W
                 news = news => news?,
                 () = due => {}
             }
-            match look(&line, &dir, &gate).await? {
+            match look(&connection, &dir, &gate).await? {
                 Some(shut) => now = shut,
                 None => return Ok(Event::Deleted),
             }
@@ -106,18 +114,24 @@ pub(super) async fn watch(line: &Line, dir: &str, gate: Gate) -> Result<Option<W
 
 /// One who listens to a channel.
 struct Listener {
-    line: Line,
+    shared: Arc<Shared>,
+    connection: ConnectionHandle<Message>,
     name: Arc<str>,
     heard: Receiver<u64>,
 }
 
 impl Listener {
     /// Returns once the server knows.
-    async fn begin(line: &Line, name: String) -> Result<Self> {
+    async fn begin(
+        shared: &Arc<Shared>,
+        connection: &ConnectionHandle<Message>,
+        name: String,
+    ) -> Result<Self> {
         let name: Arc<str> = name.into();
-        let heard = channels(line).listen(&name);
-        let listener = Self { line: line.clone(), name, heard };
-        line.ask("listening", Message::Listen(Arc::clone(&listener.name))).await?;
+        let heard = shared.channels.listen(&name);
+        let listener =
+            Self { shared: Arc::clone(shared), connection: connection.clone(), name, heard };
+        connection.ask("listening", Message::Listen(Arc::clone(&listener.name))).await?;
         Ok(listener)
     }
 
@@ -130,14 +144,10 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        if channels(&self.line).leave(&self.name, &self.heard) {
-            self.line.order(Message::Deafen(Arc::clone(&self.name)));
+        if self.shared.channels.leave(&self.name, &self.heard) {
+            self.connection.order(Message::Deafen(Arc::clone(&self.name)));
         }
     }
-}
-
-fn channels(line: &Line) -> &Channels {
-    &line.shared().channels
 }
 
 #[cfg(test)]

@@ -20,6 +20,7 @@ mod release;
 mod round;
 mod script;
 mod store;
+mod strays;
 mod token;
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
@@ -52,6 +53,7 @@ const SHORTEST: Duration = Duration::from_secs(1);
 pub(crate) struct Redlock {
     nodes: Vec<Arc<Node>>,
     connect_timeout: Duration,
+    longest_ttl: Duration,
 }
 
 impl Redlock {
@@ -69,10 +71,11 @@ impl Redlock {
                 "Redlock needs an odd number of nodes, three or more: another one adds no safety",
             );
         }
-        let Remote { endpoints, credentials, tls, connect_timeout, .. } = remote;
+        let Remote { endpoints, credentials, tls, connect_timeout, longest_ttl, .. } = remote;
         let access = Access { credentials, tls };
-        let node = |endpoint| Arc::new(Node::new(endpoint, access.clone()));
-        Ok(Self { nodes: endpoints.into_iter().map(node).collect(), connect_timeout })
+        let node = |endpoint| Arc::new(Node::new(endpoint, access.clone(), longest_ttl));
+        let nodes = endpoints.into_iter().map(node).collect();
+        Ok(Self { nodes, connect_timeout, longest_ttl })
     }
 
     /// Connects to all nodes at once. A minority may be missing, but none may be unfit.
@@ -124,8 +127,16 @@ impl Backend for Redlock {
         let links = self.connect().await?;
         let serving = self.nodes.iter().zip(links).map(|(node, link)| node.serve(link, ttl));
         let store = RedlockStore::new(Nodes::new(serving, ttl), ttl);
-        // Each node is told of the TTL before anything is taken.
+        // The TTL is registered with a majority before anything is taken.
         store.keep_alive().await?;
+        let longest = store.longest_ttl();
+        if longest > self.longest_ttl {
+            let source = format!(
+                "another client of these nodes has a TTL of {longest:?}: set longest_ttl to at \
+                 least that, in the URLs of all clients"
+            );
+            return Err(StoreError::Fatal { operation: CONNECTING, source: source.into() });
+        }
         Ok((Facts::new(ttl), Arc::new(store)))
     }
 }

@@ -1,7 +1,13 @@
 //! A node, and the task of a session that owns the connection to it. The one that asks may go away
 //! at any time.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use futures_util::{
     future::FusedFuture,
@@ -24,6 +30,10 @@ use crate::{
     },
 };
 
+/// A clock that is off by a hundredth of that was set, also for a client with a longer TTL: others
+/// may have a shorter one.
+const USUAL_TTL: Duration = Duration::from_secs(10);
+
 /// How long a connection may be silent while it is asked.
 const LONGEST_SILENCE: Duration = Duration::from_secs(2);
 
@@ -32,6 +42,8 @@ const LONGEST_SILENCE: Duration = Duration::from_secs(2);
 pub(super) struct Node {
     pub(super) endpoint: String,
     access: Access,
+    /// No client has a longer TTL, whatever the node knows of them: it may have lost that.
+    longest_ttl: Duration,
     pub(super) state: Mutex<NodeState>,
 }
 
@@ -39,7 +51,19 @@ pub(super) struct Node {
 struct Order {
     call: Call,
     until: Instant,
-    answer: oneshot::Sender<Option<Reply>>,
+    /// Set by whichever comes first: the request is sent, or it is given up and will not be.
+    settled: Arc<AtomicBool>,
+    answer: oneshot::Sender<Reply>,
+}
+
+/// What came of a question to a node.
+#[derive(Debug)]
+pub(super) enum Heard {
+    Reply(Reply),
+    /// It may have been sent, and may have been done.
+    Nothing,
+    /// It was not sent, and will not be.
+    NotSent,
 }
 
 /// Where a node is asked.
@@ -50,8 +74,8 @@ pub(super) struct Asking {
 }
 
 impl Node {
-    pub(super) fn new(endpoint: String, access: Access) -> Self {
-        Self { endpoint, access, state: Mutex::default() }
+    pub(super) fn new(endpoint: String, access: Access, longest_ttl: Duration) -> Self {
+        Self { endpoint, access, longest_ttl, state: Mutex::new(NodeState::new(longest_ttl)) }
     }
 
     pub(super) async fn connect(&self) -> Result<Link> {
@@ -167,7 +191,11 @@ impl Node {
         ttl: Duration,
     ) -> (Duration, Option<Duration>) {
         let sent = clock::now();
-        let Order { mut call, until, answer } = order;
+        let Order { mut call, until, settled, answer } = order;
+        if settled.swap(true, Ordering::AcqRel) {
+            // Given up: it says nothing of the connection.
+            return (Duration::ZERO, None);
+        }
         {
             // It may have been started again since it was known to count.
             let state = self.state.lock();
@@ -190,13 +218,14 @@ impl Node {
         let answered = clock::now();
         {
             let mut state = self.state.lock();
-            state.longest = reply.longest;
-            let longest = state.longest.max(ttl);
-            state.clock.read(reply.time, sent, answered, longest);
+            // A node that was started again has lost the TTLs of clients that hold locks still.
+            state.longest = reply.longest.max(self.longest_ttl);
+            let (longest, shortest) = (state.longest.max(ttl), ttl.min(USUAL_TTL));
+            state.clock.read(reply.time, sent, answered, longest, shortest);
             state.trouble = None;
         }
         // Who has asked may have gone.
-        let _gone = answer.send(Some(reply));
+        let _gone = answer.send(reply);
         (sent, Some(answered))
     }
 }
@@ -207,10 +236,17 @@ impl Asking {
         &self,
         call: Call,
         until: Instant,
-    ) -> impl Future<Output = Option<Reply>> + Send + use<> {
+    ) -> impl Future<Output = Heard> + Send + use<> {
         let (answer, answered) = oneshot::channel();
+        let settled = Arc::<AtomicBool>::default();
         // Without a task there is no answer.
-        let _ended = self.orders.send(Order { call, until, answer });
-        async move { timeout_at(until, answered).await.ok()?.ok()? }
+        let _ended = self.orders.send(Order { call, until, settled: Arc::clone(&settled), answer });
+        async move {
+            match timeout_at(until, answered).await {
+                Ok(Ok(reply)) => Heard::Reply(reply),
+                _ if settled.swap(true, Ordering::AcqRel) => Heard::Nothing,
+                _ => Heard::NotSent,
+            }
+        }
     }
 }

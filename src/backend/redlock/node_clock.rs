@@ -42,13 +42,16 @@ fn micros(time: Duration) -> Micros {
 }
 
 impl NodeClock {
-    /// It has shown `shows`, since the Unix epoch, between those two moments of ours.
+    /// It has shown `shows`, since the Unix epoch, between those two moments of ours. `ttl`: the
+    /// longest of any client, for which what was read is kept. `shortest`: a TTL of which a
+    /// hundredth is too much for the clock to be off.
     pub(super) fn read(
         &mut self,
         shows: Duration,
         sent: Duration,
         answered: Duration,
         ttl: Duration,
+        shortest: Duration,
     ) {
         let shows = micros(shows);
         let measure =
@@ -56,7 +59,7 @@ impl NodeClock {
         let is_set = self.measures.iter().any(|old| {
             let elapsed = answered.saturating_sub(old.at);
             // No clock runs so wrong that a thousandth is not enough for it.
-            measure.gap(old) > micros(ttl / 100 + elapsed / 1000)
+            measure.gap(old) > micros(shortest / 100 + elapsed / 1000)
         });
         let last = self.measures.back().map(|last| last.at);
         if is_set {
@@ -107,10 +110,14 @@ impl NodeClock {
 /// Whether a clock that is so far ahead of ours differs by more than a tenth of a TTL from the one
 /// in the middle: for clocks that nobody has watched yet. Nodes of which a minority was set differ
 /// from the others.
-pub(super) fn differs(ahead: i128, mut all: Vec<i128>, ttl: Duration) -> bool {
+pub(super) fn differs(ahead: i128, all: Vec<i128>, ttl: Duration) -> bool {
+    (ahead - middle(all).unwrap_or(ahead)).abs() > micros(ttl / 10)
+}
+
+/// The clock in the middle: if fewer than half are wrong, it is right, or between two that are.
+pub(super) fn middle(mut all: Vec<Micros>) -> Option<Micros> {
     all.sort_unstable();
-    let middle = all.get(all.len() / 2).copied().unwrap_or(ahead);
-    (ahead - middle).abs() > micros(ttl / 10)
+    all.get(all.len() / 2).copied()
 }
 
 #[cfg(test)]
@@ -130,6 +137,7 @@ mod tests {
             ms(at + 1_000_000 + ahead),
             ms(at - round_trip / 2),
             ms(at + round_trip / 2),
+            TTL,
             TTL,
         );
     }
@@ -154,6 +162,16 @@ mod tests {
             assert_eq!(clock.was_set(ms(8_200), TTL), is_set, "{ahead} {round_trip}");
             assert!(!clock.was_set(ms(18_300), TTL), "it is forgotten");
         }
+    }
+
+    #[test]
+    fn a_long_ttl_of_another_client_hides_no_step() {
+        let mut clock = NodeClock::default();
+        for (at, ahead) in [(5_000, 0), (8_000, 200)] {
+            let shows = ms(at + 1_000_000 + ahead);
+            clock.read(shows, ms(at), ms(at), TTL * 360, TTL);
+        }
+        assert!(clock.was_set(ms(8_000), TTL * 360));
     }
 
     #[test]
@@ -188,6 +206,18 @@ mod tests {
         assert!(!clock.is_watched(ms(22_000), TTL), "that was long ago");
         read(&mut clock, 30_000, 0, 2);
         assert!(!clock.is_watched(ms(30_001), TTL), "it begins anew");
+    }
+
+    #[test]
+    fn the_middle_clock_is_none_of_a_wrong_minority() {
+        for (all, is_middle) in [
+            (vec![60_000_000, 10, 0], Some(10)),
+            (vec![-60_000_000, 5, 60_000_000], Some(5)),
+            (vec![0, -60_000_000, -60_000_000, 20, 10], Some(0)),
+            (vec![], None),
+        ] {
+            assert_eq!(middle(all), is_middle);
+        }
     }
 
     #[test]

@@ -12,7 +12,7 @@ pub(super) struct NodeState {
     started: Option<Duration>,
     /// Which process it is.
     pub(super) run: String,
-    /// The longest TTL that any client had there.
+    /// The longest TTL that any client has, for all that is known.
     pub(super) longest: Duration,
     /// Why it did not answer last.
     pub(super) trouble: Option<String>,
@@ -28,13 +28,20 @@ pub(super) enum Spoiled {
 }
 
 impl NodeState {
+    /// `longest`: the longest TTL that a client may have.
+    pub(super) fn new(longest: Duration) -> Self {
+        Self { longest, ..Self::default() }
+    }
+
     /// A connection was made to a process that says that it runs for so many whole seconds.
     pub(super) fn connected(&mut self, run: &str, uptime: Duration, answered: Duration) {
-        // Both ends of that time are cut to seconds, so it may be a second less.
-        let uptime = uptime.saturating_sub(Duration::from_secs(1));
-        let started = answered.saturating_sub(uptime);
         if self.run != run {
-            self.started = Some(started);
+            // Both ends of that time are cut to seconds, so it may be a second less.
+            let uptime = uptime.saturating_sub(Duration::from_secs(1));
+            // A clock that was set while the node started makes that time too long. The former
+            // process was there as long as it answered: with it, none of that time is believed.
+            let is_first = self.run.is_empty();
+            self.started = Some(if is_first { answered.saturating_sub(uptime) } else { answered });
             run.clone_into(&mut self.run);
         }
         self.trouble = None;
@@ -96,16 +103,27 @@ mod tests {
         assert_eq!(node.spoiled(s(101), TTL, false), Some(Spoiled::Restarted));
     }
 
+    /// It was started with a clock that is an hour behind, which was then set.
+    #[test]
+    fn uptime_of_a_restarted_node_is_not_believed() {
+        let mut node = NodeState::default();
+        node.connected("a", s(50), s(100));
+        assert_eq!(node.spoiled(s(101), TTL, false), None);
+        node.connected("b", s(3_600), s(102));
+        assert_eq!(node.spoiled(s(112), TTL, false), Some(Spoiled::Restarted));
+        assert_eq!(node.spoiled(s(113), TTL, false), None);
+    }
+
     #[test]
     fn a_clock_that_was_set_or_differs_spoils() {
         let mut node = NodeState::default();
         node.connected("a", s(50), s(100));
         assert_eq!(node.spoiled(s(100), TTL, true), Some(Spoiled::ClockSet), "nobody watched it");
         for second in 100..=111 {
-            node.clock.read(s(second + 50), s(second), s(second), TTL);
+            node.clock.read(s(second + 50), s(second), s(second), TTL, TTL);
         }
         assert_eq!(node.spoiled(s(111), TTL, true), None);
-        node.clock.read(s(5_000), s(112), s(112), TTL);
+        node.clock.read(s(5_000), s(112), s(112), TTL, TTL);
         assert_eq!(node.spoiled(s(112), TTL, false), Some(Spoiled::ClockSet));
         assert_eq!(node.spoiled(s(123), TTL, false), None);
     }

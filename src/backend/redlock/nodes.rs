@@ -5,11 +5,12 @@ use std::{pin::Pin, sync::Arc, time::Duration};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use super::{
-    node::{Asking, Node},
-    node_clock::differs,
+    node::{Asking, Heard, Node},
+    node_clock::{differs, middle},
     node_state::Spoiled,
     round::Vote,
     script::{Call, Reply},
+    strays::Strays,
 };
 use crate::runtime::clock::{self, Instant};
 
@@ -20,6 +21,8 @@ const LONGEST_WAIT: Duration = Duration::from_millis(200);
 #[derive(Clone, Debug)]
 pub(super) struct Nodes {
     all: Arc<[Asking]>,
+    /// Of each node, what it is to give back.
+    strays: Arc<[Arc<Strays>]>,
     ttl: Duration,
 }
 
@@ -28,6 +31,8 @@ pub(super) struct Nodes {
 pub(super) struct Said {
     pub(super) node: usize,
     pub(super) reply: Option<Reply>,
+    /// It was sent, or may have been.
+    pub(super) sent: bool,
     /// Why that does not count.
     pub(super) spoiled: Option<Spoiled>,
 }
@@ -45,7 +50,7 @@ impl Said {
 }
 
 /// A node's answer, or none.
-type Coming = Pin<Box<dyn Future<Output = (usize, Option<Reply>)> + Send>>;
+type Coming = Pin<Box<dyn Future<Output = (usize, Heard)> + Send>>;
 
 /// The answers as they come. None waits for its turn to be read: all have been sent.
 pub(super) struct Answers {
@@ -56,15 +61,22 @@ pub(super) struct Answers {
 impl Answers {
     /// The next one; `None`: there are no more.
     pub(super) async fn next(&mut self) -> Option<Said> {
-        let (node, reply) = self.coming.next().await?;
+        let (node, heard) = self.coming.next().await?;
         let spoiled = self.nodes.spoiled(node);
-        Some(Said { node, reply, spoiled })
+        let sent = !matches!(heard, Heard::NotSent);
+        let reply = match heard {
+            Heard::Reply(reply) => Some(reply),
+            Heard::Nothing | Heard::NotSent => None,
+        };
+        Some(Said { node, reply, sent, spoiled })
     }
 }
 
 impl Nodes {
     pub(super) fn new(all: impl IntoIterator<Item = Asking>, ttl: Duration) -> Self {
-        Self { all: all.into_iter().collect(), ttl }
+        let all: Arc<[_]> = all.into_iter().collect();
+        let strays = all.iter().map(|_| Arc::default()).collect();
+        Self { all, strays, ttl }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -121,6 +133,11 @@ impl Nodes {
         self.all.get(node).map(|asking| &asking.node)
     }
 
+    /// What a node is to give back.
+    pub(super) fn strays(&self, node: usize) -> Option<&Arc<Strays>> {
+        self.strays.get(node)
+    }
+
     /// The longest TTL that any client has, as far as the nodes have told.
     pub(super) fn longest(&self) -> Duration {
         let told = self.all.iter().map(|asking| asking.node.state.lock().longest).max();
@@ -130,12 +147,24 @@ impl Nodes {
     /// Why the answers of a node do not count now.
     pub(super) fn spoiled(&self, node: usize) -> Option<Spoiled> {
         let longest = self.longest();
-        let ahead = |asking: &Asking| asking.node.state.lock().clock.ahead();
-        let all: Vec<_> = self.all.iter().filter_map(ahead).collect();
+        let all = self.ahead();
         let state = self.node(node)?.state.lock();
         let is_other =
             state.clock.ahead().is_some_and(|ahead| differs(ahead, all, longest.min(self.ttl)));
         state.spoiled(clock::now(), longest, is_other)
+    }
+
+    /// By how many microseconds each known clock is ahead of ours.
+    fn ahead(&self) -> Vec<i128> {
+        let ahead = |asking: &Asking| asking.node.state.lock().clock.ahead();
+        self.all.iter().filter_map(ahead).collect()
+    }
+
+    /// What the clock in the middle shows, in milliseconds.
+    pub(super) fn time(&self) -> u64 {
+        let now = i128::try_from(clock::now().as_micros()).unwrap_or(i128::MAX);
+        let shows = middle(self.ahead()).map(|ahead| now.saturating_add(ahead) / 1000);
+        shows.and_then(|shows| u64::try_from(shows).ok()).unwrap_or(0)
     }
 
     /// The first node that can be asked and counts.

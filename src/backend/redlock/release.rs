@@ -1,6 +1,6 @@
 //! Giving locks back, on all nodes.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use super::{
     keys::Key,
@@ -9,9 +9,6 @@ use super::{
     script::Call,
 };
 use crate::runtime::{Backoff, clock, executor::spawn_beside};
-
-/// For how many TTLs a node that is silent is asked.
-const TTLS: u32 = 4;
 
 /// Gives locks back on all nodes, also on those that were silent; goes on in the background until
 /// each has said so, or must have lost the value by itself. Tells of each what came of it as soon
@@ -41,38 +38,53 @@ pub(super) async fn give_back(nodes: &Nodes, keys: &[Key], ttl: Duration) -> Vec
                     waiting.retain(|node| *node != said.node);
                 }
             }
-            insist(nodes, waiting, keys, ttl).await;
+            for node in waiting {
+                insist(&nodes, node, &keys, ttl);
+            }
         });
     }
     rounds
 }
 
 /// The same for an attempt that nobody waits for any more. The requests are under way when this
-/// returns: a later one comes after them.
-pub(super) fn give_up(nodes: &Nodes, key: &Key, ttl: Duration) {
+/// returns: a later one comes after them. `taken`: the nodes that may have it. Others are not
+/// asked, and where there are none nothing is left behind, however often a lock is tried.
+pub(super) fn give_up(nodes: &Nodes, key: &Key, taken: &[usize], ttl: Duration) {
+    if taken.is_empty() {
+        return;
+    }
     let (nodes, keys) = (nodes.clone(), vec![key.clone()]);
-    let mut answers = nodes.ask_all(&Call::release(&keys));
+    let mut answers = nodes.ask(taken.iter().copied(), |_| Call::release(&keys));
     spawn_beside(async move {
-        let mut silent = Vec::new();
         while let Some(said) = answers.next().await {
-            silent.extend(said.reply.is_none().then_some(said.node));
+            if said.reply.is_none() {
+                insist(&nodes, said.node, &keys, ttl);
+            }
         }
-        insist(nodes, silent, keys, ttl).await;
     });
 }
 
-/// Gives locks back on nodes that were silent, for as long as they may be there: longer than a TTL
-/// where a node's clock was set back meanwhile.
-async fn insist(nodes: Nodes, mut silent: Vec<usize>, keys: Vec<Key>, ttl: Duration) {
-    let began = clock::now();
-    let mut backoff = Backoff::default();
-    while !silent.is_empty() && clock::now().saturating_sub(began) <= ttl * TTLS {
-        backoff.pause().await;
-        let mut answers = nodes.ask(silent.iter().copied(), |_| Call::release(&keys));
-        while let Some(said) = answers.next().await {
-            if said.reply.is_some() {
-                silent.retain(|node| *node != said.node);
+/// Gives locks back on a node that was silent, for as long as they may be there. One task does so
+/// for all locks of the node.
+fn insist(nodes: &Nodes, node: usize, keys: &[Key], ttl: Duration) {
+    let Some(strays) = nodes.strays(node).map(Arc::clone) else { return };
+    if !strays.add(keys, ttl, clock::now()) {
+        return;
+    }
+    let nodes = nodes.clone();
+    spawn_beside(async move {
+        let mut backoff = Backoff::default();
+        loop {
+            let keys = strays.next(clock::now());
+            if keys.is_empty() {
+                return;
+            }
+            backoff.pause().await;
+            let mut answers = nodes.ask([node], |_| Call::release(&keys));
+            if answers.next().await.is_some_and(|said| said.reply.is_some()) {
+                strays.freed(&keys);
+                backoff = Backoff::default();
             }
         }
-    }
+    });
 }

@@ -4,10 +4,7 @@ use std::{sync::LazyLock, time::Duration};
 
 use redis::{Cmd, FromRedisValue, RedisResult, Script, Value, aio::MultiplexedConnection};
 
-use super::{
-    keys::{Key, counter_of},
-    token::Seen,
-};
+use super::keys::{Key, counter_of};
 
 /// On each node: the TTLs that clients have there, each with the end of the last lock that may have
 /// it, in milliseconds.
@@ -152,10 +149,9 @@ impl Reply {
         matches!(self.word(index), "1" | "2")
     }
 
-    /// Of an attempt to take a lock: what goes into its token.
-    pub(super) fn seen(&self) -> Seen {
-        let milliseconds = u64::try_from(self.time.as_millis()).unwrap_or(u64::MAX);
-        Seen { counter: self.number(1), milliseconds }
+    /// Of an attempt to take a lock: the counter of its tokens.
+    pub(super) fn counter(&self) -> u64 {
+        self.number(1)
     }
 
     /// Of an attempt that failed: how long another one's value is kept.
@@ -200,7 +196,7 @@ mod tests {
         assert_eq!(reply.time, Duration::from_millis(1_700_000_000_250));
         assert_eq!(reply.longest, Duration::from_secs(10));
         assert!(reply.has(0));
-        assert_eq!(reply.seen(), Seen { counter: 77, milliseconds: 1_700_000_000_250 });
+        assert_eq!(reply.counter(), 77);
         assert_eq!(reply.left(), None);
         assert_eq!(read("1 2 3 0 0 250").unwrap().left(), Some(Duration::from_millis(250)));
         let answers = ["1 1 5", "1 0 5", "0 0 5"]

@@ -1,5 +1,7 @@
 //! A session: nothing that any node knows of, but the locks that one client has on all of them.
 
+mod take;
+
 use std::{
     fmt,
     sync::{
@@ -11,15 +13,15 @@ use std::{
 
 use async_trait::async_trait;
 
+use self::take::Taken;
 use super::{
     contended::Contended,
     durability,
     keys::{Key, Keys, lock_of},
-    nodes::{Nodes, Said},
+    nodes::Nodes,
     release::{give_back, give_up},
     round::{Outcome, Round},
     script::Call,
-    token::{self, Answer, Seen},
 };
 use crate::{
     backend::{
@@ -36,9 +38,6 @@ use crate::{
 /// How many locks one script looks after at most.
 const AT_ONCE: usize = 256;
 
-/// How often a token is proposed that others have overtaken.
-const PROPOSALS: u32 = 4;
-
 pub(super) struct RedlockStore {
     nodes: Nodes,
     keys: Arc<Mutex<Keys>>,
@@ -54,14 +53,6 @@ impl fmt::Debug for RedlockStore {
     }
 }
 
-/// What came of asking for a lock.
-enum Taken {
-    Token(u64),
-    Occupied,
-    /// In words.
-    Not(String),
-}
-
 impl RedlockStore {
     pub(super) fn new(nodes: Nodes, ttl: Duration) -> Self {
         Self {
@@ -72,6 +63,11 @@ impl RedlockStore {
             on_loss: OnceLock::new(),
             moments: AtomicU64::new(0),
         }
+    }
+
+    /// The longest TTL of any client, as far as the nodes have reported.
+    pub(super) fn longest_ttl(&self) -> Duration {
+        self.nodes.longest()
     }
 
     fn moment(&self) -> Moment {
@@ -87,76 +83,10 @@ impl RedlockStore {
         StoreError::Unavailable(told.into())
     }
 
-    /// Asks the nodes for the lock and proposes its token.
-    async fn take(&self, key: &Key) -> Taken {
-        let mut round = Round::new(self.nodes.len());
-        let (mut seen, mut left) = (Vec::new(), None);
-        let call = Call::take(key, self.ttl);
-        let mut count = |round: &mut Round, said: &Said| {
-            if let Some(reply) = &said.reply {
-                seen.push(reply.seen());
-                left = left.max(reply.left());
-            }
-            round.count(said.vote(|reply| reply.has(0)));
-        };
-        // Where several want it, the first node says who is to ask the others: else each of them
-        // may get a few nodes, and none a majority.
-        let tried = if self.contended.is(&key.lock) { self.nodes.first() } else { None };
-        if let Some(first) = tried {
-            let mut answers = self.nodes.ask([first], |_| call.clone());
-            if let Some(said) = answers.next().await {
-                count(&mut round, &said);
-                if let Some(another) = said.reply.filter(|reply| !reply.has(0)) {
-                    self.contended.meet_again(&key.lock, another.left());
-                    return Taken::Occupied;
-                }
-            }
-        }
-        let others = (0..self.nodes.len()).filter(|node| Some(*node) != tried);
-        let mut answers = self.nodes.ask(others, |_| call.clone());
-        while round.taken() == Outcome::Open
-            && let Some(said) = answers.next().await
-        {
-            count(&mut round, &said);
-        }
-        match round.taken() {
-            Outcome::Ours => self.fence(key, &seen).await,
-            Outcome::NotOurs => {
-                self.contended.meet(&key.lock, left);
-                Taken::Occupied
-            }
-            Outcome::Open | Outcome::Unknown => Taken::Not(round.words()),
-        }
-    }
-
-    /// Has a majority of those nodes that have the value raise their counters to a new token.
-    async fn fence(&self, key: &Key, seen: &[Seen]) -> Taken {
-        let mut token = token::propose(seen);
-        for _ in 0..PROPOSALS {
-            let mut round = Round::new(self.nodes.len());
-            let mut said = Vec::new();
-            let mut answers = self.nodes.ask_all(&Call::confirm(key, token));
-            while round.taken() == Outcome::Open
-                && let Some(answer) = answers.next().await
-            {
-                round.count(answer.vote(|reply| reply.answer() == Answer::Raised));
-                said.extend(answer.reply.map(|reply| reply.answer()));
-            }
-            if round.taken() == Outcome::Ours {
-                return Taken::Token(token);
-            }
-            match token::propose_again(token, &said) {
-                Some(next) => token = next,
-                None => return Taken::Not(format!("the token: {}", round.words())),
-            }
-        }
-        Taken::Not("others raise the lock's counter all the time".into())
-    }
-
     /// The attempt is given up. Nobody waits for the nodes' word.
-    fn give_up(&self, key: &Key) {
+    fn give_up(&self, key: &Key, having: &[usize]) {
         self.keys.lock().end(&key.name);
-        give_up(&self.nodes, key, self.ttl);
+        give_up(&self.nodes, key, having, self.ttl);
     }
 
     /// Asks all nodes to keep these locks; tells of each what came of it.
@@ -273,20 +203,21 @@ impl Store for RedlockStore {
         }
         let sent = clock::now();
         let key = self.keys.lock().begin(queue, ticket, &value(text), sent);
-        let taken = self.take(&key).await;
+        let mut having = Vec::new();
+        let taken = self.take(&key, &mut having).await;
         let token = match taken {
             Taken::Token(token) => token,
             Taken::Occupied => {
-                self.give_up(&key);
+                self.give_up(&key, &having);
                 return Ok(Joined::Occupied);
             }
             Taken::Not(why) => {
-                self.give_up(&key);
+                self.give_up(&key, &having);
                 return Err(self.unavailable(&why));
             }
         };
         if !self.keys.lock().hold(&key.name, clock::now()) {
-            self.give_up(&key);
+            self.give_up(&key, &having);
             return Err(self.unavailable("the lock took too long to take"));
         }
         Ok(Joined::Queued {

@@ -1,21 +1,19 @@
 //! The fencing token: a register of which a majority of the nodes keeps the newest value.
 //!
 //! A node has a counter for each lock. Who takes the lock reads the counters and the clocks of the
-//! nodes, and proposes a token above all of them. Then each node that still has the taker's value
-//! raises its counter to that, if it was lower. The lock is granted when a majority has done so.
+//! nodes, and proposes a token above all counters and the median clock. Then each node that still
+//! has the taker's value raises its counter to that, if it was lower. The lock is granted when a
+//! majority has done so.
 //!
 //! Of two grants, both majorities have a node in common. It had the values of the two one after the
 //! other, so the counter was raised for the one before it was raised for the other: the later one's
 //! token is higher. One that stood still in between finds its value gone from a majority, and is
-//! not granted. The clocks are there for nodes that have lost their counters.
-
-/// What a node says as the lock is taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Seen {
-    pub(super) counter: u64,
-    /// By the node's clock.
-    pub(super) milliseconds: u64,
-}
+//! not granted.
+//!
+//! The clocks are there for nodes that have lost their counters. The median is the clock of a node
+//! that is right, or between two such, as long as fewer than half of the known clocks are wrong. A
+//! single clock that is ahead must not enter a token: later tokens would fall once the counters
+//! that have it are lost.
 
 /// What a node says to a proposed token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,10 +26,9 @@ pub(super) enum Answer {
     NotOurs,
 }
 
-/// The first token to propose.
-pub(super) fn propose(seen: &[Seen]) -> u64 {
-    let newest = seen.iter().map(|seen| seen.counter.max(seen.milliseconds)).max();
-    newest.unwrap_or(0) + 1
+/// The first token to propose: above the highest counter, and what the median clock shows.
+pub(super) fn propose(counter: u64, milliseconds: u64) -> u64 {
+    counter.max(milliseconds) + 1
 }
 
 /// The next one, after one was refused; `None`: no node asks for a higher one.
@@ -49,13 +46,9 @@ mod tests {
 
     #[test]
     fn a_token_is_above_all_that_was_seen() {
-        let seen = |counter, milliseconds| Seen { counter, milliseconds };
-        for (all, token) in [
-            (vec![seen(0, 1_000), seen(0, 1_003), seen(0, 998)], 1_004),
-            (vec![seen(5_000, 1_000), seen(0, 1_003)], 5_001),
-            (vec![], 1),
-        ] {
-            assert_eq!(propose(&all), token, "{all:?}");
+        for (counter, milliseconds, token) in [(0, 1_003, 1_004), (5_000, 1_003, 5_001), (0, 0, 1)]
+        {
+            assert_eq!(propose(counter, milliseconds), token);
         }
     }
 

@@ -80,15 +80,12 @@ pub(crate) trait Dialect: Debug + Send + Sync + 'static {
     /// Its last statement counts the entries written.
     fn relabel(&self, entry: &Place<'_>, label: &str, value: &[u8]) -> Self::Message;
 
-    /// Its second statement counts the guards that are held.
-    fn commit(&self, guard: Option<&Place<'_>>, writes: &[Write]) -> Self::Message;
+    /// Its second statement counts the guards that are held; without any it counts one.
+    fn commit(&self, guards: &[Place<'_>], writes: &[Write]) -> Self::Message;
 
     fn read(&self, key: &str) -> Self::Message;
 
     fn queues(&self, namespace: &str) -> Self::Message;
-
-    /// Whether anybody stands behind this one.
-    fn followed(&self, entry: &Place<'_>) -> Self::Message;
 
     async fn durability(&self) -> Result<Durability>;
 

@@ -9,7 +9,7 @@ use super::{
     told::{last, nonsense},
 };
 use crate::backend::{
-    Entry, Extras, Joined, Rewritten, Write,
+    Entry, Extras, Joined, Leaving, Rewritten, Store, Write,
     durability::Durability,
     error::{Result, StoreError},
     name::{Queue, Ticket},
@@ -58,9 +58,9 @@ impl<D: Dialect> Extras for SqlStore<D> {
         Ok(there.then(|| Entry { key: key.into(), ..entry.clone() }))
     }
 
-    async fn commit(&self, guard: Option<&Entry>, writes: &[Write]) -> Result<bool> {
-        let place = guard.map(Place::of);
-        let message = self.dialect.commit(place.as_ref(), writes);
+    async fn commit(&self, guards: &[Entry], writes: &[Write]) -> Result<bool> {
+        let places: Vec<_> = guards.iter().map(Place::of).collect();
+        let message = self.dialect.commit(&places, writes);
         match self.dialect.ask(WRITE, message).await {
             Ok(outcomes) => {
                 let held = outcomes.get(1).ok_or_else(nonsense)?;
@@ -68,10 +68,11 @@ impl<D: Dialect> Extras for SqlStore<D> {
                     let (Write::Put { key, .. } | Write::Delete { key }) = write;
                     self.dialect.tell(key::dir_of(key), 0);
                 }
-                Ok(held.count > 0)
+                let wanted = u64::try_from(guards.len().max(1)).unwrap_or(u64::MAX);
+                Ok(held.count >= wanted)
             }
             // Its keys have gone with it.
-            Err(StoreError::SessionGone(_)) if guard.is_some() => Ok(false),
+            Err(StoreError::SessionGone(_)) if !guards.is_empty() => Ok(false),
             Err(error) => Err(error),
         }
     }
@@ -105,13 +106,21 @@ impl<D: Dialect> Extras for SqlStore<D> {
         }
     }
 
-    async fn durability(&self) -> Result<Durability> {
-        self.dialect.durability().await
+    async fn own_entry(&self, key: &str) -> Result<Option<Entry>> {
+        let own = self.own_entries().await?;
+        Ok(own.into_iter().find(|entry| *entry.key == *key))
     }
 
-    async fn followed(&self, entry: &Entry) -> Result<bool> {
-        let message = self.dialect.followed(&Place::of(entry));
-        let outcomes = self.dialect.ask(READ, message).await?;
-        Ok(last(&outcomes)?.first().is_none_or(|row| row.flag(0)))
+    /// A number is given once, so that it identifies one entry among all with the same name.
+    async fn remove(&self, entry: &Entry) -> Result<bool> {
+        let Some(parts) = key::parts(&entry.key) else { return Ok(false) };
+        let Some(ticket) = Ticket::parse(parts.ticket) else { return Ok(false) };
+        let queue = Queue::at(parts.dir, parts.label);
+        let leaving = Leaving { entry: Some(entry), ..Leaving::default() };
+        Ok(self.leave(&queue, ticket, leaving).await?.existed)
+    }
+
+    async fn durability(&self) -> Result<Durability> {
+        self.dialect.durability().await
     }
 }

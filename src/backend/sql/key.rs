@@ -1,7 +1,7 @@
 //! Keys: what an entry's row is called.
 
 use super::outcome::Row;
-pub(crate) use crate::backend::row_key::{dir_of, session_of};
+pub(crate) use crate::backend::row_key::{dir_of, parts, session_of, ticket_in};
 use crate::backend::{
     Entry,
     name::{Queue, Ticket},
@@ -35,10 +35,7 @@ pub(crate) fn entry(dir: &str, row: &Row) -> Option<Entry> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::{
-        row_key::{Parts, parts},
-        sql::outcome::Outcome,
-    };
+    use crate::backend::{row_key::Parts, sql::outcome::Outcome};
 
     #[test]
     fn keys_are_read_as_they_are_written() {
@@ -48,6 +45,7 @@ mod tests {
             let key = key(&queue, session, ticket);
             let (dir, ticket) = (queue.dir(), &*ticket.to_string());
             assert_eq!(dir_of(&key), dir);
+            assert_eq!(ticket_in(&key), Ticket::parse(ticket));
             assert_eq!(parts(&key), Some(Parts { dir, session, ticket, label }));
             let row = ["12", &format!("{session:x}"), ticket, label];
             let outcome = Outcome::of_one(&row);
@@ -56,6 +54,7 @@ mod tests {
         }
         for foreign in ["", "/", "/ns/a/x-1", "/ns/a/12"] {
             assert_eq!(session_of(foreign), None);
+            assert_eq!(ticket_in(foreign), None);
         }
     }
 }

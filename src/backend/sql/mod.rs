@@ -3,6 +3,7 @@
 
 pub(crate) mod asking;
 pub(crate) mod beats;
+pub(crate) mod connection_handle;
 pub(crate) mod dialect;
 pub(crate) mod endpoints;
 mod extras;

@@ -34,6 +34,13 @@ impl<D: Dialect> SqlStore<D> {
         Self { dialect, ttl }
     }
 
+    pub(super) async fn own_entries(&self) -> Result<Vec<Entry>> {
+        let message = self.dialect.own_entries();
+        let outcomes = self.dialect.ask(READ, message).await?;
+        let entry = |row: &Row| key::entry(row.text(4)?, row);
+        last(&outcomes)?.rows().iter().map(|row| entry(row).ok_or_else(nonsense)).collect()
+    }
+
     /// Joins all of these queues or none.
     pub(super) async fn join(
         &self,
@@ -112,10 +119,7 @@ impl<D: Dialect> Store for SqlStore<D> {
     }
 
     async fn own_keys(&self) -> Result<Vec<Arc<str>>> {
-        let message = self.dialect.own_entries();
-        let outcomes = self.dialect.ask(READ, message).await?;
-        let key = |row: &Row| Some(key::entry(row.text(4)?, row)?.key);
-        last(&outcomes)?.rows().iter().map(|row| key(row).ok_or_else(nonsense)).collect()
+        Ok(self.own_entries().await?.into_iter().map(|entry| entry.key).collect())
     }
 
     async fn watch(&self, entry: &Entry, _: bool) -> Result<Option<Watch>> {

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::backend::{
     Detail, Entry, Joined, Listing, Member, Moment, Predecessor, Standing, Watch,
-    error::{Result, StoreError},
+    error::{Result, SEEMS_DEAD, StoreError},
     name::Queue,
 };
 
@@ -61,8 +61,13 @@ pub(crate) fn listing(
     watch: Option<Watch>,
 ) -> Result<Listing> {
     let (notes, members): (Vec<_>, Vec<_>) = rows.iter().partition(|row| row.text(0).is_none());
+    // The quarantine's session is 0.
+    let seems_dead = |row: &&&Row| row.flag(9) || row.text(1) == Some("0");
+    let seem_dead = members.iter().filter(seems_dead).filter_map(|row| key::entry(dir, row));
+    let seem_dead = seem_dead.map(|entry| entry.key).collect();
     let members = members.into_iter().map(|row| member(session, dir, row, values));
     Ok(Listing {
+        seem_dead,
         members: members.collect::<Option<_>>().ok_or_else(nonsense)?,
         notes: notes.iter().filter_map(|row| row.text(8)).map(Into::into).collect(),
         watch,
@@ -81,14 +86,11 @@ pub(crate) fn why_not_yet(told: &Outcome) -> Option<&'static str> {
              with a timeout of more than that, or ask again then",
         );
     }
-    row.flag(0).then_some(
-        "who is there seems dead, by a clock that this client has not watched for long enough: \
-         lock with a timeout of more than a TTL, or ask again then",
-    )
+    row.flag(0).then_some(SEEMS_DEAD)
 }
 
-/// One who stands in a queue; its row goes on with what its session has left, value, version and
-/// since when it is there.
+/// An entry of a queue. Its row continues with the time left of its session, value, version,
+/// creation time, nothing, and whether its session has expired by the clock.
 fn member(session: i64, dir: &str, row: &Row, values: bool) -> Option<Member> {
     let entry = key::entry(dir, row)?;
     let own = key::session_of(&entry.key) == Some(session);

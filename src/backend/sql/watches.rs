@@ -27,7 +27,7 @@ pub(crate) struct Watches {
 
 #[derive(Debug, Default)]
 struct State {
-    seats: HashMap<What, Seat>,
+    watched: HashMap<What, WatchedEntry>,
     /// When the sessions that are ahead of somebody end unless they are renewed.
     ends: HashMap<i64, Instant>,
 }
@@ -37,7 +37,7 @@ struct State {
 pub(crate) type What = (Arc<str>, u64);
 
 #[derive(Debug)]
-struct Seat {
+struct WatchedEntry {
     told: watch::Sender<Told>,
     /// With whose end something happens.
     sessions: Vec<i64>,
@@ -75,11 +75,11 @@ impl Watches {
     /// Begins to listen, before the server is asked to speak.
     pub(crate) fn wait(&self, what: What) -> Waiting {
         let mut state = self.state.lock();
-        let seat = state.seats.entry(what.clone()).or_insert_with(|| Seat {
+        let watched_entry = state.watched.entry(what.clone()).or_insert_with(|| WatchedEntry {
             told: watch::Sender::new(Told::Nothing),
             sessions: Vec::new(),
         });
-        Waiting { told: seat.told.subscribe(), what }
+        Waiting { told: watched_entry.told.subscribe(), what }
     }
 
     /// Takes note of how long the sessions that one waits for will live, if nothing is heard of
@@ -87,8 +87,8 @@ impl Watches {
     pub(crate) fn note(&self, what: &What, sessions: impl IntoIterator<Item = (i64, Duration)>) {
         let (mut state, now) = (self.state.lock(), Instant::now());
         let sessions: Vec<_> = sessions.into_iter().collect();
-        if let Some(seat) = state.seats.get_mut(what) {
-            seat.sessions = sessions.iter().map(|(session, _)| *session).collect();
+        if let Some(watched_entry) = state.watched.get_mut(what) {
+            watched_entry.sessions = sessions.iter().map(|(session, _)| *session).collect();
             for (session, left) in sessions {
                 state.ends.insert(session, now + left + jittered(AFTER));
             }
@@ -101,12 +101,12 @@ impl Watches {
     /// can ask it for the same again.
     pub(crate) fn leave(&self, waiting: &Waiting, untell: impl FnOnce()) {
         let mut state = self.state.lock();
-        let Some(seat) = state.seats.get(&waiting.what) else { return };
-        let own = seat.told.subscribe().same_channel(&waiting.told);
+        let Some(watched_entry) = state.watched.get(&waiting.what) else { return };
+        let own = watched_entry.told.subscribe().same_channel(&waiting.told);
         // The one that leaves is counted still.
-        let last = own && seat.told.receiver_count() == 1;
+        let last = own && watched_entry.told.receiver_count() == 1;
         if last {
-            state.seats.remove(&waiting.what);
+            state.watched.remove(&waiting.what);
             untell();
         }
     }
@@ -117,22 +117,28 @@ impl Watches {
         let (key, number) = told.rsplit_once(' ').unwrap_or((told, ""));
         let dir: Arc<str> = dir_of(key).into();
         let number = number.parse().unwrap_or(0);
-        let seats = {
+        let watched = {
             let mut state = self.state.lock();
-            [number, 0].map(|number| state.seats.remove(&(Arc::clone(&dir), number)))
+            [number, 0].map(|number| state.watched.remove(&(Arc::clone(&dir), number)))
         };
         // Without the lock: those who are told may look at once.
-        for seat in seats.into_iter().flatten() {
-            seat.told.send_replace(Told::News);
+        for watched_entry in watched.into_iter().flatten() {
+            watched_entry.told.send_replace(Told::News);
         }
     }
 
     /// The connection is gone.
     pub(crate) fn lose(&self) {
         let lost = std::mem::take(&mut *self.state.lock());
-        for seat in lost.seats.into_values() {
-            seat.told.send_replace(Told::Lost);
+        for watched_entry in lost.watched.into_values() {
+            watched_entry.told.send_replace(Told::Lost);
         }
+    }
+
+    /// Whether something waits here.
+    #[cfg(any(feature = "postgres", feature = "redis", test))]
+    pub(crate) fn is_awaited(&self) -> bool {
+        !self.state.lock().watched.is_empty()
     }
 
     /// When to look whether sessions have ended.
@@ -144,13 +150,15 @@ impl Watches {
     /// that nobody waits for any more are forgotten.
     pub(crate) fn take_due(&self) -> Vec<i64> {
         let (mut state, now) = (self.state.lock(), Instant::now());
-        let State { seats, ends } = &mut *state;
+        let State { watched, ends } = &mut *state;
         let due = ends.iter().filter(|(_, at)| **at <= now).map(|(session, _)| *session);
         let mut due: Vec<_> = due.collect();
         for session in &due {
             ends.remove(session);
         }
-        due.retain(|session| seats.values().any(|seat| seat.sessions.contains(session)));
+        due.retain(|session| {
+            watched.values().any(|watched_entry| watched_entry.sessions.contains(session))
+        });
         due
     }
 
@@ -158,8 +166,11 @@ impl Watches {
     #[cfg(any(feature = "postgres", feature = "redis", test))]
     pub(crate) fn next_due(&self, most: usize) -> Vec<i64> {
         let state = self.state.lock();
-        let waited_for: std::collections::HashSet<_> =
-            state.seats.values().flat_map(|seat| seat.sessions.iter().copied()).collect();
+        let waited_for: std::collections::HashSet<_> = state
+            .watched
+            .values()
+            .flat_map(|watched_entry| watched_entry.sessions.iter().copied())
+            .collect();
         let ends = state.ends.iter().filter(|(session, _)| waited_for.contains(session));
         let mut next: Vec<_> = ends.map(|(session, at)| (*at, *session)).collect();
         next.sort_unstable();

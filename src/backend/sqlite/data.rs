@@ -58,15 +58,15 @@ impl Tables<'_, '_> {
         Ok(written > 0)
     }
 
-    /// Writes data if the guard is there. `false`: it is not, and nothing was written.
+    /// Writes data if all guards are there. `false`: one is not, and nothing was written.
     pub(super) fn commit(
         &self,
         session: i64,
-        guard: Option<&Entry>,
+        guards: &[Entry],
         writes: &[Write],
     ) -> Result<bool, Failure> {
         self.enter(session)?;
-        if let Some(guard) = guard {
+        for guard in guards {
             let own = key::session_of(&guard.key) == Some(session);
             if !own || self.is_there(guard)?.is_none() {
                 return Ok(false);

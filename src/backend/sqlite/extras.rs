@@ -50,13 +50,13 @@ impl Extras for SqliteStore {
         Ok(there.await?.then(|| Entry { key: key.into(), ..entry.clone() }))
     }
 
-    async fn commit(&self, guard: Option<&Entry>, writes: &[Write]) -> Result<bool> {
-        let (session, entry, writes) = (self.session, guard.cloned(), writes.to_owned());
-        let written = self
-            .ask(WRITE, Kind::Write, move |tables| tables.commit(session, entry.as_ref(), &writes));
+    async fn commit(&self, guards: &[Entry], writes: &[Write]) -> Result<bool> {
+        let (session, entries, writes) = (self.session, guards.to_owned(), writes.to_owned());
+        let written =
+            self.ask(WRITE, Kind::Write, move |tables| tables.commit(session, &entries, &writes));
         match written.await {
             // Its keys have gone with it.
-            Err(StoreError::SessionGone(_)) if guard.is_some() => Ok(false),
+            Err(StoreError::SessionGone(_)) if !guards.is_empty() => Ok(false),
             written => written,
         }
     }
@@ -89,10 +89,5 @@ impl Extras for SqliteStore {
         self.ask(READ, Kind::Read, move |tables| tables.enter(session)).await?;
         let reasons = vec!["it is for the processes of one host, and down with it".to_owned()];
         Ok(Durability { exclusive: true, after_loss: AfterLoss::Waits, reasons })
-    }
-
-    async fn followed(&self, entry: &Entry) -> Result<bool> {
-        let (session, entry) = (self.session, entry.clone());
-        self.ask(READ, Kind::Read, move |tables| tables.followed(session, &entry)).await
     }
 }

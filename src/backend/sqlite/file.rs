@@ -8,14 +8,39 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::backend::error::{Result, StoreError};
+use crate::{
+    backend::error::{Result, StoreError},
+    runtime::boot,
+};
 
 const OPENING: &str = "opening the file";
 
-/// File systems that another host may write to, by what `statfs` calls them: there, neither
-/// SQLite's locks nor this host's clock hold for all.
+/// File systems of one host alone, by what `statfs` calls them (`linux/magic.h`). On any other
+/// another host may write: there, neither SQLite's locks nor this host's clock hold for all. An
+/// overlay is written to its upper layer, which Linux refuses to have on a network.
 #[cfg(target_os = "linux")]
-const SHARED: [(u32, &str); 14] = [
+const LOCAL: [u32; 16] = [
+    0xef53,      // ext2, ext3, ext4
+    0x5846_5342, // XFS
+    0x9123_683e, // Btrfs
+    0xf2f5_2010, // F2FS
+    0x2fc1_2fc1, // ZFS
+    0xca45_1a4e, // bcachefs
+    0x0102_1994, // tmpfs
+    0x8584_58f6, // ramfs
+    0x794c_7630, // overlayfs
+    0x3153_464a, // JFS
+    0x5265_4973, // ReiserFS
+    0x3434,      // NILFS
+    0x2405_1905, // UBIFS
+    0x4d44,      // FAT
+    0x2011_bab0, // exFAT
+    0x7366_746e, // NTFS
+];
+
+/// What some of the others are called.
+#[cfg(target_os = "linux")]
+const SHARED: [(u32, &str); 15] = [
     (0x6969, "NFS"),
     (0x517b, "SMB"),
     (0xfe53_4d42, "SMB"),
@@ -30,6 +55,7 @@ const SHARED: [(u32, &str); 14] = [
     (0x7375_7245, "Coda"),
     (0x786f_4256, "VirtualBox's shared folders"),
     (0x4750_4653, "GPFS"),
+    (0x1983_0326, "BeeGFS"),
 ];
 
 /// Which file it is, whatever it is called.
@@ -92,7 +118,7 @@ pub(super) fn check(path: &Path) -> Result<PathBuf> {
             return refused("it has other names (hard links), and may have one alone".into());
         }
         // As if it had another name: what is kept beside it stays outside.
-        Ok(_) if is_mounted_alone(&path) => {
+        Ok(_) if boot::is_mount_point(&path) => {
             return refused(
                 "it is mounted by itself (as into a container): mount its directory instead".into(),
             );
@@ -101,8 +127,8 @@ pub(super) fn check(path: &Path) -> Result<PathBuf> {
     }
     match shared(folder) {
         Some(name) => refused(format!(
-            "it is on a file system of the kind {name}, which other hosts may write to: locks in \
-             a file are for the processes of one host"
+            "it is on a file system of the kind {name}, which is not known to be local to this \
+             host: put the file on a local file system (in a container, on a volume or a tmpfs)"
         )),
         None => Ok(path),
     }
@@ -110,28 +136,22 @@ pub(super) fn check(path: &Path) -> Result<PathBuf> {
 
 /// The kind of a file system that other hosts may write to.
 #[cfg(target_os = "linux")]
-fn shared(folder: &Path) -> Option<&'static str> {
+fn shared(folder: &Path) -> Option<String> {
+    // If this fails, opening the file fails too, with a better error.
     let kind = rustix::fs::statfs(folder).ok()?.f_type;
     // The kinds are of 32 bits, whatever the platform keeps them in.
-    SHARED.iter().find(|(known, _)| *known == kind as u32).map(|(_, name)| *name)
+    foreign(kind as u32)
 }
 
-/// Whether the file is a mount of its own. A kernel before 5.8 does not tell.
 #[cfg(target_os = "linux")]
-fn is_mounted_alone(path: &Path) -> bool {
-    use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags, statx};
-    let found = statx(CWD, path, AtFlags::empty(), StatxFlags::empty());
-    found.is_ok_and(|found| found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
+fn foreign(kind: u32) -> Option<String> {
+    let name = SHARED.iter().find(|(known, _)| *known == kind).map(|(_, name)| (*name).to_owned());
+    (!LOCAL.contains(&kind)).then(|| name.unwrap_or_else(|| format!("{kind:#x}")))
 }
 
 #[cfg(not(target_os = "linux"))]
-fn shared(_: &Path) -> Option<&'static str> {
+fn shared(_: &Path) -> Option<String> {
     None
-}
-
-#[cfg(not(target_os = "linux"))]
-fn is_mounted_alone(_: &Path) -> bool {
-    false
 }
 
 #[cfg(test)]
@@ -154,5 +174,18 @@ mod tests {
         fs::hard_link(&one, &other).unwrap();
         assert!(told(&one).contains("other names"));
         fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn file_systems_that_are_not_known_are_refused() {
+        for local in [0xef53, 0x0102_1994, 0x794c_7630] {
+            assert_eq!(foreign(local), None, "{local:#x}");
+        }
+        // PanFS is on no list.
+        for (kind, name) in [(0x6969, "NFS"), (0x6573_5546, "FUSE"), (0xaad7_aaea, "0xaad7aaea")] {
+            assert_eq!(foreign(kind).as_deref(), Some(name));
+        }
+        assert!(SHARED.iter().all(|(kind, _)| !LOCAL.contains(kind)));
     }
 }

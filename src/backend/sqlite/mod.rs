@@ -10,14 +10,14 @@ mod extras;
 mod file;
 mod job;
 pub(crate) mod key;
-pub(crate) mod line;
+pub(crate) mod open_file;
 mod queue;
 pub(crate) mod requests;
 pub(crate) mod schema;
-mod seat;
 mod statements;
 mod store;
 pub(crate) mod tables;
+mod watched_entry;
 mod watches;
 mod worker;
 
@@ -25,7 +25,7 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 
-use self::{line::Line, requests::Kind, store::SqliteStore};
+use self::{open_file::OpenFile, requests::Kind, store::SqliteStore};
 use super::{Backend, Facts, Store};
 use crate::{
     backend::{
@@ -73,15 +73,17 @@ impl Backend for Sqlite {
         loop {
             // Of our own choice; should an answer be lost, that session ends with its TTL.
             let session = random::id();
-            let line = Line::to(&self.path, self.connect_timeout)?;
-            line.begins(ttl);
-            let begun =
-                line.ask("beginning a session", Kind::Write, self.connect_timeout, move |tables| {
-                    tables.open(session, milliseconds)
-                });
+            let open_file = OpenFile::to(&self.path, self.connect_timeout)?;
+            open_file.begins(ttl);
+            let begun = open_file.ask(
+                "beginning a session",
+                Kind::Write,
+                self.connect_timeout,
+                move |tables| tables.open(session, milliseconds),
+            );
             match begun.await {
                 Ok(()) => {
-                    let store = SqliteStore::new(line, session, ttl, self.request_timeout);
+                    let store = SqliteStore::new(open_file, session, ttl, self.request_timeout);
                     return Ok((Facts::new(ttl), Arc::new(store)));
                 }
                 // There is another file since the first one was opened: that one, then.

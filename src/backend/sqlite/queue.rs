@@ -205,14 +205,6 @@ impl Tables<'_, '_> {
         })
     }
 
-    /// Whether anybody stands behind.
-    pub(super) fn followed(&self, session: i64, own: &Entry) -> Result<bool, Failure> {
-        self.enter(session)?;
-        let Place { dir, number } = Place::of(own);
-        let sql = "SELECT 1 FROM distlock_entries WHERE queue = ?1 AND number > ?2";
-        Ok(self.sql.exists(sql, params![dir, number])?)
-    }
-
     /// The queues right below a namespace in which somebody stands.
     pub(super) fn queues(&self, session: i64, namespace: &str) -> Result<Vec<String>, Failure> {
         self.enter(session)?;

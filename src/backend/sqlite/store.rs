@@ -7,11 +7,11 @@ use async_trait::async_trait;
 use super::{
     error::Failure,
     key::number,
-    line::Line,
+    open_file::OpenFile,
     queue::{Joiner, Leaver},
     requests::Kind,
-    seat::What,
     tables::Tables,
+    watched_entry::What,
 };
 use crate::{
     backend::{
@@ -27,7 +27,7 @@ pub(super) const READ: &str = "read of a queue";
 
 #[derive(Debug)]
 pub(super) struct SqliteStore {
-    line: Arc<Line>,
+    file: Arc<OpenFile>,
     pub(super) session: i64,
     ttl: Duration,
     request_timeout: Duration,
@@ -35,12 +35,12 @@ pub(super) struct SqliteStore {
 
 impl SqliteStore {
     pub(super) fn new(
-        line: Arc<Line>,
+        file: Arc<OpenFile>,
         session: i64,
         ttl: Duration,
         request_timeout: Duration,
     ) -> Self {
-        Self { line, session, ttl, request_timeout }
+        Self { file, session, ttl, request_timeout }
     }
 
     pub(super) async fn ask<T: Send + 'static>(
@@ -49,7 +49,7 @@ impl SqliteStore {
         kind: Kind,
         work: impl FnOnce(&Tables<'_, '_>) -> Result<T, Failure> + Send + 'static,
     ) -> Result<T> {
-        self.line.ask(operation, kind, self.request_timeout, work).await
+        self.file.ask(operation, kind, self.request_timeout, work).await
     }
 
     /// Joins all of these queues or none.
@@ -125,8 +125,8 @@ impl Store for SqliteStore {
     }
 
     async fn ended(&self) -> LostReason {
-        let mut replaced = self.line.sign.replaced.subscribe();
-        // An error: the line is gone, and this session with it.
+        let mut replaced = self.file.sign.replaced.subscribe();
+        // An error: the file is closed, and this session with it.
         let _gone = replaced.wait_for(|replaced| *replaced).await.is_err();
         LostReason::SessionExpired
     }
@@ -159,7 +159,7 @@ impl Store for SqliteStore {
         });
         let (members, notes, told) = read.await?;
         let watch = told.map(|told| Box::pin(news(told)) as Watch);
-        Ok(Listing { members, notes, watch })
+        Ok(Listing { members, notes, watch, seem_dead: Vec::new() })
     }
 }
 

@@ -16,7 +16,7 @@ use std::cell::{Cell, RefCell};
 
 use rusqlite::{Params, Result, params};
 
-use super::{error::Failure, schema, seat::Seat, statements::Statements};
+use super::{error::Failure, schema, statements::Statements, watched_entry::WatchedEntry};
 use crate::{backend::error::StoreError, lost::LostReason, runtime::clock};
 
 /// Milliseconds of the clock that all processes of a host share.
@@ -42,13 +42,13 @@ pub(super) struct Tables<'t, 'c> {
     /// Something was written that somebody may wait for.
     pub(super) changed: Cell<bool>,
     /// Those who begin to wait, as of this transaction.
-    pub(super) seats: RefCell<Vec<Seat>>,
+    pub(super) watched: RefCell<Vec<WatchedEntry>>,
 }
 
 impl<'t, 'c> Tables<'t, 'c> {
     pub(super) fn new(sql: &'t Statements<'c>, boot: &'t str, writes: bool) -> Self {
-        let (changed, seats) = Default::default();
-        Self { sql, now: now(), boot, writes, changed, seats }
+        let (changed, watched) = Default::default();
+        Self { sql, now: now(), boot, writes, changed, watched }
     }
 
     /// Begins a session.

@@ -11,8 +11,8 @@ use rusqlite::{Result, params};
 use tokio::sync::oneshot;
 
 use super::{
-    seat::{Look, Seat, What},
     tables::{Tables, now},
+    watched_entry::{Look, WatchedEntry, What},
 };
 use crate::{
     backend::{Event, error::StoreError},
@@ -28,7 +28,7 @@ const BRISK: Duration = Duration::from_millis(50);
 /// Those who wait.
 #[derive(Debug)]
 pub(super) struct Watches {
-    seats: Vec<Seat>,
+    watched: Vec<WatchedEntry>,
     /// When the first session ends of those whose end somebody waits for.
     due: Option<i64>,
     /// When something has happened last.
@@ -37,7 +37,7 @@ pub(super) struct Watches {
 
 impl Default for Watches {
     fn default() -> Self {
-        Self { seats: Vec::new(), due: None, news: clock::now() }
+        Self { watched: Vec::new(), due: None, news: clock::now() }
     }
 }
 
@@ -45,7 +45,7 @@ impl Tables<'_, '_> {
     /// Begins to wait, as of this transaction. What happens later is told.
     pub(super) fn wait(&self, what: What) -> oneshot::Receiver<Result<Event, StoreError>> {
         let (news, told) = oneshot::channel();
-        self.seats.borrow_mut().push(Seat { what, news });
+        self.watched.borrow_mut().push(WatchedEntry { what, news });
         told
     }
 
@@ -65,19 +65,19 @@ impl Tables<'_, '_> {
 }
 
 impl Watches {
-    pub(super) fn add(&mut self, seats: Vec<Seat>) {
-        if !seats.is_empty() {
+    pub(super) fn add(&mut self, watched: Vec<WatchedEntry>) {
+        if !watched.is_empty() {
             self.news = clock::now();
             // How long their sessions live is not known yet.
             self.due = Some(0);
         }
-        self.seats.extend(seats);
+        self.watched.extend(watched);
     }
 
     /// When to look whether the file was written to; `None`: nobody waits.
     pub(super) fn pause(&mut self) -> Option<Duration> {
-        self.seats.retain(|seat| !seat.news.is_closed());
-        if self.seats.is_empty() {
+        self.watched.retain(|watched_entry| !watched_entry.news.is_closed());
+        if self.watched.is_empty() {
             return None;
         }
         let quiet = clock::now().saturating_sub(self.news);
@@ -94,8 +94,8 @@ impl Watches {
         let mut due: Option<i64> = None;
         let mut live = |expires: i64| due = Some(due.map_or(expires, |due| due.min(expires)));
         let mut told = Vec::new();
-        for (at, seat) in self.seats.iter().enumerate() {
-            match &seat.what {
+        for (at, watched_entry) in self.watched.iter().enumerate() {
+            match &watched_entry.what {
                 What::Entry(entry) => match tables.is_there(entry)? {
                     Some(expires) => live(expires + 1),
                     None => told.push((at, Event::Deleted)),
@@ -115,7 +115,7 @@ impl Watches {
         let count = told.len();
         for (at, event) in told.into_iter().rev() {
             // It may have gone.
-            let _ = self.seats.swap_remove(at).news.send(Ok(event));
+            let _ = self.watched.swap_remove(at).news.send(Ok(event));
         }
         Ok(count)
     }
@@ -123,8 +123,8 @@ impl Watches {
     /// Nothing more will be told of the file.
     pub(super) fn lose(&mut self, why: impl Fn() -> StoreError) {
         self.due = None;
-        for seat in self.seats.drain(..) {
-            let _ = seat.news.send(Err(why()));
+        for watched_entry in self.watched.drain(..) {
+            let _ = watched_entry.news.send(Err(why()));
         }
     }
 }

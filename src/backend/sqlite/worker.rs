@@ -154,10 +154,10 @@ impl<'c> Worker<'c> {
         }
         let tables = Tables::new(&self.sql, &self.boot, writes);
         let done = run(&tables, &mut jobs, &self.sign.counters);
-        let (changed, seats) = (tables.changed.get(), tables.seats.take());
+        let (changed, watched) = (tables.changed.get(), tables.watched.take());
         let done = done.and_then(|()| self.commit(writes));
         match done {
-            Ok(()) => self.watches.add(seats),
+            Ok(()) => self.watches.add(watched),
             Err(_) => self.undo(),
         }
         for job in jobs {
@@ -270,12 +270,12 @@ fn run(
 ) -> Result<(), Arc<StoreError>> {
     let lost = |error: &Error| Arc::new(undone(WRITING, error));
     for job in jobs {
-        let told = tables.seats.borrow().len();
+        let told = tables.watched.borrow().len();
         tables.sql.run("SAVEPOINT one", []).map_err(|error| lost(&error))?;
         counters.asked(job.kind());
         let ran = job.run(tables);
         if let Err(error) = ran {
-            tables.seats.borrow_mut().truncate(told);
+            tables.watched.borrow_mut().truncate(told);
             if tables.sql.is_idle() {
                 return Err(lost(&error));
             }

@@ -16,7 +16,9 @@
 
 mod error;
 mod identity;
-mod node;
+mod names;
+mod order;
+mod renewal;
 #[cfg(test)]
 mod script;
 mod store;
@@ -36,7 +38,7 @@ use async_trait::async_trait;
 use zookeeper_client as zk;
 
 use self::{
-    store::{WATCH_BUDGET, ZooKeeperStore},
+    store::{KEY_BUDGET, WATCH_BUDGET, ZooKeeperStore},
     tags::Tags,
     tls::Tls,
     wire::inline,
@@ -50,8 +52,15 @@ use crate::{
         remote::Remote,
     },
     error::Error,
-    runtime::clock::{self, timeout},
+    runtime::{
+        clock::{self, timeout},
+        process::FirstUse,
+    },
 };
+
+/// The crate's timers and sockets are those of async-io, which has one thread and one epoll set for
+/// the process. A forked child would be without the thread, and in the set of its parent.
+static CONNECTED: FirstUse = FirstUse::new();
 
 /// How often a server hangs up on the same request before that is taken for its answer.
 const HANG_UPS: u32 = 2;
@@ -86,6 +95,11 @@ impl ZooKeeper {
 
     /// Opens a session, having tried each server once.
     async fn connect(&self, ttl: Duration) -> Result<zk::Client> {
+        if !CONNECTED.is_ours() {
+            let source = "the process was forked after it had connected to ZooKeeper, whose client \
+                          does not work in the child: connect there only, or start another program";
+            return Err(StoreError::Fatal { operation: "connect", source: source.into() });
+        }
         let mut connector = zk::Client::connector()
             .with_session_timeout(ttl)
             .with_connection_timeout(self.patience(ttl))
@@ -231,12 +245,14 @@ impl Backend for ZooKeeper {
             // off answers too.
             renewed_when_idle: false,
             relays_renewals: true,
+            renames_relabelled: true,
             watch_budget: WATCH_BUDGET,
+            key_budget: KEY_BUDGET,
             ..Facts::new(client.session_timeout())
         };
         let (tags, patience) = (Arc::clone(&self.tags), self.remote.request_timeout);
         let acls = Arc::clone(&self.acls);
-        Ok((facts, Arc::new(ZooKeeperStore::new(client, sent, acls, tags, patience))))
+        Ok((facts, ZooKeeperStore::new(client, sent, acls, tags, patience)))
     }
 }
 

@@ -22,7 +22,9 @@ use crate::backend::remote::Remote;
 /// Kinds of requests (`ZooDefs.OpCode`).
 pub(super) const EXISTS: i32 = 3;
 const PING: i32 = 11;
+pub(super) const GET_CHILDREN2: i32 = 12;
 pub(super) const MULTI: i32 = 14;
+pub(super) const CREATE2: i32 = 15;
 pub(super) const CREATE_CONTAINER: i32 = 19;
 pub(super) const GET_EPHEMERALS: i32 = 103;
 pub(super) const CLOSE_SESSION: i32 = -11;
@@ -31,6 +33,7 @@ pub(super) const CLOSE_SESSION: i32 = -11;
 pub(super) const UNIMPLEMENTED: i32 = -6;
 pub(super) const NO_NODE: i32 = -101;
 pub(super) const NO_AUTH: i32 = -102;
+pub(super) const QUOTA_EXCEEDED: i32 = -125;
 
 /// What becomes of a request.
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +41,8 @@ pub(super) enum Answer {
     /// It finds nothing: an empty list, a node of which all that is told is zero.
     Nothing,
     Refused(i32),
+    /// Of a transaction of two operations, the second one is.
+    SecondRefused(i32),
     HangUp,
     /// It hangs up, and has no such session from then on.
     Ends,
@@ -92,6 +97,7 @@ impl Server {
             bridge: None,
             allow_plaintext: false,
             replicas: None,
+            longest_ttl: Duration::from_secs(60),
             service: None,
         };
         ZooKeeper::new(remote).unwrap()
@@ -118,10 +124,12 @@ async fn serve(mut stream: TcpStream, script: &Script, end: &OnceLock<Answer>) -
         let kind = i32::from_be_bytes([request[4], request[5], request[6], request[7]]);
         let answer = if kind == PING { Answer::Nothing } else { script(kind) };
         let (error, body) = match answer {
-            Answer::Nothing if kind == EXISTS => (0, &[0; 68][..]),
-            Answer::Nothing if kind == GET_EPHEMERALS => (0, &[0; 4][..]),
-            Answer::Nothing => (0, &[][..]),
-            Answer::Refused(error) => (error, &[][..]),
+            Answer::Nothing if kind == EXISTS => (0, vec![0; 68]),
+            Answer::Nothing if kind == GET_EPHEMERALS => (0, vec![0; 4]),
+            Answer::Nothing if kind == GET_CHILDREN2 => (0, vec![0; 72]),
+            Answer::Nothing => (0, vec![]),
+            Answer::Refused(error) => (error, vec![]),
+            Answer::SecondRefused(error) => (0, failed([0, error])),
             Answer::HangUp => return Ok(()),
             Answer::Ends | Answer::Vanishes => {
                 end.get_or_init(|| answer);
@@ -134,6 +142,15 @@ async fn serve(mut stream: TcpStream, script: &Script, end: &OnceLock<Answer>) -
         reply.extend(body);
         send(&mut stream, &reply).await?;
     }
+}
+
+/// What a transaction's operations come to if not all of them can be done.
+fn failed(errors: [i32; 2]) -> Vec<u8> {
+    let result = |done: u8, error: i32| {
+        [&(-1_i32).to_be_bytes()[..], &[done], &error.to_be_bytes()].concat()
+    };
+    let each = errors.map(|error| [&result(0, error)[..], &error.to_be_bytes()].concat());
+    [each.concat(), result(1, -1)].concat()
 }
 
 async fn receive(stream: &mut TcpStream) -> io::Result<Vec<u8>> {

@@ -1,18 +1,20 @@
 //! One ZooKeeper session.
 
 mod commit;
+mod created;
 mod directory;
 mod extras;
 mod join;
 mod leave;
 mod list;
 mod search;
+mod together;
 mod watch;
 
 use std::{
     collections::HashSet,
     future::Future,
-    sync::{Arc, OnceLock},
+    sync::{Arc, OnceLock, Weak},
     time::Duration,
 };
 
@@ -20,8 +22,8 @@ use async_trait::async_trait;
 use tokio::sync;
 use zookeeper_client::{self as zk, MultiWriteError, SessionState};
 
-use self::search::Search;
-use super::{error, identity::Identity, node, tags::Tags};
+use self::{search::Search, together::Lists};
+use super::{error, identity::Identity, names, renewal::renewed_for, tags::Tags};
 use crate::{
     backend::{
         Ask, Entry, Join, Joined, Leaving, Left, Listing, Moment, Present, Standing, Store, Watch,
@@ -41,25 +43,17 @@ use crate::{
 /// little room is left for foreign names that are longer than ours.
 pub(super) const WATCH_BUDGET: usize = 120 * 1024;
 
-/// What a write that came back proves: how long the leader keeps the session, counted from when the
-/// write was sent.
-///
-/// Not the whole timeout T. A write sent to a follower is checked against the session at the leader
-/// (`PrepRequestProcessor`, `SessionTrackerImpl.checkSession`) but does not renew it there:
-/// `LeaderZooKeeperServer.submitLearnerRequest` skips the `touch` of
-/// `ZooKeeperServer.submitRequestNow`. What a follower has heard of its sessions it tells in its
-/// answers to the leader's pings, every half tick (`Leader.lead`, `LearnerHandler` case `PING`).
-/// Should it be cut off right after our write, the leader last heard of what we sent up to half a
-/// tick and one pause between our requests before: at most T/4 (the servers grant no less than two
-/// ticks) and T/8 (`ZooKeeper::patience`). So 5/8 T are certain; distlock takes off a tenth of what
-/// is said here, and 9/10 of 2/3 is less. A process that stood still has made a longer pause:
-/// `silence.rs` tells what its writes prove.
-fn granted(ttl: Duration) -> Duration {
-    ttl * 2 / 3
-}
+/// How many bytes of paths a session's nodes may have. The server writes all of them into the one
+/// transaction that ends the session, and no server can read one of more than twice its
+/// `jute.maxbuffer`, 2 MiB by default: the whole ensemble stops, and does not start again
+/// (<https://issues.apache.org/jira/browse/ZOOKEEPER-4306>). A quarter of that leaves room for
+/// ensembles whose limit was lowered.
+pub(super) const KEY_BUDGET: usize = 512 * 1024;
 
 #[derive(Debug)]
 pub(super) struct ZooKeeperStore {
+    /// This store, for requests that outlive the call that sent them.
+    this: Weak<Self>,
     /// `None` once closed. The crate ends the session when the last clone is dropped.
     client: Mutex<Option<zk::Client>>,
     closed: sync::watch::Sender<bool>,
@@ -81,6 +75,7 @@ pub(super) struct ZooKeeperStore {
     doubtful: Mutex<HashSet<Ticket>>,
     /// The last search for such nodes.
     search: sync::Mutex<Search>,
+    lists: Lists,
     /// Nodes that are named like waiters' and were seen to be nobody's.
     junk: Mutex<HashSet<Box<str>>>,
 }
@@ -104,11 +99,12 @@ impl ZooKeeperStore {
         acls: Arc<[zk::Acl]>,
         tags: Arc<Tags>,
         request_timeout: Duration,
-    ) -> Self {
+    ) -> Arc<Self> {
         let (state, ttl) = (client.state_watcher(), client.session_timeout());
         let identity = Identity::new(&client);
         let (client, closed) = (Mutex::new(Some(client)), sync::watch::Sender::new(false));
-        Self {
+        Arc::new_cyclic(|this| Self {
+            this: Weak::clone(this),
             client,
             closed,
             closed_in: OnceLock::new(),
@@ -122,8 +118,9 @@ impl ZooKeeperStore {
             sent: Mutex::default(),
             doubtful: Mutex::default(),
             search: sync::Mutex::default(),
+            lists: Lists::default(),
             junk: Mutex::default(),
-        }
+        })
     }
 
     pub(super) fn acls(&self) -> zk::Acls<'_> {
@@ -291,7 +288,7 @@ impl Store for ZooKeeperStore {
         identified?;
         // The answer may have come by another connection yet.
         self.identify().await?;
-        Ok(granted(self.ttl))
+        Ok(renewed_for(self.ttl))
     }
 
     async fn enqueue(
@@ -315,7 +312,7 @@ impl Store for ZooKeeperStore {
     }
 
     fn tells_releases(&self, ahead: &Entry) -> bool {
-        node::is_marked(&ahead.key)
+        names::is_marked(&ahead.key)
     }
 
     /// Any server may answer: a session never goes back to an older state than its own writes had.
@@ -329,7 +326,7 @@ impl Store for ZooKeeperStore {
         // already.
         let read = self.seek("watch", self.client()?.get_and_watch_data(&entry.key)).await?;
         let Some((_, stat, watcher)) = read else { return Ok(None) };
-        if node::is_nobodys(&stat) {
+        if names::is_nobodys(&stat) {
             self.remember_junk(&entry.key);
             return Ok(None);
         }
@@ -342,7 +339,10 @@ impl Store for ZooKeeperStore {
     }
 
     async fn list(&self, queue: &Queue, ask: Ask) -> Result<Listing> {
-        self.listing(queue.dir(), ask).await
+        match ask {
+            Ask { values: false, watch: false, fresh: false } => self.listed(queue.dir()).await,
+            ask => self.listing(queue.dir(), ask).await,
+        }
     }
 
     /// Told by the server when it refuses the session, or else by the crate's own count, long after
@@ -364,16 +364,5 @@ impl Store for ZooKeeperStore {
                 Err(StoreError::Unknown(reason.into()))
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_proof_ends_before_the_leader_can_free_the_session() {
-        let ttl = Duration::from_secs(40);
-        assert!(granted(ttl) * 9 / 10 + ttl / 4 + ttl / 8 < ttl);
     }
 }

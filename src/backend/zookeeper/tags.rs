@@ -8,6 +8,7 @@ use std::{
 
 use tokio::sync;
 
+use super::names;
 use crate::runtime::mutex::Mutex;
 
 /// How many directories are remembered. Past that all are forgotten, which costs the next lock of
@@ -18,10 +19,13 @@ const REMEMBERED: usize = 16 * 1024;
 ///
 /// A directory's tag is its czxid: a directory that was removed and made again has another,
 /// although its sequence numbers begin at 0 again. So a name of tag and number is given once and
-/// never to another ticket, whatever labels its node has in turn (`store/extras.rs`): a client
-/// that deletes, reads or watches a node by its name, however late, means the one that it knows, or
+/// never to another ticket, whatever labels its node has in turn (`store/extras.rs`): a client that
+/// deletes, reads or watches a node by its name, however late, means the one that it knows, or
 /// none. What is remembered here is only a guess at the tag: the reply to the create tells the true
-/// one, and a node that was named for another is given up before it is anybody's place.
+/// one, and a node that was named for another is given up before it is anybody's place. So names of
+/// a former directory do come again, as nodes that hold no place: a mark counts in its own
+/// directory only. In a directory whose numbers are worn out, no name of its tag is unique, and its
+/// nodes are named for their tickets.
 #[derive(Debug, Default)]
 pub(super) struct Tags {
     hasher: RandomState,
@@ -48,8 +52,11 @@ impl Tags {
         self.known.lock().get(&self.hasher.hash_one(dir))?.mark.clone()
     }
 
+    /// Remembers a mark, if it belongs to the directory that is known.
     pub(super) fn mark(&self, dir: &str, name: &str) {
-        if let Some(known) = self.known.lock().get_mut(&self.hasher.hash_one(dir)) {
+        if let Some(known) = self.known.lock().get_mut(&self.hasher.hash_one(dir))
+            && names::is_mark_in(name, known.czxid)
+        {
             known.mark = Some(name.into());
         }
     }
@@ -98,6 +105,24 @@ mod tests {
         tags.learn("/ns/again", 1);
         tags.learn("/ns/again", 2);
         assert_eq!((tags.get("/ns/again"), tags.get("/ns/never")), (Some(2), None));
+    }
+
+    #[test]
+    fn marks_of_former_directories_are_not_passed_on() {
+        let tags = Tags::default();
+        let marked = || tags.marked("/ns/a").as_deref().map(str::to_owned);
+        tags.mark("/ns/a", "2a-lock-0000000007");
+        assert_eq!(marked(), None, "of a directory that is not known");
+        tags.learn("/ns/a", 0x2a);
+        tags.mark("/ns/a", "2a-lock-0000000007");
+        assert_eq!(marked().as_deref(), Some("2a-lock-0000000007"));
+        tags.learn("/ns/a", 0x2b);
+        assert_eq!(marked(), None);
+        // A holder of the former directory lets go late.
+        tags.mark("/ns/a", "2a-lock-0000000008");
+        assert_eq!(marked(), None);
+        tags.mark("/ns/a", "0f0e8a5e8b8d4a9e-lock-0000000001");
+        assert_eq!(marked().as_deref(), Some("0f0e8a5e8b8d4a9e-lock-0000000001"));
     }
 
     #[test]

@@ -45,7 +45,9 @@ impl Tls {
         }
         if material.ca.is_none() {
             return Err(invalid(
-                "ZooKeeper's client brings no roots: pass the CA to Tls::ca_certificate".into(),
+                "ZooKeeper needs the CA that its servers' certificates are of: pass it by \
+                 ?ca_file= in the URL, or by Tls::ca_certificate"
+                    .into(),
             ));
         }
         // Its words on PEM that it can't read repeat lines of it.

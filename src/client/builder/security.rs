@@ -168,7 +168,8 @@ pub(super) fn stays_here(endpoints: &[String]) -> Result<()> {
             option: "credentials",
             reason: format!(
                 "anybody on the way to {host} could read the password: use TLS (etcds://, zks://, \
-                 sslmode=verify-full or Builder::tls), or allow it by \
+                 rediss://, sslmode=verify-full or Builder::tls), or allow it by \
+                 ?allow_plaintext_credentials=true in the URL or \
                  Builder::allow_plaintext_credentials"
             ),
         }),

@@ -12,6 +12,8 @@ fn endpoints_get_their_ports() {
     let url = Url::parse("redlocks://a,b:1,c?ca_file=/c").unwrap();
     assert_eq!((url.scheme, url.tls.is_some()), (Scheme::Redlock, true));
     assert_eq!(url.endpoints, ["a:6379", "b:1", "c:6379"]);
+    let url = Url::parse("redlock://a,b,c?longest_ttl=90s").unwrap();
+    assert_eq!(url.options.longest_ttl, Some(Duration::from_secs(90)));
     assert_eq!(Url::parse("memory://").unwrap().endpoints, [""]);
 }
 
@@ -181,6 +183,9 @@ fn bad_urls_are_told() {
         "redis://h?replicas=-1",
         "redis://h?db=1",
         "redlock://h?replicas=1",
+        "redlock://a,b,c?longest_ttl=60",
+        "redis://h?longest_ttl=60s",
+        "memory://a?longest_ttl=60s",
         "sqlite:///a?replicas=1",
         "redis+sentinel://h",
         "redis+sentinel://h/",
@@ -303,4 +308,26 @@ fn what_cannot_be_a_password_is_shown() {
     }
     assert_eq!(redacted(&"h,".repeat(500)).len(), 3, "it ends with nothing");
     assert_eq!(redacted(&format!("etcd://{}", "h".repeat(500))).len(), LONGEST);
+}
+
+#[test]
+fn mariadb_is_named_by_mysql_s_scheme() {
+    let error = Given::new("mariadb://h/db").parse().unwrap_err().to_string();
+    assert!(error.contains("mysql://"), "{error}");
+}
+
+/// Who has only a URL is not sent to a method of the builder.
+#[cfg(all(feature = "mysql", feature = "postgres", feature = "redis", feature = "zookeeper"))]
+#[tokio::test]
+async fn tls_without_a_ca_names_the_option_of_the_url() {
+    for url in [
+        "rediss://127.0.0.1:1",
+        "postgres://127.0.0.1:1/db?sslmode=verify-full",
+        "mysql://127.0.0.1:1/db?sslmode=verify-full",
+        "zks://127.0.0.1:1",
+    ] {
+        let error = crate::Client::connect(url).await.unwrap_err();
+        assert!(matches!(&error, Error::InvalidConfig { option: "tls", .. }), "{error:?}");
+        assert!(error.to_string().contains("?ca_file="), "{error}");
+    }
 }

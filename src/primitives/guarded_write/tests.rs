@@ -1,9 +1,11 @@
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use super::*;
 use crate::{
-    backend::{Entry, Joined, Left, Moment, Standing},
+    backend::{Entry, Joined, Left, Moment, Standing, error::StoreError},
     client::Client,
+    lost::LostReason,
+    runtime::clock::Instant,
     session::double::Double,
 };
 
@@ -37,6 +39,8 @@ fn writes_are_checked() {
         put("/.."),
         put("/a\0"),
         put("/a\u{ffff}"),
+        put("/😀"),
+        put("/a\u{10ffff}"),
         put("/zookeeper/quota"),
         put("/ns"),
         put("/ns/a"),
@@ -62,7 +66,7 @@ async fn held(store: &Arc<Double>) -> LockGuard {
     });
     store.leave.then(0, move || Ok(Left { existed: true, successor: false, at }));
     store.close.then(0, || Ok(()));
-    let client = Client::open(store.shared(), None).await.unwrap();
+    let client = Client::open(store.shared()).await.unwrap();
     client.mutex("a").lock().await.unwrap()
 }
 

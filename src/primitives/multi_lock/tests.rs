@@ -27,12 +27,10 @@ fn store() -> Arc<Double> {
     store
 }
 
-async fn several(store: &Arc<Double>, names: usize, handover: bool) -> MultiLock {
+async fn several(store: &Arc<Double>, names: usize) -> Several {
     let sessions = Sessions::open(store.shared()).await.unwrap();
-    let runtime = sessions.shared().runtime.clone();
-    let handover = handover.then(|| Arc::new(Handover::new(4, runtime)));
     let names = (0..names).map(|name| format!("lock-{name}"));
-    MultiLock::new(sessions, handover, names).unwrap()
+    Several::new(sessions, names, Limit::NONE).unwrap()
 }
 
 /// What was asked to take them: at once, and one by one.
@@ -42,16 +40,14 @@ fn asked(store: &Double) -> (usize, usize) {
 
 #[tokio::test(start_paused = true)]
 async fn so_many_are_taken_in_one_request() {
-    for (names, handover, at_once) in
-        [(1, false, 0), (2, false, 1), (2, true, 0), (AT_ONCE, false, 1), (AT_ONCE + 1, false, 0)]
-    {
+    for (names, at_once) in [(1, 0), (2, 1), (AT_ONCE, 1), (AT_ONCE + 1, 0)] {
         let store = store();
         store.enqueue_all.then(0, move || Ok(Some((0..names).map(|_| first()).collect())));
-        let all = several(&store, names, handover).await;
+        let all = several(&store, names).await;
         let all = all.take(Wait::Forever).await.unwrap().unwrap();
         assert_eq!(all.guards().len(), names);
         let one_by_one = if at_once == 1 { 0 } else { names };
-        assert_eq!(asked(&store), (at_once, one_by_one), "{names} {handover}");
+        assert_eq!(asked(&store), (at_once, one_by_one), "{names}");
         all.unlock().await.unwrap();
     }
 }
@@ -85,7 +81,7 @@ async fn what_failed_at_once_is_done_one_by_one() {
     {
         let store = store();
         store.enqueue_all.then(0, move || answer.map_or(Ok(None), |error| Err(error())));
-        let all = several(&store, 3, false).await.take(wait).await;
+        let all = several(&store, 3).await.take(wait).await;
         assert_eq!(all.is_ok(), taken, "case {case}");
         assert_eq!(asked(&store), (1, if taken { 3 } else { 0 }), "case {case}");
         if let Ok(all) = all {
@@ -99,7 +95,7 @@ async fn time_that_is_up_is_not_spent_one_by_one() {
     let store = store();
     let began = Instant::now();
     let wait = Wait::Until(began + Duration::from_millis(300));
-    assert!(several(&store, 2, false).await.take(wait).await.unwrap().is_none());
+    assert!(several(&store, 2).await.take(wait).await.unwrap().is_none());
     assert_eq!(began.elapsed().as_millis(), 300);
     assert_eq!(asked(&store), (1, 0));
 }
@@ -119,7 +115,7 @@ async fn a_lock_that_is_lost_on_the_way_ends_the_wait() {
         store.enqueue.then(600_000, || Ok(first()));
         store.leave.then(0, move || Ok(Left { existed: false, successor: false, at }));
         store.close.then(0, || Ok(()));
-        let all = several(&store, 2, false).await;
+        let all = several(&store, 2).await;
         let session = all.sessions.any().await.unwrap();
         let taking = tokio::spawn(async move { all.take(Wait::Forever).await.map(drop) });
         sleep(Duration::from_millis(100)).await;

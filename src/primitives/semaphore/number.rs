@@ -59,7 +59,7 @@ impl Semaphore {
                     deletes.chain([Write::Put { key: key(&note), value: Vec::new() }]).collect();
                 let session = self.sessions.any().await?;
                 // Twice is as good as once.
-                let written = session.ask_briefly(|| session.store().commit(None, &writes)).await;
+                let written = session.ask_briefly(|| session.store().commit(&[], &writes)).await;
                 written.map_err(|error| session.public(error)).map(drop)
             })
             .await
@@ -88,8 +88,8 @@ impl Semaphore {
     /// # Ok(()) }
     /// ```
     pub async fn permits(&self) -> Result<u32> {
-        let sight = view::look_now(&self.sessions, &self.permit_queue()?).await?;
-        let number = limit::number(&sight.members, &sight.notes, None);
+        let snapshot = view::look_now(&self.sessions, &self.permit_queue()?).await?;
+        let number = limit::number(&snapshot.members, &snapshot.notes, None);
         Ok(number.unwrap_or(self.permits))
     }
 }

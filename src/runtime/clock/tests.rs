@@ -2,20 +2,17 @@
 //! monotonic clock and with it tokio's timers know of nothing.
 
 use std::{
-    future::poll_fn,
-    pin::Pin,
     process::Command,
     sync::{
         Arc, LazyLock,
         atomic::{AtomicU64, Ordering},
     },
-    task::Poll,
 };
 
 use tokio::sync::oneshot;
 
 use super::*;
-use crate::{Builder, Client, Error, LockGuard, LostReason, memory::Space};
+use crate::{Client, Error, LockGuard, LostReason, memory::Space};
 
 const TTL: Duration = Duration::from_secs(60);
 
@@ -159,65 +156,5 @@ fn a_short_suspend_is_survived() {
             sleep(Duration::from_millis(5)).await;
         }
         guard.unlock().await.unwrap();
-    });
-}
-
-fn sharing() -> Builder {
-    Client::builder("memory://suspended").session_ttl(TTL).local_handover(100)
-}
-
-/// Somebody who waits behind a holder of the same client.
-async fn waiting(
-    client: &Client,
-) -> Pin<Box<impl Future<Output = Result<LockGuard, Error>> + use<>>> {
-    let mutex = client.mutex("a");
-    let mut waiting = Box::pin(async move { mutex.lock().await });
-    assert!(poll_fn(|context| Poll::Ready(waiting.as_mut().poll(context).is_pending())).await);
-    waiting
-}
-
-#[test]
-fn a_suspended_holder_hands_nothing_over() {
-    alone("a_suspended_holder_hands_nothing_over", async {
-        let client = sharing().connect().await.unwrap();
-        let guard = client.mutex("a").lock().await.unwrap();
-        let (key, next) = (guard.key().to_owned(), waiting(&client).await);
-        suspend(TTL * 2);
-        let error = guard.unlock().await.unwrap_err();
-        assert!(
-            matches!(error, Error::Lost { reason: LostReason::DeadlinePassed, .. }),
-            "{error:?}"
-        );
-        let next = next.await.unwrap();
-        assert!(next.is_valid() && next.key() != key);
-    });
-}
-
-#[test]
-fn what_was_handed_over_is_looked_at_when_it_arrives() {
-    alone("what_was_handed_over_is_looked_at_when_it_arrives", async {
-        let client = sharing().connect().await.unwrap();
-        let guard = client.mutex("a").lock().await.unwrap();
-        let (key, token) = (guard.key().to_owned(), guard.fencing_token());
-        let (next, last) = (waiting(&client).await, waiting(&client).await);
-        guard.unlock().await.unwrap();
-        suspend(TTL * 2);
-        let look = |guard: &LockGuard| {
-            assert!(guard.is_valid() && guard.key() != key);
-            assert!(guard.fencing_token() > token);
-        };
-        // The first one that notices the loss leads: the one to which it was handed over, or
-        // the other one.
-        let next = async {
-            let next = next.await.unwrap();
-            look(&next);
-            next.unlock().await.unwrap();
-        };
-        let last = async {
-            let last = last.await.unwrap();
-            look(&last);
-            last.unlock().await.unwrap();
-        };
-        tokio::join!(next, last);
     });
 }

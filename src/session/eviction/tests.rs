@@ -4,7 +4,7 @@ use tokio::runtime::Handle;
 
 use super::*;
 use crate::{
-    backend::{Entry, Event, Moment, Watch},
+    backend::{Entry, Event, Moment, Watch, name::Ticket},
     runtime::executor::Executor,
     session::{
         double::{Double, grow, pauses},
@@ -32,7 +32,8 @@ impl Watched {
             &Runtime::of(Executor::of(Handle::current()).unwrap()),
             Arc::clone(&store) as _,
             Arc::clone(&deadline),
-            Arc::new(WatchBudget::new(room)),
+            Arc::new(WatchBudget::new(room, usize::MAX)),
+            Arc::new(Claims::new(Some(Ticket::parse))),
             RECHECK,
             Telemetry::default(),
         );
@@ -143,6 +144,27 @@ async fn the_end_of_the_session_is_told_to_it() {
     let asked = watched.store.asked("watch /q/1");
     pass(60_000).await;
     assert_eq!(watched.store.asked("watch /q/1"), asked);
+}
+
+/// A store that knows of the end of the session may say so as the watch begins, or by it: without
+/// that the next keepalive would, a third of the TTL later.
+#[tokio::test(start_paused = true)]
+async fn session_that_ended_is_noticed_by_the_watch_on_the_own_key() {
+    let gone = || StoreError::SessionGone(LostReason::SessionExpired);
+    for begun in [false, true] {
+        let watched = Watched::new(usize::MAX, |store| {
+            store.watch.then(0, move || match begun {
+                true => Ok(Some(Box::pin(async move { Err(gone()) }))),
+                false => Err(gone()),
+            });
+        });
+        let own_key = watched.granted("/q/1", false);
+        pass(401).await;
+        let lost = watched.deadline.lost_reason();
+        assert_eq!(lost, Some(LostReason::SessionExpired), "begun: {begun}");
+        assert_eq!(own_key.lost_reason(), None, "its guard knows from the session");
+        assert_eq!(watched.store.asked("watch /q/1").len(), 1);
+    }
 }
 
 /// Now and then all are looked for at once, and those that are missing one by one.

@@ -67,6 +67,18 @@ async fn a_session_is_renewed_each_third_of_its_ttl() {
     assert_eq!(kept.deadline.remaining().as_millis(), 4800 + 2160 - 5000);
 }
 
+/// A store may confirm less than the TTL: the next renewal comes in time for that.
+#[tokio::test(start_paused = true)]
+async fn renewal_that_is_worth_less_is_followed_sooner() {
+    let kept = Kept::held(|store| {
+        store.keep_alive.then(0, || Ok(TTL / 2));
+        store.keep_alive.then(0, || Ok(Duration::ZERO));
+        store.keep_alive.then(0, || Ok(TTL));
+    });
+    assert_eq!(kept.asked(2200).await, [800, 1200, 1300, 2100]);
+    assert_eq!(kept.deadline.lost_reason(), None);
+}
+
 #[tokio::test(start_paused = true)]
 async fn one_that_is_not_answered_asks_another_server_in_half_the_time() {
     let kept = Kept::held(|store| store.close.then(0, || Ok(())));

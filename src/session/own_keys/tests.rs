@@ -148,19 +148,17 @@ async fn who_waits_for_a_lost_key_looks() {
     let (holder, waiter) = (add(&own_keys, "/a/1"), add(&own_keys, "/a/2"));
     holder.hold();
     let mut ended = pin!(holder.ended(&waiter));
-    let (mut lost, mut over, mut left) =
-        (pin!(holder.lost()), pin!(holder.over()), pin!(holder.left()));
+    let (mut lost, mut over) = (pin!(holder.lost()), pin!(holder.over()));
     assert!(done(&mut ended).await.is_none() && done(&mut lost).await.is_none());
-    assert!(done(&mut over).await.is_none() && done(&mut left).await.is_none());
+    assert!(done(&mut over).await.is_none());
     holder.lose(LostReason::KeyDeleted);
     assert!(matches!(done(&mut ended).await, Some(End::Unclear)));
     assert_eq!(done(&mut lost).await, Some(LostReason::KeyDeleted));
-    assert!(done(&mut over).await.is_some() && done(&mut left).await.is_none());
+    assert!(done(&mut over).await.is_some());
     // The first reason stays; and letting go is another thing.
     holder.lose(LostReason::ClientClosed);
     assert_eq!(holder.lost_reason(), Some(LostReason::KeyDeleted));
     assert!(holder.leave());
-    assert!(done(&mut left).await.is_some());
     assert!(done(holder.over()).await.is_some());
 }
 

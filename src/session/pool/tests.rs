@@ -163,3 +163,33 @@ async fn what_is_done_with_is_forgotten() {
         assert!(!closed.is_done_with(), "that is asked for again");
     }
 }
+
+/// A metrics recorder or a tracing subscriber, which the keeper calls, may panic.
+#[tokio::test(start_paused = true)]
+async fn a_keeper_that_panics_ends_its_session() {
+    let store = closing();
+    let shared = store.shared();
+    store.keep_alive.then(0, || panic!("a recorder's"));
+    let sessions = Sessions::open(shared).await.unwrap();
+    let session = sessions.any().await.unwrap();
+    assert!(session.deadline.enter());
+    session.deadline.grant().unwrap();
+    let lost = timeout(Duration::from_secs(60), session.deadline.lost()).await;
+    assert_eq!(lost, Ok(LostReason::KeeperStopped));
+    // The next one is opened, and this one is not kept.
+    let next = sessions.any().await.unwrap();
+    assert!(!Arc::ptr_eq(&next, &session) && session.is_done_with());
+}
+
+/// An opening whose task is dropped fails the calls that wait for it, and not those after them.
+#[tokio::test(start_paused = true)]
+async fn an_opening_that_panics_is_repeated() {
+    let store = closing();
+    store.open.then(0, || panic!("a recorder's"));
+    let sessions = Sessions::lazy(store.shared());
+    for tries in 1..=2 {
+        let opened = timeout(Duration::from_secs(60), sessions.any()).await.unwrap();
+        assert!(matches!(opened, Err(Error::Runtime { .. })));
+        assert_eq!(store.asked("open").len(), tries);
+    }
+}

@@ -56,7 +56,6 @@ pub(crate) struct Calling {
     pub(crate) number: usize,
     pub(crate) process: usize,
     pub(crate) client: Client,
-    pub(crate) handover: bool,
     pub(crate) forsaken: Forsaken,
 }
 
@@ -230,7 +229,7 @@ impl Calling {
         if step.robbed {
             held.rob();
         }
-        held.release(self.process, step.unlocks, self.handover).await;
+        held.release(self.process, step.unlocks).await;
     }
 }
 
@@ -238,8 +237,7 @@ impl Calling {
 fn check_busy(step: &Step, first: u64) {
     let Some(dir) = step.what.dir().filter(|_| matches!(step.how, How::Try)) else { return };
     scheduler::with(|world| {
-        // Where locks are handed on within a client, one of its own may be about to ask the store.
-        if world.handover.is_none() && !world.server.was_anybody_in(&dir, first) {
+        if !world.server.was_anybody_in(&dir, first) {
             world.history.violated(format!("{step:?}: nothing, and nobody was in {dir}"));
         }
     });

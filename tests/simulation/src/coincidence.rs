@@ -21,6 +21,7 @@ impl Plan {
             (0 | 1, _) => self.rob_the_watched(&mut dice),
             (2, Contract::ZooKeeper) => self.stall(&mut dice),
             (3, Contract::ZooKeeper) => self.stall_while_opening(&mut dice),
+            (4, Contract::ZooKeeper) => self.worn = true,
             _ => {}
         }
         self

@@ -30,8 +30,8 @@ use crate::{
 
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// For how long an attempt in doubt looks for what it may have left: 13 s.
-const DOUBT: Duration = Duration::from_secs(16);
+/// How long a release goes on that was begun as all was well.
+const RELEASED: Duration = Duration::from_secs(3);
 
 /// How long a holder keeps what it has.
 const LONGEST_HOLD: Duration = Duration::from_secs(9);
@@ -49,11 +49,11 @@ pub(crate) fn run(plan: &Plan, tell: Tell) -> (History, Duration, u64) {
     let director = plan.processes;
     let mut world = World::new(plan.seed, plan.contract, plan.processes + 1, tell == Tell::All);
     world.server.trace = (tell == Tell::Trace).then(Trace::default);
+    world.server.worn = plan.worn;
     world.faults = plan.faults;
-    world.undisturbed = plan.faults == 0 && plan.strikes.is_empty() && plan.handover.is_none();
+    world.undisturbed = plan.faults == 0 && plan.strikes.is_empty();
     (world.ttl, world.recheck) = (plan.ttl, plan.ttl);
     world.request_timeout = plan.request_timeout;
-    world.handover = plan.handover;
     world.busy = plan.callers.iter().map(|caller| caller.process).enumerate().collect();
     for (at, strike) in plan.strikes.clone() {
         world.scheduler.after(at, move |world| world.strike(strike));
@@ -80,13 +80,8 @@ pub(crate) fn run(plan: &Plan, tell: Tell) -> (History, Duration, u64) {
             let client = connect(&plan, process).await;
             clients.lock().expect("not poisoned").push((process, client.clone()));
             for (number, steps) in callers {
-                let calling = Calling {
-                    number,
-                    process,
-                    client: client.clone(),
-                    handover: plan.handover.is_some(),
-                    forsaken: forsaken.clone(),
-                };
+                let calling =
+                    Calling { number, process, client: client.clone(), forsaken: forsaken.clone() };
                 scheduler::spawn(process, "caller", calling.run(steps));
             }
         });
@@ -125,7 +120,7 @@ async fn connect(plan: &Plan, process: usize) -> Client {
             draining: Default::default(),
             telemetry: Telemetry::default(),
         };
-        if let Ok(client) = Client::open(shared, plan.handover).await {
+        if let Ok(client) = Client::open(shared).await {
             return client;
         }
         sleep(Duration::from_millis(100)).await;
@@ -229,8 +224,11 @@ async fn direct(plan: &Plan, clients: &Mutex<Vec<(usize, Client)>>, forsaken: &F
     }
     forsaken.bury(true);
     let clients = std::mem::take(&mut *clients.lock().expect("not poisoned"));
-    // What was dropped ends by itself.
-    sleep(DOUBT).await;
+    // What was dropped ends by itself. A request that is held up may put a key however late: then
+    // the next recheck, or the one after it, finds that.
+    let late =
+        scheduler::with(|world| world.latest.saturating_sub(world.now()) + world.recheck * 5 / 2);
+    sleep(RELEASED + late).await;
     scheduler::with(|world| {
         let left: Vec<_> = world.server.now.keys().map(|key| key.name.to_string()).collect();
         if !left.is_empty() {

@@ -235,7 +235,7 @@ impl Held {
     }
 
     /// `Ok` is true: the key is gone. So it is when the guard was dropped, but later.
-    pub(crate) async fn release(self, process: usize, unlock: bool, handover: bool) {
+    pub(crate) async fn release(self, process: usize, unlock: bool) {
         let entries: Vec<_> =
             self.guard.each().iter().map(|(guard, _)| guard.own_key().entry.clone()).collect();
         let (Some(guard), robbed) = self.take() else { return };
@@ -248,7 +248,6 @@ impl Held {
             return drop(guard);
         }
         let (doubt, began) = scheduler::with(|world| (world.doubtful, world.now()));
-        let passes = handover && matches!(guard, Guard::Lock(_) | Guard::All(_));
         let outcome = guard.unlock().await;
         let kind = outcome.as_ref().map_or_else(kind_of, |()| "Ok".to_owned());
         scheduler::with(|world| {
@@ -263,12 +262,13 @@ impl Held {
             }
             // Where an answer was lost, an attempt that finds nothing takes that for its own doing.
             let clear = world.doubtful == doubt
+                && !entries.iter().any(|entry| world.server.mistaken.contains(entry))
                 && world.now() < began + world.request_timeout
                 && world.processes[process].struck == Duration::ZERO;
-            if outcome.is_ok() && robbed && !passes && clear {
+            if outcome.is_ok() && robbed && clear {
                 world.history.violated(format!("unlock is Ok, and {entries:?} was lost before"));
             }
-            if outcome.is_ok() && !passes {
+            if outcome.is_ok() {
                 let there = |entry: &&Entry| world.server.key_of(entry).is_some();
                 let left: Vec<_> = entries.iter().filter(there).collect();
                 if !left.is_empty() {

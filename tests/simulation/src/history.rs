@@ -89,7 +89,7 @@ pub(crate) struct Coverage {
 }
 
 /// What each kind of call is asked of the store.
-const REQUESTS: [&str; 14] = [
+const REQUESTS: [&str; 13] = [
     "keep_alive",
     "enqueue",
     "enqueue_all",
@@ -103,7 +103,6 @@ const REQUESTS: [&str; 14] = [
     "rewrite",
     "relabel",
     "commit",
-    "followed",
 ];
 
 /// What has to happen, beside all fates of all requests.

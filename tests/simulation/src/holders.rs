@@ -45,20 +45,11 @@ impl fmt::Debug for Holder {
 }
 
 #[derive(Debug, Default)]
-struct Handed {
-    past: Option<(u64, u64)>,
-    times: u32,
-}
-
-#[derive(Debug, Default)]
 pub(crate) struct Holders {
     all: BTreeMap<u64, Holder>,
     count: u64,
     /// The highest token that was granted to one who was alone.
     tokens: BTreeMap<Arc<str>, u64>,
-    /// By queue, the last key that was granted and the first stranger behind it, and how often
-    /// that was handed on since.
-    handed: BTreeMap<Arc<str>, Handed>,
 }
 
 impl World {
@@ -91,27 +82,6 @@ impl World {
             _ => self.recheck * 2 + self.request_timeout * 6 + self.ttl,
         };
         self.now() < deleted.max(struck) + patience
-    }
-
-    /// A key is handed on within a client so often, and then others have their turn.
-    fn hand_on(&mut self, new: &Holder) {
-        // Only of the lock itself.
-        let Some(most) = self.handover.filter(|_| !new.queue.contains('!')) else { return };
-        // The one who has waited for longest.
-        let own = self.server.now.key(&new.key).map(|key| (key.token, key.session));
-        let behind = self.server.now.in_dir(&new.queue).find(|key| {
-            own.is_some_and(|(token, session)| key.token > token && key.session != session)
-        });
-        // Names come again; what a token begins with does not.
-        let waits = behind.map(|key| (new.token >> u16::BITS, key.token));
-        let handed = self.holders.handed.entry(Arc::clone(&new.queue)).or_default();
-        let same = waits.is_some() && handed.past == waits;
-        *handed = Handed { past: waits, times: if same { handed.times + 1 } else { 0 } };
-        if handed.times > most {
-            let times = handed.times;
-            let what = format!("{new:?} was handed on {times} times while others waited");
-            self.history.violated(what);
-        }
     }
 
     /// Something was changed in the store: somebody may be the first in a queue now.
@@ -175,7 +145,6 @@ pub(crate) fn granted(mut new: Holder, alone: bool) -> u64 {
         }
         let ahead = world.exclusive_ahead(&new);
         world.history.violations.extend(ahead);
-        world.hand_on(&new);
         if alone {
             world.check_wait(&new);
         }

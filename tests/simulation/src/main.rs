@@ -4,6 +4,8 @@
 //! The library's sources are modules of this program. Only `runtime/`, by which they reach the
 //! machine, is another one here.
 
+// The unit tests of the library are elsewhere.
+#![cfg(not(test))]
 #![allow(dead_code, unused_imports, unreachable_pub, missing_docs)] // what a program does not need
 #![allow(clippy::expect_used, clippy::panic)] // a simulation that is wrong must not go on
 

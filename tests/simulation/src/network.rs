@@ -51,6 +51,16 @@ impl World {
         }
     }
 
+    /// How long a request is held up: mostly for less than a second, and without a bound that a
+    /// client could know. One of 25 takes longer than 13 s, one of 300 longer than ten minutes.
+    fn delay(&mut self) -> Duration {
+        let mut longest = 100;
+        while longest < 1_600_000 && self.dice.u32(..3) > 0 {
+            longest *= 2;
+        }
+        Duration::from_millis(self.dice.u64(1..longest))
+    }
+
     /// Sends a request.
     pub(crate) fn send<T: Send + 'static>(&mut self, letter: Letter<T>) {
         if self.processes[letter.process].dead {
@@ -86,8 +96,18 @@ impl World {
                 self.disconnect(letter.session);
                 self.arrive(letter, now + way, fate);
             }
+            // All that is sent behind it waits for it, until its client gives the connection up.
+            Fate::Slow
+                if self.server.contract == Contract::ZooKeeper && self.dice.u32(..8) == 0 =>
+            {
+                let at = now + way + self.delay();
+                self.arrive(letter, at, fate);
+            }
             Fate::Slow => self.arrive(letter, now + way + long, fate),
-            Fate::AppliedLate => self.arrive(letter, now + way + long * 8, fate),
+            Fate::AppliedLate => {
+                let at = now + self.delay();
+                self.arrive(letter, at, fate);
+            }
             Fate::Answered | Fate::ReplyLost | Fate::FailedAfter => {
                 self.arrive(letter, now + way, fate);
             }
@@ -116,6 +136,7 @@ impl World {
                     self.scheduler.after(blocked - now + self.request_timeout, |_| drop(letter));
                     return;
                 }
+                self.latest = self.latest.max(at);
                 self.scheduler.after(at - now, move |world| world.serve(letter, fate));
             }
             Contract::ZooKeeper => {
@@ -132,17 +153,16 @@ impl World {
 
     /// A request comes to a server, if that is by the connection on which it was sent.
     fn come<T: Send + 'static>(&mut self, letter: Letter<T>, connection: Option<u64>, fate: Fate) {
-        let session = self.server.sessions.get(&letter.session);
         let cut = self.cut_off(letter.session).saturating_sub(self.now());
-        match session.map(|session| (session.connection, session.replica)) {
+        let session = self.server.sessions.get_mut(&letter.session);
+        match session.map(|session| (session.connection, session.replica, &mut session.kept)) {
             // It is kept until there is a connection.
-            Some((now, None)) if connection == Some(now) => {
-                let later = self.now() + Duration::from_millis(20);
-                self.arrive(letter, later, fate);
+            Some((now, None, kept)) if connection == Some(now) => {
+                kept.0.push(Box::new(move |world| world.come(letter, connection, fate)));
             }
             // What was under way on a connection is lost with it; what a server that was cut off
             // passes on after its client has gone elsewhere is refused (`SessionMovedException`).
-            Some((now, _)) if connection != Some(now) => {
+            Some((now, ..)) if connection != Some(now) => {
                 self.doubt(letter.name);
                 let error = StoreError::Unknown("the connection was lost".into());
                 drop(letter.answer.send(Err(error)));

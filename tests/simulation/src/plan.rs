@@ -16,7 +16,6 @@ pub(crate) struct Plan {
     pub(crate) seed: u64,
     pub(crate) contract: Contract,
     pub(crate) processes: usize,
-    pub(crate) handover: Option<u32>,
     pub(crate) ttl: Duration,
     pub(crate) request_timeout: Duration,
     /// Of a thousand requests.
@@ -25,6 +24,8 @@ pub(crate) struct Plan {
     pub(crate) strikes: Vec<(Duration, Strike)>,
     /// A client that is closed in the middle of all.
     pub(crate) closing: Option<(usize, Duration)>,
+    /// Directories' counters wear out.
+    pub(crate) worn: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -202,7 +203,6 @@ impl Plan {
     pub(crate) fn draw(seed: u64, contract: Contract) -> Self {
         let mut dice = fastrand::Rng::with_seed(seed ^ 0x5eed);
         let processes = dice.usize(1..=5);
-        let handover = (dice.u32(..4) == 0).then(|| dice.u32(1..5));
         let faults = [0, 10, 40, 120][dice.usize(..4)];
         let agreed = dice.bool();
         let menu = Menu::draw(&mut dice);
@@ -231,13 +231,13 @@ impl Plan {
             seed,
             contract,
             processes,
-            handover,
             ttl,
             request_timeout,
             faults,
             callers,
             strikes,
             closing,
+            worn: false,
         }
         .with_coincidences()
     }

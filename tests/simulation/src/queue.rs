@@ -12,9 +12,6 @@ mod evidence;
 #[path = "../../../src/queue/failure.rs"]
 mod failure;
 #[rustfmt::skip]
-#[path = "../../../src/queue/handover/mod.rs"]
-pub(crate) mod handover;
-#[rustfmt::skip]
 #[path = "../../../src/queue/hold.rs"]
 mod hold;
 #[rustfmt::skip]
@@ -24,11 +21,11 @@ mod lock;
 #[path = "../../../src/queue/mode.rs"]
 pub(crate) mod mode;
 #[rustfmt::skip]
-#[path = "../../../src/queue/news.rs"]
-mod news;
+#[path = "../../../src/queue/predecessor_watch.rs"]
+mod predecessor_watch;
 #[rustfmt::skip]
-#[path = "../../../src/queue/pace.rs"]
-mod pace;
+#[path = "../../../src/queue/wake_up_backoff.rs"]
+mod wake_up_backoff;
 #[rustfmt::skip]
 #[path = "../../../src/queue/poll.rs"]
 mod poll;
@@ -49,6 +46,6 @@ mod wait;
 mod waiter;
 
 pub(crate) use failure::{Failure, StaleSessions};
-pub(crate) use hold::Hold;
-pub(crate) use lock::{COURTESY, hold, join};
-pub(crate) use wait::{Wait, unless_drained};
+pub(crate) use hold::{Hold, hold_until};
+pub(crate) use lock::{COURTESY, acquire, hold, join};
+pub(crate) use wait::Wait;

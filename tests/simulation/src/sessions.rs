@@ -6,7 +6,7 @@ use tokio::sync::watch;
 
 use crate::{
     history::What,
-    server::{Contract, SessionRecord},
+    server::{Contract, Kept, SessionRecord},
     trace,
     world::World,
 };
@@ -35,6 +35,7 @@ impl World {
             told: self.server.now.revision,
             applied: now,
             replied: now,
+            kept: Kept::default(),
             closing: false,
             ended,
         };
@@ -104,8 +105,11 @@ impl World {
 
     /// A connection is lost: its client finds another, in its own time.
     pub(crate) fn disconnect(&mut self, session: u64) {
+        let now = self.now();
         let Some(record) = self.server.sessions.get_mut(&session) else { return };
         record.connection += 1;
+        // What is sent from now on waits for nothing that is lost with it.
+        (record.applied, record.replied) = (now, now);
         record.replica = None;
         record.touched = false;
         let process = record.process;
@@ -127,7 +131,11 @@ impl World {
         record.heard = now;
         record.answered = now;
         record.replica = Some(replica);
-        let process = record.process;
+        record.applied = record.applied.max(now);
+        let (process, kept) = (record.process, std::mem::take(&mut record.kept));
+        for deed in kept.0 {
+            self.scheduler.after(Duration::ZERO, deed);
+        }
         self.note(process, What::Connected(session));
         // What it missed is told by the new server.
         self.tell(Some(replica), behind);
@@ -163,7 +171,9 @@ impl World {
                 }
                 Some(_) if process.blocked <= now => {
                     let connection = record.connection;
-                    let way = world.latency();
+                    // Behind what was sent before.
+                    let behind = record.applied.saturating_sub(now);
+                    let way = world.latency().max(behind);
                     world.scheduler.after(way, move |world| world.pinged(session, connection));
                 }
                 _ => {}

@@ -25,7 +25,7 @@ use crate::{
     plan::Strike,
     runtime::clock::timeout,
     scheduler,
-    server::{Change, Contract, Server, Target, Watching},
+    server::{Change, Contract, Entering, Server, Target, Watching, tags},
     trace,
 };
 
@@ -67,10 +67,13 @@ impl Backend for SimulatedBackend {
         };
         let ttl = scheduler::with(|world| world.ttl);
         let facts = match self.contract {
-            Contract::Etcd => Facts { keeps_old_names: true, ..Facts::new(ttl) },
+            Contract::Etcd => {
+                Facts { keeps_old_names: true, ticket_in: Some(ticket_in), ..Facts::new(ttl) }
+            }
             Contract::ZooKeeper => Facts {
                 renewed_when_idle: false,
                 relays_renewals: true,
+                renames_relabelled: true,
                 watch_budget: 2000,
                 ..Facts::new(ttl)
             },
@@ -86,6 +89,16 @@ impl Backend for SimulatedBackend {
         Ok((facts, Arc::new(store)))
     }
 }
+
+/// The ticket in a key's name, as etcd has it.
+fn ticket_in(key: &str) -> Option<Ticket> {
+    let (_, name) = key.rsplit_once('/')?;
+    let (_, place) = name.split_once('-')?;
+    Ticket::parse(place.split_once('.').map_or(place, |(ticket, _)| ticket))
+}
+
+/// How often to try to join a queue whose directory comes and goes.
+const ATTEMPTS: usize = 8;
 
 struct SimulatedStore {
     id: u64,
@@ -137,6 +150,14 @@ impl SimulatedStore {
             Ok(Err(_)) => Err(StoreError::Unknown("the connection was lost".into())),
             Err(late) => Err(StoreError::Unknown(late.into())),
         }
+    }
+}
+
+/// What follows the making of a key has failed.
+fn in_doubt(error: StoreError) -> StoreError {
+    match error {
+        StoreError::SessionGone(reason) => StoreError::SessionGone(reason),
+        error => StoreError::Unknown(error.reason().into()),
     }
 }
 
@@ -195,8 +216,23 @@ impl Store for SimulatedStore {
     ) -> Result<Joined, StoreError> {
         let (id, queue, value) = (self.id, queue.clone(), value.to_vec());
         let guess = scheduler::draw(fastrand::Rng::bool);
-        self.ask("enqueue", move |server| server.enqueue(id, &queue, ticket, &value, join, guess))
-            .await
+        let mut again = false;
+        for _ in 0..ATTEMPTS {
+            let (queue, value) = (queue.clone(), value.clone());
+            let enter = move |server: &mut Server| {
+                server.enqueue(id, (&queue, ticket), &value, join, (guess, again))
+            };
+            match self.ask("enqueue", enter).await? {
+                Entering::Joined(joined) => return Ok(joined),
+                // Should that fail, it is there.
+                Entering::Misnamed(name) => {
+                    let taken_back = self.ask("take_back", move |server| server.take_back(&name));
+                    taken_back.await.map_err(in_doubt)?;
+                    again = true;
+                }
+            }
+        }
+        Err(StoreError::Unavailable("the directory comes and goes".into()))
     }
 
     async fn standing(&self, entry: &Entry) -> Result<Standing, StoreError> {
@@ -206,14 +242,14 @@ impl Store for SimulatedStore {
 
     async fn present(&self, entry: &Entry, ahead: &Entry) -> Result<Present, StoreError> {
         let (id, entry, ahead) = (self.id, entry.clone(), ahead.clone());
-        self.look("present", move |server| server.view_of(id).present(&entry, &ahead)).await
+        self.look("present", move |server| server.look_at_both(id, &entry, &ahead)).await
     }
 
     fn tells_releases(&self, ahead: &Entry) -> bool {
         let name = ahead.key.rsplit('/').next().unwrap_or_default();
         match self.contract {
             Contract::Etcd => ahead.crowded && !name.contains('.'),
-            Contract::ZooKeeper => name.split('-').count() == 3,
+            Contract::ZooKeeper => name.split('-').count() == 3 && !tags::is_worn(name),
         }
     }
 
@@ -319,6 +355,7 @@ impl Store for SimulatedStore {
                 members: view.members(&queue, id, ask),
                 notes: view.notes(queue.dir()).map(Into::into).collect(),
                 watch,
+                seem_dead: Vec::new(),
             }
         };
         self.send("list", !ask.fresh, list).await
@@ -349,9 +386,9 @@ impl Extras for SimulatedStore {
         self.ask("relabel", move |server| server.relabel(&to, &entry, &value)).await
     }
 
-    async fn commit(&self, guard: Option<&Entry>, writes: &[Write]) -> Result<bool, StoreError> {
-        let (guard, writes) = (guard.cloned(), writes.to_vec());
-        self.ask("commit", move |server| server.commit(guard.as_ref(), &writes)).await
+    async fn commit(&self, guards: &[Entry], writes: &[Write]) -> Result<bool, StoreError> {
+        let (guards, writes) = (guards.to_vec(), writes.to_vec());
+        self.ask("commit", move |server| server.commit(&guards, &writes)).await
     }
 
     async fn enqueue_all(
@@ -363,12 +400,17 @@ impl Extras for SimulatedStore {
         self.ask("enqueue_all", move |server| server.enqueue_all(id, &queues, &value)).await
     }
 
-    async fn followed(&self, entry: &Entry) -> Result<bool, StoreError> {
-        let entry = entry.clone();
-        self.ask("followed", move |server| {
-            let Some(own) = server.key_of(&entry) else { return true };
-            server.now.in_dir(&own.dir).any(|key| key.token > own.token)
+    async fn own_entry(&self, key: &str) -> Result<Option<Entry>, StoreError> {
+        let (id, key) = (self.id, key.to_owned());
+        self.ask("own_entry", move |server| {
+            let own = server.now.key(&key).filter(|key| key.session == id);
+            own.map(|key| key.entry())
         })
         .await
+    }
+
+    async fn remove(&self, entry: &Entry) -> Result<bool, StoreError> {
+        let (id, entry) = (self.id, entry.clone());
+        self.ask("remove", move |server| server.remove(id, &entry)).await
     }
 }

@@ -52,7 +52,6 @@ pub(crate) fn check_error(error: &Error, what: &What, lonely: &str) {
         Error::Evicted { name } | Error::Lost { name, .. } | Error::InvalidPermits { name, .. } => {
             names.contains(name)
         }
-        Error::PermitsDisagree { .. } => false,
         Error::Unavailable { backend, .. }
         | Error::Denied { backend, .. }
         | Error::Backend { backend, .. }
@@ -124,6 +123,8 @@ pub(crate) fn check_entries(process: usize, entries: &[QueueEntry], name: usize)
     for (index, entry) in entries.iter().enumerate() {
         let (owner, own) = scheduler::with(|world| {
             let key = world.server.now.key(entry.key());
+            // Another may have its name by now.
+            let key = key.filter(|key| key.token == entry.token().as_u64());
             let session = key.and_then(|key| world.server.sessions.get(&key.session));
             let owner = session.map(|session| format!("client{}", session.process));
             (owner, session.map(|session| session.process == process))

@@ -46,7 +46,6 @@ pub(crate) struct World {
     pub(crate) ttl: Duration,
     pub(crate) recheck: Duration,
     pub(crate) request_timeout: Duration,
-    pub(crate) handover: Option<u32>,
     /// How often things go wrong: of a thousand calls.
     pub(crate) faults: u32,
     /// Nothing goes wrong at all.
@@ -59,6 +58,8 @@ pub(crate) struct World {
     pub(crate) settings: BTreeMap<usize, Setting>,
     /// How many requests to leave may have been applied, or not.
     pub(crate) doubtful: u64,
+    /// When the last of the requests that are held up arrives.
+    pub(crate) latest: Duration,
     /// Events that nobody is told of.
     pub(crate) lost_events: Vec<oneshot::Sender<Event>>,
     /// Processes to be killed.
@@ -82,13 +83,13 @@ impl World {
             ttl: Duration::from_secs(2),
             recheck: Duration::from_secs(2),
             request_timeout: Duration::from_millis(500),
-            handover: None,
             faults: 30,
             cut: [Duration::ZERO; 3],
             undisturbed: false,
             firsts: BTreeMap::new(),
             settings: BTreeMap::new(),
             doubtful: 0,
+            latest: Duration::ZERO,
             lost_events: Vec::new(),
             doomed: Vec::new(),
             busy: BTreeMap::new(),

@@ -47,7 +47,7 @@ async fn run(command: &mut Command) -> Result<String> {
 }
 
 /// For a test, which fails without it.
-fn done<T>(outcome: Result<T>) -> T {
+pub(crate) fn done<T>(outcome: Result<T>) -> T {
     outcome.unwrap_or_else(|error| panic!("{error}"))
 }
 
@@ -166,6 +166,11 @@ impl OwnServer {
         let first = ["run", "--rm", "--detach"];
         let container = docker(&[&first, run, &[&image], arguments].concat()).await;
         Self { container: done(container) }
+    }
+
+    /// The container's id.
+    pub fn container(&self) -> &str {
+        &self.container
     }
 
     /// Where a port that was published is to be found.

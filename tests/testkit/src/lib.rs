@@ -5,8 +5,10 @@
 #![allow(clippy::expect_used, clippy::panic)] // a test fails by panicking
 
 pub mod backend;
+pub mod certificates;
 pub mod child;
 pub mod clock;
+pub mod disk;
 pub mod docker;
 pub mod framing;
 pub mod median;

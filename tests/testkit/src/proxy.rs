@@ -40,6 +40,10 @@ pub enum Mode {
     BlackholeToServer,
     /// The clients hear nothing.
     BlackholeToClient,
+    /// What the clients send from now on reaches the servers this much later, on the connection
+    /// that it was sent on, whatever has become of the client and of this mode by then. A new
+    /// connection made after the mode has ended is not late.
+    LateToServer(Duration),
     /// The next reply is lost and its connection with it; then as `Pass`.
     SwallowReply,
     /// Packets to the client with these bytes in them are lost, and nothing else.
@@ -67,6 +71,14 @@ impl Mode {
             _ => false,
         }
     }
+
+    /// How much later than now it carries what comes now.
+    fn lateness(&self, way: Way) -> Duration {
+        match self {
+            Self::LateToServer(late) if way == Way::ToServer => *late,
+            _ => Duration::ZERO,
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -80,6 +92,8 @@ struct State {
     accepted: usize,
     /// How many packets have come for the clients.
     packets: Arc<AtomicUsize>,
+    /// How many have come from them.
+    requests: Arc<AtomicUsize>,
 }
 
 /// One server, seen through it. Nothing goes through any more when this is dropped.
@@ -103,6 +117,7 @@ impl Proxy {
             connections: 0,
             accepted: 0,
             packets: Arc::default(),
+            requests: Arc::default(),
         });
         let accepting = tokio::spawn(accept(listener, server, framing.into(), state.clone()));
         Self { address, state, accepting }
@@ -130,6 +145,11 @@ impl Proxy {
     /// How many connections there have been.
     pub fn accepted(&self) -> usize {
         self.state.borrow().accepted
+    }
+
+    /// How many packets have come from the clients, whether they have been carried on or not.
+    pub fn requests(&self) -> usize {
+        self.state.borrow().requests.load(Ordering::Relaxed)
     }
 
     /// How many packets have come for the clients.
@@ -201,7 +221,7 @@ async fn pump(
 ) -> io::Result<()> {
     // Without a bound: what is on its way must not hold up what follows.
     let (sender, arrived) = mpsc::unbounded_channel();
-    tokio::try_join!(read(from, framing, sender), write(way, to, arrived, state))?;
+    tokio::try_join!(read(way, from, framing, sender, state), write(way, to, arrived, state))?;
     Ok(())
 }
 
@@ -209,12 +229,20 @@ async fn pump(
 type Arrival = (Instant, Vec<u8>);
 
 async fn read(
+    way: Way,
     mut from: OwnedReadHalf,
     framing: Option<Framing>,
     arrivals: mpsc::UnboundedSender<Arrival>,
+    state: &watch::Sender<State>,
 ) -> io::Result<()> {
     let (mut bytes, mut buffer) = (vec![0; 1 << 16], Vec::new());
-    let arrived = |chunk| drop(arrivals.send((Instant::now(), chunk)));
+    let arrived = |chunk| {
+        let late = state.borrow().mode.lateness(way);
+        drop(arrivals.send((Instant::now() + late, chunk)));
+        if way == Way::ToServer {
+            state.borrow().requests.fetch_add(1, Ordering::Relaxed);
+        }
+    };
     while let Ok(count @ 1..) = from.read(&mut bytes).await {
         let Some(framing) = framing else {
             arrived(bytes[..count].to_vec());
@@ -240,6 +268,9 @@ async fn write(
 ) -> io::Result<()> {
     let mut states = state.subscribe();
     while let Some((at, mut chunk)) = arrived.recv().await {
+        if at > Instant::now() {
+            sleep_until(at).await;
+        }
         let passing = states.wait_for(|state| !state.mode.holds(way)).await;
         let mode = passing.map_err(io::Error::other)?.mode.clone();
         match mode {
@@ -323,6 +354,32 @@ mod tests {
                 tokio::task::yield_now().await;
             }
         }
+    }
+
+    #[tokio::test]
+    async fn late_requests_arrive_although_their_client_has_gone() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let proxy = Proxy::start(listener.local_addr().expect("an address"), None).await;
+        proxy.set(Mode::LateToServer(WAY * 10));
+        let (sent, mut late) =
+            (Instant::now(), TcpStream::connect(proxy.address).await.expect("it"));
+        let (mut server, _) = listener.accept().await.expect("a connection");
+        late.write_all(b"late").await.expect("it listens");
+        late.flush().await.expect("it listens");
+        // What the proxy reads after the mode has ended is not late.
+        while proxy.requests() == 0 {
+            tokio::task::yield_now().await;
+        }
+        drop(late);
+        proxy.set(Mode::Pass);
+        let mut soon = TcpStream::connect(proxy.address).await.expect("it listens");
+        let (mut other, _) = listener.accept().await.expect("a connection");
+        soon.write_all(b"soon").await.expect("it listens");
+        let mut heard = [0; 4];
+        other.read_exact(&mut heard).await.expect("the request");
+        assert_eq!((&heard, sent.elapsed() < WAY * 10), (b"soon", true));
+        server.read_exact(&mut heard).await.expect("the request");
+        assert_eq!((&heard, sent.elapsed() >= WAY * 10), (b"late", true));
     }
 
     #[tokio::test]

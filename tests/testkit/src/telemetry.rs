@@ -4,7 +4,10 @@
 use std::{
     collections::BTreeMap,
     fmt,
-    sync::{Arc, OnceLock},
+    sync::{
+        Arc, Mutex, MutexGuard, Once, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
 };
 
 use metrics::{
@@ -49,38 +52,69 @@ pub enum Told {
 
 type Sink = Arc<dyn Fn(Told) + Send + Sync>;
 
-/// From now on, all that is told in this process goes there: of spans and events, what the crates
-/// of these names tell. Only the first call has an effect.
-pub fn listen(targets: &'static [&'static str], sink: impl Fn(Told) + Send + Sync + 'static) {
-    static ONCE: OnceLock<()> = OnceLock::new();
-    ONCE.get_or_init(|| {
-        let sink: Sink = Arc::new(sink);
-        metrics::set_global_recorder(Ear(Arc::clone(&sink))).expect("the only recorder");
-        let layer = Eye { sink, targets };
-        tracing::subscriber::set_global_default(tracing_subscriber::registry().with(layer))
+/// Those who listen, each with a number of its own.
+static SINKS: Mutex<Vec<(u64, Sink)>> = Mutex::new(Vec::new());
+
+fn sinks() -> MutexGuard<'static, Vec<(u64, Sink)>> {
+    SINKS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Nothing is locked while a listener is told, which may tell something itself.
+fn tell(told: &Told) {
+    let all: Vec<_> = sinks().iter().map(|(_, sink)| Arc::clone(sink)).collect();
+    all.iter().for_each(|sink| sink(told.clone()));
+}
+
+/// Somebody who listens until this is dropped.
+#[derive(Debug)]
+#[must_use = "it ends when it is dropped"]
+pub struct Listening(u64);
+
+impl Listening {
+    /// It goes on until the process ends.
+    pub fn for_life(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        sinks().retain(|(number, _)| *number != self.0);
+    }
+}
+
+/// From now on, all that distlock tells in this process goes there. There may be several.
+pub fn listen(sink: impl Fn(Told) + Send + Sync + 'static) -> Listening {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        metrics::set_global_recorder(Ear).expect("the only recorder");
+        tracing::subscriber::set_global_default(tracing_subscriber::registry().with(Eye))
             .expect("the only subscriber");
     });
+    let number = NUMBER.fetch_add(1, Relaxed);
+    sinks().push((number, Arc::new(sink)));
+    Listening(number)
 }
 
 /// Hears metrics.
-struct Ear(Sink);
+struct Ear;
 
 /// One metric.
 struct Metric {
-    sink: Sink,
     name: String,
     labels: Fields,
 }
 
 impl Metric {
-    fn new(sink: &Sink, key: &Key) -> Arc<Self> {
+    fn new(key: &Key) -> Arc<Self> {
         let labels = key.labels().map(|label| (label.key().to_owned(), label.value().to_owned()));
         let (name, labels) = (key.name().to_owned(), labels.collect());
-        Arc::new(Self { sink: Arc::clone(sink), name, labels })
+        Arc::new(Self { name, labels })
     }
 
     fn tell<T>(&self, told: fn(String, Fields, T) -> Told, value: T) {
-        (self.sink)(told(self.name.clone(), self.labels.clone(), value));
+        tell(&told(self.name.clone(), self.labels.clone(), value));
     }
 }
 
@@ -117,7 +151,7 @@ impl HistogramFn for Metric {
 impl Ear {
     fn described(&self, kind: &'static str, name: &KeyName, unit: Option<Unit>) {
         let unit = unit.map_or("", |unit| unit.as_str());
-        (self.0)(Told::Described(kind, name.as_str().to_owned(), unit.to_owned()));
+        tell(&Told::Described(kind, name.as_str().to_owned(), unit.to_owned()));
     }
 }
 
@@ -135,23 +169,20 @@ impl Recorder for Ear {
     }
 
     fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
-        Counter::from_arc(Metric::new(&self.0, key))
+        Counter::from_arc(Metric::new(key))
     }
 
     fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> Gauge {
-        Gauge::from_arc(Metric::new(&self.0, key))
+        Gauge::from_arc(Metric::new(key))
     }
 
     fn register_histogram(&self, key: &Key, _: &Metadata<'_>) -> Histogram {
-        Histogram::from_arc(Metric::new(&self.0, key))
+        Histogram::from_arc(Metric::new(key))
     }
 }
 
 /// Sees spans and events.
-struct Eye {
-    sink: Sink,
-    targets: &'static [&'static str],
-}
+struct Eye;
 
 #[derive(Default)]
 struct Reading(Fields);
@@ -168,15 +199,14 @@ impl Visit for Reading {
 
 impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Eye {
     fn enabled(&self, metadata: &tracing::Metadata<'_>, _: Context<'_, S>) -> bool {
-        let of = |target: &&str| metadata.target().split("::").next() == Some(*target);
-        self.targets.iter().any(of)
+        metadata.target().split("::").next() == Some("distlock")
     }
 
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
         let mut reading = Reading::default();
         attributes.record(&mut reading);
         let name = attributes.metadata().name().to_owned();
-        (self.sink)(Told::Opened(name, reading.0.clone()));
+        tell(&Told::Opened(name, reading.0.clone()));
         context.span(id).expect("a span").extensions_mut().insert(reading);
     }
 
@@ -192,12 +222,12 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Eye {
         let spans = spans.map(|span| span.name().to_owned()).collect();
         let message = reading.0.remove("message").unwrap_or_default();
         let level = event.metadata().level().to_string();
-        (self.sink)(Told::Logged(level, message, reading.0, spans));
+        tell(&Told::Logged(level, message, reading.0, spans));
     }
 
     fn on_close(&self, id: Id, context: Context<'_, S>) {
         let span = context.span(&id).expect("a span");
         let fields = span.extensions_mut().remove::<Reading>().expect("its fields").0;
-        (self.sink)(Told::Closed(span.name().to_owned(), fields));
+        tell(&Told::Closed(span.name().to_owned(), fields));
     }
 }

@@ -17,12 +17,12 @@ pub(crate) struct Run {
     pub(crate) processes: usize,
     pub(crate) seconds: u64,
     pub(crate) ttl_ms: u64,
+    /// The workers have this TTL, twice and three times as much, by turns.
+    #[serde(default)]
+    pub(crate) mixed_ttls: bool,
     /// Names of the kinds.
     pub(crate) faults: Vec<String>,
     pub(crate) seed: u64,
-    /// How often a process passes a lock on within itself; 0 for never.
-    #[serde(default)]
-    pub(crate) handover: u32,
     /// The processes write down what the library tells of itself.
     #[serde(default)]
     pub(crate) telemetry: bool,
@@ -35,6 +35,17 @@ impl Run {
         Duration::from_millis(self.ttl_ms)
     }
 
+    /// The longest TTL that any worker has.
+    pub(crate) fn longest_ttl(&self) -> Duration {
+        (0..MIX).map(|number| self.ttl_of(number)).max().unwrap_or_default()
+    }
+
+    /// The TTL of a worker.
+    pub(crate) fn ttl_of(&self, worker: usize) -> Duration {
+        let times = if self.mixed_ttls { worker % MIX + 1 } else { 1 };
+        self.ttl() * u32::try_from(times).unwrap_or(1)
+    }
+
     /// Within this time after the last fault has healed everybody who waits is granted, and
     /// whatever dead clients left is gone.
     ///
@@ -42,9 +53,12 @@ impl Run {
     /// changed; a waiter that was told nothing looks again after 1.25 recheck intervals, which is
     /// the TTL here; the rest is for servers and a busy machine.
     pub(crate) fn bound(&self) -> Duration {
-        self.ttl() * 3 + Duration::from_secs(4)
+        self.longest_ttl() * 3 + Duration::from_secs(4)
     }
 }
+
+/// How many different TTLs there are among the workers.
+const MIX: usize = 3;
 
 /// What to soak.
 #[derive(Clone, Debug)]
@@ -73,15 +87,16 @@ pub(crate) enum Command {
 
 pub(crate) const USAGE: &str = "\
 Usage: torture --backend STORE [--primitive P] [--processes N] [--seconds S]
-               [--ttl MS] [--faults LIST] [--seed K] [--handover MAX]
-               [--telemetry] [--keep]
+               [--ttl MS] [--same-ttls] [--faults LIST] [--seed K] [--telemetry]
+               [--keep]
        torture --replay FOLDER
        torture --soak MINUTES --backend etcd|zookeeper [--out FOLDER] [--leak]
        torture --pauses N
 
 Runs N processes (default 5) that contend for three locks for S seconds (60) with
-sessions of MS milliseconds (2000, or what the servers grant for it) while faults
-strike them and the servers, and checks the history of what they saw. P is what
+sessions of MS milliseconds (2000, or what the servers grant for it), and of twice
+and three times that unless --same-ttls is given, while faults strike them and the
+servers, and checks the history of what they saw. P is what
 they contend for: mutex (the default), rw, semaphore, election, lock-all (several
 mutexes at once, among those who want one), or all of them. An exclusive
 holder writes into the store under its guard, too.
@@ -106,9 +121,8 @@ named in it, to be checked again by --replay; with --keep it always stays. LIST
 has the names of faults with commas in between (default: all that apply to the
 store); what stands before a hyphen, as in kill, names several, and all,-kill
 leaves those out. The same seed
-K draws the same faults, not the same history. With --handover each process passes
-a lock on within itself, up to MAX times. With --telemetry the history has the
-library's own metrics and log, too, which have to tell each grant, loss and
+K draws the same faults, not the same history. With --telemetry the history has
+the library's own metrics and log, too, which have to tell each grant, loss and
 release once.
 
 With --soak one process uses locks in every way for so long, and fails if its
@@ -129,9 +143,9 @@ pub(crate) fn parse() -> Result<Command, lexopt::Error> {
         processes: 5,
         seconds: 60,
         ttl_ms: 2000,
+        mixed_ttls: true,
         faults: Vec::new(),
         seed: fastrand::u64(..1 << 32),
-        handover: 0,
         telemetry: false,
         keep: false,
     };
@@ -152,9 +166,9 @@ pub(crate) fn parse() -> Result<Command, lexopt::Error> {
             Arg::Long("processes") => run.processes = within(&mut parser, 1..=100)?,
             Arg::Long("seconds") => run.seconds = within(&mut parser, 1..=86_400)?,
             Arg::Long("ttl") => run.ttl_ms = within(&mut parser, 100..=3_600_000)?,
+            Arg::Long("same-ttls") => run.mixed_ttls = false,
             Arg::Long("faults") => faults = parser.value()?.string()?,
             Arg::Long("seed") => run.seed = parser.value()?.parse()?,
-            Arg::Long("handover") => run.handover = within(&mut parser, 1..=65_535)?,
             Arg::Long("telemetry") => run.telemetry = true,
             Arg::Long("keep") => run.keep = true,
             Arg::Long("replay") => return Ok(Command::Replay(parser.value()?.into())),
@@ -169,9 +183,6 @@ pub(crate) fn parse() -> Result<Command, lexopt::Error> {
             Primitive::Mutex | Primitive::All => Primitive::Mutex,
             other => return Err(format!("{} has mutexes alone, no {other}", run.backend).into()),
         };
-        if run.handover > 0 {
-            return Err(format!("{} hands nothing over", run.backend).into());
-        }
     }
     run.faults = Kind::parse(&faults, run.backend)?.iter().map(ToString::to_string).collect();
     Ok(match soak {

@@ -175,11 +175,8 @@ pub(crate) fn check(run: &Run, records: &[Record]) -> Report {
         report.violated(Invariant::Run, "nobody was granted anything");
     }
     windows::check(&history, &mut report);
-    // Within a process the lock may be passed to one who came later, in whose hands the key stays.
-    if run.handover == 0 {
-        guarded::check(records, &history, &mut report);
-    }
-    if run.handover == 0 && !history.unordered {
+    guarded::check(records, &history, &mut report);
+    if !history.unordered {
         check_order(&history, &mut report);
     }
     waiting::check(&history, micros(run.bound()), &mut report);
@@ -343,7 +340,7 @@ fn digest(run: &Run, records: &[Record], report: &mut Report) -> History {
     if !left {
         report.violated(Invariant::Run, "the run did not come to its end");
     }
-    let (mut grants, recheck) = (std::mem::take(&mut history.grants), micros(run.ttl()));
+    let (mut grants, recheck) = (std::mem::take(&mut history.grants), micros(run.longest_ttl()));
     for grant in &mut grants {
         let deleted = history.deleted.get(&place(&grant.key)).into_iter().flatten();
         grant.deleted = deleted

@@ -8,7 +8,7 @@ use std::{
 };
 
 use distlock_testkit::{
-    Result,
+    Result, disk,
     docker::{container, docker, script},
     proxies::Proxies,
     servers::{METRICS, ask, resolve},
@@ -120,9 +120,7 @@ impl Cluster {
             match docker(&[command, &container]).await.map(drop) {
                 // A busy engine fails now and then, `unable to freeze`, and may have done it all
                 // the same.
-                Err(error) if attempts > 0 && error.to_string().contains("is already") => {
-                    return Ok(());
-                }
+                Err(error) if attempts > 0 && is_done(&error.to_string()) => return Ok(()),
                 Err(_) if attempts < 5 => sleep(Duration::from_millis(200)).await,
                 outcome => return outcome,
             }
@@ -146,6 +144,7 @@ impl Cluster {
             Deed::Rewind => self.database()?.rewind(server).await,
             Deed::Loss => self.script("impair", server, &["loss"]).await,
             Deed::Slow => self.script("impair", server, &["slow"]).await,
+            Deed::Hang => disk::hang(&container(&self.service(server)), self.log()?).await,
         }
     }
 
@@ -155,9 +154,19 @@ impl Cluster {
             Deed::Kill | Deed::Stop | Deed::Wipe | Deed::Rewind => {
                 self.docker("start", server).await
             }
+            Deed::Hang => disk::mend(&container(&self.service(server))).await,
             Deed::Part => self.database()?.heal(server).await,
             Deed::Cut if self.database.is_some() => self.database()?.heal(server).await,
             Deed::Cut | Deed::Loss | Deed::Slow => self.script("heal", server, &[]).await,
+        }
+    }
+
+    /// The log of a server of a cluster.
+    fn log(&self) -> Result<&'static str> {
+        match self.store {
+            Store::Etcd => Ok(disk::LOG_OF_ETCD),
+            Store::ZooKeeper => Ok(disk::LOG_OF_ZOOKEEPER),
+            _ => Err(format!("{} has no disk that can hang", self.store).into()),
         }
     }
 
@@ -418,4 +427,9 @@ fn absent_is_empty(listed: std::result::Result<Vec<String>, ZkError>) -> Result<
         Err(ZkError::NoNode) => Ok(Vec::new()),
         listed => Ok(listed?),
     }
+}
+
+/// Whether the engine says that a container is as it is wanted.
+fn is_done(error: &str) -> bool {
+    ["is already", "is not paused"].iter().any(|words| error.contains(words))
 }

@@ -32,6 +32,8 @@ pub(crate) enum Deed {
     Loss,
     /// Its links are slow.
     Slow,
+    /// What it writes to its log waits, and it serves what it has.
+    Hang,
 }
 
 /// What happens to a database.
@@ -81,6 +83,7 @@ pub(crate) enum Kind {
     Swallow,
     Drop,
     Delay,
+    LateRequests,
     Refuse,
     Flap,
     // Of one worker.
@@ -92,6 +95,8 @@ pub(crate) enum Kind {
     // Of the servers.
     Server(Deed, Role),
     PauseQuorum,
+    /// One is cut off from the other servers, and another one is killed at the same time.
+    KillCut,
     /// All of them.
     Servers(Deed),
     Database(Trouble),
@@ -101,13 +106,14 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    pub(crate) const ALL: [(Self, &'static str, &'static str); 49] = [
+    pub(crate) const ALL: [(Self, &'static str, &'static str); 53] = [
         (Self::Blackhole, "blackhole", "nothing passes between a worker and the servers"),
         (Self::ToServer, "to-server", "the servers do not hear a worker"),
         (Self::ToClient, "to-client", "a worker does not hear the servers"),
         (Self::Swallow, "swallow", "a reply is lost and its connection with it"),
         (Self::Drop, "drop", "one packet with a lock's key in it is lost, an event perhaps"),
         (Self::Delay, "delay", "packets take long"),
+        (Self::LateRequests, "late-requests", "requests reach the servers a minute late"),
         (Self::Refuse, "refuse", "connections are cut and new ones refused"),
         (Self::Flap, "flap", "a link goes up and down"),
         (Self::Sigstop, "sigstop", "a worker is stopped and goes on later"),
@@ -161,7 +167,10 @@ impl Kind {
             "wipe-follower",
             "an equal is killed, and starts again with nothing",
         ),
+        (Self::Server(Deed::Hang, Role::Leader), "hang-leader", "the leader's disk hangs"),
+        (Self::Server(Deed::Hang, Role::Follower), "hang-follower", "a follower's disk hangs"),
         (Self::PauseQuorum, "pause-quorum", "two of three servers are frozen"),
+        (Self::KillCut, "kill-cut", "a server is killed as another one is cut off"),
         (Self::Servers(Deed::Loss), "loss", "three in ten packets to the servers are lost"),
         (Self::Servers(Deed::Slow), "slow", "the servers' links carry 200 kbit/s"),
         (Self::Servers(Deed::Pause), "pause-server", "all servers of a database are frozen"),
@@ -227,7 +236,14 @@ impl Kind {
 
     /// Whether it strikes the servers, not a worker.
     pub(crate) fn is_of_servers(self) -> bool {
-        matches!(self, Self::Server(..) | Self::PauseQuorum | Self::Servers(_) | Self::Database(_))
+        matches!(
+            self,
+            Self::Server(..)
+                | Self::PauseQuorum
+                | Self::KillCut
+                | Self::Servers(_)
+                | Self::Database(_)
+        )
     }
 
     /// Whether it can happen to those who lock by this store.
@@ -241,6 +257,7 @@ impl Kind {
             | Self::Swallow
             | Self::Drop
             | Self::Delay
+            | Self::LateRequests
             | Self::Refuse
             | Self::Flap => remote && !store.elects(),
             Self::Sigstop
@@ -260,15 +277,16 @@ impl Kind {
             Self::Servers(Deed::Wipe) => store == Store::Wiped,
             Self::Servers(Deed::Rewind) => store == Store::Everysec,
             Self::Server(Deed::Rewind, _) => false,
+            Self::Server(Deed::Hang, _) => clustered,
             // A pair is parted, whichever of the two is cut off.
             Self::Server(Deed::Part, _) | Self::Database(Trouble::Failover) => store.elects(),
             Self::Server(_, Role::Leader) => clustered || store.is_pair(),
             Self::Server(_, Role::Follower) | Self::PauseQuorum => {
                 clustered || store == Store::Galera
             }
-            Self::Servers(Deed::Cut | Deed::Part | Deed::Loss | Deed::Slow) | Self::Strangers => {
-                clustered
-            }
+            Self::KillCut => store == Store::Galera,
+            Self::Servers(Deed::Cut | Deed::Part | Deed::Loss | Deed::Slow | Deed::Hang)
+            | Self::Strangers => clustered,
             Self::Database(Trouble::Promotion) => store.is_pair(),
             Self::Database(Trouble::Migration) => store == Store::Cluster,
             Self::Database(Trouble::Buffers) => redis,
@@ -308,6 +326,8 @@ impl Kind {
     pub(crate) fn duration(self, ttl: Duration) -> Duration {
         match self {
             Self::Swallow | Self::Drop => ttl.mul_f64(0.5),
+            // Shorter than a session: it has to outlive its late requests.
+            Self::LateRequests => ttl.mul_f64(0.1 + fastrand::f64() * 0.5),
             // It depends on the server's ticks which of these are too long.
             Self::SigstopIdle | Self::SigstopBeforeLock => ttl.mul_f64(0.9 + fastrand::f64() * 0.6),
             Self::Delay | Self::Flap => ttl.mul_f64(1.0 + fastrand::f64() * 1.5),

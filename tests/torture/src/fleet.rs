@@ -26,8 +26,8 @@ use crate::{
 pub(crate) struct Brief {
     pub(crate) folder: PathBuf,
     pub(crate) namespace: String,
-    pub(crate) ttl: Duration,
-    pub(crate) handover: u32,
+    /// The TTL of each worker, by its number.
+    pub(crate) ttls: Vec<Duration>,
     pub(crate) telemetry: bool,
     pub(crate) store: Store,
     pub(crate) primitive: Primitive,
@@ -168,6 +168,7 @@ impl Place {
 impl Running {
     fn start(brief: &Brief, number: usize, incarnation: u64, url: &str) -> io::Result<Self> {
         let name = format!("worker{number}.{incarnation}");
+        let ttl = brief.ttls.get(number).copied().unwrap_or_default();
         let number = ((number as u64 + 1) << 16) + incarnation;
         let errors = std::fs::File::create(brief.folder.join(format!("{name}.stderr")))?;
         let mut command = Child::again()?;
@@ -175,12 +176,8 @@ impl Running {
             .arg("--worker")
             .arg(&brief.folder)
             .args([&name, &number.to_string(), url, &brief.namespace])
-            .args([
-                &brief.ttl.as_millis().to_string(),
-                &brief.register,
-                &fastrand::u64(..).to_string(),
-            ])
-            .args([brief.handover.to_string(), brief.primitive.to_string()])
+            .args([&ttl.as_millis().to_string(), &brief.register, &fastrand::u64(..).to_string()])
+            .arg(brief.primitive.to_string())
             .args([brief.telemetry.to_string(), brief.store.to_string()])
             .env("RUST_BACKTRACE", "1")
             .stderr(errors);

@@ -49,6 +49,10 @@ pub(crate) struct Nemesis {
     pub(crate) faults: AtomicU64,
 }
 
+/// How late a request is that is late: longer than any client waits for its reply or tries to take
+/// back what it may have done.
+const LATE: Duration = Duration::from_secs(60);
+
 /// How many faults of servers there are between two recoveries.
 const CAMPAIGN: u32 = 4;
 
@@ -146,6 +150,7 @@ impl Nemesis {
                     Kind::Swallow => Mode::SwallowReply,
                     Kind::Drop => Mode::DropOne(self.cluster.event_of(&self.namespace).into()),
                     Kind::Delay => Mode::Delay(self.ttl.mul_f64(0.02 + fastrand::f64() * 0.15)),
+                    Kind::LateRequests => Mode::LateToServer(LATE),
                     Kind::Refuse => Mode::Refuse,
                     _ => Mode::Blackhole,
                 };
@@ -205,22 +210,28 @@ impl Nemesis {
         let (deed, mut struck) = match kind {
             Kind::Servers(deed) => (deed, (0..cluster.servers.len()).collect()),
             Kind::Server(deed, role) => (deed, vec![cluster.find(role).await?]),
+            Kind::KillCut => (Deed::Kill, vec![cluster.find(Role::Follower).await?]),
             _ => (Deed::Pause, vec![cluster.find(Role::Follower).await?]),
         };
-        let more = kind == Kind::PauseQuorum || !cluster.store.queues() && fastrand::bool();
+        let two = matches!(kind, Kind::PauseQuorum | Kind::KillCut);
+        let more = two || !cluster.store.queues() && fastrand::bool();
         if more {
             struck.extend((0..cluster.servers.len()).find(|server| !struck.contains(server)));
         }
         let names: Vec<_> = struck.iter().map(|server| cluster.service(*server)).collect();
+        let mut deeds: Vec<_> = struck.iter().map(|server| (deed, *server)).collect();
+        if let (Kind::KillCut, Some((second, _))) = (kind, deeds.last_mut()) {
+            *second = Deed::Cut;
+        }
         let number = self.began(kind, &names.join(" and "));
         let (mut strikes, mut mends) = (JoinSet::new(), JoinSet::new());
-        for server in struck.clone() {
+        for (deed, server) in deeds.clone() {
             let cluster = Arc::clone(cluster);
             strikes.spawn(async move { cluster.strike(deed, server).await });
         }
         all_well(strikes).await?;
         sleep(kind.duration(self.ttl)).await;
-        for server in struck.clone() {
+        for (deed, server) in deeds {
             let cluster = Arc::clone(cluster);
             mends.spawn(async move { cluster.mend(deed, server).await });
         }

@@ -36,7 +36,7 @@ impl Listener {
     pub(crate) fn start(journal: &Journal) -> Self {
         let open = Arc::<AtomicI64>::default();
         let (journal, count) = (journal.clone(), Arc::clone(&open));
-        listen(&["distlock"], move |told| {
+        listen(move |told| {
             let change = match &told {
                 Told::Opened(..) => 1,
                 Told::Closed(..) => -1,
@@ -47,7 +47,8 @@ impl Listener {
                 journal.tell(event);
             }
             count.fetch_add(change, SeqCst);
-        });
+        })
+        .for_life();
         Self { open }
     }
 

@@ -26,6 +26,7 @@ use crate::{
     nemesis::{Lane, Nemesis},
     register::Registers,
     report::Report,
+    store::Store,
 };
 
 /// How often the queue is looked at, to know who stood in it.
@@ -70,8 +71,7 @@ async fn conduct(run: &mut Run, folder: &Path, namespace: &str) -> Result<()> {
     let brief = Brief {
         folder: folder.to_owned(),
         namespace: namespace.to_owned(),
-        ttl: run.ttl(),
-        handover: run.handover,
+        ttls: (0..run.processes).map(|number| run.ttl_of(number)).collect(),
         telemetry: run.telemetry,
         store: run.backend,
         primitive: run.primitive,
@@ -81,7 +81,8 @@ async fn conduct(run: &mut Run, folder: &Path, namespace: &str) -> Result<()> {
     let mut lanes = Vec::new();
     for number in 0..run.processes {
         let proxies = cluster.proxies(number).await?;
-        let place = Place::start(brief.clone(), number, proxies.url())?;
+        let url = proxies.url() + &options(run);
+        let place = Place::start(brief.clone(), number, url)?;
         lanes.push(Lane { place: Mutex::new(Some(place)), proxies });
     }
     let nemesis = Arc::new(Nemesis {
@@ -113,20 +114,32 @@ async fn conduct(run: &mut Run, folder: &Path, namespace: &str) -> Result<()> {
     while let Some(finished) = finishing.join_next().await {
         finished??;
     }
+    // What is still late has lost its client, and would keep connections open on the servers.
+    nemesis.lanes.iter().for_each(|lane| lane.proxies.hang_up());
     looking.abort();
     telling.abort();
     ledger.close(&journal).await?;
     if run.backend.clustered().is_none() && run.backend.queues() {
-        sweep(&cluster, namespace, run.ttl()).await?;
+        sweep(&cluster, namespace, run.longest_ttl()).await?;
     }
     let what = left(&cluster, namespace, &before, run.bound()).await?;
     journal.tell(Event::Left { what });
     Ok(())
 }
 
+/// What the URL of every client of a run ends with.
+fn options(run: &Run) -> String {
+    match run.backend {
+        // Nodes restart all the time, and have to count before the next one restarts.
+        Store::Redlock => format!("?longest_ttl={}ms", run.longest_ttl().as_millis()),
+        _ => String::new(),
+    }
+}
+
 /// What the servers make of the TTL, which all else is measured by, and what they promise.
 async fn terms(run: &Run, cluster: &Cluster) -> Result<(u64, Promise)> {
-    let client = distlock::Client::builder(cluster.url()).session_ttl(run.ttl()).connect().await?;
+    let url = cluster.url() + &options(run);
+    let client = distlock::Client::builder(url).session_ttl(run.ttl()).connect().await?;
     let (granted, told) = (client.session_ttl(), client.durability().await?);
     client.close().await?;
     let after_loss = format!("{:?}", told.after_loss).to_lowercase();

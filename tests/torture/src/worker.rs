@@ -119,20 +119,8 @@ struct Worker {
 
 /// Runs a worker by its coordinator's arguments.
 pub(crate) fn run(arguments: &[String]) {
-    let [
-        folder,
-        name,
-        number,
-        url,
-        namespace,
-        ttl,
-        register,
-        seed,
-        handover,
-        primitive,
-        listens,
-        store,
-    ] = arguments
+    let [folder, name, number, url, namespace, ttl, register, seed, primitive, listens, store] =
+        arguments
     else {
         panic!("{arguments:?}")
     };
@@ -157,10 +145,6 @@ pub(crate) fn run(arguments: &[String]) {
             .request_timeout(REQUEST_TIMEOUT)
             .connect_timeout(CONNECT_TIMEOUT);
         let builder = builder.metric_label(str::to_owned);
-        let builder = match handover.parse().expect("a number") {
-            0 => builder,
-            max => builder.local_handover(max),
-        };
         let client = loop {
             match builder.clone().connect().await {
                 Ok(client) => break client,
@@ -175,7 +159,7 @@ pub(crate) fn run(arguments: &[String]) {
             client,
             namespace: namespace.clone(),
             primitive: primitive.parse().expect("a primitive"),
-            guards_writes: store.queues() && handover == "0",
+            guards_writes: store.queues(),
             register,
             sampler: Sampler::start(journal.clone()),
             journal,

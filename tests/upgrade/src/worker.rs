@@ -1,5 +1,5 @@
-//! A worker: a process whose tasks contend for one lock through one client, until it is told to
-//! finish.
+//! A worker: a process whose tasks contend for one lock through one client, until it receives the
+//! order to finish.
 
 use std::{io, time::Duration};
 

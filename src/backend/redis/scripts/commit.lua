@@ -1,9 +1,11 @@
--- Writes data if the guard is there. ARGV: 3 and 4 its directory and number, or nothing; then `put`,
--- key and value, or `del`, key and nothing, or `gate`, a gate and its layout, to free that. The second outcome tells whether it was there.
+-- Writes data if all guards are there. ARGV: 3 how many they are; then the directory and the number
+-- of each; then `put`, key and value, or `del`, key and nothing, or `gate`, a gate and its layout, to
+-- free that. The second outcome counts the guards if all were there, without any it counts one.
 local refused, life = enter(true)
 if refused then return refused end
-if ARGV[3] ~= '' then
-    local guard = entry_at(place(ARGV[3], ARGV[4]))
+local guards = tonumber(ARGV[3])
+for at = 4, 2 + 2 * guards, 2 do
+    local guard = entry_at(place(ARGV[at], ARGV[at + 1]))
     if not guard or guard.session ~= session then return answer('ok', { 0 }, { 0 }) end
     local gate = gate_of(guard)
     if gate and not has(gate, guard) then
@@ -20,7 +22,7 @@ local function evict(key)
     if entry and key_of(entry) == key then remove(entry) end
 end
 
-for at = 5, #ARGV, 3 do
+for at = 4 + 2 * guards, #ARGV, 3 do
     local key = ARGV[at + 1]
     if ARGV[at] == 'gate' then
         redis.call('DEL', key)
@@ -36,4 +38,4 @@ for at = 5, #ARGV, 3 do
     local dir = ARGV[at] ~= 'gate' and string.match(key, '^(.*)/')
     if dir then tell_queue(dir) end
 end
-return answer('ok', { 0 }, { 1 })
+return answer('ok', { 0 }, { math.max(1, guards) })

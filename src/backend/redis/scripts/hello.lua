@@ -1,10 +1,7 @@
--- A session is here again, on a new connection. ARGV: 3 the server, 4 whether it has lost nothing, 5
--- whether it was a replica, 6 for how long it has been running, 7 whether there are replicas. What
--- that has lost of the session is told by the session's next request: nothing is repeated that was
--- done by another server.
+-- A session is here again, on a new connection. ARGV: 3 to 8 what `meet` takes. What the server has
+-- lost of the session shows at the session's next request. What another server did is not repeated
+-- here.
 local refused = check()
 if refused then return refused end
-if redis.call('HEXISTS', META, 'version') == 1 then
-    recognize(ARGV[3], ARGV[4] == '1', ARGV[5] == '1', tonumber(ARGV[6]), ARGV[7] == '1')
-end
+if redis.call('HEXISTS', META, 'version') == 1 then meet(3) end
 return answer('ok')

@@ -1,6 +1,7 @@
 -- What every script begins with. KEYS are all that there are, of one slot; ARGV[1] is the session,
 -- and ARGV[2] what the client believes of the server's clock, if dead sessions are to be put away.
-local META = KEYS[1]     -- hash: version, server, longest, kept, doubted, since, replicated, beat, last
+local META = KEYS[1]     -- hash: version, server, keeps, longest, kept, doubted, since, replicated,
+                         -- beat, last
 local SESSIONS = KEYS[2] -- sorted: session, by when it ends, in microseconds
 local LIVES = KEYS[3]    -- hash: session -> TTL, beat, how often it has written
 local QUEUE = KEYS[4]    -- sorted: `dir number` of each entry of each queue
@@ -171,14 +172,14 @@ local function is_over(id, expires, life, belief)
         return false
     end
     if #belief.marks == 0 then return true end
-    local since = expires
+    local renewed, since = expires - life.ttl * 0.95, nil
     for _, mark in ipairs(belief.marks) do
         if life.beat > mark.beat then
             since = mark.shows
             break
         end
     end
-    if expires >= since then return true end
+    if not since or renewed >= since then return true end
     for _, mark in ipairs(belief.marks) do
         if life.beat <= mark.beat and life.ttl <= mark.age * 0.95 then return true end
     end
@@ -197,11 +198,13 @@ local function read_belief(told)
     return belief
 end
 
--- Puts away the sessions that are over, and their entries by that.
-local function sweep(belief)
+-- Puts away the sessions that are over, and their entries by that. `longest`: the longest TTL.
+local function sweep(belief, longest)
     if belief.clips then
-        -- Nobody lives for longer than that. The clock has been set back, otherwise.
-        local late = redis.call('ZRANGEBYSCORE', SESSIONS, '(' .. text(now), '+inf', 'WITHSCORES')
+        -- No session ends later than that, unless the clock has been set back. So few are read, if
+        -- any. A session with a shorter TTL that seems to live longer is removed that much later.
+        local late = redis.call('ZRANGEBYSCORE', SESSIONS, '(' .. text(now + longest), '+inf',
+            'WITHSCORES')
         for index = 1, #late, 2 do
             local life = life_of(late[index])
             if life and tonumber(late[index + 1]) > now + life.ttl then
@@ -236,10 +239,10 @@ end
 
 -- Whether this store is of this version, or empty; if not, the answer.
 local function check()
-    local told = redis.call('HMGET', META, 'version', 'beat', 'last')
+    local told = redis.call('HMGET', META, 'version', 'beat', 'last', 'longest')
     if told[1] and told[1] ~= VERSION then return answer('version ' .. told[1]) end
     beat, last = tonumber(told[2] or 0), tonumber(told[3] or 0)
-    if ARGV[2] ~= '' then sweep(read_belief(ARGV[2])) end
+    if ARGV[2] ~= '' then sweep(read_belief(ARGV[2]), tonumber(told[4] or 0)) end
     return nil
 end
 
@@ -295,28 +298,33 @@ local function left_of(from, surely)
     return found
 end
 
--- Whether it is the server that has written here last. Another one, a replica that was promoted, or
--- this one after a crash, may lack what was confirmed last: sessions that were renewed, holders,
--- numbers that were given. So all sessions live for a whole time more, numbers go on far above all
--- that are known, and for the longest time that any session was to live, nothing is granted.
--- `keeps`: by its settings it has lost nothing. That counts if there was never a replica: one that is
--- started again as a primary looks the same. `promoted`: it was a replica, and for how long it has
--- been none is not told. `runs`: for how long it has been running, in whole seconds, but in
--- microseconds. `replicated`: there are replicas.
+-- Checks whether this is the server that wrote here last. A promoted replica, or this server after
+-- a crash, may lack the last confirmed writes: renewals, holders, numbers. So each session gets a
+-- whole TTL more, numbers continue far above all known ones, and nothing is granted for the longest
+-- TTL of any session.
+-- `keeps`: by its settings the server loses nothing. This counts only if each client of the
+-- previous run found the same settings, because what a crash loses depends on the settings before
+-- it. And it counts only if there was never a replica: a replica that is restarted as a primary
+-- looks the same. `promoted`: the server was a replica, and does not report for how long it no
+-- longer is. `runs`: its uptime in whole seconds, expressed in microseconds. `replicated`: there
+-- are replicas.
 local function recognize(server, keeps, promoted, runs, replicated)
-    local known = redis.call('HMGET', META, 'server', 'longest', 'doubted', 'replicated')
+    local known = redis.call('HMGET', META, 'server', 'longest', 'doubted', 'replicated', 'keeps')
     if replicated and not known[4] then redis.call('HSET', META, 'replicated', '1') end
-    if known[1] == server then return end
-    keeps = keeps and not replicated and not known[4]
-    redis.call('HSET', META, 'server', server)
-    if known[1] and keeps then
+    if known[1] == server then
+        if not keeps then redis.call('HSET', META, 'keeps', '0') end
+        return
+    end
+    redis.call('HSET', META, 'server', server, 'keeps', keeps and '1' or '0')
+    if known[1] and keeps and known[5] == '1' and not replicated and not known[4] then
         if known[3] == known[1] then redis.call('HSET', META, 'doubted', server) end
         return
     end
     -- There may have been sessions that were to live for longer than any that is known: see `doubt`.
     redis.call('HSET', META, 'doubted', server, 'since', promoted and text(runs) or '0')
     if not known[1] then return end
-    last = last + 100000000
+    -- Above the numbers of the lost writes, which the last known one may be days older than.
+    last = math.max(last, math.floor(now / 1000) - EPOCH) + 100000000
     redis.call('HSET', META, 'last', text(last))
     local longest = 0
     for _, id in ipairs(redis.call('ZRANGE', SESSIONS, 0, -1)) do
@@ -331,6 +339,19 @@ local function recognize(server, keeps, promoted, runs, replicated)
     -- Those that it does not know are over by then.
     redis.call('HSET', META, 'longest', text(longest))
     redis.call('HDEL', META, 'kept')
+end
+
+-- What a client reports of the server, in its arguments from there on: which server it is, whether
+-- it keeps all writes, whether it was a replica, for how long it has been running, whether there are
+-- replicas; and the highest number that the client has seen: a server that lost it continues there.
+local function meet(from)
+    recognize(ARGV[from], ARGV[from + 1] == '1', ARGV[from + 2] == '1', tonumber(ARGV[from + 3]),
+        ARGV[from + 4] == '1')
+    local seen = tonumber(ARGV[from + 5])
+    if seen > last then
+        last = seen
+        redis.call('HSET', META, 'last', text(last))
+    end
 end
 
 -- A session begins that is to live for longer than any that is known. On a server that is empty, or

@@ -14,6 +14,9 @@ for _, member in ipairs(starting(QUEUE, dir .. ' ')) do
     local entry = entry_at(member)
     local told = row(entry)
     told[5] = left(entry.session)
+    told[6], told[7], told[8], told[9] = false, false, false, false
+    local expires = tonumber(redis.call('ZSCORE', SESSIONS, entry.session) or 0)
+    told[10] = expires < now and '1' or '0'
     if ARGV[4] == '1' then
         -- What is in an array of its own may be of any bytes.
         told[6] = { redis.call('HGET', VALUES, member) or '' }

@@ -5,9 +5,9 @@ use zookeeper_client::{self as zk, CreateMode};
 
 use super::ZooKeeperStore;
 use crate::backend::{
-    Write,
+    Entry, Write,
     error::{Result, StoreError},
-    zookeeper::node,
+    zookeeper::names,
 };
 
 /// How often to look again at what others create and delete meanwhile.
@@ -17,10 +17,10 @@ const ATTEMPTS: usize = 8;
 const PURPOSE: char = '!';
 
 impl ZooKeeperStore {
-    /// Writes in one transaction, if the guard is there. A transaction fails as a whole if a node
+    /// Writes in one transaction, if all guards are there. A transaction fails as a whole if a node
     /// that it writes or deletes is missing, or one that it creates is not. Mostly all of them are
     /// there; if not, it is looked up which.
-    pub(super) async fn write(&self, guard: Option<&str>, writes: &[Write]) -> Result<bool> {
+    pub(super) async fn write(&self, guards: &[Entry], writes: &[Write]) -> Result<bool> {
         let mut missing = None;
         for attempt in 0..ATTEMPTS {
             if let Some(dir) = missing.take() {
@@ -39,10 +39,10 @@ impl ZooKeeperStore {
             let mut writer = client.new_multi_writer();
             let node = CreateMode::Persistent.with_acls(self.acls());
             // What each operation creates.
-            let mut creates = Vec::with_capacity(writes.len() + 1);
+            let mut creates = Vec::with_capacity(guards.len() + writes.len());
             let mut added = Ok(());
-            if let Some(guard) = guard {
-                added = writer.add_check_version(guard, -1);
+            for guard in guards {
+                added = added.and(writer.add_check_version(&guard.key, -1));
                 creates.push(None);
             }
             for (write, there) in writes.iter().zip(there) {
@@ -62,9 +62,9 @@ impl ZooKeeperStore {
             added.map_err(|error| self.failed("write", error))?;
             match self.transact(writer).await?.1 {
                 Ok(_) => return Ok(true),
-                Err((Some(0), zk::Error::NoNode)) if guard.is_some() => return Ok(false),
+                Err((Some(index), zk::Error::NoNode)) if index < guards.len() => return Ok(false),
                 Err((Some(index), zk::Error::NoNode)) => {
-                    missing = creates.get(index).copied().flatten().map(|key| node::split(key).0);
+                    missing = creates.get(index).copied().flatten().map(|key| names::split(key).0);
                 }
                 Err((Some(_), zk::Error::NodeExists)) => {}
                 Err((_, error)) => return Err(self.failed("write", error)),
@@ -93,7 +93,7 @@ impl ZooKeeperStore {
 
     /// Creates a directory and those above it: a queue's as joining it would, and others for good.
     async fn make(&self, dir: &str) -> Result<()> {
-        let mode = if node::split(dir).1.contains(PURPOSE) {
+        let mode = if names::split(dir).1.contains(PURPOSE) {
             CreateMode::Container
         } else {
             CreateMode::Persistent

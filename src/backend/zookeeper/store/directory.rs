@@ -9,7 +9,10 @@ use crate::backend::{
     Entry, Fate, Predecessor, Present, Standing,
     error::{Result, StoreError},
     name::Queue,
-    zookeeper::node::{self, Position},
+    zookeeper::{
+        names,
+        order::{self, Position},
+    },
 };
 
 /// A node of somebody's, of which the name alone is known.
@@ -23,7 +26,7 @@ impl ZooKeeperStore {
         // Any server may answer. It knows of the own node (a session never goes back to an older
         // state), so also of all that joined before it; some of those may be gone already, which
         // the next look will show.
-        match self.seek("list", self.client()?.list_children(node::split(key).0)).await? {
+        match self.seek("list", self.client()?.list_children(names::split(key).0)).await? {
             Some(children) => self.position(key, &children).await,
             None => Ok(Standing::Evicted),
         }
@@ -31,10 +34,10 @@ impl ZooKeeperStore {
 
     /// Where the node `key` stands among `children`, which were listed after it was created.
     pub(super) async fn position(&self, key: &str, children: &[String]) -> Result<Standing> {
-        let (dir, own) = node::split(key);
+        let (dir, own) = names::split(key);
         let mut waiters = Cow::Borrowed(children);
         loop {
-            match node::position(own, &waiters) {
+            match order::position(own, &waiters) {
                 Position::First => return Ok(Standing::First),
                 Position::Gone => return Ok(Standing::Evicted),
                 Position::Unclear => return self.place_by_age(key, &waiters).await,
@@ -54,7 +57,7 @@ impl ZooKeeperStore {
     /// A name alone does not tell whether a node is anybody's.
     async fn is_nobodys(&self, key: &str) -> Result<bool> {
         let stat = self.ask("get", self.client()?.check_stat(key)).await?;
-        Ok(stat.is_some_and(|stat| node::is_nobodys(&stat)))
+        Ok(stat.is_some_and(|stat| names::is_nobodys(&stat)))
     }
 
     /// Leaves out what is named like a waiter's node and is nobody's, as far as there is a doubt.
@@ -66,7 +69,7 @@ impl ZooKeeperStore {
         is_doubtful: impl Fn(&str) -> bool,
     ) -> Result<Vec<String>> {
         let doubtful =
-            children.iter().filter(|child| node::sequence(child).is_some() && is_doubtful(child));
+            children.iter().filter(|child| names::sequence(child).is_some() && is_doubtful(child));
         // In one flight.
         let client = self.client()?;
         let replies: Vec<_> = doubtful
@@ -74,7 +77,7 @@ impl ZooKeeperStore {
             .collect();
         let mut junk = HashSet::new();
         for (child, reply) in replies {
-            if self.ask("get", reply).await?.is_some_and(|stat| node::is_nobodys(&stat)) {
+            if self.ask("get", reply).await?.is_some_and(|stat| names::is_nobodys(&stat)) {
                 junk.insert(child);
             }
         }
@@ -85,11 +88,11 @@ impl ZooKeeperStore {
     /// The same by the nodes' own transaction ids: one more request for each child, and never
     /// wrong.
     async fn place_by_age(&self, own: &str, children: &[String]) -> Result<Standing> {
-        let (dir, _) = node::split(own);
-        let waiters = children.iter().filter(|child| node::sequence(child).is_some());
+        let (dir, _) = names::split(own);
+        let waiters = children.iter().filter(|child| names::sequence(child).is_some());
         let keys: Vec<_> = waiters.map(|child| Arc::from(format!("{dir}/{child}"))).collect();
         let mut nodes = self.read(keys).await?;
-        nodes.retain(|(_, _, stat)| !node::is_nobodys(stat));
+        nodes.retain(|(_, _, stat)| !names::is_nobodys(stat));
         let Some(age) = nodes.iter().find(|(key, ..)| **key == *own).map(|(_, _, stat)| stat.czxid)
         else {
             return Ok(Standing::Evicted);
@@ -125,15 +128,15 @@ impl ZooKeeperStore {
         self.tags.learn(dir, stat.czxid);
         // That a queue is free is put to the test by joining it. That it is not may be old news of
         // a server that lags behind, or junk: one waiter that is there now is enough.
-        let Some(first) = node::lowest(&children) else { return Ok(false) };
+        let Some(first) = order::lowest(&children) else { return Ok(false) };
         let (sync, there) = (client.sync("/"), client.check_stat(&format!("{dir}/{first}")));
         let there = self.synced(sync, there).await?.map_err(|error| self.failed("get", error))?;
-        if there.is_some_and(|stat| !node::is_nobodys(&stat)) {
+        if there.is_some_and(|stat| !names::is_nobodys(&stat)) {
             return Ok(true);
         }
         let children = self.list_now(dir).await?;
         let waiters = self.without_junk(dir, children, |_| true).await?;
-        Ok(node::lowest(&waiters).is_some())
+        Ok(order::lowest(&waiters).is_some())
     }
 
     /// The children of a directory as of now; none without a directory.
@@ -158,12 +161,13 @@ impl ZooKeeperStore {
     /// into their directory. That the own one is there is seen no earlier than that the other is
     /// gone; as none comes back, both are true at once then.
     ///
-    /// A name is written by the transaction that deletes that holder's node, or passed on by
-    /// somebody who has read or written it: it is true for ever, as no name comes again (`Tags`).
+    /// A name is written by the transaction that deletes that holder's node, or passed on by a
+    /// client that has read or written it. It is true as long as no name comes again (`Tags`), so
+    /// it counts only in the directory that it belongs to.
     pub(super) async fn look(&self, own: &Entry, ahead: &Entry) -> Result<Present> {
         let client = self.client()?;
         let mut both = client.new_multi_reader();
-        let (dir, name) = node::split(&ahead.key);
+        let (dir, name) = names::split(&ahead.key);
         let added = both
             .add_get_data(&ahead.key)
             .and_then(|()| both.add_get_data(&own.key))
@@ -182,16 +186,19 @@ impl ZooKeeperStore {
             return Err(StoreError::Unknown("an answer that is too short".into()));
         };
         // An operator may let nobody read the directory: then it says nothing.
-        let mark = directory.unwrap_or_default().map(|(data, _)| data).unwrap_or_default();
+        let mark = directory.unwrap_or_default().and_then(|(data, stat)| {
+            let name = String::from_utf8(data).ok()?;
+            names::is_mark_in(&name, stat.czxid).then_some(name)
+        });
         let fate = match ahead? {
             // A node of no session stands in nobody's way.
-            Some((_, stat)) if node::is_nobodys(&stat) => Fate::Gone,
+            Some((_, stat)) if names::is_nobodys(&stat) => Fate::Gone,
             Some(_) => Fate::There,
-            None if mark == name.as_bytes() => Fate::Released,
+            None if mark.as_deref() == Some(name) => Fate::Released,
             None => Fate::Gone,
         };
-        if let Some(mark) = str::from_utf8(&mark).ok().filter(|mark| node::is_marked(mark)) {
-            self.tags.mark(dir, mark);
+        if let Some(mark) = mark {
+            self.tags.mark(dir, &mark);
         }
         let own = own_node?.is_some_and(|(_, stat)| revision(&stat) == own.revision);
         Ok(Present { own, ahead: fate })

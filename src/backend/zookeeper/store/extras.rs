@@ -10,7 +10,7 @@ use crate::{
         durability::Durability,
         error::{Result, StoreError},
         name::{Queue, Ticket},
-        zookeeper::node,
+        zookeeper::names,
     },
     lost::LostReason,
 };
@@ -29,7 +29,7 @@ impl Extras for ZooKeeperStore {
         let version = i32::try_from(version.unwrap_or(0)).unwrap_or(i32::MAX);
         let client = self.client()?;
         match self
-            .reply(client.set_data(&entry.key, &node::data(ticket, value), Some(version)))
+            .reply(client.set_data(&entry.key, &names::data(ticket, value), Some(version)))
             .await?
         {
             Ok(stat) => return Ok(Rewritten::Done(number(stat))),
@@ -52,11 +52,11 @@ impl Extras for ZooKeeperStore {
         entry: &Entry,
         value: &[u8],
     ) -> Result<Option<Entry>> {
-        let Some(key) = node::relabelled(&entry.key, to.label()) else {
+        let Some(key) = names::relabelled(&entry.key, to.label()) else {
             let source = format!("{} is no node of ours", entry.key).into();
             return Err(StoreError::Fatal { operation: "relabel", source });
         };
-        let data = node::data(ticket, value);
+        let data = names::data(ticket, value);
         self.doubtful().insert(ticket);
         let exchanged = self.exchange_once(&entry.key, &key, &data).await?;
         self.identity.gone(&entry.key);
@@ -82,8 +82,8 @@ impl Extras for ZooKeeperStore {
         Ok(Durability::majority(voters.max(1)))
     }
 
-    async fn commit(&self, guard: Option<&Entry>, writes: &[Write]) -> Result<bool> {
-        self.write(guard.map(|guard| &*guard.key), writes).await
+    async fn commit(&self, guards: &[Entry], writes: &[Write]) -> Result<bool> {
+        self.write(guards, writes).await
     }
 
     async fn read(&self, key: &str) -> Result<Option<Vec<u8>>> {
@@ -99,13 +99,6 @@ impl Extras for ZooKeeperStore {
 
     async fn queues(&self, namespace: &str) -> Result<Vec<String>> {
         Ok(self.children_now(namespace).await?.0)
-    }
-
-    /// All others in the directory joined later.
-    async fn followed(&self, entry: &Entry) -> Result<bool> {
-        let (dir, _) = node::split(&entry.key);
-        let stat = self.ask("exists", self.client()?.check_stat(dir)).await?;
-        Ok(stat.is_none_or(|stat| stat.num_children > 1))
     }
 }
 

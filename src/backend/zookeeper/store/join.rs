@@ -6,15 +6,18 @@ use zookeeper_client::{self as zk, CreateMode, MultiWriteResult};
 
 use super::{
     Refusal, ZooKeeperStore,
+    created::{Created, Directory},
     directory::{named, revision},
-    granted,
 };
 use crate::{
     backend::{
-        Entry, Join, Joined, Leaving, Moment, Predecessor, Standing,
+        Entry, Join, Joined, Leaving, Predecessor, Standing,
         error::{Result, StoreError},
         name::{Queue, Ticket},
-        zookeeper::node::{self, Tag},
+        zookeeper::{
+            names::{self, Tag},
+            renewal::renewed_for,
+        },
     },
     lost::LostReason,
 };
@@ -32,26 +35,6 @@ enum Way {
     WithDirectory,
     /// Alone. The queue is listed afterwards.
     Alone,
-}
-
-/// A node that was just created.
-#[derive(Debug)]
-struct Created {
-    key: Arc<str>,
-    at: Moment,
-    stat: zk::Stat,
-    directory: Directory,
-}
-
-/// What the reply tells of the directory.
-#[derive(Debug)]
-enum Directory {
-    /// How it was just after the node was created.
-    Counted(zk::Stat),
-    /// It was created with the node.
-    Made,
-    /// Nothing.
-    Unknown,
 }
 
 impl ZooKeeperStore {
@@ -81,7 +64,7 @@ impl ZooKeeperStore {
         }
         // Known by now: let the next one go.
         .filter(|_| self.tags.get(dir).is_none());
-        let data = node::data(ticket, value);
+        let data = names::data(ticket, value);
         let (mut way, mut taken) = (Way::Counted, false);
         for _ in 0..ATTEMPTS {
             let tag = match self.tags.get(dir) {
@@ -92,6 +75,7 @@ impl ZooKeeperStore {
             let prefix = tag.prefix(dir, queue.label());
             let refusal = match self.create(dir, &prefix, &data, way).await? {
                 Ok(created) => {
+                    taken |= names::is_worn(&created.key);
                     // Should it fail, the node is there: the next attempt finds it, or the
                     // withdrawal of the ticket.
                     let joined = self.settle(ticket, created, join).await;
@@ -110,16 +94,19 @@ impl ZooKeeperStore {
                 (_, zk::Error::NoNode) if way != Way::WithDirectory => way = Way::WithDirectory,
                 // The namespace is missing as well.
                 (_, zk::Error::NoNode) => {
-                    let (namespace, _) = node::split(dir);
+                    let (namespace, _) = names::split(dir);
                     let directory = CreateMode::Container.with_acls(self.acls());
                     self.ask("mkdir", self.client()?.mkdir(namespace, &directory)).await?;
                 }
                 // Somebody else has made the directory.
                 (_, zk::Error::NodeExists) if way == Way::WithDirectory => way = Way::Counted,
-                // Somebody has made a node of the next number by hand, or the counter is worn out.
+                // An operator has made a node of the next number, or the counter is worn out.
                 (_, zk::Error::NodeExists) if !taken => taken = true,
-                // The directory is an operator's, who lets nobody write to it.
-                (Some(1), zk::Error::NoAuth) if way == Way::Counted => way = Way::Alone,
+                // The write to the directory is only for its answer: an operator forbids it, or a
+                // quota does.
+                (Some(1), zk::Error::NoAuth | zk::Error::QuotaExceeded) if way == Way::Counted => {
+                    way = Way::Alone
+                }
                 (_, error) => return Err(self.failed("create", error)),
             }
         }
@@ -215,18 +202,20 @@ impl ZooKeeperStore {
             Directory::Made => created.stat.czxid,
             Directory::Unknown => 0,
         };
-        self.tags.learn(node::split(&key).0, czxid);
-        if !node::is_unique(&key, ticket, czxid) {
-            // Named for a directory that is no more, and not yet anybody's place.
+        // Where the numbers are worn out, the tag makes no name unique.
+        self.tags.learn(names::split(&key).0, if names::is_worn(&key) { 0 } else { czxid });
+        if !names::is_unique(&key, ticket, czxid) {
+            // Named for a directory that is no more, or as another node was or will be, and not yet
+            // anybody's place.
             self.delete(&key, Leaving::default()).await?;
             return Ok(None);
         }
         let alone = created.is_alone();
-        let (dir, name) = node::split(&key);
+        let (dir, name) = names::split(&key);
         let standing = match created.by_count(czxid, join) {
             Some(standing) => standing,
             // Not looked for: an entry in a queue with labels lists it.
-            None if node::label(name).is_some_and(|label| !label.is_empty()) => {
+            None if names::label(name).is_some_and(|label| !label.is_empty()) => {
                 Standing::Behind(Predecessor { entry: named(dir), first: false, seen: false })
             }
             None => self.stands(&key).await?,
@@ -239,7 +228,7 @@ impl ZooKeeperStore {
             entry,
             standing,
             at: created.at,
-            alive: Some(granted(self.ttl)),
+            alive: Some(renewed_for(self.ttl)),
             alone,
         }))
     }
@@ -262,7 +251,7 @@ impl ZooKeeperStore {
         if !self.identity.owns(&stat) {
             return Ok(None);
         }
-        if !node::is_unique(&key, ticket, directory.czxid) {
+        if !names::is_unique(&key, ticket, directory.czxid) {
             self.delete(&key, Leaving::default()).await?;
             return Ok(None);
         }
@@ -285,63 +274,15 @@ impl ZooKeeperStore {
     }
 }
 
-impl Created {
-    /// Whether it was the only child of its directory just after it was created.
-    ///
-    /// The members of a transaction are applied in their order, one transaction after the other,
-    /// and each result is taken then (`DataTree.processTxn`). The create puts the child into the
-    /// directory and sets its pzxid; the write takes the directory's stat, with the number of
-    /// children that it has by then ([ZooKeeper 3.9.3][tree], `DataTree.java`, line 475).
-    /// By the pzxid and the mzxid it is seen that this server has done so.
-    ///
-    /// [tree]: https://github.com/apache/zookeeper/tree/release-3.9.3/zookeeper-server
-    fn is_alone(&self) -> bool {
-        self.children() == Some(1)
-    }
-
-    fn children(&self) -> Option<i32> {
-        match &self.directory {
-            Directory::Counted(stat)
-                if stat.pzxid == self.stat.czxid && stat.mzxid == self.stat.czxid =>
-            {
-                Some(stat.num_children)
-            }
-            Directory::Counted(_) | Directory::Unknown => None,
-            Directory::Made => Some(1),
-        }
-    }
-
-    /// Where it stands, as far as the number of children tells. `None`: the list has to.
-    ///
-    /// The only child is the first, and nobody can join ahead of it. Else the one just
-    /// ahead is the one of the number before, *if* it is found there when it is looked at: so it
-    /// was there when this one was created, and no number lies between. If it is not (it has left,
-    /// or that number's node is another client's, with a name of another kind, or no waiter's at
-    /// all), the one that looks is told so and takes the list.
-    fn by_count(&self, directory: i64, join: Join) -> Option<Standing> {
-        let children = self.children()?;
-        if children == 1 {
-            return Some(Standing::First);
-        }
-        // Who would not wait does not look: then there may be nothing but junk.
-        if join == Join::IfFree {
-            return None;
-        }
-        // Of two children one is this: if that one is found, then it is the other, and had nobody
-        // ahead.
-        let first = children == 2;
-        node::just_ahead(&self.key, directory)
-            .map(|key| Standing::Behind(Predecessor { entry: named(key), first, seen: false }))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
     use super::*;
     use crate::{
-        backend::zookeeper::script::{Answer, CREATE_CONTAINER, MULTI, NO_AUTH, NO_NODE, Server},
+        backend::zookeeper::script::{
+            Answer, CREATE_CONTAINER, CREATE2, MULTI, NO_AUTH, NO_NODE, QUOTA_EXCEEDED, Server,
+        },
         runtime::clock,
     };
 
@@ -375,6 +316,20 @@ mod tests {
             .await;
             assert!(matches!(error, StoreError::Denied(_)), "{error:?}");
             assert!(!doubtful, "a ticket that nobody will ever withdraw");
+        }
+    }
+
+    /// The write to the directory is only for its answer.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_join_does_without_the_write_that_is_refused() {
+        for refused in [NO_AUTH, QUOTA_EXCEEDED] {
+            let (error, _) = join(move |kind| match kind {
+                MULTI => Answer::SecondRefused(refused),
+                CREATE2 => Answer::Refused(NO_AUTH),
+                _ => Answer::Nothing,
+            })
+            .await;
+            assert!(matches!(error, StoreError::Denied(_)), "{refused}: {error:?}");
         }
     }
 

@@ -7,9 +7,9 @@ use zookeeper_client as zk;
 use super::{Refusal, ZooKeeperStore};
 use crate::backend::{
     Leaving, Left, Moment,
-    error::Result,
+    error::{Result, StoreError},
     name::{Queue, Ticket},
-    zookeeper::node,
+    zookeeper::names,
 };
 
 impl ZooKeeperStore {
@@ -38,11 +38,11 @@ impl ZooKeeperStore {
             leave.entry.filter(|_| !withdrawn.existed && self.doubtful().contains(&ticket))
         {
             // Under the name that another label gave it: see `relabel`.
-            let (dir, name) = node::split(&entry.key);
+            let (dir, name) = names::split(&entry.key);
             let children = self.list_now(dir).await?;
-            let place = node::place_of(name);
+            let place = names::place_of(name);
             if let Some(child) =
-                children.iter().find(|child| place.is_some() && node::place_of(child) == place)
+                children.iter().find(|child| place.is_some() && names::place_of(child) == place)
             {
                 let key = format!("{dir}/{child}");
                 withdrawn = self.delete(&key, leave).await?;
@@ -64,24 +64,35 @@ impl ZooKeeperStore {
     pub(super) async fn delete(&self, key: &str, leave: Leaving<'_>) -> Result<Left> {
         let mut successor = leave.successor;
         let crowded = leave.entry.is_some_and(|entry| entry.crowded);
-        let mut mark = crowded && node::is_marked(key) && leave.held;
+        let mut mark = crowded && names::is_marked(key) && leave.held;
         loop {
             let beside = successor.map(|successor| &*successor.key);
             let (at, outcome) = self.delete_once(key, beside, mark).await?;
             match outcome {
                 Ok(()) => return Ok(Left { existed: true, successor: successor.is_some(), at }),
-                // The successor is gone, and the node is still there.
-                Err((Some(1), zk::Error::NoNode)) if successor.is_some() => successor = None,
+                // The successor is gone, or may not be looked at, and the node is still there.
+                Err((Some(1), error)) if successor.is_some() && self.is_definite(&error) => {
+                    successor = None
+                }
                 Err((_, zk::Error::NoNode)) => {
                     return Ok(Left { existed: false, successor: false, at });
                 }
-                // An operator lets nobody write to the directory.
-                Err((None | Some(0), zk::Error::NoAuth)) if mark && successor.is_none() => {
+                // The mark is only a hint. Whatever forbids it, such as rights or a quota, need not
+                // forbid the release.
+                Err((None | Some(0), error))
+                    if mark && successor.is_none() && self.is_definite(&error) =>
+                {
                     mark = false
                 }
                 Err((_, error)) => return Err(self.failed("delete", error)),
             }
         }
+    }
+
+    /// Whether a request that met this error was not applied, and would meet it again.
+    fn is_definite(&self, error: &zk::Error) -> bool {
+        let error = self.failed("delete", error.clone());
+        matches!(error, StoreError::Denied(_) | StoreError::Fatal { .. })
     }
 
     async fn delete_once(
@@ -96,7 +107,7 @@ impl ZooKeeperStore {
             return Ok((at, self.reply(deleted).await?.map_err(|error| (None, error))));
         }
         let mut both = client.new_multi_writer();
-        let (dir, name) = node::split(key);
+        let (dir, name) = names::split(key);
         let added = match successor {
             Some(successor) => {
                 both.add_delete(key, None).and_then(|()| both.add_check_version(successor, -1))

@@ -17,7 +17,7 @@ use super::{
 use crate::backend::{
     Ask, Detail, Listing, Member, Watch,
     error::{Result, StoreError},
-    zookeeper::node,
+    zookeeper::names,
 };
 
 /// How often to list a queue whose directory comes and goes, or whose nodes change their names.
@@ -41,15 +41,15 @@ impl ZooKeeperStore {
                 continue;
             };
             let (mut waiters, notes): (Vec<_>, Vec<_>) =
-                children.into_iter().partition(|child| node::sequence(child).is_some());
+                children.into_iter().partition(|child| names::sequence(child).is_some());
             if !ask.values {
                 let is_doubtful =
-                    |child: &str| node::is_doubtful(child, directory) || self.is_junk(dir, child);
+                    |child: &str| names::is_doubtful(child, directory) || self.is_junk(dir, child);
                 waiters = self.without_junk(dir, waiters, is_doubtful).await?;
             }
             let clear = waiters
                 .iter()
-                .all(|child| node::sequence(child).is_some_and(|n| (0..i32::MAX).contains(&n)));
+                .all(|child| names::sequence(child).is_some_and(|n| (0..i32::MAX).contains(&n)));
             let mut nodes = HashMap::new();
             if ask.values || !clear {
                 let keys =
@@ -59,7 +59,7 @@ impl ZooKeeperStore {
                 if nodes.len() < waiters.len() && self.any_renamed(dir, &waiters, &nodes).await? {
                     continue;
                 }
-                nodes.retain(|_, (_, stat)| !node::is_nobodys(stat));
+                nodes.retain(|_, (_, stat)| !names::is_nobodys(stat));
             }
             let mut members = Vec::with_capacity(waiters.len());
             for child in waiters {
@@ -71,14 +71,16 @@ impl ZooKeeperStore {
             }
             if clear {
                 // Of equal numbers one is nobody's whom the server numbered: as in
-                // `node::position`, it goes first.
-                members
-                    .sort_by_key(|(member, child)| (node::sequence(child), member.label.is_some()));
+                // `order::position`, it goes first.
+                members.sort_by_key(|(member, child)| {
+                    (names::sequence(child), member.label.is_some())
+                });
             } else {
                 // What took the place of another stands by that one's age.
                 members.sort_by_key(|(member, _)| member.entry.token);
             }
             return Ok(Listing {
+                seem_dead: Vec::new(),
                 members: members.into_iter().map(|(member, _)| member).collect(),
                 notes: notes.into_iter().map(Into::into).collect(),
                 watch,
@@ -141,16 +143,16 @@ impl ZooKeeperStore {
         // This server has seen them go, so it has seen what came in the same transaction.
         let children = self.seek("list", self.client()?.list_children(dir)).await?;
         let gone = waiters.iter().filter(|child| !nodes.contains_key(&*format!("{dir}/{child}")));
-        let gone: Vec<_> = gone.filter_map(|child| node::place_of(child)).collect();
+        let gone: Vec<_> = gone.filter_map(|child| names::place_of(child)).collect();
         Ok(children
             .iter()
             .flatten()
-            .filter_map(|child| node::place_of(child))
+            .filter_map(|child| names::place_of(child))
             .any(|place| gone.contains(&place)))
     }
 
     fn member(&self, child: &str, key: Arc<str>, node: Option<Node>, ask: Ask) -> Member {
-        let (label, token) = node::label(child).map(node::inherited).unzip();
+        let (label, token) = names::label(child).map(names::inherited).unzip();
         let mut entry = named(key);
         let token = token.flatten();
         entry.token = token.unwrap_or(0);
@@ -158,7 +160,7 @@ impl ZooKeeperStore {
             entry.revision = revision(&stat);
             entry.token = token.unwrap_or(entry.revision);
             ask.values.then(|| Detail {
-                value: if label.is_some() { node::value(data) } else { data },
+                value: if label.is_some() { names::value(data) } else { data },
                 version: u64::try_from(stat.mzxid).unwrap_or(0),
                 since: u64::try_from(stat.ctime).ok().and_then(|ctime| {
                     SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(ctime))

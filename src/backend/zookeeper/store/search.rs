@@ -5,7 +5,7 @@ use std::sync::Arc;
 use zookeeper_client as zk;
 
 use super::ZooKeeperStore;
-use crate::backend::{Moment, error::Result, name::Ticket, zookeeper::node};
+use crate::backend::{Moment, error::Result, name::Ticket, zookeeper::names};
 
 /// What a search has found, for all who wait for one: a lost connection leaves thousands in doubt
 /// at once.
@@ -33,7 +33,7 @@ impl ZooKeeperStore {
         }
         let ticket = ticket.to_string();
         let mut found =
-            search.found.iter().filter(|(of, key)| **of == *ticket && node::split(key).0 == dir);
+            search.found.iter().filter(|(of, key)| **of == *ticket && names::split(key).0 == dir);
         Ok(found.next().map(|(_, key)| Arc::clone(key)))
     }
 
@@ -43,13 +43,14 @@ impl ZooKeeperStore {
         let (at, (sync, list)) = self.send(|| (client.sync("/"), client.list_ephemerals("/")));
         let listed = self.synced(sync, list).await?;
         let keys = listed.map_err(|error| self.failed("list", error))?;
-        let unclaimed =
-            keys.into_iter().filter(|key| node::sequence(key).is_some() && !self.identity.has(key));
+        let unclaimed = keys
+            .into_iter()
+            .filter(|key| names::sequence(key).is_some() && !self.identity.has(key));
         let nodes = self.read(unclaimed.map(Arc::from).collect()).await?;
         let own = nodes.into_iter().filter(|(.., stat)| self.identity.owns(stat));
         let mut found = Vec::new();
         for (key, data, _) in own {
-            match node::ticket_in(&data) {
+            match names::ticket_in(&data) {
                 Some(ticket) => found.push((ticket.into(), key)),
                 // Somebody has written over it, and nobody can claim it: all others would stand
                 // behind it for as long as the session lives. It may be another's who is about to

@@ -12,13 +12,13 @@
 //! | `JoinLate`, `ApplyLate`, `DropLate` | `Unknown`: the request comes later or never |
 //! | `LoseReply` | the same, and it was applied |
 //! | `ToldJoined` | `attempt.rs::enter`, then `queue/lock.rs::hold` |
-//! | `Watch` | `Store::watch` in `queue/news.rs::news` |
+//! | `Watch` | `Store::watch` in `queue/predecessor_watch.rs::watch_predecessor` |
 //! | `CatchUp` | the member or server that answers gets on, and sends the watch's event |
 //! | `Look` | `waiter.rs::look_at_both` and `evidence.rs::conclude`, or else `waiter.rs::look` |
 //! | `Recheck` | `waiter.rs::recheck` |
 //! | grant, in `Look` and `ToldJoined` | `attempt.rs::grant`, `session/deadline.rs::grant` |
 //! | `Leave`, `LoseLeave` | `attempt.rs::start_release` and `release`: unlock, cancel, drop |
-//! | `LookAgain` | `attempt.rs::look_again` |
+//! | `LookAgain` | `eviction.rs::remove_stray` |
 //! | `Renew`, `ToldRenewed` | `session/keeper.rs::keep`, `deadline.rs::renewed` |
 //! | `ToldRobbed` | `session/eviction.rs::look_after` |
 //! | `GiveUp` | `deadline.rs::lapses` of one that waits, `StoreError::SessionGone` |
@@ -43,8 +43,8 @@
 //! What spares requests between waiters of one session (`Inherited`, `Withdrawn`), and the word
 //! that a ZooKeeper holder leaves (`Released`); shared locks and permits; `try_lock`, which does
 //! not wait; silences, which make a proof worth less; the etcd tail, which is a predecessor that
-//! has not been seen, as ZooKeeper's is by number; `DOUBT`, the time for which a request may be
-//! late: here one looks again until it has either come or gone.
+//! has not been seen, as ZooKeeper's is by number; the pauses between two looks for what a request
+//! in doubt has put: here one looks again until it has either come or gone.
 
 mod history;
 mod model;

@@ -7,7 +7,9 @@ pub(crate) mod executor;
 pub(crate) mod mutex;
 #[path = "../../../../src/runtime/pause.rs"]
 mod pause;
+pub(crate) mod process;
 pub(crate) mod random;
+#[rustfmt::skip]
 #[path = "../../../../src/runtime/work.rs"]
 mod work;
 

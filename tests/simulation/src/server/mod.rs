@@ -1,7 +1,9 @@
 //! The simulated store: what is true, in the order in which it became so.
 
+mod join;
 pub(crate) mod queue;
 mod session;
+pub(crate) mod tags;
 mod view;
 
 use std::{
@@ -14,12 +16,13 @@ use std::{
 use tokio::sync::oneshot;
 
 use crate::{
-    backend::{Entry, Event},
+    backend::{Entry, Event, Joined},
     trace::{Trace, What},
 };
 
-pub(crate) use session::SessionRecord;
-pub(crate) use view::View;
+pub(crate) use session::{Kept, SessionRecord};
+use tags::Tags;
+pub(crate) use view::{Mark, View};
 
 /// What stores promise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,7 +95,15 @@ pub(crate) struct Tail {
     pub(crate) session: u64,
 }
 
-/// A directory: its numbers begin anew when it was removed.
+/// What joining came to.
+#[derive(Debug)]
+pub(crate) enum Entering {
+    Joined(Joined),
+    /// Its node has a name that may come again, and has to be taken back.
+    Misnamed(Arc<str>),
+}
+
+/// A directory: its numbers begin at zero again when it was removed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Dir {
     pub(crate) czxid: u64,
@@ -108,6 +119,9 @@ pub(crate) struct Server {
     /// What the latest changes were, for servers that lag behind.
     changes: VecDeque<(u64, Vec<Change>)>,
     pub(crate) dirs: BTreeMap<Arc<str>, Dir>,
+    pub(crate) tags: Tags,
+    /// The counters of directories are near their end as these are made.
+    pub(crate) worn: bool,
     pub(crate) tails: BTreeMap<Arc<str>, Tail>,
     pub(crate) sessions: BTreeMap<u64, SessionRecord>,
     pub(crate) watches: BTreeMap<u64, Watching>,
@@ -121,6 +135,8 @@ pub(crate) struct Server {
     pub(crate) deletes: What,
     /// What guarded writes have put anywhere, with the revision.
     pub(crate) written: Vec<(String, Rc<Vec<u8>>, u64)>,
+    /// In whose place a node of the same name was deleted, before its client took it back.
+    pub(crate) mistaken: Vec<Entry>,
 }
 
 impl Server {
@@ -132,6 +148,8 @@ impl Server {
             now,
             changes: VecDeque::new(),
             dirs: BTreeMap::new(),
+            tags: Tags::default(),
+            worn: false,
             tails: BTreeMap::new(),
             sessions: BTreeMap::new(),
             watches: BTreeMap::new(),
@@ -141,6 +159,7 @@ impl Server {
             trace: None,
             deletes: What::Left,
             written: Vec::new(),
+            mistaken: Vec::new(),
         }
     }
 

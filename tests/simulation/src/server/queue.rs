@@ -2,156 +2,14 @@
 
 use std::{rc::Rc, sync::Arc};
 
-use super::{Change, Contract, Dir, Key, Server, Tail, View};
+use super::{Change, Contract, Dir, Key, Mark, Server, Tail, View, tags};
 use crate::backend::{
-    Ask, Detail, Entry, Fate, Join, Joined, Leaving, Left, Member, Moment, Predecessor, Present,
-    Rewritten, Standing, Write,
+    Ask, Detail, Entry, Fate, Leaving, Left, Member, Moment, Predecessor, Present, Rewritten,
+    Standing, Write,
     name::{Queue, Ticket},
 };
 
 impl Server {
-    fn name_for(&mut self, queue: &Queue, session: u64, ticket: &str) -> (Arc<str>, u64) {
-        let label = queue.label();
-        match self.contract {
-            Contract::Etcd => {
-                let mark = if label.is_empty() { "" } else { "." };
-                (format!("{}/{session:x}-{ticket}{mark}{label}", queue.dir()).into(), 0)
-            }
-            Contract::ZooKeeper => {
-                let next = self.now.revision + 1;
-                let dir =
-                    self.dirs.entry(queue.shared_dir()).or_insert(Dir { czxid: next, next: 0 });
-                let (czxid, number) = (dir.czxid, dir.next);
-                dir.next += 1;
-                let mark = if label.is_empty() { "" } else { "-" };
-                let name = format!("{}/{czxid:x}{mark}{label}-lock-{number:010}", queue.dir());
-                (name.into(), number)
-            }
-        }
-    }
-
-    fn own<'a>(view: &'a View, queue: &Queue, session: u64, ticket: &str) -> Option<&'a Rc<Key>> {
-        let mut keys = view.in_dir(queue.dir());
-        keys.find(|key| key.session == session && key.ticket == ticket)
-    }
-
-    pub(crate) fn enqueue(
-        &mut self,
-        session: u64,
-        queue: &Queue,
-        ticket: Ticket,
-        value: &[u8],
-        join: Join,
-        guess: bool,
-    ) -> Joined {
-        let ticket = ticket.to_string();
-        // As etcd names them, the label is a part of what is looked for.
-        let known = Self::own(&self.now, queue, session, &ticket)
-            .filter(|key| self.contract == Contract::ZooKeeper || key.said() == queue.label())
-            .cloned();
-        if let Some(key) = known {
-            return self.joined(&key, false, false);
-        }
-        if join == Join::IfFree && self.now.in_dir(queue.dir()).next().is_some() {
-            return Joined::Occupied;
-        }
-        let key = self.add(session, queue, &ticket, value);
-        self.joined(&key, true, guess)
-    }
-
-    fn add(&mut self, session: u64, queue: &Queue, ticket: &str, value: &[u8]) -> Rc<Key> {
-        let crowded = self.now.in_dir(queue.dir()).next().is_some();
-        let (name, _) = self.name_for(queue, session, ticket);
-        let revision = self.now.revision + 1;
-        let key = Rc::new(Key {
-            name,
-            dir: queue.shared_dir(),
-            label: Some(queue.label().to_owned()),
-            revision,
-            token: revision,
-            session,
-            ticket: ticket.to_owned(),
-            value: value.to_owned(),
-            version: 1,
-            crowded,
-        });
-        let new = Rc::clone(&key);
-        self.change(vec![Change::of(&key)], |view| view.put(new));
-        key
-    }
-
-    /// How a key has joined. `guess`: by its number alone, as far as that tells.
-    fn joined(&mut self, key: &Rc<Key>, new: bool, guess: bool) -> Joined {
-        let others = self.now.in_dir(&key.dir).filter(|other| other.name != key.name).count();
-        let alone = others == 0 && self.now.notes(&key.dir).next().is_none();
-        let told = if new { self.guessed(key, others, guess) } else { None };
-        let standing = told.unwrap_or_else(|| self.now.standing(key));
-        let mut entry = key.entry();
-        entry.crowded = match self.contract {
-            Contract::Etcd => !new || self.tails.get(&key.dir).is_some_and(|tail| tail.is(key)),
-            Contract::ZooKeeper => !(alone && new),
-        };
-        let ttl = self.sessions.get(&key.session).map(|session| session.ttl);
-        let alive =
-            ttl.filter(|_| self.contract == Contract::ZooKeeper && new).map(|ttl| ttl * 2 / 3);
-        let at = match self.contract {
-            Contract::Etcd => Moment(key.revision),
-            Contract::ZooKeeper => Moment(self.number()),
-        };
-        Joined::Queued { entry, standing, at, alive, alone: alone && new }
-    }
-
-    fn guessed(&mut self, key: &Key, others: usize, guess: bool) -> Option<Standing> {
-        if self.contract == Contract::Etcd {
-            return self.behind_tail(key, guess && others > 0);
-        }
-        let (head, number) = key.name.rsplit_once('-')?;
-        if !guess || !key.said().is_empty() {
-            return None;
-        }
-        if others == 0 {
-            return Some(Standing::First);
-        }
-        let before = number.parse::<u64>().ok()?.checked_sub(1)?;
-        let name = format!("{head}-{before:010}").into();
-        let entry = Entry { key: name, revision: 0, token: 0, crowded: false };
-        Some(Standing::Behind(Predecessor { entry, first: others == 1, seen: false }))
-    }
-
-    /// Takes the place of the tail, if there is one; else makes one if it is to be a long queue.
-    fn behind_tail(&mut self, key: &Key, long: bool) -> Option<Standing> {
-        let before = self.tails.get(&key.dir).cloned();
-        if before.is_some() || long && key.said().is_empty() {
-            let (name, dir) = (Arc::clone(&key.name), Arc::clone(&key.dir));
-            self.tails.insert(dir, Tail { name, revision: key.revision, session: key.session });
-        }
-        let Tail { name, revision, .. } = before?;
-        if self.now.in_dir(&key.dir).any(|other| other.session == 0) {
-            return None;
-        }
-        let entry = Entry { key: name, revision, token: revision, crowded: true };
-        Some(Standing::Behind(Predecessor { entry, first: false, seen: false }))
-    }
-
-    pub(crate) fn enqueue_all(
-        &mut self,
-        session: u64,
-        queues: &[(Queue, Ticket)],
-        value: &[u8],
-    ) -> Option<Vec<Joined>> {
-        let is_free = |queue: &Queue| {
-            self.now.in_dir(queue.dir()).next().is_none() && !self.tails.contains_key(queue.dir())
-        };
-        if !queues.iter().all(|(queue, _)| is_free(queue)) {
-            return None;
-        }
-        let keys: Vec<_> = queues
-            .iter()
-            .map(|(queue, ticket)| self.add(session, queue, &ticket.to_string(), value))
-            .collect();
-        Some(keys.iter().map(|key| self.joined(key, true, false)).collect())
-    }
-
     pub(crate) fn leave(
         &mut self,
         session: u64,
@@ -161,17 +19,16 @@ impl Server {
     ) -> Left {
         let ticket = ticket.to_string();
         let own = |key: &&Rc<Key>| {
-            key.session == session
-                && key.ticket == ticket
-                && match (self.contract, leave.entry) {
-                    // By its number, whatever its label.
-                    (Contract::ZooKeeper, Some(entry)) => {
-                        sequence(&key.name) == sequence(&entry.key)
-                    }
-                    (Contract::ZooKeeper, None) => true,
-                    // By its name: it may have been put again.
-                    (Contract::Etcd, _) => key.said() == queue.label(),
+            let own = key.session == session && key.ticket == ticket;
+            match (self.contract, leave.entry) {
+                // By its name, whosever it is, or under another label.
+                (Contract::ZooKeeper, Some(entry)) => {
+                    key.name == entry.key || own && sequence(&key.name) == sequence(&entry.key)
                 }
+                (Contract::ZooKeeper, None) => own,
+                // By its name: it may have been put again.
+                (Contract::Etcd, _) => own && key.said() == queue.label(),
+            }
         };
         let key = self.now.in_dir(queue.dir()).find(own).cloned();
         let very = |key: &Rc<Key>| {
@@ -185,13 +42,25 @@ impl Server {
             let entry = leave.entry.filter(|entry| entry.crowded);
             let holder = entry.filter(|_| leave.held && key.said().is_empty());
             let tail = self.tails.get(&key.dir).map(|tail| tail.is(key));
-            let mark = match self.contract {
+            let name = match self.contract {
                 // What is written is what the client knows, and names the key that it means.
                 Contract::Etcd => holder
                     .filter(|_| existed && tail == Some(false) && leave.successor.is_none())
                     .map(|entry| word(&entry.key, entry.revision)),
                 Contract::ZooKeeper => holder.map(|_| Arc::clone(&key.name)),
             };
+            if let Some(name) = name.as_ref().filter(|_| self.contract == Contract::ZooKeeper) {
+                let process = self.process_of(session);
+                self.tags.mark(process, &key.dir, name);
+            }
+            let czxid = self.dirs.get(&key.dir).map_or(0, |dir| dir.czxid);
+            // ZooKeeper deletes by path, and a client that knew the directory of before has just
+            // made a node of this one, which it is about to take back.
+            let other = leave.entry.filter(|entry| entry.revision != key.revision);
+            let passing =
+                self.contract == Contract::ZooKeeper && !tags::is_unique(&key.name, czxid);
+            self.mistaken.extend(other.filter(|_| passing).cloned());
+            let mark = name.map(|name| Mark { name, czxid });
             let plain = leave.successor.is_some() || entry.is_none() && leave.entry.is_some();
             if tail == Some(true) && !plain {
                 self.tails.remove(&key.dir);
@@ -208,6 +77,17 @@ impl Server {
             Contract::ZooKeeper => Moment(self.number()),
         };
         Left { existed, successor: successor && existed, at }
+    }
+
+    /// Deletes the very key of an entry.
+    pub(crate) fn remove(&mut self, session: u64, entry: &Entry) -> bool {
+        let own = |key: &&Rc<Key>| key.session == session && key.revision == entry.revision;
+        let Some(key) = self.now.key(&entry.key).filter(own).cloned() else { return false };
+        if self.tails.get(&key.dir).is_some_and(|tail| tail.is(&key)) {
+            self.tails.remove(&key.dir);
+        }
+        self.change(vec![Change::deleted(&key)], |view| view.remove(&key));
+        true
     }
 
     pub(crate) fn rewrite_own(
@@ -266,8 +146,8 @@ impl Server {
         Some(new.entry())
     }
 
-    pub(crate) fn commit(&mut self, guard: Option<&Entry>, writes: &[Write]) -> bool {
-        if guard.is_some_and(|guard| self.key_of(guard).is_none()) {
+    pub(crate) fn commit(&mut self, guards: &[Entry], writes: &[Write]) -> bool {
+        if guards.iter().any(|guard| self.key_of(guard).is_none()) {
             return false;
         }
         let revision = self.now.revision + 1;
@@ -305,8 +185,23 @@ impl Server {
     }
 }
 
+impl Server {
+    /// What there is of two keys, as a session's server knows it. On ZooKeeper its client has read
+    /// the mark, too.
+    pub(crate) fn look_at_both(&mut self, session: u64, own: &Entry, ahead: &Entry) -> Present {
+        let view = Rc::clone(self.view_of(session));
+        if self.contract == Contract::ZooKeeper
+            && let Some((dir, mark)) = view.mark_by(&ahead.key)
+        {
+            let process = self.process_of(session);
+            self.tags.mark(process, &dir, &mark);
+        }
+        view.present(own, ahead)
+    }
+}
+
 impl View {
-    fn standing(&self, own: &Key) -> Standing {
+    pub(super) fn standing(&self, own: &Key) -> Standing {
         let mut ahead = self.in_dir(&own.dir).rev().skip_while(|key| key.token >= own.token);
         let Some(nearest) = ahead.next() else { return Standing::First };
         let first = ahead.next().is_none();
@@ -336,6 +231,13 @@ impl View {
         Present { own: there(own), ahead }
     }
 
+    /// What was last written into the directory of a key.
+    pub(crate) fn mark_by(&self, key: &str) -> Option<(Arc<str>, Arc<str>)> {
+        let (dir, _) = key.rsplit_once('/')?;
+        let (dir, mark) = self.marks.get_key_value(dir)?;
+        Some((Arc::clone(dir), Arc::clone(&mark.name)))
+    }
+
     pub(crate) fn members(&self, queue: &Queue, session: u64, ask: Ask) -> Vec<Member> {
         let member = |key: &Rc<Key>| Member {
             entry: key.entry(),
@@ -359,12 +261,12 @@ impl Key {
 }
 
 /// The last part of a name, by which ZooKeeper tells nodes of one queue apart.
-fn sequence(name: &str) -> &str {
+pub(super) fn sequence(name: &str) -> &str {
     name.rsplit('-').next().unwrap_or_default()
 }
 
 impl Tail {
-    fn is(&self, key: &Key) -> bool {
+    pub(super) fn is(&self, key: &Key) -> bool {
         self.name == key.name && self.revision == key.revision
     }
 }
@@ -374,7 +276,8 @@ fn word(name: &str, revision: u64) -> Arc<str> {
     format!("{name} {revision}").into()
 }
 
-/// What it has left in ZooKeeper is its name.
-fn tells_of(mark: &Arc<str>, entry: &Entry) -> bool {
-    *mark == entry.key || *mark == word(&entry.key, entry.revision)
+/// What it has left in ZooKeeper is its name: which is believed only if it is of this directory.
+fn tells_of(mark: &Mark, entry: &Entry) -> bool {
+    mark.name == entry.key && tags::is_mark_in(&mark.name, mark.czxid)
+        || mark.name == word(&entry.key, entry.revision)
 }

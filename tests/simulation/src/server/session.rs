@@ -1,8 +1,10 @@
 //! Sessions, as the servers keep them.
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 use tokio::sync::watch;
+
+use crate::events::Deed;
 
 #[derive(Debug)]
 pub(crate) struct SessionRecord {
@@ -23,8 +25,19 @@ pub(crate) struct SessionRecord {
     /// One connection: requests are applied, and replies come, in their order.
     pub(crate) applied: Duration,
     pub(crate) replied: Duration,
+    /// Requests that wait for a connection, in their order.
+    pub(crate) kept: Kept,
     /// Its client would have it end, and does nothing else for it any more.
     pub(crate) closing: bool,
     /// Tells its client that the session is over.
     pub(crate) ended: watch::Sender<bool>,
+}
+
+#[derive(Default)]
+pub(crate) struct Kept(pub(crate) Vec<Deed>);
+
+impl fmt::Debug for Kept {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Kept({})", self.0.len())
+    }
 }

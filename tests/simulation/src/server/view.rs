@@ -7,6 +7,14 @@ use super::Key;
 /// By token: the order of every queue.
 type Queue = BTreeMap<u64, Rc<Key>>;
 
+/// A name that is stored in a directory.
+#[derive(Clone, Debug)]
+pub(crate) struct Mark {
+    pub(crate) name: Arc<str>,
+    /// Which directory that is.
+    pub(crate) czxid: u64,
+}
+
 /// All that is there at one revision; what is the same at several is there once.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct View {
@@ -14,9 +22,9 @@ pub(crate) struct View {
     /// By directory.
     dirs: Rc<BTreeMap<Arc<str>, Rc<Queue>>>,
     pub(crate) data: Rc<BTreeMap<String, Rc<Vec<u8>>>>,
-    /// The name that the last holder to leave a directory has left there; of etcd's also the
-    /// revision.
-    pub(crate) marks: Rc<BTreeMap<Arc<str>, Arc<str>>>,
+    /// What was last written into a directory: the name of a holder that has left; of etcd's also
+    /// the revision.
+    pub(crate) marks: Rc<BTreeMap<Arc<str>, Mark>>,
 }
 
 impl View {

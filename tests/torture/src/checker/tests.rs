@@ -15,9 +15,9 @@ fn run() -> Run {
         processes: 2,
         seconds: 10,
         ttl_ms: 2000,
+        mixed_ttls: false,
         faults: vec!["sigstop".to_owned()],
         seed: 1,
-        handover: 0,
         telemetry: false,
         keep: false,
     }

@@ -13,7 +13,7 @@ fn idle_workers_are_stopped_for_about_a_ttl() {
 fn lists_name_kinds() {
     let parse = |list| Kind::parse(list, Store::Etcd);
     assert_eq!(parse("none"), Ok(Vec::new()));
-    assert_eq!(parse("all").map(|kinds| kinds.len()), Ok(26));
+    assert_eq!(parse("all").map(|kinds| kinds.len()), Ok(29));
     assert_eq!(parse("delay, sigkill"), Ok(vec![Kind::Delay, Kind::Sigkill]));
     let paused =
         [Kind::Server(Deed::Pause, Role::Leader), Kind::Server(Deed::Pause, Role::Follower)];
@@ -32,23 +32,23 @@ fn lists_name_kinds() {
 #[test]
 fn kinds_apply_to_stores() {
     for (store, count) in [
-        (Store::Etcd, 26),
-        (Store::ZooKeeper, 26),
-        (Store::Postgres, 23),
-        (Store::Standby, 31),
-        (Store::Asynchronous, 31),
-        (Store::Mysql, 23),
-        (Store::Galera, 28),
+        (Store::Etcd, 29),
+        (Store::ZooKeeper, 29),
+        (Store::Postgres, 24),
+        (Store::Standby, 32),
+        (Store::Asynchronous, 32),
+        (Store::Mysql, 24),
+        (Store::Galera, 30),
         (Store::Sqlite, 8),
-        (Store::Redis, 27),
-        (Store::Everysec, 28),
-        (Store::Wiped, 26),
-        (Store::Valkey, 27),
-        (Store::Replicas, 34),
-        (Store::Lagging, 34),
+        (Store::Redis, 28),
+        (Store::Everysec, 29),
+        (Store::Wiped, 27),
+        (Store::Valkey, 28),
+        (Store::Replicas, 35),
+        (Store::Lagging, 35),
         (Store::Sentinels, 28),
         (Store::Cluster, 29),
-        (Store::Redlock, 23),
+        (Store::Redlock, 24),
     ] {
         assert_eq!(Kind::all(store).len(), count, "{store}");
         assert_eq!(Kind::parse("all", store), Ok(Kind::all(store)));
@@ -60,6 +60,7 @@ fn kinds_apply_to_stores() {
         ("promotion", Store::Postgres),
         ("conflicts", Store::Standby),
         ("pause-leader", Store::Galera),
+        ("hang-follower", Store::Galera),
         ("delay", Store::Sqlite),
         ("delay", Store::Sentinels),
         ("migration", Store::Sentinels),

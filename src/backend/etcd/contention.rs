@@ -1,0 +1,82 @@
+//! How many have lately been found in which queue.
+
+use std::{
+    hash::{DefaultHasher, Hash, Hasher},
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+/// So many keys make a long queue: to read them takes longer than to write one more.
+pub(super) const LONG: i64 = 32;
+const SLOTS: usize = 256;
+const LEVELS: u64 = 3;
+
+/// How joining went of late.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Level {
+    /// Nobody was there.
+    Cold = 0,
+    /// As good as nobody.
+    Cooling = 1,
+    Few = 2,
+    Many = 3,
+}
+
+/// A guess, of fixed size, at whom joining will find: it decides which request is tried first,
+/// never what is true. Two queues that share a slot cost each other a request.
+#[derive(Debug)]
+pub(super) struct Contention([AtomicU64; SLOTS]);
+
+impl Contention {
+    pub(super) fn new() -> Self {
+        Self([const { AtomicU64::new(0) }; SLOTS])
+    }
+
+    /// The queue's slot, and the mark it leaves there: all but the two lowest bits, which are the
+    /// level.
+    fn slot(&self, dir: &str) -> (&AtomicU64, u64) {
+        let mut hasher = DefaultHasher::new();
+        dir.hash(&mut hasher);
+        let hash = hasher.finish();
+        (&self.0[hash as usize % SLOTS], hash & !LEVELS)
+    }
+
+    pub(super) fn level(&self, dir: &str) -> Level {
+        let (slot, mark) = self.slot(dir);
+        match slot.load(Ordering::Relaxed) {
+            value if value & !LEVELS != mark => Level::Cold,
+            value if value & LEVELS == 3 => Level::Many,
+            value if value & LEVELS == 2 => Level::Few,
+            value if value & LEVELS == 1 => Level::Cooling,
+            _ => Level::Cold,
+        }
+    }
+
+    pub(super) fn set(&self, dir: &str, level: Level) {
+        let (slot, mark) = self.slot(dir);
+        slot.store(mark | level as u64, Ordering::Relaxed);
+    }
+
+    /// Nobody was there: once is no proof that it will be so again.
+    pub(super) fn cool(&self, dir: &str) {
+        let level = if self.level(dir) > Level::Cooling { Level::Cooling } else { Level::Cold };
+        self.set(dir, level);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_queue_cools_down_by_being_found_empty() {
+        let contention = Contention::new();
+        for level in [Level::Few, Level::Many] {
+            contention.set("/ns/a", level);
+            assert_eq!(contention.level("/ns/a"), level);
+            contention.cool("/ns/a");
+            assert_eq!(contention.level("/ns/a"), Level::Cooling);
+            contention.cool("/ns/a");
+            assert_eq!(contention.level("/ns/a"), Level::Cold);
+        }
+    }
+}

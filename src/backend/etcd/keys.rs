@@ -1,0 +1,156 @@
+//! The keys of a queue: what they are called, and what that says of them.
+
+use std::{fmt::Write as _, sync::Arc};
+
+use etcd_client::KeyValue;
+
+use crate::backend::{
+    Entry,
+    name::{Queue, Ticket},
+};
+
+/// What our keys begin with. Leases in hex, as other clients write them, don't.
+pub(super) const MARK: char = '~';
+pub(super) const AFTER_MARK: char = '\u{7f}';
+/// Room for what stands between a queue's directory and a label: `format!` would ask for more
+/// memory four times.
+const PLACE: usize = 64;
+/// What stands before a key's label.
+const DOT: &str = ".";
+/// What stands, at the end of a label, before the token of the key whose place this one has taken.
+const FROM: char = '@';
+
+/// The key of a ticket's place.
+pub(super) fn key(queue: &Queue, lease: i64, ticket: Ticket) -> Arc<str> {
+    let (dir, label) = (queue.dir(), queue.label());
+    let dot = if label.is_empty() { "" } else { DOT };
+    let mut key = String::with_capacity(dir.len() + PLACE + label.len());
+    // Into memory: never fails.
+    let _ = write!(key, "{dir}/{MARK}{lease:x}-{ticket}{dot}{label}");
+    key.into()
+}
+
+/// What all keys of a queue begin with.
+pub(super) fn prefix(queue: &Queue) -> String {
+    [queue.dir(), "/"].concat()
+}
+
+/// The directory of a place.
+pub(super) fn dir_of(key: &str) -> &str {
+    key.rsplit_once('/').map_or("", |(dir, _)| dir)
+}
+
+/// The prefix that the key of a place begins with.
+pub(super) fn prefix_of(key: &str) -> &str {
+    key.rfind('/').map_or("", |slash| &key[..=slash])
+}
+
+/// The first key after all that begin with `prefix`.
+pub(super) fn end_of(prefix: &str) -> String {
+    let mut end = prefix.to_owned();
+    // Ends in a slash, or else in some other ASCII character.
+    let last = end.pop().map_or('\0', |last| char::from(last as u8 + 1));
+    end.push(last);
+    end
+}
+
+/// Whether this is a place in the queue. A key without a lease would never go away, and no client
+/// writes such a one. One that lies deeper belongs to another lock: that of namespace `/a/b` and
+/// name `c` is below what namespace `/a` and name `b` have for a prefix.
+pub(super) fn is_place(prefix: &str, kv: &KeyValue) -> bool {
+    kv.lease() != 0 && is_direct(prefix, kv)
+}
+
+/// Whether it lies no deeper than directly below the prefix.
+pub(super) fn is_direct(prefix: &str, kv: &KeyValue) -> bool {
+    !kv.key().get(prefix.len()..).is_some_and(|rest| rest.contains(&b'/'))
+}
+
+/// What a key's name, which is what follows the prefix, says of it: its label, and whose token it
+/// has if not its own. `None`: it is another client's.
+pub(super) fn label_of(name: &str) -> Option<(&str, Option<u64>)> {
+    let label = name.strip_prefix(MARK)?.rsplit_once(DOT).map_or("", |(_, label)| label);
+    let taken = label.rsplit_once(FROM).and_then(|(label, token)| {
+        let digits = token.bytes().all(|byte| byte.is_ascii_digit());
+        Some((label, Some(token.parse().ok().filter(|_| digits)?)))
+    });
+    Some(taken.unwrap_or((label, None)))
+}
+
+/// The queue and the ticket that a key of ours names. `None`: it is no place of ours.
+pub(super) fn place_in(key: &str) -> Option<(Queue, Ticket)> {
+    let (dir, name) = key.rsplit_once('/')?;
+    let (_, place) = name.strip_prefix(MARK)?.split_once('-')?;
+    let (ticket, label) = place.split_once(DOT).unwrap_or((place, ""));
+    Some((Queue::at(dir, label), Ticket::parse(ticket)?))
+}
+
+/// Whether a holder with this key leaves word, if there is a tail. One with a label does not:
+/// others may be in front of it.
+pub(super) fn leaves_marker(entry: &Entry) -> bool {
+    label_of(&entry.key[prefix_of(&entry.key).len()..]) == Some(("", None))
+}
+
+pub(super) fn entry(kv: &KeyValue) -> Entry {
+    Entry::new(String::from_utf8_lossy(kv.key()), kv.create_revision().unsigned_abs())
+}
+
+/// Whether this is the very key, and somebody's place still.
+pub(super) fn is_entry(kv: &KeyValue, entry: &Entry) -> bool {
+    kv.create_revision().unsigned_abs() == entry.revision && kv.lease() != 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_name_their_place() {
+        let (queue, ticket) = (Queue::new("/ns", "a.b-c").unwrap(), Ticket::random());
+        for label in ["", "r", "r@1234", "5+3"] {
+            let queue = queue.labelled(label);
+            let own = key(&queue, 7, ticket);
+            let (found, of) = place_in(&own).unwrap();
+            assert_eq!((found.dir(), found.label(), of), (queue.dir(), label, ticket));
+            assert_eq!(key(&found, 7, of), own);
+        }
+        for other in ["", "/ns/a!/tail", "/ns/a/694d9b", "/ns/a/~7-1", "/ns/a/~7"] {
+            assert!(place_in(other).is_none(), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_holder_without_a_label_leaves_marker() {
+        for (key, leaves) in [
+            ("/ns/a/~7-1", true),
+            ("/ns/a/~7-1.r", false),
+            ("/ns/a/~7-1.@4", false),
+            ("/ns/a/694d9b", false),
+        ] {
+            assert_eq!(leaves_marker(&Entry::new(key, 1)), leaves, "{key}");
+        }
+    }
+
+    #[test]
+    fn labels_are_read_as_they_are_written() {
+        let queue = Queue::new("/ns", "a.b").unwrap();
+        let read = |label: &str| {
+            let queue = queue.labelled(label);
+            let own = key(&queue, 7, Ticket::random());
+            let name = own.strip_prefix(&prefix(&queue)).unwrap();
+            let (label, token) = label_of(name).unwrap();
+            (label.to_owned(), token)
+        };
+        for label in ["", "r", "w", "5+3", "r@x", "r@+1", "r@"] {
+            assert_eq!(read(label), (label.to_owned(), None));
+        }
+        assert_eq!(read("r@1234"), ("r".to_owned(), Some(1234)));
+        assert_eq!(read("r@1@2"), ("r@1".to_owned(), Some(2)));
+        assert_eq!(read("@9"), (String::new(), Some(9)));
+        let too_large = format!("r@{}0", u64::MAX);
+        assert_eq!(read(&too_large), (too_large, None));
+        for foreign in ["694d9b", "x.r", "", ".~", "_c_1-lock-0000000001"] {
+            assert_eq!(label_of(foreign), None, "{foreign}");
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Joins a queue.
+
+use std::sync::Arc;
+
+use etcd_client::TxnOpResponse;
+
+use super::{Counted, EtcdStore, JOIN};
+use crate::{
+    backend::{
+        Entry, Join, Joined, Moment, Predecessor, Standing, Store,
+        error::{Result, StoreError},
+        etcd::{
+            contention::{LONG, Level},
+            keys,
+            transactions::{Answer, Paths},
+        },
+        name::{Queue, Ticket},
+    },
+    runtime::random,
+};
+
+/// What joining says of one who is alone.
+pub(in crate::backend::etcd) fn alone(paths: &Paths<'_>, revision: u64) -> Joined {
+    let (entry, standing) = (Entry::new(Arc::clone(&paths.key), revision), Standing::First);
+    Joined::Queued { entry, standing, at: Moment(revision), alive: None, alone: true }
+}
+
+impl EtcdStore {
+    pub(super) async fn join(
+        &self,
+        queue: &Queue,
+        ticket: Ticket,
+        value: &[u8],
+        join: Join,
+    ) -> Result<Joined> {
+        let (paths, dir) = (Paths::new(queue, self.lease, ticket), queue.dir());
+        if join == Join::IfFree {
+            let (joined, revision) = self.txn(JOIN, paths.join_if_free(value)).await?;
+            if joined.succeeded() {
+                return Ok(alone(&paths, revision));
+            }
+            let mut reads =
+                joined.op_responses().into_iter().filter_map(|response| match response {
+                    TxnOpResponse::Get(mut get) => Some(get.take_kvs()),
+                    _ => None,
+                });
+            let before = reads.next().is_some_and(|own| !own.is_empty());
+            let prefix = paths.prefix();
+            let junk =
+                reads.next().is_some_and(|kvs| !kvs.iter().any(|kv| keys::is_place(&prefix, kv)));
+            // An earlier attempt, whose answer was lost, did put it. Or nobody is there but keys
+            // that are no waiter's.
+            return if before || junk {
+                self.put(&paths, dir, value, false).await
+            } else {
+                Ok(Joined::Occupied)
+            };
+        }
+        if !queue.label().is_empty() {
+            // An entry with a label reads the whole queue to know what it means: no tail would
+            // spare it that.
+            return self.put(&paths, dir, value, false).await;
+        }
+        let joining = Counted::new(&self.joining);
+        // All those under way may be for this queue, for all that is known.
+        let mut long = joining.before >= LONG as usize;
+        match self.contention.level(dir) {
+            Level::Cold => {
+                // Others who come meanwhile will not be alone.
+                self.contention.set(dir, Level::Few);
+                let (joined, revision) = self.txn(JOIN, paths.join_empty(value)).await?;
+                if joined.succeeded() {
+                    self.contention.set(dir, Level::Cold);
+                    return Ok(alone(&paths, revision));
+                }
+                let count = joined.op_responses().pop();
+                long |= matches!(count, Some(TxnOpResponse::Get(get)) if get.count() >= LONG);
+                // Thousands of clients may have come in this very instant, and each has counted
+                // those who were there before all of them. One in so many makes the tail that
+                // spares the others a look at an ever longer queue.
+                long |= random::below(LONG as usize) == 0;
+            }
+            level => long |= level == Level::Many,
+        }
+        self.put(&paths, dir, value, long).await
+    }
+
+    /// Joins in one request, whether somebody is there or not.
+    async fn put(&self, paths: &Paths<'_>, dir: &str, value: &[u8], long: bool) -> Result<Joined> {
+        let (joined, revision) = self.txn(JOIN, paths.join(value, long)).await?;
+        // Where there was no tail, and none was made, none can be its own.
+        let mut entry = Entry::new(Arc::clone(&paths.key), revision);
+        entry.crowded = long || !joined.succeeded();
+        let answer = paths.answer(&joined);
+        let alone = matches!(answer, Answer::Joined { count: ..=1, .. });
+        match &answer {
+            Answer::Joined { count: ..=1, .. } => self.contention.cool(dir),
+            Answer::Joined { count: ..LONG, .. } => self.contention.set(dir, Level::Few),
+            Answer::Joined { .. } | Answer::BehindTail(_) | Answer::AmongOthers => {
+                self.contention.set(dir, Level::Many)
+            }
+            Answer::Before(_) | Answer::Nonsense => {}
+        }
+        let standing = match answer {
+            Answer::BehindTail(ahead) => {
+                Ok(Standing::Behind(Predecessor { entry: ahead, first: false, seen: false }))
+            }
+            // What is not text cannot be asked for again by its name as it is kept here.
+            Answer::Joined { ahead: Some(ahead), count: 2 }
+                if keys::is_place(&paths.prefix(), &ahead) && ahead.key_str().is_ok() =>
+            {
+                let entry = keys::entry(&ahead);
+                Ok(Standing::Behind(Predecessor { entry, first: true, seen: true }))
+            }
+            Answer::Joined { ahead, .. } => self.behind(&paths.prefix(), ahead).await,
+            Answer::AmongOthers => self.standing(&entry).await,
+            Answer::Before(kv) => {
+                entry.revision = kv.create_revision().unsigned_abs();
+                entry.token = entry.revision;
+                self.standing(&entry).await
+            }
+            Answer::Nonsense => Err(StoreError::Unknown("the key just put is missing".into())),
+        };
+        let at = Moment(entry.revision);
+        // The key is there, so that the failure of what came after it says nothing about the
+        // joining as a whole.
+        let standing = standing.map_err(StoreError::in_doubt)?;
+        Ok(Joined::Queued { entry, standing, at, alive: None, alone })
+    }
+}

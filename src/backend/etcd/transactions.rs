@@ -1,0 +1,349 @@
+//! The transactions that join a queue, leave it and look at it.
+//!
+//! # Joining in the same time however long the queue is
+//!
+//! etcd loads and sorts a whole prefix to answer "the two newest keys": nothing at 10 keys, 5 ms at
+//! 5,000. So who joins a long queue also writes its own key into one more key, the *tail*, and gets
+//! back what stood there: the one that joined just before (the swap of a CLH queue lock, in one
+//! transaction). What was in the tail is the nearest one ahead if
+//!
+//! 1. every key of ours that joined since the tail was made has swapped it. All joins are
+//!    transactions that swap the tail if there is one. Only those that demand an empty queue do
+//!    not, and they cannot have happened while the key that the tail names was there;
+//! 2. that key is still there after we joined: the tail may outlive it (an operator deletes it).
+//!    That is found out when it is first looked at, for the watch;
+//! 3. no other client's key is there: those don't swap the tail. All our keys begin with a mark
+//!    that no other client uses, so that two empty ranges, below and above the mark, prove it at
+//!    the moment of joining; nobody can get in front later.
+//!
+//! Else the queue is read, as exactly and as slowly as ever. The tail belongs to the lease of its
+//! writer, and an owner that leaves deletes it if it is still its own: it does not outlive the
+//! queue. It lies outside of the queue's prefix, where other clients don't take it for a waiter.
+//! Where there is none, a waiter that expects a long queue makes it, by putting its own key there
+//! as it joins.
+
+use std::sync::Arc;
+
+use etcd_client::{
+    Compare, CompareOp, DeleteOptions, DeleteResponse, GetOptions, KeyValue, PutOptions, SortOrder,
+    SortTarget, Txn, TxnOp, TxnOpResponse, TxnResponse,
+};
+
+use super::{
+    keys::{self, AFTER_MARK, MARK, end_of, is_entry, label_of},
+    reading::Reading,
+    release_marker,
+};
+use crate::backend::{
+    Entry, Write,
+    name::{Queue, Ticket},
+};
+
+/// The keys of one ticket's place.
+pub(super) struct Paths<'a> {
+    queue: &'a Queue,
+    pub(super) key: Arc<str>,
+    lease: i64,
+}
+
+/// What the answer to joining says.
+pub(super) enum Answer {
+    /// It joined where there was no tail: behind this key, one of so many in the queue.
+    Joined { ahead: Option<KeyValue>, count: i64 },
+    /// It joined behind the one that was in the tail.
+    BehindTail(Entry),
+    /// It joined; other clients' keys are there too.
+    AmongOthers,
+    /// It had joined before.
+    Before(KeyValue),
+    /// Nothing of the kind: no answer.
+    Nonsense,
+}
+
+impl<'a> Paths<'a> {
+    pub(super) fn new(queue: &'a Queue, lease: i64, ticket: Ticket) -> Self {
+        Self { queue, key: keys::key(queue, lease, ticket), lease }
+    }
+
+    /// What all keys of the queue begin with.
+    pub(super) fn prefix(&self) -> String {
+        keys::prefix(self.queue)
+    }
+
+    fn tail(&self) -> String {
+        // Deeper than a place, so that it is none for a lock of this very name, in a namespace that
+        // ends here. No lock's name has this character.
+        [self.queue.dir(), "!/tail"].concat()
+    }
+
+    fn absent(&self) -> Compare {
+        Compare::create_revision(&*self.key, CompareOp::Equal, 0)
+    }
+
+    /// Compares every key of the range, and holds for an empty one.
+    fn free(&self) -> Compare {
+        Compare::create_revision(self.prefix(), CompareOp::Equal, 0).with_prefix()
+    }
+
+    fn no_tail(&self) -> Compare {
+        Compare::create_revision(self.tail(), CompareOp::Equal, 0)
+    }
+
+    pub(super) fn put(&self, value: &[u8]) -> TxnOp {
+        TxnOp::put(&*self.key, value, Some(PutOptions::new().with_lease(self.lease)))
+    }
+
+    fn put_tail(&self) -> TxnOp {
+        let options = PutOptions::new().with_lease(self.lease).with_prev_key();
+        TxnOp::put(self.tail(), &*self.key, Some(options))
+    }
+
+    fn own(&self) -> TxnOp {
+        TxnOp::get(&*self.key, Some(GetOptions::new().with_keys_only()))
+    }
+
+    /// Joins if nobody is there, and counts those who are. The tail is looked at first: while there
+    /// is one the queue is not read, long as it may be.
+    pub(super) fn join_empty(&self, value: &[u8]) -> Txn {
+        let count =
+            TxnOp::get(self.prefix(), Some(GetOptions::new().with_prefix().with_count_only()));
+        Txn::new().when(self.alone()).and_then([self.put(value)]).or_else([count])
+    }
+
+    /// The same, and looks who is there otherwise.
+    pub(super) fn join_if_free(&self, value: &[u8]) -> Txn {
+        let present = TxnOp::get(self.prefix(), Some(newest_first().with_limit(100)));
+        Txn::new()
+            .when([self.absent(), self.free()])
+            .and_then([self.put(value)])
+            .or_else([self.own(), present])
+    }
+
+    /// Joins, whether somebody is there or not; makes a tail if it is to be a long queue.
+    pub(super) fn join(&self, value: &[u8], long: bool) -> Txn {
+        let some = |from: String, to: String| {
+            TxnOp::get(from, Some(GetOptions::new().with_range(to).with_limit(1).with_keys_only()))
+        };
+        let prefix = self.prefix();
+        let below = some(prefix.clone(), format!("{prefix}{MARK}"));
+        let above = some(format!("{prefix}{AFTER_MARK}"), end_of(&prefix));
+        let swap = Txn::new()
+            .when([self.absent()])
+            .and_then([self.put(value), self.put_tail(), below, above])
+            .or_else([self.own()]);
+        // Placed after the put it sees the put: one's own key and the one ahead.
+        let last_two = TxnOp::get(prefix, Some(newest_first().with_limit(2)));
+        let put = if long {
+            vec![self.put(value), self.put_tail(), last_two]
+        } else {
+            vec![self.put(value), last_two]
+        };
+        Txn::new().when([self.absent(), self.no_tail()]).and_then(put).or_else([TxnOp::txn(swap)])
+    }
+
+    pub(super) fn answer(&self, joined: &TxnResponse) -> Answer {
+        let is_own = |kv: &KeyValue| kv.key() == self.key.as_bytes();
+        let mut told = joined.op_responses();
+        if joined.succeeded() {
+            let Some(TxnOpResponse::Get(mut get)) = told.pop() else { return Answer::Nonsense };
+            let count = get.count();
+            let (own, ahead): (Vec<_>, Vec<_>) = get.take_kvs().into_iter().partition(is_own);
+            // An answer without the key that was just put is no answer (a stale read:
+            // https://github.com/etcd-io/etcd/issues/20418).
+            let answer = Answer::Joined { ahead: ahead.into_iter().next(), count };
+            return if own.is_empty() { Answer::Nonsense } else { answer };
+        }
+        let Some(TxnOpResponse::Txn(swapped)) = told.pop() else { return Answer::Nonsense };
+        let mut told = swapped.op_responses().into_iter();
+        if !swapped.succeeded() {
+            let Some(TxnOpResponse::Get(mut get)) = told.next() else { return Answer::Nonsense };
+            return get.take_kvs().pop().filter(is_own).map_or(Answer::Nonsense, Answer::Before);
+        }
+        let Some(TxnOpResponse::Put(mut tail)) = told.nth(1) else { return Answer::Nonsense };
+        let others =
+            told.any(|range| !matches!(range, TxnOpResponse::Get(get) if get.count() == 0));
+        let tail = tail.take_prev_key().filter(|_| !others);
+        // Written by the transaction that created the key that it names.
+        let behind =
+            tail.and_then(|tail| self.in_tail(tail.value(), tail.mod_revision().unsigned_abs()));
+        behind.map_or(Answer::AmongOthers, Answer::BehindTail)
+    }
+
+    /// The key that a tail names. `None`: it is no key of ours in this queue, so that another
+    /// client has written it.
+    fn in_tail(&self, tail: &[u8], revision: u64) -> Option<Entry> {
+        let key = std::str::from_utf8(tail).ok()?;
+        let name = key.strip_prefix(&self.prefix()).filter(|name| !name.contains('/'))?;
+        label_of(name)?;
+        Some(Entry { crowded: true, ..Entry::new(key, revision) })
+    }
+
+    /// What must be so for this to be the only key. A tail tells of others who may have come
+    /// meanwhile, unread.
+    pub(super) fn alone(&self) -> [Compare; 2] {
+        [self.no_tail(), self.free()]
+    }
+
+    /// Puts the key in the place of another one, if that is still there; else tells whether it did
+    /// so before.
+    pub(super) fn replace(&self, entry: &Entry, value: &[u8]) -> Txn {
+        let replace = [TxnOp::delete(&*entry.key, None), self.put(value)];
+        Txn::new().when(is_still_there(entry, self.lease)).and_then(replace).or_else([self.own()])
+    }
+
+    fn delete(&self) -> TxnOp {
+        TxnOp::delete(&*self.key, Some(DeleteOptions::new().with_prev_key()))
+    }
+
+    /// With what is left of the queue, if nobody is behind it.
+    fn delete_as_last(&self) -> [TxnOp; 3] {
+        [
+            self.delete(),
+            TxnOp::delete(self.tail(), None),
+            TxnOp::delete(release_marker::key(self.queue.dir()), None),
+        ]
+    }
+
+    /// Deletes the key, and the tail if it is this one's.
+    pub(super) fn leave(&self) -> Txn {
+        let last = Compare::value(self.tail(), CompareOp::Equal, &*self.key);
+        Txn::new().when([last]).and_then(self.delete_as_last()).or_else([self.delete()])
+    }
+
+    /// Deletes the very key of an entry, as [`leave`](Self::leave) does.
+    pub(super) fn remove(&self, entry: &Entry) -> Txn {
+        let very = is_still_there(entry, self.lease);
+        Txn::new().when(very).and_then([TxnOp::txn(self.leave())])
+    }
+
+    /// The same as a holder: leaves word of it if somebody else is the tail. A holder that was
+    /// evicted leaves none: others may be in since, and behind them who joined behind its tail.
+    pub(super) fn leave_word(&self, entry: &Entry) -> Txn {
+        // Does not hold where there is no tail. A tail too many that is deleted only costs those
+        // who join next a look at the queue.
+        let behind = Compare::value(self.tail(), CompareOp::NotEqual, &*self.key);
+        let marker = release_marker::put(self.queue.dir(), entry, self.lease);
+        let held = is_still_there(entry, self.lease).into_iter().chain([behind]);
+        Txn::new()
+            .when(held.collect::<Vec<_>>())
+            .and_then([self.delete(), marker])
+            .or_else(self.delete_as_last())
+    }
+
+    /// Deletes the key and looks for another one that joined behind it, in whose hands the tail is
+    /// by that.
+    pub(super) fn leave_to(&self, successor: &Entry) -> Txn {
+        let successor = TxnOp::get(&*successor.key, Some(GetOptions::new().with_keys_only()));
+        Txn::new().and_then([self.delete(), successor])
+    }
+}
+
+/// That a key is the one that was put, and on its lease still.
+pub(super) fn is_still_there(entry: &Entry, lease: i64) -> Vec<Compare> {
+    let same = is_same(entry);
+    let on_lease = Compare::lease(&*entry.key, CompareOp::Equal, lease);
+    vec![same, on_lease]
+}
+
+/// Deletes a key of any lease if its create revision is the one that was read. A client that
+/// acquires the lock again uses the same key.
+pub(super) fn evict(entry: &Entry) -> Txn {
+    Txn::new().when([is_same(entry)]).and_then([TxnOp::delete(&*entry.key, None)])
+}
+
+fn is_same(entry: &Entry) -> Compare {
+    let revision = i64::try_from(entry.revision).unwrap_or(i64::MAX);
+    Compare::create_revision(&*entry.key, CompareOp::Equal, revision)
+}
+
+/// Writes a key again if it is still there, and was last written at that revision; else reads it.
+pub(super) fn rewrite(entry: &Entry, lease: i64, value: &[u8], version: u64) -> Txn {
+    let version = i64::try_from(version).unwrap_or(i64::MAX);
+    let put = TxnOp::put(&*entry.key, value, Some(PutOptions::new().with_lease(lease)));
+    let read = TxnOp::get(&*entry.key, Some(GetOptions::new().with_keys_only()));
+    let same = Compare::mod_revision(&*entry.key, CompareOp::Equal, version);
+    let compares: Vec<_> = is_still_there(entry, lease).into_iter().chain([same]).collect();
+    Txn::new().when(compares).and_then([put]).or_else([read])
+}
+
+/// Writes to keys of no lease, if all of `guards` are there.
+pub(super) fn commit(guards: &[Entry], lease: i64, writes: &[Write]) -> Txn {
+    let write = |write: &Write| match write {
+        Write::Put { key, value } => TxnOp::put(key.as_str(), value.as_slice(), None),
+        Write::Delete { key } => TxnOp::delete(key.as_str(), None),
+    };
+    Txn::new()
+        .when(guards.iter().flat_map(|guard| is_still_there(guard, lease)).collect::<Vec<_>>())
+        .and_then(writes.iter().map(write).collect::<Vec<_>>())
+}
+
+/// The keys of a prefix created before `revision`, the newest first: one, unless told otherwise.
+pub(super) fn nearest_below(revision: i64) -> GetOptions {
+    newest_first().with_max_create_revision(revision - 1).with_limit(1)
+}
+
+/// The keys of a prefix, the newest first, without their values: a foreign one may be large.
+fn newest_first() -> GetOptions {
+    GetOptions::new()
+        .with_prefix()
+        .with_sort(SortTarget::Create, SortOrder::Descend)
+        .with_keys_only()
+}
+
+/// One key.
+pub(super) fn one(key: &str, reading: Reading) -> TxnOp {
+    TxnOp::get(key, Some(reading.of(GetOptions::new().with_keys_only())))
+}
+
+/// Whether a read of one key found this very one, on this lease if it is one's own. An operator may
+/// have written over it without the lease: then the others pass it over.
+pub(super) fn is_there(read: Option<TxnOpResponse>, entry: &Entry, own: Option<i64>) -> bool {
+    let Some(TxnOpResponse::Get(get)) = read else { return false };
+    let on_lease = |kv: &KeyValue| own.is_none_or(|lease| kv.lease() == lease);
+    get.kvs().first().is_some_and(|kv| is_entry(kv, entry) && on_lease(kv))
+}
+
+/// Whether a delete found this lease's key, and the very one if that is known: one of the same name
+/// may have been put since by a late request to join.
+pub(super) fn was_there(deleted: &DeleteResponse, lease: i64, known: Option<&Entry>) -> bool {
+    let very = |kv: &KeyValue| known.is_none_or(|entry| is_entry(kv, entry));
+    deleted.prev_kvs().first().is_some_and(|kv| kv.lease() == lease && very(kv))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn our_keys_lie_between_those_of_others() {
+        let queue = Queue::new("/ns", "name").unwrap();
+        let paths = Paths::new(&queue, i64::MAX, Ticket::random());
+        let prefix = paths.prefix();
+        assert!(paths.key.starts_with(&prefix) && *paths.key > *format!("{prefix}{MARK}"));
+        assert!(*paths.key < *format!("{prefix}{AFTER_MARK}"));
+        assert_eq!(end_of("/ns/name/"), "/ns/name0");
+        for other in ["694d9b", "ffffffffffffffff", "x"] {
+            assert!(format!("{prefix}{other}") < format!("{prefix}{MARK}"));
+        }
+        assert!(!paths.tail().starts_with(&prefix));
+        assert_eq!(keys::prefix_of(&paths.key), prefix);
+    }
+
+    #[test]
+    fn only_a_key_of_this_queue_counts_as_its_tail() {
+        let queue = Queue::new("/ns", "name").unwrap();
+        let paths = Paths::new(&queue, 7, Ticket::random());
+        let own = paths.in_tail(paths.key.as_bytes(), 5).unwrap();
+        assert_eq!((&own.key, own.revision, own.crowded), (&paths.key, 5, true));
+        for other in ["é", "", "/", "/ns/name", "/ns/name/", "/ns/name/694d9b", "/ns/other/~7-1"] {
+            assert_eq!(paths.in_tail(other.as_bytes(), 5), None, "{other}");
+        }
+        let deeper = format!("{}/x", paths.key);
+        assert_eq!(paths.in_tail(deeper.as_bytes(), 5), None);
+        assert_eq!(paths.in_tail(&[0xff], 5), None);
+        // The key of a stranger's tail, by whatever name.
+        for key in ["é", "", "/", "/a"] {
+            assert!(!keys::leaves_marker(&Entry::new(key, 1)), "{key}");
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! How far the log of a server is known to be on its disk.
+//!
+//! No crash takes that back. A server of the same name that shows less is a copy of an earlier
+//! state, such as a snapshot of its disk: it may lack what was confirmed since.
+
+use crate::runtime::mutex::Mutex;
+
+#[derive(Debug, Default)]
+pub(super) struct Log(Mutex<Option<Seen>>);
+
+#[derive(Debug)]
+struct Seen {
+    server: String,
+    /// The highest position that was read.
+    flushed: i64,
+}
+
+impl Log {
+    /// A connection to this server begins, which showed that. What was seen before does not count:
+    /// if that server was set back, its tables know it by now.
+    pub(super) fn begin(&self, server: &str, flushed: i64) {
+        *self.0.lock() = Some(Seen { server: server.to_owned(), flushed });
+    }
+
+    /// The same server has shown that.
+    pub(super) fn saw(&self, flushed: i64) {
+        if let Some(seen) = &mut *self.0.lock() {
+            seen.flushed = seen.flushed.max(flushed);
+        }
+    }
+
+    /// Returns `true` if a server of this name has shown more before.
+    pub(super) fn is_set_back(&self, server: &str, flushed: i64) -> bool {
+        let seen = self.0.lock();
+        seen.as_ref().is_some_and(|seen| seen.server == server && seen.flushed > flushed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn server_that_shows_less_than_before_was_set_back() {
+        let log = Log::default();
+        assert!(!log.is_set_back("a/1", 0), "nothing was seen");
+        log.begin("a/1", 100);
+        log.saw(300);
+        log.saw(200);
+        for (server, flushed, set_back) in
+            [("a/1", 299, true), ("a/1", 300, false), ("a/1", 400, false), ("a/2", 1, false)]
+        {
+            assert_eq!(log.is_set_back(server, flushed), set_back, "{server} {flushed}");
+        }
+        log.begin("a/1", 250);
+        assert!(!log.is_set_back("a/1", 250), "the tables know it by now");
+    }
+}

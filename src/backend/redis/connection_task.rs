@@ -1,0 +1,135 @@
+//! How a session talks to its server: by a connection that one task owns.
+//!
+//! Callers may drop what they wait for at any moment, or leave it unpolled.
+
+use std::{sync::Arc, time::Duration};
+
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use redis::{PushInfo, PushKind, Value};
+
+use super::{
+    asker::{Asker, Done, What},
+    connection::{Link, Use},
+    message::Message,
+    script::Keys,
+    shared::Shared,
+};
+use crate::{
+    backend::{
+        error::Result,
+        sql::connection_handle::{Inbox, Order, Over, Served},
+    },
+    runtime::clock::{Instant, sleep_until},
+};
+
+/// A connection that waiters depend on is not silent for longer: balancers drop idle connections,
+/// and a connection that was dropped without a word brings no news.
+const IDLE: Duration = Duration::from_secs(12);
+
+/// One connection's task.
+pub(super) struct Task {
+    pub(super) shared: Arc<Shared>,
+    pub(super) used: Use,
+}
+
+impl Task {
+    fn has_waiters(&self) -> bool {
+        self.shared.watches.is_awaited() || !self.shared.channels.is_empty()
+    }
+}
+
+impl Served for Task {
+    type Message = Message;
+    type Link = Link;
+
+    async fn connect(&self) -> Result<Link> {
+        let Shared { connector, session, .. } = &*self.shared;
+        // Soon enough to try again, or the session is over.
+        connector.connect_again(*session, self.used, connector.patience() * 2).await
+    }
+
+    fn lost(&self, useless: bool) {
+        if useless {
+            self.shared.connector.leave();
+        }
+        if self.used == Use::Requests {
+            self.shared.watches.lose();
+            self.shared.channels.lose();
+        }
+    }
+
+    /// What is under way at its end is dropped: it is not known what became of it.
+    async fn serve(&mut self, mut link: Link, inbox: &mut Inbox<Message>) -> Over {
+        let mut under_way = FuturesUnordered::new();
+        let asker = Asker {
+            connection: link.connection.clone(),
+            endpoint: link.endpoint.clone(),
+            server: link.server.name.as_str().into(),
+            shared: Arc::clone(&self.shared),
+        };
+        let ask = |what| asker.clone().ask(what);
+        // Nobody waits any more for what was to be done on the last connection.
+        let waiting = inbox.waiting.drain(..).filter(|order| matches!(order, Order::Ask(_)));
+        waiting.for_each(|order| under_way.push(ask(What::Order(order))));
+        let watches = Arc::clone(&self.shared.watches);
+        let listens = self.used == Use::Requests;
+        let own_channel = Keys::channel(self.shared.session);
+        let mut used = Instant::now();
+        loop {
+            let is_idle = listens && under_way.is_empty() && self.has_waiters();
+            let due = watches.due();
+            let due = async {
+                match due {
+                    Some(due) => sleep_until(due).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                heard = link.heard() => match heard {
+                    Some(push) => match payload(&push) {
+                        Some((channel, told)) if channel == own_channel => watches.tell(told),
+                        Some((channel, _)) => self.shared.channels.tell(channel),
+                        None => {}
+                    },
+                    None => return Over::Lost,
+                },
+                Some(done) = under_way.next() => {
+                    used = Instant::now();
+                    match done {
+                        Done::Answered => {}
+                        Done::Useless => return Over::Useless,
+                        Done::Expiries(sessions) => {
+                            watches.renew(sessions);
+                            // The other connection looks when they are due.
+                            watches.changed.notify_one();
+                        }
+                    }
+                }
+                order = inbox.next() => match order {
+                    Some(order) => under_way.push(ask(What::Order(order))),
+                    None => return Over::Closed,
+                },
+                () = watches.changed.notified(), if listens => {}
+                () = sleep_until(used + IDLE), if is_idle => under_way.push(ask(What::Ping)),
+                () = due, if listens => {
+                    let sessions = watches.take_due();
+                    if !sessions.is_empty() {
+                        under_way.push(ask(What::Expiries(sessions)));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What was published, and where.
+fn payload(push: &PushInfo) -> Option<(&str, &str)> {
+    match (&push.kind, push.data.as_slice()) {
+        (PushKind::Message, [Value::BulkString(channel), Value::BulkString(told)]) => {
+            // Others' words may be of any bytes.
+            Some((str::from_utf8(channel).ok()?, str::from_utf8(told).unwrap_or_default()))
+        }
+        _ => None,
+    }
+}

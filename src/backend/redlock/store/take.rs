@@ -1,0 +1,95 @@
+//! Takes a lock on a majority of the nodes, and raises its token.
+
+use super::RedlockStore;
+use crate::backend::redlock::{
+    keys::Key,
+    nodes::Said,
+    round::{Outcome, Round},
+    script::Call,
+    token::{self, Answer},
+};
+
+/// How often a token is proposed that others have overtaken.
+const PROPOSALS: u32 = 4;
+
+/// What came of asking for a lock.
+pub(super) enum Taken {
+    Token(u64),
+    Occupied,
+    /// In words.
+    Not(String),
+}
+
+impl RedlockStore {
+    /// Asks the nodes for the lock and proposes its token.
+    /// `having`: which nodes may have it by then.
+    pub(super) async fn take(&self, key: &Key, having: &mut Vec<usize>) -> Taken {
+        let mut round = Round::new(self.nodes.len());
+        let (mut counter, mut left) = (0, None);
+        let call = Call::take(key, self.ttl);
+        let mut count = |round: &mut Round, having: &mut Vec<usize>, said: &Said| {
+            if let Some(reply) = &said.reply {
+                counter = counter.max(reply.counter());
+                left = left.max(reply.left());
+            }
+            if !said.sent || said.reply.as_ref().is_some_and(|reply| !reply.has(0)) {
+                having.retain(|node| *node != said.node);
+            }
+            round.count(said.vote(|reply| reply.has(0)));
+        };
+        // Where several want it, the first node says who is to ask the others: else each of them
+        // may get a few nodes, and none a majority.
+        let tried = if self.contended.is(&key.lock) { self.nodes.first() } else { None };
+        if let Some(first) = tried {
+            having.push(first);
+            let mut answers = self.nodes.ask([first], |_| call.clone());
+            if let Some(said) = answers.next().await {
+                count(&mut round, having, &said);
+                if let Some(another) = said.reply.filter(|reply| !reply.has(0)) {
+                    self.contended.meet_again(&key.lock, another.left());
+                    return Taken::Occupied;
+                }
+            }
+        }
+        let others = (0..self.nodes.len()).filter(|node| Some(*node) != tried);
+        having.extend(others.clone());
+        let mut answers = self.nodes.ask(others, |_| call.clone());
+        while round.taken() == Outcome::Open
+            && let Some(said) = answers.next().await
+        {
+            count(&mut round, having, &said);
+        }
+        match round.taken() {
+            Outcome::Ours => self.fence(key, counter).await,
+            Outcome::NotOurs => {
+                self.contended.meet(&key.lock, left);
+                Taken::Occupied
+            }
+            Outcome::Open | Outcome::Unknown => Taken::Not(round.words()),
+        }
+    }
+
+    /// Has a majority of those nodes that have the value raise their counters to a new token.
+    async fn fence(&self, key: &Key, counter: u64) -> Taken {
+        let mut token = token::propose(counter, self.nodes.time());
+        for _ in 0..PROPOSALS {
+            let mut round = Round::new(self.nodes.len());
+            let mut said = Vec::new();
+            let mut answers = self.nodes.ask_all(&Call::confirm(key, token));
+            while round.taken() == Outcome::Open
+                && let Some(answer) = answers.next().await
+            {
+                round.count(answer.vote(|reply| reply.answer() == Answer::Raised));
+                said.extend(answer.reply.map(|reply| reply.answer()));
+            }
+            if round.taken() == Outcome::Ours {
+                return Taken::Token(token);
+            }
+            match token::propose_again(token, &said) {
+                Some(next) => token = next,
+                None => return Taken::Not(format!("the token: {}", round.words())),
+            }
+        }
+        Taken::Not("others raise the lock's counter all the time".into())
+    }
+}

@@ -1,0 +1,111 @@
+//! What a silent node may have of locks that were given back.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use super::keys::Key;
+use crate::runtime::mutex::Mutex;
+
+/// For how many TTLs a node may have a value. One, by its own clock, which may be a tenth slower;
+/// and it counts from the last renewal, which may be under way for a quarter of a TTL.
+const LIVES: f64 = 1.5;
+
+/// How many values one script frees at most.
+const AT_ONCE: usize = 256;
+
+/// The values that one node is to free. One task frees all of them.
+#[derive(Debug, Default)]
+pub(super) struct Strays(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// By their values, with when they are dropped.
+    keys: HashMap<Arc<str>, (Key, Duration)>,
+    /// There is a task.
+    served: bool,
+}
+
+impl Strays {
+    /// Adds locks. `true`: the caller has to start the task.
+    pub(super) fn add(&self, keys: &[Key], ttl: Duration, now: Duration) -> bool {
+        let ends = now + ttl.mul_f64(LIVES);
+        let added = keys.iter().map(|key| (Arc::clone(&key.value), (key.clone(), ends)));
+        let mut state = self.0.lock();
+        state.keys.extend(added);
+        !std::mem::replace(&mut state.served, true)
+    }
+
+    /// Some of those that the node may still have. If there are none, the task ends.
+    pub(super) fn next(&self, now: Duration) -> Vec<Key> {
+        let mut state = self.0.lock();
+        state.keys.retain(|_, (_, ends)| now < *ends);
+        state.served = !state.keys.is_empty();
+        state.keys.values().take(AT_ONCE).map(|(key, _)| key.clone()).collect()
+    }
+
+    /// The node has freed these.
+    pub(super) fn freed(&self, keys: &[Key]) {
+        let mut state = self.0.lock();
+        for key in keys {
+            state.keys.remove(&key.value);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::{
+        name::{Queue, Ticket},
+        redlock::keys::Keys,
+    };
+
+    const TTL: Duration = Duration::from_secs(10);
+
+    fn key(value: &str) -> Key {
+        let queue = Queue::new("/ns", "a").unwrap();
+        Keys::new(TTL).begin(&queue, Ticket::random(), value, Duration::ZERO)
+    }
+
+    fn s(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    fn values(keys: &[Key]) -> Vec<&str> {
+        keys.iter().map(|key| &*key.value).collect()
+    }
+
+    #[test]
+    fn one_task_frees_all_values_of_a_node() {
+        let strays = Strays::default();
+        let (one, other) = (key("a"), key("b"));
+        assert!(strays.add(std::slice::from_ref(&one), TTL, s(0)), "the first one starts it");
+        assert!(!strays.add(std::slice::from_ref(&other), TTL, s(0)));
+        assert_eq!(strays.next(s(1)).len(), 2);
+        strays.freed(&[one]);
+        assert_eq!(values(&strays.next(s(1))), ["b"]);
+        strays.freed(&[other]);
+        assert!(strays.next(s(1)).is_empty());
+        assert!(strays.add(&[key("c")], TTL, s(1)), "the task has ended");
+    }
+
+    #[test]
+    fn values_that_the_node_has_ended_are_dropped() {
+        let strays = Strays::default();
+        strays.add(&[key("a")], TTL, s(0));
+        strays.add(&[key("b")], TTL, s(5));
+        assert_eq!(strays.next(s(14)).len(), 2);
+        assert_eq!(values(&strays.next(s(15))), ["b"]);
+        assert!(strays.next(s(20)).is_empty());
+    }
+
+    #[test]
+    fn one_script_frees_some_of_many() {
+        let strays = Strays::default();
+        let keys: Vec<_> = (0..300).map(|number| key(&number.to_string())).collect();
+        strays.add(&keys, TTL, s(0));
+        let some = strays.next(s(1));
+        assert_eq!(some.len(), AT_ONCE);
+        strays.freed(&some);
+        assert_eq!(strays.next(s(1)).len(), 300 - AT_ONCE);
+    }
+}

@@ -1,0 +1,178 @@
+//! How a session talks to its server: by a connection that one task owns, and makes again when it
+//! is lost.
+//!
+//! Callers may drop what they wait for at any moment, or leave it unpolled; the task never does.
+
+use std::{collections::VecDeque, pin::pin, sync::Arc, time::Duration};
+
+use tokio::sync::mpsc;
+
+use super::{
+    asking::{Request, ask},
+    outcome::Outcome,
+};
+use crate::{
+    backend::error::{Result, StoreError},
+    runtime::{backoff, clock::sleep, executor::spawn_beside},
+};
+
+/// The session's end of it. The task ends with the last clone.
+#[derive(Debug)]
+pub(crate) struct ConnectionHandle<M> {
+    orders: mpsc::UnboundedSender<Order<M>>,
+    patience: Duration,
+}
+
+#[derive(Debug)]
+pub(crate) enum Order<M> {
+    Ask(Request<M>),
+    /// Of which nobody wants to hear.
+    Do(M),
+}
+
+impl<M> Order<M> {
+    /// It was not sent.
+    fn refuse(self, error: &Arc<StoreError>) {
+        if let Self::Ask(request) = self {
+            request.refuse(error);
+        }
+    }
+}
+
+/// Why a connection is not used any more.
+pub(crate) enum Over {
+    /// Nobody has anything to ask any more.
+    Closed,
+    Lost,
+    /// The server has fallen silent, or has become one that cannot be written to.
+    Useless,
+}
+
+/// What is asked for, and what has come while there was no connection.
+pub(crate) struct Inbox<M> {
+    orders: mpsc::UnboundedReceiver<Order<M>>,
+    pub(crate) waiting: VecDeque<Order<M>>,
+}
+
+/// One kind of connection.
+pub(crate) trait Served: Send + 'static {
+    type Message: Clone + Send + 'static;
+    type Link: Send + 'static;
+
+    /// To the server that the session is to go on with.
+    fn connect(&self) -> impl Future<Output = Result<Self::Link>> + Send;
+
+    /// Does what is asked, as long as the connection lasts.
+    fn serve(
+        &mut self,
+        link: Self::Link,
+        inbox: &mut Inbox<Self::Message>,
+    ) -> impl Future<Output = Over> + Send;
+
+    /// The connection is gone. `useless`: begin with another server.
+    fn lost(&self, useless: bool);
+}
+
+impl<M: Clone + Send + 'static> ConnectionHandle<M> {
+    pub(crate) fn start<S: Served<Message = M>>(
+        served: S,
+        link: S::Link,
+        patience: Duration,
+    ) -> Self {
+        let (orders, inbox) = mpsc::unbounded_channel();
+        spawn_beside(run(served, link, Inbox { orders: inbox, waiting: VecDeque::new() }));
+        Self { orders, patience }
+    }
+
+    /// Asks for one transaction.
+    pub(crate) async fn ask(&self, operation: &'static str, message: M) -> Result<Vec<Outcome>> {
+        // An error drops the reply, which the caller notices.
+        let send = |request| drop(self.orders.send(Order::Ask(request)));
+        ask(operation, message, self.patience, send).await
+    }
+
+    /// Has something done in the background, if there is a connection.
+    pub(crate) fn order(&self, message: M) {
+        // The task has gone only if nothing is to be done any more.
+        drop(self.orders.send(Order::Do(message)));
+    }
+}
+
+impl<M> Clone for ConnectionHandle<M> {
+    fn clone(&self) -> Self {
+        Self { orders: self.orders.clone(), patience: self.patience }
+    }
+}
+
+impl<M> Inbox<M> {
+    /// `None`: nobody asks any more.
+    pub(crate) async fn next(&mut self) -> Option<Order<M>> {
+        self.orders.recv().await
+    }
+
+    /// All that has come.
+    #[cfg(feature = "mysql")]
+    pub(crate) fn collect(&mut self) {
+        while let Ok(order) = self.orders.try_recv() {
+            self.waiting.push_back(order);
+        }
+    }
+
+    /// Does this, and keeps what is asked meanwhile. `None`: nobody asks any more.
+    async fn during<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
+        let mut work = pin!(work);
+        loop {
+            tokio::select! {
+                biased;
+                done = &mut work => return Some(done),
+                order = self.orders.recv() => self.waiting.push_back(order?),
+            }
+        }
+    }
+
+    /// Until the next attempt to connect, those who ask are told why there is no connection.
+    /// `false`: nobody asks any more.
+    async fn pause(&mut self, time: Duration, error: &Arc<StoreError>) -> bool {
+        self.waiting.drain(..).for_each(|order| order.refuse(error));
+        let mut over = pin!(sleep(time));
+        loop {
+            tokio::select! {
+                biased;
+                () = &mut over => return true,
+                order = self.orders.recv() => match order {
+                    None => return false,
+                    Some(order) => order.refuse(error),
+                }
+            }
+        }
+    }
+}
+
+async fn run<S: Served>(mut served: S, link: S::Link, mut inbox: Inbox<S::Message>) {
+    let (mut link, mut failures) = (Some(link), 0);
+    loop {
+        let connected = match link.take() {
+            Some(link) => Ok(link),
+            None => match inbox.during(served.connect()).await {
+                Some(connected) => connected,
+                None => return,
+            },
+        };
+        match connected {
+            Ok(connected) => {
+                failures = 0;
+                let over = served.serve(connected, &mut inbox).await;
+                if matches!(over, Over::Closed) {
+                    return;
+                }
+                served.lost(matches!(over, Over::Useless));
+            }
+            Err(error) => {
+                if !inbox.pause(backoff(failures), &Arc::new(error)).await {
+                    return;
+                }
+                failures += 1;
+            }
+        }
+    }
+}

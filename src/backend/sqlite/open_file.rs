@@ -1,0 +1,220 @@
+//! How sessions reach their file: one thread for each path, whatever the number of clients.
+
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Weak,
+        mpsc::{self, Receiver, Sender},
+    },
+    time::Duration,
+};
+
+use rusqlite::{Connection, OpenFlags};
+
+use super::{
+    error::{Failure, is_busy, undone},
+    file::{self, Found, Identity},
+    job::{Job, Request},
+    requests::{Kind, Requests},
+    schema,
+    tables::Tables,
+    worker::{Sign, Worker},
+};
+use crate::{
+    backend::error::{Result, StoreError},
+    runtime::{
+        boot,
+        clock::{self, timeout},
+        executor::spawn_thread,
+        mutex::Mutex,
+        process::FirstUse,
+        yield_now,
+    },
+};
+
+const OPENING: &str = "opening the file";
+
+/// What is left of a WAL that has grown, in bytes: twice what SQLite lets it grow to by itself.
+const LARGEST_WAL: i64 = 8 << 20;
+
+/// How long to wait for whom, before asking again, as the file is opened.
+const OCCUPIED: Duration = Duration::from_millis(20);
+
+/// A file that is open in this process. Its thread ends with the last one who has it.
+#[derive(Debug)]
+pub(super) struct OpenFile {
+    jobs: Sender<Box<dyn Job>>,
+    pub(super) sign: Arc<Sign>,
+}
+
+/// The files that this process has open, by their absolute paths: as SQLite keeps them itself. One
+/// connection for all of its clients asks once whether others have written, and a commit takes all
+/// that they want written.
+static OPEN_FILES: Mutex<Option<HashMap<PathBuf, Weak<OpenFile>>>> = Mutex::new(None);
+
+/// SQLite remembers the locks of its files by process, without a look whether it still is the same
+/// one. In a child of a fork it would take its parent's for its own
+/// (<https://www.sqlite.org/howtocorrupt.html>, "Carrying an open database across a fork").
+static OPENED: FirstUse = FirstUse::new();
+
+/// What this process has asked of a file.
+pub(crate) fn requests(path: &Path) -> Option<Requests> {
+    let path = std::path::absolute(path).ok()?;
+    let open = OPEN_FILES.lock().as_ref()?.get(&path)?.upgrade()?;
+    Some(open.sign.counters.read())
+}
+
+impl OpenFile {
+    /// The one that is open, or a new one, which is being opened.
+    pub(super) fn to(path: &Path, patience: Duration) -> Result<Arc<Self>> {
+        let path = file::check(path)?;
+        if !OPENED.is_ours() {
+            let source = "the process was forked after it had opened a database, and SQLite cannot \
+                          be used in the child: connect only after the fork, or start another \
+                          program in the child";
+            return Err(StoreError::Fatal { operation: OPENING, source: source.into() });
+        }
+        let mut files = OPEN_FILES.lock();
+        let files = files.get_or_insert_default();
+        let known = files.get(&path).and_then(Weak::upgrade);
+        if let Some(open) = known.filter(|open| open.lives()) {
+            return Ok(open);
+        }
+        files.retain(|_, open| open.strong_count() > 0);
+        let (jobs, inbox) = mpsc::channel();
+        let sign = Arc::<Sign>::default();
+        let (at, told) = (path.clone(), Arc::clone(&sign));
+        spawn_thread("distlock-sqlite", move || serve(at, patience, inbox, told))
+            .map_err(|error| StoreError::Unavailable(error.into()))?;
+        let open = Arc::new(Self { jobs, sign });
+        files.insert(path, Arc::downgrade(&open));
+        Ok(open)
+    }
+
+    /// Its file could be opened, as far as is known, and is the one at the path. One that has been
+    /// gone for longer than a session lives is not awaited any more: nobody holds anything by it.
+    fn lives(&self) -> bool {
+        let (since, longest) = *self.sign.missing.lock();
+        if since.is_some_and(|since| clock::now().saturating_sub(since) > longest) {
+            self.sign.replaced.send_replace(true);
+        }
+        self.sign.refused.lock().is_none() && !*self.sign.replaced.borrow()
+    }
+
+    /// A session of this length begins.
+    pub(super) fn begins(&self, ttl: Duration) {
+        let mut missing = self.sign.missing.lock();
+        missing.1 = missing.1.max(ttl);
+    }
+
+    /// Asks for one transaction.
+    pub(super) async fn ask<T: Send + 'static>(
+        &self,
+        operation: &'static str,
+        kind: Kind,
+        patience: Duration,
+        work: impl FnOnce(&Tables<'_, '_>) -> Result<T, Failure> + Send + 'static,
+    ) -> Result<T> {
+        let (request, reply) = Request::new(operation, kind, patience, work);
+        // An error drops the request, which is noticed below. If the thread has gone though it had
+        // the file open, nothing is renewed any more.
+        if self.jobs.send(Box::new(request)).is_err() && self.sign.refused.lock().is_none() {
+            self.sign.replaced.send_replace(true);
+        }
+        // As with every store: it is under way, and others get their turn.
+        yield_now().await;
+        let answered = timeout(patience, reply.answer).await;
+        let given_up = || reply.stage.give_up();
+        match answered {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(_)) if given_up() => Err(match &*self.sign.refused.lock() {
+                Some(refused) => StoreError::again(refused),
+                None => StoreError::Unavailable("the file is not open any more".into()),
+            }),
+            Err(late) if given_up() => Err(StoreError::Unavailable(late.into())),
+            Ok(Err(_)) => Err(StoreError::Unknown("the file's thread has ended".into())),
+            Err(late) => Err(StoreError::Unknown(late.into())),
+        }
+    }
+}
+
+/// What the file's thread does.
+fn serve(path: PathBuf, patience: Duration, inbox: Receiver<Box<dyn Job>>, sign: Arc<Sign>) {
+    match open(&path, patience) {
+        Ok((connection, identity, boot)) => {
+            Worker::new((path, identity, boot), &connection, inbox, sign).run();
+        }
+        Err(error) => {
+            let error = Arc::new(error);
+            *sign.refused.lock() = Some(Arc::clone(&error));
+            for job in inbox.try_iter() {
+                job.tell(Err(&error));
+            }
+        }
+    }
+}
+
+/// Opens the file, makes it and its tables if there are none, and tells which file it is.
+fn open(path: &Path, patience: Duration) -> Result<(Connection, Identity, String)> {
+    let boot = boot::id().map_err(|error| StoreError::Fatal {
+        operation: "reading which boot of the host this is",
+        source: error.into(),
+    })?;
+    let until = clock::now() + patience;
+    loop {
+        match connect(path) {
+            Ok((connection, identity)) => return Ok((connection, identity, boot)),
+            Err(Failure::Sql(error)) if is_busy(&error) && clock::now() < until => {}
+            Err(Failure::Sql(error)) => {
+                let error = undone(OPENING, &error);
+                return Err(named(path, error));
+            }
+            Err(Failure::Told(error)) => return Err(named(path, error)),
+        }
+        std::thread::sleep(OCCUPIED);
+    }
+}
+
+/// The error, with the file that it is about.
+fn named(path: &Path, error: StoreError) -> StoreError {
+    let name = |source| format!("{}: {source}", path.display()).into();
+    match error {
+        StoreError::Unavailable(source) => StoreError::Unavailable(name(source)),
+        StoreError::Denied(source) => StoreError::Denied(name(source)),
+        StoreError::Fatal { operation, source } => {
+            StoreError::Fatal { operation, source: name(source) }
+        }
+        error => error,
+    }
+}
+
+fn connect(path: &Path) -> Result<(Connection, Identity), Failure> {
+    let before = file::find(path);
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+        | OpenFlags::SQLITE_OPEN_CREATE
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let mut connection = Connection::open_with_flags(path, flags)?;
+    connection.busy_timeout(OCCUPIED)?;
+    let mode: String = connection.query_row("PRAGMA journal_mode = wal", [], |row| row.get(0))?;
+    if mode != "wal" {
+        let told = format!("its journal is of the kind `{mode}`, and cannot be a WAL");
+        return Err(StoreError::Fatal { operation: OPENING, source: told.into() }.into());
+    }
+    // What was told has to be there after a loss of power: a token that was given, and what was
+    // written under a lock. Locks are not needed then, as the boot is another one.
+    connection.pragma_update(None, "synchronous", "FULL")?;
+    // The WAL that a long reader made is cut to this when SQLite restarts it.
+    connection.pragma_update(None, "journal_size_limit", LARGEST_WAL)?;
+    schema::make(&mut connection)?;
+    // From now on the thread itself waits for others.
+    connection.busy_timeout(Duration::ZERO)?;
+    match (before, file::find(path)) {
+        (Found::Nothing, Found::File(found)) => Ok((connection, found)),
+        (Found::File(before), Found::File(found)) if before == found => Ok((connection, found)),
+        _ => {
+            let told = "the file was replaced while it was opened";
+            Err(StoreError::Unavailable(told.into()).into())
+        }
+    }
+}

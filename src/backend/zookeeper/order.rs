@@ -1,0 +1,123 @@
+//! The order of a queue's nodes, by the numbers in their names.
+
+use super::names::{Tag, label, sequence, split};
+
+/// The node just ahead, if it is named for its directory: the server hands out one number after the
+/// other (`PrepRequestProcessor.pRequest2TxnCreate`: that of all nodes ever created there). `None`
+/// where the numbers tell no order, or where names have labels: the number does not tell another's.
+pub(super) fn just_ahead(key: &str, directory: i64) -> Option<String> {
+    let (dir, name) = split(key);
+    if label(name).is_some_and(|label| !label.is_empty()) {
+        return None;
+    }
+    let before = sequence(name).filter(|own| (1..i32::MAX).contains(own))? - 1;
+    Some(format!("{}{before:010}", Tag::Directory(directory).prefix(dir, "")))
+}
+
+/// Who has the lowest number, if anybody looks like a waiter.
+pub(super) fn lowest(children: &[String]) -> Option<&str> {
+    let numbered = children.iter().filter_map(|child| Some((sequence(child)?, child.as_str())));
+    numbered.min().map(|(_, child)| child)
+}
+
+/// Where a node stands among the children of its directory.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Position<'a> {
+    First,
+    Behind {
+        /// The child just ahead.
+        child: &'a str,
+        /// It has nobody ahead.
+        first: bool,
+    },
+    Gone,
+    /// The sequence numbers do not tell.
+    Unclear,
+}
+
+/// Finds the waiter just ahead of `own`. Children that are no waiters do not count.
+///
+/// The numbers tell the order as long as they rise. After 2^31 - 1 they do not any more: the server
+/// goes on to negative ones or, as `DataTree.createNode` keeps the counter only if it grew, hands
+/// out the same number again ([ZooKeeper 3.9.3][tree], `DataTree.java`, line 475).
+///
+/// [tree]: https://github.com/apache/zookeeper/tree/release-3.9.3/zookeeper-server
+pub(super) fn position<'a>(own: &str, children: &'a [String]) -> Position<'a> {
+    let Some(own_sequence) = sequence(own) else { return Position::Unclear };
+    let (mut found, mut ahead, mut count) = (false, None, 0);
+    for child in children {
+        let Some(sequence) = sequence(child) else { continue };
+        if sequence < 0 || sequence == i32::MAX {
+            return Position::Unclear;
+        }
+        if child == own {
+            found = true;
+        } else if sequence <= own_sequence {
+            // An equal number is nobody's whom the server numbered: let it go first.
+            ahead = ahead.max(Some((sequence, child.as_str())));
+            count += 1;
+        }
+    }
+    match ahead {
+        _ if !found => Position::Gone,
+        Some((_, child)) => Position::Behind { child, first: count == 1 },
+        None => Position::First,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn waiter(number: i32) -> String {
+        format!("_c_6f2bd2a8-1b5c-4f1c-9d4e-1d2f3a4b5c6d-lock-{number:010}")
+    }
+
+    #[test]
+    fn the_nearest_lower_one_is_ahead() {
+        let own = waiter(5);
+        let listed =
+            |numbers: &[i32]| numbers.iter().map(|number| waiter(*number)).collect::<Vec<_>>();
+        assert_eq!(position(&own, &listed(&[7, 5, 6])), Position::First);
+        assert_eq!(
+            position(&own, &listed(&[1, 7, 3, 5])),
+            Position::Behind { child: &waiter(3), first: false }
+        );
+        assert_eq!(
+            position(&own, &listed(&[7, 3, 5])),
+            Position::Behind { child: &waiter(3), first: true }
+        );
+        assert_eq!(position(&own, &listed(&[1, 7])), Position::Gone);
+        assert_eq!(position(&own, &[]), Position::Gone);
+        let mixed =
+            ["junk".to_owned(), own.clone(), "lock-0000000005".to_owned(), "zlock-1".to_owned()];
+        assert_eq!(
+            position(&own, &mixed),
+            Position::Behind { child: "lock-0000000005", first: true }
+        );
+    }
+
+    #[test]
+    fn the_number_before_is_just_ahead() {
+        let ahead = |own: i64| just_ahead(&format!("/ns/a/2a-lock-{own:010}"), 0x2a);
+        assert_eq!(ahead(1).as_deref(), Some("/ns/a/2a-lock-0000000000"));
+        assert_eq!(ahead(2_000_000_000).as_deref(), Some("/ns/a/2a-lock-1999999999"));
+        // The first has none. Numbers from the last on tell no order.
+        for own in [0, i64::from(i32::MAX), -1, -2_147_483_648] {
+            assert_eq!(ahead(own), None, "{own}");
+        }
+        assert_eq!(
+            just_ahead("/ns/a/0f0e8a5e8b8d4a9e-lock-0000000003", 0x2a).as_deref(),
+            Some("/ns/a/2a-lock-0000000002")
+        );
+        assert_eq!(just_ahead("/ns/a/2a-r-lock-0000000003", 0x2a), None);
+    }
+
+    #[test]
+    fn worn_out_counters_are_not_trusted() {
+        let children = [waiter(i32::MAX - 1), waiter(i32::MAX), waiter(i32::MIN)];
+        assert_eq!(position(&children[0], &children), Position::Unclear);
+        assert_eq!(position(&children[0], &children[..1]), Position::First);
+        assert_eq!(position("junk", &children), Position::Unclear);
+    }
+}

@@ -1,0 +1,130 @@
+//! How a guard gives its lock back, or trades its key for another one.
+
+use std::sync::Arc;
+
+use super::LockGuard;
+use crate::{
+    backend::{error::StoreError, signature},
+    error::{Error, Result, source},
+    lost::{Lost, LostReason},
+    queue::{self, Hold, release::Release},
+    runtime::carried::Carried,
+    telemetry::Primitive,
+};
+
+impl LockGuard {
+    /// Unlocks after work that was done, whether or not that is confirmed soon.
+    pub(crate) async fn end_with<T>(self, done: Result<T, Lost>) -> Result<T> {
+        let name = self.name().to_owned();
+        let done = done.map_err(|Lost { reason }| Error::Lost { name, reason })?;
+        match self.unlock().await {
+            Err(error @ Error::Lost { .. }) => Err(error),
+            _ => Ok(done),
+        }
+    }
+
+    /// Puts a key with another label into the place of this guard's.
+    pub(crate) async fn relabel(self, label: &'static str, to: Primitive) -> Result<Self> {
+        if let Some(reason) = self.lost_reason() {
+            return Err(self.lost_error(reason));
+        }
+        let (session, name) = (Arc::clone(self.session()), self.name().to_owned());
+        let (runtime, until) = (&session.shared.runtime, self.own_key().holds_until());
+        let Some(attempt) = self.give_up() else { return Err(Error::Closed) };
+        let value = signature::write(&session.shared.owner);
+        let relabelling =
+            Carried::whole(runtime, async move { attempt.relabel(label, &value).await });
+        let relabelled = runtime.within(async { Ok(relabelling.await) }).await?;
+        let attempt = relabelled.map_err(|error| match error {
+            StoreError::SessionGone(reason) => {
+                session.deadline.lose(reason);
+                Error::Lost {
+                    name: name.clone(),
+                    reason: session.deadline.lost_reason().unwrap_or(reason),
+                }
+            }
+            error => error.into_public(session.shared.backend.name()),
+        })?;
+        let own_key = attempt.own_key().map(Arc::clone).ok_or(Error::Closed)?;
+        attempt.account.relabelled(to);
+        if let Some(until) = until {
+            queue::hold_until(&attempt, &own_key, until);
+        }
+        let guard = Self::new(Hold::new(attempt, own_key));
+        match guard.lost_reason() {
+            Some(reason) => Err(Error::Lost { name, reason }),
+            None => Ok(guard),
+        }
+    }
+
+    /// Releases the lock. `Ok` only when its key is known to be gone and the lock was held until
+    /// then.
+    ///
+    /// Only this guard's own key is deleted, so that a late or repeated attempt never touches a
+    /// successor.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Lost`] if the lock had been lost before: somebody else may have held it meanwhile.
+    /// [`Error::ReleaseUnconfirmed`] if the store has not confirmed within twice the
+    /// [`request_timeout`](crate::Builder::request_timeout), [`Error::Denied`] as soon as it
+    /// refuses to delete the key: the release goes on in the background until it is confirmed or
+    /// the session is over.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future is like dropping the guard: the release goes on in the background.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// # let client = distlock::Client::connect("memory://docs-unlock").await?;
+    /// let guard = client.mutex("a").lock().await?;
+    /// guard.unlock().await?;
+    /// # Ok(()) }
+    /// ```
+    pub async fn unlock(self) -> Result<()> {
+        let (lost, queue) = (self.lost_reason(), self.queue().clone());
+        let name = || queue.name().to_owned();
+        if let Some(reason) = lost
+            && self.session().shared.runtime.check().is_err()
+        {
+            return Err(Error::Lost { name: name(), reason });
+        }
+        let Some(attempt) = self.give_up() else {
+            let reason = lost.unwrap_or(LostReason::Released);
+            return Err(Error::Lost { name: name(), reason });
+        };
+        attempt.account.lose(|| lost);
+        let shared = &attempt.session().shared;
+        let (runtime, patience) = (shared.runtime.clone(), shared.patience());
+        let (backend, of) = (shared.backend.name(), name());
+        runtime
+            .within(async move {
+                let outcome = attempt.release_within(patience).await;
+                match (lost, outcome) {
+                    (Some(reason), _) | (None, Release::SessionOver(reason)) => {
+                        Err(Error::Lost { name: name(), reason })
+                    }
+                    (None, Release::Absent) => {
+                        Err(Error::Lost { name: name(), reason: LostReason::KeyDeleted })
+                    }
+                    (None, Release::Released) => Ok(()),
+                    (None, Release::Refused(refusal)) => {
+                        Err(Error::Denied { backend, source: source(refusal) })
+                    }
+                    (None, Release::Trying(error)) => {
+                        let source = source(error.unwrap_or_else(|| "no answer yet".into()));
+                        Err(Error::ReleaseUnconfirmed { name: name(), source })
+                    }
+                }
+            })
+            .await
+            .map_err(|error| match error {
+                // Its runtime was shut down on the way.
+                Error::Runtime { source } => Error::ReleaseUnconfirmed { name: of, source },
+                error => error,
+            })
+    }
+}

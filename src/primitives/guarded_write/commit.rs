@@ -1,0 +1,110 @@
+//! One transaction on condition that locks are held.
+
+use std::time::Duration;
+
+use crate::{
+    backend::{self, Standing, error::StoreError},
+    error::{BoxError, Error, Result},
+    lost::LostReason,
+    primitives::guard::LockGuard,
+    runtime::clock::Instant,
+    session::{Session, retry},
+};
+
+/// Writes to any keys, if all of these locks, which are of one session, are held.
+pub(super) async fn commit(guards: &[&LockGuard], writes: &[backend::Write]) -> Result<()> {
+    let Some(guard) = guards.first() else { return Ok(()) };
+    let shared = &guard.session().shared;
+    shared.must_queue("guarded writes")?;
+    if let Some((guard, reason)) = lost(guards) {
+        return Err(guard.lost_error(reason));
+    }
+    let committing = commit_within(guards, guard.session(), writes, shared.patience());
+    shared.runtime.within(committing).await.map_err(|error| match error {
+        // It may have been sent.
+        Error::Runtime { source } => Error::WriteUnconfirmed { name: names(guards), source },
+        error => error,
+    })
+}
+
+/// The first lock of these that is known to be lost.
+fn lost<'a>(guards: &[&'a LockGuard]) -> Option<(&'a LockGuard, LostReason)> {
+    guards.iter().find_map(|guard| Some((*guard, guard.lost_reason()?)))
+}
+
+async fn commit_within(
+    guards: &[&LockGuard],
+    session: &Session,
+    writes: &[backend::Write],
+    patience: Duration,
+) -> Result<()> {
+    let give_up = Instant::now() + patience;
+    let entries: Vec<_> = guards.iter().map(|guard| guard.own_key().entry.clone()).collect();
+    let request = || async {
+        if let Some((guard, reason)) = lost(guards) {
+            return Ok(Written::Lost(guard.lost_error(reason), reason));
+        }
+        match session.store().commit(&entries, writes).await {
+            Ok(true) => Ok(Written::Done),
+            Ok(false) => Ok(refused(guards, session).await),
+            // The session may have ended between the request and the answer.
+            Err(StoreError::SessionGone(reason)) => {
+                session.deadline.lose(reason);
+                Ok(Written::Unconfirmed(reason.to_string().into()))
+            }
+            // It is not sent again: it may be applied yet.
+            Err(StoreError::Unknown(source)) => Ok(Written::Unconfirmed(source)),
+            Err(error) => Err(error),
+        }
+    };
+    // What was sent is waited for, even if the session ends meanwhile: the answer tells what
+    // became of it.
+    let again = |error: &StoreError, _| error.is_transient() && Instant::now() < give_up;
+    let (written, _) = retry(again, request).await;
+    match written.map_err(|error| error.into_public(session.shared.backend.name()))? {
+        Written::Done => Ok(()),
+        Written::Lost(error, reason) => {
+            session.shared.telemetry.write_rejected(reason);
+            Err(error)
+        }
+        Written::Unconfirmed(source) => {
+            Err(Error::WriteUnconfirmed { name: names(guards), source: source.into() })
+        }
+    }
+}
+
+/// What a refusal of the store shows: a key is gone, perhaps with its session. Of several keys it
+/// does not say which one.
+async fn refused(guards: &[&LockGuard], session: &Session) -> Written {
+    match guards {
+        [guard] => guard.own_key().lose(LostReason::KeyDeleted),
+        guards => {
+            for guard in guards {
+                let own = guard.own_key();
+                if let Ok(Standing::Evicted) = session.store().standing(&own.entry).await {
+                    own.lose(LostReason::KeyDeleted);
+                }
+            }
+        }
+    }
+    match lost(guards) {
+        Some((guard, reason)) => Written::Lost(guard.lost_error(reason), reason),
+        // Which one is not known, as no look was answered.
+        None => {
+            let reason = LostReason::KeyDeleted;
+            Written::Lost(Error::Lost { name: names(guards), reason }, reason)
+        }
+    }
+}
+
+/// The locks' names, for an error that is about all of them.
+fn names(guards: &[&LockGuard]) -> String {
+    guards.iter().map(|guard| guard.name()).collect::<Vec<_>>().join(", ")
+}
+
+/// What became of a guarded write.
+enum Written {
+    Done,
+    Lost(Error, LostReason),
+    Unconfirmed(BoxError),
+}

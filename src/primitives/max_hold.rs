@@ -1,0 +1,156 @@
+//! The longest time for which a lock is held.
+
+use std::time::Duration;
+
+use crate::error::{Error, Result};
+
+/// More is a mistake in the unit.
+const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
+/// The longest time of holding as it was given to a primitive, which takes no errors.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct MaxHold(Option<Duration>);
+
+impl MaxHold {
+    pub(crate) fn of(time: Duration) -> Self {
+        Self(Some(time))
+    }
+
+    /// What a guard is made with. An error before anything is sent if it makes no sense.
+    pub(crate) fn checked(self) -> Result<Limit> {
+        let reason = match self.0 {
+            Some(time) if time.is_zero() => "must be above zero; leave it out for no limit",
+            Some(time) if time > LONGEST => "must be at most 365 days; leave it out for no limit",
+            _ => return Ok(Limit(self.0)),
+        };
+        Err(Error::InvalidConfig { option: "max_hold", reason: reason.to_owned() })
+    }
+}
+
+/// A longest time of holding that makes sense, or none.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limit(Option<Duration>);
+
+impl Limit {
+    /// For what is limited by other means, or not yet.
+    pub(crate) const NONE: Self = Self(None);
+
+    /// Until when a lock may be held that was granted then.
+    pub(crate) fn from(self, granted: Duration) -> Option<Duration> {
+        self.0.map(|time| granted + time)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, atomic::Ordering};
+
+    use super::*;
+    use crate::{
+        backend::{Entry, Joined, Left, Moment, Standing, name::Queue},
+        client::Client,
+        lost::LostReason,
+        primitives::guard::LockGuard,
+        runtime::{
+            clock::{Instant, sleep, timeout},
+            mutex::Mutex,
+        },
+        session::double::Double,
+    };
+
+    fn millis(time: u64) -> Duration {
+        Duration::from_millis(time)
+    }
+
+    /// A lock that was granted 30 ms after it was asked for, for 100 ms at most.
+    async fn held(store: &Arc<Double>) -> LockGuard {
+        store.enqueue.then(30, || {
+            let (entry, standing) = (Entry::new("/ns/a/1", 1), Standing::First);
+            Ok(Joined::Queued { entry, standing, at: Moment(1), alive: None, alone: true })
+        });
+        store.close.then(0, || Ok(()));
+        let client = Client::open(store.shared()).await.unwrap();
+        client.mutex("a").max_hold(millis(100)).lock().await.unwrap()
+    }
+
+    fn left() -> Left {
+        Left { existed: true, successor: false, at: Moment(2) }
+    }
+
+    /// Its time counts from the sending of the request. When the key is deleted, the guard has been
+    /// lost before.
+    #[tokio::test(start_paused = true)]
+    async fn a_guard_is_lost_before_its_key_is_deleted() {
+        let (store, seen, began) = (Double::new(), Arc::<Mutex<Vec<_>>>::default(), Instant::now());
+        let guard = held(&store).await;
+        assert_eq!(guard.remaining(), millis(70));
+        let (handle, deletes) = (guard.handle(), Arc::clone(&seen));
+        store.leave.then(50, move || {
+            let valid = handle.is_valid() || handle.lost_reason() != Some(LostReason::HeldTooLong);
+            deletes.lock().push((began.elapsed().as_millis(), valid));
+            Ok(left())
+        });
+        sleep(millis(69)).await;
+        assert!(guard.is_valid() && seen.lock().is_empty());
+        let reason = timeout(millis(100), guard.lost()).await;
+        assert_eq!(reason.expect("it is notified"), LostReason::HeldTooLong);
+        // Nothing is asked of the guard until the key is gone.
+        sleep(millis(60)).await;
+        let deletes = seen.lock().clone();
+        assert!(matches!(deletes[..], [(100..102, false)]), "{deletes:?}");
+        let session = Arc::clone(guard.session());
+        assert!(session.deadline.vitals().busy, "what the guard has is not given back yet");
+        let unlocked = guard.unlock().await;
+        assert!(
+            matches!(unlocked, Err(Error::Lost { reason: LostReason::HeldTooLong, .. })),
+            "{unlocked:?}"
+        );
+        assert!(!session.deadline.vitals().busy, "all counts are even");
+    }
+
+    /// A guard that ends in time ends the wait for its time to be over.
+    #[tokio::test(start_paused = true)]
+    async fn a_guard_that_ends_in_time_is_released_once() {
+        let store = Double::new();
+        store.leave.then(0, || Ok(left()));
+        let guard = held(&store).await;
+        let session = Arc::clone(guard.session());
+        guard.unlock().await.unwrap();
+        let count = store.asked_in_all();
+        sleep(millis(500)).await;
+        assert_eq!(store.asked_in_all(), count);
+        assert!(!session.deadline.vitals().busy);
+    }
+
+    /// A second request that deletes what has this ticket may be under way.
+    #[tokio::test(start_paused = true)]
+    async fn the_ticket_of_one_that_held_too_long_is_not_used_again() {
+        for late in [false, true] {
+            let store = Double::new();
+            store.keeps_old_names.store(true, Ordering::Relaxed);
+            store.leave.then(0, || Ok(left()));
+            let guard = held(&store).await;
+            let (session, ticket) = (Arc::clone(guard.session()), guard.ticket());
+            if late {
+                guard.lost().await;
+            }
+            drop(guard.unlock().await);
+            let next = session.take_on(&Queue::new("/ns", "a").unwrap()).unwrap();
+            assert_eq!(next == ticket, !late);
+        }
+    }
+
+    #[test]
+    fn limits_make_sense() {
+        let checked = |time| MaxHold::of(time).checked();
+        for bad in [Duration::ZERO, Duration::MAX, LONGEST + Duration::from_nanos(1)] {
+            let error = checked(bad).unwrap_err();
+            assert!(matches!(error, Error::InvalidConfig { option: "max_hold", .. }), "{error:?}");
+        }
+        let granted = Duration::from_secs(5);
+        for good in [Duration::from_nanos(1), LONGEST] {
+            assert_eq!(checked(good).unwrap().from(granted), Some(granted + good));
+        }
+        assert_eq!(MaxHold::default().checked().unwrap().from(granted), None);
+    }
+}

@@ -1,0 +1,103 @@
+//! Deletes the notes of periods that are over, of locks whose names may never come again.
+
+use std::{sync::Arc, time::Duration};
+
+use super::{note_of, now as wall_now, read_note};
+use crate::{
+    backend::{Ask, Write, error::StoreError, name::Queue},
+    error::{Error, Result},
+    primitives::guard::LockGuard,
+    queue::{self, Failure, Wait, attempt::Attempt, mode::Mode},
+    runtime::clock,
+    session::Session,
+};
+
+/// How often a session looks for such notes, at most.
+const EVERY: Duration = Duration::from_secs(600);
+/// How many it deletes then, at most: each takes its lock, and four requests.
+const AT_ONCE: usize = 1000;
+/// How many periods a note is kept. Hosts' clocks differ, and the next run may be late.
+const KEPT: u32 = 2;
+
+/// Looks for notes of past periods in the background, unless the session did so less than [`EVERY`]
+/// ago. Called after a note was written: if none are added, none need to be removed.
+pub(super) fn now_and_then(session: &Arc<Session>, queue: &Queue) {
+    let now = clock::now();
+    {
+        let mut tidied = session.tidied.lock();
+        if tidied.is_some_and(|before| now.saturating_sub(before) < EVERY) {
+            return;
+        }
+        *tidied = Some(now);
+    }
+    let (weak, namespace) = (Arc::downgrade(session), queue.namespace().to_owned());
+    session.shared.runtime.spawn(async move {
+        let Some(session) = weak.upgrade() else { return };
+        let Ok(names) = noted(&session, &namespace).await else { return };
+        drop(session);
+        for name in names.into_iter().take(AT_ONCE) {
+            // A client that is gone is not kept by this.
+            let Some(session) = weak.upgrade() else { return };
+            if tidy(&session, &namespace, &name).await.is_err() {
+                return;
+            }
+        }
+    });
+}
+
+/// The names of all locks of which something is noted.
+async fn noted(session: &Session, namespace: &str) -> Result<Vec<String>, StoreError> {
+    let ask = Ask { values: false, watch: false, fresh: false };
+    let notes = session.store().list(&Queue::periods(namespace), ask).await?.notes;
+    Ok(notes.iter().filter_map(|note| Queue::name_in(note)).collect())
+}
+
+/// Deletes what is noted of this lock if its period is over: under the lock, so that no run of it
+/// begins meanwhile. A lock that is busy is left alone.
+async fn tidy(session: &Arc<Session>, namespace: &str, name: &str) -> Result<()> {
+    let Ok(queue) = Queue::new(namespace, name) else { return Ok(()) };
+    let key = note_of(&queue);
+    let read = session.store().read(&key).await.map_err(|error| session.public(error))?;
+    if !read.is_some_and(|note| is_over(&note)) {
+        return Ok(());
+    }
+    let Some(attempt) = Attempt::in_session(session, &queue) else { return Err(Error::Closed) };
+    let taken = queue::acquire(attempt, Wait::No, Mode::Exclusive).await;
+    let hold = match taken {
+        Ok(Some(hold)) => hold,
+        Ok(None) => return Ok(()),
+        Err(Failure::StaleSession(error) | Failure::Final(error)) => return Err(error),
+    };
+    let guard = LockGuard::new(hold);
+    if guard.read(&key).await?.is_some_and(|note| is_over(&note)) {
+        guard.commit(&[Write::Delete { key }]).await?;
+    }
+    guard.unlock().await
+}
+
+/// Returns `true` if a note is no longer of use.
+fn is_over(note: &[u8]) -> bool {
+    let Some((began, period)) = read_note(note) else { return true };
+    wall_now() >= began.saturating_add(period.saturating_mul(KEPT))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_is_kept_for_two_periods() {
+        let now = wall_now().as_millis();
+        for (ago, period, over) in [
+            (0, 1_000, false),
+            (5_000, 10_000, false),
+            (19_000, 10_000, false),
+            (20_001, 10_000, true),
+        ] {
+            let note = format!("{} {period}", now - ago);
+            assert_eq!(is_over(note.as_bytes()), over, "{ago} {period}");
+        }
+        assert!(is_over(b"nonsense") && is_over(b""));
+        assert!(!is_over(format!("{now} {}", u64::MAX).as_bytes()));
+    }
+}

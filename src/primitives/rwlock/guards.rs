@@ -1,0 +1,135 @@
+//! What a read-write lock grants.
+
+use std::ops::Deref;
+
+use super::rule::READER;
+use crate::{error::Result, primitives::guard::LockGuard, telemetry::Primitive};
+
+/// The right to read. It is a [`LockGuard`] that others may have beside it.
+#[derive(Debug)]
+#[must_use = "the lock is released as soon as the guard is dropped"]
+pub struct ReadGuard {
+    guard: LockGuard,
+}
+
+/// The right to write, alone. It is a [`LockGuard`].
+#[derive(Debug)]
+#[must_use = "the lock is released as soon as the guard is dropped"]
+pub struct WriteGuard {
+    guard: LockGuard,
+}
+
+impl ReadGuard {
+    pub(super) fn new(guard: LockGuard) -> Self {
+        Self { guard }
+    }
+
+    /// Releases the lock: [`LockGuard::unlock`].
+    ///
+    /// # Errors
+    ///
+    /// As [`LockGuard::unlock`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`LockGuard::unlock`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-unlock-reader").await?;
+    /// let config = client.rw_lock("config");
+    /// let reader = config.read().await?;
+    /// reader.unlock().await?;
+    /// assert!(config.try_write().await?.is_some());
+    /// # Ok(()) }
+    /// ```
+    pub async fn unlock(self) -> Result<()> {
+        self.guard.unlock().await
+    }
+}
+
+impl WriteGuard {
+    pub(super) fn new(guard: LockGuard) -> Self {
+        Self { guard }
+    }
+
+    /// Releases the lock: [`LockGuard::unlock`].
+    ///
+    /// # Errors
+    ///
+    /// As [`LockGuard::unlock`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`LockGuard::unlock`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-unlock-writer").await?;
+    /// let config = client.rw_lock("config");
+    /// let writer = config.write().await?;
+    /// writer.unlock().await?;
+    /// assert!(config.try_read().await?.is_some());
+    /// # Ok(()) }
+    /// ```
+    pub async fn unlock(self) -> Result<()> {
+        self.guard.unlock().await
+    }
+
+    /// Turns the writer into a reader, in its place: no writer gets in between, and the readers who
+    /// wait behind it, up to the next writer, come in.
+    ///
+    /// One transaction of the store puts a reader's key where the writer's was:
+    /// [`key`](LockGuard::key) is another one then, and the fencing token stays the same. It takes
+    /// as long as the store does; should the lock be lost meanwhile, that is told.
+    ///
+    /// # Errors
+    ///
+    /// **Any error releases the write lock**, as if the guard had been dropped: no writer holds it
+    /// when this has returned an error, and another client may be granted next.
+    /// [`Error::Lost`](crate::Error::Lost) if the lock was lost before.
+    /// [`Error::Denied`](crate::Error::Denied) or [`Error::Backend`](crate::Error::Backend) if the
+    /// store refused the reader's key, for want of a right or of room. An unanswered request is
+    /// repeated for as long as the session lives.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future is like dropping the guard.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-downgrade").await?;
+    /// let config = client.rw_lock("config");
+    /// let writer = config.write().await?;
+    /// let token = writer.fencing_token();
+    /// let reader = writer.downgrade().await?;
+    /// assert_eq!(reader.fencing_token(), token);
+    /// assert!(config.try_read().await?.is_some());
+    /// # reader.unlock().await }
+    /// ```
+    pub async fn downgrade(self) -> Result<ReadGuard> {
+        self.guard.relabel(READER, Primitive::Reader).await.map(ReadGuard::new)
+    }
+}
+
+impl Deref for ReadGuard {
+    type Target = LockGuard;
+
+    fn deref(&self) -> &LockGuard {
+        &self.guard
+    }
+}
+
+impl Deref for WriteGuard {
+    type Target = LockGuard;
+
+    fn deref(&self) -> &LockGuard {
+        &self.guard
+    }
+}

@@ -1,0 +1,130 @@
+//! How a waiter learns that something has happened to its predecessor.
+
+use std::sync::Arc;
+
+use super::{evidence::Evidence, waiter::Waiter};
+use crate::{
+    backend::{Event, Moment, Predecessor, Watched, error::Result},
+    runtime::{
+        self,
+        clock::{self, sleep},
+    },
+    session::{
+        eviction::WATCH_AFTER,
+        own_keys::{End, OwnKey},
+        watch_budget::NO_ROOM,
+    },
+};
+
+/// Waits until something may have happened to the predecessor.
+///
+/// One of this session ends before our eyes, or we with it. Another one's key is watched, and
+/// nothing else is; where there is no room for a watch, a look now and then has to do. `there`: at
+/// that moment its key was there.
+pub(super) async fn watch_predecessor(
+    waiter: &Waiter<'_>,
+    predecessor: &Predecessor,
+    mut there: Option<Moment>,
+) -> Result<Evidence> {
+    let (session, key) = (waiter.session, &predecessor.entry.key);
+    if let Some(ahead) = session.own_keys.find_soon(&predecessor.entry).await {
+        let end = ahead.ended(waiter.own).await;
+        return Ok(if waiter.mode.is_exclusive() { told(end, waiter.own) } else { Evidence::Hint });
+    }
+    let Some(_permit) = session.watch_budget.watch(waiter.queue.dir(), key) else {
+        sleep(runtime::jittered(NO_ROOM)).await;
+        return Ok(Evidence::Hint);
+    };
+    let mut seen = predecessor.seen;
+    loop {
+        let tells = waiter.mode.is_exclusive() && predecessor.first && seen;
+        let own = tells.then_some(&waiter.own.entry);
+        let watching = session.store().watch_ahead(&predecessor.entry, there.take(), own);
+        let event = match watching.await {
+            Ok(Watched::Begun(watch)) => {
+                seen = true;
+                watch.await
+            }
+            Ok(Watched::Since(watch)) => watch.await,
+            Ok(Watched::Gone) => Ok(Event::Deleted),
+            Ok(Watched::Over(present)) => return Ok(Evidence::Looked { present, seen }),
+            Err(_) => return Ok(Evidence::Hint),
+        };
+        match event {
+            // It is watched anew at once: that it is there still is seen by that, and whatever
+            // happens next is not missed. It costs as many reads as somebody makes writes.
+            Ok(Event::Touched) => {}
+            Ok(Event::Deleted) => return Box::pin(waiter.look_at_both(predecessor, seen)).await,
+            Err(_) => return Ok(Evidence::Hint),
+        }
+    }
+}
+
+/// What the end of an own key shows to the one that stood behind it.
+fn told(end: End, own: &Arc<OwnKey>) -> Evidence {
+    match end {
+        End::Passed { successor, there, .. }
+            if successor.upgrade().is_some_and(|successor| Arc::ptr_eq(&successor, own)) =>
+        {
+            if there { Evidence::Inherited } else { Evidence::Hint }
+        }
+        // Our key joined while that one was being deleted, a moment ago.
+        End::Passed { at, .. } if at > own.joined && clock::now() - own.sent < WATCH_AFTER => {
+            Evidence::Inherited
+        }
+        End::Left { at, predecessor } if at > own.joined => Evidence::Withdrawn(predecessor),
+        _ => Evidence::Hint,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::Weak, time::Duration};
+
+    use super::*;
+    use crate::{
+        backend::Entry,
+        queue::evidence::{Conclusion, conclude},
+        session::own_keys::OwnKeys,
+    };
+
+    /// A key of this session's that joined at this moment, so long ago.
+    fn own(joined: u64, ago: Duration) -> Arc<OwnKey> {
+        let entry = Entry { key: "own".into(), revision: joined, token: joined, crowded: false };
+        OwnKeys::default().add(entry, Moment(joined), clock::now() - ago, false)
+    }
+
+    #[test]
+    fn the_end_of_an_own_key_grants_what_it_shows() {
+        let next = || {
+            let entry = Entry { key: "next".into(), revision: 1, token: 1, crowded: false };
+            Predecessor { entry, first: true, seen: true }
+        };
+        let nobody = Weak::new;
+        let passed = |at, successor, there| End::Passed { at: Moment(at), successor, there };
+        let left = |at| End::Left { at: Moment(at), predecessor: next() };
+        let (now, long_ago) = (own(5, Duration::ZERO), own(5, WATCH_AFTER * 2));
+        let other = own(5, Duration::ZERO);
+        let inherits = Conclusion::First;
+        for (end, own, wanted) in [
+            // The transaction that deleted the key tells of the successor that it knew.
+            (passed(4, Arc::downgrade(&now), true), &now, inherits),
+            (passed(6, Arc::downgrade(&now), false), &now, Conclusion::Unknown),
+            (passed(6, Arc::downgrade(&long_ago), true), &long_ago, Conclusion::First),
+            // Who joined before it was deleted may be gone since, unless that is a moment ago.
+            (passed(6, nobody(), false), &now, Conclusion::First),
+            (passed(6, Arc::downgrade(&other), true), &now, Conclusion::First),
+            (passed(6, nobody(), false), &long_ago, Conclusion::Unknown),
+            // Who joined later stands behind somebody else.
+            (passed(5, nobody(), true), &now, Conclusion::Unknown),
+            (passed(4, nobody(), true), &now, Conclusion::Unknown),
+            (left(6), &now, Conclusion::Behind(next())),
+            (left(5), &now, Conclusion::Unknown),
+            (left(4), &now, Conclusion::Unknown),
+            (End::Unclear, &now, Conclusion::Unknown),
+        ] {
+            let what = format!("{end:?}");
+            assert_eq!(conclude(told(end, own), &next()), wanted, "{what}");
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! When a queue is looked at again.
+
+use super::*;
+
+/// When a view looks, by a stopped clock.
+struct Looks {
+    store: Arc<Double>,
+    session: Arc<Session>,
+    view: View,
+}
+
+impl Looks {
+    async fn new(values_change: bool, answers: impl FnOnce(&Double)) -> Self {
+        let store = Double::new();
+        answers(&store);
+        let session = store.session().await;
+        let view = View::new(Queue::new("/ns", "name").unwrap(), values_change);
+        Self { store, session, view }
+    }
+
+    /// What is seen, if anything is by then.
+    async fn within(&mut self, milliseconds: u64, watch: bool) -> Option<usize> {
+        let next = self.view.next(&self.session, watch);
+        let next = timeout(Duration::from_millis(milliseconds), next).await.ok()?;
+        Some(next.unwrap().members.len())
+    }
+
+    /// How long it paused between two looks.
+    fn pauses(&self) -> Vec<u64> {
+        double::pauses(&self.store.asked("list"))
+    }
+}
+
+/// So many who stand in the queue; the watch ends after this many milliseconds.
+fn listing(members: u64, news: Option<u64>) -> Listing {
+    let member = |revision| {
+        let entry = Entry::new(format!("k{revision}"), revision);
+        Member { entry, label: None, detail: None }
+    };
+    let watch = news.map(|after| {
+        Box::pin(async move {
+            sleep(Duration::from_millis(after)).await;
+            Ok(Event::Touched)
+        }) as Watch
+    });
+    Listing {
+        members: (1..=members).map(member).collect(),
+        notes: vec![],
+        watch,
+        seem_dead: vec![],
+    }
+}
+
+fn silent() -> StoreError {
+    StoreError::Unavailable("no answer".into())
+}
+
+#[tokio::test(start_paused = true)]
+async fn looks_that_fail_are_repeated_with_growing_pauses() {
+    let mut looks = Looks::new(false, |store| store.list.then(0, || Err(silent()))).await;
+    assert_eq!(looks.within(1000, true).await, None);
+    grow(&looks.pauses());
+}
+
+/// A watch that ends at once, again and again, though nothing has changed.
+#[tokio::test(start_paused = true)]
+async fn news_of_nothing_are_looked_at_with_growing_pauses() {
+    let mut looks = Looks::new(false, |store| {
+        store.list.then(0, || Ok(listing(1, Some(0))));
+        for _ in 0..6 {
+            store.list.then(0, || Ok(listing(1, Some(0))));
+        }
+        store.list.then(0, || Ok(listing(2, Some(0))));
+        store.list.then(0, || Ok(listing(2, Some(0))));
+    })
+    .await;
+    assert_eq!(looks.within(0, true).await, Some(1), "at once");
+    assert_eq!(looks.within(3000, true).await, Some(2));
+    // The first look is without a pause, and so is one after it.
+    grow(&looks.pauses()[1..]);
+    let before = looks.pauses().len();
+    // What has changed was worth it.
+    assert_eq!(looks.within(500, true).await, None);
+    grow(&looks.pauses()[before + 1..]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_news_it_looks_now_and_then() {
+    for (watch, bounds) in [(true, 20_000..=25_001), (false, 500..=1501)] {
+        let mut looks = Looks::new(true, |store| {
+            store.list.then(0, || Ok(listing(0, None)));
+        })
+        .await;
+        assert_eq!(looks.within(0, watch).await, Some(0));
+        assert_eq!(looks.within(130_000, watch).await, None);
+        let pauses = looks.pauses();
+        assert!(pauses.len() >= 5, "{pauses:?}");
+        assert!(pauses.iter().all(|pause| bounds.contains(pause)), "{watch}: {pauses:?}");
+    }
+}
+
+/// Only where its value may change, and where there is room, is the first key watched.
+#[tokio::test(start_paused = true)]
+async fn the_first_key_is_watched_where_it_matters() {
+    for (values_change, watch, watched) in
+        [(true, true, 1), (true, false, 0), (false, true, 0), (false, false, 0)]
+    {
+        let mut looks = Looks::new(values_change, |store| {
+            store.list.then(0, || Ok(listing(2, None)));
+            store.urgent_watch.then(0, || Ok(Some(Box::pin(pending()))));
+        })
+        .await;
+        assert_eq!(looks.within(400, watch).await, Some(2));
+        assert_eq!(looks.store.asked("urgent watch k1").len(), watched, "{values_change} {watch}");
+        // To be sure of its value it is read after the watch has begun.
+        assert_eq!(looks.store.asked("list").len(), 1 + watched);
+        assert_eq!(looks.within(400, watch).await, None);
+        assert_eq!(looks.store.asked("urgent watch k1").len(), watched);
+    }
+}
+
+/// A first key that is gone before it can be watched.
+#[tokio::test(start_paused = true)]
+async fn keys_that_are_gone_are_looked_for_with_growing_pauses() {
+    let mut looks = Looks::new(true, |store| {
+        store.list.then(0, || Ok(listing(1, None)));
+        store.urgent_watch.then(0, || Ok(None));
+    })
+    .await;
+    assert_eq!(looks.within(500, true).await, None);
+    grow(&looks.pauses());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_a_session_ends_its_looks() {
+    let told = LostReason::SessionExpired;
+    let mut by_list = Looks::new(false, |store| {
+        store.list.then(0, move || Err(StoreError::SessionGone(told)));
+    })
+    .await;
+    assert_eq!(by_list.view.next(&by_list.session, true).await, Err(told));
+    assert_eq!(by_list.session.deadline.lost_reason(), Some(told));
+    let mut looks = Looks::new(false, |store| store.list.then(0, || Ok(listing(1, None)))).await;
+    assert_eq!(looks.within(10, true).await, Some(1));
+    looks.session.deadline.lose(told);
+    assert_eq!(looks.view.next(&looks.session, true).await, Err(told));
+    // In another one it looks at once; what it has told it does not tell again.
+    looks.session = looks.store.session().await;
+    let before = looks.store.asked("list").len();
+    assert_eq!(looks.within(10, true).await, None);
+    assert_eq!(looks.store.asked("list").len(), before + 1);
+}
+
+/// One look gives up after two requests' time, and after its fourth session.
+#[tokio::test(start_paused = true)]
+async fn one_look_is_bounded() {
+    let queue = Queue::new("/ns", "name").unwrap();
+    for (answer, opened, least, most) in [
+        (silent as fn() -> StoreError, 1, 1000, 3001),
+        (|| StoreError::SessionGone(LostReason::SessionExpired), 4, 0, 1),
+        (|| StoreError::SessionGone(LostReason::ClientClosed), 1, 0, 1),
+        (|| StoreError::Denied("no".into()), 1, 0, 1),
+    ] {
+        let store = Double::new();
+        store.list.then(0, move || Err(answer()));
+        store.close.then(0, || Ok(()));
+        let sessions = Sessions::open(store.shared()).await.unwrap();
+        let began = Instant::now();
+        assert!(look(&sessions, &queue, true).await.is_err());
+        let took = began.elapsed().as_millis();
+        assert!((least..=most).contains(&took), "{:?}: {took}", answer());
+        assert_eq!(store.asked("open").len(), opened, "{:?}", answer());
+    }
+}
+
+/// Who watches for ever gets over failures, in whatever session there is, with growing pauses.
+#[tokio::test(start_paused = true)]
+async fn a_follower_gets_over_lost_sessions() {
+    let store = Double::new();
+    for _ in 0..5 {
+        store.list.then(0, || Err(StoreError::SessionGone(LostReason::SessionExpired)));
+    }
+    store.list.then(0, || Ok(listing(1, None)));
+    store.list.then(0, || Err(StoreError::SessionGone(LostReason::SessionExpired)));
+    store.close.then(0, || Ok(()));
+    let sessions = Sessions::open(store.shared()).await.unwrap();
+    let queue = Queue::new("/ns", "name").unwrap();
+    let mut feed = Feed::new(&sessions, &queue, false, |snapshot| Some(snapshot.members.len()));
+    assert_eq!(feed.next().await, Some(1));
+    let asked = store.asked("list");
+    grow(&double::pauses(&asked));
+    // And then they are short again; its session is looked at now and then.
+    assert!(timeout(Duration::from_secs(26), feed.next()).await.is_err());
+    let asked = store.asked("list");
+    grow(&double::pauses(&asked[6..]));
+    sessions.close().await.unwrap();
+    assert_eq!(feed.next().await, None);
+    assert_eq!(feed.next().await, None);
+}

@@ -1,0 +1,56 @@
+//! What keeps one that is woken for nothing from spinning.
+
+use std::time::Duration;
+
+use crate::runtime::{
+    backoff,
+    clock::{Instant, sleep},
+};
+
+/// After so long without a wake-up, one that was for nothing is the first again.
+const CALM: Duration = Duration::from_secs(1);
+
+/// Counts wake-ups that were for nothing.
+#[derive(Default)]
+pub(crate) struct WakeUpBackoff {
+    idle: u32,
+}
+
+impl WakeUpBackoff {
+    /// It was woken for nothing, and had begun to wait then. Should the store go on like that, it
+    /// pauses; the first time it does not.
+    pub(crate) async fn idle(&mut self, began: Instant) {
+        self.idle = if began.elapsed() > CALM { 0 } else { self.idle + 1 };
+        if self.idle > 1 {
+            sleep(backoff(self.idle - 2)).await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How long it pauses, in milliseconds, if it has waited for so long before.
+    async fn pause(backoff: &mut WakeUpBackoff, waited: Duration) -> u128 {
+        let began = Instant::now();
+        sleep(waited).await;
+        let woken = Instant::now();
+        backoff.idle(began).await;
+        woken.elapsed().as_millis()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_that_is_woken_for_nothing_again_and_again_pauses() {
+        let mut backoff = WakeUpBackoff::default();
+        assert_eq!(pause(&mut backoff, Duration::ZERO).await, 0, "the first time");
+        for most in [20, 40, 80, 160] {
+            let pause = pause(&mut backoff, CALM / 2).await;
+            assert!((most / 2..=most + 1).contains(&pause), "{pause} of {most}");
+        }
+        assert!(pause(&mut backoff, CALM).await > 0, "it has to be longer");
+        assert_eq!(pause(&mut backoff, CALM * 2).await, 0, "after a calm");
+        assert_eq!(pause(&mut backoff, Duration::ZERO).await, 0, "the first time since");
+        assert!(pause(&mut backoff, Duration::ZERO).await > 0);
+    }
+}

@@ -1,0 +1,211 @@
+//! A process that forks while it holds locks, as prefork servers, daemons and test runners do. The
+//! child has copies of guards, clients and connections, and none of the threads that work for them.
+
+#![cfg(unix)]
+#![allow(clippy::expect_used, clippy::panic)] // also outside of the test functions
+
+use std::{
+    error::Error as _,
+    fs,
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::PathBuf,
+    process,
+    sync::{Mutex, PoisonError},
+    thread,
+    time::{Duration, Instant},
+};
+
+use distlock::{Builder, Client, Error, LockGuard, LostReason, Tls, blocking::Wait};
+use distlock_fork::{Fork, has_ended};
+use distlock_testkit::{
+    backend::Backend,
+    servers::{
+        certificates, mysql_url, postgres_url, redis_tls_url, redis_url, redlock_url, valkey_url,
+    },
+};
+
+const TTL: Duration = Duration::from_secs(3);
+const SOON: Duration = Duration::from_secs(30);
+
+/// What becomes of a client of the child's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Own {
+    Works,
+    /// It is refused, by an error that names the fork.
+    IsRefused,
+}
+
+/// What the parent has when it forks.
+struct Inherited {
+    builder: Builder,
+    client: Client,
+    kept: LockGuard,
+    dropped: LockGuard,
+}
+
+/// One at a time: a fork must not find the library's locks taken by another test's thread.
+static TURN: Mutex<()> = Mutex::new(());
+
+fn forks(name: &str, builder: Builder, own: Own) {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let namespace = format!("/forked-{name}-{:x}", fastrand::u64(..));
+    let builder = builder.namespace(namespace).session_ttl(TTL);
+    let client = builder.clone().connect().wait().expect("connected");
+    let [kept, dropped] =
+        ["kept", "dropped"].map(|name| client.mutex(name).lock().wait().expect("granted"));
+    let inherited = Inherited { builder, client, kept, dropped };
+    let verdict = std::env::temp_dir().join(format!("distlock-forked-{:x}", fastrand::u64(..)));
+    match distlock_fork::split().expect("a child") {
+        Fork::Child => judge(inherited, own, &verdict),
+        Fork::Parent(child) => {
+            let ended = wait_for(child);
+            let said = fs::read_to_string(&verdict).unwrap_or_default();
+            drop(fs::remove_file(&verdict));
+            assert!(ended, "the child hangs");
+            assert_eq!(said, "done", "the child");
+            outlives(inherited);
+        }
+    }
+}
+
+/// The parent: nothing that the child did touches its session.
+fn outlives(Inherited { client, kept, dropped, .. }: Inherited) {
+    let until = Instant::now() + client.session_ttl() * 3;
+    while Instant::now() < until {
+        assert!(kept.is_valid() && dropped.is_valid(), "lost within three TTLs of the fork");
+        thread::sleep(Duration::from_millis(20));
+    }
+    kept.unlock().wait().expect("it was held");
+    dropped.unlock().wait().expect("it was held");
+    client.close().wait().expect("closed");
+}
+
+fn wait_for(child: i32) -> bool {
+    let until = Instant::now() + SOON;
+    while Instant::now() < until {
+        if has_ended(child, false).expect("a child") {
+            return true;
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    let killed = process::Command::new("kill").args(["-9", &child.to_string()]).status();
+    killed.expect("kill runs");
+    assert!(has_ended(child, true).expect("a child"));
+    false
+}
+
+/// The child: writes down how it went, and ends without returning to the test.
+fn judge(inherited: Inherited, own: Own, verdict: &PathBuf) -> ! {
+    let judged = catch_unwind(AssertUnwindSafe(|| child(inherited, own)));
+    let said = judged.map_or_else(
+        |panic| match (panic.downcast_ref::<String>(), panic.downcast_ref::<&str>()) {
+            (Some(text), _) => text.clone(),
+            (None, Some(text)) => (*text).to_owned(),
+            (None, None) => "panics".to_owned(),
+        },
+        |()| "done".to_owned(),
+    );
+    process::exit(i32::from(fs::write(verdict, said).is_err()));
+}
+
+fn child(Inherited { builder, client, kept, dropped }: Inherited, own: Own) {
+    assert!(!kept.is_valid() && dropped.remaining().is_zero());
+    assert_eq!(kept.lost().wait_timeout(SOON), Some(LostReason::Forked));
+    let work = kept.run(std::future::pending::<()>()).wait_timeout(SOON).expect("stopped");
+    assert_eq!(work.expect_err("it is lost").reason, LostReason::Forked);
+    let error = kept.unlock().wait_timeout(SOON).expect("in time").expect_err("it is not held");
+    assert!(matches!(error, Error::Lost { reason: LostReason::Forked, .. }), "{error:?}");
+    let locking = client.mutex("another").lock().wait_timeout(SOON).expect("in time");
+    let error = locking.expect_err("the client is the parent's");
+    assert!(matches!(error, Error::Runtime { .. }), "{error:?}");
+    // More than there are runtimes.
+    for name in ["one", "two", "three"] {
+        let connected = builder.clone().connect().wait_timeout(SOON).expect("in time");
+        if own == Own::IsRefused {
+            let error = connected.expect_err("it is refused");
+            let source = error.source().map(ToString::to_string).unwrap_or_default();
+            assert!(source.contains("forked"), "{error:?}");
+            continue;
+        }
+        let own = connected.expect("connected");
+        let guard = own.mutex(name).lock().wait_timeout(SOON).expect("in time").expect("granted");
+        assert!(guard.is_valid());
+        guard.unlock().wait_timeout(SOON).expect("in time").expect("released");
+        own.close().wait_timeout(SOON).expect("in time").expect("closed");
+    }
+    drop(dropped);
+    let error = client.close().wait_timeout(SOON).expect("in time").expect_err("the parent's");
+    assert!(matches!(error, Error::Runtime { .. }), "{error:?}");
+    drop(client);
+}
+
+fn tls(url: &str) -> Builder {
+    let [ca, certificate, key] = certificates();
+    let tls = Tls::new().ca_certificate(ca).client_identity(certificate, key);
+    Client::builder(url).tls(tls)
+}
+
+#[test]
+fn memory() {
+    forks("memory", Client::builder("memory://forked"), Own::Works);
+}
+
+#[test]
+fn etcd() {
+    forks("etcd", Client::builder(Backend::Etcd.url()), Own::Works);
+}
+
+#[test]
+fn etcd_by_tls() {
+    forks("etcd-tls", tls(&Backend::Etcd.url_with_tls()), Own::Works);
+}
+
+/// The client's timers belong to a thread that the child does not have.
+#[test]
+fn zookeeper() {
+    forks("zookeeper", Client::builder(Backend::ZooKeeper.url()), Own::IsRefused);
+}
+
+#[test]
+fn zookeeper_by_tls() {
+    forks("zookeeper-tls", tls(&Backend::ZooKeeper.url_with_tls()), Own::IsRefused);
+}
+
+#[test]
+fn postgres() {
+    forks("postgres", Client::builder(postgres_url()), Own::Works);
+}
+
+#[test]
+fn mysql() {
+    forks("mysql", Client::builder(mysql_url()), Own::Works);
+}
+
+#[test]
+fn redis() {
+    forks("redis", Client::builder(redis_url()), Own::Works);
+}
+
+#[test]
+fn redis_by_tls() {
+    forks("redis-tls", tls(&redis_tls_url()), Own::Works);
+}
+
+#[test]
+fn valkey() {
+    forks("valkey", Client::builder(valkey_url()), Own::Works);
+}
+
+#[test]
+fn redlock() {
+    forks("redlock", Client::builder(redlock_url()), Own::Works);
+}
+
+/// SQLite remembers the locks of its files by process.
+#[test]
+fn sqlite() {
+    let file = std::env::temp_dir().join(format!("distlock-forked-{:x}.db", fastrand::u64(..)));
+    let url = format!("sqlite://{}", file.display());
+    forks("sqlite", Client::builder(url), Own::IsRefused);
+    drop(fs::remove_file(file));
+}

@@ -1,0 +1,125 @@
+//! A thousand at one lock, and many of them dying at once.
+
+use std::time::Duration;
+
+use tokio::{sync::mpsc, task::JoinSet, time::sleep};
+
+use crate::{
+    clusters::{on_both, on_each},
+    common::{
+        Case,
+        case::{SOON, eventually, throughout, within},
+        harness::{Elsewhere, Job},
+    },
+};
+
+/// Waits until there are so many keys, without asking for the long list all the time.
+async fn queue_of(t: &Case, length: usize) {
+    let mut seen = 0;
+    for _ in 0..150 {
+        seen = t.keys().await.len();
+        if seen == length {
+            return;
+        }
+        sleep(Duration::from_millis(200)).await;
+    }
+    panic!("there are {seen} keys, not {length}");
+}
+
+/// They are in ten clients of this process and in three other processes, which are killed on the
+/// way. The token is the place in the queue.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thousand_waiters_are_served_in_order_though_a_third_of_them_dies() {
+    const HERE: usize = 670;
+    const ELSEWHERE: [usize; 3] = [110; 3];
+    on_each(async |t| {
+        let mut clients = Vec::new();
+        for _ in 0..10 {
+            // So much at once may keep a busy machine from its keepalives for a while. ZooKeeper
+            // grants no more than this.
+            clients.push(t.connect(t.builder().session_ttl(Duration::from_secs(20))).await);
+        }
+        let (mut markers, mut sessions) = (Vec::new(), Vec::new());
+        for (place, client) in clients.iter().enumerate() {
+            let marker = client.mutex(format!("marker-{place}")).lock().await.expect("granted");
+            sessions.push(t.store.session_of(marker.key()).await);
+            markers.push(marker);
+        }
+        let holder = clients[0].mutex("crowd").lock().await.expect("granted");
+        let mut processes: Vec<Box<dyn Elsewhere>> = Vec::new();
+        for crowd in ELSEWHERE {
+            processes.push(
+                t.store.lock_elsewhere(Job::crowd(t, "crowd", t.store.min_ttl() * 3, crowd)).await,
+            );
+        }
+        let (grants, mut granted) = mpsc::unbounded_channel();
+        let mut waiters = JoinSet::new();
+        for waiter in 0..HERE {
+            let (mutex, grants) = (clients[waiter % clients.len()].mutex("crowd"), grants.clone());
+            waiters.spawn(async move {
+                let guard = mutex.lock().await.expect("granted");
+                // Sent while the lock is held: the channel's order is the order of the grants.
+                grants.send(guard.fencing_token()).expect("somebody listens");
+                assert!(guard.is_valid());
+                guard.unlock().await.expect("released");
+            });
+        }
+        drop(grants);
+        queue_of(t, markers.len() + 1 + 1000).await;
+        let before = t.cost(&sessions).await;
+        holder.unlock().await.expect("released");
+        let mut order = Vec::new();
+        while order.len() < HERE {
+            order.push(
+                within(SOON * 2, "another one is granted", granted.recv())
+                    .await
+                    .expect("not all were granted"),
+            );
+            if order.len() == HERE / 3 {
+                for process in processes.drain(..) {
+                    process.crash().await;
+                }
+            }
+        }
+        while let Some(done) = waiters.join_next().await {
+            done.expect("a waiter fails");
+        }
+        assert!(order.is_sorted_by(|a, b| a < b), "granted out of order");
+        let spent = t.cost(&sessions).await - before;
+        println!("{}: {spent:?} for a thousand waiters", t.store.url());
+        assert!(spent.events <= 2 * 1000, "{spent:?}: each was to wake two at most");
+        eventually(SOON, "nobody is left in the queue", async || {
+            t.keys().await.len() == markers.len()
+        })
+        .await;
+        for marker in markers {
+            marker.unlock().await.expect("released");
+        }
+    })
+    .await;
+}
+
+/// All their keys go at once, and those who stand behind them are not let in by that.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn five_hundred_waiters_that_die_at_once_are_passed_over() {
+    on_both(async |t| {
+        let ttl = t.store.min_ttl() * 2;
+        let [one, two] = t.clients().await;
+        let guard = one.mutex("crowd").lock().await.expect("granted");
+        let process = t.store.lock_elsewhere(Job::crowd(t, "crowd", ttl, 500)).await;
+        queue_of(t, 501).await;
+        let last = t.enqueue(&two, "crowd").await;
+        let crashed = process.crash().await;
+        // etcd revokes five hundred leases in half a second, and ends them once a second.
+        let limit = ttl + t.store.grace() + Duration::from_secs(1);
+        eventually(limit, "they are gone", async || t.keys().await.len() == 2).await;
+        println!("{}: gone after {:?} of {ttl:?}", t.store.url(), crashed.elapsed());
+        throughout(Duration::from_millis(300), "the last one waits", async || {
+            last.waits() && guard.is_valid()
+        })
+        .await;
+        guard.unlock().await.expect("released");
+        last.served().await;
+    })
+    .await;
+}

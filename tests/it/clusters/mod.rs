@@ -1,0 +1,33 @@
+//! Both clusters, with servers that come and go and with crowds at one lock. Needs the servers of
+//! `docker/up`.
+
+mod crowds;
+mod endpoints;
+mod members;
+mod restarts;
+mod space;
+mod zookeeper;
+
+use crate::common::{Case, beside_others, etcd::Etcd, zookeeper::ZooKeeper};
+use tokio::sync::Mutex;
+
+static ALONE: Mutex<()> = Mutex::const_new(());
+
+/// Runs a test while no other runs in this process.
+async fn on_etcd(test: impl AsyncFn(&Case)) {
+    let _alone = ALONE.lock().await;
+    beside_others::<Etcd>(&test).await;
+}
+
+/// Runs a test on both clusters at the same time, while no other runs in this process.
+async fn on_both(test: impl AsyncFn(&Case)) {
+    let _alone = ALONE.lock().await;
+    tokio::join!(beside_others::<Etcd>(&test), beside_others::<ZooKeeper>(&test));
+}
+
+/// Runs a test on one cluster after the other, while no other runs in this process.
+async fn on_each(test: impl AsyncFn(&Case)) {
+    let _alone = ALONE.lock().await;
+    beside_others::<Etcd>(&test).await;
+    beside_others::<ZooKeeper>(&test).await;
+}

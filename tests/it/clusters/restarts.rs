@@ -1,0 +1,76 @@
+//! Servers that are restarted one after the other, as an upgrade does it.
+
+use std::time::Duration;
+
+use distlock_testkit::docker::restart;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use crate::{
+    clusters::on_both,
+    common::case::{SOON, eventually},
+};
+
+/// What is left of the holder's certain time, at the worst moment, is printed: on ZooKeeper that
+/// time is three fifths of the TTL.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn locks_and_waiters_outlive_a_rolling_restart() {
+    const APART: Duration = Duration::from_secs(10);
+    on_both(async |t| {
+        let clients = t.clients::<3>().await;
+        assert_eq!(clients[0].session_ttl(), Duration::from_secs(15));
+        let guard = clients[0].mutex("kept").lock().await.unwrap();
+        let mut queue = vec![guard.key().to_owned()];
+        let token = guard.fencing_token();
+        let mut waiters = Vec::new();
+        for client in &clients[1..] {
+            waiters.push(t.enqueue(client, "kept").await);
+            queue.push(waiters[waiters.len() - 1].key.clone());
+        }
+        queue.sort();
+        let restarts = async {
+            for (name, server) in t.store.servers() {
+                let start = Instant::now();
+                restart(name).await;
+                eventually(SOON * 2, "it serves again", async || t.store.serves(server).await)
+                    .await;
+                println!("{name} serves again after {:?}", start.elapsed());
+                sleep_until(start + APART).await;
+            }
+        };
+        let mut least = guard.remaining();
+        let watched = async {
+            loop {
+                assert!(guard.is_valid(), "lost; {least:?} were left when last seen");
+                least = least.min(guard.remaining());
+                if let Some(place) = waiters.iter().position(|waiter| !waiter.waits()) {
+                    return place;
+                }
+                sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::select! {
+            reason = guard.lost() => panic!("lost: {reason}"),
+            place = watched => {
+                let told = waiters.remove(place).result(SOON).await;
+                panic!("{} does not wait any more: {told:?}", t.store.url());
+            }
+            () = restarts => {}
+        }
+        println!("{}: at the worst moment the lock was certain for {least:?}", t.store.url());
+        assert_eq!(guard.fencing_token(), token);
+        let mut keys = t.keys().await;
+        keys.sort();
+        assert_eq!(keys, queue, "everybody has the place that was its own");
+        guard.unlock().await.unwrap();
+        let mut last = token;
+        for waiter in waiters {
+            let key = waiter.key.clone();
+            let guard = waiter.granted().await;
+            assert_eq!(guard.key(), key);
+            assert!(guard.fencing_token() > last);
+            last = guard.fencing_token();
+            guard.unlock().await.unwrap();
+        }
+    })
+    .await;
+}

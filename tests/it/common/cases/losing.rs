@@ -1,0 +1,341 @@
+//! Loss: told in time, to those whom it concerns, and never taken for anything else.
+
+use std::time::{Duration, Instant};
+
+use distlock::{Client, Error, LostReason};
+
+use crate::common::{
+    case::{Case, SOON, eventually, throughout, within},
+    harness::Job,
+};
+
+/// Fails to unlock a guard that is lost.
+macro_rules! assert_lost {
+    ($guard:expr, $reason:pat) => {
+        assert!(!$guard.is_valid());
+        assert_eq!($guard.remaining(), Duration::ZERO);
+        let error = $guard.unlock().await.expect_err("it was lost before");
+        assert!(matches!(error, Error::Lost { reason: $reason, .. }), "{error:?}");
+        assert!(!error.is_retryable());
+    };
+}
+
+pub(crate) async fn an_ended_session_is_told_to_its_holder(t: &Case) {
+    let [client, other] = t.clients().await;
+    let guard = client.mutex("ended").lock().await.expect("granted");
+    let second = client.mutex("ended-2").lock().await.expect("granted");
+    let waiter = t.enqueue(&other, "ended").await;
+    t.store.end_session_of(guard.key()).await;
+    let ended = Instant::now();
+    // Its keys went with the session, and either may be noticed first.
+    for guard in [guard, second] {
+        let reason = within(SOON, "the holder is told", guard.lost()).await;
+        // The next keepalive would tell it at the latest.
+        let interval = client.session_ttl() / 3;
+        assert!(ended.elapsed() < interval, "told after {:?}", ended.elapsed());
+        assert!(matches!(reason, LostReason::SessionExpired | LostReason::KeyDeleted), "{reason}");
+        assert_lost!(guard, LostReason::SessionExpired | LostReason::KeyDeleted);
+    }
+    waiter.served().await;
+}
+
+pub(crate) async fn an_ended_session_is_told_to_its_waiters(t: &Case) {
+    let [holder, client] = t.clients().await;
+    let guard = holder.mutex("queue").lock().await.expect("granted");
+    let mut waiters = Vec::new();
+    for _ in 0..5 {
+        waiters.push(t.enqueue(&client, "queue").await);
+    }
+    t.store.end_session_of(&waiters[0].key).await;
+    for waiter in waiters {
+        let error = waiter.result(SOON).await.expect_err("its session is over");
+        assert!(matches!(error, Error::SessionLost { .. } | Error::Evicted { .. }), "{error:?}");
+        assert!(error.is_retryable());
+    }
+    // It is worth retrying indeed.
+    let waiter = t.enqueue(&client, "queue").await;
+    assert!(guard.is_valid());
+    guard.unlock().await.expect("released");
+    waiter.served().await;
+}
+
+pub(crate) async fn a_lost_session_is_replaced(t: &Case) {
+    let client = t.client().await;
+    let guard = client.mutex("held").lock().await.expect("granted");
+    let (session, token) = (t.store.session_of(guard.key()).await, guard.fencing_token());
+    t.store.end_session_of(guard.key()).await;
+    within(SOON, "the holder is told", guard.lost()).await;
+    let again = within(SOON, "the next lock opens a session", client.mutex("held").lock())
+        .await
+        .expect("granted");
+    assert_ne!(t.store.session_of(again.key()).await, session);
+    assert!(again.fencing_token() > token);
+    assert!(again.is_valid() && !guard.is_valid());
+    // What is left of the old guard does not touch its successor.
+    drop(guard);
+    throughout(Duration::from_millis(300), "the new lock is held", async || {
+        again.is_valid() && t.keys().await == [again.key()]
+    })
+    .await;
+    again.unlock().await.expect("released");
+}
+
+pub(crate) async fn a_deleted_key_is_told_within_a_second(t: &Case) {
+    let [client, other] = t.clients().await;
+    let guard = client.mutex("deleted").lock().await.expect("granted");
+    let bystander = client.mutex("bystander").lock().await.expect("granted");
+    let waiter = t.enqueue(&other, "deleted").await;
+    // Once young and once long held: the watch on its key starts late.
+    for (guard, waiter) in
+        [(guard, Some(waiter)), (client.mutex("young").lock().await.expect("granted"), None)]
+    {
+        let deleted = Instant::now();
+        t.store.delete_key(guard.key()).await;
+        assert_eq!(within(SOON, "the holder is told", guard.lost()).await, LostReason::KeyDeleted);
+        let took = deleted.elapsed();
+        assert!(took < Duration::from_secs(1), "told after {took:?}");
+        assert_lost!(guard, LostReason::KeyDeleted);
+        if let Some(waiter) = waiter {
+            waiter.served().await;
+        }
+    }
+    assert!(bystander.is_valid(), "one key is one lock, not the session");
+    bystander.unlock().await.expect("released");
+}
+
+/// By a client, which may be another one's.
+/// Whether it is unlocked or dropped.
+pub(crate) async fn an_unlock_of_what_was_lost_spares_the_successor(t: &Case) {
+    let [former, next, third] = t.clients().await;
+    for unlocks in [true, false] {
+        let lost = former.mutex("lost").lock().await.expect("granted");
+        t.store.delete_key(lost.key()).await;
+        within(SOON, "the holder is told", lost.lost()).await;
+        let guard = within(SOON, "it is free", next.mutex("lost").lock()).await.expect("granted");
+        assert!(guard.fencing_token() > lost.fencing_token());
+        if unlocks {
+            let error = lost.unlock().await.expect_err("it was lost");
+            assert!(matches!(&error, Error::Lost { name, .. } if name == "lost"), "{error:?}");
+        } else {
+            drop(lost);
+        }
+        let held = async || {
+            let tried = third.mutex("lost").try_lock().await.expect("an answer");
+            guard.is_valid() && tried.is_none()
+        };
+        throughout(Duration::from_millis(200), "the next one holds it", held).await;
+        guard.unlock().await.expect("released");
+    }
+}
+
+pub(crate) async fn an_operator_evicts_holders_and_waiters(t: &Case) {
+    let [holder, waiting, operator] = t.clients().await;
+    let guard = holder.mutex("queue").lock().await.expect("granted");
+    let second = t.enqueue(&waiting, "queue").await;
+    let third = t.enqueue(&holder, "queue").await;
+    let key = second.key.clone();
+    assert!(operator.evict(&key).await.expect("an answer"), "it was there");
+    let held = guard.key().to_owned();
+    assert!(operator.evict(&held).await.expect("an answer"), "it was there");
+    assert_eq!(within(SOON, "the holder is told", guard.lost()).await, LostReason::KeyDeleted);
+    // The waiter is told as it looks.
+    let evicted = second.result(SOON).await.expect_err("its key is gone");
+    assert!(matches!(evicted, Error::Evicted { .. }), "{evicted:?}");
+    third.granted().await.unlock().await.expect("released");
+    for key in [key, held] {
+        assert!(!operator.evict(key).await.expect("an answer"), "it is gone");
+    }
+}
+
+/// On etcd, a client that acquires a lock again has the key that it had before.
+pub(crate) async fn an_eviction_spares_a_later_hold(t: &Case) {
+    let [holder, operator] = t.clients().await;
+    let (mutex, seen_by) = (holder.mutex("queue"), operator.mutex("queue"));
+    let first = mutex.lock().await.expect("free");
+    let seen = seen_by.holder().await.expect("an answer").expect("it is held");
+    assert_eq!(seen.key(), first.key());
+    first.unlock().await.expect("released");
+    let second = mutex.lock().await.expect("free");
+    assert!(!operator.evict_entry(&seen).await.expect("an answer"), "that hold is over");
+    let held = async || second.is_valid() && t.keys().await.len() == 1;
+    throughout(Duration::from_millis(300), "the later hold goes on", held).await;
+    let seen = seen_by.holder().await.expect("an answer").expect("it is held");
+    assert!(operator.evict_entry(&seen).await.expect("an answer"), "it was there");
+    assert_eq!(within(SOON, "the holder is notified", second.lost()).await, LostReason::KeyDeleted);
+    assert!(!operator.evict_entry(&seen).await.expect("an answer"), "it is gone");
+}
+
+/// A waiter whose key is gone has lost its place: it must not be granted when the holder lets go,
+/// nor when the one ahead does.
+pub(crate) async fn an_evicted_waiter_is_never_granted(t: &Case) {
+    let clients = t.clients().await;
+    evict(t, &clients).await;
+}
+
+/// Its predecessor is of the same client, which does not ask the store who is first.
+pub(crate) async fn an_evicted_waiter_of_one_client_is_never_granted(t: &Case) {
+    let client = t.client().await;
+    evict(t, &[client.clone(), client.clone(), client]).await;
+}
+
+async fn evict(t: &Case, [holder, evicted, patient]: &[Client; 3]) {
+    let guard = holder.mutex("queue").lock().await.expect("granted");
+    let second = t.enqueue(evicted, "queue").await;
+    let third = t.enqueue(patient, "queue").await;
+    t.store.delete_key(&second.key).await;
+    t.queue_of(2).await;
+    throughout(Duration::from_millis(200), "nobody is granted", async || {
+        third.waits() && guard.is_valid()
+    })
+    .await;
+    guard.unlock().await.expect("released");
+    let third = third.granted().await;
+    let error = second.result(SOON).await.expect_err("its key is gone");
+    assert!(matches!(error, Error::Evicted { .. }), "{error:?}");
+    assert!(error.is_retryable());
+    assert!(third.is_valid());
+    third.unlock().await.expect("released");
+}
+
+pub(crate) async fn a_holder_that_is_cut_off_knows_before_its_successor(t: &Case) {
+    let link = t.link().await;
+    // Keepalives may come late on a busy machine.
+    let ttl = t.store.min_ttl().max(Duration::from_secs(5));
+    let builder = t.builder_for(&link.url()).session_ttl(ttl);
+    let holder = t.connect(builder.request_timeout(Duration::from_secs(1))).await;
+    let other = t.client().await;
+    let guard = holder.mutex("cut").lock().await.expect("granted");
+    let waiter = t.enqueue(&other, "cut").await;
+    link.cut_off(&guard);
+    let cut = Instant::now();
+    let told = tokio::spawn(async move {
+        let reason = guard.lost().await;
+        (Instant::now(), reason, guard)
+    });
+    let successor = waiter.result(ttl * 2 + t.store.grace()).await.expect("granted");
+    let granted = Instant::now();
+    assert!(told.is_finished(), "the successor is there and the holder was told nothing");
+    let (told, reason, guard) = told.await.expect("no panic");
+    assert_eq!(reason, LostReason::DeadlinePassed);
+    let lead = granted.duration_since(told);
+    println!("told after {:?} of {ttl:?}, {lead:?} before the grant", told.duration_since(cut));
+    assert!(lead > Duration::ZERO);
+    assert!(
+        told.duration_since(cut) > ttl / 2,
+        "a keepalive was due every third of {ttl:?}: given up too early"
+    );
+    assert_lost!(guard, LostReason::DeadlinePassed);
+    assert!(successor.is_valid());
+    successor.unlock().await.expect("released");
+}
+
+pub(crate) async fn a_waiter_that_is_cut_off_is_told(t: &Case) {
+    let link = t.link().await;
+    let cut_off = t.mortal_client_by(&*link).await;
+    let holder = t.client().await;
+    let guard = holder.mutex("cut").lock().await.expect("granted");
+    let waiter = t.enqueue(&cut_off, "cut").await;
+    let ttl = cut_off.session_ttl();
+    link.cut_off_key(&waiter.key);
+    let error = waiter
+        .result(ttl * 2 + t.store.grace())
+        .await
+        .expect_err("nobody can know its place any more");
+    assert!(matches!(error, Error::SessionLost { .. }), "{error:?}");
+    assert!(error.is_retryable());
+    assert!(guard.is_valid());
+    // Its key goes with its session.
+    eventually(ttl + t.store.grace(), "its key is gone", async || t.keys().await == [guard.key()])
+        .await;
+    guard.unlock().await.expect("released");
+}
+
+pub(crate) async fn a_crashed_holder_is_succeeded_in_time(t: &Case) {
+    let ttl = t.store.min_ttl();
+    let mut process = t.store.lock_elsewhere(Job::new(t, "crash", ttl)).await;
+    let token = within(SOON, "the process has the lock", process.granted()).await;
+    let other = t.client().await;
+    let waiter = t.enqueue(&other, "crash").await;
+    let crashed = process.crash().await;
+    let guard = waiter.result(ttl + t.store.grace()).await.expect("granted");
+    let took = crashed.elapsed();
+    println!("succeeded after {took:?} of {ttl:?}");
+    assert!(took < ttl + t.store.grace(), "succeeded after {took:?} of {ttl:?}");
+    assert!(guard.fencing_token().as_u64() > token);
+    guard.unlock().await.expect("released");
+}
+
+/// A dead waiter's key blocks the queue no longer than its session lasts, and nobody behind it is
+/// let in by its end.
+pub(crate) async fn a_crashed_waiter_is_passed_over(t: &Case) {
+    let ttl = t.store.min_ttl();
+    let [one, two] = t.clients().await;
+    let guard = one.mutex("crash").lock().await.expect("granted");
+    let process = t.store.lock_elsewhere(Job::new(t, "crash", ttl)).await;
+    t.queue_of(2).await;
+    let waiter = t.enqueue(&two, "crash").await;
+    process.crash().await;
+    eventually(ttl + t.store.grace(), "the dead waiter's key is gone", async || {
+        t.keys().await.len() == 2
+    })
+    .await;
+    throughout(Duration::from_millis(300), "the lock is held", async || {
+        waiter.waits() && guard.is_valid()
+    })
+    .await;
+    guard.unlock().await.expect("released");
+    waiter.served().await;
+}
+
+pub(crate) async fn unlock_without_a_store_is_never_ok(t: &Case) {
+    let link = t.link().await;
+    let timeout = Duration::from_millis(500);
+    let client = t.connect(t.builder_for(&link.url()).request_timeout(timeout)).await;
+    let guard = client.mutex("dead").lock().await.expect("granted");
+    link.set_reachable(false);
+    let start = Instant::now();
+    let error = guard.unlock().await.expect_err("no store has confirmed anything");
+    let took = start.elapsed();
+    assert!(matches!(error, Error::ReleaseUnconfirmed { .. } | Error::Lost { .. }), "{error:?}");
+    assert!(took < timeout * 2 + Duration::from_millis(500), "given up after {took:?}");
+    link.set_reachable(true);
+}
+
+/// The network does not come back: then the session's end does what the release could not.
+pub(crate) async fn a_release_that_never_arrives_ends_with_the_ttl(t: &Case) {
+    let link = t.link().await;
+    let (client, other) = (t.mortal_client_by(&*link).await, t.client().await);
+    let ttl = client.session_ttl();
+    let guard = client.mutex("gone").lock().await.expect("granted");
+    let waiter = t.enqueue(&other, "gone").await;
+    link.cut_off(&guard);
+    let cut = Instant::now();
+    let error = guard.unlock().await.expect_err("no store has confirmed anything");
+    assert!(matches!(error, Error::ReleaseUnconfirmed { .. } | Error::Lost { .. }), "{error:?}");
+    let successor = waiter.result(ttl + t.store.grace()).await.expect("granted");
+    println!("succeeded after {:?} of {ttl:?}", cut.elapsed());
+    link.set_reachable(true);
+    // What is left of the release finds nothing to delete.
+    throughout(ttl, "the successor holds the lock", async || successor.is_valid()).await;
+    assert_eq!(t.keys().await, [successor.key()]);
+    successor.unlock().await.expect("released");
+}
+
+pub(crate) async fn a_release_is_completed_when_the_store_is_back(t: &Case) {
+    let link = t.link().await;
+    let builder = t.builder_for(&link.url()).request_timeout(Duration::from_millis(500));
+    let (client, other) = (t.connect(builder).await, t.client().await);
+    let guard = client.mutex("back").lock().await.expect("granted");
+    let session = t.store.session_of(guard.key()).await;
+    let waiter = t.enqueue(&other, "back").await;
+    link.set_reachable(false);
+    let error = guard.unlock().await.expect_err("no store has confirmed anything");
+    assert!(matches!(error, Error::ReleaseUnconfirmed { .. }), "{error:?}");
+    assert!(waiter.waits());
+    link.set_reachable(true);
+    // Long before the session's TTL would end it.
+    let successor = waiter.result(Duration::from_secs(6)).await.expect("granted");
+    let lives = !t.store.sessions() || t.store.session_exists(session).await;
+    assert!(lives, "the session did not have to die for it");
+    successor.unlock().await.expect("released");
+}

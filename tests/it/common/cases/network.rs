@@ -1,0 +1,488 @@
+//! What a network in between can do: for stores that have one.
+
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU32, Ordering::SeqCst},
+    },
+    time::{Duration, Instant},
+};
+
+use distlock::{Client, Error, LockGuard, LostReason};
+use distlock_testkit::{proxies::Proxies, proxy::Mode};
+use tokio::{task::JoinSet, time::sleep};
+
+use crate::common::{
+    case::{Case, SOON, eventually, poll, throughout, within},
+    harness::Job,
+};
+
+/// A client by way of proxies, whose session outlives the case.
+async fn client_by(t: &Case, proxies: &Proxies) -> Client {
+    t.connect(t.builder_for(&proxies.url()).request_timeout(Duration::from_millis(500))).await
+}
+
+/// The server has made the key; the client hears nothing but that its connection is gone.
+pub(crate) async fn a_join_whose_reply_is_lost_leaves_one_key(t: &Case) {
+    let proxies = t.proxies().await;
+    let (client, other) = (client_by(t, &proxies).await, t.client().await);
+    for _ in 0..3 {
+        let ahead = other.mutex("join").lock().await.expect("granted");
+        proxies.set(&Mode::BlackholeToClient);
+        let waiter = t.enqueue(&client, "join").await;
+        proxies.hang_up();
+        proxies.set(&Mode::Pass);
+        ahead.unlock().await.expect("released");
+        let guard = waiter.granted().await;
+        assert_eq!(t.keys().await, [guard.key()]);
+        guard.unlock().await.expect("released");
+    }
+}
+
+/// The same without a sign of the loss: the answer comes long after the client has asked again.
+pub(crate) async fn a_join_whose_reply_is_late_leaves_one_key(t: &Case) {
+    let proxies = t.proxies().await;
+    let (client, other) = (client_by(t, &proxies).await, t.client().await);
+    let ahead = other.mutex("join").lock().await.expect("granted");
+    // What the opening of a session leaves for later has been replied to: nothing is ahead of the
+    // join on the connection.
+    client.mutex("before").lock().await.expect("granted").unlock().await.expect("released");
+    proxies.set(&Mode::BlackholeToClient);
+    let waiter = t.enqueue(&client, "join").await;
+    // More than two request timeouts: it has asked again.
+    throughout(Duration::from_millis(1200), "it asks again without another key", async || {
+        t.keys().await.len() == 2
+    })
+    .await;
+    proxies.set(&Mode::Pass);
+    ahead.unlock().await.expect("released");
+    let guard = waiter.granted().await;
+    assert_eq!(t.keys().await, [guard.key()]);
+    guard.unlock().await.expect("released");
+}
+
+/// The key of a caller who went away before the answer came is found and deleted.
+pub(crate) async fn a_dropped_join_whose_reply_is_lost_leaves_nothing(t: &Case) {
+    let proxies = t.proxies().await;
+    let (client, other) = (client_by(t, &proxies).await, t.client().await);
+    let marker = client.mutex("marker").lock().await.expect("granted");
+    let ahead = other.mutex("join").lock().await.expect("granted");
+    proxies.set(&Mode::BlackholeToClient);
+    let waiter = t.enqueue(&client, "join").await;
+    waiter.cancel();
+    proxies.hang_up();
+    proxies.set(&Mode::Pass);
+    eventually(SOON, "its key is gone", async || t.keys().await.len() == 2).await;
+    assert!(marker.is_valid() && ahead.is_valid());
+    for guard in [marker, ahead] {
+        guard.unlock().await.expect("released");
+    }
+}
+
+/// A join that was given up is still on its way when another attempt has the lock and its label was
+/// changed: the key that it puts then has the former label.
+pub(crate) async fn a_join_that_lands_after_a_downgrade_is_taken_back(t: &Case) {
+    let proxies = t.proxies().await;
+    let client = client_by(t, &proxies).await;
+    let marker = client.mutex("marker").lock().await.expect("granted");
+    // It lands in about every second round; in the others its connection is given up before.
+    let (mut round, mut landed, start) = (0, 0, Instant::now());
+    while landed < 2 && start.elapsed() < SOON * 2 {
+        round += 1;
+        // Whichever server the first attempt goes to does not hear of it yet.
+        let silent =
+            proxies.all.iter().find(|proxy| proxy.connections() > 0).expect("it is connected");
+        silent.set(Mode::BlackholeToServer);
+        let lock = client.rw_lock(format!("downgraded-{round}"));
+        let writer = within(SOON, "another attempt is heard", lock.write()).await.expect("granted");
+        let reader = writer.downgrade().await.expect("it is held");
+        silent.set(Mode::Pass);
+        let own = async || t.keys().await.len() == 2;
+        if poll(Duration::from_millis(500), async || !own().await).await {
+            landed += 1;
+        }
+        eventually(Duration::from_secs(20), "the reader's key is the only one", own).await;
+        let second = within(SOON, "readers share", lock.read()).await.expect("granted");
+        for reader in [reader, second] {
+            reader.unlock().await.expect("released");
+        }
+    }
+    marker.unlock().await.expect("released");
+}
+
+pub(crate) async fn a_release_whose_reply_is_lost_spares_the_successor(t: &Case) {
+    let proxies = t.proxies().await;
+    let (client, other) = (client_by(t, &proxies).await, t.client().await);
+    let guard = client.mutex("release").lock().await.expect("granted");
+    let waiter = t.enqueue(&other, "release").await;
+    proxies.set(&Mode::SwallowReply);
+    // It may say that it does not know; it may not say that the lock was lost.
+    match within(SOON, "unlock() returns", guard.unlock()).await {
+        Ok(()) | Err(Error::ReleaseUnconfirmed { .. }) => {}
+        Err(error) => panic!("{error:?}"),
+    }
+    let successor = waiter.granted().await;
+    proxies.set(&Mode::Pass);
+    // The first release may be repeated as often as it likes.
+    throughout(Duration::from_secs(2), "the successor holds the lock", async || {
+        successor.is_valid() && t.keys().await == [successor.key()]
+    })
+    .await;
+    successor.unlock().await.expect("released");
+}
+
+/// Either way alone is enough to lose a lock, and what still comes the other way must not hide it.
+async fn cut_one_way(t: &Case, mode: Mode) {
+    let proxies = t.proxies().await;
+    let holder = t.mortal_client_by(&*proxies).await;
+    let other = t.client().await;
+    let guard = holder.mutex("one-way").lock().await.expect("granted");
+    let waiter = t.enqueue(&other, "one-way").await;
+    let ttl = holder.session_ttl();
+    proxies.set(&mode);
+    let told = tokio::spawn(async move {
+        let reason = guard.lost().await;
+        (Instant::now(), reason, guard.is_valid())
+    });
+    // A server that still hears keepalives keeps the lock until the client gives up.
+    // zookeeper-client goes on asking for its session until 1.4 TTL have passed without an answer,
+    // also when it has been dropped, and each time the server counts anew.
+    let successor = waiter.result(ttl * 3 + t.store.grace()).await.expect("granted");
+    let granted = Instant::now();
+    assert!(told.is_finished(), "the successor is there and the holder was told nothing");
+    let (told, reason, valid) = told.await.expect("no panic");
+    assert!(told < granted);
+    assert_eq!((reason, valid), (LostReason::DeadlinePassed, false));
+    assert!(successor.is_valid());
+    successor.unlock().await.expect("released");
+    proxies.set(&Mode::Pass);
+}
+
+pub(crate) async fn a_holder_that_is_not_heard_knows_before_its_successor(t: &Case) {
+    cut_one_way(t, Mode::BlackholeToServer).await;
+}
+
+pub(crate) async fn a_holder_that_hears_nothing_knows_before_its_successor(t: &Case) {
+    cut_one_way(t, Mode::BlackholeToClient).await;
+}
+
+/// A process that was stopped for longer than its TTL looks at its guard before it does anything
+/// else.
+pub(crate) async fn a_holder_that_was_stopped_knows_when_it_wakes(t: &Case) {
+    let ttl = t.store.min_ttl();
+    let mut process = t.store.lock_elsewhere(Job::new(t, "stopped", ttl)).await;
+    let token = within(SOON, "the process has the lock", process.granted()).await;
+    let other = t.client().await;
+    let waiter = t.enqueue(&other, "stopped").await;
+    let pause = ttl + t.store.grace();
+    let valid = within(pause + SOON, "the process wakes", process.sleep_through(pause)).await;
+    let successor = waiter.granted().await;
+    assert!(successor.fencing_token().as_u64() > token);
+    assert!(!valid, "the one that slept and its successor were both valid");
+    assert!(successor.is_valid());
+    successor.unlock().await.expect("released");
+}
+
+/// A process that drops its guard, its client and its runtime and exits at once: the release may
+/// still go out, else the session's end does it.
+pub(crate) async fn a_process_that_exits_gives_its_lock_back(t: &Case) {
+    let ttl = t.store.min_ttl();
+    let mut process = t.store.lock_elsewhere(Job::new(t, "exit", ttl)).await;
+    let token = within(SOON, "the process has the lock", process.granted()).await;
+    let other = t.client().await;
+    let waiter = t.enqueue(&other, "exit").await;
+    let left = process.leave().await;
+    let guard = waiter.result(ttl + t.store.grace()).await.expect("granted");
+    println!("succeeded after {:?} of {ttl:?}", left.elapsed());
+    assert!(guard.fencing_token().as_u64() > token);
+    guard.unlock().await.expect("released");
+}
+
+/// Two clients at a lock, each on a network that comes and goes: each holds it or knows that it
+/// does not.
+pub(crate) async fn flapping_networks_never_make_two_holders(t: &Case) {
+    let guards: Arc<[Mutex<Option<LockGuard>>; 2]> = Arc::default();
+    let grants = Arc::new(AtomicU32::new(0));
+    let (mut tasks, mut networks) = (JoinSet::new(), Vec::new());
+    for place in 0..2 {
+        let proxies = t.proxies().await;
+        networks.push(Arc::clone(&proxies));
+        let client = t.mortal_client_by(&*proxies).await;
+        tasks.spawn(async move {
+            loop {
+                sleep(Duration::from_millis(fastrand::u64(200..600))).await;
+                proxies.set(&Mode::Blackhole);
+                sleep(Duration::from_millis(fastrand::u64(200..1600))).await;
+                proxies.set(&Mode::Pass);
+            }
+        });
+        let (guards, grants) = (Arc::clone(&guards), Arc::clone(&grants));
+        tasks.spawn(async move {
+            loop {
+                // Errors are to be expected here, as long as they can be overcome.
+                let guard = match client.mutex("flapping").lock().await {
+                    Ok(guard) => guard,
+                    Err(error) if error.is_retryable() => continue,
+                    Err(error) => panic!("{error:?}"),
+                };
+                grants.fetch_add(1, SeqCst);
+                guards[place].lock().expect("no panic").replace(guard);
+                sleep(Duration::from_millis(fastrand::u64(100..1000))).await;
+                let guard = guards[place].lock().expect("no panic").take().expect("just put there");
+                match guard.unlock().await {
+                    Ok(()) | Err(Error::Lost { .. } | Error::ReleaseUnconfirmed { .. }) => {}
+                    Err(error) => panic!("{error:?}"),
+                }
+            }
+        });
+    }
+    let valid = |place: usize| {
+        let guard = guards[place].lock().expect("no panic");
+        guard.as_ref().filter(|guard| guard.is_valid()).map(LockGuard::fencing_token)
+    };
+    let alone = async || {
+        let (before, other, after) = (valid(0), valid(1), valid(0));
+        // However long a question takes: what was valid before and after was so between.
+        before.is_none() || other.is_none() || before != after
+    };
+    let time = Duration::from_secs(12);
+    throughout(time, "there is one holder", alone).await;
+    for proxies in networks {
+        let rate = proxies.accepted() as f64 / time.as_secs_f64() / t.store.at_once();
+        println!("{rate:.1} connections a second");
+        assert!(rate < 3.0, "{rate:.1} connections a second");
+    }
+    assert!(tasks.try_join_next().is_none(), "a task failed");
+    tasks.shutdown().await;
+    drop(guards.each_ref().map(|guard| guard.lock().expect("no panic").take()));
+    assert!(grants.load(SeqCst) >= 4, "{grants:?} grants: too few to tell");
+    t.heal();
+    // Sessions that were lost end by themselves.
+    eventually(t.store.min_ttl() + t.store.grace(), "nothing is left", async || {
+        t.keys().await.is_empty()
+    })
+    .await;
+}
+
+pub(crate) async fn locks_and_waiters_outlive_their_connections(t: &Case) {
+    let proxies = t.proxies().await;
+    let (client, other) = (client_by(t, &proxies).await, t.client().await);
+    let guard = client.mutex("held").lock().await.expect("granted");
+    let ahead = other.mutex("awaited").lock().await.expect("granted");
+    let waiter = t.enqueue(&client, "awaited").await;
+    for _ in 0..5 {
+        proxies.hang_up();
+        sleep(Duration::from_millis(200)).await;
+        assert!(guard.is_valid() && waiter.waits());
+    }
+    assert_eq!(t.keys().await.len(), 2 + usize::from(t.store.queues()));
+    ahead.unlock().await.expect("released");
+    waiter.served().await;
+    guard.unlock().await.expect("released");
+}
+
+/// The one ahead is gone while the waiter's connection is down.
+pub(crate) async fn what_happens_while_disconnected_is_seen_afterwards(t: &Case) {
+    let proxies = t.proxies().await;
+    let (client, other) = (client_by(t, &proxies).await, t.client().await);
+    let guard = other.mutex("seen").lock().await.expect("granted");
+    let waiter = t.enqueue(&client, "seen").await;
+    proxies.set(&Mode::Refuse);
+    guard.unlock().await.expect("released");
+    proxies.set(&Mode::Pass);
+    waiter.served().await;
+}
+
+/// The one ahead goes between the answer that names it and the watch on it: no event tells of that.
+pub(crate) async fn what_happens_before_the_watch_is_seen_at_once(t: &Case) {
+    let proxies = t.proxies().await;
+    let (client, other) = (client_by(t, &proxies).await, t.client().await);
+    let guard = other.mutex("before").lock().await.expect("granted");
+    // In between: behind a holder, a look of its own goes with the watch.
+    let middle = t.enqueue(&other, "before").await;
+    // The answer to joining is this long on its way back, and then the watch on its way there.
+    proxies.set(&Mode::Delay(Duration::from_millis(200)));
+    let waiter = t.enqueue(&client, "before").await;
+    middle.cancel();
+    t.queue_of(2).await;
+    guard.unlock().await.expect("released");
+    // Not as late as a recheck would be.
+    waiter.result(Duration::from_secs(5)).await.expect("granted").unlock().await.expect("released");
+    proxies.set(&Mode::Pass);
+}
+
+/// Servers do lose events now and then, on connections that are in good order.
+pub(crate) async fn a_lost_event_is_made_good_by_the_recheck(t: &Case) {
+    let proxies = t.proxies().await;
+    let recheck = Duration::from_secs(2);
+    let client = t.connect(t.builder_for(&proxies.url()).recheck_interval(recheck)).await;
+    let other = t.client().await;
+    let guard = other.mutex("event").lock().await.expect("granted");
+    let waiter = t.enqueue(&client, "event").await;
+    // Its watch is there once the server has nothing more to say.
+    sleep(Duration::from_millis(500)).await;
+    proxies.set(&Mode::Drop(guard.key().as_bytes().into()));
+    let released = Instant::now();
+    guard.unlock().await.expect("released");
+    if t.store.tells() {
+        throughout(Duration::from_millis(300), "the event is lost", async || waiter.waits()).await;
+    }
+    let granted = waiter.result(recheck * 2).await.expect("granted");
+    assert!(released.elapsed() < recheck * 2);
+    proxies.set(&Mode::Pass);
+    granted.unlock().await.expect("released");
+}
+
+/// The same, and it is a holder that would have been told: an operator has deleted its key.
+pub(crate) async fn a_holder_whose_event_was_lost_is_told_by_the_recheck(t: &Case) {
+    let proxies = t.proxies().await;
+    let recheck = Duration::from_secs(3);
+    let client = t.connect(t.builder_for(&proxies.url()).recheck_interval(recheck)).await;
+    let guard = client.mutex("held").lock().await.expect("granted");
+    let bystander = client.mutex("bystander").lock().await.expect("granted");
+    // Its watch, which begins late, is there once the server has had nothing more to say for a
+    // while.
+    let (mut said, mut since) = (proxies.packets(), Instant::now());
+    eventually(SOON, "its key is watched", async || {
+        if said != proxies.packets() {
+            (said, since) = (proxies.packets(), Instant::now());
+        }
+        since.elapsed() > Duration::from_millis(700)
+    })
+    .await;
+    proxies.set(&Mode::DropOne(guard.key().as_bytes().into()));
+    let deleted = Instant::now();
+    t.store.delete_key(guard.key()).await;
+    if t.store.tells() {
+        throughout(Duration::from_millis(200), "the event is lost", async || guard.is_valid())
+            .await;
+    }
+    let limit = recheck.mul_f64(1.25) + Duration::from_secs(1);
+    assert_eq!(within(limit, "the holder is told", guard.lost()).await, LostReason::KeyDeleted);
+    println!("told after {:?}", deleted.elapsed());
+    assert!(matches!(guard.unlock().await, Err(Error::Lost { .. })));
+    proxies.set(&Mode::Pass);
+    assert!(bystander.is_valid(), "one key is one lock, not the session");
+    bystander.unlock().await.expect("released");
+}
+
+/// The store counts from when it heard the request, so that the time an answer takes is no time to
+/// hold the lock.
+pub(crate) async fn late_answers_count_from_their_requests(t: &Case) {
+    let proxies = t.proxies().await;
+    let client = t.connect(t.builder_for(&proxies.url()).session_ttl(t.store.min_ttl() * 3)).await;
+    let delay = client.session_ttl() / 20;
+    let guard = client.mutex("late").lock().await.expect("granted");
+    // What is left just after a keepalive, which is the most.
+    let renewed = async || {
+        let mut left = guard.remaining();
+        let rises = poll(client.session_ttl(), async || {
+            let now = guard.remaining();
+            now > std::mem::replace(&mut left, now)
+        });
+        assert!(rises.await && guard.is_valid(), "it is not kept alive");
+        left
+    };
+    let at_once = renewed().await;
+    proxies.set(&Mode::Delay(delay));
+    // This one may have been under way already.
+    renewed().await;
+    for _ in 0..2 {
+        let left = renewed().await;
+        // There and back it is twice the delay; the rest is for a busy machine.
+        assert!(
+            left < at_once - delay,
+            "{left:?} left after a late answer, {at_once:?} after a quick one"
+        );
+    }
+    proxies.set(&Mode::Pass);
+    guard.unlock().await.expect("released");
+}
+
+/// Answers take most of the time between two keepalives, now less and now more.
+pub(crate) async fn a_slow_network_loses_nothing(t: &Case) {
+    let proxies = t.proxies().await;
+    let client = t.connect(t.builder_for(&proxies.url()).session_ttl(t.store.min_ttl() * 2)).await;
+    let ttl = client.session_ttl();
+    let guard = client.mutex("slow").lock().await.expect("granted");
+    let round_trip = (ttl / 3).mul_f64(t.store.bearable_round_trip());
+    proxies.set(&Mode::Jitter(round_trip / 2));
+    let mut least = guard.remaining();
+    throughout(ttl * 3, "the lock is held", async || {
+        least = least.min(guard.remaining());
+        guard.is_valid()
+    })
+    .await;
+    println!(
+        "with round trips of {round_trip:?} and more {least:?} of {ttl:?} were left \
+         at the worst moment"
+    );
+    // Counted from the sending, no proof is as good as new once its answer is there.
+    assert!(
+        guard.remaining() < ttl.mul_f64(0.9) - round_trip / 4,
+        "{:?} of {ttl:?}",
+        guard.remaining()
+    );
+    within(SOON, "the release is slow but sure", guard.unlock()).await.expect("released");
+    proxies.set(&Mode::Pass);
+}
+
+/// One server of several is dead, or silent from the start: each client gets its lock all the same,
+/// and soon.
+async fn one_bad_endpoint(t: &Case, mode: Mode, limit: Duration) {
+    let proxies = t.proxies().await;
+    for bad in 0..proxies.all.len() {
+        proxies.set(&Mode::Pass);
+        proxies.all[bad].set(mode.clone());
+        for _ in 0..3 {
+            let start = Instant::now();
+            let builder = t.builder_for(&proxies.url()).request_timeout(Duration::from_millis(500));
+            let client =
+                within(SOON, "it connects", builder.connect()).await.expect("the others are there");
+            let guard =
+                within(SOON, "it locks", client.mutex("others").lock()).await.expect("granted");
+            guard.unlock().await.expect("released");
+            client.close().await.expect("closed");
+            let took = start.elapsed();
+            assert!(took < limit, "it took {took:?}");
+        }
+    }
+}
+
+pub(crate) async fn one_refused_endpoint_does_no_harm(t: &Case) {
+    one_bad_endpoint(t, Mode::Refuse, Duration::from_secs(2)).await;
+}
+
+pub(crate) async fn one_silent_endpoint_does_no_harm(t: &Case) {
+    one_bad_endpoint(t, Mode::Blackhole, Duration::from_secs(5)).await;
+}
+
+/// The server in use falls silent, and the next one is found before the session is lost.
+pub(crate) async fn a_lock_outlives_its_server_falling_silent(t: &Case) {
+    let proxies = t.proxies().await;
+    let builder = t.builder_for(&proxies.url()).session_ttl(Duration::from_secs(6));
+    let client = t.connect(builder.request_timeout(Duration::from_secs(1))).await;
+    let guard = client.mutex("silent").lock().await.expect("granted");
+    let used: Vec<_> = proxies.all.iter().filter(|proxy| proxy.connections() > 0).collect();
+    assert_eq!(used.len() as f64, t.store.at_once(), "it is connected to no more than it needs");
+    used[0].set(Mode::Blackhole);
+    throughout(client.session_ttl() * 2, "the lock is held", async || guard.is_valid()).await;
+    within(SOON, "the others hear of it", guard.unlock()).await.expect("released");
+    used[0].set(Mode::Pass);
+}
+
+pub(crate) async fn refused_endpoints_are_unavailable_at_once(t: &Case) {
+    let proxies = t.proxies().await;
+    proxies.set(&Mode::Refuse);
+    let start = Instant::now();
+    let error = t.builder_for(&proxies.url()).connect().await.expect_err("nobody is there");
+    assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
+    assert!(
+        start.elapsed() < Duration::from_secs(2),
+        "each was to be tried once: {:?}",
+        start.elapsed()
+    );
+    let told = std::error::Error::source(&error).expect("a reason").to_string();
+    assert!(told.contains("127.0.0.1"), "it names an endpoint: {told}");
+    proxies.set(&Mode::Pass);
+}

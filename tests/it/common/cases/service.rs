@@ -1,0 +1,322 @@
+//! What services are built of: jobs that run once a period, holders that take their lock again,
+//! leaders that do their work as long as they lead, and a client that is shut down.
+
+use std::{
+    cell::Cell,
+    future::{pending, ready},
+    time::Duration,
+};
+
+use distlock::{Error, LostReason, Result};
+use tokio::{sync::oneshot, task::JoinSet, time::timeout};
+
+use crate::common::case::{Case, SOON, eventually, throughout, within};
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+pub(crate) async fn a_job_runs_once_a_period(t: &Case) {
+    let clients = t.clients::<3>().await;
+    let mut jobs = JoinSet::new();
+    for client in clients.iter().cycle().take(12) {
+        let job = client.mutex("job");
+        jobs.spawn(async move { job.run_once_per(HOUR, async |_| ()).await });
+    }
+    let ran = jobs.join_all().await.into_iter().collect::<Result<Vec<_>>>().expect("no error");
+    assert_eq!(ran.iter().flatten().count(), 1, "of twelve that came at once");
+    // Over after nine tenths of the period.
+    let (job, period) = (clients[0].mutex("short"), Duration::from_millis(1000));
+    assert!(job.run_once_per(period, async |_| ()).await.expect("no error").is_some());
+    assert!(job.run_once_per(period, async |_| ()).await.expect("no error").is_none());
+    tokio::time::sleep(period).await;
+    assert!(job.run_once_per(period, async |_| ()).await.expect("no error").is_some());
+    let error = job.run_once_per(Duration::from_millis(99), async |_| ()).await.expect_err("short");
+    assert!(matches!(error, Error::InvalidConfig { option: "period", .. }), "{error:?}");
+    for name in ["job", "short"] {
+        t.store.erase(&note(t, name)).await;
+    }
+}
+
+/// Where it is noted when a lock's work began.
+fn note(t: &Case, name: &str) -> String {
+    format!("{}/!began/{name}", t.namespace)
+}
+
+/// Only one who says so lets work begin twice in a period.
+pub(crate) async fn a_period_is_cleared_by_name_alone(t: &Case) {
+    let [one, two] = t.clients().await;
+    let (job, other) = (one.mutex("job"), two.mutex("job"));
+    let guard = job.lock().await.expect("granted");
+    assert_eq!(guard.clear_period().await.expect("an answer"), None, "nothing has begun");
+    guard.unlock().await.expect("it was held");
+    let failed = job.run_once_per(HOUR, async |_| Err::<(), _>("disk full")).await;
+    assert_eq!(failed.expect("no error"), Some(Err("disk full")));
+    let again = async || other.run_once_per(HOUR, async |_| ()).await.expect("no error");
+    assert_eq!(again().await, None, "it counts");
+    let guard = job.lock().await.expect("granted");
+    let began = guard.clear_period().await.expect("an answer").expect("it had begun");
+    assert!(began.elapsed().is_ok_and(|age| age < HOUR), "{began:?}");
+    guard.unlock().await.expect("it was held");
+    assert_eq!(again().await, Some(()));
+    assert_eq!(again().await, None);
+    // Without the lock nothing is cleared.
+    let guard = job.lock().await.expect("granted");
+    t.store.delete_key(guard.key()).await;
+    let error = guard.clear_period().await.expect_err("the lock is lost");
+    assert!(matches!(error, Error::Lost { .. }), "{error:?}");
+    assert_eq!(again().await, None);
+    t.store.erase(&note(t, "job")).await;
+}
+
+/// What is noted of names that come once does not stay for ever.
+pub(crate) async fn notes_of_periods_that_are_over_go(t: &Case) {
+    let period = Duration::from_millis(200);
+    let first = t.client().await;
+    for number in 1..5 {
+        let job = first.mutex(format!("order/{number}"));
+        assert!(job.run_once_per(period, async |_| ()).await.expect("no error").is_some());
+    }
+    assert!(first.mutex("kept").run_once_per(HOUR, async |_| ()).await.expect("ok").is_some());
+    // The note of a lock that is held is kept. It is the first one to be looked at.
+    let held = first.mutex("order/0").lock().await.expect("granted");
+    assert!(held.first_in(period).await.expect("no error"));
+    tokio::time::sleep(period * 2).await;
+    let old: Vec<_> = (0..5).map(|number| note(t, &format!("order%2F{number}"))).collect();
+    let second = t.client().await;
+    assert!(second.mutex("new").run_once_per(HOUR, async |_| ()).await.expect("ok").is_some());
+    eventually(SOON, "they are deleted", async || {
+        let mut left = 0;
+        for key in &old[1..] {
+            left += usize::from(t.store.data(key).await.is_some());
+        }
+        left == 0
+    })
+    .await;
+    assert!(t.store.data(&old[0]).await.is_some(), "its lock is held");
+    assert!(t.store.data(&note(t, "kept")).await.is_some(), "its period is not over");
+    held.unlock().await.expect("it was held");
+    for key in [&old[0], &note(t, "kept"), &note(t, "new")] {
+        t.store.erase(key).await;
+    }
+}
+
+pub(crate) async fn what_was_put_is_read(t: &Case) {
+    let [one, two] = t.clients().await;
+    let guard = one.mutex("m").lock().await.expect("granted");
+    let key = t.data_key("value");
+    assert_eq!(guard.get(&key).await.expect("an answer"), None);
+    guard.put(key.clone(), "first").await.expect("written");
+    let other = two.mutex("n").lock().await.expect("granted");
+    assert_eq!(other.get(&key).await.expect("an answer").as_deref(), Some(&b"first"[..]));
+    for bad in ["", "value", "/", &format!("{}/m", t.namespace)] {
+        let error = guard.get(bad).await.expect_err("no such key");
+        assert!(matches!(error, Error::InvalidWrite { .. }), "{error:?}");
+    }
+    guard.delete(key.clone()).await.expect("deleted");
+    assert_eq!(other.get(&key).await.expect("an answer"), None);
+    t.store.delete_key(other.key()).await;
+    within(SOON, "it is told", other.lost()).await;
+    let error = other.get(&key).await.expect_err("the lock was lost");
+    assert!(matches!(error, Error::Lost { reason: LostReason::KeyDeleted, .. }), "{error:?}");
+    guard.unlock().await.expect("released");
+}
+
+pub(crate) async fn a_holder_takes_its_lock_again(t: &Case) {
+    let [one, two] = t.clients().await;
+    let (mutex, other) = (one.mutex("m").reentrant("a"), one.clone().mutex("m").reentrant("b"));
+    let outer = mutex.lock().await.expect("granted");
+    let inner = mutex.try_lock().await.expect("an answer").expect("it has it");
+    assert_eq!((inner.key(), inner.fencing_token()), (outer.key(), outer.fencing_token()));
+    assert_eq!(t.keys().await.len(), 1);
+    // Another holder of this client, and the same one of another client.
+    for other in [&other, &two.mutex("m").reentrant("a")] {
+        assert!(other.try_lock().await.expect("an answer").is_none());
+    }
+    let waiting = tokio::spawn(async move { other.lock().await });
+    t.queue_of(2).await;
+    outer.unlock().await.expect("it is held");
+    throughout(Duration::from_millis(200), "it is held once more", async || {
+        inner.is_valid() && !waiting.is_finished()
+    })
+    .await;
+    inner.unlock().await.expect("released");
+    let next = within(SOON, "the next one", waiting).await.expect("no panic").expect("granted");
+    // Two calls of one holder that both wait: what the one gets, both have.
+    let calls = [(); 2].map(|()| {
+        let mutex = mutex.clone();
+        tokio::spawn(async move { mutex.lock().await })
+    });
+    t.queue_of(3).await;
+    next.unlock().await.expect("released");
+    let mut tokens = Vec::new();
+    let mut guards = Vec::new();
+    for call in calls {
+        let guard = within(SOON, "both", call).await.expect("no panic").expect("granted");
+        tokens.push(guard.fencing_token());
+        guards.push(guard);
+    }
+    assert_eq!(tokens[0], tokens[1]);
+    // What was lost is not shared.
+    t.store.delete_key(guards[0].key()).await;
+    within(SOON, "it is told", guards[1].lost()).await;
+    let anew = within(SOON, "taken anew", mutex.lock()).await.expect("granted");
+    assert!(anew.fencing_token() > tokens[0]);
+    for guard in guards {
+        let error = guard.unlock().await.expect_err("it was lost");
+        assert!(matches!(error, Error::Lost { .. }), "{error:?}");
+    }
+    assert!(anew.is_valid());
+    anew.unlock().await.expect("released");
+}
+
+pub(crate) async fn a_leader_works_until_it_is_told_to_stop(t: &Case) {
+    let [one, two] = t.clients().await;
+    let election = one.election("e");
+    let mut leaders = two.election("e").observe().expect("a name");
+    let terms = Cell::new(0);
+    let (stop, stopped) = oneshot::channel::<()>();
+    let cancel = async { drop(stopped.await) };
+    let leading = election.run(cancel, async |leadership| {
+        terms.set(terms.get() + 1);
+        leadership.proclaim(format!("term {}", terms.get())).await.expect("it leads");
+        pending::<()>().await;
+    });
+    let watching = async {
+        let mut told = async |value: &str| loop {
+            let leader = within(SOON, value, leaders.next()).await.expect("the client is open");
+            if leader.value_str() == Some(value) {
+                return leader;
+            }
+        };
+        let first = told("term 1").await;
+        t.store.delete_key(first.key()).await;
+        // It campaigns again.
+        let second = told("term 2").await;
+        assert!(second.token() > first.token());
+        stop.send(()).expect("it runs");
+    };
+    let (done, ()) = tokio::join!(leading, watching);
+    assert_eq!(done.expect("no error"), None);
+    assert_eq!(two.election("e").leader().await.expect("a reply"), None, "it has resigned");
+    let done = election.run(pending(), async |_| 7).await.expect("no error");
+    assert_eq!(done, Some(7));
+    assert_eq!(election.run(ready(()), async |_| 7).await.expect("no error"), None);
+}
+
+pub(crate) async fn all_locks_of_a_namespace_are_told(t: &Case) {
+    let [one, two] = t.clients().await;
+    assert!(one.locks().await.expect("asked").is_empty());
+    let mutex = one.mutex("odd/näme !").lock().await.expect("granted");
+    let waiter = t.enqueue(&two, "odd/näme !").await;
+    let rw_lock = two.rw_lock("shared");
+    let readers = [rw_lock.read().await, rw_lock.read().await].map(|r| r.expect("granted"));
+    let writer = tokio::spawn(async move { rw_lock.write().await });
+    t.queue_of(5).await;
+    let semaphore = one.semaphore("some", 2);
+    let permit = semaphore.acquire_many(2).await.expect("granted");
+    let next = {
+        let semaphore = two.semaphore("some", 2);
+        tokio::spawn(async move { semaphore.acquire().await })
+    };
+    eventually(SOON, "one waits at the gate and for permits", async || {
+        let entries = semaphore.queue().await.expect("asked");
+        entries.len() == 2 && t.keys().await.len() == 8
+    })
+    .await;
+    let last = {
+        let semaphore = one.semaphore("some", 2);
+        tokio::spawn(async move { semaphore.acquire().await })
+    };
+    t.queue_of(9).await;
+    let leadership = two.election("leader").campaign("me").await.expect("elected");
+    let locks = one.locks().await.expect("asked");
+    let told: Vec<_> = locks
+        .iter()
+        .map(|lock| (lock.name(), lock.kind(), lock.holders().len(), lock.waiters()))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            ("leader", "election", 1, 0),
+            ("odd/näme !", "mutex", 1, 1),
+            ("shared", "rw_lock", 2, 1),
+            ("some", "semaphore", 1, 2),
+        ]
+    );
+    assert_eq!(locks[1].holders()[0].key(), mutex.key());
+    // Each primitive tells the same of itself.
+    let shown = within(SOON, "a look", async {
+        let mut watch = two.semaphore("some", 2).watch_queue().expect("a name");
+        watch.next().await.expect("the client is open")
+    });
+    let positions: Vec<_> =
+        shown.await.iter().map(|entry| (entry.position(), entry.is_holder())).collect();
+    assert_eq!(positions, [(0, true), (1, false), (2, false)]);
+    let sharing = one.rw_lock("shared").queue().await.expect("asked");
+    assert_eq!(sharing[0].key(), readers[0].key());
+    let leader = one.election("leader").holder().await.expect("asked").expect("there is one");
+    assert_eq!((leader.key(), leader.owner()), (leadership.key(), "me"));
+    assert_eq!(semaphore.queue().await.expect("asked")[0].key(), permit.key());
+    mutex.unlock().await.expect("released");
+    waiter.granted().await.unlock().await.expect("released");
+    for reader in readers {
+        reader.unlock().await.expect("released");
+    }
+    writer.await.expect("no panic").expect("granted").unlock().await.expect("released");
+    permit.release().await.expect("released");
+    for permit in [next, last] {
+        permit.await.expect("no panic").expect("granted").release().await.expect("released");
+    }
+    leadership.resign().await.expect("resigned");
+}
+
+pub(crate) async fn a_client_that_shuts_down_lets_holders_finish(t: &Case) {
+    let (client, other) = (t.client().await, t.client().await);
+    let guard = client.mutex("m").lock().await.expect("granted");
+    let left = client.mutex("left").lock().await.expect("granted");
+    let permit = client.semaphore("s", 1).acquire().await.expect("granted");
+    let waiter = {
+        let mutex = client.mutex("m");
+        tokio::spawn(async move { mutex.lock().await })
+    };
+    t.queue_of(4).await;
+    let closing = {
+        let client = client.clone();
+        tokio::spawn(async move { client.shutdown(Duration::from_millis(1500)).await })
+    };
+    let asked = within(SOON, "holders are told", guard.release_requested()).await;
+    assert_eq!(asked.owner(), client.owner());
+    within(SOON, "this one too", permit.release_requested()).await;
+    let error = within(SOON, "told", waiter).await.expect("no panic").expect_err("not granted");
+    assert!(matches!(error, Error::Closed), "{error:?}");
+    for error in [
+        client.mutex("new").lock().await.map(drop),
+        client.mutex("new").try_lock().await.map(drop),
+        client.rw_lock("new").read().await.map(drop),
+        client.semaphore("s", 1).acquire().await.map(drop),
+        client.election("new").campaign("me").await.map(drop),
+        client.lock_all(["new", "newer"]).await.map(drop),
+    ]
+    .map(|result| result.expect_err("nothing is granted"))
+    {
+        assert!(matches!(error, Error::Closed), "{error:?}");
+    }
+    assert!(guard.is_valid() && left.is_valid() && permit.is_valid() && !closing.is_finished());
+    guard.unlock().await.expect("released in peace");
+    permit.release().await.expect("released in peace");
+    let next = timeout(SOON, other.mutex("m").lock()).await.expect("it is free");
+    next.expect("granted").unlock().await.expect("released");
+    within(SOON, "the grace is over", closing).await.expect("no panic").expect("closed");
+    assert_eq!(within(SOON, "it is told", left.lost()).await, LostReason::ClientClosed);
+    // Where nothing is held, it takes no longer than closing.
+    within(SOON, "at once", other.shutdown(HOUR)).await.expect("closed");
+    assert!(client.is_closed() && other.is_closed());
+}
+
+pub(crate) async fn a_client_tells_what_its_store_promises(t: &Case) {
+    let [client] = t.clients().await;
+    let told = client.durability().await.expect("an answer");
+    assert_eq!((told.exclusive, told.after_loss), t.store.promises(), "{told:?}");
+    client.close().await.expect("closed");
+    let error = client.durability().await.expect_err("it is closed");
+    assert!(matches!(error, Error::Closed), "{error:?}");
+}

@@ -1,0 +1,256 @@
+//! The harness of MySQL: an operator with a connection of its own, as a superuser, who reads what
+//! the server counts of each kind of statement.
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use distlock::AfterLoss;
+use distlock_testkit::{
+    framing::Framing,
+    proxies::Proxies,
+    servers::{endpoints, mysql_url},
+};
+use mysql_async::{Conn, OptsBuilder, Row, prelude::Queryable};
+use tokio::{
+    sync::{Mutex, OnceCell},
+    time::timeout,
+};
+
+use super::{
+    case::SOON,
+    harness::{Cost, Elsewhere, Harness, Job, Link},
+    process::Process,
+};
+
+/// User and password of the superuser of docker/.
+pub(crate) const OPERATOR: (&str, &str) = ("root", "root");
+
+pub(crate) struct Mysql {
+    url: String,
+    /// The one server, as often as others have servers: a client takes them for several.
+    servers: Vec<SocketAddr>,
+    /// What stands before and after the server in the URL.
+    around: [String; 2],
+    client: Mutex<Conn>,
+    digests: OnceCell<[String; 2]>,
+}
+
+/// What the server counts of each kind of statement and database.
+const COUNTS: &str = "performance_schema.events_statements_summary_by_digest";
+
+/// By which names the server counts the statements that every request begins with, and that a
+/// keepalive consists of. MariaDB 11.8 shows the first statement's text for all of a request's, so
+/// they are asked in a database where there is no such table: the second one fails.
+async fn digests(url: &str) -> [String; 2] {
+    let (server, _) = url.rsplit_once('/').expect("a database");
+    let mut client = dial(&format!("{server}/mysql"), Some(OPERATOR)).await;
+    let renew =
+        format!("UPDATE distlock_sessions SET expires = {NOW} + ttl, beat = {BEAT} WHERE id = 1");
+    let request = format!("SELECT {NOW}, {BEAT}, @distlock_connection;\n{renew}");
+    let failed = async { client.query_iter(&request).await?.drop_result().await };
+    failed.await.expect_err("there is no such table");
+    let mut digest = async |failed: u8| {
+        let sql = format!(
+            "SELECT digest FROM {COUNTS} WHERE schema_name = 'mysql' \
+             AND digest_text LIKE 'SELECT TIMESTAMPDIFF (%' AND (sum_errors > 0) = {failed}"
+        );
+        let found = ask(&mut client, &sql).await;
+        assert_eq!(found.len(), 1, "the server has performance_schema: see docker/compose.yml");
+        found.into_iter().next().expect("one")
+    };
+    [digest(0).await, digest(1).await]
+}
+
+/// The parts of a URL: what stands before the server, the server, and what stands after it.
+fn parts(url: &str) -> (&str, &str, &str) {
+    let (_, rest) = url.rsplit_once('@').expect("a user");
+    let server = rest.split('/').next().expect("a server");
+    let before = &url[..url.len() - rest.len()];
+    (before, server, &rest[server.len()..])
+}
+
+/// A connection of nobody's but the caller's: as the user of the URL, unless another one is named.
+pub(crate) async fn dial(url: &str, user: Option<(&str, &str)>) -> Conn {
+    let (before, server, database) = parts(url);
+    let (_, login) = before.split_once("://").expect("a scheme");
+    let login = login.trim_end_matches('@').split_once(':').expect("user and password");
+    let (user, password) = user.unwrap_or(login);
+    // By way of several proxies it is the same server.
+    let server = endpoints(server.split(',').next().expect("a server")).await[0];
+    let database = database.trim_start_matches('/');
+    let options = OptsBuilder::default()
+        .ip_or_hostname(server.ip().to_string())
+        .tcp_port(server.port())
+        .user(Some(user))
+        .pass(Some(password))
+        .db_name(Some(database).filter(|database| !database.is_empty()))
+        .prefer_socket(false);
+    Conn::new(options).await.expect("it lets the user in")
+}
+
+impl Mysql {
+    /// The first column of what a statement of the operator's tells.
+    pub(crate) async fn ask(&self, sql: &str) -> Vec<String> {
+        ask(&mut *self.client.lock().await, sql).await
+    }
+}
+
+/// The first column of what some statements tell.
+pub(crate) async fn ask(client: &mut Conn, sql: &str) -> Vec<String> {
+    let asking = async {
+        let mut told = Vec::new();
+        let mut answer = client.query_iter(sql).await?;
+        while !answer.is_empty() {
+            told.extend(answer.collect::<Row>().await?);
+        }
+        answer.drop_result().await.map(|()| told)
+    };
+    let told = timeout(SOON, asking).await.expect("MySQL answers");
+    let told = told.unwrap_or_else(|error| panic!("{sql}: {error:?}"));
+    told.into_iter().map(|mut row| row.take(0).expect("a text")).collect()
+}
+
+/// What makes the key of an entry.
+const KEY: &str = "CONCAT(queue, '/', LOWER(HEX(session)), '-', ticket, \
+                   IF(label = '', '', CONCAT('.', label)))";
+
+/// What each request reads besides the clock.
+const BEAT: &str = "(UUID_SHORT() & 72057594037927935)";
+
+/// What the server's clock shows, as the tables have it.
+pub(crate) const NOW: &str = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))";
+
+#[async_trait]
+impl Harness for Mysql {
+    async fn start() -> Self {
+        let url = mysql_url();
+        let (before, server, after) = parts(&url);
+        let servers = vec![endpoints(server).await[0]; 3];
+        let around = [before, after].map(str::to_owned);
+        let mut client = dial(&url, Some(OPERATOR)).await;
+        // The first client of all would make them.
+        if ask(&mut client, "SHOW TABLES LIKE 'distlock\\_schema'").await.is_empty() {
+            let first = distlock::Client::connect(&url).await.expect("it makes the tables");
+            first.close().await.expect("closed");
+        }
+        Self { servers, around, client: Mutex::new(client), url, digests: OnceCell::new() }
+    }
+
+    fn url(&self) -> String {
+        self.url.clone()
+    }
+
+    async fn proxies(&self) -> Proxies {
+        let around = self.around.each_ref().map(String::as_str);
+        Proxies::between(around, Framing::Mysql, &self.servers).await
+    }
+
+    fn min_ttl(&self) -> Duration {
+        Duration::from_secs(2)
+    }
+
+    fn grace(&self) -> Duration {
+        Duration::from_secs(1)
+    }
+
+    /// A keepalive may have to wait for the answer to a look, and one that takes longer than half
+    /// the TTL is given up, and its connection with it.
+    fn bearable_round_trip(&self) -> f64 {
+        0.4
+    }
+
+    fn tells(&self) -> bool {
+        false
+    }
+
+    /// A moment after somebody has left, for a moment.
+    fn looks(&self) -> u64 {
+        20
+    }
+
+    fn busy(&self) -> u64 {
+        1
+    }
+
+    /// The server does not bring each commit to the disk, and says so.
+    fn promises(&self) -> (bool, AfterLoss) {
+        (false, AfterLoss::Forgets)
+    }
+
+    fn uncontended(&self) -> u64 {
+        2
+    }
+
+    /// Of sessions that live: the others are put away as soon as somebody asks for a lock.
+    async fn keys(&self, namespace: &str) -> Vec<String> {
+        self.ask(&format!(
+            "SELECT {KEY} FROM distlock_entries JOIN distlock_sessions AS s ON s.id = session \
+             WHERE queue >= '{namespace}/' AND queue < '{namespace}0' AND s.expires > {NOW} \
+             ORDER BY since, number"
+        ))
+        .await
+    }
+
+    async fn delete_key(&self, key: &str) {
+        let (queue, name) = key.rsplit_once('/').expect("a queue");
+        let (session, rest) = name.split_once('-').expect("a session");
+        let ticket = &rest[..36];
+        let session = i64::from_str_radix(session, 16).expect("a number");
+        let sql = format!(
+            "DELETE FROM distlock_entries WHERE queue = '{queue}' AND session = {session} \
+             AND ticket = '{ticket}'; SELECT 1 FROM DUAL WHERE ROW_COUNT() = 1"
+        );
+        assert_eq!(self.ask(&sql).await.len(), 1, "no key {key}");
+    }
+
+    async fn data(&self, key: &str) -> Option<Vec<u8>> {
+        let sql = format!("SELECT value FROM distlock_data WHERE CONCAT(dir, '/', name) = '{key}'");
+        self.ask(&sql).await.pop().map(String::into_bytes)
+    }
+
+    async fn erase(&self, key: &str) {
+        self.ask(&format!("DELETE FROM distlock_data WHERE CONCAT(dir, '/', name) = '{key}'"))
+            .await;
+    }
+
+    async fn session_of(&self, key: &str) -> i64 {
+        let sql = format!("SELECT session FROM distlock_entries WHERE {KEY} = '{key}'");
+        let session = self.ask(&sql).await.pop().unwrap_or_else(|| panic!("no key {key}"));
+        session.parse().expect("a number")
+    }
+
+    async fn session_exists(&self, session: i64) -> bool {
+        let sql =
+            format!("SELECT id FROM distlock_sessions WHERE id = {session} AND expires > {NOW}");
+        !self.ask(&sql).await.is_empty()
+    }
+
+    async fn end_session_of(&self, key: &str) {
+        let session = self.session_of(key).await;
+        self.ask(&format!("DELETE FROM distlock_sessions WHERE id = {session}")).await;
+    }
+
+    async fn forget(&self, _: &str) {}
+
+    /// Each request begins with a look at the clock.
+    async fn cost(&self, _: &[i64]) -> Cost {
+        let [clock, renewal] = self.digests.get_or_init(|| digests(&self.url)).await;
+        let calls = async |digest: &str| -> u64 {
+            let sql = format!(
+                "SELECT COALESCE(SUM(count_star), 0) FROM {COUNTS} \
+                 WHERE digest = '{digest}' AND schema_name = DATABASE()"
+            );
+            self.ask(&sql).await[0].parse().expect("a number")
+        };
+        let keepalives = calls(renewal).await;
+        Cost { requests: calls(clock).await - keepalives, keepalives, watches: 0, events: 0 }
+    }
+
+    async fn link(&self) -> Arc<dyn Link> {
+        Arc::new(self.proxies().await)
+    }
+
+    async fn lock_elsewhere(&self, job: Job) -> Box<dyn Elsewhere> {
+        Box::new(Process::start(&self.url, &job))
+    }
+}

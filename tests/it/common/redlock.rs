@@ -1,0 +1,220 @@
+//! The harness of Redlock: an operator with a connection to each of the five nodes.
+
+use std::{collections::BTreeSet, net::SocketAddr, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use distlock::AfterLoss;
+use distlock_testkit::{
+    framing::Framing,
+    proxies::Proxies,
+    servers::{endpoints, redlock_url},
+};
+use redis::{Cmd, FromRedisValue, RedisResult, aio::MultiplexedConnection, cmd};
+use tokio::time::timeout;
+
+use super::{
+    case::SOON,
+    harness::{Cost, Elsewhere, Harness, Job, Link},
+    process::Process,
+};
+
+/// What stands before the nodes in a URL.
+pub(crate) const LOGIN: &str = "redlock://app:apppw@";
+
+/// A value of nobody's.
+const NOBODY: &str = "nobody";
+
+pub(crate) struct Redlock {
+    url: String,
+    servers: Vec<SocketAddr>,
+    nodes: Vec<MultiplexedConnection>,
+}
+
+/// A connection of the operator's to one node.
+pub(crate) async fn dial(node: SocketAddr) -> MultiplexedConnection {
+    try_to_dial(node).await.expect("the node is up: see docker/up")
+}
+
+pub(crate) async fn try_to_dial(node: SocketAddr) -> RedisResult<MultiplexedConnection> {
+    let client = redis::Client::open(format!("redis://default:root@{node}")).expect("a URL");
+    let connecting = client.get_multiplexed_async_connection();
+    timeout(SOON, connecting).await.expect("it answers")
+}
+
+/// What a command of the operator's tells.
+pub(crate) async fn ask<T: FromRedisValue>(node: &MultiplexedConnection, command: &Cmd) -> T {
+    let mut node = node.clone();
+    let told = timeout(SOON, command.query_async(&mut node)).await.expect("it answers");
+    told.unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// What the lock of a key is called on the nodes, and how its value begins there.
+pub(crate) fn parts(key: &str) -> (String, &str) {
+    let (dir, id) = key.rsplit_once('/').expect("a key");
+    (format!("{{{dir}}}"), id)
+}
+
+/// The keys that there are of a namespace on one node: lock and value.
+pub(crate) async fn found(node: &MultiplexedConnection, namespace: &str) -> Vec<(String, String)> {
+    let locks: Vec<String> = ask(node, cmd("KEYS").arg(format!("{{{namespace}/*}}"))).await;
+    let mut found = Vec::new();
+    for lock in locks {
+        let value: Option<String> = ask(node, cmd("GET").arg(&lock)).await;
+        // It may have gone meanwhile.
+        found.extend(value.map(|value| (lock, value)));
+    }
+    found
+}
+
+impl Redlock {
+    /// Writes another value over one that begins with this, on all nodes.
+    async fn give_away(&self, key: &str) -> usize {
+        let (lock, id) = parts(key);
+        let script = "local value = redis.call('GET', KEYS[1]) \
+                      if not value or value:sub(1, #ARGV[1]) ~= ARGV[1] then return 0 end \
+                      redis.call('SET', KEYS[1], ARGV[2], 'PX', 8000) return 1";
+        let mut given = 0;
+        for node in &self.nodes {
+            let mut give = cmd("EVAL");
+            give.arg(script).arg(1).arg(&lock).arg(id).arg(NOBODY);
+            given += ask::<usize>(node, &give).await;
+        }
+        given
+    }
+}
+
+#[async_trait]
+impl Harness for Redlock {
+    async fn start() -> Self {
+        let url = redlock_url();
+        let (_, hosts) = url.rsplit_once('@').expect("a user");
+        let servers = endpoints(hosts).await;
+        let mut nodes = Vec::new();
+        for server in &servers {
+            nodes.push(dial(*server).await);
+        }
+        Self { servers, nodes, url }
+    }
+
+    fn url(&self) -> String {
+        self.url.clone()
+    }
+
+    async fn proxies(&self) -> Proxies {
+        Proxies::between([LOGIN, ""], Framing::Resp, &self.servers).await
+    }
+
+    fn queues(&self) -> bool {
+        false
+    }
+
+    fn sessions(&self) -> bool {
+        false
+    }
+
+    /// Renewals are what tells.
+    fn tells(&self) -> bool {
+        false
+    }
+
+    fn at_once(&self) -> f64 {
+        5.0
+    }
+
+    fn min_ttl(&self) -> Duration {
+        Duration::from_secs(2)
+    }
+
+    fn grace(&self) -> Duration {
+        Duration::from_secs(1)
+    }
+
+    fn bearable_round_trip(&self) -> f64 {
+        0.1
+    }
+
+    /// The first node says so. Nothing is given back, as no node has taken anything.
+    fn busy(&self) -> u64 {
+        1
+    }
+
+    fn uncontended(&self) -> u64 {
+        15
+    }
+
+    fn promises(&self) -> (bool, AfterLoss) {
+        (true, AfterLoss::GoesOn)
+    }
+
+    /// On any node.
+    async fn keys(&self, namespace: &str) -> Vec<String> {
+        let mut all = BTreeSet::new();
+        for node in &self.nodes {
+            for (lock, value) in found(node, namespace).await {
+                let dir = lock.trim_start_matches('{').trim_end_matches('}');
+                let id = value.lines().next().expect("an id");
+                if id != NOBODY {
+                    all.insert(format!("{dir}/{id}"));
+                }
+            }
+        }
+        all.into_iter().collect()
+    }
+
+    /// What is merely gone is taken again: it is given to somebody else.
+    async fn delete_key(&self, key: &str) {
+        assert!(self.give_away(key).await > 0, "no key {key}");
+    }
+
+    async fn data(&self, _: &str) -> Option<Vec<u8>> {
+        None
+    }
+
+    async fn erase(&self, _: &str) {}
+
+    /// No node knows of any.
+    async fn session_of(&self, _: &str) -> i64 {
+        0
+    }
+
+    async fn session_exists(&self, _: i64) -> bool {
+        false
+    }
+
+    async fn end_session_of(&self, _: &str) {
+        unimplemented!("no node knows of sessions")
+    }
+
+    /// Of the counters, too.
+    async fn forget(&self, namespace: &str) {
+        for node in &self.nodes {
+            let all: Vec<String> = ask(node, cmd("KEYS").arg(format!("{{{namespace}/*"))).await;
+            for key in all {
+                let _: u64 = ask(node, cmd("DEL").arg(key)).await;
+            }
+        }
+    }
+
+    async fn cost(&self, _: &[i64]) -> Cost {
+        let mut cost = Cost::default();
+        for node in &self.nodes {
+            let stats: String = ask(node, cmd("INFO").arg("commandstats")).await;
+            let calls = |command: &str| -> u64 {
+                let line = format!("cmdstat_{command}:calls=");
+                let told = stats.lines().find_map(|told| told.strip_prefix(&line));
+                let told = told.and_then(|told| told.split(',').next());
+                told.map_or(0, |told| told.parse().expect("a number"))
+            };
+            cost.requests += calls("evalsha");
+        }
+        cost
+    }
+
+    async fn link(&self) -> Arc<dyn Link> {
+        Arc::new(self.proxies().await)
+    }
+
+    async fn lock_elsewhere(&self, job: Job) -> Box<dyn Elsewhere> {
+        Box::new(Process::start(&self.url, &job))
+    }
+}

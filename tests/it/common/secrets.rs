@@ -1,0 +1,181 @@
+//! What a program may print of the library: nothing of it has a secret.
+
+use std::{error::Error, fmt::Debug};
+
+use distlock::{Builder, Client};
+
+use super::case::{SOON, within};
+
+/// What types and errors show of themselves, and of what they are made; and what the library logs
+/// and measures meanwhile, if it does.
+pub(crate) struct Shown {
+    texts: Vec<(String, String)>,
+    told: Option<told::Told>,
+}
+
+impl Default for Shown {
+    fn default() -> Self {
+        Self { texts: Vec::new(), told: Some(told::Told::listen()) }
+    }
+}
+
+/// What was told through the crates `metrics` and `tracing`.
+#[cfg(not(all(feature = "metrics", feature = "tracing")))]
+mod told {
+    pub(super) struct Told;
+
+    impl Told {
+        pub(super) fn listen() -> Self {
+            Self
+        }
+
+        pub(super) fn all(&self) -> Vec<(String, String)> {
+            Vec::new()
+        }
+    }
+}
+
+#[cfg(all(feature = "metrics", feature = "tracing"))]
+mod told {
+    use std::sync::{Arc, Mutex, PoisonError};
+
+    use distlock_testkit::telemetry::{Listening, listen};
+
+    pub(super) struct Told {
+        texts: Arc<Mutex<Vec<(String, String)>>>,
+        _listening: Listening,
+    }
+
+    impl Told {
+        pub(super) fn listen() -> Self {
+            let texts = Arc::<Mutex<Vec<_>>>::default();
+            let of_all = Arc::clone(&texts);
+            let listening = listen(move |it| {
+                let mut texts = of_all.lock().unwrap_or_else(PoisonError::into_inner);
+                texts.push(("told".to_owned(), format!("{it:?}")));
+            });
+            Self { texts, _listening: listening }
+        }
+
+        pub(super) fn all(&self) -> Vec<(String, String)> {
+            let told = self.texts.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let has = |what: &str| told.iter().any(|(_, text)| text.contains(what));
+            assert!(has("Opened") && has("Logged") && has("Measured"), "nothing was told");
+            told
+        }
+    }
+}
+
+impl Shown {
+    /// Where another one listens to what is logged.
+    #[allow(dead_code)] // only the tests of passwords and certificates do
+    pub(crate) fn printed() -> Self {
+        Self { texts: Vec::new(), told: None }
+    }
+
+    pub(crate) fn debug(&mut self, what: &str, value: &dyn Debug) {
+        self.texts.push((format!("{what}, {{:?}}"), format!("{value:?}")));
+        self.texts.push((format!("{what}, {{:#?}}"), format!("{value:#?}")));
+    }
+
+    /// The whole chain, as it is shown to people and as it is shown to programmers.
+    pub(crate) fn error(&mut self, what: &str, error: &(dyn Error + 'static)) {
+        let mut next = Some(error);
+        while let Some(error) = next {
+            self.debug(what, &error);
+            self.texts.push((format!("{what}, {{}}"), error.to_string()));
+            next = error.source();
+        }
+    }
+
+    /// Fails if one of these is to be read anywhere, as a text or as the numbers of its bytes.
+    pub(crate) fn has_none_of(&self, secrets: &[&str]) {
+        assert!(!self.texts.is_empty() && !secrets.is_empty(), "nothing to search");
+        let bytes = |secret: &str| format!("{:?}", secret.as_bytes()).replace(['[', ']', ' '], "");
+        let secrets: Vec<_> = secrets.iter().map(|secret| (*secret, bytes(secret))).collect();
+        for (secret, _) in &secrets {
+            assert!(secret.len() > 3, "{secret:?} may be there by chance");
+        }
+        let told = self.told.as_ref().map(told::Told::all).unwrap_or_default();
+        let shown: Vec<_> = self.texts.iter().cloned().chain(told).collect();
+        for (what, text) in &shown {
+            let packed: String = text.chars().filter(|c| !c.is_whitespace()).collect();
+            for (secret, bytes) in &secrets {
+                assert!(
+                    !text.contains(secret) && !packed.contains(bytes),
+                    "{what} shows a secret: {text}"
+                );
+            }
+        }
+    }
+
+    pub(crate) async fn builder(&mut self, builder: &Builder) {
+        self.debug("Builder", builder);
+        match builder.clone().connect().await {
+            Ok(client) => {
+                self.client(&client).await;
+                client.close().await.expect("closed");
+                let error = client.mutex("closed").lock().await.expect_err("it is closed");
+                self.error("a closed client's error", &error);
+            }
+            Err(error) => self.error("connecting", &error),
+        }
+    }
+
+    /// Of every type that comes from a client.
+    pub(crate) async fn client(&mut self, client: &Client) {
+        self.debug("Client", client);
+        let (mutex, rw_lock) = (client.mutex("secrets"), client.rw_lock("secrets"));
+        let (semaphore, election) = (client.semaphore("secrets", 2), client.election("secrets"));
+        self.debug("Mutex", &mutex);
+        self.debug("RwLock", &rw_lock);
+        self.debug("Semaphore", &semaphore);
+        self.debug("Election", &election);
+        let mut queue = mutex.watch_queue().expect("a name");
+        let guard = mutex.lock().await.expect("granted");
+        self.debug("LockGuard", &guard);
+        self.debug("QueueEntry", &mutex.queue().await.expect("an answer"));
+        let seen = within(SOON, "it is seen", queue.next()).await;
+        self.debug("QueueEntry, watched", &seen);
+        self.debug("QueueWatch", &queue);
+        assert!(mutex.request_release("it is due").await.expect("an answer"));
+        self.debug("ReleaseRequest", &within(SOON, "it is heard", guard.release_requested()).await);
+        guard.unlock().await.expect("released");
+        let all = client.lock_all(["secrets", "of all"]).await.expect("granted");
+        self.debug("AllGuard", &all);
+        all.unlock().await.expect("released");
+        let writer = rw_lock.write().await.expect("granted");
+        self.debug("WriteGuard", &writer);
+        let reader = writer.downgrade().await.expect("a reader");
+        self.debug("ReadGuard", &reader);
+        reader.unlock().await.expect("released");
+        let permit = semaphore.acquire().await.expect("granted");
+        self.debug("Permit", &permit);
+        let error = semaphore.acquire_many(3).await.expect_err("there are two");
+        self.error("InvalidPermits", &error);
+        permit.release().await.expect("released");
+        let leadership = election.campaign("leader").await.expect("elected");
+        self.debug("Leadership", &leadership);
+        let mut observe = election.observe().expect("a name");
+        self.debug("Leader", &within(SOON, "it is seen", observe.next()).await);
+        self.debug("Observe", &observe);
+        leadership.resign().await.expect("resigned");
+        let error = client.mutex("").lock().await.expect_err("no name");
+        self.error("InvalidName", &error);
+        #[cfg(feature = "blocking")]
+        self.held(client).await;
+    }
+
+    #[cfg(feature = "blocking")]
+    async fn held(&mut self, client: &Client) {
+        let guard = client.mutex("secrets").lock().await.expect("granted");
+        guard.run_blocking(|held| self.debug("Held", &held)).expect("it is held");
+        guard.unlock().await.expect("released");
+    }
+}
+
+/// Lines of a private key: any of them is a secret.
+#[allow(dead_code)] // there may be no network
+pub(crate) fn lines_of(key: &str) -> Vec<&str> {
+    key.lines().filter(|line| !line.contains("-----") && line.len() > 8).collect()
+}

@@ -1,0 +1,213 @@
+//! The harness of SQLite: an operator with a connection of its own to a file in its own folder.
+
+use std::{
+    fs,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use distlock::AfterLoss;
+use rusqlite::{Connection, Params, params};
+
+use super::{
+    case::SOON,
+    harness::{Cost, Elsewhere, Harness, Job, Link},
+    process::Process,
+};
+
+/// A folder that goes with its test.
+pub(crate) struct Folder(PathBuf);
+
+impl Folder {
+    pub(crate) fn new() -> Self {
+        let name = format!("distlock-{}-{:016x}", std::process::id(), fastrand::u64(..));
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir(&path).expect("a folder");
+        Self(path)
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    pub(crate) fn url(&self, name: &str) -> String {
+        url(&self.path(name))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+pub(crate) fn url(file: &Path) -> String {
+    format!("sqlite://{}", file.display())
+}
+
+/// A connection of nobody's but the caller's.
+pub(crate) fn dial(file: &Path) -> Connection {
+    let connection = Connection::open(file).expect("it opens");
+    connection.busy_timeout(SOON).expect("it waits");
+    connection
+}
+
+/// Milliseconds of `CLOCK_BOOTTIME`, as the kernel tells them.
+pub(crate) fn now() -> i64 {
+    let told = fs::read_to_string("/proc/uptime").expect("Linux");
+    let seconds: f64 = told.split(' ').next().and_then(|word| word.parse().ok()).expect("a number");
+    (seconds * 1000.0) as i64
+}
+
+pub(crate) struct Sqlite {
+    folder: Folder,
+    operator: Mutex<Connection>,
+}
+
+/// What makes the key of an entry.
+const KEY: &str = "queue || '/' || printf('%x', session) || '-' || ticket || \
+                   CASE label WHEN '' THEN '' ELSE '.' || label END";
+
+impl Sqlite {
+    const FILE: &str = "locks.db";
+
+    pub(crate) fn file(&self) -> PathBuf {
+        self.folder.path(Self::FILE)
+    }
+
+    /// The first column of what a statement of the operator's tells.
+    fn ask<T: rusqlite::types::FromSql>(&self, sql: &str, params: impl Params) -> Vec<T> {
+        let operator = self.operator.lock().expect("no panic");
+        let mut statement = operator.prepare(sql).unwrap_or_else(|error| panic!("{sql}: {error}"));
+        let rows = statement.query_map(params, |row| row.get(0)).expect("an answer");
+        rows.collect::<Result<_, _>>().unwrap_or_else(|error| panic!("{sql}: {error}"))
+    }
+}
+
+#[async_trait]
+impl Harness for Sqlite {
+    async fn start() -> Self {
+        let folder = Folder::new();
+        let first = distlock::Client::connect(folder.url(Self::FILE)).await;
+        // It makes the tables.
+        first.expect("it opens the file").close().await.expect("closed");
+        let operator = Mutex::new(dial(&folder.path(Self::FILE)));
+        Self { folder, operator }
+    }
+
+    fn is_shared() -> bool {
+        false
+    }
+
+    fn url(&self) -> String {
+        url(&self.file())
+    }
+
+    fn min_ttl(&self) -> Duration {
+        Duration::from_secs(2)
+    }
+
+    fn grace(&self) -> Duration {
+        Duration::from_millis(500)
+    }
+
+    fn busy(&self) -> u64 {
+        1
+    }
+
+    fn promises(&self) -> (bool, AfterLoss) {
+        (true, AfterLoss::Waits)
+    }
+
+    fn uncontended(&self) -> u64 {
+        2
+    }
+
+    /// Of sessions that live: the others are put away as soon as somebody asks for a lock.
+    async fn keys(&self, namespace: &str) -> Vec<String> {
+        let sql = format!(
+            "SELECT {KEY} FROM distlock_entries JOIN distlock_sessions AS s ON s.id = session \
+             WHERE queue LIKE ?1 || '/%' AND s.expires > ?2 ORDER BY number"
+        );
+        self.ask(&sql, params![namespace, now()])
+    }
+
+    async fn delete_key(&self, key: &str) {
+        let sql = format!("DELETE FROM distlock_entries WHERE {KEY} = ?1 RETURNING 1");
+        assert_eq!(self.ask::<i64>(&sql, [key]).len(), 1, "no key {key}");
+    }
+
+    async fn data(&self, key: &str) -> Option<Vec<u8>> {
+        let sql = "SELECT value FROM distlock_data WHERE dir || '/' || name = ?1";
+        self.ask(sql, [key]).pop()
+    }
+
+    async fn erase(&self, key: &str) {
+        let sql = "DELETE FROM distlock_data WHERE dir || '/' || name = ?1 RETURNING 1";
+        self.ask::<i64>(sql, [key]);
+    }
+
+    async fn session_of(&self, key: &str) -> i64 {
+        let sql = format!("SELECT session FROM distlock_entries WHERE {KEY} = ?1");
+        self.ask(&sql, [key]).pop().unwrap_or_else(|| panic!("no key {key}"))
+    }
+
+    async fn session_exists(&self, session: i64) -> bool {
+        let sql = "SELECT id FROM distlock_sessions WHERE id = ?1 AND expires > ?2";
+        !self.ask::<i64>(sql, [session, now()]).is_empty()
+    }
+
+    async fn end_session_of(&self, key: &str) {
+        let session = self.session_of(key).await;
+        self.ask::<i64>("DELETE FROM distlock_sessions WHERE id = ?1 RETURNING id", [session]);
+    }
+
+    async fn forget(&self, _: &str) {}
+
+    /// What this process has asked of the file: the operator's connection is not counted.
+    async fn cost(&self, _: &[i64]) -> Cost {
+        let asked = distlock::sqlite::requests(self.file()).unwrap_or_default();
+        Cost {
+            requests: asked.reads + asked.writes,
+            keepalives: asked.keepalives,
+            watches: 0,
+            events: asked.events.cast_signed(),
+        }
+    }
+
+    async fn link(&self) -> Arc<dyn Link> {
+        let name = format!("way-{:08x}", fastrand::u32(..));
+        let [open, cut] = [name.clone(), format!("{name}-cut")].map(|name| self.folder.path(&name));
+        symlink(".", &open).expect("a link");
+        Arc::new(Way { open, cut })
+    }
+
+    async fn lock_elsewhere(&self, job: Job) -> Box<dyn Elsewhere> {
+        Box::new(Process::start(&self.url(), &job))
+    }
+}
+
+/// The folder by another name, which can be taken away: who opened the file by it finds none there.
+struct Way {
+    open: PathBuf,
+    cut: PathBuf,
+}
+
+impl Link for Way {
+    fn url(&self) -> String {
+        url(&self.open.join(Sqlite::FILE))
+    }
+
+    fn cut_off_key(&self, _: &str) {
+        self.set_reachable(false);
+    }
+
+    fn set_reachable(&self, reachable: bool) {
+        let (from, to) = if reachable { (&self.cut, &self.open) } else { (&self.open, &self.cut) };
+        // It may be so already.
+        let _ = fs::rename(from, to);
+    }
+}

@@ -1,0 +1,210 @@
+//! A member whose disk hangs: it still serves what it has, and its watches, and learns nothing.
+
+use std::{net::SocketAddr, time::Duration};
+
+use distlock::{Client, LostReason};
+use distlock_testkit::{
+    disk::{HungDisk, LOG_OF_ETCD},
+    docker::OwnServer,
+    proxy::Proxy,
+    servers::{self, METRICS},
+};
+use etcd_client::GetOptions;
+use tokio::time::{sleep, timeout};
+
+use crate::common::case::{SOON, eventually, within};
+
+/// Members of one test's own, on this machine's network.
+struct Cluster {
+    members: Vec<OwnServer>,
+    addresses: Vec<SocketAddr>,
+}
+
+impl Cluster {
+    async fn start(size: usize) -> Self {
+        let ports = free_ports(size * 2);
+        let (clients, peers) = ports.split_at(size);
+        let name = |(n, peer)| format!("m{n}=http://127.0.0.1:{peer}");
+        let named: Vec<_> = peers.iter().enumerate().map(name).collect();
+        let all = format!("--initial-cluster={}", named.join(","));
+        let mut members = Vec::new();
+        for (n, (client, peer)) in clients.iter().zip(peers).enumerate() {
+            let arguments = [
+                format!("--name=m{n}"),
+                format!("--listen-client-urls=http://127.0.0.1:{client}"),
+                format!("--advertise-client-urls=http://127.0.0.1:{client}"),
+                format!("--listen-peer-urls=http://127.0.0.1:{peer}"),
+                format!("--initial-advertise-peer-urls=http://127.0.0.1:{peer}"),
+                "--data-dir=/data/etcd".to_owned(),
+                all.clone(),
+            ];
+            let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
+            let run = ["--network=host", "--tmpfs=/data", "--entrypoint=etcd"];
+            members.push(OwnServer::start("etcd1", &run, &arguments).await);
+        }
+        let addresses = clients.iter().map(|port| ([127, 0, 0, 1], *port).into()).collect();
+        let cluster = Self { members, addresses };
+        for address in &cluster.addresses {
+            eventually(SOON * 2, "the member serves", async || {
+                let read = raw(*address).await.get("any", None).await;
+                read.is_ok()
+            })
+            .await;
+        }
+        cluster
+    }
+
+    /// The places of the leader and of a follower.
+    async fn roles(&self) -> (usize, usize) {
+        let mut leader = None;
+        for (place, address) in self.addresses.iter().enumerate() {
+            let status = raw(*address).await.status().await.expect("it serves");
+            if status.header().is_some_and(|header| header.member_id() == status.leader()) {
+                leader = Some(place);
+            }
+        }
+        let leader = leader.expect("etcd has a leader");
+        (leader, (leader + 1) % self.addresses.len())
+    }
+}
+
+/// One more member of a single etcd of the test's own, which does not vote yet.
+async fn learner(voter: SocketAddr) -> (OwnServer, SocketAddr) {
+    let ports = free_ports(2);
+    let [client, peer] = [ports[0], ports[1]].map(|port| format!("http://127.0.0.1:{port}"));
+    let first = raw(voter).await.cluster_client().member_list().await.expect("it serves");
+    let first = first.members()[0].peer_urls()[0].clone();
+    let add = etcd_client::MemberAddOptions::new().with_is_learner();
+    let added = raw(voter).await.cluster_client().member_add([peer.clone()], Some(add)).await;
+    added.expect("it is added");
+    let arguments = [
+        "--name=learner".to_owned(),
+        format!("--listen-client-urls={client}"),
+        format!("--advertise-client-urls={client}"),
+        format!("--listen-peer-urls={peer}"),
+        format!("--initial-advertise-peer-urls={peer}"),
+        format!("--initial-cluster=m0={first},learner={peer}"),
+        "--initial-cluster-state=existing".to_owned(),
+        "--data-dir=/data/etcd".to_owned(),
+    ];
+    let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
+    let run = ["--network=host", "--tmpfs=/data", "--entrypoint=etcd"];
+    let server = OwnServer::start("etcd1", &run, &arguments).await;
+    (server, ([127, 0, 0, 1], ports[0]).into())
+}
+
+/// Ports that nothing listens on.
+pub(crate) fn free_ports(count: usize) -> Vec<u16> {
+    let bind = |_| std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let listeners: Vec<_> = (0..count).map(bind).collect();
+    listeners.iter().map(|listener| listener.local_addr().expect("an address").port()).collect()
+}
+
+pub(crate) async fn raw(address: SocketAddr) -> etcd_client::Client {
+    etcd_client::Client::connect([format!("http://{address}")], None).await.expect("a client")
+}
+
+/// How often a member has written to its database, which it does 0.1 s after a change.
+async fn commits(member: SocketAddr) -> String {
+    let text = servers::ask(member, METRICS, SOON).await.expect("etcd answers");
+    let count = text.lines().find(|line| line.starts_with(COMMITS)).expect("a counter");
+    count.to_owned()
+}
+
+const COMMITS: &str = "etcd_disk_backend_commit_duration_seconds_count ";
+
+/// A client that knows all of these, and has this one.
+async fn by_way_of(proxies: &[Proxy], wanted: usize) -> Client {
+    let all: Vec<_> = proxies.iter().map(|proxy| proxy.address.to_string()).collect();
+    let url = format!("etcd://{}", all.join(","));
+    loop {
+        let before = proxies[wanted].accepted();
+        let builder = Client::builder(&url)
+            .session_ttl(Duration::from_secs(6))
+            .request_timeout(Duration::from_secs(1))
+            .recheck_interval(Duration::from_secs(1));
+        let client = builder.connect().await.expect("a client connects");
+        if proxies[wanted].accepted() > before {
+            return client;
+        }
+        client.close().await.expect("it closes");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn waiters_and_holders_leave_a_member_whose_disk_hangs() {
+    let cluster = Cluster::start(3).await;
+    let (leader, follower) = cluster.roles().await;
+    let mut proxies = Vec::new();
+    for address in &cluster.addresses {
+        proxies.push(Proxy::start(*address, None).await);
+    }
+    let holder = by_way_of(&proxies, leader).await;
+    let waiter = by_way_of(&proxies, follower).await;
+    let evictee = by_way_of(&proxies, follower).await;
+    let guard = holder.mutex("a").lock().await.expect("free");
+    let mutex = waiter.mutex("a");
+    let waiting = tokio::spawn(async move { mutex.lock().await });
+    let evicted = evictee.mutex("b").lock().await.expect("free");
+    eventually(SOON, "it waits", async || holder.mutex("a").queue().await.unwrap().len() == 2)
+        .await;
+
+    // While a write to its database hangs, a member serves nothing. Let it be its log.
+    eventually(SOON, "it has nothing to write", async || {
+        let before = commits(cluster.addresses[follower]).await;
+        sleep(Duration::from_millis(300)).await;
+        commits(cluster.addresses[follower]).await == before
+    })
+    .await;
+    let _hung = HungDisk::of(cluster.members[follower].container(), LOG_OF_ETCD).await;
+    let (well, behind) =
+        (raw(cluster.addresses[leader]).await, raw(cluster.addresses[follower]).await);
+    let mut written = 0;
+    eventually(SOON * 2, "the member is behind", async || {
+        written += 1;
+        let key = format!("written-{written}");
+        well.kv_client().put(key.as_str(), "", None).await.expect("the others are a majority");
+        sleep(Duration::from_millis(200)).await;
+        let options = GetOptions::new().with_serializable();
+        let read = within(SOON, "it serves", behind.kv_client().get(key, Some(options))).await;
+        read.expect("it serves").kvs().is_empty()
+    })
+    .await;
+
+    guard.unlock().await.expect("released");
+    let deleted = well.kv_client().delete(evicted.key(), None).await.expect("deleted");
+    assert_eq!(deleted.deleted(), 1);
+    let granted = within(SOON, "the waiter is granted", waiting).await.expect("no panic");
+    granted.expect("the lock is free").unlock().await.expect("released");
+    let lost = within(SOON, "the holder is notified", evicted.lost()).await;
+    assert_eq!(lost, LostReason::KeyDeleted);
+    for client in [holder, waiter, evictee] {
+        let _ = timeout(SOON, client.close()).await;
+    }
+}
+
+/// It serves no transaction, no watch and no keepalive.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_learner_is_left_for_a_voting_member() {
+    let cluster = Cluster::start(1).await;
+    let voter = cluster.addresses[0];
+    let (_learner, learner) = learner(voter).await;
+    let url = |endpoints: &str| Client::builder(format!("etcd://{endpoints}"));
+    eventually(SOON * 2, "the learner refuses", async || {
+        let connecting =
+            url(&learner.to_string()).connect_timeout(Duration::from_secs(2)).connect();
+        let refused = connecting.await.expect_err("a learner grants no lease");
+        let source = std::error::Error::source(&refused).expect("a reason").to_string();
+        source.contains("learner") && refused.is_retryable()
+    })
+    .await;
+    let proxy = Proxy::start(voter, None).await;
+    let client = url(&format!("{},{learner}", proxy.address)).connect().await.expect("it connects");
+    let guard = client.mutex("a").lock().await.expect("free");
+    // All connections to the voting member end: the learner is tried, and left.
+    proxy.hang_up();
+    within(SOON, "the lock is released", guard.unlock()).await.expect("nothing is in doubt");
+    let guard = within(SOON, "it is granted", client.mutex("a").lock()).await.expect("free");
+    guard.unlock().await.expect("released");
+    client.close().await.expect("the store answers");
+}

@@ -1,0 +1,133 @@
+//! etcd's grpc-proxy between a client and the servers: it replies for them.
+
+use std::{
+    net::SocketAddr,
+    time::{Duration, Instant},
+};
+
+use distlock::{Client, LostReason};
+use distlock_testkit::{
+    docker::{OwnEtcd, OwnServer},
+    proxy::{Mode, Proxy},
+};
+
+use super::hung::{free_ports, raw};
+use crate::common::case::{SOON, eventually, throughout, within};
+
+/// `etcd grpc-proxy` in front of these servers.
+async fn grpc_proxy(servers: &[&Proxy]) -> (OwnServer, SocketAddr) {
+    let port = free_ports(1)[0];
+    let address: SocketAddr = ([127, 0, 0, 1], port).into();
+    let servers: Vec<_> = servers.iter().map(|server| server.address.to_string()).collect();
+    let arguments = [
+        "grpc-proxy",
+        "start",
+        &format!("--endpoints={}", servers.join(",")),
+        &format!("--listen-addr={address}"),
+        "--advertise-client-url=",
+        "--data-dir=/tmp/proxy",
+    ];
+    let run = ["--network=host", "--entrypoint=etcd"];
+    let proxy = OwnServer::start("etcd1", &run, &arguments).await;
+    eventually(SOON * 2, "the proxy serves", async || {
+        raw(address).await.kv_client().get("any", None).await.is_ok()
+    })
+    .await;
+    (proxy, address)
+}
+
+/// By this a client knows a member's reply from a proxy's.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_a_member_replies_with_zero_to_what_is_no_lease() {
+    let etcd = OwnEtcd::start(&[]).await;
+    let way = Proxy::start(etcd.address, None).await;
+    eventually(SOON * 2, "etcd serves", async || {
+        raw(etcd.address).await.kv_client().get("any", None).await.is_ok()
+    })
+    .await;
+    let (_proxy, address) = grpc_proxy(&[&way]).await;
+    for (address, expected) in [(etcd.address, 0), (address, -1)] {
+        let mut leases = raw(address).await.lease_client();
+        let lease = leases.grant(3, None).await.expect("granted").id();
+        let (mut keeper, mut replies) = leases.keep_alive(lease).await.expect("renewed");
+        leases.revoke(lease).await.expect("revoked");
+        keeper.keep_alive().await.expect("sent");
+        let reply = within(SOON, "a reply", replies.message()).await.expect("no error");
+        assert_eq!(reply.map(|reply| reply.ttl()), Some(expected), "{address}");
+        // No lease has this id, which the client sends as such a request.
+        let refused = leases.keep_alive(0).await.map(drop).expect_err("no lease");
+        assert!(matches!(refused, etcd_client::Error::LeaseKeepAliveError(_)), "{refused}");
+    }
+}
+
+async fn lease_of(etcd: SocketAddr, key: &str) -> i64 {
+    let found = raw(etcd).await.kv_client().get(key, None).await.expect("a reply");
+    found.kvs().first().expect("the key").lease()
+}
+
+/// Brings the proxy's stream of keepalives to a standstill: it goes by one of these ways, and other
+/// requests by both.
+async fn stop_renewals(ways: &[Proxy; 2], etcd: SocketAddr, lease: i64) {
+    let mut leases = raw(etcd).await.lease_client();
+    for way in ways {
+        way.set(Mode::Blackhole);
+        let started = Instant::now();
+        let (mut left, mut renewed) = (i64::MAX, false);
+        while !renewed && started.elapsed() < Duration::from_secs(8) {
+            let now = leases.time_to_live(lease, None).await.expect("a reply").ttl();
+            renewed = std::mem::replace(&mut left, now) < now;
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        // It renews a lease of 15 s every 5 s.
+        if !renewed {
+            return;
+        }
+        way.set(Mode::Pass);
+    }
+    panic!("the lease is renewed by neither way");
+}
+
+/// While its stream of keepalives stands still the proxy replies with what is left of the lease.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_holder_behind_a_grpc_proxy_knows_before_its_successor() {
+    let etcd = OwnEtcd::start(&[]).await;
+    let ways = [Proxy::start(etcd.address, None).await, Proxy::start(etcd.address, None).await];
+    eventually(SOON * 2, "etcd serves", async || {
+        raw(etcd.address).await.kv_client().get("any", None).await.is_ok()
+    })
+    .await;
+    let (_proxy, address) = grpc_proxy(&[&ways[0], &ways[1]]).await;
+    let ttl = Duration::from_secs(15);
+    let connect = async |address: SocketAddr| {
+        let url = format!("etcd://{address}");
+        let builder = Client::builder(&url).session_ttl(ttl);
+        builder.request_timeout(Duration::from_secs(2)).connect().await.expect("a client connects")
+    };
+    let (holder, other) = (connect(address).await, connect(etcd.address).await);
+    let guard = holder.mutex("a").lock().await.expect("free");
+    let mutex = other.mutex("a");
+    let waiting = tokio::spawn(async move {
+        let guard = mutex.lock().await.expect("granted");
+        (Instant::now(), guard)
+    });
+    // Renewals go through.
+    throughout(ttl, "the lock is held", async || guard.is_valid() && !waiting.is_finished()).await;
+
+    let lease = lease_of(etcd.address, guard.key()).await;
+    stop_renewals(&ways, etcd.address, lease).await;
+    let told = tokio::spawn(async move {
+        let reason = guard.lost().await;
+        (Instant::now(), reason, guard.is_valid())
+    });
+    let (granted, successor) = within(ttl * 3, "the successor", waiting).await.expect("no panic");
+    assert!(told.is_finished(), "the successor is granted, and the holder was not notified");
+    let (told, reason, valid) = told.await.expect("no panic");
+    println!("notified {:?} before the grant: {reason}", granted.saturating_duration_since(told));
+    assert!(told < granted && !valid, "both held it for {:?}", told - granted);
+    assert!(matches!(reason, LostReason::DeadlinePassed | LostReason::SessionExpired), "{reason}");
+    successor.unlock().await.expect("released");
+    ways.iter().for_each(|way| way.set(Mode::Pass));
+    for client in [holder, other] {
+        let _ = tokio::time::timeout(SOON, client.close()).await;
+    }
+}

@@ -1,0 +1,108 @@
+//! PostgreSQL: the standby that the primary waits for is promoted, and the old primary goes on.
+//! What is written there is confirmed to nobody; but once those are ended who wait for that, it is
+//! seen.
+
+use std::time::Duration;
+
+use distlock::Client;
+use distlock_testkit::proxy::{Mode, Proxy};
+use tokio::time::Instant;
+
+use crate::{
+    common::case::{SOON, eventually, poll, throughout, within},
+    failover::{
+        pair::{Pair, Server},
+        postgres::{AROUND, Replicated, ask},
+    },
+};
+
+/// How long the holder's session lives.
+const LONG: Duration = Duration::from_secs(12);
+
+/// Longer than that, so that these clients ask nothing by themselves while it matters.
+const QUIET: Duration = Duration::from_secs(180);
+
+async fn connected(url: String, ttl: Duration) -> Client {
+    let connecting = Client::builder(url).session_ttl(ttl).connect();
+    within(SOON, "it connects", connecting).await.expect("connected")
+}
+
+/// When the session with this entry has been renewed last.
+async fn renewed(server: &Server, key: &str) -> String {
+    let session = key.rsplit_once("/").and_then(|(_, name)| name.split_once('-'));
+    let session = session.expect("a session").0;
+    let sql = format!("SELECT expires FROM distlock.sessions WHERE to_hex(id) = '{session}'");
+    ask(server, &[&sql]).await
+}
+
+/// Another one puts the holder away there, which is confirmed to nobody; the holder lives on by the
+/// new primary, and the waiter must not be granted anything by the old one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_not_confirmed_grants_nothing() {
+    let pair = Replicated::synchronous().await;
+    let way = Proxy::start(pair.primary.address, None).await;
+    let both = AROUND.join(&format!("{},{}", way.address, pair.standby.address));
+    let holder = connected(both, LONG).await;
+    let other = connected(pair.primary.url(), QUIET).await;
+    let third = connected(pair.primary.url(), QUIET).await;
+    let guard = holder.mutex("a").lock().await.expect("granted");
+    let mutex = other.mutex("a");
+    let waiter = tokio::spawn(async move { mutex.lock().await });
+    // So that the third one may judge by the server's clock.
+    throughout(LONG * 5 / 4, "it is held", async || {
+        third.mutex("a").queue().await.is_ok_and(|queue| queue.len() <= 2) && guard.is_valid()
+    })
+    .await;
+    let before = renewed(&pair.primary, guard.key()).await;
+    eventually(LONG, "it is renewed", async || renewed(&pair.primary, guard.key()).await != before)
+        .await;
+    let begun = Instant::now();
+    way.set(Mode::Refuse);
+    tokio::time::sleep_until(begun + LONG * 2 / 3).await;
+    pair.promote().await;
+    // By now its session is over where it is not renewed any more.
+    tokio::time::sleep_until(begun + LONG * 113 / 100).await;
+    assert!(guard.is_valid(), "the new primary renews it");
+    drop(third.mutex("a").queue().await);
+    let end = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
+               WHERE wait_event = 'SyncRep'";
+    let left = "SELECT count(*) FROM distlock.entries";
+    eventually(SOON, "it is put away there", async || {
+        ask(&pair.primary, &[end]).await;
+        ask(&pair.primary, &[left]).await == "1"
+    })
+    .await;
+    let over = poll(LONG / 2, async || {
+        ask(&pair.primary, &[end]).await;
+        waiter.is_finished()
+    })
+    .await;
+    let both = guard.is_valid();
+    let tried = if over { Some(waiter.await.expect("no panic")) } else { None };
+    println!("the waiter after {:?}: {tried:?}", begun.elapsed());
+    assert!(both, "the new primary renews it");
+    assert!(!matches!(tried, Some(Ok(_))), "two hold it: {tried:?}");
+    guard.unlock().await.expect("released");
+}
+
+/// An operator has the primary give up waiting for its standby, which has not got what was written.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wait_that_is_cancelled_confirms_nothing() {
+    let pair = Replicated::synchronous().await;
+    let client = connected(pair.primary.url(), LONG).await;
+    pair.standby.own.kill().await;
+    let mutex = client.mutex("a");
+    let trying = tokio::spawn(async move { mutex.lock_timeout(LONG / 4).await });
+    let cancel = "SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity \
+                  WHERE wait_event = 'SyncRep'";
+    let mut cancelled = 0;
+    eventually(LONG, "it gives up", async || {
+        cancelled += ask(&pair.primary, &[cancel]).await.parse::<u32>().expect("a number");
+        trying.is_finished()
+    })
+    .await;
+    let tried = trying.await.expect("no panic");
+    println!("{cancelled} waits were cancelled: {tried:?}");
+    assert!(cancelled > 0);
+    assert!(!matches!(tried, Ok(Some(_))), "{tried:?}");
+}

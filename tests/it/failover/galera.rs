@@ -1,0 +1,182 @@
+//! Three servers of MariaDB that agree on each commit (Galera), and all of which can be written to.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use distlock::{AfterLoss, Client};
+
+use crate::{
+    common::{
+        Harness,
+        case::{SOON, eventually, throughout, within},
+        mysql::Mysql,
+    },
+    failover::{
+        TTL,
+        mysql::{AROUND, DATABASE, LIKE, PORT, ask},
+        pair::Server,
+    },
+};
+
+const LONG: Duration = Duration::from_secs(15);
+
+struct Cluster {
+    servers: Vec<Server>,
+}
+
+impl Cluster {
+    async fn start() -> Self {
+        Self::with_last(&[]).await
+    }
+
+    /// `last`: how to run the last one.
+    async fn with_last(last: &[&str]) -> Self {
+        // The one of the same image is up.
+        drop(Mysql::start().await);
+        let mut servers: Vec<Server> = Vec::new();
+        for number in 0..3 {
+            let others = match servers.first() {
+                Some(first) => first.own.ip().await,
+                None => String::new(),
+            };
+            let address = format!("--wsrep-cluster-address=gcomm://{others}");
+            let mut arguments = vec![
+                "--wsrep-on=ON",
+                "--wsrep-provider=/usr/lib/galera/libgalera_smm.so",
+                "--wsrep-sst-method=rsync",
+                "--binlog-format=ROW",
+                "--innodb-autoinc-lock-mode=2",
+                &address,
+            ];
+            if servers.is_empty() {
+                arguments.push("--wsrep-new-cluster");
+            }
+            let run = if number == 2 { [DATABASE, last].concat() } else { DATABASE.to_vec() };
+            let server = Server::start(LIKE, AROUND, PORT, &run, &arguments).await;
+            server.client().await.close().await.expect("closed");
+            servers.push(server);
+        }
+        let size = "SHOW STATUS LIKE 'wsrep_cluster_size'";
+        eventually(SOON * 5, "there are three", async || {
+            ask(&servers[0], size).await.ends_with('3')
+        })
+        .await;
+        Self { servers }
+    }
+
+    /// One that goes to this server first, and to the others if that is lost.
+    async fn client(&self, first: usize) -> Client {
+        self.client_of(first, TTL).await
+    }
+
+    async fn client_of(&self, first: usize, ttl: Duration) -> Client {
+        let others = [(first + 1) % 3, (first + 2) % 3].map(|number| &self.servers[number]);
+        let url = self.servers[first].url_with(&others);
+        let connecting = Client::builder(url).session_ttl(ttl).connect();
+        within(SOON, "it connects", connecting).await.expect("connected")
+    }
+}
+
+/// Each asks another server, and what two of them commit at once one has to do again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clients_of_three_servers_take_turns() {
+    let cluster = Cluster::start().await;
+    let (held, last) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let mut tasks = Vec::new();
+    for number in 0..9 {
+        let client = cluster.client(number % 3).await;
+        let (held, last) = (Arc::clone(&held), Arc::clone(&last));
+        tasks.push(tokio::spawn(async move {
+            for _ in 0..10 {
+                let guard = within(SOON * 6, "its turn", client.mutex("a").lock()).await;
+                let guard = guard.expect("granted");
+                assert!(!held.swap(true, SeqCst), "two hold it");
+                let token = guard.fencing_token().as_u64();
+                assert!(last.swap(token, SeqCst) < token, "{token} is not higher");
+                guard.put("/data/a", "b").await.expect("written");
+                held.store(false, SeqCst);
+                guard.unlock().await.expect("released");
+            }
+            client.close().await.expect("closed");
+        }));
+    }
+    for task in tasks {
+        task.await.expect("no panic");
+    }
+    let conflicts = "SHOW STATUS LIKE 'wsrep_local_%_f%s'";
+    for server in &cluster.servers {
+        println!("{}", ask(server, conflicts).await.replace('\n', ", "));
+    }
+}
+
+/// The others take some 5 s to agree that it is lost (`evs.suspect_timeout`), in which nothing is
+/// confirmed: shorter sessions end.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_is_lost_costs_no_lock() {
+    let cluster = Cluster::start().await;
+    let (holder, other) = (cluster.client_of(0, LONG).await, cluster.client_of(1, LONG).await);
+    let durability = holder.durability().await.expect("an answer");
+    // Not promised: see `durability.rs`.
+    assert!(!durability.exclusive, "{durability:?}");
+    assert_eq!(durability.after_loss, AfterLoss::Forgets, "{durability:?}");
+    assert!(durability.reasons.iter().any(|why| why.contains("Galera")), "{durability:?}");
+    let guard = holder.mutex("a").lock().await.expect("granted");
+    let mutex = other.mutex("a");
+    let waiter = tokio::spawn(async move { mutex.lock().await });
+    eventually(SOON, "it stands in the queue", async || {
+        other.mutex("a").queue().await.is_ok_and(|queue| queue.len() == 2)
+    })
+    .await;
+    cluster.servers[0].own.kill().await;
+    throughout(LONG, "it is held", async || guard.is_valid() && !waiter.is_finished()).await;
+    guard.unlock().await.expect("released");
+    let next = within(SOON, "the next one's turn", waiter).await.expect("no panic");
+    next.expect("granted").unlock().await.expect("released");
+    for client in [holder, other] {
+        client.close().await.expect("closed");
+    }
+}
+
+/// Two of three are lost, and the one that is left must not decide by itself.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_minority_grants_nothing() {
+    let cluster = Cluster::start().await;
+    let client = cluster.client(2).await;
+    for server in &cluster.servers[..2] {
+        server.own.kill().await;
+    }
+    let tried = client.mutex("a").lock_timeout(TTL * 3).await;
+    assert!(!matches!(tried, Ok(Some(_))), "{tried:?}");
+}
+
+/// Its clock says that all sessions of the others are over long since.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_with_another_clock_puts_nobody_away() {
+    let cluster = Cluster::with_last(&[
+        "--env=LD_PRELOAD=/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1",
+        "--env=FAKETIME=+1h",
+        "--env=FAKETIME_DONT_FAKE_MONOTONIC=1",
+    ])
+    .await;
+    let (holder, other) = (cluster.client(0).await, cluster.client(2).await);
+    let guard = holder.mutex("a").lock().await.expect("granted");
+    let mutex = other.mutex("a");
+    let waiter = tokio::spawn(async move { mutex.lock().await });
+    throughout(TTL * 4, "it is held", async || {
+        // Each request looks for sessions that are over.
+        let tried = other.mutex("a").try_lock().await;
+        !matches!(tried, Ok(Some(_))) && guard.is_valid() && !waiter.is_finished()
+    })
+    .await;
+    guard.unlock().await.expect("released");
+    let next = within(SOON, "the next one's turn", waiter).await.expect("no panic");
+    next.expect("granted").unlock().await.expect("released");
+    for client in [holder, other] {
+        client.close().await.expect("closed");
+    }
+}

@@ -1,0 +1,19 @@
+//! Databases of several servers, of which one goes on when another one is lost: each test has
+//! servers of its own, of the images of `docker/up`.
+
+// Of what there is for the other tests, these use a part.
+mod beside;
+mod galera;
+mod mysql;
+mod pair;
+mod pgbouncer;
+mod postgres;
+mod promotion;
+mod redis;
+mod redis_cluster;
+mod sentinel;
+
+use std::time::Duration;
+
+/// How long the sessions live, unless one is to live for longer.
+const TTL: Duration = Duration::from_secs(3);

@@ -1,0 +1,87 @@
+//! MariaDB: a replica that follows the primary.
+
+use crate::{
+    common::{
+        Harness,
+        case::{SOON, eventually},
+        mysql::Mysql,
+    },
+    failover::{
+        pair::{Pair, Server},
+        promotion::promotion,
+    },
+};
+
+pub(crate) const LIKE: &str = "mysql";
+pub(crate) const AROUND: [&str; 2] = ["mysql://root:root@", "/distlock"];
+pub(crate) const PORT: u16 = 3306;
+pub(crate) const DATABASE: &[&str] = &["--env=MYSQL_DATABASE=distlock"];
+
+struct Replicated {
+    primary: Server,
+    replica: Server,
+}
+
+promotion!(Replicated, "read_only");
+
+/// What a statement of an operator's tells.
+pub(crate) async fn ask(server: &Server, statement: &str) -> String {
+    let program =
+        ["mariadb", "--skip-ssl", "--user=root", "--password=root", "--skip-column-names"];
+    server.own.run(&[&program[..], &["--execute", statement]].concat()).await
+}
+
+/// Waits until the replica has all that the primary has.
+async fn caught_up(pair: &Replicated) {
+    let written = ask(&pair.primary, "SELECT @@gtid_binlog_pos").await;
+    let wait = format!("SELECT MASTER_GTID_WAIT('{written}', {})", SOON.as_secs());
+    assert_eq!(ask(&pair.replica, &wait).await, "0", "the replica has caught up");
+}
+
+impl Pair for Replicated {
+    async fn primary_alone() -> Server {
+        // The one of the same image is up.
+        drop(Mysql::start().await);
+        let server =
+            Server::start(LIKE, AROUND, PORT, DATABASE, &["--server-id=1", "--log-bin=log"]).await;
+        server.client().await.close().await.expect("closed");
+        server
+    }
+
+    async fn asynchronous() -> Self {
+        let primary = Self::primary_alone().await;
+        let arguments = ["--server-id=2", "--log-bin=log", "--read-only=1"];
+        let replica = Server::start(LIKE, AROUND, PORT, DATABASE, &arguments).await;
+        eventually(SOON * 5, "it lets readers in", async || {
+            let listens = "exec 3<>/dev/tcp/127.0.0.1/3306 && echo ready || true";
+            replica.own.run(&["bash", "-c", listens]).await == "ready"
+        })
+        .await;
+        let follow = format!(
+            "CHANGE MASTER TO master_host = '{}', master_user = 'root', \
+             master_password = 'root', master_use_gtid = slave_pos, master_ssl = 0; START SLAVE",
+            primary.own.ip().await
+        );
+        ask(&replica, &follow).await;
+        let pair = Self { primary, replica };
+        caught_up(&pair).await;
+        pair
+    }
+
+    fn primary(&self) -> &Server {
+        &self.primary
+    }
+
+    fn standby(&self) -> &Server {
+        &self.replica
+    }
+
+    async fn part(&self) {
+        caught_up(self).await;
+        ask(&self.replica, "STOP SLAVE").await;
+    }
+
+    async fn promote(&self) {
+        ask(&self.replica, "STOP SLAVE; RESET SLAVE ALL; SET GLOBAL read_only = 0").await;
+    }
+}

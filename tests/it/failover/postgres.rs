@@ -1,0 +1,197 @@
+//! PostgreSQL: a standby that follows the primary, or that the primary waits for.
+
+use std::time::Duration;
+
+use distlock::AfterLoss;
+use tokio::time::Instant;
+
+use crate::{
+    common::{
+        Harness,
+        case::{SOON, eventually, within},
+        postgres::Postgres,
+    },
+    failover::{
+        TTL,
+        pair::{Pair, Server},
+        promotion::{LONGEST, check_time, granted, promotion},
+    },
+};
+
+pub(crate) const LIKE: &str = "postgres";
+pub(crate) const AROUND: [&str; 2] = ["postgres://postgres:postgres@", "/postgres"];
+pub(crate) const PORT: u16 = 5432;
+
+pub(crate) struct Replicated {
+    pub(crate) primary: Server,
+    pub(crate) standby: Server,
+}
+
+promotion!(Replicated, "is a standby");
+
+/// The first line of what the statements of an operator's tell.
+pub(crate) async fn ask(server: &Server, statements: &[&str]) -> String {
+    let mut psql = vec![
+        "psql",
+        "--no-psqlrc",
+        "--quiet",
+        "--tuples-only",
+        "--no-align",
+        "--username=postgres",
+    ];
+    for statement in statements {
+        psql.extend(["--command", statement]);
+    }
+    server.own.run(&psql).await
+}
+
+/// Waits until the standby has all that the primary has.
+async fn caught_up(pair: &Replicated) {
+    let written = ask(&pair.primary, &["SELECT pg_current_wal_lsn()"]).await;
+    let replayed = format!("SELECT pg_last_wal_replay_lsn() >= '{written}'");
+    eventually(SOON, "the standby has caught up", async || {
+        ask(&pair.standby, &[&replayed]).await == "t"
+    })
+    .await;
+}
+
+impl Replicated {
+    /// What the primary confirms is on the standby's disk.
+    pub(crate) async fn synchronous() -> Self {
+        let pair = Self::asynchronous().await;
+        let set = "ALTER SYSTEM SET synchronous_standby_names = '*'";
+        ask(&pair.primary, &[set, "SELECT pg_reload_conf()"]).await;
+        eventually(SOON, "it is waited for", async || {
+            ask(&pair.primary, &["SELECT sync_state FROM pg_stat_replication"]).await == "sync"
+        })
+        .await;
+        pair
+    }
+}
+
+impl Pair for Replicated {
+    async fn primary_alone() -> Server {
+        // The one of the same image is up.
+        drop(Postgres::start().await);
+        let server = Server::start(LIKE, AROUND, PORT, &[], &[]).await;
+        server.client().await.close().await.expect("closed");
+        server
+    }
+
+    async fn asynchronous() -> Self {
+        let primary = Self::primary_alone().await;
+        let connection = format!(
+            "host={} user=postgres password=postgres application_name=standby",
+            primary.own.ip().await
+        );
+        let copy = format!(
+            "pg_basebackup --pgdata=/data/pg --checkpoint=fast --write-recovery-conf \
+             --dbname='{connection}' && exec /entrypoint"
+        );
+        let standby = Server::start(LIKE, AROUND, PORT, &["--entrypoint=sh"], &["-c", &copy]).await;
+        eventually(SOON * 5, "it lets readers in", async || {
+            let ready = "pg_isready --quiet --host=127.0.0.1 && echo ready || true";
+            standby.own.run(&["sh", "-c", ready]).await == "ready"
+        })
+        .await;
+        let pair = Self { primary, standby };
+        caught_up(&pair).await;
+        pair
+    }
+
+    fn primary(&self) -> &Server {
+        &self.primary
+    }
+
+    fn standby(&self) -> &Server {
+        &self.standby
+    }
+
+    async fn part(&self) {
+        caught_up(self).await;
+        let unset = "ALTER SYSTEM SET primary_conninfo = ''";
+        ask(&self.standby, &[unset, "SELECT pg_reload_conf()"]).await;
+        eventually(SOON, "it does not follow", async || {
+            ask(&self.primary, &["SELECT count(*) FROM pg_stat_replication"]).await == "0"
+        })
+        .await;
+    }
+
+    async fn promote(&self) {
+        assert_eq!(ask(&self.standby, &["SELECT pg_promote()"]).await, "t");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_standby_that_was_waited_for_goes_on() {
+    let pair = Replicated::synchronous().await;
+    let (holder, other) = (pair.client(TTL).await, pair.client(LONGEST).await);
+    let durability = holder.durability().await.expect("an answer");
+    assert!(durability.exclusive, "{durability:?}");
+    assert_eq!(durability.after_loss, AfterLoss::GoesOn, "{durability:?}");
+    let guard = holder.mutex("a").lock().await.expect("granted");
+    let mutex = other.mutex("a");
+    let waiter = tokio::spawn(async move { mutex.lock().await });
+    eventually(SOON, "it stands in the queue", async || {
+        other.mutex("a").queue().await.is_ok_and(|queue| queue.len() == 2)
+    })
+    .await;
+    pair.primary.own.kill().await;
+    let begun = Instant::now();
+    pair.promote().await;
+    let newcomer = pair.client(TTL).await;
+    check_time(begun, granted(&newcomer, "b").await);
+    // It was there all the time, and has its lock.
+    assert!(guard.is_valid() && !waiter.is_finished());
+    let token = guard.fencing_token();
+    guard.unlock().await.expect("released");
+    let next = within(SOON, "the next one's turn", waiter).await.expect("no panic");
+    let next = next.expect("granted");
+    assert!(next.fencing_token() > token);
+    next.unlock().await.expect("released");
+    for client in [holder, other, newcomer] {
+        client.close().await.expect("closed");
+    }
+}
+
+/// The standby that it waits for is gone: nothing is confirmed, and so nothing is granted.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_its_standby_a_primary_that_waits_for_it_grants_nothing() {
+    let pair = Replicated::synchronous().await;
+    let client = pair.client(TTL).await;
+    pair.standby.own.kill().await;
+    let patience = Duration::from_secs(2);
+    let tried = client.mutex("a").lock_timeout(patience).await;
+    assert!(!matches!(tried, Ok(Some(_))), "{tried:?}");
+}
+
+/// Patroni empties `synchronous_standby_names` when its standby goes, so that the primary confirms
+/// again. An operator does the same here.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn durability_follows_synchronous_standby_names() {
+    let pair = Replicated::synchronous().await;
+    let client = pair.primary.client().await;
+    let promises = async || {
+        let durability = client.durability().await.expect("an answer");
+        (durability.exclusive, durability.after_loss)
+    };
+    assert_eq!(promises().await, (true, AfterLoss::GoesOn));
+    let unset = "ALTER SYSTEM SET synchronous_standby_names = ''";
+    ask(&pair.primary, &[unset, "SELECT pg_reload_conf()"]).await;
+    eventually(SOON, "its standby may lack what is confirmed", async || {
+        promises().await == (false, AfterLoss::Forgets)
+    })
+    .await;
+    pair.standby.own.kill().await;
+    eventually(SOON, "it is alone", async || promises().await == (true, AfterLoss::Waits)).await;
+    let guard = client.mutex("a").lock().await.expect("granted");
+    let set = "ALTER SYSTEM SET synchronous_standby_names = '*'";
+    ask(&pair.primary, &[set, "SELECT pg_reload_conf()"]).await;
+    let patience = Duration::from_secs(2);
+    eventually(SOON, "it confirms nothing without a standby", async || {
+        let tried = client.mutex("b").lock_timeout(patience).await;
+        !matches!(tried, Ok(Some(_)))
+    })
+    .await;
+    drop(guard);
+}

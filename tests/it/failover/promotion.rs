@@ -1,0 +1,190 @@
+//! What is true of every standby that is promoted, and was not waited for.
+
+use std::{error::Error as _, time::Duration};
+
+use distlock::{AfterLoss, Client, Error, LockGuard};
+use tokio::time::{Instant, sleep};
+
+use crate::{
+    common::case::{SOON, eventually, within},
+    failover::{TTL, pair::Pair},
+};
+
+/// Longer than those of the others: by it the new primary goes.
+pub(crate) const LONGEST: Duration = Duration::from_secs(6);
+
+/// It is granted in time, and not before.
+pub(crate) fn check_time(begun: Instant, granted: Instant) {
+    let time = granted - begun;
+    println!("granted {time:?} after the promotion began");
+    assert!(time > LONGEST && time < LONGEST * 2, "{time:?}");
+}
+
+/// Nobody knows whether somebody has the lock.
+fn is_told_to_wait(tried: &distlock::Result<Option<LockGuard>>) -> bool {
+    let Err(error @ Error::NotYet { .. }) = tried else { return false };
+    error.source().is_some_and(|reason| reason.to_string().contains("another database server"))
+}
+
+/// Asks for a lock that nobody had, until it is granted; tells when. Before, it is told to wait.
+pub(crate) async fn granted(client: &Client, name: &str) -> Instant {
+    loop {
+        let tried = client.mutex(name).try_lock().await;
+        if let Ok(Some(guard)) = tried {
+            let granted = Instant::now();
+            guard.unlock().await.expect("released");
+            return granted;
+        }
+        assert!(is_told_to_wait(&tried), "{tried:?}");
+        sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// Of what the old primary has granted since, the new one knows nothing.
+pub(crate) async fn a_holder_that_is_not_known_is_told_first<P: Pair>() {
+    let pair = P::asynchronous().await;
+    let (holder, other) = (pair.client(TTL).await, pair.client(LONGEST).await);
+    let durability = holder.durability().await.expect("an answer");
+    assert!(!durability.exclusive, "{durability:?}");
+    assert_eq!(durability.after_loss, AfterLoss::Forgets, "{durability:?}");
+    pair.part().await;
+    for _ in 0..20 {
+        let guard = other.mutex("a").lock().await.expect("granted");
+        guard.unlock().await.expect("released");
+    }
+    let guard = holder.mutex("a").lock().await.expect("granted");
+    let token = guard.fencing_token();
+    pair.primary().own.kill().await;
+    let begun = Instant::now();
+    pair.promote().await;
+    let told = tokio::spawn(async move {
+        let reason = guard.lost().await;
+        (Instant::now(), reason)
+    });
+    let next = within(LONGEST * 3, "it is granted", other.mutex("a").lock()).await;
+    let granted = Instant::now();
+    let next = next.expect("granted");
+    check_time(begun, granted);
+    assert!(next.fencing_token() > token, "{:?} after {token:?}", next.fencing_token());
+    assert!(told.is_finished(), "both hold it");
+    let (told, reason) = told.await.expect("no panic");
+    println!("told after {:?}: {reason}", told - begun);
+    next.unlock().await.expect("released");
+    for client in [holder, other] {
+        client.close().await.expect("closed");
+    }
+}
+
+/// The old primary goes on and its clients with it: for so long they have to be told.
+pub(crate) async fn a_live_primary_has_the_longest_ttl<P: Pair>() {
+    let pair = P::asynchronous().await;
+    let (holder, long) = (pair.primary().client().await, pair.client(LONGEST).await);
+    pair.part().await;
+    let guard = holder.mutex("a").lock().await.expect("granted");
+    let begun = Instant::now();
+    pair.promote().await;
+    let newcomer = pair.standby().client().await;
+    let (mutex, reader) = (newcomer.mutex("a"), newcomer.rw_lock("a"));
+    let permits = newcomer.semaphore("a", 3);
+    let mutex = tokio::spawn(async move { Ok((mutex.lock().await?, Instant::now())) });
+    let reader = tokio::spawn(async move { reader.read().await.map(|_| Instant::now()) });
+    let permit = tokio::spawn(async move { permits.acquire().await.map(|_| Instant::now()) });
+    let election = newcomer.election("a");
+    let leads = tokio::spawn(async move { election.campaign("x").await.map(|_| Instant::now()) });
+    eventually(SOON, "it is a candidate", async || {
+        newcomer.election("a").queue().await.is_ok_and(|queue| queue.len() == 2)
+    })
+    .await;
+    assert_eq!(newcomer.election("a").leader().await.expect("an answer"), None);
+    let free = granted(&newcomer, "b").await;
+    let next: distlock::Result<_> = mutex.await.expect("no panic");
+    let (next, at) = next.expect("granted");
+    for at in [free, at] {
+        check_time(begun, at);
+    }
+    for task in [reader, permit, leads] {
+        check_time(begun, task.await.expect("no panic").expect("granted"));
+    }
+    // Nobody has told the other one: that is not promised.
+    assert!(guard.is_valid() && next.is_valid());
+    assert!(next.fencing_token() > guard.fencing_token());
+    for guard in [next, guard] {
+        guard.unlock().await.expect("released");
+    }
+    for client in [holder, long, newcomer] {
+        client.close().await.expect("closed");
+    }
+}
+
+/// What was let go of since is not there for ever.
+pub(crate) async fn what_was_released_is_free<P: Pair>() {
+    let pair = P::asynchronous().await;
+    let (holder, other) = (pair.client(TTL).await, pair.client(TTL).await);
+    let guard = holder.mutex("a").lock().await.expect("granted");
+    pair.part().await;
+    guard.unlock().await.expect("released");
+    pair.primary().own.kill().await;
+    pair.promote().await;
+    let next = within(TTL * 5, "it is granted", other.mutex("a").lock()).await.expect("granted");
+    next.unlock().await.expect("released");
+    for client in [holder, other] {
+        client.close().await.expect("closed");
+    }
+}
+
+/// `named`: what it says that it is.
+pub(crate) async fn a_standby_is_refused<P: Pair>(named: &str) {
+    let pair = P::asynchronous().await;
+    let connecting = pair.standby().builder().connect_timeout(TTL).connect();
+    let error = within(SOON, "it is refused", connecting).await.expect_err("refused");
+    let told = error.source().expect("a reason").to_string();
+    assert!(told.contains(named), "{told}");
+}
+
+pub(crate) async fn a_server_that_is_back_grants_at_once<P: Pair>() {
+    let mut server = P::primary_alone().await;
+    let client = server.client().await;
+    client.mutex("a").lock().await.expect("granted").unlock().await.expect("released");
+    client.close().await.expect("closed");
+    server.restart().await;
+    let client = server.client().await;
+    let guard = client.mutex("a").try_lock().await.expect("an answer").expect("granted");
+    guard.unlock().await.expect("released");
+    client.close().await.expect("closed");
+}
+
+/// The same cases for every store.
+macro_rules! promotion {
+    ($pair:ty, $named:literal) => {
+        mod promotion {
+            use super::*;
+            use crate::failover::promotion as cases;
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn a_holder_that_is_not_known_is_told_first() {
+                cases::a_holder_that_is_not_known_is_told_first::<$pair>().await;
+            }
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn a_live_primary_has_the_longest_ttl() {
+                cases::a_live_primary_has_the_longest_ttl::<$pair>().await;
+            }
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn what_was_released_is_free() {
+                cases::what_was_released_is_free::<$pair>().await;
+            }
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn a_standby_is_refused() {
+                cases::a_standby_is_refused::<$pair>($named).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn a_server_that_is_back_grants_at_once() {
+                cases::a_server_that_is_back_grants_at_once::<$pair>().await;
+            }
+        }
+    };
+}
+pub(crate) use promotion;

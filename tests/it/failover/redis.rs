@@ -1,0 +1,260 @@
+//! Redis: a primary and a replica, for which clients wait or not.
+
+use std::{net::SocketAddr, time::Duration};
+
+use distlock::{AfterLoss, Client, Error};
+use distlock_testkit::proxy::{Mode, Proxy};
+use tokio::time::{Instant, sleep_until};
+
+use crate::{
+    common::{
+        Harness,
+        case::{SOON, eventually, poll, throughout, within},
+        redis::{self, OPERATOR},
+    },
+    failover::{
+        TTL,
+        pair::{Pair, Server},
+        promotion::{LONGEST, check_time, granted, promotion},
+    },
+};
+
+pub(crate) const LIKE: &str = "redis";
+pub(crate) const AROUND: [&str; 2] = ["redis://app:apppw@", ""];
+pub(crate) const PORT: u16 = 6379;
+pub(crate) const LOGIN: [&str; 4] = ["--masteruser", OPERATOR.0, "--masterauth", OPERATOR.1];
+
+/// How long a holder's session lives that moves to the new primary.
+const LONG: Duration = Duration::from_secs(6);
+
+/// Longer than that, so that these clients ask nothing by themselves while it matters.
+const QUIET: Duration = Duration::from_secs(120);
+
+struct Replicated {
+    primary: Server,
+    replica: Server,
+}
+
+promotion!(Replicated, "is a replica");
+
+/// What a command of an operator's tells.
+pub(crate) async fn ask(server: &Server, command: &[&str]) -> String {
+    // One that does not let clients in yet tells nothing.
+    let program = "redis-cli --user default --pass root --no-auth-warning \"$@\" || :";
+    server.own.run(&[&["sh", "-c", program, "-"], command].concat()).await
+}
+
+/// A field of what it tells of itself.
+pub(crate) async fn info(server: &Server, field: &str) -> String {
+    let told = ask(server, &["INFO"]).await;
+    let found = told.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+    found.unwrap_or_default().trim().to_owned()
+}
+
+/// One that is to be taken for long begun.
+pub(crate) async fn started(arguments: &[&str]) -> Server {
+    // The one of the same image is up.
+    drop(redis::Redis::start().await);
+    let server = Server::start(LIKE, AROUND, PORT, &[], arguments).await;
+    server.client().await.close().await.expect("closed");
+    begin_long_ago(&server).await;
+    server
+}
+
+async fn begin_long_ago(server: &Server) {
+    ask(server, &["FLUSHALL"]).await;
+    redis::settle(&redis::dial(&server.url(), Some(OPERATOR)).await).await;
+}
+
+/// One that follows another one, and has all that it has.
+pub(crate) async fn follower(primary: &Server, arguments: &[&str]) -> Server {
+    let ip = primary.own.ip().await;
+    let follow = [&["--replicaof", &ip, "6379"], &LOGIN[..], arguments].concat();
+    let server = Server::start(LIKE, AROUND, PORT, &[], &follow).await;
+    eventually(SOON * 3, "it follows", async || info(&server, "master_link_status").await == "up")
+        .await;
+    server
+}
+
+async fn caught_up(primary: &Server, replica: &Server) {
+    let written = info(primary, "master_repl_offset").await;
+    let written: u64 = written.parse().expect("a number");
+    eventually(SOON, "the replica has caught up", async || {
+        info(replica, "slave_repl_offset").await.parse::<u64>().is_ok_and(|has| has >= written)
+    })
+    .await;
+}
+
+impl Pair for Replicated {
+    async fn primary_alone() -> Server {
+        started(&[]).await
+    }
+
+    async fn asynchronous() -> Self {
+        let primary = Self::primary_alone().await;
+        let replica = follower(&primary, &[]).await;
+        // With its first replica it has become another one: `createReplicationBacklog` in
+        // https://github.com/redis/redis/blob/8.0/src/replication.c.
+        begin_long_ago(&primary).await;
+        let pair = Self { primary, replica };
+        caught_up(&pair.primary, &pair.replica).await;
+        pair
+    }
+
+    fn primary(&self) -> &Server {
+        &self.primary
+    }
+
+    fn standby(&self) -> &Server {
+        &self.replica
+    }
+
+    async fn part(&self) {
+        caught_up(&self.primary, &self.replica).await;
+        ask(&self.replica, &["REPLICAOF", "192.0.2.1", "6379"]).await;
+    }
+
+    async fn promote(&self) {
+        ask(&self.replica, &["REPLICAOF", "NO", "ONE"]).await;
+    }
+}
+
+/// One that counts what so many replicas have.
+async fn waiting_for(replicas: u32, servers: &[SocketAddr], ttl: Duration) -> Client {
+    let servers: Vec<_> = servers.iter().map(SocketAddr::to_string).collect();
+    let url = format!("{}?replicas={replicas}", AROUND.join(&servers.join(",")));
+    let connecting = Client::builder(url).session_ttl(ttl).connect();
+    within(SOON, "it connects", connecting).await.expect("connected")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_all_replicas_have_is_exclusive_and_nothing_else() {
+    let pair = Replicated::asynchronous().await;
+    let [without, with] =
+        [pair.primary.client().await, waiting_for(1, &[pair.primary.address], TTL).await];
+    let told = without.durability().await.expect("an answer");
+    assert!(!told.exclusive && told.reasons.concat().contains("efficiency only"), "{told:?}");
+    let told = with.durability().await.expect("an answer");
+    assert!(told.exclusive && told.after_loss == AfterLoss::GoesOn, "{told:?}");
+    let guard = with.mutex("a").lock().await.expect("granted");
+    guard.put("/data/a", "b").await.expect("written");
+    throughout(TTL * 2, "it is held", async || guard.is_valid()).await;
+    guard.unlock().await.expect("released");
+    // One more is one that may be promoted and is not asked.
+    let third = follower(&pair.primary, &[]).await;
+    eventually(SOON, "it is seen", async || !with.durability().await.expect("an answer").exclusive)
+        .await;
+    drop(third);
+    // There are not so many.
+    let two = format!("{}?replicas=3", pair.primary.url());
+    let connecting = Client::builder(two).connect_timeout(Duration::from_secs(2)).connect();
+    let error = within(SOON, "it is told", connecting).await.expect_err("too few");
+    assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
+}
+
+/// A primary that is cut off from its replicas goes on as if nothing was; its clients do not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_primary_that_is_cut_off_from_its_replica_keeps_nobody() {
+    let pair = Replicated::asynchronous().await;
+    let [holder, other] = [
+        waiting_for(1, &[pair.primary.address], TTL).await,
+        waiting_for(1, &[pair.primary.address], QUIET).await,
+    ];
+    let guard = holder.mutex("a").lock().await.expect("granted");
+    let cut = Instant::now();
+    pair.part().await;
+    let write = guard.put("/data/a", "b").await.expect_err("nobody else has it");
+    assert!(matches!(write, Error::WriteUnconfirmed { .. }), "{write:?}");
+    let tried = other.mutex("b").lock_timeout(TTL / 3).await;
+    assert!(!matches!(tried, Ok(Some(_))), "{tried:?}");
+    within(TTL, "it is told", guard.lost()).await;
+    println!("told after {:?}", cut.elapsed());
+    let ip = pair.primary.own.ip().await;
+    ask(&pair.replica, &["REPLICAOF", &ip, "6379"]).await;
+    let next = within(TTL * 4, "its turn", other.mutex("a").lock()).await.expect("granted");
+    next.unlock().await.expect("released");
+}
+
+/// The replica that all waited for is promoted, and the old primary goes on beside it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_old_primary_beside_the_new_one_makes_no_second_holder() {
+    let pair = Replicated::asynchronous().await;
+    let holder = waiting_for(1, &[pair.primary.address], LONGEST).await;
+    let guard = holder.mutex("a").lock().await.expect("granted");
+    let begun = Instant::now();
+    pair.promote().await;
+    let newcomer = pair.replica.client().await;
+    // What the holder knows of, the new one knows: it stands there until it is over.
+    let mutex = newcomer.mutex("a");
+    let next = tokio::spawn(async move { mutex.lock().await });
+    let free = granted(&newcomer, "b").await;
+    check_time(begun, free);
+    assert!(!guard.is_valid(), "it believes still");
+    let next = within(LONGEST * 2, "its turn", next).await.expect("no panic").expect("granted");
+    assert!(next.fencing_token() > guard.fencing_token());
+    next.unlock().await.expect("released");
+}
+
+/// Nothing tells that it was a replica: it writes all to its disk at once, and has another one's
+/// keys.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replica_that_is_started_as_a_primary_grants_nothing_for_the_longest_ttl() {
+    let primary = Replicated::primary_alone().await;
+    let ip = primary.own.ip().await;
+    let start = format!(
+        "[ ! -e /data/again ] || exec /entrypoint; exec /entrypoint --replicaof {ip} 6379 \
+         --masteruser default --masterauth root"
+    );
+    let mut replica =
+        Server::start(LIKE, AROUND, PORT, &["--entrypoint=bash"], &["-c", &start]).await;
+    let up = async || info(&replica, "master_link_status").await == "up";
+    eventually(SOON * 3, "it follows", up).await;
+    let holder = waiting_for(1, &[primary.address], LONGEST).await;
+    let guard = holder.mutex("a").lock().await.expect("granted");
+    ask(&replica, &["REPLICAOF", "192.0.2.1", "6379"]).await;
+    replica.own.run(&["touch", "/data/again"]).await;
+    let begun = Instant::now();
+    replica.restart().await;
+    let newcomer = replica.client().await;
+    assert_eq!(info(&replica, "master_replid2").await.trim_matches('0'), "");
+    check_time(begun, granted(&newcomer, "b").await);
+    assert!(!guard.is_valid(), "it believes still");
+}
+
+/// The holder moves to the new primary, and on the old one somebody puts it away, which no replica
+/// hears of: who waits behind it there must not be granted anything by that.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_an_old_primary_shows_grants_nothing() {
+    let pair = Replicated::asynchronous().await;
+    // By which the new primary's answers count.
+    let third = follower(&pair.replica, &[]).await;
+    let way = Proxy::start(pair.primary.address, None).await;
+    let holder = waiting_for(1, &[way.address, pair.replica.address], LONG).await;
+    let other = waiting_for(1, &[pair.primary.address], QUIET).await;
+    let watcher = pair.primary.builder().session_ttl(QUIET).connect().await.expect("connected");
+    let guard = holder.mutex("a").lock().await.expect("granted");
+    let mutex = other.mutex("a");
+    let waiter = tokio::spawn(async move { mutex.lock().await });
+    // So that this one may judge by the server's clock.
+    throughout(LONG * 5 / 4, "it is held", async || {
+        watcher.mutex("a").queue().await.is_ok_and(|queue| queue.len() <= 2) && guard.is_valid()
+    })
+    .await;
+    way.set(Mode::Refuse);
+    let begun = Instant::now();
+    sleep_until(begun + LONG / 3).await;
+    pair.promote().await;
+    let over = poll(LONG * 3 / 2, async || {
+        drop(watcher.mutex("a").queue().await);
+        waiter.is_finished()
+    })
+    .await;
+    let queue = watcher.mutex("a").queue().await.expect("an answer");
+    println!("after {:?} there are {} on the old one", begun.elapsed(), queue.len());
+    assert_eq!(queue.len(), 1, "the holder was put away there");
+    assert!(guard.is_valid(), "the new primary renews it");
+    let tried = if over { Some(waiter.await.expect("no panic")) } else { None };
+    assert!(!matches!(tried, Some(Ok(_))), "two hold it: {tried:?}");
+    guard.unlock().await.expect("released");
+    drop(third);
+}

@@ -1,0 +1,198 @@
+//! Redis with sentinels, which promote a replica when the primary is lost.
+
+use std::{error::Error as _, net::SocketAddr, time::Duration};
+
+use distlock::{Client, Error, LockGuard};
+use distlock_testkit::docker::OwnServer;
+
+use crate::{
+    common::case::{SOON, eventually, throughout, within},
+    failover::{
+        TTL,
+        pair::Server,
+        redis::{ask, follower, info, started},
+    },
+};
+
+const PORTS: [u16; 3] = [26379, 26380, 26381];
+
+/// A primary, two replicas, and three sentinels.
+struct Watched {
+    servers: [Server; 3],
+    sentinels: OwnServer,
+    addresses: Vec<SocketAddr>,
+}
+
+impl Watched {
+    async fn start() -> Self {
+        // A replica that comes back need not wait for a copy to be made on a disk.
+        let quick = ["--repl-diskless-sync-delay", "0"];
+        let primary = started(&[&quick[..], &crate::failover::redis::LOGIN].concat()).await;
+        let others = [follower(&primary, &quick).await, follower(&primary, &quick).await];
+        let settings = format!(
+            "sentinel monitor main {} 6379 2\nsentinel auth-user main default\n\
+             sentinel auth-pass main root\nsentinel down-after-milliseconds main 1000\n\
+             sentinel failover-timeout main 4000\n",
+            primary.own.ip().await
+        );
+        // It outlives its sentinels: what ends the last one is run in it.
+        let all = "for port in 26379 26380 26381; do \
+                   printf '%sport %s\n' \"$1\" $port >/data/$port.conf; \
+                   redis-server /data/$port.conf --sentinel & done; exec sleep infinity";
+        let publish = PORTS.map(|port| format!("--publish=127.0.0.1::{port}"));
+        let [one, two, three] = publish.each_ref().map(String::as_str);
+        let run = [one, two, three, "--entrypoint=bash"];
+        let sentinels = OwnServer::start("redis", &run, &["-c", all, "-", &settings]).await;
+        let mut addresses = Vec::new();
+        for port in PORTS {
+            addresses.push(sentinels.address(port).await);
+        }
+        let [one, two] = others;
+        let watched = Self { servers: [primary, one, two], sentinels, addresses };
+        eventually(SOON * 3, "they know each other", async || {
+            let told = watched.sentinel(&["SENTINEL", "MASTER", "main"]).await;
+            let told: Vec<_> = told.lines().collect();
+            let number = |name| told.iter().position(|line| *line == name).map(|at| told[at + 1]);
+            (number("num-slaves"), number("num-other-sentinels")) == (Some("2"), Some("2"))
+        })
+        .await;
+        watched
+    }
+
+    async fn sentinel(&self, command: &[&str]) -> String {
+        let program = "redis-cli -p 26380 \"$@\" || :";
+        self.sentinels.run(&[&["sh", "-c", program, "-"], command].concat()).await
+    }
+
+    fn url(&self, options: &str) -> String {
+        let sentinels: Vec<_> = self.addresses.iter().map(SocketAddr::to_string).collect();
+        format!(
+            "redis+sentinel://app:apppw@{}/main?allow_plaintext_credentials=true{options}",
+            sentinels.join(",")
+        )
+    }
+
+    async fn client(&self, options: &str) -> Client {
+        let connecting = Client::builder(self.url(options)).session_ttl(TTL).connect();
+        within(SOON, "it connects", connecting).await.expect("connected")
+    }
+
+    /// The primary stands still until the sentinels have promoted another one.
+    async fn fail_over(&self) -> usize {
+        self.servers[0].own.pause().await;
+        let mut promoted = None;
+        eventually(SOON * 3, "a replica is promoted", async || {
+            for (number, server) in self.servers.iter().enumerate().skip(1) {
+                if info(server, "role").await == "master" {
+                    promoted = Some(number);
+                }
+            }
+            promoted.is_some()
+        })
+        .await;
+        promoted.expect("just promoted")
+    }
+}
+
+/// Waits for the lock, and looks that the other one has lost it before.
+async fn next(client: &Client, before: &LockGuard) -> LockGuard {
+    within(SOON * 6, "its turn", async {
+        loop {
+            if let Ok(guard) = client.mutex("a").lock().await {
+                assert!(!before.is_valid(), "two hold it");
+                assert!(guard.fencing_token() > before.fencing_token());
+                return guard;
+            }
+        }
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_primary_is_the_one_that_the_sentinels_name() {
+    let watched = Watched::start().await;
+    let client = watched.client("").await;
+    let told = client.durability().await.expect("an answer");
+    assert!(!told.exclusive && told.reasons.concat().contains("replicas=2"), "{told:?}");
+    let other = watched.client("&replicas=1").await;
+    assert!(!other.durability().await.expect("an answer").exclusive);
+    let guard = client.mutex("a").lock().await.expect("granted");
+    watched.fail_over().await;
+    // It is known there, if it was there in time: then it is held on.
+    let newcomer = watched.client("").await;
+    throughout(TTL * 2, "there are no two", async || {
+        let tried = newcomer.mutex("a").try_lock().await;
+        !matches!(tried, Ok(Some(_))) || !guard.is_valid()
+    })
+    .await;
+    drop(guard);
+    let free = within(TTL * 3, "granted", newcomer.mutex("b").lock()).await.expect("granted");
+    free.unlock().await.expect("released");
+}
+
+/// A replica that is missing is one that nothing is confirmed by: nobody holds anything any more,
+/// nor is granted anything, until the old primary is back as a replica.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn with_all_replicas_asked_nobody_is_granted_what_another_one_has() {
+    let watched = Watched::start().await;
+    let [holder, other] =
+        [watched.client("&replicas=2").await, watched.client("&replicas=2").await];
+    let told = holder.durability().await.expect("an answer");
+    assert!(told.exclusive, "{told:?}");
+    let guard = holder.mutex("a").lock().await.expect("granted");
+    let mutex = other.mutex("a");
+    let waiter = tokio::spawn(async move { mutex.lock().await });
+    let promoted = watched.fail_over().await;
+    within(TTL, "it is told", guard.lost()).await;
+    let connecting = Client::builder(watched.url("&replicas=2")).session_ttl(TTL);
+    let connecting = connecting.connect_timeout(TTL).connect();
+    let error = within(SOON * 2, "it is told", connecting).await.expect_err("too few");
+    assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
+    drop(waiter.await.expect("no panic").expect_err("its session is lost"));
+    watched.servers[0].own.unpause().await;
+    eventually(SOON * 6, "it is a replica", async || {
+        info(&watched.servers[promoted], "connected_slaves").await == "2"
+    })
+    .await;
+    next(&other, &guard).await.unlock().await.expect("released");
+}
+
+/// The one that is there is asked; if none is, that is told.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sentinels_that_are_down_are_passed_over_and_named() {
+    let watched = Watched::start().await;
+    let url = watched.url("").replace("/main", "/other");
+    let connecting = Client::builder(url).connect();
+    let error = within(SOON, "it is told", connecting).await.expect_err("no such service");
+    assert!(matches!(error, Error::Backend { .. }), "{error:?}");
+    for port in ["26379", "26381"] {
+        let down = format!("redis-cli -p {port} SHUTDOWN NOSAVE || true");
+        watched.sentinels.run(&["sh", "-c", &down]).await;
+    }
+    let client = watched.client("").await;
+    client.mutex("a").lock().await.expect("granted").unlock().await.expect("released");
+    watched.sentinels.run(&["sh", "-c", "redis-cli -p 26380 SHUTDOWN NOSAVE || true"]).await;
+    let connecting = Client::builder(watched.url("")).connect_timeout(Duration::from_secs(2));
+    let error = within(SOON, "it is told", connecting.connect()).await.expect_err("nobody knows");
+    assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
+    let told = error.source().expect("a reason").to_string();
+    for address in &watched.addresses {
+        assert!(told.contains(&address.to_string()), "{told}");
+    }
+    assert!(!format!("{error:?} {told}").contains("apppw"));
+    // Who has found the primary needs them no more.
+    client.mutex("a").lock().await.expect("granted").unlock().await.expect("released");
+    assert_eq!(ask(&watched.servers[0], &["PING"]).await, "PONG");
+}
+
+/// Nor is a password told to a host that others name, unless that is allowed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_password_is_not_told_to_whom_a_sentinel_names() {
+    let watched = Watched::start().await;
+    let url = watched.url("").replace("allow_plaintext_credentials=true", "");
+    let connecting = Client::builder(url).connect();
+    let error = within(SOON, "it is refused", connecting).await.expect_err("it could be read");
+    assert!(matches!(error, Error::Denied { .. }), "{error:?}");
+    let told = error.source().expect("a reason").to_string();
+    assert!(told.contains("allow_plaintext_credentials"), "{told}");
+}

@@ -1,0 +1,259 @@
+//! `memory://` passes every case, and keeps what it promises to unit tests.
+
+use std::{
+    borrow::Cow,
+    future::Future,
+    task::{Context, Waker},
+    time::{Duration, Instant},
+};
+
+use crate::common::{
+    case::{SOON, eventually},
+    conformance,
+    memory::Memory,
+    secrets::Shown,
+};
+use distlock::{Client, Error, LostReason, Tls, memory::Space};
+
+conformance!(Memory);
+
+#[tokio::test]
+async fn spaces_are_apart_and_shared_by_name() {
+    let clients = ["memory://apart-1", "memory://apart-2", "memory://apart-1"].map(Client::connect);
+    let [one, other, again] = clients;
+    let (one, other, again) = (one.await.unwrap(), other.await.unwrap(), again.await.unwrap());
+    let guard = one.mutex("a").lock().await.unwrap();
+    assert!(other.mutex("a").try_lock().await.unwrap().is_some());
+    assert!(again.mutex("a").try_lock().await.unwrap().is_none());
+    assert_eq!(Space::named("apart-1").keys(), [guard.key()]);
+    assert_eq!(Space::named("apart-1").sessions(), 2);
+    assert_eq!(Space::named("apart-3").sessions(), 0);
+}
+
+#[tokio::test]
+async fn a_url_is_anything_that_is_a_string() {
+    let url = String::from("memory://strings");
+    let clients = [
+        Client::connect("memory://strings").await,
+        Client::connect(&url).await,
+        Client::connect(&&*url).await,
+        Client::connect(Cow::from("memory://strings")).await,
+        Client::builder(&url).connect().await,
+        Client::builder(url.as_str()).connect().await,
+        Client::builder(url).connect().await,
+    ];
+    assert!(clients.iter().all(Result::is_ok));
+    assert_eq!(Space::named("strings").sessions(), clients.len());
+}
+
+/// A unit test need not wait for an hour to see what comes of one.
+#[tokio::test]
+async fn the_stores_clock_can_be_set_forward() {
+    let space = Space::named("advance");
+    let builder = || Client::builder("memory://advance").session_ttl(Duration::from_secs(3600));
+    let (client, other) = (builder().connect().await.unwrap(), builder().connect().await.unwrap());
+    let guard = client.mutex("a").lock().await.unwrap();
+    space.advance(Duration::from_secs(3500));
+    assert!(guard.is_valid());
+    let start = Instant::now();
+    space.advance(Duration::from_secs(3500));
+    assert_eq!(space.sessions(), 0);
+    assert!(space.keys().is_empty());
+    let next = other.mutex("a").lock().await.unwrap();
+    assert!(next.is_valid());
+    assert_eq!(guard.lost().await, LostReason::SessionExpired);
+    assert!(
+        start.elapsed() < Duration::from_secs(5),
+        "the holder was told after {:?}",
+        start.elapsed()
+    );
+}
+
+#[tokio::test]
+async fn requests_are_counted() {
+    let space = Space::named("counted");
+    let client = Client::connect("memory://counted").await.unwrap();
+    let before = space.requests();
+    let guard = client.mutex("a").lock().await.unwrap();
+    assert!(client.mutex("a").try_lock().await.unwrap().is_none());
+    guard.unlock().await.unwrap();
+    let after = space.requests();
+    assert_eq!(
+        (after.joins - before.joins, after.reads - before.reads, after.deletes - before.deletes),
+        (2, 0, 1)
+    );
+}
+
+#[tokio::test]
+async fn free_locks_are_taken_in_one_request() {
+    let space = Space::named("counted-all");
+    let client = Client::connect("memory://counted-all").await.unwrap();
+    let before = space.requests();
+    let all = client.lock_all(["c", "a", "b"]).await.unwrap();
+    assert_eq!(space.requests().joins - before.joins, 1);
+    assert!(client.try_lock_all(["a", "d"]).await.unwrap().is_none());
+    all.unlock().await.unwrap();
+    let after = space.requests();
+    // All at once, and then up to the first one that is held.
+    assert_eq!((after.joins - before.joins, after.deletes - before.deletes), (3, 3));
+}
+
+#[tokio::test]
+async fn operators_are_told_whether_there_was_a_key() {
+    let space = Space::named("operator");
+    assert!(!space.delete("/distlock/a/x"));
+    assert!(!space.expire_session("/distlock/a/x"));
+    assert!(!space.disconnect_session("/distlock/a/x"));
+    let client = Client::connect("memory://operator").await.unwrap();
+    let guard = client.mutex("a").lock().await.unwrap();
+    assert!(space.delete(guard.key()));
+    assert!(!space.delete(guard.key()));
+}
+
+/// It has neither users nor a network: a client that asks for them is told, not fooled.
+#[tokio::test]
+async fn options_of_a_network_are_refused() {
+    let builder = || Client::builder("memory://refused");
+    let error = builder().credentials("user", "password").connect().await.unwrap_err();
+    assert!(matches!(error, Error::InvalidConfig { option: "credentials", .. }), "{error:?}");
+    let error = builder().tls(Tls::new()).connect().await.unwrap_err();
+    assert!(matches!(error, Error::InvalidConfig { option: "tls", .. }), "{error:?}");
+}
+
+/// Whatever is given in whatever place, and whether a client comes of it or an error. No server is
+/// asked.
+#[tokio::test]
+async fn nothing_that_is_shown_has_a_secret() {
+    let mut shown = Shown::default();
+    for url in [
+        "memory://root:s3cret@secrets",
+        "memory://secrets?password=s3cret",
+        "memory://secrets-1",
+        "etcd://root:s3cret@h",
+        "etcd://root:s3cret",
+        "etcd://h?password=s3cret",
+        "zk://h,root:s3/cret@h",
+        "zk:/root:s3cret@h",
+        "root:s3cret",
+    ] {
+        shown.builder(&Client::builder(url)).await;
+        for user in ["root", "", "root:s3cret"] {
+            shown.builder(&Client::builder(url).credentials(user, "s3cret")).await;
+        }
+        // Keys that are none, or in the wrong place, or have lost their line breaks.
+        let (key, begin) = ("c2VjcmV0LXNlY3JldA==", "-----BEGIN PRIVATE KEY-----");
+        let certificate = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----";
+        for key in [
+            key.to_owned(),
+            format!("{begin} {key} -----END PRIVATE KEY-----"),
+            format!("{begin}\n{key}\n"),
+            format!("{begin}\n{key}\n-----END PRIVATE KEY-----\n"),
+            format!("-----BEGIN {key} PRIVATE KEY-----{key}"),
+        ] {
+            for tls in [
+                Tls::new().client_identity(certificate, &key),
+                Tls::new().ca_certificate(certificate).client_identity(certificate, &key),
+                Tls::new()
+                    .ca_certificate(format!("{certificate} {key}"))
+                    .client_identity(&key, certificate),
+                Tls::new().ca_certificate(format!("{key} {certificate}")),
+                Tls::new()
+                    .ca_certificate(certificate)
+                    .client_identity(format!("{key} {certificate}"), &key),
+            ] {
+                shown.debug("Tls", &tls);
+                let builder =
+                    Client::builder(url).tls(tls).connect_timeout(Duration::from_millis(100));
+                shown.builder(&builder).await;
+            }
+        }
+    }
+    shown.has_none_of(&["s3cret", "cret@h", "c2VjcmV0"]);
+}
+
+/// Those who gave up while they waited for their turn to join would stand ahead of all who still
+/// want to.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn joins_whose_callers_have_gone_are_not_sent() {
+    let space = Space::named("gone-callers");
+    let client = Client::connect("memory://gone-callers").await.unwrap();
+    let mutex = client.mutex("a");
+    space.set_reachable(false);
+    let mut gone: Vec<_> = (0..2000).map(|_| Box::pin(mutex.lock())).collect();
+    for future in &mut gone {
+        assert!(future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        // Tokio lets a task do so much at a time, and no more.
+        tokio::task::yield_now().await;
+    }
+    drop(gone);
+    space.set_reachable(true);
+    let guard = tokio::time::timeout(Duration::from_secs(20), mutex.lock())
+        .await
+        .expect("it has its turn")
+        .unwrap();
+    guard.unlock().await.unwrap();
+    // Those that were under way, and no more, also later.
+    let quiet = async || {
+        let before = space.requests();
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        space.requests() == before
+    };
+    eventually(SOON, "nothing is asked any more", quiet).await;
+    let joins = space.requests().joins;
+    println!("{joins} joins were sent");
+    assert!(joins < 400, "{joins} joins were sent");
+    client.close().await.unwrap();
+}
+
+/// The session is renewed by the runtime that was handed in, and lost with it.
+#[tokio::test]
+async fn a_runtime_that_is_handed_in_does_the_work() {
+    let ttl = Duration::from_secs(1);
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = runtime.worker_threads(1).enable_all().build().unwrap();
+    let builder = Client::builder("memory://handed-in").session_ttl(ttl);
+    let client = builder.clone().runtime(runtime.handle().clone()).connect().await.unwrap();
+    let guard = client.mutex("a").lock().await.unwrap();
+    assert!(tokio::time::timeout(ttl * 2, guard.lost()).await.is_err(), "it is renewed");
+    assert!(guard.is_valid());
+    runtime.shutdown_background();
+    let told = Instant::now();
+    eventually(SOON, "it is lost with its runtime", async || !guard.is_valid()).await;
+    assert!(told.elapsed() < ttl * 2);
+    let other = builder.connect().await.unwrap();
+    let next = other.mutex("a").lock_timeout(ttl * 5).await.unwrap();
+    next.expect("the key went with its session").unlock().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_runtime_without_timers_is_refused() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+    let builder = Client::builder("memory://timers").runtime(runtime.handle().clone());
+    let error = builder.connect().await.unwrap_err();
+    assert!(matches!(error, Error::InvalidConfig { option: "runtime", .. }), "{error}");
+    assert_eq!(Space::named("timers").sessions(), 0);
+    runtime.shutdown_background();
+}
+
+/// A session that was lost a moment ago still has its keys: they are gone once the client is
+/// closed.
+#[tokio::test]
+async fn closing_waits_for_sessions_that_were_lost() {
+    let (space, ttl) = (Space::named("lost-before"), Duration::from_secs(3));
+    // The store ends the session a tenth of its time later; a busy machine may come too late.
+    for _ in 0..5 {
+        let builder = Client::builder("memory://lost-before").session_ttl(ttl);
+        let client = builder.request_timeout(Duration::from_millis(50)).connect().await.unwrap();
+        let guard = client.mutex("a").lock().await.unwrap();
+        assert!(space.disconnect_session(guard.key()));
+        assert_eq!(guard.lost().await, LostReason::DeadlinePassed);
+        let next = client.mutex("b").lock().await.unwrap();
+        let both = space.keys() == [guard.key(), next.key()];
+        client.close().await.unwrap();
+        assert!(space.keys().is_empty(), "{:?}", space.keys());
+        if both {
+            return;
+        }
+    }
+    panic!("the one that was lost was never there yet");
+}

@@ -1,0 +1,200 @@
+//! Settings of the server and what stands in front of it, each of which a test varies.
+
+use std::{error::Error as _, time::Duration};
+
+use distlock::{Client, Error};
+use distlock_testkit::{docker::OwnServer, servers::endpoints};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    sync::mpsc,
+};
+
+use crate::{
+    common::{
+        Harness,
+        case::{SOON, eventually, within},
+        mysql::{Mysql, ask, dial},
+    },
+    mysql::tables::Database,
+};
+
+const DATABASE: [&str; 2] = ["--publish=127.0.0.1::3306", "--env=MYSQL_DATABASE=distlock"];
+
+/// Starts a server of a test's own, and returns it with its URL.
+async fn own(run: &[&str], arguments: &[&str]) -> (OwnServer, String) {
+    drop(Mysql::start().await);
+    let own = OwnServer::start("mysql", &[&DATABASE, run].concat(), arguments).await;
+    let url = format!("mysql://root:root@{}/distlock", own.address(3306).await);
+    served(&url).await;
+    (own, url)
+}
+
+async fn served(url: &str) {
+    eventually(SOON * 5, "it lets clients in", async || Client::connect(url).await.is_ok()).await;
+}
+
+async fn client(url: &str) -> Client {
+    let builder = Client::builder(url).session_ttl(Duration::from_secs(30));
+    within(SOON, "it connects", builder.connect()).await.expect("connected")
+}
+
+async fn exclusive(client: &Client) -> bool {
+    client.durability().await.expect("an answer").exclusive
+}
+
+/// By `completion_type = CHAIN` each commit opens another transaction, in which a keepalive would
+/// stay uncommitted.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keepalives_are_committed_whatever_the_completion_type() {
+    let (_own, url) = own(&[], &["--completion-type=CHAIN"]).await;
+    let client = Client::builder(&url).session_ttl(Duration::from_secs(2)).connect().await;
+    let client = client.expect("connected");
+    let guard = client.mutex("a").lock().await.expect("granted");
+    let mut other = dial(&url, None).await;
+    let expires = "SELECT expires FROM distlock_sessions JOIN distlock_entries ON id = session";
+    let first = ask(&mut other, expires).await;
+    assert_eq!(first.len(), 1);
+    eventually(SOON, "others see a keepalive", async || {
+        // A reader's own transaction ends with each statement.
+        ask(&mut dial(&url, None).await, expires).await != first
+    })
+    .await;
+    guard.unlock().await.expect("released");
+    client.close().await.expect("closed");
+}
+
+/// It cuts off what tells which server it is, and what a list has.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn server_stays_the_same_whatever_the_select_limit() {
+    let (_own, url) = own(&[], &[]).await;
+    let before = client(&url).await;
+    let held = [before.mutex("a").lock().await, before.mutex("b").lock().await];
+    let mut operator = dial(&url, None).await;
+    let known = "SELECT CONCAT(server, ' ', floor) FROM distlock_schema";
+    let first = ask(&mut operator, known).await;
+    ask(&mut operator, "SET GLOBAL sql_select_limit = 1").await;
+    let after = client(&url).await;
+    assert_eq!(ask(&mut operator, known).await, first);
+    let granted = within(SOON, "an answer", after.mutex("c").try_lock()).await;
+    granted.expect("the server is known").expect("it is free").unlock().await.expect("released");
+    assert_eq!(after.locks().await.expect("a list").len(), 2);
+    ask(&mut operator, "SET GLOBAL read_only = 1").await;
+    let error = Client::builder(&url).connect_timeout(Duration::from_secs(2)).connect().await;
+    let error = error.expect_err("it is read-only").source().expect("a reason").to_string();
+    assert!(error.contains("read-only (read_only)"), "{error}");
+    ask(&mut operator, "SET GLOBAL read_only = 0").await;
+    for guard in held {
+        guard.expect("granted").unlock().await.expect("released");
+    }
+}
+
+/// With a binary log InnoDB does not flush its own commits.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn durability_follows_the_flushing_of_both_logs() {
+    let (_own, url) = own(&[], &["--log-bin=log"]).await;
+    let (client, mut operator) = (client(&url).await, dial(&url, None).await);
+    for (setting, promised) in [
+        ("sync_binlog = 0", false),
+        ("sync_binlog = 1000", false),
+        ("sync_binlog = 1", true),
+        ("innodb_flush_log_at_trx_commit = 2", false),
+        ("innodb_flush_log_at_trx_commit = 3", true),
+        ("innodb_flush_log_at_trx_commit = 1", true),
+    ] {
+        ask(&mut operator, &format!("SET GLOBAL {setting}")).await;
+        assert_eq!(exclusive(&client).await, promised, "{setting}");
+    }
+    client.close().await.expect("closed");
+}
+
+/// Starts the server again and again, as long as there is no `/data/down`.
+const AGAIN: &str =
+    "while :; do /entrypoint \"$@\"; while [ -e /data/down ]; do sleep 0.1; done; done";
+
+/// The server is killed, and its binary log loses what a loss of power may take.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn token_that_a_crash_repeats_was_not_promised() {
+    // It flushes nothing by itself in the meantime.
+    let arguments = ["--log-bin=log", "--innodb-flush-log-at-timeout=2700"];
+    let arguments = [&["-c", AGAIN, "bash"][..], &arguments].concat();
+    let (own, url) = own(&["--entrypoint=bash"], &arguments).await;
+    let shell = async |script: &str| own.run(&["bash", "-c", script]).await;
+    let first = client(&url).await;
+    first.mutex("a").lock().await.expect("granted").unlock().await.expect("released");
+    let promised = exclusive(&first).await;
+    let synced = shell("stat --format='%s %n' /data/mysql/log.*[0-9]").await;
+    let (size, log) = synced.split_once(' ').expect("size and name");
+    let guard = first.mutex("a").lock().await.expect("granted");
+    shell(
+        "touch /data/down; pid=$(cat /data/mysql/*.pid); kill -9 $pid; \
+         while kill -0 $pid 2>/dev/null; do sleep 0.05; done",
+    )
+    .await;
+    shell(&format!("truncate --size={size} {log}; rm /data/down")).await;
+    served(&url).await;
+    let second = client(&url).await;
+    let next = within(SOON, "an answer", second.mutex("a").try_lock()).await.expect("an answer");
+    let tokens = (guard.fencing_token(), next.as_ref().map(|next| next.fencing_token()));
+    println!("promised: {promised}; tokens: {tokens:?}");
+    assert!(!promised || tokens.1.is_none(), "a second holder, with {tokens:?}");
+    assert!(!promised, "a crash may undo what was confirmed");
+}
+
+/// Passes all on. At a word it resets the server's side between two requests, as a pooler does that
+/// gives a connection to others (`COM_RESET_CONNECTION`).
+async fn pooler(server: &str) -> (String, mpsc::Sender<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address").to_string();
+    let (word, mut words) = mpsc::channel::<()>(1);
+    let server = endpoints(server).await[0];
+    tokio::spawn(async move {
+        while let Ok((mut client, _)) = listener.accept().await {
+            let mut server = TcpStream::connect(server).await.expect("the server");
+            let (mut requests, mut replies) = ([0; 4096], [0; 4096]);
+            loop {
+                tokio::select! {
+                    read = client.read(&mut requests) => match read {
+                        Ok(size) if size > 0 => {
+                            server.write_all(&requests[..size]).await.expect("sent");
+                        }
+                        _ => break,
+                    },
+                    read = server.read(&mut replies) => match read {
+                        Ok(size) if size > 0 => {
+                            client.write_all(&replies[..size]).await.expect("sent");
+                        }
+                        _ => break,
+                    },
+                    Some(()) = words.recv() => {
+                        server.write_all(&[1, 0, 0, 0, 0x1f]).await.expect("sent");
+                        let size = server.read(&mut replies).await.expect("an answer");
+                        assert_eq!(replies[4..size].first(), Some(&0), "OK");
+                    }
+                }
+            }
+        }
+    });
+    (address, word)
+}
+
+/// Its settings are gone by then: a request may be done in another isolation.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pooler_that_resets_connections_is_refused_by_name() {
+    let database = Database::new().await;
+    let (before, rest) = database.url.rsplit_once('@').expect("a user");
+    let (server, after) = rest.split_once('/').expect("a database");
+    let (address, word) = pooler(server).await;
+    let client = client(&format!("{before}@{address}/{after}")).await;
+    let mutex = client.mutex("a");
+    mutex.lock().await.expect("granted").unlock().await.expect("released");
+    word.send(()).await.expect("it listens");
+    // The next request is written after the word was taken.
+    word.reserve().await.expect("it was taken");
+    let error = within(SOON, "an answer", mutex.try_lock()).await.expect_err("it is noticed");
+    let reason = error.source().expect("a reason").to_string();
+    assert!(reason.contains("pooler"), "{reason}");
+    let error = within(SOON, "an answer", mutex.try_lock()).await.expect_err("it is known");
+    assert!(matches!(error, Error::Denied { .. }), "{error:?}");
+    database.end().await;
+}

@@ -1,0 +1,79 @@
+//! Rows of queues that are not used, and what it takes to remove them.
+
+use distlock::Client;
+
+use crate::{
+    common::case::{SOON, eventually, within},
+    mysql::tables::Database,
+};
+
+const IDLE: usize = 20_000;
+
+/// A database with the tables, and so many queues that were last used two days ago.
+async fn with_idle_queues() -> Database {
+    let database = Database::new().await;
+    connect(&database).await.close().await.expect("closed");
+    let sql = format!(
+        "INSERT INTO distlock_queues SELECT CONCAT('/old/', seq), seq, 0, \
+         TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) - 172800000000 + seq \
+         FROM seq_1_to_{IDLE}"
+    );
+    database.ask(&sql).await;
+    database
+}
+
+async fn connect(database: &Database) -> Client {
+    within(SOON, "it connects", Client::connect(&database.url)).await.expect("connected")
+}
+
+async fn idle(database: &Database) -> usize {
+    let count = "SELECT COUNT(*) FROM distlock_queues WHERE queue LIKE '/old/%'";
+    database.ask(count).await[0].parse().expect("a number")
+}
+
+/// Rows that stay are not locked: the lock memory of two clients that met a million of them brought
+/// a server down.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tidying_locks_what_it_removes_and_little_else() {
+    let database = with_idle_queues().await;
+    database.ask("CREATE TABLE locked (locks BIGINT)").await;
+    let log = "CREATE TRIGGER logs BEFORE DELETE ON distlock_queues FOR EACH ROW \
+               INSERT INTO locked SELECT trx_rows_locked FROM information_schema.innodb_trx \
+               WHERE trx_mysql_thread_id = CONNECTION_ID()";
+    database.ask(log).await;
+    let client = connect(&database).await;
+    eventually(SOON, "some are removed", async || idle(&database).await == IDLE - 1000).await;
+    let most = database.ask("SELECT MAX(locks) FROM locked").await;
+    let most: usize = most[0].parse().expect("a number");
+    println!("{most} locks for 1000 rows");
+    // The row and its place in two indexes; what is deleted is marked in each.
+    assert!(most < 8 * 1000, "{most} locks");
+    // Those that were idle for the longest time, whose numbers none has again.
+    let left = database.ask("SELECT CONCAT(MIN(number), ' ', MAX(number)) FROM distlock_queues");
+    assert_eq!(left.await, [format!("1001 {IDLE}")]);
+    assert_eq!(database.ask("SELECT floor FROM distlock_schema").await, ["1000"]);
+    client.close().await.expect("closed");
+    database.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clients_tidy_one_at_a_time() {
+    let database = with_idle_queues().await;
+    // Another client tidies, and takes its time.
+    let mut other = database.dial().await;
+    let take = "SELECT GET_LOCK(CONCAT('distlock ', SHA1(DATABASE())), 0) = 1";
+    assert_eq!(crate::common::mysql::ask(&mut other, take).await, ["1"]);
+    let first = connect(&database).await;
+    // A client's requests are done in their order.
+    first.mutex("a").lock().await.expect("granted").unlock().await.expect("released");
+    assert_eq!(idle(&database).await, IDLE);
+    drop(other);
+    // Its connection has ended by then, and each client lets the next one tidy.
+    eventually(SOON, "others tidy", async || {
+        connect(&database).await.close().await.expect("closed");
+        idle(&database).await <= IDLE - 2000
+    })
+    .await;
+    first.close().await.expect("closed");
+    database.end().await;
+}

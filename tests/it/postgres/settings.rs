@@ -1,0 +1,341 @@
+//! Settings of a server, a role or a database that locks do not depend on.
+
+use std::{error::Error as _, time::Duration};
+
+use distlock::{Client, Error};
+use distlock_testkit::docker::OwnServer;
+use tokio::time::sleep;
+
+use crate::{
+    common::{
+        Harness,
+        case::{SOON, eventually, within},
+        postgres::{Postgres, ask, dial},
+        sql::written,
+    },
+    postgres::tables::Database,
+};
+
+const OPERATOR: Option<(&str, &str)> = Some(("postgres", "postgres"));
+
+/// A server of a test's own, with these settings, and its URL.
+async fn server(settings: &[&str]) -> (OwnServer, String) {
+    // The one of the same image is up.
+    drop(Postgres::start().await);
+    let own = OwnServer::start("postgres", &["--publish=127.0.0.1::5432"], settings).await;
+    let url = format!("postgres://postgres:postgres@{}/postgres", own.address(5432).await);
+    eventually(SOON * 5, "it lets clients in", async || Client::connect(&url).await.is_ok()).await;
+    (own, url)
+}
+
+/// One client has the lock, the other one waits for it and gets it.
+async fn is_handed_over(one: &Client, two: &Client, in_time: Duration) {
+    let guard = one.mutex("handed").lock().await.expect("granted");
+    let mutex = two.mutex("handed");
+    let waiter = tokio::spawn(async move { mutex.lock().await });
+    eventually(SOON, "it waits", async || {
+        one.mutex("handed").queue().await.is_ok_and(|queue| queue.len() == 2)
+    })
+    .await;
+    // Its watch has begun.
+    sleep(Duration::from_millis(200)).await;
+    within(SOON, "it is released", guard.unlock()).await.expect("released");
+    let next = within(in_time, "its turn", waiter).await.expect("no panic").expect("granted");
+    next.unlock().await.expect("released");
+}
+
+/// PostgreSQL refuses updates of a published table that has no primary key, as the table `schema`
+/// of earlier builds.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn publication_of_all_tables_shuts_no_client_out() {
+    let database = Database::new().await;
+    let client = Client::connect(&database.url).await.expect("connected");
+    let guard = client.mutex("a").lock().await.expect("granted");
+    database.ask("ALTER TABLE distlock.schema DROP CONSTRAINT schema_pkey").await;
+    database.ask("CREATE PUBLICATION everything FOR ALL TABLES").await;
+    let other = Client::connect(&database.url).await.expect("connected");
+    database
+        .ask(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+             WHERE datname = current_database() AND application_name = 'distlock'",
+        )
+        .await;
+    is_handed_over(&client, &other, SOON).await;
+    assert!(guard.is_valid(), "its client is connected again");
+    guard.unlock().await.expect("released");
+    for client in [client, other] {
+        client.close().await.expect("closed");
+    }
+    database.end().await;
+}
+
+/// A user that does not own the tables works with them as they are.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tables_of_an_earlier_build_that_an_operator_has_made_will_do() {
+    let database = Database::new().await;
+    database.ask(distlock::postgres::schema()).await;
+    database.ask("ALTER TABLE distlock.schema DROP CONSTRAINT schema_pkey").await;
+    database
+        .ask(
+            "GRANT USAGE ON SCHEMA distlock TO app; \
+             GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA distlock TO app",
+        )
+        .await;
+    let client = Client::connect(&database.url).await.expect("connected");
+    client.mutex("a").lock().await.expect("granted").unlock().await.expect("released");
+    client.close().await.expect("closed");
+    database.end().await;
+}
+
+/// A listener that sits in a transaction keeps all messages, whatever they are about.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn full_notification_queue_does_not_stop_unlocking() {
+    let (_own, url) = server(&["-cmax_notify_queue_pages=64"]).await;
+    let connect = || Client::builder(&url).recheck_interval(Duration::from_secs(1)).connect();
+    let clients = [connect().await.expect("connected"), connect().await.expect("connected")];
+    let listener = dial(&url, OPERATOR).await;
+    ask(&listener, "LISTEN others").await;
+    ask(&listener, "BEGIN").await;
+    ask(&listener, "SELECT 1").await;
+    let notifier = dial(&url, OPERATOR).await;
+    let fill = "SELECT pg_notify('others', n || repeat('x', 7000)) FROM generate_series(1, 5) AS n";
+    while notifier.simple_query(fill).await.is_ok() {}
+    is_handed_over(&clients[0], &clients[1], SOON).await;
+    for client in clients {
+        client.close().await.expect("closed");
+    }
+}
+
+/// The transaction began while the session had time left.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn check_counts_by_the_clock_at_that_moment() {
+    let database = Database::new().await;
+    let client = Client::connect(&database.url).await.expect("connected");
+    let guard = client.mutex("a").lock().await.expect("granted");
+    let check = written(&guard.sql().expect("a check"));
+    let own = dial(&database.url, OPERATOR).await;
+    ask(&own, "BEGIN").await;
+    assert_eq!(ask(&own, "SELECT 1 WHERE now() = now()").await, ["1"]);
+    database
+        .ask("UPDATE distlock.sessions SET expires = clock_timestamp() + interval '100 ms'")
+        .await;
+    // It is renewed every 3 s or so.
+    sleep(Duration::from_millis(200)).await;
+    assert!(ask(&own, &check).await.is_empty(), "the session is over by the clock");
+    ask(&own, "ROLLBACK").await;
+    guard.unlock().await.expect("released");
+    client.close().await.expect("closed");
+    database.end().await;
+}
+
+/// As after `pg_dump --schema-only`.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tables_without_rows_are_filled_again() {
+    let database = Database::new().await;
+    let client = Client::connect(&database.url).await.expect("connected");
+    let guard = client.mutex("a").lock().await.expect("granted");
+    let token = guard.fencing_token();
+    guard.unlock().await.expect("released");
+    database.ask("TRUNCATE distlock.schema").await;
+    let error = Client::connect(&database.url).await.expect_err("there are sessions");
+    assert!(matches!(error, Error::Backend { .. }), "{error:?}");
+    client.close().await.expect("closed");
+    let client = Client::connect(&database.url).await.expect("connected");
+    let guard = client.mutex("a").lock().await.expect("granted");
+    assert!(guard.fencing_token() > token, "{} after {token}", guard.fencing_token());
+    guard.unlock().await.expect("released");
+    client.close().await.expect("closed");
+    database.end().await;
+}
+
+/// What docs.rs tells an operator to grant, where functions are not everybody's.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rights_that_the_docs_name_will_do() {
+    let database = Database::new().await;
+    database.ask("ALTER DEFAULT PRIVILEGES REVOKE EXECUTE ON FUNCTIONS FROM PUBLIC").await;
+    database.ask(distlock::postgres::schema()).await;
+    database
+        .ask(
+            "GRANT USAGE ON SCHEMA distlock TO app; \
+             GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA distlock TO app; \
+             GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA distlock TO app",
+        )
+        .await;
+    let client = Client::connect(&database.url).await.expect("connected");
+    let guard = client.mutex("a").lock().await.expect("granted");
+    let role = format!("checks_{:016x}", fastrand::u64(..));
+    database
+        .ask(&format!(
+            "CREATE ROLE {role}; GRANT USAGE ON SCHEMA distlock TO {role}; \
+             GRANT SELECT, UPDATE (ttl) ON distlock.sessions TO {role}; \
+             GRANT SELECT, UPDATE (since) ON distlock.entries TO {role}"
+        ))
+        .await;
+    let own = dial(&database.url, OPERATOR).await;
+    ask(&own, &format!("SET ROLE {role}")).await;
+    assert_eq!(ask(&own, &written(&guard.sql().expect("a check"))).await, ["1"]);
+    drop(own);
+    database.ask(&format!("DROP OWNED BY {role}; DROP ROLE {role}")).await;
+    guard.unlock().await.expect("released");
+    client.close().await.expect("closed");
+    database.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn limits_of_a_database_end_no_connection() {
+    let database = Database::new().await;
+    for limit in ["idle_session_timeout", "transaction_timeout"] {
+        database
+            .ask(&format!(
+                "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET {limit} = 700', \
+                 current_database()); END $$"
+            ))
+            .await;
+    }
+    let client = Client::connect(&database.url).await.expect("connected");
+    let backend = || async {
+        database
+            .ask(
+                "SELECT pid FROM pg_stat_activity WHERE datname = current_database() \
+                 AND application_name = 'distlock'",
+            )
+            .await
+    };
+    let before = backend().await;
+    assert_eq!(before.len(), 1);
+    sleep(Duration::from_secs(2)).await;
+    assert_eq!(backend().await, before, "the connection was closed, and opened again");
+    client.close().await.expect("closed");
+    database.end().await;
+}
+
+/// Then no trigger runs: nothing is notified, and a session's entries outlive it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn triggers_are_turned_on_or_the_setting_is_named() {
+    let database = Database::new().await;
+    Client::connect(&database.url).await.expect("connected").close().await.expect("closed");
+    database
+        .ask(
+            "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET session_replication_role \
+             = replica', current_database()); END $$",
+        )
+        .await;
+    let error = Client::connect(&database.url).await.expect_err("it may not change it");
+    let reason = error.source().expect("a reason").to_string();
+    assert!(reason.contains("session_replication_role"), "{reason}");
+    let superuser = database.url.replace("app:apppw@", "postgres:postgres@");
+    let clients = [(); 2].map(|()| Client::connect(&superuser));
+    let [one, two] = clients;
+    let (one, two) = (one.await.expect("connected"), two.await.expect("connected"));
+    is_handed_over(&one, &two, Duration::from_secs(5)).await;
+    for client in [one, two] {
+        client.close().await.expect("closed");
+    }
+    database.end().await;
+}
+
+/// A receiver that only stores the log, and a logical one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn receivers_that_cannot_be_promoted_are_no_standbys() {
+    let (own, url) = server(&["-cwal_level=logical"]).await;
+    let receive = "mkdir /tmp/wal && cd /tmp/wal && \
+                   (pg_receivewal --host=/tmp --username=postgres --directory=/tmp/wal \
+                   >/dev/null 2>&1 &) && \
+                   (pg_recvlogical --host=/tmp --username=postgres --dbname=postgres \
+                   --slot=changes --create-slot --start --file=/dev/null >/dev/null 2>&1 &)";
+    own.run(&["sh", "-c", receive]).await;
+    let operator = dial(&url, OPERATOR).await;
+    eventually(SOON, "both receive", async || {
+        let receivers = "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'";
+        ask(&operator, receivers).await == ["2"]
+    })
+    .await;
+    let client = Client::connect(&url).await.expect("connected");
+    let durability = client.durability().await.expect("an answer");
+    assert!(durability.exclusive, "{durability:?}");
+    client.close().await.expect("closed");
+}
+
+/// As many balancers take for dead what is silent for a minute.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connection_that_something_waits_on_is_pinged() {
+    let database = Database::new().await;
+    let connect = |owner: &str| {
+        let ttl = Duration::from_secs(90);
+        Client::builder(&database.url).session_ttl(ttl).owner(owner).connect()
+    };
+    let [holder, waiting, idle] = [connect("one"), connect("two"), connect("three")];
+    let (holder, waiting, idle) = (
+        holder.await.expect("connected"),
+        waiting.await.expect("connected"),
+        idle.await.expect("connected"),
+    );
+    let guard = holder.mutex("a").lock().await.expect("granted");
+    let mutex = waiting.mutex("a");
+    let waiter = tokio::spawn(async move { mutex.lock().await });
+    let pings = || async {
+        database
+            .ask(
+                "SELECT pid FROM pg_stat_activity WHERE datname = current_database() \
+                 AND query LIKE '%SELECT 1' AND application_name = 'distlock'",
+            )
+            .await
+            .len()
+    };
+    // The holder waits for word of its own key, and nothing on the third one's connection.
+    let soon = Duration::from_secs(17);
+    eventually(soon, "their connections are pinged", async || pings().await == 2).await;
+    guard.unlock().await.expect("released");
+    let successor = within(SOON, "its turn", waiter).await.expect("no panic").expect("granted");
+    successor.unlock().await.expect("released");
+    for client in [holder, waiting, idle] {
+        client.close().await.expect("closed");
+    }
+    database.end().await;
+}
+
+/// A snapshot of its disk is played back: it has the same name and timeline as before.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn server_that_was_set_back_counts_as_another_one() {
+    drop(Postgres::start().await);
+    let run = "while true; do \
+               if [ -e /tmp/take ]; then rm /tmp/take; cp -a /data/pg /data/taken; fi; \
+               if [ -e /tmp/play ]; then \
+               rm -rf /tmp/play /data/pg; cp -a /data/taken /data/pg; fi; \
+               /entrypoint; done";
+    let options = ["--publish=127.0.0.1::5432", "--entrypoint=sh", "--init"];
+    let own = OwnServer::start("postgres", &options, &["-c", run]).await;
+    let url = format!("postgres://postgres:postgres@{}/postgres", own.address(5432).await);
+    eventually(SOON * 5, "it lets clients in", async || Client::connect(&url).await.is_ok()).await;
+    let stop = async |file: &str| {
+        let stop = format!("touch /tmp/{file} && pg_ctl stop --pgdata=/data/pg --mode=fast");
+        own.run(&["sh", "-c", &stop]).await;
+        eventually(SOON * 5, "it is back", async || Client::connect(&url).await.is_ok()).await;
+    };
+    stop("take").await;
+    let ttl = Duration::from_secs(3);
+    let connect = || Client::builder(&url).session_ttl(ttl).connect();
+    let (one, two) = (connect().await.expect("connected"), connect().await.expect("connected"));
+    for _ in 0..30 {
+        two.mutex("b").lock().await.expect("granted").unlock().await.expect("released");
+    }
+    let guard = one.mutex("b").lock().await.expect("granted");
+    let token = guard.fencing_token();
+    stop("play").await;
+    let next = within(SOON * 3, "it is granted", async {
+        loop {
+            // The client's session is no longer in the store.
+            if let Ok(next) = two.mutex("b").lock().await {
+                return next;
+            }
+        }
+    })
+    .await;
+    assert!(next.fencing_token() > token, "{} after {token}", next.fencing_token());
+    assert!(!guard.is_valid(), "both hold it");
+    next.unlock().await.expect("released");
+    drop(guard);
+    for client in [one, two] {
+        drop(client.close().await);
+    }
+}

@@ -1,0 +1,152 @@
+//! What the adapter once took for granted, varied.
+
+use std::time::Duration;
+
+use distlock::{Client, Error};
+use distlock_testkit::{
+    framing::Framing,
+    proxy::{Mode, Proxy},
+};
+use redis::cmd;
+use tokio::time::sleep;
+
+use crate::{
+    common::{
+        case::{SOON, eventually, within},
+        redis::{META, calls, run},
+    },
+    redis::own::{Server, TTL},
+};
+
+async fn connected(url: String, ttl: Duration) -> Client {
+    let connecting = Client::builder(url).session_ttl(ttl).connect();
+    within(SOON, "it connects", connecting).await.expect("connected")
+}
+
+async fn by_proxy(server: &Server, ttl: Duration) -> (Client, Proxy) {
+    let way = Proxy::start(server.address, Some(Framing::Resp)).await;
+    let url = server.url().replace(&server.address.to_string(), &way.address.to_string());
+    (connected(url, ttl).await, way)
+}
+
+/// It ran with `everysec`, has lost its last second in a crash, and is started with `always`.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn settings_before_a_restart_decide_what_is_lost() {
+    let long = TTL * 3;
+    let mut server = Server::with(&["--appendfsync", "everysec"]).await;
+    let (client, way) = by_proxy(&server, long).await;
+    server.copy_disk().await;
+    let guard = within(SOON, "granted", client.mutex("a").lock()).await.expect("granted");
+    way.set(Mode::Blackhole);
+    server.start_with(&["--appendfsync", "always"]);
+    server.crash().await;
+    let other = connected(server.url(), TTL).await;
+    let tried = other.mutex("a").try_lock().await;
+    assert!(guard.is_valid(), "the crash took too long");
+    assert!(matches!(tried, Err(Error::NotYet { .. })), "{tried:?}");
+    let next = within(long * 3, "granted", other.mutex("a").lock()).await.expect("granted");
+    assert!(!guard.is_valid(), "two hold it");
+    next.unlock().await.expect("released");
+}
+
+/// The last number is days old, and a server goes on that lacks the newest one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tokens_jump_from_the_clock_after_an_idle_day() {
+    let mut server = Server::with(&["--appendfsync", "everysec"]).await;
+    let client = connected(server.url(), TTL).await;
+    let newest = within(SOON, "granted", client.mutex("a").lock()).await.expect("granted");
+    let token = newest.fencing_token().as_u64();
+    newest.unlock().await.expect("released");
+    client.close().await.expect("closed");
+    // As a copy has it that lacks that grant.
+    let old = token - 3 * 24 * 60 * 60 * 1000;
+    let _: u8 = server.ask(cmd("HSET").arg(META).arg("last").arg(old)).await;
+    // It is on the disk by then.
+    sleep(Duration::from_millis(1500)).await;
+    server.die().await;
+    let other = connected(server.url(), TTL).await;
+    let next = within(SOON, "granted", other.mutex("a").lock()).await.expect("granted");
+    let jump = next.fencing_token().as_u64() - token;
+    assert!(jump > 24 * 60 * 60 * 1000, "{jump} ms above the newest token");
+    next.unlock().await.expect("released");
+}
+
+/// Many clients live, and one more comes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_first_lock_reads_no_other_session() {
+    const SESSIONS: u64 = 300;
+    let server = Server::start().await;
+    let lines = "for id = 1, tonumber(ARGV[3]) do
+            renew(string.format('%x', id + 15), { ttl = 3600000000, writes = 0 })
+        end
+        redis.call('HSET', META, 'longest', '3600000000')
+        return 1";
+    let operator = server.operator().await;
+    let _: u8 = run(&operator, lines, &[&SESSIONS.to_string()]).await;
+    let client = server.client().await;
+    let read = async || {
+        let stats: String = server.ask(cmd("INFO").arg("commandstats")).await;
+        calls(&stats, "hget")
+    };
+    let before = read().await;
+    let guard = within(SOON, "granted", client.mutex("a").lock()).await.expect("granted");
+    let reads = read().await - before;
+    assert!(reads < SESSIONS / 2, "{reads} reads for one lock");
+    guard.unlock().await.expect("released");
+    client.close().await.expect("closed");
+}
+
+/// The server ends connections that are idle for less than a third of the TTL.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dead_holder_is_succeeded_in_spite_of_an_idle_limit() {
+    let ttl = TTL * 3;
+    let server = Server::with(&["--timeout", "1"]).await;
+    let (holder, way) = by_proxy(&server, ttl).await;
+    let waiting = connected(server.url(), ttl).await;
+    let guard = within(SOON, "granted", holder.mutex("a").lock()).await.expect("granted");
+    way.set(Mode::Blackhole);
+    let next = within(ttl * 3, "its turn", waiting.mutex("a").lock()).await.expect("granted");
+    assert!(!guard.is_valid(), "two hold it");
+    next.unlock().await.expect("released");
+}
+
+/// The rights that the documentation names suffice, and others are not among them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_documented_rights_suffice() {
+    let docs = include_str!("../../../docs/operations.md");
+    let from = docs.find("~{distlock}:* &{distlock}:*").expect("the rights");
+    let rights = docs[from..].split("```").next().expect("a block").split_whitespace();
+    let server = Server::start().await;
+    let mut user = cmd("ACL");
+    user.arg("SETUSER").arg("least").arg("on").arg(">leastpw").arg(rights.collect::<Vec<_>>());
+    let _: String = server.ask(&user).await;
+    for refused in [&["FLUSHALL"][..], &["SCRIPT", "FLUSH"], &["KEYS", "*"], &["GET", "other"]] {
+        let mut dry = cmd("ACL");
+        dry.arg("DRYRUN").arg("least").arg(refused);
+        let told: String = server.ask(&dry).await;
+        assert!(told.contains("permission"), "{refused:?}: {told}");
+    }
+    let url = server.url().replace("app:apppw", "least:leastpw");
+    let [one, other] = [connected(url.clone(), TTL).await, connected(url, TTL).await];
+    let guard = within(SOON, "granted", one.mutex("a").lock()).await.expect("granted");
+    guard.put("/data/a", "b").await.expect("written");
+    assert_eq!(one.mutex("a").queue().await.expect("a reply").len(), 1);
+    assert_eq!(one.locks().await.expect("a reply").len(), 1);
+    assert!(one.durability().await.expect("a reply").exclusive);
+    let mutex = other.mutex("a");
+    let waiter = tokio::spawn(async move { mutex.lock().await });
+    eventually(SOON, "it waits", async || {
+        one.mutex("a").queue().await.is_ok_and(|queue| queue.len() == 2)
+    })
+    .await;
+    guard.unlock().await.expect("released");
+    let next = within(SOON, "its turn", waiter).await.expect("no panic").expect("granted");
+    next.unlock().await.expect("released");
+    let read = within(SOON, "granted", one.rw_lock("r").read()).await.expect("granted");
+    read.unlock().await.expect("released");
+    for client in [one, other] {
+        client.close().await.expect("closed");
+    }
+    let refusals: Vec<redis::Value> = server.ask(cmd("ACL").arg("LOG")).await;
+    assert!(refusals.is_empty(), "{refusals:?}");
+}

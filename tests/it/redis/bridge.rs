@@ -1,0 +1,519 @@
+//! Mutexes that exclude other libraries' locks, too.
+
+use std::{error::Error as _, time::Duration};
+
+use distlock::{Client, Error, LostReason};
+use distlock_testkit::servers::redis_url;
+use redis::cmd;
+use tokio::{
+    io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
+    net::TcpStream,
+    time::{Instant, sleep},
+};
+
+use crate::{
+    common::{
+        Case, beside_others,
+        case::{SOON, eventually, throughout, within},
+        redis::{OPERATOR, Redis},
+    },
+    redis::{
+        others::{LAYOUTS, Others},
+        own::Server,
+    },
+};
+
+const MINUTE: Option<u64> = Some(60_000);
+
+/// A case with each layout.
+async fn both(case: impl AsyncFn(&Case, &Others)) {
+    beside_others::<Redis>(async |t: &Case| {
+        for layout in LAYOUTS {
+            case(t, &Others::new(layout).await).await;
+        }
+    })
+    .await;
+}
+
+macro_rules! cases {
+    ($($case:ident),* $(,)?) => { $(
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn $case() {
+            both(cases::$case).await;
+        }
+    )* };
+}
+
+cases! {
+    a_lock_is_what_others_take,
+    one_who_waits_is_granted_when_others_let_go,
+    others_that_keep_it_without_an_end_are_waited_for,
+    others_that_died_keep_it_for_their_time,
+    one_who_died_keeps_it_for_its_time,
+    ours_are_granted_in_order_while_others_compete,
+    a_try_is_refused_while_others_have_it,
+    all_locks_are_taken_or_none,
+    a_lock_whose_key_is_gone_is_lost,
+    a_lock_whose_key_is_anothers_is_lost,
+    one_that_was_not_told_yet_writes_nothing,
+    what_is_anothers_by_now_is_not_released,
+    what_a_dead_session_had_is_free,
+    a_key_of_another_kind_is_refused,
+    those_behind_the_first_leave_it_alone,
+    waiters_of_one_client_take_turns,
+    others_are_seen_in_the_queue,
+}
+
+mod cases {
+    use super::*;
+
+    pub(super) async fn a_lock_is_what_others_take(t: &Case, others: &Others) {
+        let client = others.client(t).await;
+        for name in ["a", "an odd/name: \u{e4}", "."] {
+            let guard = client.mutex(name).lock().await.expect("granted");
+            assert!(!others.take(name, "other", MINUTE).await, "{name}");
+            let left = others.left(name).await;
+            let ttl = client.session_ttl().as_millis().try_into().expect("a number");
+            // It outlives the guard, whose time began earlier.
+            let valid: i64 = guard.remaining().as_millis().try_into().expect("a number");
+            assert!((valid..=ttl).contains(&left), "{left} of {ttl}, and {valid}");
+            guard.unlock().await.expect("released");
+            assert!(others.take(name, "other", MINUTE).await, "{name}");
+            assert!(others.release(name, "other").await);
+        }
+        let account = client.mutex("a").reentrant("one");
+        let [outer, inner] =
+            [account.lock().await.expect("granted"), account.lock().await.expect("granted")];
+        outer.unlock().await.expect("released");
+        assert!(!others.is_free("a").await);
+        inner.unlock().await.expect("released");
+        assert!(others.is_free("a").await);
+    }
+
+    pub(super) async fn one_who_waits_is_granted_when_others_let_go(t: &Case, others: &Others) {
+        let client = others.client(t).await;
+        assert!(others.take("a", "other", MINUTE).await);
+        let waiter = t.enqueue(&client, "a").await;
+        throughout(Duration::from_millis(500), "it waits", async || waiter.waits()).await;
+        assert!(others.release("a", "other").await);
+        // Redisson's key would be looked at in a minute: it is told.
+        let guard = waiter.granted().await;
+        assert!(!others.take("a", "other", MINUTE).await);
+        guard.unlock().await.expect("released");
+        assert!(others.is_free("a").await);
+    }
+
+    pub(super) async fn others_that_keep_it_without_an_end_are_waited_for(
+        t: &Case,
+        others: &Others,
+    ) {
+        let client = others.client(t).await;
+        assert!(others.take("a", "other", None).await);
+        let waiter = t.enqueue(&client, "a").await;
+        throughout(Duration::from_millis(500), "it waits", async || waiter.waits()).await;
+        assert_eq!(others.left("a").await, -1);
+        assert!(others.release("a", "other").await);
+        waiter.served().await;
+        assert!(others.is_free("a").await);
+    }
+
+    pub(super) async fn others_that_died_keep_it_for_their_time(t: &Case, others: &Others) {
+        let client = others.client(t).await;
+        let began = Instant::now();
+        assert!(others.take("a", "other", Some(1_500)).await);
+        let guard = within(SOON, "its turn", client.mutex("a").lock()).await.expect("granted");
+        let waited = began.elapsed();
+        // The rest is for a busy machine.
+        let bounds = Duration::from_millis(1_450)..Duration::from_millis(2_500);
+        assert!(bounds.contains(&waited), "{waited:?}");
+        guard.unlock().await.expect("released");
+    }
+
+    pub(super) async fn one_who_died_keeps_it_for_its_time(t: &Case, others: &Others) {
+        let link = t.link().await;
+        let ttl = t.store.min_ttl();
+        let builder = t.builder_for(&format!("{}{}", link.url(), others.query()));
+        let client = t.connect(builder.session_ttl(ttl)).await;
+        let guard = client.mutex("a").lock().await.expect("granted");
+        // Kept for longer than one TTL.
+        throughout(ttl * 2, "it is held", async || {
+            guard.is_valid() && !others.take("a", "other", MINUTE).await
+        })
+        .await;
+        link.cut_off(&guard);
+        let cut = Instant::now();
+        let mut valid = true;
+        eventually(SOON, "others have it", async || {
+            valid = guard.is_valid();
+            others.take("a", "other", MINUTE).await
+        })
+        .await;
+        assert!(!valid, "it was valid a moment before others had it");
+        let waited = cut.elapsed();
+        assert!(waited > ttl / 2 && waited < ttl + Duration::from_secs(1), "{waited:?}");
+        link.set_reachable(true);
+        drop(guard);
+        let next = others.client(t).await;
+        let waiter = t.enqueue(&next, "a").await;
+        throughout(ttl, "the dead one's end frees nothing", async || waiter.waits()).await;
+        assert!(others.release("a", "other").await);
+        waiter.served().await;
+    }
+
+    pub(super) async fn ours_are_granted_in_order_while_others_compete(t: &Case, others: &Others) {
+        let [one, two, three] =
+            [others.client(t).await, others.client(t).await, others.client(t).await];
+        for _ in 0..5 {
+            assert!(others.take("a", "first", MINUTE).await);
+            let mut waiters = Vec::new();
+            for client in [&one, &two, &three, &one] {
+                waiters.push(t.enqueue(client, "a").await);
+            }
+            let competing = async {
+                loop {
+                    if others.take("a", "other", MINUTE).await {
+                        sleep(Duration::from_millis(5)).await;
+                        assert!(others.release("a", "other").await);
+                    }
+                    sleep(Duration::from_millis(20)).await;
+                }
+            };
+            let turns = async {
+                assert!(others.release("a", "first").await);
+                let mut token = None;
+                while !waiters.is_empty() {
+                    let guard = waiters.remove(0).granted().await;
+                    assert!(waiters.iter().all(|later| later.waits()), "out of order");
+                    assert!(token < Some(guard.fencing_token()));
+                    token = Some(guard.fencing_token());
+                    guard.unlock().await.expect("released");
+                }
+            };
+            tokio::select! {
+                () = competing => unreachable!("it goes on"),
+                () = turns => {}
+            }
+            eventually(SOON, "others have let go", async || {
+                others.is_free("a").await || others.release("a", "other").await
+            })
+            .await;
+        }
+    }
+
+    pub(super) async fn a_try_is_refused_while_others_have_it(t: &Case, others: &Others) {
+        let client = others.client(t).await;
+        let mutex = client.mutex("a");
+        for ttl in [MINUTE, None] {
+            assert!(others.take("a", "other", ttl).await);
+            assert!(mutex.try_lock().await.expect("an answer").is_none());
+            assert_eq!(t.keys().await, [""; 0]);
+            let brief = mutex.lock_timeout(Duration::from_millis(100)).await;
+            assert!(brief.expect("an answer").is_none());
+            assert!(others.release("a", "other").await);
+            let guard = mutex.try_lock().await.expect("an answer").expect("free");
+            assert!(!others.take("a", "other", ttl).await);
+            guard.unlock().await.expect("released");
+        }
+    }
+
+    pub(super) async fn all_locks_are_taken_or_none(t: &Case, others: &Others) {
+        let client = others.client(t).await;
+        let names = ["a", "b", "c"];
+        assert!(others.take("b", "other", MINUTE).await);
+        assert!(client.try_lock_all(names).await.expect("an answer").is_none());
+        for free in ["a", "c"] {
+            eventually(SOON, "it is given back", async || others.is_free(free).await).await;
+        }
+        let all = client.clone();
+        let waiter = tokio::spawn(async move { all.lock_all(names).await });
+        eventually(SOON, "it waits for b", async || !others.is_free("a").await).await;
+        assert!(others.release("b", "other").await);
+        let all = within(SOON, "its turn", waiter).await.expect("no panic").expect("granted");
+        for name in names {
+            assert!(!others.take(name, "other", MINUTE).await);
+        }
+        all.unlock().await.expect("released");
+        // And at once.
+        let all = client.lock_all(names).await.expect("granted");
+        for name in names {
+            assert!(!others.take(name, "other", MINUTE).await);
+        }
+        all.unlock().await.expect("released");
+        for name in names {
+            assert!(others.is_free(name).await);
+        }
+    }
+
+    async fn lost(t: &Case, others: &Others, how: impl AsyncFn()) {
+        let client = others.mortal_client(t).await;
+        let [guard, other] = [client.mutex("a").lock().await, client.mutex("b").lock().await]
+            .map(|guard| guard.expect("granted"));
+        how().await;
+        let reason = within(client.session_ttl(), "it is told", guard.lost()).await;
+        assert_eq!(reason, LostReason::KeyDeleted);
+        assert!(!guard.is_valid() && guard.unlock().await.is_err());
+        // The session lives on, and so do its other locks.
+        throughout(client.session_ttl(), "it is held", async || other.is_valid()).await;
+        other.unlock().await.expect("released");
+    }
+
+    pub(super) async fn a_lock_whose_key_is_gone_is_lost(t: &Case, others: &Others) {
+        lost(t, others, async || others.delete("a").await).await;
+        assert!(others.is_free("a").await);
+    }
+
+    pub(super) async fn a_lock_whose_key_is_anothers_is_lost(t: &Case, others: &Others) {
+        lost(t, others, async || others.seize("a").await).await;
+        assert!(others.release("a", "thief").await, "it is the other's still");
+    }
+
+    pub(super) async fn one_that_was_not_told_yet_writes_nothing(t: &Case, others: &Others) {
+        let client = others.client(t).await;
+        let (guard, key) = (client.mutex("a").lock().await.expect("granted"), t.data_key("a"));
+        guard.put(&key, "1").await.expect("written");
+        others.seize("a").await;
+        let refused = guard.put(&key, "2").await.expect_err("it is another's");
+        assert!(matches!(refused, Error::Lost { .. }), "{refused:?}");
+        assert_eq!(t.store.data(&key).await.as_deref(), Some(&b"1"[..]));
+        drop(guard);
+        t.store.erase(&key).await;
+        assert!(others.release("a", "thief").await);
+    }
+
+    pub(super) async fn what_is_anothers_by_now_is_not_released(t: &Case, others: &Others) {
+        let client = others.client(t).await;
+        let guard = client.mutex("a").lock().await.expect("granted");
+        others.seize("a").await;
+        // Long before the next keepalive.
+        guard.unlock().await.expect("the place in the queue is released");
+        assert!(others.release("a", "thief").await, "it is the other's still");
+    }
+
+    pub(super) async fn what_a_dead_session_had_is_free(t: &Case, others: &Others) {
+        let [client, next] = [others.client(t).await, others.client(t).await];
+        let guard = client.mutex("a").lock().await.expect("granted");
+        let waiter = t.enqueue(&next, "a").await;
+        t.store.end_session_of(guard.key()).await;
+        let next = waiter.granted().await;
+        assert!(!others.take("a", "other", MINUTE).await);
+        t.store.end_session_of(next.key()).await;
+        assert!(others.take("a", "other", MINUTE).await);
+        assert!(others.release("a", "other").await);
+        drop((guard, next));
+    }
+
+    pub(super) async fn a_key_of_another_kind_is_refused(t: &Case, others: &Others) {
+        let client = others.client(t).await;
+        let _: u8 = others.ask("SADD", "a", &["x"]).await;
+        let mutex = client.mutex("a");
+        for refused in [mutex.lock().await.map(drop), mutex.try_lock().await.map(drop)] {
+            let error = refused.expect_err("it is a set");
+            assert!(matches!(error, Error::Backend { .. }) && !error.is_retryable(), "{error:?}");
+            let told = error.source().expect("a reason").to_string();
+            assert!(told.contains("is a set") && told.contains(&others.key("a")), "{told}");
+        }
+        assert_eq!(t.keys().await, [""; 0]);
+        others.delete("a").await;
+        // One that becomes so while somebody waits.
+        assert!(others.take("a", "other", MINUTE).await);
+        let waiter = t.enqueue(&client, "a").await;
+        let _: u8 = others.ask("SADD", "set", &["x"]).await;
+        let _: String = others.ask("RENAME", "set", &[&others.key("a")]).await;
+        others.wake("a").await;
+        let error = waiter.result(SOON).await.expect_err("it is a set");
+        assert!(matches!(error, Error::Backend { .. }), "{error:?}");
+        eventually(SOON, "it has left", async || t.keys().await.is_empty()).await;
+        others.delete("a").await;
+    }
+
+    pub(super) async fn those_behind_the_first_leave_it_alone(t: &Case, others: &Others) {
+        let [one, two, three] =
+            [others.client(t).await, others.client(t).await, others.client(t).await];
+        assert!(others.take("a", "other", MINUTE).await);
+        let mut waiters = Vec::new();
+        for client in [&one, &two, &three] {
+            waiters.push(t.enqueue(client, "a").await);
+        }
+        let sessions: Vec<_> = {
+            let mut found = Vec::new();
+            for waiter in &waiters {
+                found.push(format!("\"{:x}\"", t.store.session_of(&waiter.key).await));
+            }
+            found
+        };
+        sleep(Duration::from_millis(200)).await;
+        let heard = monitor(Duration::from_secs(2), &others.key("a")).await;
+        let by = |session: &String| heard.iter().filter(|line| line.contains(session)).count();
+        let counts: Vec<_> = sessions.iter().map(by).collect();
+        // Of Redisson's the first one is told, and does not look, either.
+        assert_eq!(counts[0] > 0, others.layout == "plain", "{counts:?}");
+        assert_eq!(counts[1..], [0, 0]);
+        assert!(others.release("a", "other").await);
+        for waiter in waiters {
+            waiter.served().await;
+        }
+    }
+
+    pub(super) async fn waiters_of_one_client_take_turns(t: &Case, others: &Others) {
+        let client = others.client(t).await;
+        let guard = client.mutex("a").lock().await.expect("granted");
+        let mut waiters = Vec::new();
+        for _ in 0..4 {
+            waiters.push(t.enqueue(&client, "a").await);
+        }
+        // One in the middle gives up.
+        waiters.remove(1).cancel();
+        guard.unlock().await.expect("released");
+        for waiter in waiters {
+            let guard = waiter.granted().await;
+            assert!(!others.take("a", "other", MINUTE).await, "nobody has it");
+            guard.unlock().await.expect("released");
+        }
+        assert!(others.is_free("a").await);
+    }
+
+    pub(super) async fn others_are_seen_in_the_queue(t: &Case, others: &Others) {
+        let client = others.client(t).await;
+        let mutex = client.mutex("a");
+        assert!(mutex.holder().await.expect("told").is_none());
+        assert!(others.take("a", "other", MINUTE).await);
+        let waiter = t.enqueue(&client, "a").await;
+        let queue = mutex.queue().await.expect("told");
+        let owners: Vec<_> = queue.iter().map(|entry| entry.owner().to_owned()).collect();
+        assert_eq!(owners.len(), 2, "{owners:?}");
+        assert!(owners[0].starts_with("other"), "{owners:?}");
+        assert!(queue[0].is_holder() && !queue[1].is_holder() && queue[1].is_own());
+        // An operator has it put away.
+        assert!(client.evict(queue[0].key()).await.expect("an answer"));
+        let guard = waiter.granted().await;
+        let queue = mutex.queue().await.expect("told");
+        assert_eq!((queue.len(), queue[0].key()), (1, guard.key()));
+        guard.unlock().await.expect("released");
+    }
+}
+
+/// The scripts that are run with this key, for so long.
+async fn monitor(time: Duration, key: &str) -> Vec<String> {
+    let url = redis_url();
+    let address = url.rsplit('@').next().expect("a server");
+    let mut stream = BufReader::new(TcpStream::connect(address).await.expect("connected"));
+    let hello = format!("AUTH {} {}\r\nMONITOR\r\n", OPERATOR.0, OPERATOR.1);
+    stream.write_all(hello.as_bytes()).await.expect("sent");
+    let mut heard = Vec::new();
+    let listening = async {
+        let mut line = String::new();
+        while stream.read_line(&mut line).await.expect("heard") > 0 {
+            if line.contains("\"EVALSHA\"") && line.contains(key) {
+                heard.push(line.clone());
+            }
+            line.clear();
+        }
+    };
+    let _ = tokio::time::timeout(time, listening).await;
+    heard
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_others_do_not_know_is_refused_before_anything_is_sent() {
+    let url = format!("redis://192.0.2.1{}", Others::new("plain").await.query());
+    let client = Client::builder(url).connect_lazy().expect("checked");
+    let refused = [
+        client.rw_lock("a").read().await.map(drop),
+        client.rw_lock("a").write().await.map(drop),
+        client.semaphore("a", 2).acquire().await.map(drop),
+        client.election("a").campaign("x").await.map(drop),
+    ];
+    for refused in refused {
+        let error = refused.expect_err("others have none");
+        assert!(matches!(error, Error::Unsupported { .. }), "{error:?}");
+    }
+    let all = Client::builder("redis://192.0.2.1?bridge=plain").connect_lazy().expect("checked");
+    for name in ["{distlock}:queue", "{distlock}:x"] {
+        let error = all.mutex(name).lock().await.expect_err("it is our own");
+        assert!(matches!(error, Error::InvalidName { .. }), "{error:?}");
+        let error = all.lock_all(["a", name]).await.expect_err("it is our own");
+        assert!(matches!(error, Error::InvalidName { .. }), "{error:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_others_cannot_promise_is_told() {
+    beside_others::<Redis>(async |t: &Case| {
+        let durability = Others::new("redisson").await.client(t).await.durability().await;
+        let durability = durability.expect("told");
+        assert!(!durability.exclusive);
+        let told = durability.reasons.iter().filter(|told| told.starts_with("bridge=redisson"));
+        assert_eq!(told.count(), 2, "{:?}", durability.reasons);
+    })
+    .await;
+}
+
+/// A user who may not touch the others' keys is told, and leaves nothing behind.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_who_may_not_take_it_is_told() {
+    beside_others::<Redis>(async |t: &Case| {
+        for layout in LAYOUTS {
+            let url = format!("{}?bridge={layout}&bridge_prefix=elsewhere:", t.store.url());
+            let client = t.connect(t.builder_for(&url)).await;
+            for refused in [
+                client.mutex("a").lock().await.map(drop),
+                client.mutex("a").try_lock().await.map(drop),
+                client.lock_all(["a", "b"]).await.map(drop),
+            ] {
+                let error = refused.expect_err("refused");
+                assert!(matches!(error, Error::Denied { .. }), "{error:?}");
+                assert!(error.source().expect("a reason").to_string().contains("elsewhere:"));
+            }
+            assert_eq!(t.keys().await, [""; 0]);
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_others_keys_are_not_safe_on_is_refused() {
+    let server = Server::just_begun(&["--cluster-enabled", "yes"]).await;
+    let refused = async |words: &str| {
+        let error = Client::connect(format!("{}?bridge=plain", server.url())).await;
+        let error = error.expect_err("refused");
+        assert!(matches!(error, Error::Backend { .. }) && !error.is_retryable(), "{error:?}");
+        let told = error.source().expect("a reason").to_string();
+        assert!(told.contains(words), "{told}");
+    };
+    refused("of a cluster").await;
+    drop(server);
+    let server = Server::with(&["--maxmemory-policy", "volatile-ttl"]).await;
+    let connecting = Client::connect(format!("{}?bridge=plain", server.url()));
+    let error = within(SOON, "it is told", connecting).await.expect_err("refused");
+    assert!(error.source().expect("a reason").to_string().contains("volatile-ttl"), "{error:?}");
+    drop(server.client().await);
+}
+
+/// With the rule off, others' locks and ours overlap: the checks of this file can fail.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_a_bridge_others_are_not_excluded() {
+    beside_others::<Redis>(async |t: &Case| {
+        let others = Others::new("plain").await;
+        let guard = t.client().await.mutex("a").lock().await.expect("granted");
+        assert!(others.take("a", "other", MINUTE).await);
+        assert!(guard.is_valid());
+        guard.unlock().await.expect("released");
+        assert!(others.release("a", "other").await);
+    })
+    .await;
+}
+
+/// What sessions on a server with a clock of its own do not hear of: it is set.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_whose_key_has_expired_by_the_servers_clock_is_lost() {
+    let server = Server::start().await;
+    let builder = Client::builder(format!("{}?bridge=plain&bridge_prefix=bridge:", server.url()));
+    let client = builder.session_ttl(crate::redis::own::TTL).connect().await.expect("connected");
+    let guard = client.mutex("a").lock().await.expect("granted");
+    let _: u8 = server.ask(cmd("PEXPIRE").arg("bridge:a").arg(1)).await;
+    let reason = within(crate::redis::own::TTL, "it is told", guard.lost()).await;
+    assert_eq!(reason, LostReason::KeyDeleted);
+    drop(guard);
+    client.mutex("a").lock().await.expect("granted").unlock().await.expect("released");
+    client.close().await.expect("closed");
+}

@@ -1,0 +1,185 @@
+//! Servers that have lost everything, or what was confirmed last.
+
+use std::time::Duration;
+
+use distlock::{AfterLoss, Client, Error};
+use distlock_testkit::{
+    framing::Framing,
+    proxy::{Mode, Proxy},
+};
+use redis::cmd;
+use tokio::time::{Instant, sleep};
+
+use crate::{
+    common::{
+        case::{SOON, poll, within},
+        redis::{META, calls},
+    },
+    redis::own::{FORGETTING, Server, TTL},
+};
+
+/// How long a holder's session lives that outlives a server's start.
+const LONG: Duration = Duration::from_secs(8);
+
+async fn connected(url: String, ttl: Duration) -> Client {
+    let connecting = Client::builder(url).session_ttl(ttl).connect();
+    within(SOON, "it connects", connecting).await.expect("connected")
+}
+
+/// A client which hears of nobody any more from when the proxy is cut.
+async fn by_proxy(server: &Server) -> (Client, Proxy) {
+    let way = Proxy::start(server.address, Some(Framing::Resp)).await;
+    let url = server.url().replace(&server.address.to_string(), &way.address.to_string());
+    (connected(url, LONG).await, way)
+}
+
+/// Nobody who asks for the lock is granted it while the guard believes; tells when it is granted.
+async fn granted_after(guard: &distlock::LockGuard, others: &[Client]) -> Instant {
+    let mut tries = 0;
+    let mut granted = None;
+    let free = poll(LONG * 3, async || {
+        for other in others {
+            let tried = other.mutex("a").try_lock().await;
+            if let Ok(Some(next)) = tried {
+                assert!(!guard.is_valid(), "two hold it, after {tries} tries");
+                assert!(next.fencing_token() > guard.fencing_token());
+                granted = Some(Instant::now());
+                next.unlock().await.expect("released");
+                return true;
+            }
+            let refusals =
+                matches!(tried, Ok(None) | Err(Error::NotYet { .. } | Error::Unavailable { .. }));
+            assert!(refusals, "{tried:?}");
+            tries += 1;
+        }
+        false
+    })
+    .await;
+    assert!(free, "nobody is granted it any more");
+    granted.expect("just granted")
+}
+
+/// The disk of the server is lost with it, and one of before is cut off: it believes in its lock
+/// for as long as it was to live.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wiped_server_grants_nothing_while_one_of_before_believes() {
+    let mut server = Server::start().await;
+    let (client, way) = by_proxy(&server).await;
+    let guard = within(SOON, "granted", client.mutex("a").lock()).await.expect("granted");
+    way.set(Mode::Blackhole);
+    server.wipe().await;
+    let others = [connected(server.url(), LONG).await];
+    granted_after(&guard, &others).await;
+}
+
+/// Those who come first want less time than the holder had; the one who comes later wants as much.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_who_comes_later_and_wants_more_time_waits_for_that() {
+    let mut server = Server::start().await;
+    server.wipe().await;
+    let wiped = Instant::now();
+    let short = connected(server.url(), TTL / 3).await;
+    let first = within(SOON, "granted", short.mutex("b").lock()).await.expect("granted");
+    let after = wiped.elapsed();
+    first.unlock().await.expect("released");
+    assert!(after < LONG / 2, "after {after:?}");
+    let long = connected(server.url(), LONG).await;
+    let error = short.mutex("b").try_lock().await.expect_err("nobody knows");
+    assert!(matches!(error, Error::NotYet { .. }), "{error:?}");
+    let next = within(LONG * 2, "granted", long.mutex("b").lock()).await.expect("granted");
+    let after = wiped.elapsed();
+    assert!(after > LONG - Duration::from_secs(1) && after < LONG * 2, "after {after:?}");
+    next.unlock().await.expect("released");
+}
+
+/// One that has been running for longer than anybody was to live has forgotten nobody who lives.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_empty_server_that_runs_for_long_grants_at_once() {
+    let server = Server::just_begun(&[]).await;
+    sleep(Duration::from_secs(3)).await;
+    let client = connected(server.url(), Duration::from_secs(1)).await;
+    let guard = client.mutex("a").try_lock().await.expect("an answer").expect("free");
+    guard.unlock().await.expect("released");
+}
+
+/// Numbers may be far ahead of the clock, which an emptied server begins by. Those that a client
+/// has seen are not given again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tokens_rise_when_all_is_lost_that_was_ahead_of_the_clock() {
+    const AHEAD: u64 = 1_000_000_000_000;
+    let server = Server::start().await;
+    let client = connected(server.url(), TTL).await;
+    let _: u8 = server.ask(cmd("HSET").arg(META).arg("last").arg(AHEAD)).await;
+    let guard = within(SOON, "granted", client.mutex("a").lock()).await.expect("granted");
+    let token = guard.fencing_token();
+    assert!(token.as_u64() > AHEAD);
+    let _: String = server.ask(&cmd("FLUSHALL")).await;
+    within(SOON, "it is told", guard.lost()).await;
+    let next = within(SOON, "granted", client.mutex("a").lock()).await.expect("granted");
+    assert!(next.fencing_token() > token, "{:?} after {token:?}", next.fencing_token());
+    next.unlock().await.expect("released");
+}
+
+/// It was a replica, which had perhaps not even begun to follow.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_empty_server_that_was_promoted_grants_nothing_for_a_while() {
+    let server = Server::just_begun(&[]).await;
+    for of in [["192.0.2.1", "6379"], ["NO", "ONE"]] {
+        let _: String = server.ask(cmd("REPLICAOF").arg(&of)).await;
+    }
+    sleep(TTL).await;
+    let began = Instant::now();
+    let client = connected(server.url(), TTL).await;
+    let guard = within(TTL * 3, "granted", client.mutex("a").lock()).await.expect("granted");
+    assert!(began.elapsed() > TTL * 8 / 10, "after {:?}", began.elapsed());
+    guard.unlock().await.expect("released");
+}
+
+/// `appendfsync everysec` loses the last second or two in a crash of the machine, and with it that
+/// the lock was granted. For how long its holder was to live is on the disk before that begins.
+///
+/// What a killed process has written is in the page cache, and not lost. So the disk is set to a
+/// copy from when the server had said that this is on it, and before the lock was granted; that it
+/// was asked to say so is counted.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn how_long_a_holder_was_to_live_is_not_lost_in_a_crash() {
+    let mut server = Server::with(&["--appendfsync", "everysec"]).await;
+    let short = connected(server.url(), TTL / 3).await;
+    let told = short.durability().await.expect("told");
+    assert!(told.exclusive && told.after_loss == AfterLoss::Forgets, "{told:?}");
+    let before = waits(&server).await;
+    let (client, way) = by_proxy(&server).await;
+    assert!(waits(&server).await > before, "it did not wait for the disk");
+    server.copy_disk().await;
+    let guard = within(SOON, "granted", client.mutex("a").lock()).await.expect("granted");
+    way.set(Mode::Blackhole);
+    server.crash().await;
+    let others = [connected(server.url(), TTL / 3).await];
+    granted_after(&guard, &others).await;
+    // The next one need not wait for what is known to be there.
+    let before = waits(&server).await;
+    for _ in 0..2 {
+        connected(server.url(), TTL / 3).await.close().await.expect("closed");
+    }
+    assert!(waits(&server).await <= before + 1);
+}
+
+/// How often somebody has waited for the disk.
+async fn waits(server: &Server) -> u64 {
+    let stats: String = server.ask(cmd("INFO").arg("commandstats")).await;
+    calls(&stats, "waitaof")
+}
+
+/// Without a file nothing is promised, and it says so.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_keeps_nothing_promises_nothing() {
+    let _no_other = FORGETTING.lock().await;
+    for options in [&["--appendonly", "no"][..], &["--appendfsync", "no"]] {
+        let server = Server::with(options).await;
+        let client = connected(server.url(), TTL).await;
+        let told = client.durability().await.expect("told");
+        assert!(!told.exclusive && told.after_loss == AfterLoss::Forgets, "{told:?}");
+        assert!(told.reasons.concat().contains("a crash may undo"), "{told:?}");
+        client.close().await.expect("closed");
+    }
+}

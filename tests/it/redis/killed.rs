@@ -1,0 +1,112 @@
+//! A server that is killed again and again while locks are held and waited for. What it has
+//! confirmed is on its disk.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use distlock::{Client, Error};
+use tokio::{task::JoinSet, time::sleep};
+
+use crate::{
+    common::case::{SOON, within},
+    redis::own::{Server, TTL},
+};
+
+/// What all contenders know of a lock.
+#[derive(Default)]
+struct Seen {
+    /// The token of the newest grant.
+    newest: AtomicU64,
+    grants: AtomicU64,
+    over: AtomicBool,
+}
+
+/// Holds the lock for a while, again and again.
+async fn contend(client: Client, seen: Arc<Seen>) {
+    while !seen.over.load(SeqCst) {
+        let guard = match client.mutex("contended").lock().await {
+            Ok(guard) => guard,
+            Err(error) => {
+                assert!(error.is_retryable(), "{error:?}");
+                continue;
+            }
+        };
+        let token = guard.fencing_token().as_u64();
+        let before = seen.newest.fetch_max(token, SeqCst);
+        assert!(before < token || !guard.is_valid(), "{token} is granted after {before}");
+        seen.grants.fetch_add(1, SeqCst);
+        for _ in 0..10 {
+            sleep(Duration::from_millis(fastrand::u64(..20))).await;
+            // In this order: who is valid afterwards was so when the other one was granted it.
+            let newest = seen.newest.load(SeqCst);
+            assert!(newest == token || !guard.is_valid(), "two hold it: {token} and {newest}");
+        }
+        let released = guard.unlock().await;
+        let is_told =
+            matches!(released, Ok(()) | Err(Error::Lost { .. } | Error::ReleaseUnconfirmed { .. }));
+        assert!(is_told, "{released:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn killed_servers_never_make_two_holders() {
+    const KILLS: u64 = 4;
+    let mut server = Server::start().await;
+    let seen = Arc::<Seen>::default();
+    let mut contenders = JoinSet::new();
+    for _ in 0..3 {
+        let client = server.client().await;
+        contenders.spawn(contend(client.clone(), Arc::clone(&seen)));
+        contenders.spawn(contend(client, Arc::clone(&seen)));
+    }
+    let grown = async |by: u64| {
+        let begun = seen.grants.load(SeqCst);
+        while seen.grants.load(SeqCst) < begun + by {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let [holder, other] = [server.client().await, server.client().await];
+    let (mut kept, mut tokens) = (0, Vec::new());
+    for _ in 0..KILLS {
+        within(SOON * 2, "it goes on", grown(5)).await;
+        let guard = within(SOON, "it is free", holder.mutex("held").lock()).await;
+        let guard = guard.expect("granted");
+        tokens.push(guard.fencing_token());
+        let mutex = other.mutex("held");
+        let waiter = tokio::spawn(async move { mutex.lock().await });
+        server.die().await;
+        // It is held still, or its holder is told: by then one of both is so.
+        sleep(TTL).await;
+        if guard.is_valid() {
+            kept += 1;
+            let early = waiter.is_finished();
+            // Nobody else has it: who was told meanwhile has come to an error.
+            if guard.unlock().await.is_ok() && early {
+                waiter.await.expect("no panic").expect_err("two hold it");
+                continue;
+            }
+        } else {
+            within(SOON, "it is told", guard.lost()).await;
+        }
+        let waited = within(SOON, "its turn", waiter).await.expect("no panic");
+        let next = match waited {
+            Err(error) if error.is_retryable() => other.mutex("held").lock().await,
+            waited => waited,
+        };
+        let next = next.expect("granted");
+        tokens.push(next.fencing_token());
+        next.unlock().await.expect("released");
+    }
+    assert!(tokens.is_sorted_by(|a, b| a < b), "{tokens:?}");
+    within(SOON * 2, "it goes on", grown(5)).await;
+    seen.over.store(true, SeqCst);
+    while let Some(done) = within(SOON * 2, "all end", contenders.join_next()).await {
+        done.expect("a contender fails");
+    }
+    println!("{kept} of {KILLS} locks were kept, {:?} granted", seen.grants);
+}

@@ -1,0 +1,60 @@
+//! A store whose promise is less than what locks are for is told in the log, once by each client.
+
+use std::sync::{Mutex, PoisonError};
+
+use distlock::{Client, LostReason};
+use distlock_testkit::telemetry::{Told, listen};
+use redis::cmd;
+
+use crate::{
+    common::case::{SOON, within},
+    redis::own::{FORGETTING, Server},
+};
+
+static WARNINGS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// What was told since this was asked last.
+fn warnings() -> Vec<String> {
+    std::mem::take(&mut *WARNINGS.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// Opens two sessions, one after the other was lost.
+async fn two_sessions(server: &Server) -> Client {
+    let client = server.client().await;
+    let guard = within(SOON, "it is free", client.mutex("a").lock()).await.expect("granted");
+    let () = server.ask(&cmd("FLUSHALL")).await;
+    let reason = within(SOON, "it is told", guard.lost()).await;
+    assert!(matches!(reason, LostReason::SessionExpired | LostReason::KeyDeleted), "{reason}");
+    drop(guard);
+    let guard = within(SOON * 2, "it is free", client.mutex("a").lock()).await.expect("granted");
+    guard.unlock().await.expect("released");
+    client
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_promise_that_is_too_little_is_logged_once_by_each_client() {
+    let _listening = listen(|told| {
+        if let Told::Logged(level, message, ..) = told
+            && level == "WARN"
+            && message.starts_with("locks are not exclusive here")
+            && message.contains("a crash may undo")
+        {
+            WARNINGS.lock().unwrap_or_else(PoisonError::into_inner).push(message);
+        }
+    });
+    let _no_other = FORGETTING.lock().await;
+    drop(warnings());
+    let [keeping, forgetting] =
+        [Server::start().await, Server::with(&["--appendonly", "no"]).await];
+    let client = two_sessions(&keeping).await;
+    assert!(client.durability().await.expect("an answer").exclusive);
+    client.close().await.expect("closed");
+    assert_eq!(warnings(), [""; 0]);
+    for _ in 0..2 {
+        let client = two_sessions(&forgetting).await;
+        assert!(!client.durability().await.expect("an answer").exclusive);
+        assert_eq!(warnings().len(), 1);
+        client.close().await.expect("closed");
+        assert_eq!(warnings(), [""; 0]);
+    }
+}

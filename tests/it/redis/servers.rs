@@ -1,0 +1,226 @@
+//! What may become of the server, and which ones are refused.
+
+use std::{error::Error as _, time::Duration};
+
+use distlock::{AfterLoss, Client, Error};
+use redis::cmd;
+use tokio::time::sleep;
+
+use crate::{
+    common::{
+        case::{SOON, throughout, within},
+        redis::run,
+    },
+    redis::own::{Server, TTL},
+};
+
+fn told(error: &Error) -> String {
+    error.source().expect("a reason").to_string()
+}
+
+/// What a server has on its disk is there when it is back: nobody loses a lock, or waits for it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_is_back_grants_at_once() {
+    let server = Server::start().await;
+    let long = server.builder().session_ttl(TTL * 5).connect();
+    let client = within(SOON, "it connects", long).await.expect("connected");
+    let guard = client.mutex("a").lock().await.expect("granted");
+    let mutex = client.mutex("a");
+    let waiter = tokio::spawn(async move { mutex.lock().await });
+    let durability = client.durability().await.expect("told");
+    assert!(durability.exclusive && durability.after_loss == AfterLoss::Waits, "{durability:?}");
+    server.restart().await;
+    let other = server.client().await;
+    let free = within(SOON, "an answer", other.mutex("b").lock()).await.expect("granted");
+    free.unlock().await.expect("released");
+    assert!(other.mutex("a").try_lock().await.expect("an answer").is_none());
+    assert!(guard.is_valid() && !waiter.is_finished());
+    guard.unlock().await.expect("released");
+    let next = within(SOON, "its turn", waiter).await.expect("no panic").expect("granted");
+    next.unlock().await.expect("released");
+    for client in [client, other] {
+        client.close().await.expect("closed");
+    }
+}
+
+/// One that may have lost what it confirmed last grants nothing for the longest TTL.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_may_have_forgotten_grants_nothing_for_a_while() {
+    // The holder outlives the restart, however busy the machine is.
+    const LONG: Duration = Duration::from_secs(6);
+    let connected = async |server: &Server, ttl| {
+        let connecting = server.builder().session_ttl(ttl).connect();
+        within(SOON, "it connects", connecting).await.expect("connected")
+    };
+    let server = Server::with(&["--appendfsync", "everysec"]).await;
+    let client = connected(&server, LONG).await;
+    let durability = client.durability().await.expect("told");
+    assert_eq!(durability.after_loss, AfterLoss::Forgets, "{durability:?}");
+    let guard = client.mutex("a").lock().await.expect("granted");
+    let token = guard.fencing_token();
+    // It is on the disk by then.
+    sleep(Duration::from_millis(1500)).await;
+    server.restart().await;
+    let back = tokio::time::Instant::now();
+    // Its tries wait for its own TTL at most.
+    let other = connected(&server, TTL / 3).await;
+    let error = other.mutex("b").try_lock().await.expect_err("nobody knows");
+    assert!(matches!(error, Error::NotYet { .. }), "{error:?}");
+    assert!(told(&error).contains("for the longest TTL"), "{error:?}");
+    let free = other.mutex("b").lock_timeout(LONG * 3).await.expect("an answer").expect("granted");
+    assert!(back.elapsed() > LONG * 8 / 10, "after {:?}", back.elapsed());
+    assert!(guard.is_valid(), "it was known");
+    free.unlock().await.expect("released");
+    guard.unlock().await.expect("released");
+    let next = client.mutex("a").lock().await.expect("granted");
+    assert!(next.fencing_token() > token);
+    next.unlock().await.expect("released");
+    for client in [client, other] {
+        client.close().await.expect("closed");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn scripts_that_the_server_has_forgotten_are_sent_again() {
+    let server = Server::start().await;
+    let client = server.client().await;
+    for _ in 0..3 {
+        let guard = client.mutex("a").lock().await.expect("granted");
+        let _: String = server.ask(cmd("SCRIPT").arg("FLUSH")).await;
+        guard.put("/data/a", "b").await.expect("written");
+        let _: String = server.ask(cmd("SCRIPT").arg("FLUSH")).await;
+        guard.unlock().await.expect("released");
+    }
+    client.close().await.expect("closed");
+}
+
+/// An emptied server is another store: holders are told, and tokens rise all the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn holders_are_told_that_everything_was_deleted() {
+    let server = Server::start().await;
+    let client = server.client().await;
+    let guard = client.mutex("a").lock().await.expect("granted");
+    let token = guard.fencing_token();
+    let _: String = server.ask(&cmd("FLUSHALL")).await;
+    // By the next keepalive, at a third of the TTL.
+    within(TTL / 2, "it is told", guard.lost()).await;
+    assert!(!guard.is_valid());
+    let next = within(SOON, "it goes on", client.mutex("a").lock()).await.expect("granted");
+    assert!(next.fencing_token() > token, "{:?}", next.fencing_token());
+    next.unlock().await.expect("released");
+    client.close().await.expect("closed");
+}
+
+/// It looks like one that has lost the last write of the session.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn holders_are_told_that_what_was_confirmed_is_not_known() {
+    let server = Server::start().await;
+    let client = server.client().await;
+    let guard = client.mutex("a").lock().await.expect("granted");
+    let session = guard.key().rsplit('/').next().and_then(|name| name.split('-').next());
+    let lines = "local life = life_of(ARGV[3])
+        life.writes = life.writes - 1
+        keep_life(ARGV[3], life)
+        return 1";
+    let operator = server.operator().await;
+    let _: u64 = run(&operator, lines, &[session.expect("a session")]).await;
+    within(TTL / 2, "it is told", guard.lost()).await;
+    let next = within(TTL * 2, "it goes on", client.mutex("b").lock()).await.expect("granted");
+    next.unlock().await.expect("released");
+    client.close().await.expect("closed");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_evicts_any_key_is_refused_by_name() {
+    let server = Server::with(&["--maxmemory-policy", "allkeys-lru"]).await;
+    let error = server.builder().connect().await.expect_err("refused");
+    assert!(matches!(error, Error::Backend { .. }) && !error.is_retryable(), "{error:?}");
+    assert!(told(&error).contains("maxmemory-policy = allkeys-lru"), "{error:?}");
+    let allowed = Client::connect(format!("{}?allow_eviction=true", server.url()));
+    let client = within(SOON, "it connects", allowed).await.expect("connected");
+    assert!(!client.durability().await.expect("told").exclusive);
+    client.close().await.expect("closed");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replica_is_refused_by_name() {
+    let server = Server::start().await;
+    let client = server.client().await;
+    let _: String = server.ask(cmd("REPLICAOF").arg("192.0.2.1").arg(6379)).await;
+    let patience = server.builder().connect_timeout(Duration::from_secs(1));
+    let error = patience.connect().await.expect_err("refused");
+    assert!(told(&error).contains("is a replica"), "{error:?}");
+    let error = client.mutex("a").try_lock().await.expect_err("nothing can be written");
+    assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
+    let _: String = server.ask(cmd("REPLICAOF").arg("NO").arg("ONE")).await;
+    let guard = within(TTL * 4, "it goes on", async {
+        loop {
+            if let Ok(guard) = client.mutex("a").lock().await {
+                return guard;
+            }
+        }
+    });
+    guard.await.unlock().await.expect("released");
+    client.close().await.expect("closed");
+}
+
+/// What it frees is let through.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_server_keeps_and_releases_what_is_held() {
+    let server = Server::start().await;
+    let client = server.client().await;
+    let guard = client.mutex("a").lock().await.expect("granted");
+    let limit = async |bytes: u64| {
+        let _: String = server.ask(cmd("CONFIG").arg("SET").arg("maxmemory").arg(bytes)).await;
+    };
+    limit(1).await;
+    let error = client.mutex("b").try_lock().await.expect_err("it is full");
+    assert!(told(&error).contains("OOM"), "{error:?}");
+    let error = server.builder().connect().await.expect_err("it is full");
+    assert!(matches!(error, Error::Backend { .. }) && told(&error).contains("OOM"), "{error:?}");
+    throughout(TTL * 2, "it is held", async || guard.is_valid()).await;
+    guard.unlock().await.expect("released");
+    limit(0).await;
+    client.mutex("b").lock().await.expect("granted").unlock().await.expect("released");
+    client.close().await.expect("closed");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_version_is_refused_by_name() {
+    let server = Server::start().await;
+    let client = server.client().await;
+    let guard = client.mutex("a").lock().await.expect("granted");
+    let change = async |version: u32| {
+        let _: u32 =
+            server.ask(cmd("HSET").arg("{distlock}:meta").arg("version").arg(version)).await;
+    };
+    change(2).await;
+    let error = server.builder().connect().await.expect_err("it does not know that");
+    assert!(matches!(error, Error::Backend { .. }) && !error.is_retryable(), "{error:?}");
+    assert!(told(&error).contains("version 2"), "{error:?}");
+    let error = client.mutex("b").try_lock().await.expect_err("it does not know that");
+    assert!(told(&error).contains("version 2"), "{error:?}");
+    within(TTL, "the holder is told", guard.lost()).await;
+    change(1).await;
+    let other = server.client().await;
+    let next = within(TTL * 4, "its turn", other.mutex("a").lock()).await.expect("granted");
+    next.unlock().await.expect("released");
+    other.close().await.expect("closed");
+    drop(guard);
+}
+
+/// An operator deletes somebody's key by way of a client.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_is_evicted() {
+    let server = Server::start().await;
+    let [client, operator] = [server.client().await, server.client().await];
+    let guard = client.mutex("a").lock().await.expect("granted");
+    assert!(operator.evict(guard.key()).await.expect("an answer"));
+    within(SOON, "it is told", guard.lost()).await;
+    let next = within(SOON, "its turn", operator.mutex("a").lock()).await.expect("granted");
+    next.unlock().await.expect("released");
+    assert!(!operator.evict(guard.key()).await.expect("an answer"));
+    for client in [client, operator] {
+        client.close().await.expect("closed");
+    }
+}

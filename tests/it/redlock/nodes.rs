@@ -1,0 +1,170 @@
+//! Five nodes of one test's own, which keep nothing when they are started again.
+
+use std::{
+    net::SocketAddr,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use distlock::{Client, LockGuard};
+use distlock_testkit::{
+    docker::{CLOCK_OF_REDIS, OwnServer, set_clock},
+    framing::Framing,
+    proxies::Proxies,
+};
+use futures_util::future::join_all;
+use redis::cmd;
+use tokio::time::Instant;
+
+use crate::common::{
+    case::{SOON, eventually},
+    redlock::{LOGIN, ask, dial, try_to_dial},
+};
+
+pub(crate) const TTL: Duration = Duration::from_secs(2);
+
+pub(crate) struct Nodes {
+    own: Vec<OwnServer>,
+    pub(crate) addresses: Vec<SocketAddr>,
+    /// No client has a longer TTL.
+    longest: Duration,
+}
+
+/// A port that nobody has now.
+fn free_port() -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    listener.local_addr().expect("an address").port()
+}
+
+impl Nodes {
+    /// As soon as all of them count.
+    pub(crate) async fn start() -> Self {
+        Self::start_for(TTL).await
+    }
+
+    /// The same for clients whose longest TTL is that.
+    pub(crate) async fn start_for(longest: Duration) -> Self {
+        let ports = [(); 5].map(|()| free_port());
+        let starting = ports.iter().map(|port| async move {
+            let publish = format!("--publish=127.0.0.1:{port}:6379");
+            // It starts itself again from where it takes its program to be.
+            let mut run = vec![publish.as_str(), "--env=SERVER=valkey", "--workdir=/usr/bin"];
+            run.extend(CLOCK_OF_REDIS);
+            let arguments = ["--appendonly", "no", "--enable-debug-command", "yes"];
+            OwnServer::start("redlock1", &run, &arguments).await
+        });
+        let own = join_all(starting).await;
+        let address = |port| SocketAddr::from(([127, 0, 0, 1], port));
+        let addresses = ports.into_iter().map(address).collect();
+        let nodes = Self { own, addresses, longest };
+        eventually(SOON * 3 + longest, "all of them count", async || {
+            let connecting = nodes.builder().connect().await;
+            let Ok(client) = connecting else { return false };
+            let durability = client.durability().await;
+            client.close().await.is_ok()
+                && durability
+                    .is_ok_and(|told| told.reasons.iter().all(|told| !told.contains("127.")))
+        })
+        .await;
+        nodes
+    }
+
+    pub(crate) fn builder(&self) -> distlock::Builder {
+        Client::builder(format!("{LOGIN}{}{}", self.hosts(), self.query())).session_ttl(TTL)
+    }
+
+    pub(crate) fn hosts(&self) -> String {
+        let hosts: Vec<_> = self.addresses.iter().map(ToString::to_string).collect();
+        hosts.join(",")
+    }
+
+    fn query(&self) -> String {
+        format!("?longest_ttl={}ms", self.longest.as_millis())
+    }
+
+    pub(crate) async fn client(&self) -> Client {
+        self.builder().connect().await.expect("connected")
+    }
+
+    /// One that comes by ways that can be cut.
+    pub(crate) async fn client_by(&self) -> (Client, Proxies) {
+        self.client_as(|_| (), |builder| builder).await
+    }
+
+    /// The same, for which something is changed before it connects.
+    pub(crate) async fn client_as(
+        &self,
+        cut: impl FnOnce(&Proxies),
+        adjust: impl FnOnce(distlock::Builder) -> distlock::Builder,
+    ) -> (Client, Proxies) {
+        let query = self.query();
+        let proxies = Proxies::between([LOGIN, &query], Framing::Resp, &self.addresses).await;
+        cut(&proxies);
+        let builder = Client::builder(proxies.url()).session_ttl(TTL);
+        (adjust(builder).connect().await.expect("connected"), proxies)
+    }
+
+    /// Kills nodes and starts them again at once, with nothing.
+    pub(crate) async fn wipe(&self, nodes: &[usize]) {
+        let crashing = nodes.iter().map(|node| async {
+            let mut operator = dial(self.addresses[*node]).await;
+            let mut crash = cmd("DEBUG");
+            crash.arg("CRASH-AND-RECOVER").arg(0);
+            let crashed: redis::RedisResult<()> = crash.query_async(&mut operator).await;
+            let error = crashed.expect_err("it does not answer");
+            assert!(error.code().is_none(), "{error}");
+            eventually(SOON, "it is back", async || {
+                try_to_dial(self.addresses[*node]).await.is_ok()
+            })
+            .await;
+        });
+        join_all(crashing).await;
+    }
+
+    pub(crate) async fn set_clock(&self, nodes: &[usize], seconds: i64) {
+        let setting = nodes.iter().map(|node| async move {
+            self.own[*node].run(&["sh", "-c", &set_clock(seconds)]).await;
+            let operator = dial(self.addresses[*node]).await;
+            let (shows, _): (i64, i64) = ask(&operator, &cmd("TIME")).await;
+            let truth = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
+            let ahead = shows - truth.as_secs().cast_signed();
+            assert!((ahead - seconds).abs() <= 2, "it is {ahead} s ahead");
+        });
+        join_all(setting).await;
+    }
+
+    /// How many nodes have the lock of this name, no matter whose.
+    pub(crate) async fn having(&self, name: &str) -> usize {
+        let mut having = 0;
+        for address in &self.addresses {
+            let node = dial(*address).await;
+            let lock = format!("{{/distlock/{name}}}");
+            having += ask::<usize>(&node, cmd("EXISTS").arg(lock)).await;
+        }
+        having
+    }
+}
+
+/// Tries again and again, for so long, to get a lock that is held; who gets it does so after the
+/// holder has lost it, and with a higher token. Gives the guard.
+pub(crate) async fn contend(
+    other: &Client,
+    name: &str,
+    held: &LockGuard,
+    time: Duration,
+) -> Option<LockGuard> {
+    let (began, token) = (Instant::now(), held.fencing_token());
+    let mut last = String::new();
+    while began.elapsed() < time {
+        // Nobody need answer.
+        let tried = other.mutex(name).try_lock().await;
+        last = format!("{tried:?}");
+        if let Ok(Some(guard)) = tried {
+            assert!(!held.is_valid(), "two hold it, after {:?}", began.elapsed());
+            assert!(guard.fencing_token() > token, "{guard:?} is not after {held:?}");
+            return Some(guard);
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    println!("at last: {last}; {held:?}, {:?}", held.remaining());
+    None
+}

@@ -1,0 +1,421 @@
+//! Each rule of the algorithm, against what it is there for: nodes that forget, networks that part,
+//! answers that are lost, clocks that are set.
+
+use std::time::Duration;
+
+use distlock::{Builder, Client, Error, LockGuard, LostReason};
+use distlock_testkit::{proxies::Proxies, proxy::Mode};
+use redis::cmd;
+use tokio::time::{Instant, sleep};
+
+use crate::{
+    common::{
+        case::{SOON, eventually, throughout, within},
+        redlock::{LOGIN, ask, dial, parts},
+    },
+    redlock::nodes::{Nodes, TTL, contend},
+};
+
+const HOUR: i64 = 3600;
+
+async fn locked(client: &Client, name: &str) -> LockGuard {
+    within(SOON, "it is granted", client.mutex(name).lock()).await.expect("granted")
+}
+
+async fn close<const N: usize>(clients: [Client; N]) {
+    for client in clients {
+        client.close().await.expect("closed");
+    }
+}
+
+/// The next holder's turn, after one that has let go.
+async fn succeeded(other: &Client, name: &str, held: LockGuard) {
+    let token = held.fencing_token();
+    held.unlock().await.expect("it was held all the time");
+    let next = locked(other, name).await;
+    assert!(next.fencing_token() > token);
+    next.unlock().await.expect("released");
+}
+
+/// One of two nodes has forgotten the lock; later another one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_minority_that_is_wiped_costs_no_lock() {
+    for wiped in [&[1][..], &[0, 3]] {
+        let nodes = Nodes::start().await;
+        let (holder, other) = (nodes.client().await, nodes.client().await);
+        let guard = locked(&holder, "a").await;
+        nodes.wipe(wiped).await;
+        let taken = contend(&other, "a", &guard, TTL * 3).await;
+        assert!(taken.is_none() && guard.is_valid(), "{wiped:?}");
+        // What they had is there again, once they count.
+        eventually(TTL * 2, "all have the lock", async || nodes.having("a").await == 5).await;
+        succeeded(&other, "a", guard).await;
+        close([holder, other]).await;
+    }
+}
+
+/// The holder cannot know, as it is cut off. Nobody else may take what those nodes have forgotten.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_majority_that_is_wiped_grants_nothing_for_a_ttl() {
+    let nodes = Nodes::start().await;
+    let (holder, proxies) = nodes.client_by().await;
+    let other = nodes.client().await;
+    let guard = locked(&holder, "a").await;
+    proxies.set(&Mode::Blackhole);
+    nodes.wipe(&[0, 1, 2]).await;
+    let newcomer = nodes.builder().connect_lazy().expect("well-formed");
+    let taken =
+        tokio::join!(contend(&other, "a", &guard, TTL * 3), contend(&newcomer, "a", &guard, TTL),);
+    assert!(!guard.is_valid() && (taken.0.is_some() || taken.1.is_some()));
+    drop((taken, guard));
+    close([other, newcomer]).await;
+}
+
+/// A lock that is held on three nodes, of which two are wiped: the nodes that have it are fewer
+/// than those that have not, and yet nobody gets it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bare_majority_that_loses_a_node_is_lost_before_it_is_taken() {
+    let nodes = Nodes::start().await;
+    let (holder, proxies) = nodes.client_by().await;
+    let other = nodes.client().await;
+    for proxy in &proxies.all[3..] {
+        proxy.set(Mode::Refuse);
+    }
+    let guard = locked(&holder, "a").await;
+    assert_eq!(nodes.having("a").await, 3);
+    nodes.wipe(&[0, 1]).await;
+    let taken = contend(&other, "a", &guard, TTL * 4).await.expect("it comes free");
+    taken.unlock().await.expect("released");
+    drop(guard);
+    close([holder, other]).await;
+}
+
+/// `SET` was applied on two nodes that did not say so.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_written_unheard_is_given_back() {
+    let nodes = Nodes::start().await;
+    let (holder, proxies) = nodes.client_by().await;
+    let other = nodes.client().await;
+    for swallowing in [2, 3] {
+        for proxy in &proxies.all[..swallowing] {
+            proxy.set(Mode::SwallowReply);
+        }
+        let tried = within(TTL, "an answer", holder.mutex("a").try_lock()).await;
+        if swallowing == 2 {
+            let guard = tried.expect("a majority has answered").expect("it is free");
+            let taken = contend(&other, "a", &guard, TTL / 2).await;
+            assert!(taken.is_none() && guard.is_valid());
+            guard.unlock().await.expect("released");
+        } else {
+            drop(tried);
+        }
+        // Long before it would end by itself.
+        eventually(TTL / 2, "no node has it", async || nodes.having("a").await == 0).await;
+    }
+    close([holder, other]).await;
+}
+
+/// What a clock that was set back keeps for an hour, what an operator has put there for ever, and
+/// what a client that is gone had asked of one node alone; it is asked first where several want
+/// the lock.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_one_node_keeps_blocks_nobody() {
+    let nodes = Nodes::start_for(TTL * 5).await;
+    let (holder, other) = (nodes.client().await, nodes.client().await);
+    // So that a client may keep a lock for that long; the nodes must have run as long.
+    let slow = nodes.builder().session_ttl(TTL * 5).connect().await.expect("connected");
+    let kept = slow.mutex("kept");
+    let mut slow_one = None;
+    eventually(TTL * 6, "the nodes count", async || {
+        slow_one = kept.try_lock().await.ok().flatten();
+        slow_one.is_some()
+    })
+    .await;
+    for (number, more) in [&["PX", "3600000"][..], &[], &["PX", "10000"]].into_iter().enumerate() {
+        let name = format!("a{number}");
+        let guard = locked(&holder, &name).await;
+        let first = dial(nodes.addresses[0]).await;
+        let mut set = cmd("SET");
+        set.arg(format!("{{/distlock/{name}}}")).arg("nobody's").arg(more);
+        ask::<String>(&first, &set).await;
+        let waiting = other.mutex(&name);
+        let waiting = tokio::spawn(async move { waiting.lock_timeout(TTL * 3).await });
+        // It has asked that node by then, again and again.
+        sleep(TTL).await;
+        assert!(guard.is_valid() && !waiting.is_finished());
+        guard.unlock().await.expect("released");
+        let next = waiting.await.expect("no panic").expect("an answer");
+        next.expect("four nodes are free").unlock().await.expect("released");
+    }
+    slow_one.expect("held").unlock().await.expect("released");
+    close([holder, other, slow]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_minority_grants_nothing_and_holds_nothing() {
+    let nodes = Nodes::start().await;
+    let (holder, proxies) = nodes.client_by().await;
+    let other = nodes.client().await;
+    let guard = locked(&holder, "a").await;
+    for proxy in &proxies.all[2..] {
+        proxy.set(Mode::Blackhole);
+    }
+    let tried = holder.mutex("b").lock_timeout(TTL / 2).await;
+    assert!(!matches!(tried, Ok(Some(_))), "{tried:?}");
+    let taken = contend(&other, "a", &guard, TTL * 4).await.expect("it comes free");
+    taken.unlock().await.expect("released");
+    drop(guard);
+    close([other]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_majority_keeps_what_it_has() {
+    let nodes = Nodes::start().await;
+    let (holder, proxies) = nodes.client_by().await;
+    let (other, others) = nodes.client_by().await;
+    let guard = locked(&holder, "a").await;
+    for node in 0..5 {
+        // The holder sees two nodes less, and the other one these alone.
+        let parted = if node < 2 { &proxies } else { &others };
+        parted.all[node].set(Mode::Blackhole);
+    }
+    let taken = contend(&other, "a", &guard, TTL * 3).await;
+    assert!(taken.is_none() && guard.is_valid());
+    guard.unlock().await.expect("released");
+    close([holder]).await;
+}
+
+/// Renewals reach five nodes, then three, then two.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn renewals_of_a_majority_count_and_others_do_not() {
+    let nodes = Nodes::start().await;
+    let (holder, proxies) = nodes.client_by().await;
+    let other = nodes.client().await;
+    let guard = locked(&holder, "a").await;
+    for proxy in &proxies.all[..2] {
+        proxy.set(Mode::BlackholeToClient);
+    }
+    assert!(contend(&other, "a", &guard, TTL * 3).await.is_none() && guard.is_valid());
+    proxies.all[2].set(Mode::BlackholeToClient);
+    let reason = within(TTL, "its loss is told", guard.lost()).await;
+    assert!(matches!(reason, LostReason::DeadlinePassed), "{reason:?}");
+    drop(guard);
+    proxies.set(&Mode::Pass);
+    close([holder, other]).await;
+}
+
+/// A client that takes one lock after the other, for longer than a TTL, and keeps some of them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn locks_that_are_taken_put_off_no_renewal() {
+    let nodes = Nodes::start().await;
+    let client = nodes.client().await;
+    let (mut guards, began) = (Vec::new(), Instant::now());
+    while began.elapsed() < TTL * 3 {
+        if guards.len() < 50 {
+            guards.push(locked(&client, &guards.len().to_string()).await);
+        }
+        drop(locked(&client, "again").await);
+    }
+    assert!(guards.iter().all(LockGuard::is_valid));
+    drop(guards);
+    close([client]).await;
+}
+
+/// The clocks of the nodes that it is held on are set, so that its keys end there.
+async fn a_clock_is_set(by: i64, set: &[usize]) {
+    let nodes = Nodes::start().await;
+    let (holder, proxies) = nodes.client_by().await;
+    let other = nodes.client().await;
+    for proxy in &proxies.all[3..] {
+        proxy.set(Mode::Refuse);
+    }
+    let guard = locked(&holder, "a").await;
+    nodes.set_clock(set, by).await;
+    let newcomer = nodes.builder().connect_lazy().expect("well-formed");
+    let (taken, _) = tokio::join!(
+        contend(&other, "a", &guard, TTL * 2),
+        contend(&newcomer, "a", &guard, TTL / 2),
+    );
+    drop((taken, guard));
+    // In the end all of them count again.
+    proxies.set(&Mode::Pass);
+    let next = within(SOON, "all is well", other.mutex("b").lock()).await.expect("granted");
+    next.unlock().await.expect("released");
+    close([holder, other, newcomer]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clocks_that_are_set_forward_make_no_second_holder() {
+    a_clock_is_set(HOUR, &[0]).await;
+    a_clock_is_set(HOUR, &[0, 1]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clocks_that_are_set_back_make_no_second_holder() {
+    a_clock_is_set(-HOUR, &[0, 1]).await;
+}
+
+/// The nodes with the clocks that are ahead gave the first token, and are not there for the second.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tokens_rise_whichever_nodes_give_them() {
+    let nodes = Nodes::start().await;
+    nodes.set_clock(&[0, 1], HOUR).await;
+    let holder = nodes.client().await;
+    // The others have to be watched for a while, as their clocks differ.
+    sleep(TTL + Duration::from_millis(500)).await;
+    let mut last = None;
+    for part in [0..3, 2..5, 0..3, 2..5] {
+        let (client, proxies) = nodes.client_by().await;
+        sleep(TTL + Duration::from_millis(500)).await;
+        for (node, proxy) in proxies.all.iter().enumerate() {
+            if !part.contains(&node) {
+                proxy.set(Mode::Refuse);
+            }
+        }
+        let guard = locked(&client, "a").await;
+        assert!(last < Some(guard.fencing_token()), "{last:?}, then {guard:?}");
+        last = Some(guard.fencing_token());
+        guard.unlock().await.expect("released");
+        close([client]).await;
+    }
+    close([holder]).await;
+}
+
+/// What a majority of the nodes has for somebody else is lost; other locks of the session are not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_lock_is_lost_and_others_go_on() {
+    let nodes = Nodes::start().await;
+    let holder = nodes.client().await;
+    let (lost, kept) = (locked(&holder, "a").await, locked(&holder, "b").await);
+    let (lock, _) = parts(lost.key());
+    for address in &nodes.addresses[1..4] {
+        let node = dial(*address).await;
+        let _: () = ask(&node, cmd("SET").arg(&lock).arg("somebody else's")).await;
+    }
+    let reason = within(TTL, "its loss is told", lost.lost()).await;
+    assert_eq!(reason, LostReason::KeyDeleted);
+    throughout(TTL * 2, "the other one is held", async || kept.is_valid()).await;
+    assert!(lost.unlock().await.is_err());
+    kept.unlock().await.expect("released");
+    for address in &nodes.addresses[1..4] {
+        let node = dial(*address).await;
+        let value: String = ask(&node, cmd("GET").arg(&lock)).await;
+        assert_eq!(value, "somebody else's", "nobody gives that back for others");
+    }
+    close([holder]).await;
+}
+
+/// Nodes that were not there when it was taken get it later.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bare_majority_becomes_all() {
+    let nodes = Nodes::start().await;
+    let (holder, proxies) = nodes.client_by().await;
+    for proxy in &proxies.all[..2] {
+        proxy.set(Mode::Refuse);
+    }
+    let guard = locked(&holder, "a").await;
+    assert_eq!(nodes.having("a").await, 3);
+    proxies.set(&Mode::Pass);
+    eventually(TTL * 2, "all have it", async || nodes.having("a").await == 5).await;
+    guard.unlock().await.expect("released");
+    eventually(TTL / 2, "none has it", async || nodes.having("a").await == 0).await;
+    close([holder]).await;
+}
+
+/// The nodes have lost how long the holder's lock was to live, and the newcomer's TTL is shorter.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_short_ttl_after_all_nodes_restart_overtakes_no_holder() {
+    let long = TTL * 3;
+    let nodes = Nodes::start_for(long).await;
+    let (holder, proxies) = nodes.client_as(|_| (), |builder| builder.session_ttl(long)).await;
+    let guard = locked(&holder, "a").await;
+    // A renewal would let the nodes know of its TTL again.
+    proxies.set(&Mode::Blackhole);
+    nodes.wipe(&[0, 1, 2, 3, 4]).await;
+    let newcomer = nodes.builder().session_ttl(TTL / 2).connect_lazy().expect("well-formed");
+    let taken = contend(&newcomer, "a", &guard, long * 2).await;
+    taken.expect("it comes free").unlock().await.expect("released");
+    drop(guard);
+    proxies.set(&Mode::Pass);
+    close([holder, newcomer]).await;
+}
+
+/// Whose TTL is longer than the others expect would be overtaken when nodes are started again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clients_that_disagree_on_the_longest_ttl_are_refused() {
+    let nodes = Nodes::start_for(TTL * 2).await;
+    let long = nodes.builder().session_ttl(TTL * 2).connect().await.expect("connected");
+    let url = format!("{LOGIN}{}", nodes.hosts());
+    let other = Client::builder(format!("{url}?longest_ttl=3s")).session_ttl(TTL);
+    let error = other.connect().await.expect_err("refused");
+    assert!(matches!(error, Error::Backend { .. }), "{error:?}");
+    let error = Client::builder(url).session_ttl(TTL * 60).connect_lazy().expect_err("refused");
+    assert!(matches!(error, Error::InvalidConfig { option: "session_ttl", .. }), "{error:?}");
+    close([long]).await;
+}
+
+/// No node has a file. The one whose clock is ahead is there for the first token, all are started
+/// again in turn, and a client that has never met it asks for the last one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tokens_rise_after_rolling_restarts_with_one_clock_ahead() {
+    let nodes = Nodes::start().await;
+    nodes.set_clock(&[0], 60).await;
+    let (watching, client) = (nodes.client().await, nodes.client().await);
+    // All of them count by then, as their clocks were watched.
+    sleep(TTL * 2).await;
+    let first = locked(&client, "a").await;
+    let token = first.fencing_token();
+    first.unlock().await.expect("released");
+    for wiped in [&[1, 2][..], &[3, 4], &[0]] {
+        nodes.wipe(wiped).await;
+        sleep(TTL * 2).await;
+        locked(&watching, "b").await.unlock().await.expect("released");
+    }
+    let refuse = |proxies: &Proxies| proxies.all[0].set(Mode::Refuse);
+    let (newcomer, _proxies) = nodes.client_as(refuse, |builder| builder).await;
+    let last = locked(&newcomer, "a").await;
+    assert!(last.fencing_token() > token, "{:?} after {token:?}", last.fencing_token());
+    last.unlock().await.expect("released");
+    close([client, watching, newcomer]).await;
+}
+
+/// A node falls silent while many ask for one lock, again and again.
+#[test]
+fn tries_leave_no_tasks_while_a_node_is_silent() {
+    let runtime = || {
+        let mut builder = tokio::runtime::Builder::new_multi_thread();
+        builder.worker_threads(1).enable_all().build().expect("a runtime")
+    };
+    let library = runtime();
+    runtime().block_on(async {
+        let nodes = Nodes::start().await;
+        let of_the_test = |builder: Builder| builder.runtime(library.handle().clone());
+        let (client, proxies) = nodes.client_as(|_| (), of_the_test).await;
+        let tasks = || library.metrics().num_alive_tasks();
+        let before = tasks();
+        let contending: Vec<_> = (0..32)
+            .map(|_| {
+                let mutex = client.mutex("a");
+                tokio::spawn(async move {
+                    loop {
+                        if let Ok(Some(guard)) = mutex.try_lock().await {
+                            sleep(Duration::from_millis(1)).await;
+                            drop(guard.unlock().await);
+                        }
+                    }
+                })
+            })
+            .collect();
+        sleep(TTL / 2).await;
+        proxies.all[0].set(Mode::Blackhole);
+        sleep(TTL).await;
+        contending.iter().for_each(|contender| contender.abort());
+        for contender in contending {
+            drop(contender.await);
+        }
+        println!("{before} tasks before, {} after", tasks());
+        // One may be left for each lock that is given back at last, and one for the node.
+        eventually(TTL / 2, "the tries have left no tasks", async || tasks() <= before + 3).await;
+        close([client]).await;
+    });
+}

@@ -1,0 +1,317 @@
+//! The file: made, shared, replaced, taken away, and of another version.
+
+use std::{error::Error as _, fs, os::unix::fs::symlink, time::Duration};
+
+use distlock::{Client, Error, LostReason};
+use rusqlite::Connection;
+
+use crate::common::{
+    case::{SOON, eventually, within},
+    cases::versions::Change,
+    sqlite::{Folder, dial, now, url},
+};
+
+const FILE: &str = "locks.db";
+
+fn told(error: &Error) -> String {
+    error.source().expect("a reason").to_string()
+}
+
+async fn refused(url: &str) -> Error {
+    within(SOON, "it says so", Client::connect(url)).await.expect_err("it is refused")
+}
+
+async fn connect(url: &str) -> Client {
+    within(SOON, "it connects", Client::connect(url)).await.expect("it connects")
+}
+
+fn ask(connection: &Connection, sql: &str) -> Vec<i64> {
+    let mut statement = connection.prepare(sql).expect("it is SQL");
+    let rows = statement.query_map([], |row| row.get(0)).expect("an answer");
+    rows.collect::<Result<_, _>>().expect("numbers")
+}
+
+/// Each has a connection of its own, as another process has: by another name of the folder.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_first_to_come_makes_the_tables() {
+    let folder = Folder::new();
+    let ways = (0..8).map(|way| folder.path(&format!("way-{way}")));
+    let urls: Vec<_> = ways.inspect(|way| symlink(".", way).expect("a link")).collect();
+    let connecting = urls.iter().map(|way| async { connect(&url(&way.join(FILE))).await });
+    let clients = futures_util::future::join_all(connecting).await;
+    let mut tokens = Vec::new();
+    for client in &clients {
+        let guard = client.mutex("a").lock().await.expect("granted");
+        tokens.push(guard.fencing_token());
+        guard.unlock().await.expect("released");
+    }
+    assert!(tokens.is_sorted_by(|one, next| one < next), "{tokens:?}");
+    for client in clients {
+        client.close().await.expect("closed");
+    }
+    let file = dial(&folder.path(FILE));
+    assert_eq!(ask(&file, "SELECT version FROM distlock_meta"), [1]);
+    for table in ["sessions", "entries", "data"] {
+        assert!(ask(&file, &format!("SELECT 1 FROM distlock_{table}")).is_empty(), "{table}");
+    }
+}
+
+/// A release is heard of by those who wait in other processes, long before anybody looks anyway.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_release_is_heard_by_other_connections() {
+    let folder = Folder::new();
+    symlink(".", folder.path("way")).expect("a link");
+    let [one, two] = [connect(&folder.url(FILE)).await, connect(&folder.url("way/locks.db")).await];
+    let mut guard = one.mutex("a").lock().await.expect("granted");
+    for (next, last) in [(&two, &one), (&one, &two), (&two, &one)] {
+        let mutex = next.mutex("a");
+        let waiter = tokio::spawn(async move { mutex.lock().await });
+        let queue = last.mutex("a");
+        eventually(SOON, "it waits", async || queue.queue().await.expect("told").len() == 2).await;
+        guard.unlock().await.expect("released");
+        let granted = within(SOON / 2, "the release is heard of", waiter).await;
+        guard = granted.expect("no panic").expect("granted");
+    }
+    guard.unlock().await.expect("released");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tables_that_an_operator_has_made_will_do_beside_others() {
+    let folder = Folder::new();
+    let file = Connection::open(folder.path(FILE)).expect("it opens");
+    file.execute_batch(distlock::sqlite::schema()).expect("made");
+    file.execute_batch("CREATE TABLE account (balance); INSERT INTO account VALUES (7)")
+        .expect("made");
+    drop(file);
+    let client = connect(&folder.url(FILE)).await;
+    client.mutex("a").lock().await.expect("granted").unlock().await.expect("released");
+    client.close().await.expect("closed");
+    assert_eq!(ask(&dial(&folder.path(FILE)), "SELECT balance FROM account"), [7]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_of_a_later_version_is_refused_and_left_alone() {
+    let folder = Folder::new();
+    let file = dial(&folder.path(FILE));
+    file.execute_batch(
+        "CREATE TABLE distlock_meta (version INTEGER NOT NULL, more TEXT); \
+         INSERT INTO distlock_meta VALUES (2, 'unknown')",
+    )
+    .expect("made");
+    let error = refused(&folder.url(FILE)).await;
+    assert!(matches!(error, Error::Backend { .. }), "{error:?}");
+    assert!(told(&error).contains("version 2"), "{}", told(&error));
+    assert_eq!(ask(&file, "SELECT count(*) FROM sqlite_master"), [1], "nothing was made");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_later_build_takes_the_tables_from_clients_that_are_connected() {
+    let folder = Folder::new();
+    let change = Change {
+        version: "SELECT version FROM distlock_meta",
+        begin: &[
+            "PRAGMA busy_timeout = 10000",
+            "BEGIN IMMEDIATE",
+            "UPDATE distlock_meta SET version = version + 1",
+            "ALTER TABLE distlock_sessions RENAME TO distlock_sessions_of_before",
+            "COMMIT",
+        ],
+        undo: &[
+            "BEGIN IMMEDIATE",
+            "UPDATE distlock_meta SET version = version - 1",
+            "ALTER TABLE distlock_sessions_of_before RENAME TO distlock_sessions",
+            "COMMIT",
+        ],
+        lives: |session| {
+            let lives = "SELECT id FROM distlock_sessions_of_before WHERE id";
+            format!("{lives} = {session} AND expires > {}", now())
+        },
+        entries: "SELECT queue || number || label FROM distlock_entries ORDER BY number",
+    };
+    change.is_noticed(&folder.url(FILE)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_no_file_of_locks_is_refused() {
+    let folder = Folder::new();
+    fs::create_dir(folder.path("sub")).expect("made");
+    fs::write(folder.path("text"), "This is a text, and no database. ".repeat(100)).expect("made");
+    fs::write(folder.path("one"), "").expect("made");
+    fs::hard_link(folder.path("one"), folder.path("other")).expect("made");
+    for (name, what) in [("sub", "no file"), ("text", "not a database"), ("one", "hard links")] {
+        let error = refused(&folder.url(name)).await;
+        assert!(matches!(error, Error::Backend { .. }), "{name}: {error:?}");
+        assert!(told(&error).contains(what), "{name}: {}", told(&error));
+    }
+    let error = refused(&folder.url("none/locks.db")).await;
+    assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
+    assert!(!folder.path("none").exists(), "no directory is made");
+}
+
+/// The host was started anew, and its clock shows less than before.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sessions_of_another_boot_are_over() {
+    let folder = Folder::new();
+    connect(&folder.url(FILE)).await.close().await.expect("closed");
+    let file = dial(&folder.path(FILE));
+    let hour = 3_600_000;
+    let sql = format!(
+        "INSERT INTO distlock_sessions VALUES (7, 'another', {hour}, {}); \
+         UPDATE distlock_meta SET number = 99; \
+         INSERT INTO distlock_entries VALUES \
+         ('/distlock/a', 99, 7, 'x', '', x'00', 1, 99, 0)",
+        now() + hour
+    );
+    file.execute_batch(&sql).expect("written");
+    let client = connect(&folder.url(FILE)).await;
+    let guard = within(SOON, "the dead do not hold it", client.mutex("a").lock()).await;
+    let guard = guard.expect("granted");
+    assert!(guard.fencing_token().as_u64() > 99, "{guard:?}");
+    guard.unlock().await.expect("released");
+}
+
+/// Its holder is told, and what others write to the new one stays whole.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_that_was_replaced_is_lost() {
+    let folder = Folder::new();
+    let other = Connection::open(folder.path("other.db")).expect("it opens");
+    other.execute_batch(distlock::sqlite::schema()).expect("made");
+    drop(other);
+    let builder = Client::builder(folder.url(FILE)).session_ttl(Duration::from_secs(30));
+    let client = builder.connect().await.expect("it connects");
+    let guard = client.mutex("a").lock().await.expect("granted");
+    let waiting = client.mutex("a");
+    let waiter = tokio::spawn(async move { waiting.lock().await });
+    let queue = client.mutex("a");
+    eventually(SOON, "it waits", async || queue.queue().await.expect("told").len() == 2).await;
+    for part in ["locks.db-wal", "locks.db-shm"] {
+        fs::remove_file(folder.path(part)).expect("deleted");
+    }
+    fs::rename(folder.path("other.db"), folder.path(FILE)).expect("renamed");
+    // A waiter looks all the time, and long before the session's deadline.
+    let reason = within(SOON, "the holder is told", guard.lost()).await;
+    assert_eq!(reason, LostReason::SessionExpired);
+    let waited = within(SOON, "the waiter is told", waiter).await.expect("no panic");
+    assert!(matches!(waited, Err(Error::SessionLost { .. })), "{waited:?}");
+    // In the new one nobody stands.
+    let guard = within(SOON, "it is granted", client.mutex("a").lock()).await.expect("granted");
+    let file = dial(&folder.path(FILE));
+    assert_eq!(ask(&file, "SELECT count(*) FROM distlock_entries"), [1]);
+    guard.unlock().await.expect("released");
+    client.close().await.expect("closed");
+}
+
+/// One who closes the first file leaves alone what belongs to the new one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_lets_go_of_a_replaced_file_leaves_the_new_one_alone() {
+    let folder = Folder::new();
+    symlink(".", folder.path("way")).expect("a link");
+    let first = connect(&folder.url("way/locks.db")).await;
+    let guard = first.mutex("a").lock().await.expect("granted");
+    for part in ["locks.db", "locks.db-wal", "locks.db-shm"] {
+        fs::rename(folder.path(part), folder.path(&format!("old-{part}"))).expect("renamed");
+    }
+    let second = connect(&folder.url(FILE)).await;
+    let kept = second.mutex("a").lock().await.expect("granted");
+    drop(guard);
+    let _ = first.close().await;
+    drop(first);
+    eventually(SOON, "the first file is closed", async || {
+        distlock::sqlite::requests(folder.path("way/locks.db")).is_none()
+    })
+    .await;
+    assert!(folder.path("locks.db-wal").exists(), "it is in use");
+    assert_eq!(ask(&dial(&folder.path(FILE)), "SELECT count(*) FROM distlock_entries"), [1]);
+    kept.unlock().await.expect("released");
+    second.close().await.expect("closed");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_that_is_away_for_a_while_is_unavailable() {
+    let folder = Folder::new();
+    let builder = Client::builder(folder.url(FILE)).session_ttl(Duration::from_secs(30));
+    let client =
+        builder.request_timeout(Duration::from_secs(1)).connect().await.expect("it connects");
+    let guard = client.mutex("a").lock().await.expect("granted");
+    fs::rename(folder.path(FILE), folder.path("away")).expect("renamed");
+    let error = client.ping().await.expect_err("there is no file");
+    assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
+    assert!(!folder.path(FILE).exists(), "no second one is made");
+    fs::rename(folder.path("away"), folder.path(FILE)).expect("renamed");
+    client.ping().await.expect("it is back");
+    assert!(guard.is_valid());
+    guard.unlock().await.expect("released");
+}
+
+/// Its locks are over with their time, and then there may be a new one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_that_was_deleted_is_made_anew_when_its_sessions_are_over() {
+    let folder = Folder::new();
+    let builder = Client::builder(folder.url(FILE)).session_ttl(Duration::from_secs(2));
+    let client = builder.connect().await.expect("it connects");
+    let guard = client.mutex("a").lock().await.expect("granted");
+    for part in ["locks.db", "locks.db-wal", "locks.db-shm"] {
+        fs::remove_file(folder.path(part)).expect("deleted");
+    }
+    let reason = within(SOON, "the holder is told", guard.lost()).await;
+    assert_eq!(reason, LostReason::DeadlinePassed);
+    let mut granted = None;
+    eventually(SOON, "there is a new file", async || {
+        granted = client.mutex("a").lock().await.ok();
+        granted.is_some()
+    })
+    .await;
+    assert!(folder.path(FILE).exists());
+    granted.expect("granted").unlock().await.expect("released");
+}
+
+/// As long as it reads, nothing of the WAL can be used again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn wal_that_a_long_reader_made_grow_shrinks_again() {
+    let folder = Folder::new();
+    let client = connect(&folder.url(FILE)).await;
+    let guard = client.mutex("a").lock().await.expect("granted");
+    let reader = dial(&folder.path(FILE));
+    reader.execute_batch("BEGIN; SELECT * FROM distlock_sessions").expect("begun");
+    let size = || fs::metadata(folder.path("locks.db-wal")).expect("a WAL").len();
+    let write = async |rounds: u8| {
+        for round in 0..rounds {
+            // SQLite does not write what is there.
+            guard.put("/data/a", vec![round; 512 << 10]).await.expect("written");
+        }
+    };
+    write(50).await;
+    assert!(size() > 20 << 20, "{}", size());
+    reader.execute_batch("COMMIT").expect("ended");
+    eventually(SOON, "it shrinks", async || {
+        write(2).await;
+        size() <= 8 << 20
+    })
+    .await;
+    guard.unlock().await.expect("released");
+    client.close().await.expect("closed");
+}
+
+/// So is it with a disk that is full: it is tried again, and not only once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_that_cannot_be_ended_now_is_ended_later() {
+    let folder = Folder::new();
+    let client = connect(&folder.url(FILE)).await;
+    client.mutex("a").lock().await.expect("granted").unlock().await.expect("released");
+    let operator = dial(&folder.path(FILE));
+    let rename = |from: &str, to: &str| {
+        operator.execute(&format!("ALTER TABLE {from} RENAME TO {to}"), []).expect("renamed")
+    };
+    rename("distlock_sessions", "away");
+    let writes = || distlock::sqlite::requests(folder.path(FILE)).map(|asked| asked.writes);
+    let before = writes().expect("it is open");
+    let closing = tokio::spawn(async move { client.close().await });
+    eventually(SOON, "it is tried twice", async || {
+        assert!(!closing.is_finished(), "it is given up");
+        writes().is_some_and(|writes| writes >= before + 2)
+    })
+    .await;
+    rename("away", "distlock_sessions");
+    within(SOON, "it is closed", closing).await.expect("no panic").expect("closed");
+    assert!(ask(&operator, "SELECT id FROM distlock_sessions").is_empty());
+}

@@ -1,0 +1,240 @@
+//! Several processes on one file: this very test binary, started once more.
+
+use std::{collections::HashSet, fs, path::Path, time::Duration};
+
+use distlock::{Client, LostReason, Mutex};
+use distlock_testkit::{child::Child, orders::orders_for_life};
+use rusqlite::TransactionBehavior::Immediate;
+use tokio::process::Command;
+
+use crate::common::{
+    case::{SOON, within},
+    cases_for,
+    sqlite::{Folder, Sqlite, dial},
+};
+
+// These need processes, and no network.
+cases_for! { Sqlite, beside_others,
+    late::writes_of_a_holder_that_was_stopped_are_refused,
+    network::a_holder_that_was_stopped_knows_when_it_wakes,
+    network::a_process_that_exits_gives_its_lock_back,
+}
+
+const VARIABLE: &str = "DISTLOCK_SQLITE_JOB";
+const TTL: Duration = Duration::from_secs(2);
+const FILE: &str = "locks.db";
+
+/// What a process says.
+const HELD: &str = "job held";
+const COUNTED: &str = "job counted: ";
+const FELL: &str = "job met a higher token";
+const OPEN: &str = "job in its transaction";
+const TRIED: &str = "job tried: ";
+
+/// No test: what the processes do that the tests below start.
+#[test]
+fn job_on_a_file() {
+    let Ok(told) = std::env::var(VARIABLE) else { return };
+    let [kind, folder, rounds] = told.split(' ').collect::<Vec<_>>().try_into().expect("three");
+    let _orders = orders_for_life();
+    let work = work(kind, Path::new(folder), rounds.parse().expect("a number"));
+    tokio::runtime::Runtime::new().expect("a runtime").block_on(work);
+}
+
+async fn work(kind: &str, folder: &Path, rounds: usize) {
+    if kind == "try" {
+        let url = format!("sqlite://{}", folder.join(FILE).display());
+        let tried = match Client::connect(url).await {
+            Ok(client) => client.mutex("shared").try_lock().await,
+            Err(error) => Err(error),
+        };
+        println!("\n{TRIED}{tried:?}");
+        return;
+    }
+    // One that nobody kills has time, however busy the machine is.
+    let client = client(folder, if rounds < usize::MAX { TTL * 15 } else { TTL }).await;
+    let mutex = client.mutex("shared");
+    if kind == "count" {
+        for _ in 0..rounds {
+            count(&mutex, folder).await;
+        }
+        return client.close().await.expect("closed");
+    }
+    // One that is killed, or stands still, in the midst of a transaction of its own.
+    let guard = mutex.lock().await.expect("granted");
+    let mut file = dial(&folder.join(FILE));
+    let transaction = file.transaction_with_behavior(Immediate).expect("begun");
+    distlock::sqlite::check(&guard, &transaction).expect("it is held");
+    let write = "INSERT INTO distlock_data VALUES ('/job', 'half', x'00', 0)";
+    transaction.execute(write, []).expect("written");
+    println!("\n{OPEN}");
+    std::future::pending().await
+}
+
+async fn client(folder: &Path, ttl: Duration) -> Client {
+    let url = format!("sqlite://{}", folder.join(FILE).display());
+    Client::builder(url).session_ttl(ttl).connect().await.expect("it connects")
+}
+
+/// Raises a number that is in a file without any care but the lock.
+async fn count(mutex: &Mutex, folder: &Path) {
+    let guard = loop {
+        // Its session may end on a busy machine.
+        if let Ok(guard) = mutex.lock().await {
+            break guard;
+        }
+    };
+    println!("\n{HELD}");
+    let (file, new) = (folder.join("count"), folder.join(format!("new-{}", std::process::id())));
+    let before = fs::read_to_string(&file).unwrap_or_else(|_| "0 0".into());
+    let (count, last) = before.split_once(' ').expect("two numbers");
+    let (count, last): (u64, u64) = (count.parse().expect("one"), last.parse().expect("other"));
+    let token = guard.fencing_token().as_u64();
+    if token <= last {
+        println!("\n{FELL}");
+    }
+    tokio::task::yield_now().await;
+    // In one piece, though it may be killed.
+    fs::write(&new, format!("{} {token}", count + 1)).expect("written");
+    fs::rename(&new, &file).expect("renamed");
+    println!("\n{COUNTED}{}", count + 1);
+    // Its session may have ended on a busy machine: nobody else was let in before.
+    let _ = guard.unlock().await;
+}
+
+fn start(kind: &str, folder: &Folder, rounds: usize) -> Child {
+    start_by(Child::again().expect("this binary"), kind, folder, rounds)
+}
+
+/// `command` starts this binary, with the arguments that follow.
+fn start_by(mut command: Command, kind: &str, folder: &Folder, rounds: usize) -> Child {
+    let told = format!("{kind} {} {rounds}", folder.path("").display());
+    let name = format!("{}::job_on_a_file", module_path!().split_once("::").expect("a path").1);
+    command.args(["--exact", &name, "--nocapture", "--test-threads=1"]).env(VARIABLE, told);
+    Child::start(&mut command).expect("a process")
+}
+
+/// All that a process has counted, up to its end.
+async fn counted(mut process: Child) -> Vec<u64> {
+    let mut counted = Vec::new();
+    while let Some(line) = process.line().await.expect("it speaks") {
+        assert!(!line.contains(FELL), "a token fell");
+        if let Some((_, count)) = line.split_once(COUNTED) {
+            counted.push(count.parse().expect("a number"));
+        }
+    }
+    assert!(process.wait().await.expect("it ends").success());
+    counted
+}
+
+fn is_sound(folder: &Folder) -> bool {
+    let file = dial(&folder.path(FILE));
+    let told: String =
+        file.query_row("PRAGMA integrity_check", [], |row| row.get(0)).expect("told");
+    told == "ok"
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn processes_never_overlap() {
+    const PROCESSES: u64 = 4;
+    const ROUNDS: u64 = 40;
+    let folder = Folder::new();
+    let all = (0..PROCESSES).map(|_| counted(start("count", &folder, ROUNDS as usize)));
+    let all = within(SOON * 3, "all have counted", futures_util::future::join_all(all)).await;
+    let mut numbers: Vec<_> = all.into_iter().flatten().collect();
+    numbers.sort_unstable();
+    assert_eq!(numbers, (1..=PROCESSES * ROUNDS).collect::<Vec<_>>(), "none was lost");
+    assert!(is_sound(&folder));
+}
+
+/// Wherever they are killed: as holders, and in the transactions by which they let go.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn killed_processes_are_succeeded() {
+    let folder = Folder::new();
+    let mut numbers = HashSet::new();
+    for round in 0..5 {
+        let mut process = start("count", &folder, usize::MAX);
+        let mut hear = async |count: usize, words: &str| {
+            for _ in 0..count {
+                let heard = process.until(|line| {
+                    assert!(!line.contains(FELL), "a token fell");
+                    if let Some((_, count)) = line.split_once(COUNTED) {
+                        assert!(numbers.insert(count.to_owned()), "{count} a second time");
+                    }
+                    line.contains(words).then_some(())
+                });
+                within(SOON, "it goes on", heard).await.expect("it lives");
+            }
+        };
+        hear(round + 1, COUNTED).await;
+        hear(1, if round % 2 == 0 { HELD } else { COUNTED }).await;
+        process.kill().await.expect("it was running");
+    }
+    assert!(is_sound(&folder));
+    let client = client(&folder.path(""), TTL).await;
+    let guard = within(SOON, "the last one is put away", client.mutex("shared").lock()).await;
+    guard.expect("granted").unlock().await.expect("released");
+    client.close().await.expect("closed");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_who_is_killed_in_its_transaction_leaves_nothing() {
+    let folder = Folder::new();
+    let mut process = start("open", &folder, usize::MAX);
+    let opened = process.until(|line| line.contains(OPEN).then_some(()));
+    within(SOON, "it begins", opened).await.expect("it lives");
+    process.kill().await.expect("it was running");
+    let client = client(&folder.path(""), TTL).await;
+    let guard = within(SOON, "its lock comes free", client.mutex("shared").lock()).await;
+    let guard = guard.expect("granted");
+    let written =
+        dial(&folder.path(FILE))
+            .query_row("SELECT count(*) FROM distlock_data", [], |row| row.get::<_, i64>(0));
+    assert_eq!(written, Ok(0), "half a transaction");
+    guard.unlock().await.expect("released");
+    client.close().await.expect("closed");
+    assert!(is_sound(&folder));
+}
+
+/// Nobody else can write then, so no lock is proved: all holders are told in time, and nobody is
+/// let in. Once it is gone, all goes on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_who_stands_still_in_its_transaction_makes_no_second_holder() {
+    let folder = Folder::new();
+    let client = client(&folder.path(""), TTL).await;
+    let guard = client.mutex("other").lock().await.expect("granted");
+    let mut process = start("open", &folder, usize::MAX);
+    let opened = process.until(|line| line.contains(OPEN).then_some(()));
+    within(SOON, "it begins", opened).await.expect("it lives");
+    process.stop().await.expect("it runs");
+    let reason = within(TTL + SOON, "the holder is told", guard.lost()).await;
+    assert_eq!(reason, LostReason::DeadlinePassed);
+    let tried = client.mutex("other").lock_timeout(TTL / 2).await;
+    assert!(!matches!(tried, Ok(Some(_))), "{tried:?}");
+    process.kill().await.expect("it was running");
+    for name in ["other", "shared"] {
+        let guard = within(SOON, "it goes on", client.mutex(name).lock()).await.expect("granted");
+        guard.unlock().await.expect("released");
+    }
+    client.close().await.expect("closed");
+}
+
+/// systemd-nspawn, LXC and Incus mount a random file over the boot id of each container.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn container_with_its_own_boot_id_is_refused_by_name() {
+    let folder = Folder::new();
+    let client = client(&folder.path(""), TTL * 15).await;
+    let guard = client.mutex("shared").lock().await.expect("granted");
+    fs::write(folder.path("boot_id"), "6f1c8c5e-0000-4000-8000-000000000001\n").expect("written");
+    let mount = "mount --bind \"$0\" /proc/sys/kernel/random/boot_id && exec \"$@\"";
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--map-root-user", "sh", "-c", mount]);
+    command.arg(folder.path("boot_id")).arg(std::env::current_exe().expect("this binary"));
+    let mut process = start_by(command, "try", &folder, 0);
+    let tried = process.until(|line| line.strip_prefix(TRIED).map(str::to_owned));
+    let tried = within(SOON, "it tries", tried).await.expect("a container");
+    assert!(tried.contains("boot_id") && tried.contains("systemd-nspawn"), "{tried}");
+    assert!(guard.is_valid(), "the holder keeps its session");
+    guard.unlock().await.expect("released");
+    client.close().await.expect("closed");
+}

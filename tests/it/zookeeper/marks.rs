@@ -1,0 +1,71 @@
+//! Marks: the name of the last holder to leave, in its lock's directory. A name may be given again
+//! unexpectedly.
+
+use std::time::Duration;
+
+use distlock_testkit::proxy::Mode;
+use zookeeper_client::{Acls, CreateMode};
+
+use crate::{
+    common::{
+        Harness, beside_others,
+        case::{SOON, eventually, throughout},
+        zookeeper::ZooKeeper,
+    },
+    zookeeper::directories::{delete_all, directory_of, number},
+};
+
+/// The directory is removed and made again, and its numbers begin again. A client that knows the
+/// former one names its node for that, with the number of its last holder, and puts that holder's
+/// mark into the new one. When it gives that node up, it looks like the release of a holder.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_mark_of_a_former_directory_grants_nothing() {
+    beside_others::<ZooKeeper>(async |t| {
+        let (zookeeper, proxies) = (ZooKeeper::start().await, t.proxies().await);
+        let [one, two, three] = t.clients().await;
+        // It bears a silence of a quarter of this.
+        let late = t.builder_for(&proxies.url()).session_ttl(Duration::from_secs(20));
+        let late = t.connect(late).await;
+        let mut held = one.mutex("former").lock().await.unwrap();
+        for client in [&late, &one, &late] {
+            let next = t.enqueue(client, "former").await;
+            held.unlock().await.unwrap();
+            held = next.granted().await;
+        }
+        let (former, directory) = (held.key().to_owned(), directory_of(held.key()).to_owned());
+        held.unlock().await.unwrap();
+        let raw = zookeeper.client();
+        delete_all(&zookeeper, &directory).await;
+
+        let holder = two.mutex("former").lock().await.unwrap();
+        let node = CreateMode::EphemeralSequential.with_acls(Acls::anyone_all());
+        loop {
+            let (_, next) = raw.create(&format!("{directory}/x-"), b"", &node).await.unwrap();
+            raw.delete(&format!("{directory}/x-{next}"), None).await.unwrap();
+            if next.into_i64() + 1 == number(&former).parse::<i64>().unwrap() {
+                break;
+            }
+        }
+        proxies.set(&Mode::BlackholeToClient);
+        let stale = t.enqueue(&late, "former").await;
+        assert_eq!(stale.key, former, "it has the name of the former holder");
+        let waiter = t.enqueue(&three, "former").await;
+        let again = t.enqueue(&late, "former").await;
+        let name = former.rsplit_once('/').unwrap().1;
+        assert_eq!(zookeeper.get(&directory).await.0, name.as_bytes(), "it has brought the mark");
+        proxies.set(&Mode::Pass);
+        eventually(SOON, "it gives the name up", async || {
+            !t.keys().await.iter().any(|key| [&stale.key, &again.key].contains(&key))
+        })
+        .await;
+        throughout(Duration::from_secs(1), "the holder alone holds the lock", async || {
+            holder.is_valid() && waiter.waits() && stale.waits() && again.waits()
+        })
+        .await;
+        holder.unlock().await.unwrap();
+        waiter.served().await;
+        // In whichever order they have joined again.
+        tokio::join!(stale.served(), again.served());
+    })
+    .await;
+}

@@ -1,0 +1,61 @@
+//! Quotas that servers of 3.7 and later enforce.
+
+use std::time::Duration;
+
+use zookeeper_client::{Acls, CreateMode};
+
+use crate::{
+    common::{
+        beside_others,
+        case::{SOON, eventually, within},
+        zookeeper::ZooKeeper,
+    },
+    zookeeper::own::OwnZooKeeper,
+};
+
+/// Other data of the application's takes all that its quota allows. From then on each change of a
+/// node's length is refused, but no deletion is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_quota_that_is_used_up_keeps_nobody_from_letting_go() {
+    beside_others::<ZooKeeper>(async |_| {
+        let server = OwnZooKeeper::start("-Dzookeeper.enforceQuota=true").await;
+        let raw = server.raw().await;
+        let lasting = CreateMode::Persistent.with_acls(Acls::anyone_all());
+        raw.mkdir("/app/locks", &lasting).await.unwrap();
+        let [one, two, three] = [
+            server.client("/app/locks").await,
+            server.client("/app/locks").await,
+            server.client("/app/locks").await,
+        ];
+        let there_are = async |count: usize| {
+            let counted = async || raw.list_children("/app/locks/q").await.unwrap().len() == count;
+            eventually(SOON, "they are there", counted).await;
+        };
+        let wait = |client: &distlock::Client| {
+            let mutex = client.mutex("q");
+            tokio::spawn(async move { mutex.lock().await })
+        };
+        // A holder that found others when it joined leaves a mark.
+        let first = one.mutex("q").lock().await.unwrap();
+        let second = wait(&two);
+        there_are(2).await;
+        first.unlock().await.unwrap();
+        let second = within(SOON, "it is granted", second).await.unwrap().unwrap();
+        // It knows of no mark, and passes none on.
+        let third = wait(&three);
+        there_are(2).await;
+        assert!(raw.get_data("/app/locks/q").await.unwrap().0.is_empty());
+        raw.mkdir("/zookeeper/quota/app", &lasting).await.unwrap();
+        let limit = b"count=-1,bytes=-1=;byteHardLimit=100;countHardLimit=-1";
+        raw.create("/zookeeper/quota/app/zookeeper_limits", limit, &lasting).await.unwrap();
+        let used = b"count=0,bytes=0";
+        raw.create("/zookeeper/quota/app/zookeeper_stats", used, &lasting).await.unwrap();
+        let refused = raw.set_data("/app/locks/q", b"x", None).await;
+        assert_eq!(refused, Err(zookeeper_client::Error::QuotaExceeded));
+
+        within(Duration::from_secs(5), "it lets go", second.unlock()).await.unwrap();
+        let third = within(SOON, "it is granted", third).await.unwrap().unwrap();
+        within(Duration::from_secs(5), "it lets go", third.unlock()).await.unwrap();
+    })
+    .await;
+}

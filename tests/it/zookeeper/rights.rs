@@ -1,0 +1,116 @@
+//! Rights that are withdrawn while they are in use.
+
+use std::time::Duration;
+
+use distlock::{Client, Error, LostReason};
+use distlock_testkit::{backend::Backend, framing::Framing, proxy::Proxy, servers::endpoints};
+use zookeeper_client::{Acl, AuthId, Permission};
+
+use crate::{
+    common::{
+        Harness, beside_others,
+        case::{SOON, eventually, throughout, within},
+        zookeeper::ZooKeeper,
+    },
+    zookeeper::forger::Forger,
+};
+
+/// An operator locks everybody out of a lock's directory, and lets them in again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_is_locked_out_is_told_and_does_not_rage() {
+    beside_others::<ZooKeeper>(async |t| {
+        let zookeeper = ZooKeeper::start().await;
+        let builder = || {
+            t.builder()
+                .request_timeout(Duration::from_secs(1))
+                .recheck_interval(Duration::from_secs(1))
+        };
+        let (holder, other) = (t.connect(builder()).await, t.connect(builder()).await);
+        let guard = holder.mutex("shut").lock().await.unwrap();
+        let elsewhere = other.mutex("elsewhere").lock().await.unwrap();
+        let waiter = t.enqueue(&other, "shut").await;
+        let sessions =
+            [t.store.session_of(guard.key()).await, t.store.session_of(&waiter.key).await];
+        let directory = guard.key().rsplit_once('/').unwrap().0.to_owned();
+        let shut = [Acl::new(Permission::ADMIN, AuthId::anyone())];
+        zookeeper.client().set_acl(&directory, &shut, None).await.unwrap();
+
+        let before = t.cost(&sessions).await;
+        for outcome in
+            [other.mutex("shut").lock().await.map(Some), other.mutex("shut").try_lock().await]
+        {
+            let error = outcome.unwrap_err();
+            assert!(matches!(error, Error::Denied { .. }), "{error:?}");
+        }
+        assert!(guard.is_valid() && elsewhere.is_valid(), "they are denied what is theirs already");
+        let error = within(SOON, "it gives up", guard.unlock()).await.unwrap_err();
+        assert!(matches!(error, Error::Denied { .. }), "{error:?}");
+        // One that waits already has no need of the directory.
+        let as_before = async || elsewhere.is_valid() && waiter.waits();
+        throughout(Duration::from_secs(3), "the other lock is held", as_before).await;
+        let spent = t.cost(&sessions).await - before;
+        // A key is to be deleted, again and again, but at most about once in half a second in the
+        // end.
+        assert!(spent.requests < 60, "{spent:?}");
+
+        let open = [Acl::new(Permission::ALL, AuthId::anyone())];
+        zookeeper.client().set_acl(&directory, &open, None).await.unwrap();
+        waiter.served().await;
+        eventually(SOON, "what could not be deleted is", async || {
+            t.keys().await == [elsewhere.key()]
+        })
+        .await;
+        holder.mutex("shut").lock().await.unwrap().unlock().await.unwrap();
+        elsewhere.unlock().await.unwrap();
+    })
+    .await;
+}
+
+/// The client comes back, and its password is not taken any more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_whose_credentials_are_refused_is_told() {
+    let url = Backend::ZooKeeper.url();
+    let server = endpoints(&url).await[0];
+    let forger = Forger::start(server, |mut packet| {
+        if packet.connection > 0 {
+            packet.garble_credentials();
+        }
+    })
+    .await;
+    let proxy = Proxy::start(forger.address, Framing::Jute).await;
+    let namespace = format!("/t-{:016x}", fastrand::u64(..));
+    let builder = |url: &str| {
+        let ttl = Duration::from_secs(4);
+        Client::builder(url).namespace(&namespace).credentials("app", "apppw").session_ttl(ttl)
+    };
+    let other = builder(&url).connect().await.unwrap();
+    let client = builder(&format!("zk://{}", proxy.address)).connect().await.unwrap();
+    let guard = client.mutex("held").lock().await.unwrap();
+    let theirs = other.mutex("awaited").lock().await.unwrap();
+    let mutex = client.mutex("awaited");
+    let waiter = tokio::spawn(async move { mutex.lock().await });
+    throughout(Duration::from_millis(300), "it waits", async || !waiter.is_finished()).await;
+    assert!(other.mutex("held").try_lock().await.unwrap().is_none());
+
+    proxy.hang_up();
+    let reason = within(SOON, "the holder is told", guard.lost()).await;
+    assert!(matches!(reason, LostReason::SessionExpired | LostReason::DeadlinePassed), "{reason}");
+    let error = within(SOON, "the waiter is told", waiter).await.unwrap().unwrap_err();
+    assert!(matches!(error, Error::SessionLost { .. }), "{error:?}");
+    let error = within(SOON, "it is refused", client.mutex("new").lock()).await.unwrap_err();
+    assert!(matches!(error, Error::Denied { .. }), "{error:?}");
+    assert!(!error.is_retryable());
+    // What nobody asks for is not tried.
+    let connections = forger.connections();
+    let _ = within(SOON, "the successor is granted", other.mutex("held").lock())
+        .await
+        .unwrap()
+        .unlock()
+        .await;
+    assert!(!guard.is_valid());
+    assert!(forger.connections() <= connections + 1, "{} connections", forger.connections());
+    assert!(forger.connections() < 12, "{} connections", forger.connections());
+    theirs.unlock().await.unwrap();
+    other.close().await.unwrap();
+    let _ = client.close().await;
+}

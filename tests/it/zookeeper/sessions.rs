@@ -1,0 +1,478 @@
+//! What may become of a session: it is moved, exchanged for another, granted for another time.
+
+use std::{
+    net::SocketAddr,
+    time::{Duration, Instant},
+};
+
+use distlock::{Client, Error, LockGuard, LostReason};
+use distlock_testkit::{
+    framing::Framing,
+    proxy::{Mode, Proxy},
+};
+use tokio::{
+    net::TcpStream,
+    task::{JoinHandle, JoinSet},
+    time::sleep,
+};
+use zookeeper_client::{Acls, CreateMode};
+
+use crate::{
+    common::{
+        Case, Harness, beside_others,
+        case::{SOON, eventually, throughout, within},
+        zookeeper::{ZooKeeper, four_letters, take_over},
+    },
+    zookeeper::forger::{Forger, Packet},
+};
+
+/// A client of a server that takes what it says for something else, by way of a proxy.
+struct Misheard {
+    server: SocketAddr,
+    proxy: Proxy,
+    forger: Forger,
+    client: Client,
+}
+
+impl Misheard {
+    async fn connect(
+        t: &Case,
+        ttl: Duration,
+        forgery: impl Fn(Packet<'_>) + Send + Sync + 'static,
+    ) -> Self {
+        let server = t.store.network().1[0];
+        let forger = Forger::start(server, forgery).await;
+        let proxy = Proxy::start(forger.address, Framing::Jute).await;
+        let client =
+            t.connect(t.builder_for(&format!("zk://{}", proxy.address)).session_ttl(ttl)).await;
+        assert_eq!(client.session_ttl(), ttl);
+        Self { server, proxy, forger, client }
+    }
+
+    /// Whether the server knows that this session watches a node.
+    async fn watches(&self, node: &str, session: i64) -> bool {
+        let watches = four_letters(self.server, "wchp").await;
+        let lines = watches.lines().skip_while(|line| *line != node).skip(1);
+        let mut sessions = lines.take_while(|line| line.starts_with('\t'));
+        sessions.any(|line| line.trim() == format!("0x{session:x}"))
+    }
+
+    /// The client's connection is lost; returns when it has another.
+    async fn reconnect(&self) {
+        let before = self.forger.connections();
+        self.proxy.hang_up();
+        eventually(SOON, "it connects again", async || self.forger.connections() > before).await;
+    }
+}
+
+/// Takes a session over. Its client, which is on its way back from the last time, may be in
+/// between.
+async fn taken(server: SocketAddr, session: i64) -> TcpStream {
+    let mut stream = None;
+    eventually(SOON, "the session is taken over", async || {
+        stream = take_over(server, session).await.ok();
+        stream.is_some()
+    })
+    .await;
+    stream.expect("just seen")
+}
+
+fn tell(guard: LockGuard) -> JoinHandle<(Instant, LostReason, bool)> {
+    tokio::spawn(async move {
+        let reason = guard.lost().await;
+        (Instant::now(), reason, guard.is_valid())
+    })
+}
+
+/// ZooKeeper refuses a session that it does not know; other servers have given a new one instead
+/// (<https://github.com/ClickHouse/ClickHouse/issues/116690>), and the crate takes it without a
+/// word. The old one's nodes go when its time is up, whatever is done in the name of the new one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_holder_that_is_given_another_session_knows_before_its_successor() {
+    beside_others::<ZooKeeper>(async |t| {
+        let ttl = t.store.min_ttl() * 2;
+        let misheard = Misheard::connect(t, ttl, |mut packet| {
+            if packet.is_reconnect() {
+                packet.forget_session();
+            }
+        })
+        .await;
+        let other = t.client().await;
+        let guard = misheard.client.mutex("exchanged").lock().await.unwrap();
+        let waiter = t.enqueue(&other, "exchanged").await;
+        misheard.reconnect().await;
+        let told = tell(guard);
+        let successor = waiter.result(ttl + t.store.grace() + SOON).await.expect("granted");
+        let granted = Instant::now();
+        assert!(told.is_finished(), "the successor is there and the holder was told nothing");
+        let (told, reason, valid) = told.await.unwrap();
+        println!("told {:?} before the grant: {reason}", granted.duration_since(told));
+        assert!(told < granted && !valid);
+        assert_eq!(reason, LostReason::SessionExpired);
+        successor.unlock().await.unwrap();
+        misheard.client.mutex("exchanged").lock().await.unwrap().unlock().await.unwrap();
+    })
+    .await;
+}
+
+/// The same, and the first to be done in the new session's name is to stand in a queue.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_waiter_that_is_given_another_session_stands_in_one_place() {
+    beside_others::<ZooKeeper>(async |t| {
+        let ttl = t.store.min_ttl() * 3;
+        let misheard = Misheard::connect(t, ttl, |mut packet| {
+            if packet.is_reconnect() {
+                packet.forget_session();
+            }
+        })
+        .await;
+        let other = t.client().await;
+        let guard = other.mutex("exchanged").lock().await.unwrap();
+        let waiter = t.enqueue(&misheard.client, "exchanged").await;
+        let session = t.store.session_of(&waiter.key).await;
+        // One that has no answer yet may still join in another session.
+        eventually(SOON, "it watches the one ahead", async || {
+            misheard.watches(guard.key(), session).await
+        })
+        .await;
+        misheard.reconnect().await;
+        let second =
+            within(SOON, "it is granted", misheard.client.mutex("second").lock()).await.unwrap();
+        assert_ne!(t.store.session_of(second.key()).await, session);
+        let error = waiter.result(SOON).await.expect_err("its session is over");
+        assert!(matches!(error, Error::SessionLost { .. }), "{error:?}");
+        assert!(second.is_valid() && guard.is_valid());
+        eventually(ttl + t.store.grace(), "its place is given up", async || {
+            t.keys().await.len() == 2
+        })
+        .await;
+        for guard in [guard, second] {
+            guard.unlock().await.unwrap();
+        }
+    })
+    .await;
+}
+
+/// The servers may be told to grant more while sessions are there. Those that come back then have
+/// longer to live than they were promised.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_that_is_granted_for_longer_is_given_up_as_before() {
+    beside_others::<ZooKeeper>(async |t| {
+        let (ttl, longer) = (t.store.min_ttl(), t.store.min_ttl() * 3);
+        let milliseconds = i32::try_from(longer.as_millis()).unwrap();
+        let misheard = Misheard::connect(t, ttl, move |mut packet| {
+            if packet.is_reconnect() {
+                packet.set_timeout(milliseconds);
+            }
+        })
+        .await;
+        let other = t.client().await;
+        let guard = misheard.client.mutex("longer").lock().await.unwrap();
+        let waiter = t.enqueue(&other, "longer").await;
+        misheard.reconnect().await;
+        throughout(ttl * 2, "the lock is held", async || guard.is_valid()).await;
+        misheard.proxy.set(Mode::Blackhole);
+        let (cut, told) = (Instant::now(), tell(guard));
+        let successor = waiter.result(longer + SOON).await.expect("granted");
+        assert!(cut.elapsed() > ttl + t.store.grace(), "it was granted for longer");
+        let (told, reason, valid) = told.await.unwrap();
+        assert!(told.duration_since(cut) < ttl, "{:?}", told.duration_since(cut));
+        assert_eq!((reason, valid), (LostReason::DeadlinePassed, false));
+        successor.unlock().await.unwrap();
+        misheard.proxy.set(Mode::Pass);
+    })
+    .await;
+}
+
+/// Somebody who has the session's id and password uses it elsewhere. The client comes back each
+/// time, and nothing is lost.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_that_is_taken_over_comes_back() {
+    beside_others::<ZooKeeper>(async |t| {
+        let [client, other] = t.clients().await;
+        let guard = client.mutex("moved").lock().await.unwrap();
+        let session = t.store.session_of(guard.key()).await;
+        let waiter = t.enqueue(&other, "moved").await;
+        let servers = t.store.network().1;
+        for round in 0..12 {
+            // At the server that it is connected to and at others; kept, or left at once.
+            let thief = taken(servers[round % servers.len()], session).await;
+            let second = within(SOON, "it goes on", client.mutex("other").lock()).await.unwrap();
+            assert_eq!(t.store.session_of(second.key()).await, session);
+            within(SOON, "it goes on", second.unlock()).await.unwrap();
+            assert!(guard.is_valid() && waiter.waits());
+            drop(thief);
+        }
+        guard.unlock().await.unwrap();
+        waiter.served().await;
+    })
+    .await;
+}
+
+/// A write is under way when the session is taken over: it comes too late, and its repetition must
+/// not be a second one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn writes_that_come_after_their_session_has_moved_are_made_once() {
+    beside_others::<ZooKeeper>(async |t| {
+        let servers = t.store.network().1;
+        let proxy = Proxy::start(servers[0], Framing::Jute).await;
+        let (client, other) =
+            (t.connect(t.builder_for(&format!("zk://{}", proxy.address))).await, t.client().await);
+        let marker = client.mutex("marker").lock().await.unwrap();
+        let session = t.store.session_of(marker.key()).await;
+        for thief in [servers[1], servers[2], servers[0]] {
+            // The node of a new waiter.
+            proxy.set(Mode::BlackholeToServer);
+            let mutex = client.mutex("moved");
+            let joining = tokio::spawn(async move { mutex.lock().await });
+            throughout(Duration::from_millis(200), "it is under way", async || {
+                !joining.is_finished()
+            })
+            .await;
+            let theirs = taken(thief, session).await;
+            proxy.set(Mode::Pass);
+            let guard = within(SOON, "it is granted", joining).await.unwrap().unwrap();
+            let mut keys = t.keys().await;
+            keys.retain(|key| key != marker.key());
+            assert_eq!(keys, [guard.key()]);
+            drop(theirs);
+            // The end of a holder's.
+            let waiter = t.enqueue(&other, "moved").await;
+            proxy.set(Mode::BlackholeToServer);
+            let leaving = tokio::spawn(guard.unlock());
+            throughout(Duration::from_millis(200), "it is under way", async || {
+                !leaving.is_finished()
+            })
+            .await;
+            let theirs = taken(thief, session).await;
+            proxy.set(Mode::Pass);
+            within(SOON, "it is released", leaving).await.unwrap().unwrap();
+            let successor = waiter.granted().await;
+            throughout(Duration::from_millis(300), "the successor holds the lock", async || {
+                successor.is_valid()
+            })
+            .await;
+            assert!(t.keys().await.iter().any(|key| key == successor.key()));
+            successor.unlock().await.unwrap();
+            drop(theirs);
+        }
+        assert!(marker.is_valid());
+        marker.unlock().await.unwrap();
+    })
+    .await;
+}
+
+/// A server may list the node of a session that has ended a while ago: it is somebody else's now,
+/// for those who wait and for the one who held it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_of_an_old_session_is_not_taken_for_its_own() {
+    beside_others::<ZooKeeper>(async |t| {
+        let (zookeeper, client) = (ZooKeeper::start().await, t.client().await);
+        let guard = client.mutex("old").lock().await.unwrap();
+        let (session, key) = (t.store.session_of(guard.key()).await, guard.key().to_owned());
+        t.store.end_session_of(&key).await;
+        // As if it had not gone: under its name, in another session.
+        let directory = CreateMode::Container.with_acls(Acls::anyone_all());
+        zookeeper.client().mkdir(key.rsplit_once('/').unwrap().0, &directory).await.unwrap();
+        let node = CreateMode::Ephemeral.with_acls(Acls::anyone_all());
+        zookeeper.client().create(&key, b"", &node).await.unwrap();
+        within(SOON, "the holder is told", guard.lost()).await;
+        assert!(matches!(guard.unlock().await, Err(Error::Lost { .. })));
+        let waiter = t.enqueue(&client, "old").await;
+        assert_ne!(t.store.session_of(&waiter.key).await, session);
+        throughout(Duration::from_millis(500), "it waits for the old one", async || waiter.waits())
+            .await;
+        assert!(client.mutex("old").try_lock().await.unwrap().is_none());
+        assert!(t.keys().await.contains(&key), "it was not theirs to delete");
+        zookeeper.delete_key(&key).await;
+        waiter.served().await;
+    })
+    .await;
+}
+
+/// What a session watches, by the servers' own record.
+async fn watched(t: &Case, session: i64) -> Vec<String> {
+    let mut paths = Vec::new();
+    for server in t.store.network().1 {
+        let watches = four_letters(*server, "wchc").await;
+        let lines = watches.lines().skip_while(|line| *line != format!("0x{session:x}")).skip(1);
+        paths.extend(
+            lines.take_while(|line| line.starts_with('\t')).map(|line| line.trim().to_owned()),
+        );
+    }
+    paths
+}
+
+fn directory(key: &str) -> String {
+    key.rsplit_once('/').expect("a path").0.to_owned()
+}
+
+/// The nodes in a directory: one request, however many they are.
+#[allow(clippy::panic)] // a test fails by panicking
+async fn children(zookeeper: &ZooKeeper, dir: &str) -> Vec<String> {
+    match zookeeper.client().list_children(dir).await {
+        Ok(children) => children.into_iter().map(|child| format!("{dir}/{child}")).collect(),
+        Err(zookeeper_client::Error::NoNode) => Vec::new(),
+        Err(error) => panic!("cannot list {dir}: {error}"),
+    }
+}
+
+/// Holders watch their own keys. Those of one session are more than it could restore: some do
+/// without, and another look tells what becomes of their keys.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hundreds_of_readers_outlive_their_connection() {
+    const READERS: usize = 450;
+    beside_others::<ZooKeeper>(async |t| {
+        let proxies = t.proxies().await;
+        let client = t.connect(t.builder_for(&proxies.url())).await;
+        let lock = client.rw_lock("r".repeat(250));
+        // Behind a writer they watch one path, so that all of them fit into one session.
+        let writer = t.client().await.rw_lock("r".repeat(250)).write().await.unwrap();
+        let (zookeeper, dir) = (ZooKeeper::start().await, directory(writer.key()));
+        let mut reading = JoinSet::new();
+        while reading.len() < READERS {
+            for _ in 0..50 {
+                let lock = lock.clone();
+                reading.spawn(async move { lock.read().await.unwrap() });
+            }
+            let joined = async || children(&zookeeper, &dir).await.len() > reading.len();
+            eventually(SOON, "they stand in the queue", joined).await;
+        }
+        writer.unlock().await.unwrap();
+        let mut guards = within(SOON * 2, "all of them read", reading.join_all()).await;
+        let session = t.store.session_of(guards[0].key()).await;
+        // Each that is to be watched is once their number does not grow any more.
+        let (mut most, mut since) = (0, Instant::now());
+        let mut bytes = 0;
+        eventually(SOON * 2, "their own keys are watched", async || {
+            sleep(Duration::from_millis(200)).await;
+            let paths = watched(t, session).await;
+            bytes = paths.iter().map(String::len).sum();
+            if paths.len() > most {
+                (most, since) = (paths.len(), Instant::now());
+            }
+            most > READERS / 3 && since.elapsed() > Duration::from_secs(4)
+        })
+        .await;
+        println!("{most} of {READERS} are watched, {bytes} bytes");
+        let before = proxies.accepted();
+        proxies.hang_up();
+        eventually(SOON, "it connects again", async || proxies.accepted() > before).await;
+        // Long enough for the deadline to pass without another proof.
+        let time = client.session_ttl().mul_f64(0.7);
+        throughout(time, "all locks are held", async || {
+            guards.iter().all(|guard| guard.is_valid())
+        })
+        .await;
+        assert_eq!(t.store.session_of(guards[0].key()).await, session);
+        assert!(bytes < 128 * 1024, "more than the crate restores in one request");
+        // What is not watched is looked at each second.
+        let paths = watched(t, session).await;
+        let blind =
+            guards.iter().position(|guard| !paths.iter().any(|path| path == guard.key())).unwrap();
+        let blind = guards.swap_remove(blind);
+        let deleted = Instant::now();
+        t.store.delete_key(blind.key()).await;
+        assert_eq!(within(SOON, "it is told", blind.lost()).await, LostReason::KeyDeleted);
+        println!("told after {:?}", deleted.elapsed());
+        assert!(deleted.elapsed() < Duration::from_secs(3), "{:?}", deleted.elapsed());
+        assert!(guards.iter().all(|guard| guard.is_valid()));
+        drop(guards);
+        eventually(SOON * 2, "all of them are released", async || {
+            children(&zookeeper, &dir).await.is_empty()
+        })
+        .await;
+    })
+    .await;
+}
+
+/// All that wait for one key watch one path, however many they are.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hundreds_of_readers_behind_one_writer_share_its_watch() {
+    const READERS: usize = 500;
+    beside_others::<ZooKeeper>(async |t| {
+        let [other, client] = t.clients().await;
+        let name = "w".repeat(200);
+        let writer = other.rw_lock(&name).write().await.unwrap();
+        let lock = client.rw_lock(&name);
+        let (zookeeper, dir) = (ZooKeeper::start().await, directory(writer.key()));
+        let mut reading = JoinSet::new();
+        while reading.len() < READERS {
+            for _ in 0..50 {
+                let lock = lock.clone();
+                reading.spawn(async move { lock.read().await });
+            }
+            let joined = async || children(&zookeeper, &dir).await.len() > reading.len();
+            eventually(SOON, "they stand in the queue", joined).await;
+        }
+        let keys = children(&zookeeper, &dir).await;
+        let first = keys.iter().find(|key| *key != writer.key()).unwrap();
+        let session = t.store.session_of(first).await;
+        // On a busy machine the last of them may still be looking at the queue.
+        eventually(SOON, "they wait", async || {
+            let before = t.cost(&[session]).await;
+            sleep(Duration::from_secs(3)).await;
+            let spent = t.cost(&[session]).await - before;
+            // Its keepalives and pings.
+            spent.requests <= 6 && spent.events == 0
+        })
+        .await;
+        assert_eq!(watched(t, session).await, [writer.key()]);
+        reading.shutdown().await;
+        eventually(SOON * 2, "they have left", async || {
+            children(&zookeeper, &dir).await.len() == 1
+        })
+        .await;
+        writer.unlock().await.unwrap();
+    })
+    .await;
+}
+
+/// One session cannot restore so many watches when its connection was lost: they are spread over
+/// several.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn thousands_of_waiters_outlive_their_connections() {
+    const WAITERS: usize = 2500;
+    beside_others::<ZooKeeper>(async |t| {
+        let proxies = t.proxies().await;
+        let (client, other) = (t.connect(t.builder_for(&proxies.url())).await, t.client().await);
+        // Each in a queue of its own, for those of one session follow each other without a watch.
+        let name = |number: usize| format!("crowd-{number}");
+        let mut holders = JoinSet::new();
+        for number in 0..WAITERS {
+            let mutex = other.mutex(name(number));
+            holders.spawn(async move { mutex.lock().await.unwrap() });
+        }
+        let guards = within(SOON, "all are held", holders.join_all()).await;
+        let mut waiters = JoinSet::new();
+        for number in 0..WAITERS {
+            let mutex = client.mutex(name(number));
+            waiters.spawn(async move { mutex.lock().await?.unlock().await });
+        }
+        eventually(SOON * 3, "all of them watch", async || {
+            let mut watches = 0;
+            for server in t.store.network().1 {
+                let answer = four_letters(*server, "wchs").await;
+                let total = answer.lines().find_map(|line| line.strip_prefix("Total watches:"));
+                watches += total.expect("a count").trim().parse::<usize>().unwrap();
+            }
+            watches >= WAITERS * 2
+        })
+        .await;
+        proxies.hang_up();
+        sleep(Duration::from_millis(500)).await;
+        proxies.hang_up();
+        let mut leaving = JoinSet::new();
+        for guard in guards {
+            leaving.spawn(async move { guard.unlock().await.unwrap() });
+        }
+        within(SOON, "all are released", leaving.join_all()).await;
+        let all = async {
+            while let Some(served) = waiters.join_next().await {
+                served.unwrap().unwrap();
+            }
+        };
+        within(SOON * 4, "each has its turn", all).await;
+    })
+    .await;
+}

@@ -1,0 +1,14 @@
+//! Simulated processes do not fork.
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Process;
+
+impl Process {
+    pub(crate) fn current() -> Self {
+        Self
+    }
+
+    pub(crate) fn is_current(self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,87 @@
+//! A server's disk that hangs: what it writes to its log waits, and everything else goes on.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use crate::{
+    Result,
+    docker::{docker, done},
+};
+
+/// How long strace may take until it is attached.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The files that a server has open whose paths contain `$1`, and what is written to them: servers
+/// that do not flush write all the same.
+const STRACE: &str = r#"
+part=$1
+set --
+for file in /proc/1/fd/*; do
+    path=$(readlink "$file") || continue
+    case $path in *"$part"*) set -- "$@" --trace-path="$path" ;; esac
+done
+[ $# -gt 0 ] || exit 1
+calls=write,pwrite64,fsync,fdatasync
+exec strace --attach=1 --follow-forks --output=/dev/null --trace="$calls" \
+    --inject="$calls:delay_enter=3600000000" "$@"
+"#;
+
+/// The log of etcd.
+pub const LOG_OF_ETCD: &str = "/wal/";
+
+/// The log of ZooKeeper.
+pub const LOG_OF_ZOOKEEPER: &str = "/version-2/log.";
+
+/// The container of the strace that makes a server's disk hang.
+fn strace(container: &str) -> String {
+    format!("{container}-hung")
+}
+
+/// Makes the disk below a server's log hang, from its next write on, until [`mend`]. The server's
+/// image has strace.
+pub async fn hang(container: &str, log: &str) -> Result<()> {
+    let format = "--format={{.Config.Image}}";
+    let image = docker(&["inspect", format, container]).await?;
+    let (name, pid) =
+        (format!("--name={}", strace(container)), format!("--pid=container:{container}"));
+    let run = ["run", "--detach", &name, &pid, "--user=0", "--cap-add=SYS_PTRACE"];
+    let shell = ["--entrypoint=sh", &image, "-c", STRACE, "sh", log];
+    docker(&[&run[..], &shell].concat()).await?;
+    let attached = "! grep --quiet 'TracerPid:.0$' /proc/1/task/*/status";
+    let start = Instant::now();
+    while let Err(error) = docker(&["exec", container, "sh", "-c", attached]).await {
+        if start.elapsed() > PATIENCE {
+            let said = docker(&["logs", &strace(container)]).await;
+            return Err(format!("strace is not attached: {error}, {said:?}").into());
+        }
+        sleep(Duration::from_millis(50)).await;
+    }
+    Ok(())
+}
+
+/// What waits is written.
+pub async fn mend(container: &str) -> Result<()> {
+    docker(&["rm", "--force", &strace(container)]).await.map(drop)
+}
+
+/// A disk that hangs until this is dropped.
+#[derive(Debug)]
+pub struct HungDisk {
+    strace: String,
+}
+
+impl HungDisk {
+    /// As [`hang`] does.
+    pub async fn of(container: &str, log: &str) -> Self {
+        let disk = Self { strace: strace(container) };
+        done(hang(container, log).await);
+        disk
+    }
+}
+
+impl Drop for HungDisk {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("docker").args(["rm", "--force", &self.strace]).output();
+    }
+}
