@@ -44,9 +44,14 @@ impl Server {
         free.unwrap_or_else(|| named(tags::of_ticket(ticket)))
     }
 
-    fn own<'a>(view: &'a View, queue: &Queue, session: u64, ticket: &str) -> Option<&'a Rc<Key>> {
-        let mut keys = view.in_dir(queue.dir());
-        keys.find(|key| key.session == session && key.ticket == ticket)
+    fn own(&self, queue: &Queue, session: u64, ticket: &str) -> Option<&Rc<Key>> {
+        // As etcd names them, the label is a part of what is looked for: a write lock that became
+        // a read lock has another key beside the one that a late request puts.
+        let any_label = self.contract == Contract::ZooKeeper;
+        self.now.in_dir(queue.dir()).find(|key| {
+            let is_own = key.session == session && key.ticket == ticket;
+            is_own && (any_label || key.said() == queue.label())
+        })
     }
 
     /// `again`: its node had a name that may come again.
@@ -59,10 +64,7 @@ impl Server {
         (guess, again): (bool, bool),
     ) -> Entering {
         let ticket = ticket.to_string();
-        // As etcd names them, the label is a part of what is looked for.
-        let known = Self::own(&self.now, queue, session, &ticket)
-            .filter(|key| self.contract == Contract::ZooKeeper || key.said() == queue.label())
-            .cloned();
+        let known = self.own(queue, session, &ticket).cloned();
         if let Some(key) = known {
             return self.entered(key, false, false);
         }
