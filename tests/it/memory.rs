@@ -2,7 +2,8 @@
 
 use std::{
     borrow::Cow,
-    future::Future,
+    future::{Future, pending},
+    sync::{Arc, Mutex},
     task::{Context, Waker},
     time::{Duration, Instant},
 };
@@ -14,6 +15,7 @@ use crate::common::{
     secrets::Shown,
 };
 use distlock::{Client, Error, LostReason, Tls, memory::Space};
+use tokio::time::timeout;
 
 conformance!(Memory);
 
@@ -67,6 +69,30 @@ async fn the_stores_clock_can_be_set_forward() {
         "the holder was told after {:?}",
         start.elapsed()
     );
+}
+
+#[tokio::test]
+async fn a_run_that_is_cancelled_waits_for_its_resignation() {
+    let space = Space::named("cancelled-run");
+    let client = Client::connect("memory://cancelled-run").await.unwrap();
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let (leads, led) = tokio::sync::oneshot::channel();
+    let leads = Arc::new(Mutex::new(Some(leads)));
+    let mut running = tokio::spawn(async move {
+        let work = async |_| {
+            leads.lock().unwrap().take().unwrap().send(()).unwrap();
+            pending::<()>().await;
+        };
+        client.election("a").run(async { drop(stopped.await) }, work).await
+    });
+    led.await.unwrap();
+    space.set_reachable(false);
+    drop(stop);
+    let early = timeout(Duration::from_millis(100), &mut running).await;
+    assert!(early.is_err(), "the store has not confirmed it: {early:?}");
+    space.set_reachable(true);
+    assert_eq!(running.await.unwrap().unwrap(), None);
+    assert!(space.keys().is_empty());
 }
 
 #[tokio::test]

@@ -461,7 +461,7 @@ pub(crate) async fn a_run_that_is_cancelled_has_resigned(t: &Case) {
                 pending::<()>().await
             };
             let done = election.run(stopped, work).await;
-            // Asked by the same task, so that a resignation in the background has not run yet.
+            // By the same task, which leaves a resignation in the background the least time.
             (done, others.leader().await)
         });
         within(SOON, "it leads", led).await.expect("it leads");
