@@ -114,6 +114,12 @@ need_protoc() {
 # script that calls it ends, however it does, those that were there before stay, and the rest goes
 # unless $keep is set.
 borrow_servers() {
+    start_servers "$@"
+    await_servers
+}
+
+# start_servers STORE...: the same, but returns at once; await_servers does the rest.
+start_servers() {
     local store
     was_up=$(docker ps --quiet --filter "label=com.docker.compose.project=$PROJECT")
     had_images=$(docker images --quiet "$PROJECT-base")
@@ -127,7 +133,15 @@ borrow_servers() {
     trap give_back EXIT
     trap 'exit 130' INT
     trap 'exit 143' TERM
-    "$HERE/up" "${stores_in_use[@]}" >/dev/null
+    "$HERE/up" "${stores_in_use[@]}" >/dev/null &
+    starting=$!
+}
+
+await_servers() {
+    local store status=0
+    wait "$starting" || status=$?
+    starting=
+    [ "$status" -eq 0 ] || return "$status"
     for store in "${stores_in_use[@]}"; do tell_where "$store"; done
 }
 
@@ -164,6 +178,7 @@ tell_where() {
 give_back() {
     local status=$? store service
     trap '' INT TERM
+    [ -z "${starting-}" ] || wait "$starting" || true
     if [ -z "$was_up${keep:-}" ]; then
         "$HERE/down" ${had_images:+--keep-images} >&2
     else
