@@ -186,7 +186,7 @@ impl Rewrite {
         let known = Mutex::new(*version);
         let request = || async {
             let was = *known.lock();
-            match session.bare_store().rewrite(self.ticket, &own_key.entry, value, was).await? {
+            match session.store().rewrite(self.ticket, &own_key.entry, value, was).await? {
                 Rewritten::Done(now) => *known.lock() = Some(now),
                 // By an attempt whose answer was lost, or by an operator.
                 Rewritten::Not(now) => {

@@ -26,7 +26,7 @@ use crate::{
         clock::{Instant, sleep},
         executor::Executor,
     },
-    session::{Session, Shared},
+    session::{Session, Shared, store::SessionStore},
     telemetry::Telemetry,
 };
 
@@ -323,11 +323,16 @@ impl Backend for Opens {
     }
 }
 
-/// What a client's sessions have in common, on the runtime of the test: its clock may stand still.
+/// That of the test: its clock may stand still.
+fn runtime() -> Runtime {
+    Runtime::of(Executor::of(tokio::runtime::Handle::current()).unwrap())
+}
+
+/// What a client's sessions have in common, on the runtime of the test.
 pub(crate) fn shared(backend: Arc<dyn Backend>) -> Shared {
     Shared {
         backend,
-        runtime: Runtime::of(Executor::of(tokio::runtime::Handle::current()).unwrap()),
+        runtime: runtime(),
         namespace: "/ns".into(),
         ttl: TTL,
         owner: String::new(),
@@ -340,6 +345,10 @@ pub(crate) fn shared(backend: Arc<dyn Backend>) -> Shared {
 }
 
 impl Double {
+    pub(super) fn of_a_session(self: &Arc<Self>) -> SessionStore {
+        SessionStore::new(Arc::clone(self) as _, Telemetry::default(), runtime())
+    }
+
     /// What a client has in common whose sessions are in this store.
     pub(crate) fn shared(self: &Arc<Self>) -> Shared {
         self.keep_alive.then(0, || Ok(TTL));

@@ -17,7 +17,7 @@ use tokio::sync::Semaphore;
 use self::{granted::Granted, held_keys::HeldKeys};
 use crate::{
     backend::{
-        Standing, Store,
+        Standing,
         error::{Result, StoreError},
     },
     lost::LostReason,
@@ -27,6 +27,7 @@ use crate::{
         deadline::Deadline,
         keeper::EndsWith,
         own_keys::OwnKey,
+        store::SessionStore,
         watch_budget::{NO_ROOM, WatchBudget},
     },
     telemetry::Telemetry,
@@ -55,7 +56,7 @@ impl EvictionWatch {
     /// `recheck`: how long to trust in the watches alone.
     pub(crate) fn start(
         runtime: &Runtime,
-        store: Arc<dyn Store>,
+        store: SessionStore,
         deadline: Arc<Deadline>,
         watch_budget: Arc<WatchBudget>,
         claims: Arc<Claims>,
@@ -89,7 +90,7 @@ impl EvictionWatch {
 
 /// What the task works with.
 struct Work {
-    store: Arc<dyn Store>,
+    store: SessionStore,
     deadline: Arc<Deadline>,
     watch_budget: Arc<WatchBudget>,
     claims: Arc<Claims>,

@@ -9,10 +9,10 @@ use std::{
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::Notify;
 
-use super::{ask::retry, deadline::Deadline};
+use super::{ask::retry, deadline::Deadline, store::SessionStore};
 use crate::{
     backend::{
-        Facts, Store,
+        Facts,
         error::{Result, StoreError},
     },
     lost::LostReason,
@@ -39,7 +39,7 @@ impl Drop for EndsWith {
 /// TTL for nothing.
 pub(super) async fn keep(
     deadline: Arc<Deadline>,
-    store: Arc<dyn Store>,
+    store: SessionStore,
     facts: Facts,
     hurry: Arc<Notify>,
     told: Renewals,
@@ -68,10 +68,10 @@ pub(super) async fn keep(
             again = vitals.counts_from.or(again);
             let due = again.map_or(due, |again| due.min(again));
             if due <= vitals.now && renewals.len() < overlapping {
-                let store = Arc::clone(&store);
+                let store = store.clone();
                 renewals.push(async move {
                     let sent = clock::now();
-                    (sent, store.keep_alive().await)
+                    (sent, store.renew().await)
                 });
                 attempted = vitals.now;
                 again = again.filter(|again| *again > vitals.now);

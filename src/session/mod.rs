@@ -5,13 +5,12 @@ pub(crate) mod claims;
 pub(crate) mod deadline;
 #[cfg(test)]
 pub(crate) mod double;
-mod driven;
 pub(crate) mod eviction;
 mod keeper;
-mod measured;
 pub(crate) mod own_keys;
 mod pool;
 mod silence;
+mod store;
 pub(crate) mod timing;
 pub(crate) mod watch_budget;
 
@@ -21,7 +20,7 @@ use tokio::sync::{Notify, Semaphore, watch};
 
 use crate::{
     backend::{
-        Backend, Facts, Store,
+        Backend, Facts,
         error::{Result, StoreError},
         name::{Queue, Ticket},
     },
@@ -33,8 +32,8 @@ use crate::{
         mutex::Mutex,
     },
     session::{
-        claims::Claims, deadline::Deadline, driven::Driven, eviction::EvictionWatch,
-        keeper::EndsWith, own_keys::OwnKeys, watch_budget::WatchBudget,
+        claims::Claims, deadline::Deadline, eviction::EvictionWatch, keeper::EndsWith,
+        own_keys::OwnKeys, store::SessionStore, watch_budget::WatchBudget,
     },
     telemetry::{SlowWaits, Telemetry},
 };
@@ -111,9 +110,7 @@ impl Shared {
 pub(crate) struct Session {
     pub(crate) shared: Arc<Shared>,
     facts: Facts,
-    store: Arc<dyn Store>,
-    /// The same, for what callers ask it.
-    driven: Driven,
+    store: SessionStore,
     pub(crate) deadline: Arc<Deadline>,
     /// The store's word on the end of the session, once it was asked for that.
     end: watch::Receiver<Option<End>>,
@@ -136,7 +133,7 @@ pub(crate) struct Session {
 impl Session {
     pub(crate) async fn open(shared: Arc<Shared>) -> Result<Arc<Self>> {
         let sent = clock::now();
-        let (facts, store) = measured::open(&shared).await?;
+        let (facts, store) = SessionStore::open(&shared).await?;
         let deadline = Arc::new(Deadline::new(sent, facts.ttl, facts.relays_renewals));
         let own_keys = Arc::<OwnKeys>::default();
         let known = Arc::downgrade(&own_keys);
@@ -148,7 +145,7 @@ impl Session {
         let hurry = Arc::<Notify>::default();
         let keeping = keeper::keep(
             Arc::clone(&deadline),
-            Arc::clone(&store),
+            store.clone(),
             facts,
             Arc::clone(&hurry),
             shared.telemetry.renewals(),
@@ -163,7 +160,7 @@ impl Session {
         let claims = Arc::new(Claims::new(facts.ticket_in));
         let evictions = EvictionWatch::start(
             &shared.runtime,
-            Arc::clone(&store),
+            store.clone(),
             Arc::clone(&deadline),
             Arc::clone(&watch_budget),
             Arc::clone(&claims),
@@ -172,7 +169,6 @@ impl Session {
         );
         let joining = if shared.backend.queues() { JOINING } else { JOINING_BY_MAJORITY };
         Ok(Arc::new(Self {
-            driven: Driven::new(Arc::clone(&store), shared.runtime.clone()),
             shared,
             facts,
             store,
@@ -190,14 +186,8 @@ impl Session {
         }))
     }
 
-    /// The store, for callers: what they ask of it does not depend on their asking on.
-    pub(crate) fn store(&self) -> &Driven {
-        &self.driven
-    }
-
-    /// The store itself, for what the library carries on in any case.
-    pub(crate) fn bare_store(&self) -> &dyn Store {
-        &*self.store
+    pub(crate) fn store(&self) -> &SessionStore {
+        &self.store
     }
 
     /// Takes on one more attempt, if the session lives and has room: the ticket is for it.
@@ -266,7 +256,7 @@ impl Session {
         sleep(self.deadline.until_proofs_count()).await;
         let sent = clock::now();
         // It has a request under way: not the caller's to leave unpolled.
-        self.deadline.renewed(sent, self.driven.keep_alive().await?);
+        self.deadline.renewed(sent, self.store.keep_alive().await?);
         Ok(())
     }
 

@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{
-    Label, MEASURES, Opened, kind,
+    Label, Opened, kind,
     meter::{self, Labels},
     trace,
 };
@@ -171,7 +171,7 @@ pub(crate) struct Renewals {
 impl Renewals {
     /// How long it is certain to live; `None`: nobody depends on it.
     pub(crate) fn remaining(&self, remaining: impl FnOnce() -> Option<Duration>) {
-        if !MEASURES {
+        if !cfg!(feature = "metrics") {
             return;
         }
         let now = clock::now();

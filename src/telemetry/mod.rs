@@ -35,6 +35,3 @@ pub(crate) use off::not_exclusive;
 pub(crate) use off::{Account, Accounts, Call, Handle, Renewals, Slot, SlowWaits, Telemetry};
 #[cfg(all(feature = "redis", any(feature = "metrics", feature = "tracing")))]
 pub(crate) use trace::not_exclusive;
-
-/// Requests are timed: not worth a box around each of them otherwise.
-pub(crate) const MEASURES: bool = cfg!(feature = "metrics");

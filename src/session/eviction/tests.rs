@@ -30,7 +30,7 @@ impl Watched {
         let deadline = Arc::new(Deadline::new(crate::runtime::clock::now(), TTL, false));
         let evictions = EvictionWatch::start(
             &Runtime::of(Executor::of(Handle::current()).unwrap()),
-            Arc::clone(&store) as _,
+            store.of_a_session(),
             Arc::clone(&deadline),
             Arc::new(WatchBudget::new(room, usize::MAX)),
             Arc::new(Claims::new(Some(Ticket::parse))),

@@ -32,7 +32,7 @@ impl Kept {
         let hurry = Arc::<Notify>::default();
         let ended = tokio::spawn(keep(
             Arc::clone(&deadline),
-            Arc::clone(&store) as _,
+            store.of_a_session(),
             facts,
             Arc::clone(&hurry),
             Telemetry::default().renewals(),

@@ -1,0 +1,239 @@
+//! A session's store as the library asks it.
+
+use std::{sync::Arc, time::Duration};
+
+use super::Shared;
+use crate::{
+    backend::{
+        Ask, Entry, Facts, Join, Joined, Leaving, Left, Listing, Moment, Present, Rewritten,
+        Standing, Store, ToldOfLoss, Watch, Watched, Write,
+        durability::Durability,
+        error::{Result, StoreError},
+        name::{Queue, Ticket},
+    },
+    lost::LostReason,
+    runtime::{Runtime, carried::Carried},
+    telemetry::Telemetry,
+};
+
+/// Times each request, for those who want metrics of it, and carries those of callers on if they do
+/// not: see `runtime/carried.rs`.
+#[derive(Clone, Debug)]
+pub(crate) struct SessionStore {
+    store: Arc<dyn Store>,
+    telemetry: Telemetry,
+    runtime: Runtime,
+}
+
+async fn timed<T>(
+    telemetry: Telemetry,
+    operation: &'static str,
+    request: impl Future<Output = Result<T>>,
+) -> Result<T> {
+    let asked = telemetry.asked(operation);
+    let answer = request.await;
+    asked.answered(match &answer {
+        Ok(_) => "ok",
+        Err(StoreError::Unavailable(_) | StoreError::NotYet(_)) => "unavailable",
+        Err(StoreError::Unknown(_)) => "unknown",
+        Err(StoreError::SessionGone(_)) => "session_gone",
+        Err(StoreError::Denied(_)) => "denied",
+        Err(StoreError::Fatal { .. }) => "refused",
+    });
+    answer
+}
+
+impl SessionStore {
+    /// Opens a session.
+    pub(super) async fn open(shared: &Shared) -> Result<(Facts, Self)> {
+        let opening = shared.backend.open(shared.ttl);
+        let (facts, store) = timed(shared.telemetry, "open", opening).await?;
+        Ok((facts, Self::new(store, shared.telemetry, shared.runtime.clone())))
+    }
+
+    pub(super) fn new(store: Arc<dyn Store>, telemetry: Telemetry, runtime: Runtime) -> Self {
+        Self { store, telemetry, runtime }
+    }
+}
+
+/// What is asked of no server.
+impl SessionStore {
+    pub(crate) fn tells_releases(&self, ahead: &Entry) -> bool {
+        self.store.tells_releases(ahead)
+    }
+
+    pub(super) async fn ended(&self) -> LostReason {
+        self.store.ended().await
+    }
+
+    pub(super) fn on_loss(&self, told: ToldOfLoss) {
+        self.store.on_loss(told);
+    }
+
+    pub(crate) fn free_within(&self, queue: &Queue) -> Option<Duration> {
+        self.store.free_within(queue)
+    }
+}
+
+/// What callers ask: it does not depend on their asking on.
+impl SessionStore {
+    fn carry<T: Send + 'static, F>(
+        &self,
+        operation: &'static str,
+        request: impl FnOnce(Arc<dyn Store>) -> F,
+    ) -> Carried<Result<T>>
+    where
+        F: Future<Output = Result<T>> + Send + 'static,
+    {
+        let request = timed(self.telemetry, operation, request(Arc::clone(&self.store)));
+        Carried::new(&self.runtime, request)
+    }
+
+    pub(crate) fn durability(&self) -> Carried<Result<Durability>> {
+        self.carry("durability", |store| async move { store.durability().await })
+    }
+
+    pub(crate) fn keep_alive(&self) -> Carried<Result<Duration>> {
+        self.carry("keep_alive", |store| async move { store.keep_alive().await })
+    }
+
+    pub(crate) fn standing(&self, entry: &Entry) -> Carried<Result<Standing>> {
+        let entry = entry.clone();
+        self.carry("standing", |store| async move { store.standing(&entry).await })
+    }
+
+    pub(crate) fn present(&self, entry: &Entry, ahead: &Entry) -> Carried<Result<Present>> {
+        let (entry, ahead) = (entry.clone(), ahead.clone());
+        self.carry("present", |store| async move { store.present(&entry, &ahead).await })
+    }
+
+    pub(crate) fn present_now(&self, entry: &Entry, ahead: &Entry) -> Carried<Result<Present>> {
+        let (entry, ahead) = (entry.clone(), ahead.clone());
+        self.carry("present", |store| async move { store.present_now(&entry, &ahead).await })
+    }
+
+    pub(crate) fn watch(&self, entry: &Entry, urgent: bool) -> Carried<Result<Option<Watch>>> {
+        let entry = entry.clone();
+        self.carry("watch", move |store| async move { store.watch(&entry, urgent).await })
+    }
+
+    pub(crate) fn watch_ahead(
+        &self,
+        ahead: &Entry,
+        there: Option<Moment>,
+        own: Option<&Entry>,
+    ) -> Carried<Result<Watched>> {
+        let (ahead, own) = (ahead.clone(), own.cloned());
+        let watch = |store: Arc<dyn Store>| async move {
+            store.watch_ahead(&ahead, there, own.as_ref()).await
+        };
+        self.carry("watch", watch)
+    }
+
+    pub(crate) fn list(&self, queue: &Queue, ask: Ask) -> Carried<Result<Listing>> {
+        let queue = queue.clone();
+        self.carry("list", move |store| async move { store.list(&queue, ask).await })
+    }
+
+    pub(crate) fn commit(&self, guards: &[Entry], writes: &[Write]) -> Carried<Result<bool>> {
+        let (guards, writes) = (guards.to_vec(), writes.to_vec());
+        self.carry("commit", |store| async move { store.commit(&guards, &writes).await })
+    }
+
+    pub(crate) fn evict(&self, entry: &Entry) -> Carried<Result<bool>> {
+        let entry = entry.clone();
+        self.carry("evict", |store| async move { store.evict(&entry).await })
+    }
+
+    pub(crate) fn read(&self, key: &str) -> Carried<Result<Option<Vec<u8>>>> {
+        let key = key.to_owned();
+        self.carry("read", |store| async move { store.read(&key).await })
+    }
+
+    pub(crate) fn queues(&self, namespace: &str) -> Carried<Result<Vec<String>>> {
+        let namespace = namespace.to_owned();
+        self.carry("queues", |store| async move { store.queues(&namespace).await })
+    }
+}
+
+/// What the library carries on in any case.
+impl SessionStore {
+    async fn ask<T>(
+        &self,
+        operation: &'static str,
+        request: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        timed(self.telemetry, operation, request).await
+    }
+
+    pub(crate) async fn enqueue(
+        &self,
+        queue: &Queue,
+        ticket: Ticket,
+        value: &[u8],
+        join: Join,
+    ) -> Result<Joined> {
+        self.ask("join", self.store.enqueue(queue, ticket, value, join)).await
+    }
+
+    pub(crate) async fn enqueue_all(
+        &self,
+        queues: &[(Queue, Ticket)],
+        value: &[u8],
+    ) -> Result<Option<Vec<Joined>>> {
+        self.ask("join_all", self.store.enqueue_all(queues, value)).await
+    }
+
+    pub(crate) async fn leave(
+        &self,
+        queue: &Queue,
+        ticket: Ticket,
+        leave: Leaving<'_>,
+    ) -> Result<Left> {
+        self.ask("leave", self.store.leave(queue, ticket, leave)).await
+    }
+
+    pub(crate) async fn rewrite(
+        &self,
+        ticket: Ticket,
+        entry: &Entry,
+        value: &[u8],
+        version: Option<u64>,
+    ) -> Result<Rewritten> {
+        self.ask("rewrite", self.store.rewrite(ticket, entry, value, version)).await
+    }
+
+    pub(crate) async fn relabel(
+        &self,
+        to: &Queue,
+        ticket: Ticket,
+        entry: &Entry,
+        value: &[u8],
+    ) -> Result<Option<Entry>> {
+        self.ask("relabel", self.store.relabel(to, ticket, entry, value)).await
+    }
+
+    pub(super) async fn renew(&self) -> Result<Duration> {
+        self.ask("keep_alive", self.store.keep_alive()).await
+    }
+
+    pub(super) async fn standing_now(&self, entry: &Entry) -> Result<Standing> {
+        self.ask("standing", self.store.standing_now(entry)).await
+    }
+
+    pub(super) async fn own_keys(&self) -> Result<Vec<Arc<str>>> {
+        self.ask("own_keys", self.store.own_keys()).await
+    }
+
+    pub(super) async fn own_entry(&self, key: &str) -> Result<Option<Entry>> {
+        self.ask("own_entry", self.store.own_entry(key)).await
+    }
+
+    pub(super) async fn remove(&self, entry: &Entry) -> Result<bool> {
+        self.ask("remove", self.store.remove(entry)).await
+    }
+
+    pub(super) async fn close(&self) -> Result<()> {
+        self.ask("close", self.store.close()).await
+    }
+}
