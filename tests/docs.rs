@@ -56,7 +56,7 @@ fn functions_of_the_architecture_exist() {
 
 #[test]
 fn every_call_of_a_store_is_described() {
-    let (contract, text) = (read("src/backend/store.rs"), read("docs/backends.md"));
+    let (contract, text) = (read("src/backend/contract/store.rs"), read("docs/backends.md"));
     let calls: Vec<_> = contract
         .lines()
         .filter_map(|line| line.strip_prefix("    "))

@@ -1,0 +1,17 @@
+//! What the algorithm asks of a store, and what a store answers.
+
+pub(crate) mod durability;
+mod entry;
+pub(crate) mod error;
+mod listing;
+pub(crate) mod name;
+mod request;
+pub(crate) mod signature;
+pub(crate) mod store;
+
+pub(crate) use entry::{
+    Entry, Event, Fate, Moment, Predecessor, Present, Standing, Watch, Watched,
+};
+pub(crate) use listing::{Ask, Detail, Listing, Member};
+pub(crate) use request::{Join, Joined, Leaving, Left, Rewritten, Write};
+pub(crate) use store::{Backend, Extras, Facts, Store, ToldOfLoss};
