@@ -55,7 +55,7 @@ mod tests {
             clock::{Instant, sleep, timeout},
             mutex::Mutex,
         },
-        session::double::Double,
+        session::fake_store::FakeStore,
     };
 
     fn millis(time: u64) -> Duration {
@@ -63,7 +63,7 @@ mod tests {
     }
 
     /// A lock that was granted 30 ms after it was asked for, for 100 ms at most.
-    async fn held(store: &Arc<Double>) -> LockGuard {
+    async fn held(store: &Arc<FakeStore>) -> LockGuard {
         store.enqueue.then(30, || {
             let (entry, standing) = (Entry::new("/ns/a/1", 1), Standing::First);
             Ok(Joined::Queued { entry, standing, at: Moment(1), alive: None, alone: true })
@@ -81,7 +81,8 @@ mod tests {
     /// lost before.
     #[tokio::test(start_paused = true)]
     async fn a_guard_is_lost_before_its_key_is_deleted() {
-        let (store, seen, began) = (Double::new(), Arc::<Mutex<Vec<_>>>::default(), Instant::now());
+        let (store, seen, began) =
+            (FakeStore::new(), Arc::<Mutex<Vec<_>>>::default(), Instant::now());
         let guard = held(&store).await;
         assert_eq!(guard.remaining(), millis(70));
         let (handle, deletes) = (guard.handle(), Arc::clone(&seen));
@@ -111,7 +112,7 @@ mod tests {
     /// A guard that ends in time ends the wait for its time to be over.
     #[tokio::test(start_paused = true)]
     async fn a_guard_that_ends_in_time_is_released_once() {
-        let store = Double::new();
+        let store = FakeStore::new();
         store.leave.then(0, || Ok(left()));
         let guard = held(&store).await;
         let session = Arc::clone(guard.session());
@@ -126,7 +127,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_ticket_of_one_that_held_too_long_is_not_used_again() {
         for late in [false, true] {
-            let store = Double::new();
+            let store = FakeStore::new();
             store.keeps_old_names.store(true, Ordering::Relaxed);
             store.leave.then(0, || Ok(left()));
             let guard = held(&store).await;

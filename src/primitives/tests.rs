@@ -18,13 +18,13 @@ use crate::{
     runtime::clock::timeout,
     session::{
         Visit,
-        double::{Double, grow, pauses},
+        fake_store::{FakeStore, grow, pauses},
     },
 };
 
 /// A store in which everybody who joins stands there.
-fn store(standing: fn() -> Standing) -> Arc<Double> {
-    let store = Double::new();
+fn store(standing: fn() -> Standing) -> Arc<FakeStore> {
+    let store = FakeStore::new();
     joins(&store, standing);
     let at = Moment(u64::MAX);
     store.leave.then(0, move || Ok(Left { existed: true, successor: false, at }));
@@ -32,7 +32,7 @@ fn store(standing: fn() -> Standing) -> Arc<Double> {
     store
 }
 
-fn joins(store: &Double, standing: fn() -> Standing) {
+fn joins(store: &FakeStore, standing: fn() -> Standing) {
     static LAST: AtomicU64 = AtomicU64::new(0);
     store.enqueue.then(0, move || {
         let number = LAST.fetch_add(1, Ordering::Relaxed) + 1;
@@ -45,7 +45,7 @@ fn first() -> Standing {
     Standing::First
 }
 
-async fn client(store: &Arc<Double>) -> Client {
+async fn client(store: &Arc<FakeStore>) -> Client {
     Client::open(store.shared()).await.unwrap()
 }
 
@@ -63,7 +63,7 @@ fn listing(numbers: &[u64], label: &str, notes: &[&str]) -> Listing {
 /// A candidate whose key was deleted stands again, with growing pauses; what is refused ends it.
 #[tokio::test(start_paused = true)]
 async fn a_candidate_stands_again() {
-    let store = Double::new();
+    let store = FakeStore::new();
     for _ in 0..5 {
         joins(&store, || Standing::Evicted);
     }
@@ -75,7 +75,7 @@ async fn a_candidate_stands_again() {
     let asked = store.asked("enqueue");
     assert_eq!(asked.len(), 6);
     grow(&pauses(&asked));
-    let store = Double::new();
+    let store = FakeStore::new();
     store.enqueue.then(0, || Err(StoreError::Denied("no".into())));
     let election = client(&store).await.election("a");
     let refused = timeout(Duration::from_secs(5), election.run(pending(), async |_| ())).await;
@@ -89,7 +89,7 @@ async fn calls_go_on_in_other_sessions() {
     let gone = || Err(StoreError::SessionGone(LostReason::SessionExpired));
     for (stale, done) in [(3, true), (4, false)] {
         let stores = [(); 2].map(|()| {
-            let store = Double::new();
+            let store = FakeStore::new();
             store.list.then(0, || Ok(listing(&[7], "", &[])));
             for _ in 0..stale {
                 store.enqueue.then(0, gone);
@@ -133,7 +133,7 @@ async fn what_was_lost_is_told_in_the_end() {
 /// What was done stays done if the release is refused.
 #[tokio::test(start_paused = true)]
 async fn work_is_told_though_its_lock_cannot_be_given_back() {
-    let store = Double::new();
+    let store = FakeStore::new();
     joins(&store, first);
     store.leave.then(0, || Err(StoreError::Denied("no".into())));
     let done = client(&store).await.mutex("a").run(async |_| 7).await;
@@ -173,7 +173,7 @@ async fn ones_own_keys_are_known() {
 #[tokio::test(start_paused = true)]
 async fn who_wants_more_than_there_were_waits() {
     // Nobody gets as far as the gate.
-    let store = Double::new();
+    let store = FakeStore::new();
     store.list.then(0, || Ok(listing(&[1, 2], "1of1", &["limit=3+1+@1"])));
     let semaphore = client(&store).await.semaphore("a", 1);
     let refused = semaphore.acquire_many(4).await;

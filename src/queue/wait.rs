@@ -144,11 +144,11 @@ mod tests {
     use crate::{
         backend::{Joined, name::Queue},
         queue::acquire::take,
-        session::double::Double,
+        session::fake_store::FakeStore,
     };
 
     /// A try on this store, and how many milliseconds it takes.
-    async fn try_on(double: &Arc<Double>) -> (Result<bool>, u64) {
+    async fn try_on(double: &Arc<FakeStore>) -> (Result<bool>, u64) {
         let sessions = Sessions::lazy(double.shared());
         let (queue, began) = (Queue::new("/ns", "a").unwrap(), Instant::now());
         let taken = Wait::No.bounds(&sessions, || take(&sessions, &queue, Wait::No)).await;
@@ -162,7 +162,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn try_waits_at_most_1_1_ttl_while_the_state_is_unknown() {
-        let double = Double::new();
+        let double = FakeStore::new();
         double.enqueue.then(0, || Err(not_yet()));
         let (taken, took) = try_on(&double).await;
         let error = taken.unwrap_err();
@@ -175,7 +175,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn try_ends_as_soon_as_the_state_is_known() {
-        let double = Double::new();
+        let double = FakeStore::new();
         double.enqueue.then(0, || Err(not_yet()));
         double.enqueue.then(0, || Err(not_yet()));
         double.enqueue.then(0, || Ok(Joined::Occupied));
@@ -186,7 +186,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn try_of_a_busy_lock_does_not_wait() {
-        let double = Double::new();
+        let double = FakeStore::new();
         double.enqueue.then(0, || Ok(Joined::Occupied));
         let (taken, took) = try_on(&double).await;
         assert!(!taken.unwrap() && took < 100, "{took}");
@@ -195,7 +195,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn try_of_a_silent_store_ends_within_twice_the_request_timeout() {
-        let double = Double::new();
+        let double = FakeStore::new();
         double.enqueue.then(0, || Err(not_yet()));
         double.enqueue.then(600_000, || Ok(Joined::Occupied));
         let (taken, took) = try_on(&double).await;

@@ -3,9 +3,9 @@
 pub(crate) mod ask;
 pub(crate) mod claims;
 pub(crate) mod deadline;
-#[cfg(test)]
-pub(crate) mod double;
 pub(crate) mod eviction;
+#[cfg(test)]
+pub(crate) mod fake_store;
 mod keeper;
 pub(crate) mod own_keys;
 mod pool;

@@ -6,7 +6,7 @@ use crate::{
     client::Client,
     lost::LostReason,
     runtime::clock::Instant,
-    session::double::Double,
+    session::fake_store::FakeStore,
 };
 
 #[test]
@@ -58,7 +58,7 @@ fn writes_are_checked() {
 }
 
 /// A lock that is held in this store.
-async fn held(store: &Arc<Double>) -> LockGuard {
+async fn held(store: &Arc<FakeStore>) -> LockGuard {
     let at = Moment(1);
     store.enqueue.then(0, move || {
         let (entry, standing) = (Entry::new("/ns/a/1", 1), Standing::First);
@@ -85,7 +85,7 @@ async fn a_write_is_told_what_was_shown() {
         (Err(|| StoreError::Denied("no".into())), "denied", true),
         (Err(gone), "unknown", false),
     ] {
-        let store = Double::new();
+        let store = FakeStore::new();
         store.commit.then(0, move || answer.map_err(|error| error()));
         let guard = held(&store).await;
         let said = match guard.put("/b", "c").await {
@@ -108,7 +108,7 @@ async fn a_write_is_told_what_was_shown() {
 /// requests.
 #[tokio::test(start_paused = true)]
 async fn what_was_not_done_is_tried_again_for_two_requests_time() {
-    let store = Double::new();
+    let store = FakeStore::new();
     store.commit.then(0, || Err(unavailable()));
     store.read.then(0, || Err(unavailable()));
     let guard = held(&store).await;
@@ -126,7 +126,7 @@ async fn what_was_not_done_is_tried_again_for_two_requests_time() {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_read_was_read_under_the_lock() {
-    let store = Double::new();
+    let store = FakeStore::new();
     store.read.then(100, || Ok(Some(vec![1])));
     let guard = held(&store).await;
     assert_eq!(guard.get("/b").await.unwrap(), Some(vec![1]));

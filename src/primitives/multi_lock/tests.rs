@@ -6,7 +6,7 @@ use super::*;
 use crate::{
     backend::{Entry, Joined, Left, Moment, Standing},
     runtime::clock::{Instant, sleep},
-    session::double::Double,
+    session::fake_store::FakeStore,
 };
 
 /// One more that is first in its queue.
@@ -19,22 +19,22 @@ fn first() -> Joined {
 }
 
 /// A store in which each lock is free, one by one.
-fn store() -> Arc<Double> {
-    let store = Double::new();
+fn store() -> Arc<FakeStore> {
+    let store = FakeStore::new();
     store.enqueue.then(0, || Ok(first()));
     let at = Moment(u64::MAX);
     store.leave.then(0, move || Ok(Left { existed: true, successor: false, at }));
     store
 }
 
-async fn several(store: &Arc<Double>, names: usize) -> Several {
+async fn several(store: &Arc<FakeStore>, names: usize) -> Several {
     let sessions = Sessions::open(store.shared()).await.unwrap();
     let names = (0..names).map(|name| format!("lock-{name}"));
     Several::new(sessions, names, Limit::NONE).unwrap()
 }
 
 /// What was asked to take them: at once, and one by one.
-fn asked(store: &Double) -> (usize, usize) {
+fn asked(store: &FakeStore) -> (usize, usize) {
     (store.asked("enqueue_all").len(), store.asked("enqueue").len())
 }
 
@@ -104,7 +104,7 @@ async fn time_that_is_up_is_not_spent_one_by_one() {
 #[tokio::test(start_paused = true)]
 async fn a_lock_that_is_lost_on_the_way_ends_the_wait() {
     for evicted in [true, false] {
-        let (store, held) = (Double::new(), Entry::new("/ns/lock-0/1", 1));
+        let (store, held) = (FakeStore::new(), Entry::new("/ns/lock-0/1", 1));
         store.enqueue_all.then(0, || Ok(None));
         let (entry, at) = (held.clone(), Moment(1));
         store.enqueue.then(0, move || {

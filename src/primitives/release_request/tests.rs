@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use super::*;
 use crate::{
     backend::{Detail, Joined, Left, Listing, Moment, Standing, Watch},
-    session::double::{Double, grow, pauses},
+    session::fake_store::{FakeStore, grow, pauses},
 };
 
 #[test]
@@ -42,8 +42,8 @@ fn queue() -> Queue {
 }
 
 /// A store in which one holds the lock, and requests can be left.
-fn store() -> Arc<Double> {
-    let store = Double::new();
+fn store() -> Arc<FakeStore> {
+    let store = FakeStore::new();
     store.list.then(0, || {
         let member = Member { entry: Entry::new("/ns/a/7", 7), label: None, detail: None };
         Ok(Listing { members: vec![member], notes: vec![], watch: None, seem_dead: vec![] })
@@ -77,7 +77,7 @@ fn tells(after: u64, event: Option<Event>) -> Watch {
 }
 
 /// When a request was taken back that was left at once, and when the holder's key was watched.
-async fn stands(answers: impl FnOnce(&Double), seconds: u64) -> (Vec<u64>, Vec<u64>) {
+async fn stands(answers: impl FnOnce(&FakeStore), seconds: u64) -> (Vec<u64>, Vec<u64>) {
     let store = store();
     answers(&store);
     let sessions = Sessions::open(store.shared()).await.unwrap();
@@ -88,10 +88,10 @@ async fn stands(answers: impl FnOnce(&Double), seconds: u64) -> (Vec<u64>, Vec<u
 
 #[tokio::test(start_paused = true)]
 async fn a_request_stands_until_the_holder_has_gone() {
-    let gone = |store: &Double| store.watch.then(0, || Ok(None));
+    let gone = |store: &FakeStore| store.watch.then(0, || Ok(None));
     assert_eq!(stands(gone, 60).await, (vec![0], vec![0]));
     // It was written to, and then deleted.
-    let written = |store: &Double| {
+    let written = |store: &FakeStore| {
         store.watch.then(0, || Ok(Some(tells(400, Some(Event::Touched)))));
         store.watch.then(0, || Ok(Some(tells(500, Some(Event::Deleted)))));
     };
@@ -100,7 +100,7 @@ async fn a_request_stands_until_the_holder_has_gone() {
 
 #[tokio::test(start_paused = true)]
 async fn a_request_stands_for_ten_minutes_at_most() {
-    let never = |store: &Double| {
+    let never = |store: &FakeStore| {
         store.watch.then(0, || Ok(Some(Box::pin(std::future::pending()))));
     };
     let (left, watched) = stands(never, 1000).await;
@@ -115,7 +115,7 @@ async fn a_request_stands_for_ten_minutes_at_most() {
 #[tokio::test(start_paused = true)]
 async fn a_request_stands_while_nobody_knows() {
     for broken in [false, true] {
-        let fails = move |store: &Double| {
+        let fails = move |store: &FakeStore| {
             store.watch.then(0, move || match broken {
                 true => Ok(Some(tells(0, None))),
                 false => Err(crate::backend::error::StoreError::Unavailable("no answer".into())),

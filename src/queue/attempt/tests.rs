@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use super::*;
 use crate::{
     backend::{Entry, Left, Moment, error::Result},
-    session::double::Double,
+    session::fake_store::FakeStore,
 };
 
 const PATIENCE: Duration = Duration::from_millis(100);
@@ -47,7 +47,7 @@ impl Fails {
 
 /// Those fail first, in turn; then that is answered, for ever.
 fn script<T: 'static>(
-    answers: &crate::session::double::Answers<T>,
+    answers: &crate::session::fake_store::Answers<T>,
     fails: &[Fails],
     then: impl FnMut() -> Result<T> + Send + 'static,
 ) {
@@ -57,7 +57,7 @@ fn script<T: 'static>(
     answers.then(0, then);
 }
 
-async fn attempt(store: &Arc<Double>) -> Attempt {
+async fn attempt(store: &Arc<FakeStore>) -> Attempt {
     let session = store.session().await;
     Attempt::in_session(&session, &queue()).unwrap()
 }
@@ -79,7 +79,7 @@ async fn session_in_doubt_lists_its_keys_for_as_long_as_it_lives() {
         (&[Unknown], true),
         (&[Unknown, Unavailable], true),
     ] {
-        let store = Double::new();
+        let store = FakeStore::new();
         store.keeps_old_names.store(true, Ordering::Relaxed);
         store.joins_late.store(true, Ordering::Relaxed);
         script(&store.enqueue, joins, || Ok(joined(Standing::First)));
@@ -111,7 +111,7 @@ async fn session_in_doubt_lists_its_keys_for_as_long_as_it_lives() {
 }
 
 /// A session whose keys have tickets for names, on a store in which this is found at each look.
-async fn doubtful_session(store: &Arc<Double>) -> Arc<Session> {
+async fn doubtful_session(store: &Arc<FakeStore>) -> Arc<Session> {
     store.joins_late.store(true, Ordering::Relaxed);
     script(&store.remove, &[], || Ok(true));
     script(&store.leave, &[], || Ok(left(false)));
@@ -121,7 +121,7 @@ async fn doubtful_session(store: &Arc<Double>) -> Arc<Session> {
 /// The network delivers it when it likes: 13 s after the release, or a minute.
 #[tokio::test(start_paused = true)]
 async fn join_that_lands_long_after_its_release_is_removed() {
-    let store = Double::new();
+    let store = FakeStore::new();
     script(&store.enqueue, &[Unknown], || Err(Denied.error()));
     let session = doubtful_session(&store).await;
     let attempt = Attempt::in_session(&session, &queue()).unwrap();
@@ -147,7 +147,7 @@ async fn join_that_lands_long_after_its_release_is_removed() {
 #[tokio::test(start_paused = true)]
 async fn key_of_a_join_under_way_is_not_removed() {
     for begins_during_the_read in [false, true] {
-        let store = Double::new();
+        let store = FakeStore::new();
         store.keeps_old_names.store(true, Ordering::Relaxed);
         // The answer to the request is on its way.
         store.enqueue.then(1_000_000, || Ok(joined(Standing::First)));
@@ -179,7 +179,7 @@ async fn key_of_a_join_under_way_is_not_removed() {
 #[tokio::test(start_paused = true)]
 async fn key_that_was_put_again_is_told_from_the_one_that_is_held() {
     for (revision, removed) in [(1, false), (5, true)] {
-        let store = Double::new();
+        let store = FakeStore::new();
         let session = doubtful_session(&store).await;
         let attempt = Attempt::in_session(&session, &queue()).unwrap();
         let key: Arc<str> = attempt.ticket().to_string().into();
@@ -208,7 +208,7 @@ async fn tickets_are_used_again_where_that_pays() {
     for (keeps, leaves, reused) in
         [(true, &[][..], true), (false, &[], false), (true, &[Unavailable], false)]
     {
-        let store = Double::new();
+        let store = FakeStore::new();
         store.keeps_old_names.store(keeps, Ordering::Relaxed);
         script(&store.enqueue, &[], || Ok(joined(Standing::First)));
         script(&store.leave, leaves, || Ok(left(true)));
@@ -231,7 +231,7 @@ async fn only_what_may_be_there_is_deleted() {
         (&[Unknown, Unavailable, Denied], 1),
         (&[Gone], 0),
     ] {
-        let store = Double::new();
+        let store = FakeStore::new();
         script(&store.enqueue, fails, || Ok(joined(Standing::First)));
         script(&store.leave, &[], || Ok(left(false)));
         store.close.then(0, || Ok(()));
@@ -244,7 +244,7 @@ async fn only_what_may_be_there_is_deleted() {
         assert!(!session.deadline.vitals().busy, "{fails:?}: it counts for nothing any more");
     }
     // Nor what found somebody there.
-    let store = Double::new();
+    let store = FakeStore::new();
     store.enqueue.then(0, || Ok(Joined::Occupied));
     let attempt = attempt(&store).await;
     assert!(join(attempt, None).await.unwrap().is_none());
@@ -255,7 +255,7 @@ async fn only_what_may_be_there_is_deleted() {
 /// Joining goes on for as long as its time lasts and somebody is interested.
 #[tokio::test(start_paused = true)]
 async fn joining_ends_with_its_time_and_its_caller() {
-    let store = Double::new();
+    let store = FakeStore::new();
     script(&store.enqueue, &[], || Err(Unavailable.error()));
     let began = Instant::now();
     let give_up = Some(began + Duration::from_secs(3));
@@ -290,7 +290,7 @@ async fn a_release_says_what_it_knows() {
         (&[Gone], true, "SessionOver(SessionExpired)"),
         (&[Denied], true, "Refused(\"no\")"),
     ] {
-        let store = Double::new();
+        let store = FakeStore::new();
         script(&store.enqueue, &[], || Ok(joined(Standing::First)));
         script(&store.leave, fails, move || Ok(left(existed)));
         store.close.then(0, || Ok(()));
@@ -300,7 +300,7 @@ async fn a_release_says_what_it_knows() {
         assert_eq!(format!("{release:?}"), told, "{fails:?} {existed}");
     }
     // Without an answer it goes on behind the caller's back, until it has one.
-    let store = Double::new();
+    let store = FakeStore::new();
     script(&store.enqueue, &[], || Ok(joined(Standing::First)));
     store.leave.then(500, || Err(Unavailable.error()));
     store.leave.then(0, || Ok(left(true)));
@@ -317,7 +317,7 @@ async fn a_release_says_what_it_knows() {
 #[tokio::test(start_paused = true)]
 async fn what_is_dropped_is_deleted() {
     for grant in [false, true] {
-        let store = Double::new();
+        let store = FakeStore::new();
         script(&store.enqueue, &[], || Ok(joined(Standing::First)));
         store.leave.then(50, || Ok(left(true)));
         let mut entered = join(attempt(&store).await, None).await.unwrap().unwrap();
@@ -341,7 +341,7 @@ async fn what_is_dropped_is_deleted() {
 #[tokio::test(start_paused = true)]
 async fn holders_are_looked_after() {
     for passing in [false, true] {
-        let store = Double::new();
+        let store = FakeStore::new();
         script(&store.enqueue, &[], || Ok(joined(Standing::First)));
         let mut entered = join(attempt(&store).await, None).await.unwrap().unwrap();
         entered.attempt.passing = passing;
@@ -369,7 +369,7 @@ async fn several_are_joined_in_one_request() {
     .into_iter()
     .enumerate()
     {
-        let store = Double::new();
+        let store = FakeStore::new();
         let (failed, mut answer) = (answer.is_err(), Some(answer));
         store.enqueue_all.then(0, move || answer.take().unwrap().map_err(Fails::error));
         script(&store.leave, &[], || Ok(left(true)));

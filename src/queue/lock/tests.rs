@@ -328,7 +328,7 @@ async fn session(script: &Arc<Script>) -> Arc<Session> {
         connect_timeout: TIMEOUT,
         request_timeout: TIMEOUT,
         recheck_interval: Duration::from_secs(60),
-        ..double::shared(Arc::new(ScriptedBackend(Arc::clone(script))))
+        ..fake_store::shared(Arc::new(ScriptedBackend(Arc::clone(script))))
     };
     Session::open(Arc::new(shared)).await.unwrap()
 }

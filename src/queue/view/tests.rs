@@ -23,7 +23,7 @@ use crate::{
     },
     session::{
         Shared,
-        double::{self, Double, grow},
+        fake_store::{self, FakeStore, grow},
     },
 };
 
@@ -203,7 +203,7 @@ async fn play(plot: (usize, Effect)) {
     let shared = Shared {
         runtime: Runtime::own().unwrap(),
         recheck_interval: Duration::from_secs(60),
-        ..double::shared(Arc::new(Scripted(Arc::clone(&script))))
+        ..fake_store::shared(Arc::new(Scripted(Arc::clone(&script))))
     };
     let session = Session::open(Arc::new(shared)).await.unwrap();
     let mut view = View::new(Queue::new("/ns", "name").unwrap(), true);

@@ -16,12 +16,12 @@ use crate::{
     },
     client::Client,
     runtime::clock::{sleep, timeout},
-    session::double::{self, Double, grow},
+    session::fake_store::{self, FakeStore, grow},
 };
 
 /// A store in which who joins stands there.
-fn store(standing: impl Fn() -> Standing + Send + 'static) -> Arc<Double> {
-    let (store, last) = (Double::new(), AtomicU64::new(0));
+fn store(standing: impl Fn() -> Standing + Send + 'static) -> Arc<FakeStore> {
+    let (store, last) = (FakeStore::new(), AtomicU64::new(0));
     store.enqueue.then(0, move || {
         let number = last.fetch_add(1, Ordering::Relaxed) + 1;
         let (entry, at) = (Entry::new(format!("/ns/a/{number}"), number), Moment(number));
@@ -46,7 +46,7 @@ fn deleted() -> Watch {
 }
 
 /// What comes of waiting for a mutex for so many seconds.
-async fn waits(store: &Arc<Double>, seconds: u64) -> Option<Result<LockGuard, Error>> {
+async fn waits(store: &Arc<FakeStore>, seconds: u64) -> Option<Result<LockGuard, Error>> {
     let client = Client::open(store.shared()).await.unwrap();
     timeout(Duration::from_secs(seconds), client.mutex("a").lock()).await.ok()
 }
@@ -178,7 +178,10 @@ fn free() -> Listing {
     listing
 }
 
-async fn waits_for_a_permit(answers: impl FnOnce(&Double), seconds: u64) -> (Arc<Double>, bool) {
+async fn waits_for_a_permit(
+    answers: impl FnOnce(&FakeStore),
+    seconds: u64,
+) -> (Arc<FakeStore>, bool) {
     let store = store(|| Standing::First);
     answers(&store);
     let client = Client::open(store.shared()).await.unwrap();
@@ -188,11 +191,11 @@ async fn waits_for_a_permit(answers: impl FnOnce(&Double), seconds: u64) -> (Arc
     (store, granted)
 }
 
-fn pauses(store: &Double) -> Vec<u64> {
+fn pauses(store: &FakeStore) -> Vec<u64> {
     let asked = store.asked("list");
     // The first look is without a watch; the second, with one, comes at once.
     assert_eq!(asked[1] - asked[0], 0);
-    double::pauses(&asked[1..])
+    fake_store::pauses(&asked[1..])
 }
 
 #[tokio::test(start_paused = true)]
@@ -204,7 +207,7 @@ async fn who_waits_for_permits_looks_when_something_has_changed() {
         });
         Some(watch)
     };
-    let answers = |store: &Double| {
+    let answers = |store: &FakeStore| {
         store.list.then(0, || Ok(full(None)));
         store.list.then(0, move || Ok(full(changed(500))));
         store.list.then(0, move || Ok(full(changed(700))));
@@ -222,11 +225,11 @@ async fn who_waits_for_permits_pauses_when_watches_break() {
     fn broken() -> Option<Watch> {
         Some(Box::pin(async { Err(StoreError::Unavailable("it broke".into())) }))
     }
-    let none = |store: &Double| store.list.then(0, || Ok(full(None)));
+    let none = |store: &FakeStore| store.list.then(0, || Ok(full(None)));
     let (store, granted) = waits_for_a_permit(none, 1).await;
     assert!(!granted);
     grow(&pauses(&store));
-    let answers = |store: &Double| {
+    let answers = |store: &FakeStore| {
         for _ in 0..7 {
             store.list.then(0, || Ok(full(broken())));
         }
@@ -243,7 +246,7 @@ async fn who_waits_for_permits_pauses_when_watches_break() {
 
 #[tokio::test(start_paused = true)]
 async fn who_waits_for_permits_looks_now_and_then() {
-    let answers = |store: &Double| store.list.then(0, || Ok(full(Some(never()))));
+    let answers = |store: &FakeStore| store.list.then(0, || Ok(full(Some(never()))));
     let (store, granted) = waits_for_a_permit(answers, 76).await;
     assert!(!granted);
     // All but the first look begin a watch; a look at a server that lags errs on the side of

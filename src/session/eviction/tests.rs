@@ -7,7 +7,7 @@ use crate::{
     backend::{Entry, Event, Moment, Watch, name::Ticket},
     runtime::executor::Executor,
     session::{
-        double::{Double, grow, pauses},
+        fake_store::{FakeStore, grow, pauses},
         own_keys::OwnKeys,
     },
 };
@@ -16,7 +16,7 @@ const TTL: Duration = Duration::from_secs(60);
 const RECHECK: Duration = Duration::from_secs(20);
 
 struct Watched {
-    store: Arc<Double>,
+    store: Arc<FakeStore>,
     deadline: Arc<Deadline>,
     evictions: EvictionWatch,
     own_keys: OwnKeys,
@@ -24,8 +24,8 @@ struct Watched {
 
 impl Watched {
     /// With room for this many bytes of paths.
-    fn new(room: usize, answers: impl FnOnce(&Double)) -> Self {
-        let store = Double::new();
+    fn new(room: usize, answers: impl FnOnce(&FakeStore)) -> Self {
+        let store = FakeStore::new();
         answers(&store);
         let deadline = Arc::new(Deadline::new(crate::runtime::clock::now(), TTL, false));
         let evictions = EvictionWatch::start(

@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use super::*;
 use crate::{
     lost::LostReason,
-    session::double::{Double, pauses},
+    session::fake_store::{FakeStore, pauses},
     telemetry::Telemetry,
 };
 
@@ -14,20 +14,20 @@ const TTL: Duration = Duration::from_millis(2400);
 
 /// A session whose opening was just proved.
 struct Kept {
-    store: Arc<Double>,
+    store: Arc<FakeStore>,
     deadline: Arc<Deadline>,
     hurry: Arc<Notify>,
     ended: tokio::task::JoinHandle<Result<()>>,
 }
 
 impl Kept {
-    fn new(renewed_when_idle: bool, answers: impl FnOnce(&Double)) -> Self {
-        let store = Double::new();
+    fn new(renewed_when_idle: bool, answers: impl FnOnce(&FakeStore)) -> Self {
+        let store = FakeStore::new();
         answers(&store);
         Self::of(store, Facts { renewed_when_idle, ..Facts::new(TTL) })
     }
 
-    fn of(store: Arc<Double>, facts: Facts) -> Self {
+    fn of(store: Arc<FakeStore>, facts: Facts) -> Self {
         let deadline = Arc::new(Deadline::new(clock::now(), TTL, facts.relays_renewals));
         let hurry = Arc::<Notify>::default();
         let ended = tokio::spawn(keep(
@@ -41,7 +41,7 @@ impl Kept {
     }
 
     /// The same, and somebody holds a lock.
-    fn held(answers: impl FnOnce(&Double)) -> Self {
+    fn held(answers: impl FnOnce(&FakeStore)) -> Self {
         let kept = Self::new(true, answers);
         assert!(kept.deadline.enter());
         kept.deadline.grant().unwrap();
@@ -102,12 +102,12 @@ async fn six_renewals_overlap_at_the_most() {
 /// A second one would only wait for the first, and others for both.
 #[tokio::test(start_paused = true)]
 async fn where_all_goes_one_after_the_other_so_do_renewals() {
-    let store = Double::new();
+    let store = FakeStore::new();
     store.keep_alive.then(700, || Ok(TTL));
     let kept = Kept::of(store, Facts { one_at_a_time: true, ..Facts::new(TTL) });
     assert_eq!(kept.asked(3000).await, [800, 1600, 2400]);
     // What takes longer than the pause between two is followed at once.
-    let store = Double::new();
+    let store = FakeStore::new();
     store.keep_alive.then(1000, || Ok(TTL));
     let kept = Kept::of(store, Facts { one_at_a_time: true, ..Facts::new(TTL) });
     assert_eq!(kept.asked(4000).await, [800, 1800, 2800, 3800]);
@@ -223,7 +223,7 @@ async fn a_session_is_ended_for_two_ttls_if_need_be() {
 /// What is sent after a silence counts for less; so it is sent once more as soon as it counts.
 #[tokio::test(start_paused = true)]
 async fn after_a_silence_it_is_renewed_as_soon_as_that_counts() {
-    let store = Double::new();
+    let store = FakeStore::new();
     store.keep_alive.then(0, || Ok(TTL));
     let kept = Kept::of(store, Facts { relays_renewals: true, ..Facts::new(TTL) });
     tokio::task::yield_now().await;
@@ -237,7 +237,7 @@ async fn after_a_silence_it_is_renewed_as_soon_as_that_counts() {
 /// And once is enough, though the keeper be late.
 #[tokio::test(start_paused = true)]
 async fn a_keeper_that_is_late_does_not_hurry() {
-    let store = Double::new();
+    let store = FakeStore::new();
     store.keep_alive.then(0, || Ok(TTL));
     let kept = Kept::of(store, Facts { relays_renewals: true, ..Facts::new(TTL) });
     tokio::task::yield_now().await;

@@ -5,7 +5,7 @@ use crate::{
     backend::Moment,
     lost::LostReason,
     runtime::clock::{sleep, timeout},
-    session::double::Double,
+    session::fake_store::FakeStore,
 };
 
 const GONE: LostReason = LostReason::SessionExpired;
@@ -14,8 +14,8 @@ fn silent() -> StoreError {
     StoreError::Unavailable("no answer".into())
 }
 
-fn closing() -> Arc<Double> {
-    let store = Double::new();
+fn closing() -> Arc<FakeStore> {
+    let store = FakeStore::new();
     store.close.then(0, || Ok(()));
     store
 }
@@ -28,11 +28,11 @@ async fn openings_are_repeated_while_there_is_time() {
         (|| StoreError::Unknown("no answer".into()), 1, 8..=15),
         (|| StoreError::Denied("no".into()), 1, 1..=1),
     ] {
-        let store = Double::new();
+        let store = FakeStore::new();
         store.open.then(0, move || Err(error()));
         assert!(Sessions::open(store.shared()).await.is_err());
         assert_eq!(store.asked("open").len(), once, "{:?}", error());
-        let store = Double::new();
+        let store = FakeStore::new();
         store.open.then(0, move || Err(error()));
         let sessions = Sessions::lazy(store.shared());
         let began = Instant::now();
@@ -45,7 +45,7 @@ async fn openings_are_repeated_while_there_is_time() {
         assert!(!sessions.is_opened());
     }
     // One that never answers takes no longer.
-    let store = Double::new();
+    let store = FakeStore::new();
     store.open.then(60_000, || Ok(()));
     let began = Instant::now();
     let error = Sessions::lazy(store.shared()).any().await.unwrap_err();
@@ -122,7 +122,7 @@ async fn a_closed_client_opens_nothing() {
 #[tokio::test(start_paused = true)]
 async fn closing_tells_what_the_store_says() {
     for (error, told) in [(None, false), (Some("no"), true)] {
-        let store = Double::new();
+        let store = FakeStore::new();
         store.close.then(0, move || error.map_or(Ok(()), |no| Err(StoreError::Denied(no.into()))));
         let sessions = Sessions::open(store.shared()).await.unwrap();
         let session = sessions.any().await.unwrap();
@@ -133,7 +133,7 @@ async fn closing_tells_what_the_store_says() {
         assert_eq!(store.asked("close").len(), 1);
     }
     // No answer within the connect timeout.
-    let store = Double::new();
+    let store = FakeStore::new();
     let sessions = Sessions::open(store.shared()).await.unwrap();
     let began = Instant::now();
     assert!(matches!(sessions.close().await, Err(Error::Unavailable { .. })));
@@ -149,7 +149,7 @@ async fn what_is_done_with_is_forgotten() {
         (Err(silent as fn() -> StoreError), true),
         (Err(|| StoreError::Denied("no".into())), false),
     ] {
-        let store = Double::new();
+        let store = FakeStore::new();
         store.close.then(0, move || answer.map_err(|error| error()));
         let session = store.session().await;
         session.deadline.lose(GONE);

@@ -212,7 +212,7 @@ async fn a_try_ends_though_its_session_can_prove_nothing() {
         connect_timeout: TTL,
         request_timeout: TIMEOUT,
         recheck_interval: Duration::from_secs(60),
-        ..double::shared(Arc::new(ScriptedBackend(Arc::clone(&script))))
+        ..fake_store::shared(Arc::new(ScriptedBackend(Arc::clone(&script))))
     };
     let client = Client::open(shared).await.unwrap();
     sleep(TTL).await;

@@ -4,14 +4,14 @@ use super::*;
 
 /// When a view looks, by a stopped clock.
 struct Looks {
-    store: Arc<Double>,
+    store: Arc<FakeStore>,
     session: Arc<Session>,
     view: View,
 }
 
 impl Looks {
-    async fn new(values_change: bool, answers: impl FnOnce(&Double)) -> Self {
-        let store = Double::new();
+    async fn new(values_change: bool, answers: impl FnOnce(&FakeStore)) -> Self {
+        let store = FakeStore::new();
         answers(&store);
         let session = store.session().await;
         let view = View::new(Queue::new("/ns", "name").unwrap(), values_change);
@@ -27,7 +27,7 @@ impl Looks {
 
     /// How long it paused between two looks.
     fn pauses(&self) -> Vec<u64> {
-        double::pauses(&self.store.asked("list"))
+        fake_store::pauses(&self.store.asked("list"))
     }
 }
 
@@ -161,7 +161,7 @@ async fn one_look_is_bounded() {
         (|| StoreError::SessionGone(LostReason::ClientClosed), 1, 0, 1),
         (|| StoreError::Denied("no".into()), 1, 0, 1),
     ] {
-        let store = Double::new();
+        let store = FakeStore::new();
         store.list.then(0, move || Err(answer()));
         store.close.then(0, || Ok(()));
         let sessions = Sessions::open(store.shared()).await.unwrap();
@@ -176,7 +176,7 @@ async fn one_look_is_bounded() {
 /// Who watches for ever gets over failures, in whatever session there is, with growing pauses.
 #[tokio::test(start_paused = true)]
 async fn a_follower_gets_over_lost_sessions() {
-    let store = Double::new();
+    let store = FakeStore::new();
     for _ in 0..5 {
         store.list.then(0, || Err(StoreError::SessionGone(LostReason::SessionExpired)));
     }
@@ -188,11 +188,11 @@ async fn a_follower_gets_over_lost_sessions() {
     let mut feed = Feed::new(&sessions, &queue, false, |snapshot| Some(snapshot.members.len()));
     assert_eq!(feed.next().await, Some(1));
     let asked = store.asked("list");
-    grow(&double::pauses(&asked));
+    grow(&fake_store::pauses(&asked));
     // And then they are short again; its session is looked at now and then.
     assert!(timeout(Duration::from_secs(26), feed.next()).await.is_err());
     let asked = store.asked("list");
-    grow(&double::pauses(&asked[6..]));
+    grow(&fake_store::pauses(&asked[6..]));
     sessions.close().await.unwrap();
     assert_eq!(feed.next().await, None);
     assert_eq!(feed.next().await, None);

@@ -72,7 +72,7 @@ impl<T> Answers<T> {
 }
 
 /// The store, and what it was asked.
-pub(crate) struct Double {
+pub(crate) struct FakeStore {
     began: Instant,
     asked: Mutex<Vec<(String, u64)>>,
     pub(crate) keep_alive: Answers<Duration>,
@@ -102,13 +102,13 @@ pub(crate) struct Double {
     pub(crate) open: Answers<()>,
 }
 
-impl fmt::Debug for Double {
+impl fmt::Debug for FakeStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Double")
+        f.write_str("FakeStore")
     }
 }
 
-impl Double {
+impl FakeStore {
     pub(crate) fn new() -> Arc<Self> {
         Arc::new(Self {
             began: Instant::now(),
@@ -156,7 +156,7 @@ impl Double {
 }
 
 #[async_trait]
-impl Store for Double {
+impl Store for FakeStore {
     async fn keep_alive(&self) -> Result<Duration> {
         self.ask("keep_alive".into());
         self.keep_alive.next().await
@@ -237,7 +237,7 @@ impl Store for Double {
 }
 
 #[async_trait]
-impl Extras for Double {
+impl Extras for FakeStore {
     async fn enqueue_all(&self, _: &[(Queue, Ticket)], _: &[u8]) -> Result<Option<Vec<Joined>>> {
         self.ask("enqueue_all".into());
         self.enqueue_all.next().await
@@ -294,7 +294,7 @@ const TTL: Duration = Duration::from_secs(60);
 
 /// Opens sessions that are all the same store.
 #[derive(Debug)]
-struct Opens(Arc<Double>);
+struct Opens(Arc<FakeStore>);
 
 #[async_trait]
 impl Backend for Opens {
@@ -344,7 +344,7 @@ pub(crate) fn shared(backend: Arc<dyn Backend>) -> Shared {
     }
 }
 
-impl Double {
+impl FakeStore {
     pub(super) fn of_a_session(self: &Arc<Self>) -> SessionStore {
         SessionStore::new(Arc::clone(self) as _, Telemetry::default(), runtime())
     }
