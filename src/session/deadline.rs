@@ -12,7 +12,7 @@ use crate::{
         process::Process,
     },
     session::{
-        silence::{Proof, Silences},
+        process_stall::{Proof, Silences},
         timing::Timing,
     },
     telemetry::Accounts,

@@ -9,7 +9,7 @@ pub(crate) mod fake_store;
 mod keeper;
 pub(crate) mod own_keys;
 mod pool;
-mod silence;
+mod process_stall;
 mod store;
 pub(crate) mod timing;
 pub(crate) mod watch_budget;

@@ -21,7 +21,7 @@ pub(super) struct EndpointError {
 #[derive(Debug)]
 pub(super) enum Cause {
     /// The request was sent, perhaps, and nothing came back in time.
-    Silence,
+    ProcessStall,
     /// It answered by what it had before a revision that is known.
     Stale,
     Client(Error),
@@ -61,13 +61,14 @@ pub(super) fn in_time<T>(
     patience: Duration,
     call: impl Future<Output = Result<T, Error>>,
 ) -> impl Future<Output = Result<T, Cause>> {
-    timeout(patience, call).map(|reply| reply.map_err(|_| Cause::Silence)?.map_err(Cause::Client))
+    timeout(patience, call)
+        .map(|reply| reply.map_err(|_| Cause::ProcessStall)?.map_err(Cause::Client))
 }
 
 impl fmt::Display for EndpointError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.cause {
-            Cause::Silence => write!(f, "{} did not answer in time", self.endpoint),
+            Cause::ProcessStall => write!(f, "{} did not answer in time", self.endpoint),
             Cause::Stale => write!(f, "{}: a stale read", self.endpoint),
             Cause::Client(Error::GRpcStatus(status))
             | Cause::Outdated(Error::GRpcStatus(status)) => {

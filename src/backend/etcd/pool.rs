@@ -359,7 +359,7 @@ impl Pool {
     /// one.
     pub(super) fn failed(&self, index: usize, cause: Cause) -> EndpointError {
         let network = match &cause {
-            Cause::Silence | Cause::Stale => true,
+            Cause::ProcessStall | Cause::Stale => true,
             Cause::Client(Error::GRpcStatus(status)) => {
                 // Everything that is not the server's considered answer.
                 matches!(status.code() as i32, 1 | 2 | 4 | 13 | 14) || is_learner(status.message())

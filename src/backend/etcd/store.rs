@@ -195,7 +195,7 @@ impl Store for EtcdStore {
         let sent = self.unanswered.send(picked.index, clock::now());
         let mut call = std::pin::pin!(picked.renew(self.lease, sent.in_doubt()));
         let mut reply = in_time(self.ttl / 3, &mut call).await;
-        if matches!(reply, Err(Cause::Silence)) {
+        if matches!(reply, Err(Cause::ProcessStall)) {
             // Others need not wait for this member any longer. The answer may still come, if the
             // way is only long.
             self.pool.leave(picked.index);

@@ -16,11 +16,11 @@ pub(crate) struct Silences {
     timing: Timing,
     /// When the session's keeper was last seen at work.
     beat: Duration,
-    recent: Vec<Silence>,
+    recent: Vec<ProcessStall>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Silence {
+struct ProcessStall {
     from: Duration,
     until: Duration,
 }
@@ -53,7 +53,7 @@ impl Silences {
             _ => {
                 // One that is older than this says nothing of any proof that still counts.
                 self.recent.retain(|silence| silence.until + self.timing.forgotten() > now);
-                self.recent.push(Silence { from: self.beat, until: now });
+                self.recent.push(ProcessStall { from: self.beat, until: now });
             }
         }
     }
@@ -73,7 +73,7 @@ impl Silences {
         self.recent.iter().map(|silence| self.over(*silence)).max().filter(|at| *at > now)
     }
 
-    fn over(&self, silence: Silence) -> Duration {
+    fn over(&self, silence: ProcessStall) -> Duration {
         silence.until + self.timing.stutter()
     }
 }
