@@ -30,8 +30,8 @@ pub(crate) mod zookeeper;
 
 pub(crate) use contract::{
     Ask, Backend, Detail, Entry, Event, Extras, Facts, Fate, Join, Joined, Leaving, Left, Listing,
-    Member, Moment, Predecessor, Present, Rewritten, Standing, Store, ToldOfLoss, Watch, Watched,
-    Write, durability, error, name, signature, store,
+    Member, Predecessor, Present, Rewritten, SequencePoint, Standing, Store, ToldOfLoss, Watch,
+    Watched, Write, durability, error, name, signature, store,
 };
 #[cfg(any(feature = "etcd", feature = "zookeeper"))]
 use security::handshake;

@@ -47,7 +47,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        backend::{Entry, Joined, Left, Moment, Standing, name::Queue},
+        backend::{Entry, Joined, Left, SequencePoint, Standing, name::Queue},
         client::Client,
         lost::LostReason,
         primitives::guard::LockGuard,
@@ -66,7 +66,7 @@ mod tests {
     async fn held(store: &Arc<FakeStore>) -> LockGuard {
         store.enqueue.then(30, || {
             let (entry, standing) = (Entry::new("/ns/a/1", 1), Standing::First);
-            Ok(Joined::Queued { entry, standing, at: Moment(1), alive: None, alone: true })
+            Ok(Joined::Queued { entry, standing, at: SequencePoint(1), alive: None, alone: true })
         });
         store.close.then(0, || Ok(()));
         let client = Client::open(store.shared()).await.unwrap();
@@ -74,7 +74,7 @@ mod tests {
     }
 
     fn left() -> Left {
-        Left { existed: true, successor: false, at: Moment(2) }
+        Left { existed: true, successor: false, at: SequencePoint(2) }
     }
 
     /// Its time counts from the sending of the request. When the key is deleted, the guard has been

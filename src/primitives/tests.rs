@@ -12,7 +12,7 @@ use std::{
 use crate::{
     Client, Error, LostReason,
     backend::{
-        Detail, Entry, Joined, Left, Listing, Member, Moment, Standing, error::StoreError,
+        Detail, Entry, Joined, Left, Listing, Member, SequencePoint, Standing, error::StoreError,
         name::Queue,
     },
     runtime::clock::timeout,
@@ -26,7 +26,7 @@ use crate::{
 fn store(standing: fn() -> Standing) -> Arc<FakeStore> {
     let store = FakeStore::new();
     joins(&store, standing);
-    let at = Moment(u64::MAX);
+    let at = SequencePoint(u64::MAX);
     store.leave.then(0, move || Ok(Left { existed: true, successor: false, at }));
     store.close.then(0, || Ok(()));
     store
@@ -36,7 +36,7 @@ fn joins(store: &FakeStore, standing: fn() -> Standing) {
     static LAST: AtomicU64 = AtomicU64::new(0);
     store.enqueue.then(0, move || {
         let number = LAST.fetch_add(1, Ordering::Relaxed) + 1;
-        let (entry, at) = (Entry::new(format!("/ns/a/{number}"), number), Moment(number));
+        let (entry, at) = (Entry::new(format!("/ns/a/{number}"), number), SequencePoint(number));
         Ok(Joined::Queued { entry, standing: standing(), at, alive: None, alone: true })
     });
 }
@@ -68,7 +68,7 @@ async fn a_candidate_stands_again() {
         joins(&store, || Standing::Evicted);
     }
     joins(&store, first);
-    store.leave.then(0, || Ok(Left { existed: true, successor: false, at: Moment(1) }));
+    store.leave.then(0, || Ok(Left { existed: true, successor: false, at: SequencePoint(1) }));
     let election = client(&store).await.election("a");
     let done = election.run(pending(), async |_| "done").await.unwrap();
     assert_eq!(done, Some("done"));
@@ -95,7 +95,9 @@ async fn calls_go_on_in_other_sessions() {
                 store.enqueue.then(0, gone);
             }
             joins(&store, first);
-            store.leave.then(0, || Ok(Left { existed: true, successor: false, at: Moment(1) }));
+            store
+                .leave
+                .then(0, || Ok(Left { existed: true, successor: false, at: SequencePoint(1) }));
             store.close.then(0, || Ok(()));
             store
         });
@@ -115,7 +117,7 @@ async fn calls_go_on_in_other_sessions() {
 #[tokio::test(start_paused = true)]
 async fn what_was_lost_is_told_in_the_end() {
     let store = store(first);
-    store.leave.then(0, || Ok(Left { existed: false, successor: false, at: Moment(1) }));
+    store.leave.then(0, || Ok(Left { existed: false, successor: false, at: SequencePoint(1) }));
     // The first answer is that of another lock, which was there.
     let client = client(&store).await;
     client.mutex("a").lock().await.unwrap().unlock().await.unwrap();

@@ -15,7 +15,7 @@ use super::{
     wake_up_backoff::WakeUpBackoff,
 };
 use crate::{
-    backend::{self, Join, Moment, Predecessor, error::Result},
+    backend::{self, Join, Predecessor, SequencePoint, error::Result},
     error::Error,
     runtime::{
         carried::Carried,
@@ -137,7 +137,7 @@ impl Waiter<'_> {
     async fn wait_behind(
         &self,
         mut predecessor: Predecessor,
-        there: Option<Moment>,
+        there: Option<SequencePoint>,
     ) -> Result<Standing> {
         let mut there = there.filter(|_| predecessor.seen);
         let mut backoff = WakeUpBackoff::default();
@@ -164,7 +164,11 @@ impl Waiter<'_> {
     }
 
     /// Waits until something may have happened, and tells what is known of it then.
-    async fn evidence(&self, predecessor: &Predecessor, there: Option<Moment>) -> Result<Evidence> {
+    async fn evidence(
+        &self,
+        predecessor: &Predecessor,
+        there: Option<SequencePoint>,
+    ) -> Result<Evidence> {
         if self.mode.is_exclusive() {
             self.own.wait_for(predecessor);
         }

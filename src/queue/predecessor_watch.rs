@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{evidence::Evidence, waiter::Waiter};
 use crate::{
-    backend::{Event, Moment, Predecessor, Watched, error::Result},
+    backend::{Event, Predecessor, SequencePoint, Watched, error::Result},
     runtime::{
         self,
         clock::{self, sleep},
@@ -24,7 +24,7 @@ use crate::{
 pub(super) async fn watch_predecessor(
     waiter: &Waiter<'_>,
     predecessor: &Predecessor,
-    mut there: Option<Moment>,
+    mut there: Option<SequencePoint>,
 ) -> Result<Evidence> {
     let (session, key) = (waiter.session, &predecessor.entry.key);
     if let Some(ahead) = session.own_keys.find_soon(&predecessor.entry).await {
@@ -91,7 +91,7 @@ mod tests {
     /// A key of this session's that joined at this moment, so long ago.
     fn own(joined: u64, ago: Duration) -> Arc<OwnKey> {
         let entry = Entry { key: "own".into(), revision: joined, token: joined, crowded: false };
-        OwnKeys::default().add(entry, Moment(joined), clock::now() - ago, false)
+        OwnKeys::default().add(entry, SequencePoint(joined), clock::now() - ago, false)
     }
 
     #[test]
@@ -101,8 +101,8 @@ mod tests {
             Predecessor { entry, first: true, seen: true }
         };
         let nobody = Weak::new;
-        let passed = |at, successor, there| End::Passed { at: Moment(at), successor, there };
-        let left = |at| End::Left { at: Moment(at), predecessor: next() };
+        let passed = |at, successor, there| End::Passed { at: SequencePoint(at), successor, there };
+        let left = |at| End::Left { at: SequencePoint(at), predecessor: next() };
         let (now, long_ago) = (own(5, Duration::ZERO), own(5, WATCH_AFTER * 2));
         let other = own(5, Duration::ZERO);
         let inherits = Conclusion::First;

@@ -123,10 +123,10 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::{backend::Moment, session::own_keys::OwnKeys};
+    use crate::{backend::SequencePoint, session::own_keys::OwnKeys};
 
     fn own(key: &str, revision: u64, repeats: bool) -> Arc<OwnKey> {
-        OwnKeys::default().add(Entry::new(key, revision), Moment(1), Duration::ZERO, repeats)
+        OwnKeys::default().add(Entry::new(key, revision), SequencePoint(1), Duration::ZERO, repeats)
     }
 
     #[test]

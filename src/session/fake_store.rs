@@ -14,8 +14,8 @@ use async_trait::async_trait;
 
 use crate::{
     backend::{
-        Ask, Backend, Entry, Extras, Facts, Join, Joined, Leaving, Left, Listing, Moment, Present,
-        Standing, Store, Watch, Watched, Write,
+        Ask, Backend, Entry, Extras, Facts, Join, Joined, Leaving, Left, Listing, Present,
+        SequencePoint, Standing, Store, Watch, Watched, Write,
         error::Result,
         name::{Queue, Ticket},
         store::watch_and_look,
@@ -194,10 +194,10 @@ impl Store for FakeStore {
     async fn watch_ahead(
         &self,
         ahead: &Entry,
-        there: Option<Moment>,
+        there: Option<SequencePoint>,
         own: Option<&Entry>,
     ) -> Result<Watched> {
-        if let Some(Moment(there)) = there {
+        if let Some(SequencePoint(there)) = there {
             self.ask(format!("watch {} that was there at {there}", ahead.key));
         }
         watch_and_look(self.watch(ahead, true), own.map(|own| self.present(own, ahead))).await

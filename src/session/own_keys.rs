@@ -14,7 +14,7 @@ use std::{
 use tokio::sync::Notify;
 
 use crate::{
-    backend::{Entry, Left, Moment, Predecessor},
+    backend::{Entry, Left, Predecessor, SequencePoint},
     lost::LostReason,
     runtime::{
         clock::{self, timeout},
@@ -59,7 +59,7 @@ impl OwnKeys {
     pub(crate) fn add(
         &self,
         entry: Entry,
-        joined: Moment,
+        joined: SequencePoint,
         sent: Duration,
         repeats: bool,
     ) -> Arc<OwnKey> {
@@ -147,7 +147,7 @@ impl OwnKeys {
 pub(crate) struct OwnKey {
     pub(crate) entry: Entry,
     /// When the store created the key.
-    pub(crate) joined: Moment,
+    pub(crate) joined: SequencePoint,
     /// When it was asked to, by this machine's clock.
     pub(crate) sent: Duration,
     /// A request to join that may be applied yet would put a key of this name once more, were this
@@ -198,14 +198,14 @@ enum Phase {
 pub(crate) enum End {
     /// The key of one who held the lock was deleted, at that moment.
     Passed {
-        at: Moment,
+        at: SequencePoint,
         /// Whose key was asked for in the same transaction.
         successor: Weak<OwnKey>,
         /// It was there.
         there: bool,
     },
     /// It waited behind this one, and has gone: its successor waits for this one now.
-    Left { at: Moment, predecessor: Predecessor },
+    Left { at: SequencePoint, predecessor: Predecessor },
     /// Otherwise: its successor has to look.
     Unclear,
 }

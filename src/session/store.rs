@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use super::Shared;
 use crate::{
     backend::{
-        Ask, Entry, Facts, Join, Joined, Leaving, Left, Listing, Moment, Present, Rewritten,
+        Ask, Entry, Facts, Join, Joined, Leaving, Left, Listing, Present, Rewritten, SequencePoint,
         Standing, Store, ToldOfLoss, Watch, Watched, Write,
         durability::Durability,
         error::{Result, StoreError},
@@ -120,7 +120,7 @@ impl SessionStore {
     pub(crate) fn watch_ahead(
         &self,
         ahead: &Entry,
-        there: Option<Moment>,
+        there: Option<SequencePoint>,
         own: Option<&Entry>,
     ) -> Carried<Result<Watched>> {
         let (ahead, own) = (ahead.clone(), own.cloned());

@@ -30,7 +30,7 @@ impl Entry {
 /// A point in the order in which the store served the requests of one session. Those of two
 /// sessions do not compare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Moment(pub(crate) u64);
+pub(crate) struct SequencePoint(pub(crate) u64);
 
 /// Where an entry stands.
 #[derive(Debug, PartialEq, Eq)]

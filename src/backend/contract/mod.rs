@@ -10,7 +10,7 @@ pub(crate) mod signature;
 pub(crate) mod store;
 
 pub(crate) use entry::{
-    Entry, Event, Fate, Moment, Predecessor, Present, Standing, Watch, Watched,
+    Entry, Event, Fate, Predecessor, Present, SequencePoint, Standing, Watch, Watched,
 };
 pub(crate) use listing::{Ask, Detail, Listing, Member};
 pub(crate) use request::{Join, Joined, Leaving, Left, Rewritten, Write};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::backend::entry::{Entry, Moment, Standing};
+use crate::backend::entry::{Entry, SequencePoint, Standing};
 
 /// How to join a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub(crate) enum Joined {
         entry: Entry,
         standing: Standing,
         /// When it joined.
-        at: Moment,
+        at: SequencePoint,
         /// Where joining was a proof of life too: as the answer of `keep_alive`.
         alive: Option<Duration>,
         /// Nothing else was in the queue, not even a note.
@@ -49,7 +49,7 @@ pub(crate) struct Left {
     pub(crate) existed: bool,
     /// So was the successor's, at the same moment.
     pub(crate) successor: bool,
-    pub(crate) at: Moment,
+    pub(crate) at: SequencePoint,
 }
 
 /// The outcome of writing into a key.

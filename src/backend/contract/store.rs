@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use crate::{
     backend::{
         durability::Durability,
-        entry::{Entry, Fate, Moment, Present, Standing, Watch, Watched},
+        entry::{Entry, Fate, Present, SequencePoint, Standing, Watch, Watched},
         error::{Result, StoreError},
         listing::{Ask, Listing},
         name::{Queue, Ticket},
@@ -155,7 +155,7 @@ pub(crate) trait Store: Extras {
     async fn watch_ahead(
         &self,
         ahead: &Entry,
-        _there: Option<Moment>,
+        _there: Option<SequencePoint>,
         own: Option<&Entry>,
     ) -> Result<Watched> {
         watch_and_look(self.watch(ahead, true), own.map(|own| self.present(own, ahead))).await

@@ -29,8 +29,8 @@ use super::{
 };
 use crate::{
     backend::{
-        Ask, Entry, Fate, Join, Joined, Leaving, Left, Listing, Moment, Predecessor, Present,
-        Standing, Store, Watch, Watched,
+        Ask, Entry, Fate, Join, Joined, Leaving, Left, Listing, Predecessor, Present,
+        SequencePoint, Standing, Store, Watch, Watched,
         error::{Result, StoreError},
         name::{Queue, Ticket},
     },
@@ -261,7 +261,7 @@ impl Store for EtcdStore {
     async fn watch_ahead(
         &self,
         ahead: &Entry,
-        there: Option<Moment>,
+        there: Option<SequencePoint>,
         own: Option<&Entry>,
     ) -> Result<Watched> {
         if let Some(watch) = self.spare.take(|watch| watch.began_before(ahead)) {
@@ -269,7 +269,7 @@ impl Store for EtcdStore {
         }
         let watch = self.watcher.watch(&ahead.key, false, false).await?;
         // Nothing had happened to it when the watch began.
-        if there.is_some_and(|Moment(there)| there >= watch.start()) {
+        if there.is_some_and(|SequencePoint(there)| there >= watch.start()) {
             return Ok(Watched::Begun(watch.end(&self.pool, ahead, None, &self.spare)));
         }
         let Some(own) = own else {
@@ -298,7 +298,7 @@ impl Store for EtcdStore {
             let deleted = self.pool.request(LEAVE, delete).await?;
             let at = deleted.header().map_or(0, |header| header.revision().unsigned_abs());
             let existed = transactions::was_there(&deleted, self.lease, Some(entry));
-            return Ok(Left { existed, successor: false, at: Moment(at) });
+            return Ok(Left { existed, successor: false, at: SequencePoint(at) });
         }
         let paths = Paths::new(queue, self.lease, ticket);
         let txn = match leave {
@@ -323,7 +323,7 @@ impl Store for EtcdStore {
         let successor = leave.successor.is_some_and(|successor| {
             transactions::is_there(told.next(), successor, Some(self.lease))
         });
-        Ok(Left { existed, successor, at: Moment(revision) })
+        Ok(Left { existed, successor, at: SequencePoint(revision) })
     }
 
     async fn list(&self, queue: &Queue, ask: Ask) -> Result<Listing> {

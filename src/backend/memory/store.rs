@@ -13,7 +13,7 @@ use super::{KeyRecord, REVISION, SessionRecord, Space, State};
 use crate::{
     backend::{
         Ask, Backend, Detail, Entry, Event, Extras, Facts, Fate, Join, Joined, Leaving, Left,
-        Listing, Member, Moment, Present, Rewritten, Standing, Store, Watch, Write,
+        Listing, Member, Present, Rewritten, SequencePoint, Standing, Store, Watch, Write,
         durability::{AfterLoss, Durability},
         error::{Result, StoreError},
         name::{Queue, Ticket},
@@ -217,7 +217,7 @@ impl Store for MemoryStore {
         Ok(Left {
             existed: revision.is_some_and(|revision| state.remove(revision)),
             successor: leave.successor.is_some_and(|successor| state.there(successor)),
-            at: Moment(REVISION.fetch_add(1, Ordering::Relaxed)),
+            at: SequencePoint(REVISION.fetch_add(1, Ordering::Relaxed)),
         })
     }
 
@@ -374,7 +374,7 @@ impl State {
         let others =
             self.keys.iter().any(|(other, record)| *other != revision && record.queue == *queue);
         let alone = !others && self.notes(queue).next().is_none();
-        Joined::Queued { entry, standing, at: Moment(revision), alive: None, alone }
+        Joined::Queued { entry, standing, at: SequencePoint(revision), alive: None, alone }
     }
 
     /// The names of what belongs to no session, in a queue's directory.

@@ -25,8 +25,8 @@ use super::{
 };
 use crate::{
     backend::{
-        Ask, Entry, Event, Extras, Join, Joined, Leaving, Left, Listing, Moment, Present, Standing,
-        Store, ToldOfLoss, Watch,
+        Ask, Entry, Event, Extras, Join, Joined, Leaving, Left, Listing, Present, SequencePoint,
+        Standing, Store, ToldOfLoss, Watch,
         durability::Durability,
         error::{Result, StoreError},
         name::{Queue, Ticket},
@@ -70,8 +70,8 @@ impl RedlockStore {
         self.nodes.longest()
     }
 
-    fn moment(&self) -> Moment {
-        Moment(self.moments.fetch_add(1, Relaxed))
+    fn moment(&self) -> SequencePoint {
+        SequencePoint(self.moments.fetch_add(1, Relaxed))
     }
 
     /// What was found out, with what is wrong with the nodes.

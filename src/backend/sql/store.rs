@@ -12,8 +12,8 @@ use super::{
 };
 use crate::{
     backend::{
-        Ask, Entry, Fate, Join, Joined, Leaving, Left, Listing, Moment, Present, Standing, Store,
-        ToldOfLoss, Watch,
+        Ask, Entry, Fate, Join, Joined, Leaving, Left, Listing, Present, SequencePoint, Standing,
+        Store, ToldOfLoss, Watch,
         error::{Result, StoreError},
         name::{Queue, Ticket},
     },
@@ -140,7 +140,7 @@ impl<D: Dialect> Store for SqlStore<D> {
         Ok(Left {
             existed: deleted.count > 0,
             successor: row.flag(1),
-            at: Moment(at.map_or(0, |number| number + 1)),
+            at: SequencePoint(at.map_or(0, |number| number + 1)),
         })
     }
 

@@ -7,7 +7,7 @@ use super::{
     outcome::{Outcome, Row},
 };
 use crate::backend::{
-    Detail, Entry, Joined, Listing, Member, Moment, Predecessor, Standing, Watch,
+    Detail, Entry, Joined, Listing, Member, Predecessor, SequencePoint, Standing, Watch,
     error::{Result, SEEMS_DEAD, StoreError},
     name::Queue,
 };
@@ -47,7 +47,7 @@ pub(crate) fn standing(dir: &str, rows: &[Row]) -> Result<Option<(Entry, Standin
 pub(crate) fn joined(queue: &Queue, told: &Outcome) -> Result<Option<Joined>> {
     let Some((entry, standing)) = standing(queue.dir(), told.rows())? else { return Ok(None) };
     let alone = told.first().is_some_and(|row| !row.flag(4));
-    let at = Moment(entry.revision);
+    let at = SequencePoint(entry.revision);
     Ok(Some(Joined::Queued { entry, standing, at, alive: None, alone }))
 }
 

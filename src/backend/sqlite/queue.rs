@@ -10,7 +10,7 @@ use super::{
     tables::Tables,
 };
 use crate::backend::{
-    Detail, Entry, Fate, Joined, Left, Member, Moment, Predecessor, Present, Standing,
+    Detail, Entry, Fate, Joined, Left, Member, Predecessor, Present, SequencePoint, Standing,
     name::{Queue, Ticket},
 };
 
@@ -101,7 +101,7 @@ impl Tables<'_, '_> {
         let others = "SELECT 1 FROM distlock_entries WHERE queue = ?1 AND number <> ?2 \
                       UNION ALL SELECT 1 FROM distlock_data WHERE dir = ?1";
         let alone = !self.sql.exists(others, params![queue.dir(), number])?;
-        let at = Moment(entry.revision);
+        let at = SequencePoint(entry.revision);
         Ok(Some(Joined::Queued { entry, standing, at, alive: None, alone }))
     }
 
@@ -181,7 +181,7 @@ impl Tables<'_, '_> {
             )?,
         };
         // Those who have joined up to the last number were there as the key was deleted.
-        Ok(Left { existed, successor, at: Moment(revision(self.drawn()?) + 1) })
+        Ok(Left { existed, successor, at: SequencePoint(revision(self.drawn()?) + 1) })
     }
 
     /// All that is in a queue, in its order.

@@ -26,7 +26,8 @@ use self::{search::Search, together::Lists};
 use super::{error, identity::Identity, names, renewal::renewed_for, tags::Tags};
 use crate::{
     backend::{
-        Ask, Entry, Join, Joined, Leaving, Left, Listing, Moment, Present, Standing, Store, Watch,
+        Ask, Entry, Join, Joined, Leaving, Left, Listing, Present, SequencePoint, Standing, Store,
+        Watch,
         error::{Result, StoreError},
         name::{Queue, Ticket},
     },
@@ -146,10 +147,10 @@ impl ZooKeeperStore {
     /// never sent again (`Depot::error`, `Depot::reset`); so of two requests that were *answered*,
     /// the one sent first was served first, be they of one connection or of two. That is no word on
     /// a request whose reply was lost.
-    fn send<T>(&self, send: impl FnOnce() -> T) -> (Moment, T) {
+    fn send<T>(&self, send: impl FnOnce() -> T) -> (SequencePoint, T) {
         let mut sent = self.sent.lock();
         *sent += 1;
-        (Moment(*sent), send())
+        (SequencePoint(*sent), send())
     }
 
     /// Awaits the reply to a request, or to several in one flight. The crate sends a request when
@@ -199,7 +200,10 @@ impl ZooKeeperStore {
     }
 
     /// Commits a transaction; with its place in the order of this session's requests.
-    async fn transact(&self, mut writer: zk::MultiWriter<'_>) -> Result<(Moment, Committed)> {
+    async fn transact(
+        &self,
+        mut writer: zk::MultiWriter<'_>,
+    ) -> Result<(SequencePoint, Committed)> {
         let (at, committed) = self.send(|| writer.commit());
         let committed = self.reply(committed).await?.map_err(|error| match error {
             MultiWriteError::OperationFailed { index, source } => (Some(index), source),

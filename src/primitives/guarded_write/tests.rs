@@ -2,7 +2,7 @@ use std::{sync::Arc, time::Duration};
 
 use super::*;
 use crate::{
-    backend::{Entry, Joined, Left, Moment, Standing, error::StoreError},
+    backend::{Entry, Joined, Left, SequencePoint, Standing, error::StoreError},
     client::Client,
     lost::LostReason,
     runtime::clock::Instant,
@@ -59,7 +59,7 @@ fn writes_are_checked() {
 
 /// A lock that is held in this store.
 async fn held(store: &Arc<FakeStore>) -> LockGuard {
-    let at = Moment(1);
+    let at = SequencePoint(1);
     store.enqueue.then(0, move || {
         let (entry, standing) = (Entry::new("/ns/a/1", 1), Standing::First);
         Ok(Joined::Queued { entry, standing, at, alive: None, alone: true })

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::*;
 use crate::{
-    backend::{Entry, Joined, Left, Moment, Standing},
+    backend::{Entry, Joined, Left, SequencePoint, Standing},
     runtime::clock::{Instant, sleep},
     session::fake_store::FakeStore,
 };
@@ -14,7 +14,7 @@ fn first() -> Joined {
     static LAST: AtomicU64 = AtomicU64::new(0);
     let number = LAST.fetch_add(1, Ordering::Relaxed) + 1;
     let entry = Entry::new(format!("/ns/name/{number}"), number);
-    let (standing, at) = (Standing::First, Moment(number));
+    let (standing, at) = (Standing::First, SequencePoint(number));
     Joined::Queued { entry, standing, at, alive: None, alone: true }
 }
 
@@ -22,7 +22,7 @@ fn first() -> Joined {
 fn store() -> Arc<FakeStore> {
     let store = FakeStore::new();
     store.enqueue.then(0, || Ok(first()));
-    let at = Moment(u64::MAX);
+    let at = SequencePoint(u64::MAX);
     store.leave.then(0, move || Ok(Left { existed: true, successor: false, at }));
     store
 }
@@ -106,7 +106,7 @@ async fn a_lock_that_is_lost_on_the_way_ends_the_wait() {
     for evicted in [true, false] {
         let (store, held) = (FakeStore::new(), Entry::new("/ns/lock-0/1", 1));
         store.enqueue_all.then(0, || Ok(None));
-        let (entry, at) = (held.clone(), Moment(1));
+        let (entry, at) = (held.clone(), SequencePoint(1));
         store.enqueue.then(0, move || {
             let (entry, standing) = (entry.clone(), Standing::First);
             Ok(Joined::Queued { entry, standing, at, alive: None, alone: true })

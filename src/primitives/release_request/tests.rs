@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use super::*;
 use crate::{
-    backend::{Detail, Joined, Left, Listing, Moment, Standing, Watch},
+    backend::{Detail, Joined, Left, Listing, SequencePoint, Standing, Watch},
     session::fake_store::{FakeStore, grow, pauses},
 };
 
@@ -48,7 +48,7 @@ fn store() -> Arc<FakeStore> {
         let member = Member { entry: Entry::new("/ns/a/7", 7), label: None, detail: None };
         Ok(Listing { members: vec![member], notes: vec![], watch: None, seem_dead: vec![] })
     });
-    let at = Moment(1);
+    let at = SequencePoint(1);
     store.enqueue.then(0, move || {
         let (entry, standing) = (Entry::new("/ns/a!ask/1", 1), Standing::First);
         Ok(Joined::Queued { entry, standing, at, alive: None, alone: true })

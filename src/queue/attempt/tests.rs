@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use super::*;
 use crate::{
-    backend::{Entry, Left, Moment, error::Result},
+    backend::{Entry, Left, SequencePoint, error::Result},
     session::fake_store::FakeStore,
 };
 
@@ -16,11 +16,11 @@ fn queue() -> Queue {
 
 fn joined(standing: Standing) -> Joined {
     let entry = Entry::new("/ns/name/1", 1);
-    Joined::Queued { entry, standing, at: Moment(1), alive: None, alone: true }
+    Joined::Queued { entry, standing, at: SequencePoint(1), alive: None, alone: true }
 }
 
 fn left(existed: bool) -> Left {
-    Left { existed, successor: false, at: Moment(2) }
+    Left { existed, successor: false, at: SequencePoint(2) }
 }
 
 /// How a request fails.
@@ -186,7 +186,7 @@ async fn key_that_was_put_again_is_told_from_the_one_that_is_held() {
         let own = Entry::new(Arc::clone(&key), 1);
         script(&store.enqueue, &[Unknown], move || {
             let (entry, standing) = (own.clone(), Standing::First);
-            Ok(Joined::Queued { entry, standing, at: Moment(1), alive: None, alone: true })
+            Ok(Joined::Queued { entry, standing, at: SequencePoint(1), alive: None, alone: true })
         });
         let listed = Arc::clone(&key);
         script(&store.own_keys, &[], move || Ok(vec![Arc::clone(&listed)]));

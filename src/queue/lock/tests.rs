@@ -15,8 +15,8 @@ use tokio::time::timeout;
 use super::*;
 use crate::{
     backend::{
-        Ask, Backend, Entry, Event, Extras, Facts, Fate, Joined, Leaving, Left, Listing, Moment,
-        Present, Standing, Store, Watch,
+        Ask, Backend, Entry, Event, Extras, Facts, Fate, Joined, Leaving, Left, Listing, Present,
+        SequencePoint, Standing, Store, Watch,
         name::{Queue, Ticket},
     },
     client::Client,
@@ -214,7 +214,7 @@ impl Store for ScriptedStore {
                 return Joined::Occupied;
             }
             let entry = script.add(&key);
-            let at = Moment(entry.revision);
+            let at = SequencePoint(entry.revision);
             Joined::Queued { standing: script.look(&key), entry, at, alive: None, alone: false }
         });
         joined.await
@@ -259,7 +259,7 @@ impl Store for ScriptedStore {
             successor: leave
                 .successor
                 .is_some_and(|successor| self.0.keys().contains(&successor.key.to_string())),
-            at: Moment(self.0.revision.fetch_add(1, Ordering::Relaxed)),
+            at: SequencePoint(self.0.revision.fetch_add(1, Ordering::Relaxed)),
         });
         left.await
     }
@@ -313,7 +313,7 @@ impl Extras for ScriptedStore {
             let free = script.keys().is_empty();
             let join = |key: &String| {
                 let entry = script.add(key);
-                let at = Moment(entry.revision);
+                let at = SequencePoint(entry.revision);
                 Joined::Queued { standing: Standing::First, entry, at, alive: None, alone: true }
             };
             free.then(|| keys.iter().map(join).collect())

@@ -11,8 +11,8 @@ use std::{
 use crate::{
     Error, LockGuard,
     backend::{
-        Entry, Event, Fate, Joined, Left, Listing, Member, Moment, Predecessor, Present, Standing,
-        Watch, error::StoreError,
+        Entry, Event, Fate, Joined, Left, Listing, Member, Predecessor, Present, SequencePoint,
+        Standing, Watch, error::StoreError,
     },
     client::Client,
     runtime::clock::{sleep, timeout},
@@ -24,10 +24,10 @@ fn store(standing: impl Fn() -> Standing + Send + 'static) -> Arc<FakeStore> {
     let (store, last) = (FakeStore::new(), AtomicU64::new(0));
     store.enqueue.then(0, move || {
         let number = last.fetch_add(1, Ordering::Relaxed) + 1;
-        let (entry, at) = (Entry::new(format!("/ns/a/{number}"), number), Moment(number));
+        let (entry, at) = (Entry::new(format!("/ns/a/{number}"), number), SequencePoint(number));
         Ok(Joined::Queued { entry, standing: standing(), at, alive: None, alone: false })
     });
-    let at = Moment(u64::MAX);
+    let at = SequencePoint(u64::MAX);
     store.leave.then(0, move || Ok(Left { existed: true, successor: false, at }));
     store.close.then(0, || Ok(()));
     store

@@ -4,7 +4,7 @@ use tokio::runtime::Handle;
 
 use super::*;
 use crate::{
-    backend::{Entry, Event, Moment, Watch, name::Ticket},
+    backend::{Entry, Event, SequencePoint, Watch, name::Ticket},
     runtime::executor::Executor,
     session::{
         fake_store::{FakeStore, grow, pauses},
@@ -42,7 +42,7 @@ impl Watched {
 
     fn granted(&self, key: &str, repeats: bool) -> Arc<OwnKey> {
         let entry = Entry::new(key, 1);
-        let own_key = self.own_keys.add(entry, Moment(1), Duration::ZERO, repeats);
+        let own_key = self.own_keys.add(entry, SequencePoint(1), Duration::ZERO, repeats);
         own_key.hold();
         self.evictions.watch(&own_key);
         own_key

@@ -11,7 +11,7 @@ fn entry(key: &str, revision: u64) -> Entry {
 }
 
 fn add(own_keys: &OwnKeys, key: &str) -> Arc<OwnKey> {
-    own_keys.add(entry(key, 1), Moment(1), Duration::ZERO, false)
+    own_keys.add(entry(key, 1), SequencePoint(1), Duration::ZERO, false)
 }
 
 /// Whether it is done when it is looked at once.
@@ -27,7 +27,7 @@ async fn done<T>(future: impl Future<Output = T>) -> Option<T> {
 #[test]
 fn a_key_that_was_put_again_is_another_one() {
     let own_keys = OwnKeys::default();
-    let own = own_keys.add(entry("/a/1", 7), Moment(7), Duration::ZERO, false);
+    let own = own_keys.add(entry("/a/1", 7), SequencePoint(7), Duration::ZERO, false);
     for (key, revision, same) in [
         ("/a/1", 7, true),
         ("/a/1", 0, true),
@@ -63,7 +63,7 @@ fn a_waker_may_look_for_a_key() {
         let mut second = pin!(own_keys.find_soon(&entry));
         let _ = first.as_mut().poll(&mut context);
         let _ = second.as_mut().poll(&mut context);
-        own_keys.add(entry.clone(), Moment(1), Duration::ZERO, false);
+        own_keys.add(entry.clone(), SequencePoint(1), Duration::ZERO, false);
         told.send(()).unwrap();
     });
     done.recv_timeout(Duration::from_secs(10)).expect("it looks while one is added");
@@ -127,7 +127,7 @@ async fn who_waits_for_a_key_is_told_how_it_ended() {
         assert!(Arc::ptr_eq(&holder.successor().unwrap(), &waiter));
         assert!(holder.leave() && !holder.is_held());
         assert!(done(&mut ended).await.is_none(), "it is not gone yet");
-        let at = Moment(7);
+        let at = SequencePoint(7);
         let left = Left { existed: true, successor: true, at };
         let end = holder.end(true, left, Some(&waiter));
         own_keys.end(&holder, end);
@@ -167,7 +167,7 @@ async fn who_waits_for_a_lost_key_looks() {
 fn what_the_store_says_of_a_deleted_key_is_how_it_ended() {
     let own_keys = OwnKeys::default();
     let own = add(&own_keys, "/a/2");
-    let at = Moment(9);
+    let at = SequencePoint(9);
     let left = |existed| Left { existed, successor: false, at };
     let ahead = Predecessor { entry: entry("/a/1", 1), first: true, seen: false };
     assert!(matches!(own.end(true, left(false), None), End::Unclear));

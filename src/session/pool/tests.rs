@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    backend::Moment,
+    backend::SequencePoint,
     lost::LostReason,
     runtime::clock::{sleep, timeout},
     session::fake_store::FakeStore,
@@ -97,7 +97,7 @@ async fn sessions_without_room_are_kept() {
     assert!(Arc::ptr_eq(&first, &sessions.any().await.unwrap()));
     let key = Entry::new("/q/1", 7);
     assert!(!sessions.owns(&key));
-    first.own_keys.add(key.clone(), Moment(7), Duration::ZERO, false);
+    first.own_keys.add(key.clone(), SequencePoint(7), Duration::ZERO, false);
     assert!(sessions.owns(&key));
 }
 

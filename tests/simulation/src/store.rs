@@ -15,7 +15,7 @@ use tokio::sync::{oneshot, watch};
 use crate::{
     backend::{
         Ask, Backend, Entry, Event, Extras, Facts, Fate, Join, Joined, Leaving, Left, Listing,
-        Moment, Present, Rewritten, Standing, Store, Watch, Watched, Write,
+        Present, Rewritten, SequencePoint, Standing, Store, Watch, Watched, Write,
         error::StoreError,
         name::{Queue, Ticket},
         store::watch_and_look,
@@ -275,7 +275,7 @@ impl Store for SimulatedStore {
     async fn watch_ahead(
         &self,
         ahead: &Entry,
-        there: Option<Moment>,
+        there: Option<SequencePoint>,
         own: Option<&Entry>,
     ) -> Result<Watched, StoreError> {
         if self.contract == Contract::ZooKeeper {
@@ -294,7 +294,7 @@ impl Store for SimulatedStore {
             (start, set_watch(server, id, Target::Key(key)))
         });
         let (start, watch) = begun.await?;
-        if there.is_some_and(|Moment(there)| there >= start) {
+        if there.is_some_and(|SequencePoint(there)| there >= start) {
             return Ok(Watched::Begun(watch));
         }
         match self.present(own.unwrap_or(ahead), ahead).await? {

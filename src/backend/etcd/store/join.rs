@@ -7,7 +7,7 @@ use etcd_client::TxnOpResponse;
 use super::{Counted, EtcdStore, JOIN};
 use crate::{
     backend::{
-        Entry, Join, Joined, Moment, Predecessor, Standing, Store,
+        Entry, Join, Joined, Predecessor, SequencePoint, Standing, Store,
         error::{Result, StoreError},
         etcd::{
             contention::{LONG, Level},
@@ -22,7 +22,7 @@ use crate::{
 /// What joining says of one who is alone.
 pub(in crate::backend::etcd) fn alone(paths: &Paths<'_>, revision: u64) -> Joined {
     let (entry, standing) = (Entry::new(Arc::clone(&paths.key), revision), Standing::First);
-    Joined::Queued { entry, standing, at: Moment(revision), alive: None, alone: true }
+    Joined::Queued { entry, standing, at: SequencePoint(revision), alive: None, alone: true }
 }
 
 impl EtcdStore {
@@ -121,7 +121,7 @@ impl EtcdStore {
             }
             Answer::Nonsense => Err(StoreError::Unknown("the key just put is missing".into())),
         };
-        let at = Moment(entry.revision);
+        let at = SequencePoint(entry.revision);
         // The key is there, so that the failure of what came after it says nothing about the
         // joining as a whole.
         let standing = standing.map_err(StoreError::in_doubt)?;

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use zookeeper_client as zk;
 
 use super::directory::named;
-use crate::backend::{Join, Moment, Predecessor, Standing, zookeeper::order};
+use crate::backend::{Join, Predecessor, SequencePoint, Standing, zookeeper::order};
 
 /// A node that was just created.
 #[derive(Debug)]
 pub(super) struct Created {
     pub(super) key: Arc<str>,
-    pub(super) at: Moment,
+    pub(super) at: SequencePoint,
     pub(super) stat: zk::Stat,
     pub(super) directory: Directory,
 }

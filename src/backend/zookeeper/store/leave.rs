@@ -6,7 +6,7 @@ use zookeeper_client as zk;
 
 use super::{Refusal, ZooKeeperStore};
 use crate::backend::{
-    Leaving, Left, Moment,
+    Leaving, Left, SequencePoint,
     error::{Result, StoreError},
     name::{Queue, Ticket},
     zookeeper::names,
@@ -100,7 +100,7 @@ impl ZooKeeperStore {
         key: &str,
         successor: Option<&str>,
         mark: bool,
-    ) -> Result<(Moment, Result<(), Refusal>)> {
+    ) -> Result<(SequencePoint, Result<(), Refusal>)> {
         let client = self.client()?;
         if successor.is_none() && !mark {
             let (at, deleted) = self.send(|| client.delete(key, None));

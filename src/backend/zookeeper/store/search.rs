@@ -5,20 +5,20 @@ use std::sync::Arc;
 use zookeeper_client as zk;
 
 use super::ZooKeeperStore;
-use crate::backend::{Moment, error::Result, name::Ticket, zookeeper::names};
+use crate::backend::{SequencePoint, error::Result, name::Ticket, zookeeper::names};
 
 /// What a search has found, for all who wait for one: a lost connection leaves thousands in doubt
 /// at once.
 #[derive(Debug, Default)]
 pub(super) struct Search {
-    at: Option<Moment>,
+    at: Option<SequencePoint>,
     /// This session's nodes that are nobody's place yet, by the tickets in them.
     found: Vec<(Box<str>, Arc<str>)>,
 }
 
 impl Search {
     /// Whether it would have found what was sent before `since`.
-    fn covers(&self, since: Moment) -> bool {
+    fn covers(&self, since: SequencePoint) -> bool {
         self.at.is_some_and(|at| at > since)
     }
 }

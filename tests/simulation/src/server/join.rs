@@ -8,7 +8,7 @@ use super::{
     tags::{self, LAST},
 };
 use crate::backend::{
-    Entry, Join, Joined, Moment, Predecessor, Standing,
+    Entry, Join, Joined, Predecessor, SequencePoint, Standing,
     name::{Queue, Ticket},
 };
 
@@ -159,8 +159,8 @@ impl Server {
         let alive =
             ttl.filter(|_| self.contract == Contract::ZooKeeper && new).map(|ttl| ttl * 2 / 3);
         let at = match self.contract {
-            Contract::Etcd => Moment(key.revision),
-            Contract::ZooKeeper => Moment(self.number()),
+            Contract::Etcd => SequencePoint(key.revision),
+            Contract::ZooKeeper => SequencePoint(self.number()),
         };
         Joined::Queued { entry, standing, at, alive, alone: alone && new }
     }

@@ -4,8 +4,8 @@ use std::{rc::Rc, sync::Arc};
 
 use super::{Change, Contract, Dir, Key, Mark, Server, Tail, View, tags};
 use crate::backend::{
-    Ask, Detail, Entry, Fate, Leaving, Left, Member, Moment, Predecessor, Present, Rewritten,
-    Standing, Write,
+    Ask, Detail, Entry, Fate, Leaving, Left, Member, Predecessor, Present, Rewritten,
+    SequencePoint, Standing, Write,
     name::{Queue, Ticket},
 };
 
@@ -73,8 +73,8 @@ impl Server {
             });
         }
         let at = match self.contract {
-            Contract::Etcd => Moment(self.now.revision),
-            Contract::ZooKeeper => Moment(self.number()),
+            Contract::Etcd => SequencePoint(self.now.revision),
+            Contract::ZooKeeper => SequencePoint(self.number()),
         };
         Left { existed, successor: successor && existed, at }
     }
