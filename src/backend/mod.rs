@@ -29,9 +29,9 @@ mod tcp;
 pub(crate) mod zookeeper;
 
 pub(crate) use contract::{
-    Ask, Backend, Detail, Entry, Event, Extras, Facts, Fate, Join, Joined, Leaving, Left, Listing,
-    Member, Predecessor, Present, Rewritten, SequencePoint, Standing, Store, ToldOfLoss, Watch,
-    Watched, Write, durability, error, name, signature, store,
+    Ask, Backend, Detail, Entry, Event, Extras, Facts, Fate, Join, Joined, LeaveOutcome,
+    LeaveRequest, Listing, Member, Predecessor, Present, Rewritten, SequencePoint, Standing, Store,
+    ToldOfLoss, Watch, Watched, Write, durability, error, name, signature, store,
 };
 #[cfg(any(feature = "etcd", feature = "zookeeper"))]
 use security::handshake;

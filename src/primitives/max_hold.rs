@@ -47,7 +47,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        backend::{Entry, Joined, Left, SequencePoint, Standing, name::Queue},
+        backend::{Entry, Joined, LeaveOutcome, SequencePoint, Standing, name::Queue},
         client::Client,
         lost::LostReason,
         primitives::guard::LockGuard,
@@ -73,8 +73,8 @@ mod tests {
         client.mutex("a").max_hold(millis(100)).lock().await.unwrap()
     }
 
-    fn left() -> Left {
-        Left { existed: true, successor: false, at: SequencePoint(2) }
+    fn left() -> LeaveOutcome {
+        LeaveOutcome { existed: true, successor: false, at: SequencePoint(2) }
     }
 
     /// Its time counts from the sending of the request. When the key is deleted, the guard has been

@@ -12,8 +12,8 @@ use std::{
 use crate::{
     Client, Error, LostReason,
     backend::{
-        Detail, Entry, Joined, Left, Listing, Member, SequencePoint, Standing, error::StoreError,
-        name::Queue,
+        Detail, Entry, Joined, LeaveOutcome, Listing, Member, SequencePoint, Standing,
+        error::StoreError, name::Queue,
     },
     runtime::clock::timeout,
     session::{
@@ -27,7 +27,7 @@ fn store(standing: fn() -> Standing) -> Arc<FakeStore> {
     let store = FakeStore::new();
     joins(&store, standing);
     let at = SequencePoint(u64::MAX);
-    store.leave.then(0, move || Ok(Left { existed: true, successor: false, at }));
+    store.leave.then(0, move || Ok(LeaveOutcome { existed: true, successor: false, at }));
     store.close.then(0, || Ok(()));
     store
 }
@@ -68,7 +68,9 @@ async fn a_candidate_stands_again() {
         joins(&store, || Standing::Evicted);
     }
     joins(&store, first);
-    store.leave.then(0, || Ok(Left { existed: true, successor: false, at: SequencePoint(1) }));
+    store
+        .leave
+        .then(0, || Ok(LeaveOutcome { existed: true, successor: false, at: SequencePoint(1) }));
     let election = client(&store).await.election("a");
     let done = election.run(pending(), async |_| "done").await.unwrap();
     assert_eq!(done, Some("done"));
@@ -95,9 +97,9 @@ async fn calls_go_on_in_other_sessions() {
                 store.enqueue.then(0, gone);
             }
             joins(&store, first);
-            store
-                .leave
-                .then(0, || Ok(Left { existed: true, successor: false, at: SequencePoint(1) }));
+            store.leave.then(0, || {
+                Ok(LeaveOutcome { existed: true, successor: false, at: SequencePoint(1) })
+            });
             store.close.then(0, || Ok(()));
             store
         });
@@ -117,7 +119,9 @@ async fn calls_go_on_in_other_sessions() {
 #[tokio::test(start_paused = true)]
 async fn what_was_lost_is_told_in_the_end() {
     let store = store(first);
-    store.leave.then(0, || Ok(Left { existed: false, successor: false, at: SequencePoint(1) }));
+    store
+        .leave
+        .then(0, || Ok(LeaveOutcome { existed: false, successor: false, at: SequencePoint(1) }));
     // The first answer is that of another lock, which was there.
     let client = client(&store).await;
     client.mutex("a").lock().await.unwrap().unlock().await.unwrap();

@@ -6,7 +6,7 @@ use tokio::sync::watch;
 
 use crate::{
     backend::{
-        Leaving,
+        LeaveRequest,
         error::StoreError,
         name::{Queue, Ticket},
     },
@@ -80,7 +80,7 @@ pub(super) async fn release(
 ) -> (Release, Tries) {
     let request = || async {
         let successor = own.and_then(|own| own.successor());
-        let leaving = Leaving {
+        let leaving = LeaveRequest {
             entry: own.map(|own| &own.entry),
             held,
             successor: successor.as_deref().map(|successor| &successor.entry),

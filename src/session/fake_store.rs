@@ -14,8 +14,8 @@ use async_trait::async_trait;
 
 use crate::{
     backend::{
-        Ask, Backend, Entry, Extras, Facts, Join, Joined, Leaving, Left, Listing, Present,
-        SequencePoint, Standing, Store, Watch, Watched, Write,
+        Ask, Backend, Entry, Extras, Facts, Join, Joined, LeaveOutcome, LeaveRequest, Listing,
+        Present, SequencePoint, Standing, Store, Watch, Watched, Write,
         error::Result,
         name::{Queue, Ticket},
         store::watch_and_look,
@@ -88,7 +88,7 @@ pub(crate) struct FakeStore {
     pub(crate) list: Answers<Listing>,
     pub(crate) enqueue: Answers<Joined>,
     pub(crate) enqueue_all: Answers<Option<Vec<Joined>>>,
-    pub(crate) leave: Answers<Left>,
+    pub(crate) leave: Answers<LeaveOutcome>,
     pub(crate) present: Answers<Present>,
     pub(crate) relabel: Answers<Option<Entry>>,
     pub(crate) commit: Answers<bool>,
@@ -203,7 +203,7 @@ impl Store for FakeStore {
         watch_and_look(self.watch(ahead, true), own.map(|own| self.present(own, ahead))).await
     }
 
-    async fn leave(&self, _: &Queue, _: Ticket, _: Leaving<'_>) -> Result<Left> {
+    async fn leave(&self, _: &Queue, _: Ticket, _: LeaveRequest<'_>) -> Result<LeaveOutcome> {
         self.ask("leave".into());
         self.leave.next().await
     }

@@ -14,7 +14,7 @@ use std::{
 use tokio::sync::Notify;
 
 use crate::{
-    backend::{Entry, Left, Predecessor, SequencePoint},
+    backend::{Entry, LeaveOutcome, Predecessor, SequencePoint},
     lost::LostReason,
     runtime::{
         clock::{self, timeout},
@@ -189,7 +189,7 @@ enum Phase {
     Waiting,
     Held,
     /// Its key is being deleted.
-    Leaving,
+    LeaveRequest,
     Ended(End),
 }
 
@@ -205,7 +205,7 @@ pub(crate) enum End {
         there: bool,
     },
     /// It waited behind this one, and has gone: its successor waits for this one now.
-    Left { at: SequencePoint, predecessor: Predecessor },
+    LeaveOutcome { at: SequencePoint, predecessor: Predecessor },
     /// Otherwise: its successor has to look.
     Unclear,
 }
@@ -275,7 +275,7 @@ impl OwnKey {
     pub(crate) fn leave(&self) -> bool {
         let mut state = self.state.lock();
         let held = matches!(state.phase, Phase::Held);
-        state.phase = Phase::Leaving;
+        state.phase = Phase::LeaveRequest;
         let watched = state.watched;
         drop(state);
         if watched {
@@ -309,8 +309,8 @@ impl OwnKey {
     }
 
     /// How this place ends, which was held or not, by the store's word.
-    pub(crate) fn end(&self, held: bool, left: Left, successor: Option<&Arc<Self>>) -> End {
-        let Left { existed, successor: there, at } = left;
+    pub(crate) fn end(&self, held: bool, left: LeaveOutcome, successor: Option<&Arc<Self>>) -> End {
+        let LeaveOutcome { existed, successor: there, at } = left;
         if !existed {
             return End::Unclear;
         }

@@ -5,8 +5,8 @@ use std::{sync::Arc, time::Duration};
 use super::Shared;
 use crate::{
     backend::{
-        Ask, Entry, Facts, Join, Joined, Leaving, Left, Listing, Present, Rewritten, SequencePoint,
-        Standing, Store, ToldOfLoss, Watch, Watched, Write,
+        Ask, Entry, Facts, Join, Joined, LeaveOutcome, LeaveRequest, Listing, Present, Rewritten,
+        SequencePoint, Standing, Store, ToldOfLoss, Watch, Watched, Write,
         durability::Durability,
         error::{Result, StoreError},
         name::{Queue, Ticket},
@@ -188,8 +188,8 @@ impl SessionStore {
         &self,
         queue: &Queue,
         ticket: Ticket,
-        leave: Leaving<'_>,
-    ) -> Result<Left> {
+        leave: LeaveRequest<'_>,
+    ) -> Result<LeaveOutcome> {
         self.ask("leave", self.store.leave(queue, ticket, leave)).await
     }
 

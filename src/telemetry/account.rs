@@ -74,7 +74,7 @@ struct State {
 enum Phase {
     Held,
     /// Let go of, after so long: the store's word is yet to come.
-    Leaving(Instant, Duration),
+    LeaveRequest(Instant, Duration),
     Over,
 }
 
@@ -164,7 +164,7 @@ impl Handle {
     pub(crate) fn unconfirmed(&self, longer: Option<Duration>, why: impl FnOnce() -> String) {
         let Some(record) = &self.record else { return };
         let state = record.state.lock();
-        let Phase::Leaving(since, _) = state.phase else { return };
+        let Phase::LeaveRequest(since, _) = state.phase else { return };
         let (span, primitive) = (state.span.clone(), state.primitive);
         drop(state);
         if longer.is_some_and(|longer| since.elapsed() < longer)
@@ -227,7 +227,7 @@ impl Record {
     fn let_go(&self) -> bool {
         let mut state = self.state.lock();
         let Phase::Held = state.phase else { return false };
-        state.phase = Phase::Leaving(Instant::now(), self.since.elapsed());
+        state.phase = Phase::LeaveRequest(Instant::now(), self.since.elapsed());
         let primitive = state.primitive;
         drop(state);
         self.step(primitive, false);
@@ -244,7 +244,7 @@ impl Record {
     /// The first end counts.
     fn end(&self, ended: Ended) {
         let mut state = self.state.lock();
-        let Phase::Leaving(_, held) = state.phase else { return };
+        let Phase::LeaveRequest(_, held) = state.phase else { return };
         state.phase = Phase::Over;
         let (primitive, span) = (state.primitive, mem::replace(&mut state.span, Span::none()));
         drop(state);

@@ -13,5 +13,5 @@ pub(crate) use entry::{
     Entry, Event, Fate, Predecessor, Present, SequencePoint, Standing, Watch, Watched,
 };
 pub(crate) use listing::{Ask, Detail, Listing, Member};
-pub(crate) use request::{Join, Joined, Leaving, Left, Rewritten, Write};
+pub(crate) use request::{Join, Joined, LeaveOutcome, LeaveRequest, Rewritten, Write};
 pub(crate) use store::{Backend, Extras, Facts, Store, ToldOfLoss};

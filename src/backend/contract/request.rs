@@ -33,7 +33,7 @@ pub(crate) enum Joined {
 /// How to leave a queue.
 #[derive(Clone, Copy, Debug, Default)]
 #[cfg_attr(not(any(feature = "etcd", feature = "zookeeper")), allow(dead_code))]
-pub(crate) struct Leaving<'a> {
+pub(crate) struct LeaveRequest<'a> {
     /// `None` when the reply to `enqueue` was lost: then the key is found by its ticket.
     pub(crate) entry: Option<&'a Entry>,
     /// As a holder.
@@ -44,7 +44,7 @@ pub(crate) struct Leaving<'a> {
 
 /// The outcome of leaving a queue.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Left {
+pub(crate) struct LeaveOutcome {
     /// The key was there.
     pub(crate) existed: bool,
     /// So was the successor's, at the same moment.

@@ -11,7 +11,7 @@ use crate::{
         error::{Result, StoreError},
         listing::{Ask, Listing},
         name::{Queue, Ticket},
-        request::{Join, Joined, Leaving, Left, Rewritten, Write},
+        request::{Join, Joined, LeaveOutcome, LeaveRequest, Rewritten, Write},
     },
     error::Error,
     lost::LostReason,
@@ -162,7 +162,12 @@ pub(crate) trait Store: Extras {
     }
 
     /// Deletes the ticket's key.
-    async fn leave(&self, queue: &Queue, ticket: Ticket, leave: Leaving<'_>) -> Result<Left>;
+    async fn leave(
+        &self,
+        queue: &Queue,
+        ticket: Ticket,
+        leave: LeaveRequest<'_>,
+    ) -> Result<LeaveOutcome>;
 
     /// Returns when the client is told, unasked, that the server has ended the session. May never
     /// return: then `keep_alive` finds out.

@@ -29,7 +29,7 @@ use super::{
 };
 use crate::{
     backend::{
-        Ask, Entry, Fate, Join, Joined, Leaving, Left, Listing, Predecessor, Present,
+        Ask, Entry, Fate, Join, Joined, LeaveOutcome, LeaveRequest, Listing, Predecessor, Present,
         SequencePoint, Standing, Store, Watch, Watched,
         error::{Result, StoreError},
         name::{Queue, Ticket},
@@ -286,9 +286,14 @@ impl Store for EtcdStore {
         })
     }
 
-    async fn leave(&self, queue: &Queue, ticket: Ticket, leave: Leaving<'_>) -> Result<Left> {
+    async fn leave(
+        &self,
+        queue: &Queue,
+        ticket: Ticket,
+        leave: LeaveRequest<'_>,
+    ) -> Result<LeaveOutcome> {
         // It was alone, and has written no tail.
-        if let Leaving { entry: Some(entry), successor: None, .. } = leave
+        if let LeaveRequest { entry: Some(entry), successor: None, .. } = leave
             && !entry.crowded
         {
             let options = DeleteOptions::new().with_prev_key();
@@ -298,15 +303,15 @@ impl Store for EtcdStore {
             let deleted = self.pool.request(LEAVE, delete).await?;
             let at = deleted.header().map_or(0, |header| header.revision().unsigned_abs());
             let existed = transactions::was_there(&deleted, self.lease, Some(entry));
-            return Ok(Left { existed, successor: false, at: SequencePoint(at) });
+            return Ok(LeaveOutcome { existed, successor: false, at: SequencePoint(at) });
         }
         let paths = Paths::new(queue, self.lease, ticket);
         let txn = match leave {
-            Leaving { successor: Some(successor), .. } => paths.leave_to(successor),
-            Leaving { entry: Some(entry), held: true, .. } if keys::leaves_marker(entry) => {
+            LeaveRequest { successor: Some(successor), .. } => paths.leave_to(successor),
+            LeaveRequest { entry: Some(entry), held: true, .. } if keys::leaves_marker(entry) => {
                 paths.leave_word(entry)
             }
-            Leaving { .. } => paths.leave(),
+            LeaveRequest { .. } => paths.leave(),
         };
         let (left, revision) = match self.txn(LEAVE, txn).await {
             // The word is a write, and a full server has no room for it. A delete needs none.
@@ -323,7 +328,7 @@ impl Store for EtcdStore {
         let successor = leave.successor.is_some_and(|successor| {
             transactions::is_there(told.next(), successor, Some(self.lease))
         });
-        Ok(Left { existed, successor, at: SequencePoint(revision) })
+        Ok(LeaveOutcome { existed, successor, at: SequencePoint(revision) })
     }
 
     async fn list(&self, queue: &Queue, ask: Ask) -> Result<Listing> {

@@ -12,8 +12,9 @@ use tokio::sync::watch;
 use super::{KeyRecord, REVISION, SessionRecord, Space, State};
 use crate::{
     backend::{
-        Ask, Backend, Detail, Entry, Event, Extras, Facts, Fate, Join, Joined, Leaving, Left,
-        Listing, Member, Present, Rewritten, SequencePoint, Standing, Store, Watch, Write,
+        Ask, Backend, Detail, Entry, Event, Extras, Facts, Fate, Join, Joined, LeaveOutcome,
+        LeaveRequest, Listing, Member, Present, Rewritten, SequencePoint, Standing, Store, Watch,
+        Write,
         durability::{AfterLoss, Durability},
         error::{Result, StoreError},
         name::{Queue, Ticket},
@@ -210,11 +211,16 @@ impl Store for MemoryStore {
         Ok(Some(Box::pin(async move { store.deleted(key, revision).await })))
     }
 
-    async fn leave(&self, queue: &Queue, ticket: Ticket, leave: Leaving<'_>) -> Result<Left> {
+    async fn leave(
+        &self,
+        queue: &Queue,
+        ticket: Ticket,
+        leave: LeaveRequest<'_>,
+    ) -> Result<LeaveOutcome> {
         let mut state = self.request().await?;
         state.requests.deletes += 1;
         let revision = state.revision_of(&self.key(queue, ticket));
-        Ok(Left {
+        Ok(LeaveOutcome {
             existed: revision.is_some_and(|revision| state.remove(revision)),
             successor: leave.successor.is_some_and(|successor| state.there(successor)),
             at: SequencePoint(REVISION.fetch_add(1, Ordering::Relaxed)),

@@ -35,7 +35,7 @@ pub(super) struct Key {
 enum Stage {
     Taking,
     Held,
-    Leaving,
+    LeaveRequest,
 }
 
 /// All of them.
@@ -125,7 +125,7 @@ impl Keys {
     /// An attempt is given up, or its lock given back: it needs no proof any more.
     pub(super) fn leave(&mut self, ticket: Ticket) -> Option<Key> {
         let key = self.keys.values_mut().find(|key| key.ticket == ticket)?;
-        key.stage = Stage::Leaving;
+        key.stage = Stage::LeaveRequest;
         Some(key.clone())
     }
 
@@ -139,7 +139,7 @@ impl Keys {
 
     /// A proof of life that was sent then: for how long all locks are kept, from then on.
     pub(super) fn granted(&self, sent: Duration) -> Duration {
-        let counts = |key: &&Key| key.stage != Stage::Leaving;
+        let counts = |key: &&Key| key.stage != Stage::LeaveRequest;
         let oldest = self.keys.values().filter(counts).map(|key| key.proved).min();
         let age = sent.saturating_sub(oldest.unwrap_or(sent));
         // The session takes a tenth off this, and off the time that has passed since, too.

@@ -25,8 +25,8 @@ use super::{
 };
 use crate::{
     backend::{
-        Ask, Entry, Event, Extras, Join, Joined, Leaving, Left, Listing, Present, SequencePoint,
-        Standing, Store, ToldOfLoss, Watch,
+        Ask, Entry, Event, Extras, Join, Joined, LeaveOutcome, LeaveRequest, Listing, Present,
+        SequencePoint, Standing, Store, ToldOfLoss, Watch,
         durability::Durability,
         error::{Result, StoreError},
         name::{Queue, Ticket},
@@ -270,8 +270,8 @@ impl Store for RedlockStore {
         })))
     }
 
-    async fn leave(&self, _: &Queue, ticket: Ticket, _: Leaving<'_>) -> Result<Left> {
-        let left = |existed| Left { existed, successor: false, at: self.moment() };
+    async fn leave(&self, _: &Queue, ticket: Ticket, _: LeaveRequest<'_>) -> Result<LeaveOutcome> {
+        let left = |existed| LeaveOutcome { existed, successor: false, at: self.moment() };
         let Some(key) = self.keys.lock().leave(ticket) else { return Ok(left(false)) };
         let rounds = give_back(&self.nodes, std::slice::from_ref(&key), self.ttl).await;
         let ended = clock::now().saturating_sub(key.proved) > self.ttl.mul_f64(1.1);

@@ -9,7 +9,7 @@ use super::{
     told::{last, nonsense},
 };
 use crate::backend::{
-    Entry, Extras, Joined, Leaving, Rewritten, Store, Write,
+    Entry, Extras, Joined, LeaveRequest, Rewritten, Store, Write,
     durability::Durability,
     error::{Result, StoreError},
     name::{Queue, Ticket},
@@ -116,7 +116,7 @@ impl<D: Dialect> Extras for SqlStore<D> {
         let Some(parts) = key::parts(&entry.key) else { return Ok(false) };
         let Some(ticket) = Ticket::parse(parts.ticket) else { return Ok(false) };
         let queue = Queue::at(parts.dir, parts.label);
-        let leaving = Leaving { entry: Some(entry), ..Leaving::default() };
+        let leaving = LeaveRequest { entry: Some(entry), ..LeaveRequest::default() };
         Ok(self.leave(&queue, ticket, leaving).await?.existed)
     }
 

@@ -12,8 +12,8 @@ use super::{
 };
 use crate::{
     backend::{
-        Ask, Entry, Fate, Join, Joined, Leaving, Left, Listing, Present, SequencePoint, Standing,
-        Store, ToldOfLoss, Watch,
+        Ask, Entry, Fate, Join, Joined, LeaveOutcome, LeaveRequest, Listing, Present,
+        SequencePoint, Standing, Store, ToldOfLoss, Watch,
         error::{Result, StoreError},
         name::{Queue, Ticket},
     },
@@ -126,7 +126,12 @@ impl<D: Dialect> Store for SqlStore<D> {
         self.dialect.watch(entry).await
     }
 
-    async fn leave(&self, queue: &Queue, ticket: Ticket, leave: Leaving<'_>) -> Result<Left> {
+    async fn leave(
+        &self,
+        queue: &Queue,
+        ticket: Ticket,
+        leave: LeaveRequest<'_>,
+    ) -> Result<LeaveOutcome> {
         let number = leave.entry.map(|entry| entry.revision);
         let successor = leave.successor.map(|successor| successor.revision);
         let message = self.dialect.leave(queue, ticket, number, successor);
@@ -137,7 +142,7 @@ impl<D: Dialect> Store for SqlStore<D> {
         self.dialect.released(ticket);
         // Those who have joined up to that number were there as the key was deleted.
         let at = row.number(0).and_then(|number| u64::try_from(number).ok());
-        Ok(Left {
+        Ok(LeaveOutcome {
             existed: deleted.count > 0,
             successor: row.flag(1),
             at: SequencePoint(at.map_or(0, |number| number + 1)),

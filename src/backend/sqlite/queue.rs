@@ -10,7 +10,8 @@ use super::{
     tables::Tables,
 };
 use crate::backend::{
-    Detail, Entry, Fate, Joined, Left, Member, Predecessor, Present, SequencePoint, Standing,
+    Detail, Entry, Fate, Joined, LeaveOutcome, Member, Predecessor, Present, SequencePoint,
+    Standing,
     name::{Queue, Ticket},
 };
 
@@ -162,7 +163,7 @@ impl Tables<'_, '_> {
         })?)
     }
 
-    pub(super) fn leave(&self, session: i64, leaver: &Leaver) -> Result<Left, Failure> {
+    pub(super) fn leave(&self, session: i64, leaver: &Leaver) -> Result<LeaveOutcome, Failure> {
         self.enter(session)?;
         let Joiner { queue, ticket } = &leaver.joiner;
         let sql = "DELETE FROM distlock_entries WHERE session = ?1 AND ticket = ?2 \
@@ -181,7 +182,7 @@ impl Tables<'_, '_> {
             )?,
         };
         // Those who have joined up to the last number were there as the key was deleted.
-        Ok(Left { existed, successor, at: SequencePoint(revision(self.drawn()?) + 1) })
+        Ok(LeaveOutcome { existed, successor, at: SequencePoint(revision(self.drawn()?) + 1) })
     }
 
     /// All that is in a queue, in its order.

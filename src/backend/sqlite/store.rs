@@ -15,7 +15,8 @@ use super::{
 };
 use crate::{
     backend::{
-        Ask, Entry, Event, Join, Joined, Leaving, Left, Listing, Present, Standing, Store, Watch,
+        Ask, Entry, Event, Join, Joined, LeaveOutcome, LeaveRequest, Listing, Present, Standing,
+        Store, Watch,
         error::{Result, StoreError},
         name::{Queue, Ticket},
     },
@@ -114,7 +115,12 @@ impl Store for SqliteStore {
         Ok(told.await?.map(|told| Box::pin(news(told)) as Watch))
     }
 
-    async fn leave(&self, queue: &Queue, ticket: Ticket, leave: Leaving<'_>) -> Result<Left> {
+    async fn leave(
+        &self,
+        queue: &Queue,
+        ticket: Ticket,
+        leave: LeaveRequest<'_>,
+    ) -> Result<LeaveOutcome> {
         let leaver = Leaver {
             joiner: Joiner { queue: queue.clone(), ticket },
             number: leave.entry.map(number),

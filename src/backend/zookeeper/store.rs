@@ -26,8 +26,8 @@ use self::{search::Search, together::Lists};
 use super::{error, identity::Identity, names, renewal::renewed_for, tags::Tags};
 use crate::{
     backend::{
-        Ask, Entry, Join, Joined, Leaving, Left, Listing, Present, SequencePoint, Standing, Store,
-        Watch,
+        Ask, Entry, Join, Joined, LeaveOutcome, LeaveRequest, Listing, Present, SequencePoint,
+        Standing, Store, Watch,
         error::{Result, StoreError},
         name::{Queue, Ticket},
     },
@@ -337,7 +337,12 @@ impl Store for ZooKeeperStore {
         Ok(Some(watch::watch(watcher)))
     }
 
-    async fn leave(&self, queue: &Queue, ticket: Ticket, leave: Leaving<'_>) -> Result<Left> {
+    async fn leave(
+        &self,
+        queue: &Queue,
+        ticket: Ticket,
+        leave: LeaveRequest<'_>,
+    ) -> Result<LeaveOutcome> {
         let sent = clock::now();
         self.leave(queue, ticket, leave).await.inspect(|_| self.answered(sent))
     }

@@ -2,7 +2,7 @@ use std::{sync::Arc, time::Duration};
 
 use super::*;
 use crate::{
-    backend::{Entry, Joined, Left, SequencePoint, Standing, error::StoreError},
+    backend::{Entry, Joined, LeaveOutcome, SequencePoint, Standing, error::StoreError},
     client::Client,
     lost::LostReason,
     runtime::clock::Instant,
@@ -64,7 +64,7 @@ async fn held(store: &Arc<FakeStore>) -> LockGuard {
         let (entry, standing) = (Entry::new("/ns/a/1", 1), Standing::First);
         Ok(Joined::Queued { entry, standing, at, alive: None, alone: true })
     });
-    store.leave.then(0, move || Ok(Left { existed: true, successor: false, at }));
+    store.leave.then(0, move || Ok(LeaveOutcome { existed: true, successor: false, at }));
     store.close.then(0, || Ok(()));
     let client = Client::open(store.shared()).await.unwrap();
     client.mutex("a").lock().await.unwrap()

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::*;
 use crate::{
-    backend::{Entry, Joined, Left, SequencePoint, Standing},
+    backend::{Entry, Joined, LeaveOutcome, SequencePoint, Standing},
     runtime::clock::{Instant, sleep},
     session::fake_store::FakeStore,
 };
@@ -23,7 +23,7 @@ fn store() -> Arc<FakeStore> {
     let store = FakeStore::new();
     store.enqueue.then(0, || Ok(first()));
     let at = SequencePoint(u64::MAX);
-    store.leave.then(0, move || Ok(Left { existed: true, successor: false, at }));
+    store.leave.then(0, move || Ok(LeaveOutcome { existed: true, successor: false, at }));
     store
 }
 
@@ -113,7 +113,7 @@ async fn a_lock_that_is_lost_on_the_way_ends_the_wait() {
         });
         // The second one is not answered for long.
         store.enqueue.then(600_000, || Ok(first()));
-        store.leave.then(0, move || Ok(Left { existed: false, successor: false, at }));
+        store.leave.then(0, move || Ok(LeaveOutcome { existed: false, successor: false, at }));
         store.close.then(0, || Ok(()));
         let all = several(&store, 2).await;
         let session = all.sessions.any().await.unwrap();

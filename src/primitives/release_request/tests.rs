@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use super::*;
 use crate::{
-    backend::{Detail, Joined, Left, Listing, SequencePoint, Standing, Watch},
+    backend::{Detail, Joined, LeaveOutcome, Listing, SequencePoint, Standing, Watch},
     session::fake_store::{FakeStore, grow, pauses},
 };
 
@@ -53,7 +53,7 @@ fn store() -> Arc<FakeStore> {
         let (entry, standing) = (Entry::new("/ns/a!ask/1", 1), Standing::First);
         Ok(Joined::Queued { entry, standing, at, alive: None, alone: true })
     });
-    store.leave.then(0, move || Ok(Left { existed: true, successor: false, at }));
+    store.leave.then(0, move || Ok(LeaveOutcome { existed: true, successor: false, at }));
     store.close.then(0, || Ok(()));
     store
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use super::*;
 use crate::{
-    backend::{Entry, Left, SequencePoint, error::Result},
+    backend::{Entry, LeaveOutcome, SequencePoint, error::Result},
     session::fake_store::FakeStore,
 };
 
@@ -19,8 +19,8 @@ fn joined(standing: Standing) -> Joined {
     Joined::Queued { entry, standing, at: SequencePoint(1), alive: None, alone: true }
 }
 
-fn left(existed: bool) -> Left {
-    Left { existed, successor: false, at: SequencePoint(2) }
+fn left(existed: bool) -> LeaveOutcome {
+    LeaveOutcome { existed, successor: false, at: SequencePoint(2) }
 }
 
 /// How a request fails.

@@ -15,8 +15,8 @@ use tokio::time::timeout;
 use super::*;
 use crate::{
     backend::{
-        Ask, Backend, Entry, Event, Extras, Facts, Fate, Joined, Leaving, Left, Listing, Present,
-        SequencePoint, Standing, Store, Watch,
+        Ask, Backend, Entry, Event, Extras, Facts, Fate, Joined, LeaveOutcome, LeaveRequest,
+        Listing, Present, SequencePoint, Standing, Store, Watch,
         name::{Queue, Ticket},
     },
     client::Client,
@@ -252,9 +252,9 @@ impl Store for ScriptedStore {
         &self,
         _: &Queue,
         ticket: Ticket,
-        leave: Leaving<'_>,
-    ) -> Result<Left, StoreError> {
-        let left = self.0.leave.play(|| Left {
+        leave: LeaveRequest<'_>,
+    ) -> Result<LeaveOutcome, StoreError> {
+        let left = self.0.leave.play(|| LeaveOutcome {
             existed: self.0.remove(&ticket.to_string()),
             successor: leave
                 .successor

@@ -18,8 +18,8 @@ use tokio::{sync::watch, time::timeout};
 use super::*;
 use crate::{
     backend::{
-        Backend, Detail, Extras, Facts, Join, Joined, Leaving, Left, Listing, Present, Standing,
-        Store, name::Ticket,
+        Backend, Detail, Extras, Facts, Join, Joined, LeaveOutcome, LeaveRequest, Listing, Present,
+        Standing, Store, name::Ticket,
     },
     session::{
         Shared,
@@ -181,7 +181,12 @@ impl Store for Scripted {
         unreachable!("a view only looks")
     }
 
-    async fn leave(&self, _: &Queue, _: Ticket, _: Leaving<'_>) -> Result<Left, StoreError> {
+    async fn leave(
+        &self,
+        _: &Queue,
+        _: Ticket,
+        _: LeaveRequest<'_>,
+    ) -> Result<LeaveOutcome, StoreError> {
         unreachable!("a view only looks")
     }
 

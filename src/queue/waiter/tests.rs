@@ -11,8 +11,8 @@ use std::{
 use crate::{
     Error, LockGuard,
     backend::{
-        Entry, Event, Fate, Joined, Left, Listing, Member, Predecessor, Present, SequencePoint,
-        Standing, Watch, error::StoreError,
+        Entry, Event, Fate, Joined, LeaveOutcome, Listing, Member, Predecessor, Present,
+        SequencePoint, Standing, Watch, error::StoreError,
     },
     client::Client,
     runtime::clock::{sleep, timeout},
@@ -28,7 +28,7 @@ fn store(standing: impl Fn() -> Standing + Send + 'static) -> Arc<FakeStore> {
         Ok(Joined::Queued { entry, standing: standing(), at, alive: None, alone: false })
     });
     let at = SequencePoint(u64::MAX);
-    store.leave.then(0, move || Ok(Left { existed: true, successor: false, at }));
+    store.leave.then(0, move || Ok(LeaveOutcome { existed: true, successor: false, at }));
     store.close.then(0, || Ok(()));
     store
 }

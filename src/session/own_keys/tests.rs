@@ -128,7 +128,7 @@ async fn who_waits_for_a_key_is_told_how_it_ended() {
         assert!(holder.leave() && !holder.is_held());
         assert!(done(&mut ended).await.is_none(), "it is not gone yet");
         let at = SequencePoint(7);
-        let left = Left { existed: true, successor: true, at };
+        let left = LeaveOutcome { existed: true, successor: true, at };
         let end = holder.end(true, left, Some(&waiter));
         own_keys.end(&holder, end);
         let end = done(&mut ended).await.unwrap();
@@ -168,7 +168,7 @@ fn what_the_store_says_of_a_deleted_key_is_how_it_ended() {
     let own_keys = OwnKeys::default();
     let own = add(&own_keys, "/a/2");
     let at = SequencePoint(9);
-    let left = |existed| Left { existed, successor: false, at };
+    let left = |existed| LeaveOutcome { existed, successor: false, at };
     let ahead = Predecessor { entry: entry("/a/1", 1), first: true, seen: false };
     assert!(matches!(own.end(true, left(false), None), End::Unclear));
     assert!(matches!(own.end(false, left(true), None), End::Unclear), "it waited for nobody");

@@ -14,8 +14,8 @@ use tokio::sync::{oneshot, watch};
 
 use crate::{
     backend::{
-        Ask, Backend, Entry, Event, Extras, Facts, Fate, Join, Joined, Leaving, Left, Listing,
-        Present, Rewritten, SequencePoint, Standing, Store, Watch, Watched, Write,
+        Ask, Backend, Entry, Event, Extras, Facts, Fate, Join, Joined, LeaveOutcome, LeaveRequest,
+        Listing, Present, Rewritten, SequencePoint, Standing, Store, Watch, Watched, Write,
         error::StoreError,
         name::{Queue, Ticket},
         store::watch_and_look,
@@ -308,12 +308,12 @@ impl Store for SimulatedStore {
         &self,
         queue: &Queue,
         ticket: Ticket,
-        leave: Leaving<'_>,
-    ) -> Result<Left, StoreError> {
+        leave: LeaveRequest<'_>,
+    ) -> Result<LeaveOutcome, StoreError> {
         let (id, queue, held) = (self.id, queue.clone(), leave.held);
         let (entry, successor) = (leave.entry.cloned(), leave.successor.cloned());
         self.ask("leave", move |server| {
-            let leave = Leaving { entry: entry.as_ref(), held, successor: successor.as_ref() };
+            let leave = LeaveRequest { entry: entry.as_ref(), held, successor: successor.as_ref() };
             server.leave(id, &queue, ticket, leave)
         })
         .await

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     backend::{
-        Entry, Join, Joined, Leaving, Predecessor, Standing,
+        Entry, Join, Joined, LeaveRequest, Predecessor, Standing,
         error::{Result, StoreError},
         name::{Queue, Ticket},
         zookeeper::{
@@ -207,7 +207,7 @@ impl ZooKeeperStore {
         if !names::is_unique(&key, ticket, czxid) {
             // Named for a directory that is no more, or as another node was or will be, and not yet
             // anybody's place.
-            self.delete(&key, Leaving::default()).await?;
+            self.delete(&key, LeaveRequest::default()).await?;
             return Ok(None);
         }
         let alone = created.is_alone();
@@ -252,7 +252,7 @@ impl ZooKeeperStore {
             return Ok(None);
         }
         if !names::is_unique(&key, ticket, directory.czxid) {
-            self.delete(&key, Leaving::default()).await?;
+            self.delete(&key, LeaveRequest::default()).await?;
             return Ok(None);
         }
         self.identity.created(&key);

@@ -6,7 +6,7 @@ use zookeeper_client as zk;
 
 use super::{Refusal, ZooKeeperStore};
 use crate::backend::{
-    Leaving, Left, SequencePoint,
+    LeaveOutcome, LeaveRequest, SequencePoint,
     error::{Result, StoreError},
     name::{Queue, Ticket},
     zookeeper::names,
@@ -20,8 +20,8 @@ impl ZooKeeperStore {
         &self,
         queue: &Queue,
         ticket: Ticket,
-        leave: Leaving<'_>,
-    ) -> Result<Left> {
+        leave: LeaveRequest<'_>,
+    ) -> Result<LeaveOutcome> {
         let key = match leave.entry {
             Some(entry) => Some(Arc::clone(&entry.key)),
             None => self.find(queue.dir(), ticket).await?,
@@ -32,7 +32,7 @@ impl ZooKeeperStore {
                 self.identity.gone(&key);
                 withdrawn
             }
-            None => Left { existed: false, successor: false, at: self.send(|| ()).0 },
+            None => LeaveOutcome { existed: false, successor: false, at: self.send(|| ()).0 },
         };
         if let Some(entry) =
             leave.entry.filter(|_| !withdrawn.existed && self.doubtful().contains(&ticket))
@@ -61,7 +61,7 @@ impl ZooKeeperStore {
     /// a client that finds that name there knows that the owner deleted this node, as a holder.
     /// Nothing that happens to the node itself could show that: anybody may write to it, and a
     /// waiter that gives up deletes its own as well.
-    pub(super) async fn delete(&self, key: &str, leave: Leaving<'_>) -> Result<Left> {
+    pub(super) async fn delete(&self, key: &str, leave: LeaveRequest<'_>) -> Result<LeaveOutcome> {
         let mut successor = leave.successor;
         let crowded = leave.entry.is_some_and(|entry| entry.crowded);
         let mut mark = crowded && names::is_marked(key) && leave.held;
@@ -69,13 +69,15 @@ impl ZooKeeperStore {
             let beside = successor.map(|successor| &*successor.key);
             let (at, outcome) = self.delete_once(key, beside, mark).await?;
             match outcome {
-                Ok(()) => return Ok(Left { existed: true, successor: successor.is_some(), at }),
+                Ok(()) => {
+                    return Ok(LeaveOutcome { existed: true, successor: successor.is_some(), at });
+                }
                 // The successor is gone, or may not be looked at, and the node is still there.
                 Err((Some(1), error)) if successor.is_some() && self.is_definite(&error) => {
                     successor = None
                 }
                 Err((_, zk::Error::NoNode)) => {
-                    return Ok(Left { existed: false, successor: false, at });
+                    return Ok(LeaveOutcome { existed: false, successor: false, at });
                 }
                 // The mark is only a hint. Whatever forbids it, such as rights or a quota, need not
                 // forbid the release.

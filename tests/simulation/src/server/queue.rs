@@ -4,7 +4,7 @@ use std::{rc::Rc, sync::Arc};
 
 use super::{Change, Contract, Dir, Key, Mark, Server, Tail, View, tags};
 use crate::backend::{
-    Ask, Detail, Entry, Fate, Leaving, Left, Member, Predecessor, Present, Rewritten,
+    Ask, Detail, Entry, Fate, LeaveOutcome, LeaveRequest, Member, Predecessor, Present, Rewritten,
     SequencePoint, Standing, Write,
     name::{Queue, Ticket},
 };
@@ -15,8 +15,8 @@ impl Server {
         session: u64,
         queue: &Queue,
         ticket: Ticket,
-        leave: Leaving<'_>,
-    ) -> Left {
+        leave: LeaveRequest<'_>,
+    ) -> LeaveOutcome {
         let ticket = ticket.to_string();
         let own = |key: &&Rc<Key>| {
             let own = key.session == session && key.ticket == ticket;
@@ -76,7 +76,7 @@ impl Server {
             Contract::Etcd => SequencePoint(self.now.revision),
             Contract::ZooKeeper => SequencePoint(self.number()),
         };
-        Left { existed, successor: successor && existed, at }
+        LeaveOutcome { existed, successor: successor && existed, at }
     }
 
     /// Deletes the very key of an entry.
