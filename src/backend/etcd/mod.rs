@@ -4,6 +4,7 @@
 //! themselves is not nothing. Go's `clientv3/concurrency` and `etcdctl lock` put theirs, `{lease id
 //! in hex}`, below the same prefix: all stand in one queue.
 
+mod cached_watch;
 mod contention;
 mod error;
 mod extras;
@@ -13,7 +14,6 @@ mod pool;
 mod reading;
 mod release_marker;
 mod renewal;
-mod spare;
 mod store;
 mod transactions;
 mod watcher;

@@ -16,6 +16,7 @@ use etcd_client::{
 };
 
 use super::{
+    cached_watch::CachedWatch,
     contention::Contention,
     error::{Cause, in_time, is_full},
     keys,
@@ -23,7 +24,6 @@ use super::{
     reading::Reading,
     release_marker,
     renewal::Unanswered,
-    spare::Spare,
     transactions::{self, Paths},
     watcher::{self, Watcher},
 };
@@ -51,7 +51,7 @@ pub(super) struct EtcdStore {
     pub(super) lease: i64,
     ttl: Duration,
     pub(super) watcher: Watcher,
-    spare: Spare<watcher::Watch>,
+    cached_watch: CachedWatch<watcher::Watch>,
     contention: Contention,
     /// Joins under way.
     joining: AtomicUsize,
@@ -89,7 +89,7 @@ impl EtcdStore {
             lease,
             ttl,
             watcher,
-            spare: Spare::default(),
+            cached_watch: CachedWatch::default(),
             contention: Contention::new(),
             joining: AtomicUsize::new(0),
             renewing: AtomicUsize::new(0),
@@ -255,7 +255,7 @@ impl Store for EtcdStore {
     }
 
     async fn watch(&self, entry: &Entry, urgent: bool) -> Result<Option<Watch>> {
-        watcher::watch(&self.watcher, &self.pool, entry, urgent, &self.spare).await
+        watcher::watch(&self.watcher, &self.pool, entry, urgent, &self.cached_watch).await
     }
 
     async fn watch_ahead(
@@ -264,23 +264,24 @@ impl Store for EtcdStore {
         there: Option<SequencePoint>,
         own: Option<&Entry>,
     ) -> Result<Watched> {
-        if let Some(watch) = self.spare.take(|watch| watch.began_before(ahead)) {
-            return Ok(Watched::Since(watch.end_of(ahead, &self.spare)));
+        if let Some(watch) = self.cached_watch.take(|watch| watch.began_before(ahead)) {
+            return Ok(Watched::Since(watch.end_of(ahead, &self.cached_watch)));
         }
         let watch = self.watcher.watch(&ahead.key, false, false).await?;
         // Nothing had happened to it when the watch began.
         if there.is_some_and(|SequencePoint(there)| there >= watch.start()) {
-            return Ok(Watched::Begun(watch.end(&self.pool, ahead, None, &self.spare)));
+            return Ok(Watched::Begun(watch.end(&self.pool, ahead, None, &self.cached_watch)));
         }
         let Some(own) = own else {
-            let watching = watcher::begin(watch, &self.pool, ahead, true, &self.spare).await?;
+            let watching =
+                watcher::begin(watch, &self.pool, ahead, true, &self.cached_watch).await?;
             return Ok(watching.map_or(Watched::Gone, Watched::Begun));
         };
         let (present, seen) = self.both(own, ahead, Reading::Local).await?;
         watch.check(seen)?;
         Ok(match present {
             Present { own: true, ahead: Fate::There } => {
-                Watched::Begun(watch.end(&self.pool, ahead, Some(seen), &self.spare))
+                Watched::Begun(watch.end(&self.pool, ahead, Some(seen), &self.cached_watch))
             }
             present => Watched::Over(present),
         })

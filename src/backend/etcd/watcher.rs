@@ -17,11 +17,11 @@ use etcd_client::{
 use tokio::sync::{mpsc, oneshot, watch::Sender};
 
 use super::{
+    cached_watch::CachedWatch,
     error::{Cause, in_time},
     keys,
     pool::{Picked, Pool},
     reading::Reading,
-    spare::Spare,
     transactions,
 };
 use crate::{
@@ -95,12 +95,12 @@ pub(super) async fn watch(
     pool: &Arc<Pool>,
     entry: &Entry,
     urgent: bool,
-    spare: &Spare<Watch>,
+    cached_watch: &CachedWatch<Watch>,
 ) -> Result<Option<backend::Watch>> {
     // Those who wait for the end of a key need not be told of each write to it. One's own may be
     // written over without its lease: that ends it as well.
     let watch = watcher.watch(&entry.key, false, !urgent).await?;
-    begin(watch, pool, entry, urgent, spare).await
+    begin(watch, pool, entry, urgent, cached_watch).await
 }
 
 /// Looks at the key of a watch that has begun.
@@ -109,11 +109,15 @@ pub(super) async fn begin(
     pool: &Arc<Pool>,
     entry: &Entry,
     urgent: bool,
-    spare: &Spare<Watch>,
+    cached_watch: &CachedWatch<Watch>,
 ) -> Result<Option<backend::Watch>> {
     let Some(seen) = look(pool, entry).await? else { return Ok(None) };
     watch.check(seen)?;
-    Ok(Some(if urgent { watch.end(pool, entry, Some(seen), spare) } else { watch.end_some_time() }))
+    Ok(Some(if urgent {
+        watch.end(pool, entry, Some(seen), cached_watch)
+    } else {
+        watch.end_some_time()
+    }))
 }
 
 /// Looks for the key; tells as of which revision it is there, if it is. The member that has the
@@ -183,12 +187,16 @@ impl Watch {
 
     /// The end of a key that was put since the watch began. It is in step with the server, as it
     /// has told of another end by now.
-    pub(super) fn end_of(mut self, entry: &Entry, spare: &Spare<Self>) -> backend::Watch {
+    pub(super) fn end_of(
+        mut self,
+        entry: &Entry,
+        cached_watch: &CachedWatch<Self>,
+    ) -> backend::Watch {
         self.known = i64::try_from(entry.revision).unwrap_or(i64::MAX);
-        let spare = spare.clone();
+        let cached_watch = cached_watch.clone();
         Box::pin(async move {
             self.deleted().await?;
-            spare.keep(self);
+            cached_watch.keep(self);
             Ok(Event::Deleted)
         })
     }
@@ -216,9 +224,9 @@ impl Watch {
         pool: &Arc<Pool>,
         entry: &Entry,
         mut seen: Option<u64>,
-        spare: &Spare<Self>,
+        cached_watch: &CachedWatch<Self>,
     ) -> backend::Watch {
-        let (pool, entry, spare) = (Arc::clone(pool), entry.clone(), spare.clone());
+        let (pool, entry, cached_watch) = (Arc::clone(pool), entry.clone(), cached_watch.clone());
         Box::pin(async move {
             for pause in LOOKS {
                 if seen == Some(self.start()) {
@@ -233,7 +241,7 @@ impl Watch {
                 };
             }
             self.deleted().await?;
-            spare.keep(self);
+            cached_watch.keep(self);
             Ok(Event::Deleted)
         })
     }

@@ -11,31 +11,31 @@ use std::{fmt, sync::Arc};
 use crate::runtime::mutex::Mutex;
 
 /// Where a session keeps it.
-pub(super) struct Spare<W>(Arc<Mutex<Option<W>>>);
+pub(super) struct CachedWatch<W>(Arc<Mutex<Option<W>>>);
 
-impl<W> Default for Spare<W> {
+impl<W> Default for CachedWatch<W> {
     fn default() -> Self {
         Self(Arc::default())
     }
 }
 
-impl<W> Clone for Spare<W> {
+impl<W> Clone for CachedWatch<W> {
     fn clone(&self) -> Self {
         Self(Arc::clone(&self.0))
     }
 }
 
-impl<W> fmt::Debug for Spare<W> {
+impl<W> fmt::Debug for CachedWatch<W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Spare").field(&self.0.lock().is_some()).finish()
+        f.debug_tuple("CachedWatch").field(&self.0.lock().is_some()).finish()
     }
 }
 
-impl<W> Spare<W> {
+impl<W> CachedWatch<W> {
     /// The watch that is kept, if it fits.
     pub(super) fn take(&self, fits: impl FnOnce(&W) -> bool) -> Option<W> {
-        let mut spare = self.0.lock();
-        if spare.as_ref().is_some_and(fits) { spare.take() } else { None }
+        let mut cached_watch = self.0.lock();
+        if cached_watch.as_ref().is_some_and(fits) { cached_watch.take() } else { None }
     }
 
     /// In place of the one before, which is canceled.
