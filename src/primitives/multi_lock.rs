@@ -15,7 +15,7 @@ use crate::{
         max_hold::Limit,
         mutex::Mutex,
     },
-    queue::{self, COURTESY, Failure, Hold, Wait, attempt::Attempt, mode::Mode},
+    queue::{self, Failure, Hold, RELEASE_WAIT, Wait, attempt::Attempt, mode::Mode},
     runtime::{carried::Carried, clock::timeout},
     session::Sessions,
     telemetry::{Call, Primitive},
@@ -170,7 +170,7 @@ impl Several {
                 Some(guard) => all.guards.push(guard),
                 None => {
                     // It goes on in any case.
-                    let _ = timeout(COURTESY, all.unlock()).await;
+                    let _ = timeout(RELEASE_WAIT, all.unlock()).await;
                     return Ok(None);
                 }
             }

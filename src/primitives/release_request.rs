@@ -10,7 +10,7 @@ use crate::{
     error::{Error, Result},
     primitives::guard::LockGuard,
     queue::{
-        self, COURTESY, Failure, StaleSessions, Wait,
+        self, Failure, RELEASE_WAIT, StaleSessions, Wait,
         attempt::Attempt,
         view::{self, View},
     },
@@ -118,7 +118,7 @@ async fn stand(attempt: Attempt, holder: Entry) {
         () = gone(&session, &holder) => {}
         () = sleep(LONGEST) => {}
     }
-    attempt.release_within(COURTESY).await;
+    attempt.release_within(RELEASE_WAIT).await;
 }
 
 /// Returns when the key is gone.

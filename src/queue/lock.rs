@@ -27,7 +27,7 @@ use crate::{
 
 /// How long a call that gives up waits for its key to be gone. The release goes on for as long as
 /// it takes; this is so that in the common case a caller who looks finds nothing.
-pub(crate) const COURTESY: Duration = Duration::from_millis(100);
+pub(crate) const RELEASE_WAIT: Duration = Duration::from_millis(100);
 
 /// Takes the lock, or waits for it. May be dropped at any await: the attempt gives back what was
 /// written.
@@ -110,7 +110,7 @@ pub(crate) async fn hold(
             },
             Standing::Evicted => return Err(Error::Evicted { name: queue.name().into() }.into()),
             Standing::Refused(error) => {
-                attempt.release_within(COURTESY).await;
+                attempt.release_within(RELEASE_WAIT).await;
                 return Err(error.into());
             }
             Standing::Behind(_) | Standing::Full if matches!(wait, Wait::No) => None,
@@ -128,7 +128,7 @@ pub(crate) async fn hold(
             }
         };
     }
-    attempt.release_within(COURTESY).await;
+    attempt.release_within(RELEASE_WAIT).await;
     Ok(None)
 }
 

@@ -73,7 +73,7 @@ async fn once(attempt: Attempt, wait: Wait) -> Result<Attempted, Failure> {
             Err(NotGranted::Unproved) => {
                 let prove = Box::pin(session.ask(|| session.prove()));
                 if wait.spend_on(&session, prove).await?.is_none() {
-                    attempt.release_within(lock::COURTESY).await;
+                    attempt.release_within(lock::RELEASE_WAIT).await;
                     return Ok(Attempted::Late);
                 }
             }

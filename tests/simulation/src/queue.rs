@@ -47,5 +47,5 @@ mod waiter;
 
 pub(crate) use failure::{Failure, StaleSessions};
 pub(crate) use hold::{Hold, hold_until};
-pub(crate) use lock::{COURTESY, acquire, hold, join};
+pub(crate) use lock::{RELEASE_WAIT, acquire, hold, join};
 pub(crate) use wait::Wait;
