@@ -80,7 +80,7 @@ impl Requests {
 
 /// What came of joining.
 #[derive(Debug)]
-pub(crate) struct Entered {
+pub(crate) struct JoinOutcome {
     pub(crate) attempt: Attempt,
     pub(crate) standing: Standing,
     /// Nothing else was in the queue.
@@ -137,7 +137,7 @@ impl Attempt {
         join: Join,
         give_up: Option<Instant>,
         interest: oneshot::Sender<()>,
-    ) -> Result<Option<Entered>, StoreError> {
+    ) -> Result<Option<JoinOutcome>, StoreError> {
         let session = Arc::clone(&self.session);
         let other = self.value.take();
         let signature = other.is_none().then(|| signature::write(&session.shared.owner));
@@ -164,7 +164,7 @@ impl Attempt {
         if !matches!(entered, Ok(Some(_))) && !tries.doubtful {
             self.stage = Stage::Nothing;
         }
-        Ok(entered?.map(|(standing, alone)| Entered { attempt: self, standing, alone }))
+        Ok(entered?.map(|(standing, alone)| JoinOutcome { attempt: self, standing, alone }))
     }
 
     /// Takes note of the answer to a request to join that was sent at `sent`.
@@ -191,7 +191,7 @@ impl Attempt {
     /// attempts. It is not tried again.
     pub(crate) async fn join_all(
         mut attempts: Vec<Self>,
-    ) -> Result<Option<Vec<Entered>>, StoreError> {
+    ) -> Result<Option<Vec<JoinOutcome>>, StoreError> {
         let Some(session) = attempts.first().map(|attempt| Arc::clone(&attempt.session)) else {
             return Ok(None);
         };
@@ -213,7 +213,7 @@ impl Attempt {
         let (Some(joined), sent, _joining) = joined? else { return Ok(None) };
         let entered = attempts.into_iter().zip(joined).map(|(mut attempt, joined)| {
             let (standing, alone) = attempt.enter(joined, sent, Requests::One)?;
-            Some(Entered { attempt, standing, alone })
+            Some(JoinOutcome { attempt, standing, alone })
         });
         // If one of them is not in, none is: the drop of the attempts takes them out.
         Ok(entered.collect())

@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 
 use super::{
     Failure, Hold, Wait,
-    attempt::{Attempt, Entered},
+    attempt::{Attempt, JoinOutcome},
     evidence::{Conclusion, Evidence, conclude},
     mode::{Mode, Standing},
     predecessor_watch::watch_predecessor,
@@ -59,7 +59,7 @@ pub(crate) async fn join(
     attempt: Attempt,
     wait: Wait,
     join: Join,
-) -> Result<Option<Entered>, Failure> {
+) -> Result<Option<JoinOutcome>, Failure> {
     let session = Arc::clone(attempt.session());
     let shared = &session.shared;
     let give_up = matches!(wait, Wait::No).then(|| Instant::now() + shared.patience());
@@ -72,11 +72,11 @@ pub(crate) async fn join(
 
 /// Waits for the turn of one that has joined, or gives up its key.
 pub(crate) async fn hold(
-    entered: Entered,
+    entered: JoinOutcome,
     wait: Wait,
     mode: Mode<'_>,
 ) -> Result<Option<Hold>, Failure> {
-    let Entered { mut attempt, standing, alone } = entered;
+    let JoinOutcome { mut attempt, standing, alone } = entered;
     let (session, queue) = (Arc::clone(attempt.session()), attempt.queue().clone());
     let Some(own) = attempt.own_key().map(Arc::clone) else { return Ok(None) };
     match &standing {

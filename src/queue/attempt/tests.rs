@@ -63,7 +63,7 @@ async fn attempt(store: &Arc<FakeStore>) -> Attempt {
 }
 
 /// Joins, and keeps the interest alive meanwhile.
-async fn join(attempt: Attempt, give_up: Option<Instant>) -> Result<Option<Entered>> {
+async fn join(attempt: Attempt, give_up: Option<Instant>) -> Result<Option<JoinOutcome>> {
     let (interest, _interested) = oneshot::channel();
     attempt.join(Join::Always, give_up, interest).await
 }
