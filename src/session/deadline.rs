@@ -12,7 +12,7 @@ use crate::{
         process::Process,
     },
     session::{
-        process_stall::{Proof, Silences},
+        process_stall::{ProcessStalls, Proof},
         timing::Timing,
     },
     telemetry::Accounts,
@@ -48,7 +48,7 @@ struct State {
     /// Until when the store keeps the session for certain.
     ends: Duration,
     /// Where a proof is worth less after a silence.
-    silences: Silences,
+    process_stalls: ProcessStalls,
     /// Until when waiters put up with a deadline that had run out, harmlessly, before they came.
     patience: Duration,
     held: usize,
@@ -88,7 +88,7 @@ impl Deadline {
             deadline: sent + Timing::certain(ttl),
             ends: sent + ttl,
             // The process may have stood still while the session was opened.
-            silences: Silences::new(timing, sent),
+            process_stalls: ProcessStalls::new(timing, sent),
             patience: Duration::ZERO,
             held: 0,
             awaited: 0,
@@ -118,7 +118,7 @@ impl Deadline {
     fn settled(&self) -> (MutexGuard<'_, State>, Duration) {
         let mut state = self.state.lock();
         let now = clock::now();
-        state.silences.listen(now);
+        state.process_stalls.listen(now);
         if state.lost.is_none() && state.lapses().is_some_and(|at| now >= at) {
             state = self.end(state, LostReason::DeadlinePassed);
         }
@@ -146,7 +146,7 @@ impl Deadline {
         let (mut state, _) = self.settled();
         if state.lost.is_none() {
             let proof = Proof { deadline: sent + Timing::certain(granted), ends: sent + granted };
-            let proof = state.silences.limit(sent, proof);
+            let proof = state.process_stalls.limit(sent, proof);
             if sent >= state.proved {
                 (state.proved, state.granted) = (sent, granted);
             }
@@ -158,7 +158,10 @@ impl Deadline {
     /// How long until a proof that is asked for counts in full; zero almost always.
     pub(crate) fn until_proofs_count(&self) -> Duration {
         let (state, now) = self.settled();
-        state.silences.counts_from(now).map_or(Duration::ZERO, |from| from.saturating_sub(now))
+        state
+            .process_stalls
+            .counts_from(now)
+            .map_or(Duration::ZERO, |from| from.saturating_sub(now))
     }
 
     /// How long the store still keeps a session that was lost at its deadline, for certain: what
@@ -185,8 +188,8 @@ impl Deadline {
     /// Asked by the session's keeper: that it asks is a sign of life.
     pub(crate) fn vitals(&self) -> Vitals {
         let (mut state, now) = self.settled();
-        state.silences.beat(now);
-        let counts_from = state.silences.counts_from(now);
+        state.process_stalls.beat(now);
+        let counts_from = state.process_stalls.counts_from(now);
         let busy = state.held + state.awaited > 0;
         let (proved, granted) = (state.proved, state.granted);
         Vitals { now, proved, granted, busy, lapses: state.lapses(), counts_from }
@@ -232,7 +235,7 @@ impl Deadline {
         if state.held + state.awaited == 0 {
             let usual = now + self.timing.usual();
             let whole = Proof { deadline: usual, ends: usual };
-            let proof = state.silences.limit(now, whole);
+            let proof = state.process_stalls.limit(now, whole);
             if proof.deadline < now + self.timing.worth_keeping() {
                 drop(self.end(state, LostReason::DeadlinePassed));
                 return false;

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use super::timing::Timing;
 
-/// The silences of one session: none where servers do not pass renewals on.
+/// The process_stalls of one session: none where servers do not pass renewals on.
 #[derive(Debug)]
-pub(crate) struct Silences {
+pub(crate) struct ProcessStalls {
     timing: Timing,
     /// When the session's keeper was last seen at work.
     beat: Duration,
@@ -32,7 +32,7 @@ pub(crate) struct Proof {
     pub(crate) ends: Duration,
 }
 
-impl Silences {
+impl ProcessStalls {
     pub(crate) fn new(timing: Timing, now: Duration) -> Self {
         Self { timing, beat: now, recent: Vec::new() }
     }
@@ -89,20 +89,20 @@ mod tests {
     }
 
     /// What `sent` proves, in milliseconds from it, of a proof that is good for 0.6 T.
-    fn worth(silences: &Silences, sent: Duration) -> i128 {
+    fn worth(process_stalls: &ProcessStalls, sent: Duration) -> i128 {
         let whole = Proof { deadline: sent + TTL * 6 / 10, ends: sent + TTL * 2 / 3 };
-        let deadline = silences.limit(sent, whole).deadline;
+        let deadline = process_stalls.limit(sent, whole).deadline;
         deadline.as_millis() as i128 - sent.as_millis() as i128
     }
 
     #[test]
     fn a_process_that_runs_is_believed() {
-        let mut silences = Silences::new(Timing { ttl: TTL, relayed: true }, at(0));
+        let mut process_stalls = ProcessStalls::new(Timing { ttl: TTL, relayed: true }, at(0));
         for beat in (0..20_000).step_by(1000) {
-            silences.beat(at(beat));
-            silences.listen(at(beat + 500));
-            assert_eq!(worth(&silences, at(beat + 600)), 4800);
-            assert_eq!(silences.counts_from(at(beat)), None);
+            process_stalls.beat(at(beat));
+            process_stalls.listen(at(beat + 500));
+            assert_eq!(worth(&process_stalls, at(beat + 600)), 4800);
+            assert_eq!(process_stalls.counts_from(at(beat)), None);
         }
     }
 
@@ -120,51 +120,52 @@ mod tests {
             (8500, 3000, 4800),
             (4000, 3001, 4800),
         ] {
-            let mut silences = Silences::new(Timing { ttl: TTL, relayed: true }, at(0));
-            silences.beat(at(silence));
-            assert_eq!(worth(&silences, at(silence + sent)), worth_of, "{silence} {sent}");
+            let mut process_stalls = ProcessStalls::new(Timing { ttl: TTL, relayed: true }, at(0));
+            process_stalls.beat(at(silence));
+            assert_eq!(worth(&process_stalls, at(silence + sent)), worth_of, "{silence} {sent}");
             if sent < 3000 {
                 // What is under way may be applied for a tenth of the TTL more.
                 let whole = Proof { deadline: at(90_000), ends: at(90_000) };
-                let Proof { deadline, ends } = silences.limit(at(silence + sent), whole);
+                let Proof { deadline, ends } = process_stalls.limit(at(silence + sent), whole);
                 assert_eq!((deadline, ends), (at(6200), at(7000)), "{silence} {sent}");
             }
-            assert_eq!(silences.counts_from(at(silence)), Some(at(silence + 3000)));
-            assert_eq!(silences.counts_from(at(silence + 3000)), None);
+            assert_eq!(process_stalls.counts_from(at(silence)), Some(at(silence + 3000)));
+            assert_eq!(process_stalls.counts_from(at(silence + 3000)), None);
         }
     }
 
     #[test]
     fn what_was_sent_before_a_silence_is_worth_what_it_was() {
-        let mut silences = Silences::new(Timing { ttl: TTL, relayed: true }, at(0));
-        silences.beat(at(500));
-        silences.beat(at(9000));
-        assert_eq!(worth(&silences, at(500)), 4800);
-        assert!(worth(&silences, at(501)) < 6300 && worth(&silences, at(8999)) < 0);
+        let mut process_stalls = ProcessStalls::new(Timing { ttl: TTL, relayed: true }, at(0));
+        process_stalls.beat(at(500));
+        process_stalls.beat(at(9000));
+        assert_eq!(worth(&process_stalls, at(500)), 4800);
+        assert!(worth(&process_stalls, at(501)) < 6300 && worth(&process_stalls, at(8999)) < 0);
     }
 
     /// The caller's own write comes back before the keeper has woken up.
     #[test]
     fn the_first_one_to_look_notices() {
-        let mut silences = Silences::new(Timing { ttl: TTL, relayed: true }, at(0));
-        silences.listen(at(8200));
-        assert!(worth(&silences, at(8199)) < 0);
-        silences.listen(at(8300));
-        assert_eq!(silences.recent.len(), 1, "it is one silence");
-        silences.beat(at(8400));
-        assert_eq!(silences.counts_from(at(8400)), Some(at(11_400)));
+        let mut process_stalls = ProcessStalls::new(Timing { ttl: TTL, relayed: true }, at(0));
+        process_stalls.listen(at(8200));
+        assert!(worth(&process_stalls, at(8199)) < 0);
+        process_stalls.listen(at(8300));
+        assert_eq!(process_stalls.recent.len(), 1, "it is one silence");
+        process_stalls.beat(at(8400));
+        assert_eq!(process_stalls.counts_from(at(8400)), Some(at(11_400)));
         // A second one does not forgive the first.
-        silences.beat(at(10_000));
-        assert!(worth(&silences, at(8500)) < 0);
-        assert_eq!(silences.recent.len(), 2);
-        silences.beat(at(100_000));
-        assert_eq!(silences.recent.len(), 1);
+        process_stalls.beat(at(10_000));
+        assert!(worth(&process_stalls, at(8500)) < 0);
+        assert_eq!(process_stalls.recent.len(), 2);
+        process_stalls.beat(at(100_000));
+        assert_eq!(process_stalls.recent.len(), 1);
         // Two TTLs after its end.
-        silences.beat(at(100_500));
+        process_stalls.beat(at(100_500));
         for (at_last, remembered) in [(115_999, 2), (116_000, 1)] {
-            let mut silences = Silences { recent: silences.recent.clone(), ..silences };
-            silences.beat(at(at_last));
-            assert_eq!(silences.recent.len(), remembered, "{at_last}");
+            let mut process_stalls =
+                ProcessStalls { recent: process_stalls.recent.clone(), ..process_stalls };
+            process_stalls.beat(at(at_last));
+            assert_eq!(process_stalls.recent.len(), remembered, "{at_last}");
         }
     }
 }

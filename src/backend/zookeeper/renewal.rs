@@ -22,7 +22,7 @@ use std::time::Duration;
 /// T/4, when it leaves the server. But a pause of less than half a tick falls into one report, and
 /// adds nothing to it; so half a tick and a longer pause come to 0.4 T at most. Only near T = 2.5
 /// ticks, with answers 0.2 T late one way, they may come to 0.425 T by this reckoning. A process
-/// that stood still has made a longer pause: `silence.rs` tells what its writes prove.
+/// that stood still has made a longer pause: `process_stall.rs` tells what its writes prove.
 pub(super) fn renewed_for(ttl: Duration) -> Duration {
     ttl * 2 / 3
 }

@@ -93,7 +93,8 @@ fn what_was_silent_while_idle_is_given_up() {
     let deadline = Deadline::new(clock::now(), TTL, true);
     let beat = |ago: Duration| {
         let now = clock::now();
-        deadline.state.lock().silences = Silences::new(deadline.timing, now.saturating_sub(ago));
+        deadline.state.lock().process_stalls =
+            ProcessStalls::new(deadline.timing, now.saturating_sub(ago));
     };
     beat(TTL / 9);
     assert!(deadline.enter());
