@@ -148,8 +148,8 @@ mod tests {
     };
 
     /// A try on this store, and how many milliseconds it takes.
-    async fn try_on(double: &Arc<FakeStore>) -> (Result<bool>, u64) {
-        let sessions = Sessions::lazy(double.shared());
+    async fn try_on(fake_store: &Arc<FakeStore>) -> (Result<bool>, u64) {
+        let sessions = Sessions::lazy(fake_store.shared());
         let (queue, began) = (Queue::new("/ns", "a").unwrap(), Instant::now());
         let taken = Wait::No.bounds(&sessions, || take(&sessions, &queue, Wait::No)).await;
         let took = began.elapsed().as_millis().try_into().unwrap();
@@ -162,43 +162,43 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn try_waits_at_most_1_1_ttl_while_the_state_is_unknown() {
-        let double = FakeStore::new();
-        double.enqueue.then(0, || Err(not_yet()));
-        let (taken, took) = try_on(&double).await;
+        let fake_store = FakeStore::new();
+        fake_store.enqueue.then(0, || Err(not_yet()));
+        let (taken, took) = try_on(&fake_store).await;
         let error = taken.unwrap_err();
         assert!(matches!(error, Error::NotYet { .. }) && error.is_retryable(), "{error:?}");
         assert!(!error.to_string().contains("does not answer"), "{error}");
         assert!((69_000..69_100).contains(&took), "1.15 TTL is 69 s: {took}");
-        let asked = double.asked("enqueue");
+        let asked = fake_store.asked("enqueue");
         assert!((8..30).contains(&asked.len()) && asked.last() >= Some(&69_000), "{asked:?}");
     }
 
     #[tokio::test(start_paused = true)]
     async fn try_ends_as_soon_as_the_state_is_known() {
-        let double = FakeStore::new();
-        double.enqueue.then(0, || Err(not_yet()));
-        double.enqueue.then(0, || Err(not_yet()));
-        double.enqueue.then(0, || Ok(Joined::Occupied));
-        let (taken, took) = try_on(&double).await;
+        let fake_store = FakeStore::new();
+        fake_store.enqueue.then(0, || Err(not_yet()));
+        fake_store.enqueue.then(0, || Err(not_yet()));
+        fake_store.enqueue.then(0, || Ok(Joined::Occupied));
+        let (taken, took) = try_on(&fake_store).await;
         assert!(!taken.unwrap() && (6_000..20_000).contains(&took), "{took}");
-        assert_eq!(double.asked("enqueue").len(), 3);
+        assert_eq!(fake_store.asked("enqueue").len(), 3);
     }
 
     #[tokio::test(start_paused = true)]
     async fn try_of_a_busy_lock_does_not_wait() {
-        let double = FakeStore::new();
-        double.enqueue.then(0, || Ok(Joined::Occupied));
-        let (taken, took) = try_on(&double).await;
+        let fake_store = FakeStore::new();
+        fake_store.enqueue.then(0, || Ok(Joined::Occupied));
+        let (taken, took) = try_on(&fake_store).await;
         assert!(!taken.unwrap() && took < 100, "{took}");
-        assert_eq!(double.asked("enqueue").len(), 1);
+        assert_eq!(fake_store.asked("enqueue").len(), 1);
     }
 
     #[tokio::test(start_paused = true)]
     async fn try_of_a_silent_store_ends_within_twice_the_request_timeout() {
-        let double = FakeStore::new();
-        double.enqueue.then(0, || Err(not_yet()));
-        double.enqueue.then(600_000, || Ok(Joined::Occupied));
-        let (taken, took) = try_on(&double).await;
+        let fake_store = FakeStore::new();
+        fake_store.enqueue.then(0, || Err(not_yet()));
+        fake_store.enqueue.then(600_000, || Ok(Joined::Occupied));
+        let (taken, took) = try_on(&fake_store).await;
         assert!(matches!(taken, Err(Error::Unavailable { .. })), "{taken:?}");
         assert!(took < 9_000 + 2_100, "{took}");
     }

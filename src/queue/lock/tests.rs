@@ -28,7 +28,7 @@ use crate::{
     backend::error::StoreError,
     lost::LostReason,
     runtime::{Runtime, clock},
-    session::{Session, Shared, double},
+    session::{Session, Shared, fake_store},
 };
 
 /// What the first call does; later ones answer at once.
