@@ -289,7 +289,7 @@ pub(crate) fn grow(pauses: &[u64]) {
     }
 }
 
-/// The TTL of a double's session.
+/// The TTL of its sessions.
 const TTL: Duration = Duration::from_secs(60);
 
 /// Opens sessions that are all the same store.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::timing::Timing;
 
-/// The process_stalls of one session: none where servers do not pass renewals on.
+/// The stalls of one session: none where servers do not pass renewals on.
 #[derive(Debug)]
 pub(crate) struct ProcessStalls {
     timing: Timing,
