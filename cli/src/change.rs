@@ -10,7 +10,7 @@ use tokio::time::timeout_at;
 use crate::{
     exit::{ABSENT, BUSY, Failure},
     inspect::until_signal,
-    voice::Voice,
+    output::Output,
 };
 
 /// `ask`. The request stands as long as this client lives, so it waits until the holder has let go.
@@ -19,7 +19,7 @@ pub(crate) async fn ask(
     name: &str,
     reason: &str,
     wait: Option<Duration>,
-    voice: Voice,
+    output: Output,
 ) -> Result<u8, Failure> {
     let mutex = client.mutex(name);
     // Before the request, whose own key stands elsewhere.
@@ -28,7 +28,7 @@ pub(crate) async fn ask(
         return Err(Failure::new(ABSENT, format!("nobody holds {name}")));
     }
     let owner = holder.as_ref().map_or("the holder", |holder| holder.owner()).to_owned();
-    voice.note("asked", &format!("{owner} is asked to let go of {name}"), json!({ "name": name }));
+    output.note("asked", &format!("{owner} is asked to let go of {name}"), json!({ "name": name }));
     let key = holder.map(|holder| holder.key().to_owned());
     let mut queue = mutex.watch_queue()?;
     let end = wait.and_then(|time| Instant::now().checked_add(time));
@@ -37,7 +37,7 @@ pub(crate) async fn ask(
             let there = |key: &String| entries.iter().any(|entry| entry.key() == key);
             if !key.as_ref().is_some_and(there) {
                 let object = json!({ "name": name, "owner": owner, "released": true });
-                voice.line(&format!("{owner} has let go of {name}"), &object)?;
+                output.line(&format!("{owner} has let go of {name}"), &object)?;
                 return Ok(0);
             }
         }
@@ -54,7 +54,7 @@ pub(crate) async fn break_key(
     key: &str,
     token: Option<u64>,
     yes: bool,
-    voice: Voice,
+    output: Output,
 ) -> Result<u8, Failure> {
     if !yes {
         return Err(Failure::usage(
@@ -68,7 +68,7 @@ pub(crate) async fn break_key(
         None => client.evict(key).await?,
     };
     if deleted {
-        voice.line(&format!("{key} is deleted"), &json!({ "key": key, "deleted": true }))?;
+        output.line(&format!("{key} is deleted"), &json!({ "key": key, "deleted": true }))?;
         return Ok(0);
     }
     Err(Failure::new(ABSENT, format!("no such key: {key}")))
@@ -91,7 +91,7 @@ pub(crate) async fn clear(
     client: &Client,
     name: &str,
     wait: Option<Duration>,
-    voice: Voice,
+    output: Output,
 ) -> Result<u8, Failure> {
     let guard = client.mutex(name).lock_timeout(wait.unwrap_or_default()).await?;
     let Some(guard) = guard else {
@@ -105,7 +105,7 @@ pub(crate) async fn clear(
     let text = format!("{name} may run again; it began at {}", format_rfc3339_seconds(began));
     let since_epoch = began.duration_since(UNIX_EPOCH).unwrap_or_default();
     let object = json!({ "name": name, "cleared": true, "began_unix": since_epoch.as_secs() });
-    voice.line(&text, &object)?;
+    output.line(&text, &object)?;
     Ok(0)
 }
 
@@ -114,7 +114,7 @@ pub(crate) async fn permits(
     client: &Client,
     name: &str,
     set: Option<u32>,
-    voice: Voice,
+    output: Output,
 ) -> Result<u8, Failure> {
     // What number is named here is of no account for a look.
     let now = client.semaphore(name, set.unwrap_or(1)).permits().await?;
@@ -124,6 +124,6 @@ pub(crate) async fn permits(
         client.semaphore(name, now).set_permits(number).await?;
     }
     let number = set.unwrap_or(now);
-    voice.line(&number.to_string(), &json!({ "name": name, "permits": number, "before": now }))?;
+    output.line(&number.to_string(), &json!({ "name": name, "permits": number, "before": now }))?;
     Ok(0)
 }

@@ -7,9 +7,9 @@ use serde_json::json;
 
 use crate::{
     exit::{self, ABSENT, DENIED, Failure},
+    output::Output,
     server::{Server, servers},
     store,
-    voice::Voice,
 };
 
 /// How often the round trip is measured.
@@ -29,7 +29,7 @@ enum Verdict {
 
 /// Tells what it finds.
 struct Doctor {
-    voice: Voice,
+    output: Output,
     bad: bool,
 }
 
@@ -52,13 +52,13 @@ impl Doctor {
         let text = format!("{word:7}  {check:10}  {finding}{then}");
         let object =
             json!({ "check": check, "verdict": word, "finding": finding, "advice": advice });
-        Ok(self.voice.line(&text, &object)?)
+        Ok(self.output.line(&text, &object)?)
     }
 }
 
 /// Looks at all of it; the code is 0 if all is well.
-pub(crate) async fn examine(url: &str, voice: Voice) -> Result<u8, Failure> {
-    let mut doctor = Doctor { voice, bad: false };
+pub(crate) async fn examine(url: &str, output: Output) -> Result<u8, Failure> {
+    let mut doctor = Doctor { output, bad: false };
     let found = servers(url).await;
     for server in &found {
         look_at(server, &mut doctor)?;

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use crate::{
     args::Kind,
     exit::{ABSENT, Failure},
+    output::Output,
     signals::Signals,
-    voice::Voice,
     wait::since,
 };
 
@@ -31,7 +31,7 @@ pub(crate) fn age(entry: &QueueEntry) -> String {
 }
 
 /// `ls`.
-pub(crate) async fn list(client: &Client, prefix: &str, voice: Voice) -> Result<u8, Failure> {
+pub(crate) async fn list(client: &Client, prefix: &str, output: Output) -> Result<u8, Failure> {
     let locks = client.locks().await?;
     let chosen: Vec<_> = locks.iter().filter(|lock| lock.name().starts_with(prefix)).collect();
     let width = chosen.iter().map(|lock| lock.name().chars().count()).max().unwrap_or(0);
@@ -45,7 +45,7 @@ pub(crate) async fn list(client: &Client, prefix: &str, voice: Voice) -> Result<
             lock.waiters(),
             holders.join(", "),
         );
-        voice.line(&text, &lock_object(lock))?;
+        output.line(&text, &lock_object(lock))?;
     }
     Ok(0)
 }
@@ -63,7 +63,7 @@ pub(crate) async fn queue(
     name: &str,
     kind: Kind,
     watch: bool,
-    voice: Voice,
+    output: Output,
 ) -> Result<u8, Failure> {
     if !watch {
         let entries = match kind {
@@ -73,7 +73,7 @@ pub(crate) async fn queue(
             Kind::Election => client.election(name).queue().await,
         };
         for entry in entries? {
-            voice.line(&entry_line(&entry), &object(&entry))?;
+            output.line(&entry_line(&entry), &object(&entry))?;
         }
         return Ok(0);
     }
@@ -88,7 +88,7 @@ pub(crate) async fn queue(
             let lines: Vec<_> = entries.iter().map(entry_line).collect();
             let text = if lines.is_empty() { "nobody".to_owned() } else { lines.join("; ") };
             let objects: Vec<_> = entries.iter().map(object).collect();
-            voice.line(&text, &json!({ "name": name, "queue": objects }))?;
+            output.line(&text, &json!({ "name": name, "queue": objects }))?;
         }
         Ok(0)
     })
@@ -101,10 +101,10 @@ fn entry_line(entry: &QueueEntry) -> String {
 }
 
 /// `leader`.
-pub(crate) async fn leader(client: &Client, name: &str, voice: Voice) -> Result<u8, Failure> {
+pub(crate) async fn leader(client: &Client, name: &str, output: Output) -> Result<u8, Failure> {
     match client.election(name).leader().await? {
         Some(leader) => {
-            tell(&leader, voice)?;
+            tell(&leader, output)?;
             Ok(0)
         }
         None => Err(Failure::new(ABSENT, format!("nobody leads {name}"))),
@@ -112,23 +112,23 @@ pub(crate) async fn leader(client: &Client, name: &str, voice: Voice) -> Result<
 }
 
 /// `observe`.
-pub(crate) async fn observe(client: &Client, name: &str, voice: Voice) -> Result<u8, Failure> {
+pub(crate) async fn observe(client: &Client, name: &str, output: Output) -> Result<u8, Failure> {
     let mut leaders = client.election(name).observe()?;
     until_signal(async {
         while let Some(leader) = leaders.next().await {
-            tell(&leader, voice)?;
+            tell(&leader, output)?;
         }
         Ok(0)
     })
     .await
 }
 
-fn tell(leader: &Leader, voice: Voice) -> Result<(), Failure> {
+fn tell(leader: &Leader, output: Output) -> Result<(), Failure> {
     let value = String::from_utf8_lossy(leader.value());
     let object = json!({
         "value": value, "token": leader.token().as_u64(), "key": leader.key(),
     });
-    Ok(voice.line(&value, &object)?)
+    Ok(output.line(&value, &object)?)
 }
 
 /// Does this until a signal comes, with the code to exit with.

@@ -10,6 +10,7 @@ mod guardian;
 mod held;
 mod inspect;
 mod limits;
+mod output;
 mod protocol;
 mod run;
 mod server;
@@ -17,7 +18,6 @@ mod signals;
 mod store;
 mod tally;
 mod top;
-mod voice;
 mod wait;
 mod ward;
 
@@ -37,8 +37,8 @@ use tokio::time::timeout;
 use crate::{
     args::{Args, Command},
     exit::Failure,
+    output::Output,
     run::Job,
-    voice::Voice,
 };
 
 fn main() -> ExitCode {
@@ -56,11 +56,11 @@ fn main() -> ExitCode {
             return if error.use_stderr() { exit::USAGE.into() } else { ExitCode::SUCCESS };
         }
     };
-    let voice = Voice::new(args.store.json);
-    match start(args, fired, voice) {
+    let output = Output::new(args.store.json);
+    match start(args, fired, output) {
         Ok(code) => code.into(),
         Err(failure) => {
-            voice.note("error", &failure.to_string(), json!({ "code": failure.code }));
+            output.note("error", &failure.to_string(), json!({ "code": failure.code }));
             failure.code.into()
         }
     }
@@ -84,17 +84,17 @@ fn explain(error: &clap::Error, arguments: &[OsString]) {
     };
 }
 
-fn start(args: Args, fired: SystemTime, voice: Voice) -> Result<u8, Failure> {
+fn start(args: Args, fired: SystemTime, output: Output) -> Result<u8, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(carry_out(args, fired, voice))
+    runtime.block_on(carry_out(args, fired, output))
 }
 
-async fn carry_out(args: Args, fired: SystemTime, voice: Voice) -> Result<u8, Failure> {
+async fn carry_out(args: Args, fired: SystemTime, output: Output) -> Result<u8, Failure> {
     let store = &args.store;
     match args.command {
-        Command::Run(run) => return run::run(Job::run(run, fired), store, voice).await,
-        Command::Elect(elect) => return run::run(Job::elect(elect, fired), store, voice).await,
-        Command::Doctor => return doctor::examine(&store::url(store)?, voice).await,
+        Command::Run(run) => return run::run(Job::run(run, fired), store, output).await,
+        Command::Elect(elect) => return run::run(Job::elect(elect, fired), store, output).await,
+        Command::Doctor => return doctor::examine(&store::url(store)?, output).await,
         Command::Completions { shell } => {
             let mut text = Vec::new();
             clap_complete::generate(shell, &mut Args::command(), "distlock", &mut text);
@@ -104,30 +104,30 @@ async fn carry_out(args: Args, fired: SystemTime, voice: Voice) -> Result<u8, Fa
         _ => {}
     }
     let client = store::connect(&store::url(store)?, None).await?;
-    let done = look(args.command, &client, voice).await;
+    let done = look(args.command, &client, output).await;
     // What was answered is so, whatever becomes of the session.
     let _ = timeout(Duration::from_secs(2), client.close()).await;
     done
 }
 
 /// What only needs a client.
-async fn look(command: Command, client: &Client, voice: Voice) -> Result<u8, Failure> {
+async fn look(command: Command, client: &Client, output: Output) -> Result<u8, Failure> {
     match command {
-        Command::Leader { name } => inspect::leader(client, &name, voice).await,
-        Command::Observe { name } => inspect::observe(client, &name, voice).await,
-        Command::Ls { prefix } => inspect::list(client, &prefix, voice).await,
+        Command::Leader { name } => inspect::leader(client, &name, output).await,
+        Command::Observe { name } => inspect::observe(client, &name, output).await,
+        Command::Ls { prefix } => inspect::list(client, &prefix, output).await,
         Command::Queue { name, kind, watch } => {
-            inspect::queue(client, &name, kind, watch, voice).await
+            inspect::queue(client, &name, kind, watch, output).await
         }
         Command::Ask { name, reason, wait } => {
-            change::ask(client, &name, &reason, wait, voice).await
+            change::ask(client, &name, &reason, wait, output).await
         }
         Command::Break { key, token, yes } => {
-            change::break_key(client, &key, token, yes, voice).await
+            change::break_key(client, &key, token, yes, output).await
         }
-        Command::Clear { name, wait } => change::clear(client, &name, wait, voice).await,
-        Command::Permits { name, set } => change::permits(client, &name, set, voice).await,
-        Command::Top { interval } => top::show(client, interval, voice).await,
+        Command::Clear { name, wait } => change::clear(client, &name, wait, output).await,
+        Command::Permits { name, set } => change::permits(client, &name, set, output).await,
+        Command::Top { interval } => top::show(client, interval, output).await,
         // They were done before.
         _ => Ok(0),
     }

@@ -19,11 +19,10 @@ use crate::{
     family::Ended,
     held::{Held, Target},
     limits::Limits,
+    output::Output,
     protocol::{Cause, Report},
     signals::{self, Signals},
-    store,
-    voice::Voice,
-    wait,
+    store, wait,
     ward::Ward,
 };
 
@@ -66,7 +65,7 @@ impl Job {
 }
 
 /// Does all of it; with the code to exit with.
-pub(crate) async fn run(job: Job, store: &StoreArgs, voice: Voice) -> Result<u8, Failure> {
+pub(crate) async fn run(job: Job, store: &StoreArgs, output: Output) -> Result<u8, Failure> {
     let mut signals = Signals::catch()?;
     let url = store::url(store)?;
     let client = tokio::select! {
@@ -76,7 +75,7 @@ pub(crate) async fn run(job: Job, store: &StoreArgs, voice: Voice) -> Result<u8,
     };
     let done = tokio::select! {
         biased;
-        done = under_lock(&job, &client, voice) => done,
+        done = under_lock(&job, &client, output) => done,
         // Whatever was written by then is taken back by closing the client.
         signal = signals.ending() => Ok(Done::Ended(exit_code(signal))),
     };
@@ -91,7 +90,7 @@ pub(crate) async fn run(job: Job, store: &StoreArgs, voice: Voice) -> Result<u8,
             return Err(failure);
         }
     };
-    let outcome = guard(&job, &url, &client, taken, &mut signals, voice).await;
+    let outcome = guard(&job, &url, &client, taken, &mut signals, output).await;
     close(&client, &mut signals).await;
     outcome
 }
@@ -110,7 +109,7 @@ struct Taken {
 }
 
 /// Takes the lock, and looks whether the command is to be run.
-async fn under_lock(job: &Job, client: &Client, voice: Voice) -> Result<Done, Failure> {
+async fn under_lock(job: &Job, client: &Client, output: Output) -> Result<Done, Failure> {
     let (hold, names) = (&job.hold, job.target.names());
     let limits = Limits::new(
         client.backend(),
@@ -121,7 +120,7 @@ async fn under_lock(job: &Job, client: &Client, voice: Voice) -> Result<Done, Fa
     );
     let limits = limits.map_err(Failure::usage)?;
     let start = Instant::now();
-    let busy = match wait::take(client, &job.target, hold, voice).await {
+    let busy = match wait::take(client, &job.target, hold, output).await {
         Ok(Some(held)) => Ok(held),
         Ok(None) => Err(format!("{names} is held by another")),
         Err(failure) if failure.code == exit::BUSY => Err(format!("{names}: {failure}")),
@@ -130,11 +129,11 @@ async fn under_lock(job: &Job, client: &Client, voice: Voice) -> Result<Done, Fa
     let held = match busy {
         Ok(held) => held,
         Err(text) => {
-            voice.note("busy", &text, json!({ "name": names }));
+            output.note("busy", &text, json!({ "name": names }));
             return Ok(Done::Ended(hold.conflict_exit_code));
         }
     };
-    voice.event(
+    output.event(
         "granted",
         json!({
             "name": names,
@@ -149,7 +148,7 @@ async fn under_lock(job: &Job, client: &Client, voice: Voice) -> Result<Done, Fa
     {
         let period = humantime::format_duration(period);
         let text = format!("{names} was begun by another within this period of {period}");
-        voice.note("refused", &text, json!({ "name": names, "period": period.to_string() }));
+        output.note("refused", &text, json!({ "name": names, "period": period.to_string() }));
         // Those behind it would wait for the end of this client otherwise.
         held.unlock().await?;
         return Ok(Done::Ended(0));
@@ -164,7 +163,7 @@ async fn guard(
     client: &Client,
     taken: Taken,
     signals: &mut Signals,
-    voice: Voice,
+    output: Output,
 ) -> Result<u8, Failure> {
     let Taken { held, limits, since } = taken;
     let environment = [
@@ -175,14 +174,14 @@ async fn guard(
         (store::VARIABLE, store::without_password(url)),
     ];
     let ward = Ward::start(limits, &job.command, &environment)?;
-    match watch(ward, &held, limits, signals, voice).await {
+    match watch(ward, &held, limits, signals, output).await {
         Outcome::NotStarted(code, text) => {
             let _ = held.unlock().await;
             Err(Failure::new(code, text))
         }
         Outcome::Done(ended) => {
             let code = ended.exit_code();
-            voice.event("ended", json!({ "name": job.target.names(), "code": code }));
+            output.event("ended", json!({ "name": job.target.names(), "code": code }));
             if let Some(rest) = job.hold_at_least.map(|time| time.saturating_sub(since.elapsed())) {
                 tokio::select! {
                     () = sleep(rest) => {}
@@ -193,12 +192,12 @@ async fn guard(
             match held.unlock().await {
                 Ok(()) => Ok(code),
                 Err(error @ Error::Lost { .. }) => {
-                    lost(job, &environment, &exit::chain(&error), voice).await;
+                    lost(job, &environment, &exit::chain(&error), output).await;
                     Ok(exit::LOST)
                 }
                 // It goes on in the background, and ends with the TTL.
                 Err(error) => {
-                    voice.note("unconfirmed", &exit::chain(&error), json!({}));
+                    output.note("unconfirmed", &exit::chain(&error), json!({}));
                     Ok(code)
                 }
             }
@@ -213,7 +212,7 @@ async fn guard(
             };
             // Nothing lives any more: if it is held still, the next one need not wait for the TTL.
             let _ = timeout(COURTESY, held.unlock()).await;
-            lost(job, &environment, &reason, voice).await;
+            lost(job, &environment, &reason, output).await;
             Ok(exit::LOST)
         }
     }
@@ -238,7 +237,7 @@ async fn watch(
     held: &Held,
     limits: Limits,
     signals: &mut Signals,
-    voice: Voice,
+    output: Output,
 ) -> Outcome {
     let mut tick = interval(limits.tick());
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -247,7 +246,7 @@ async fn watch(
         tokio::select! {
             biased;
             report = ward.next() => match report {
-                Some(Report::Started(pid)) => voice.event("started", json!({ "pid": pid })),
+                Some(Report::Started(pid)) => output.event("started", json!({ "pid": pid })),
                 Some(Report::Failed(code, text)) => {
                     ward.finish();
                     return Outcome::NotStarted(code, text);
@@ -273,7 +272,7 @@ async fn watch(
                 asked = true;
                 let (owner, reason) = (request.owner(), request.reason());
                 let text = format!("{owner} asks for the lock: {reason}");
-                voice.note("asked", &text, json!({ "owner": owner, "reason": reason }));
+                output.note("asked", &text, json!({ "owner": owner, "reason": reason }));
             }
             signal = signals.next() => {
                 ward.signal(signal);
@@ -300,10 +299,10 @@ async fn watch(
 }
 
 /// Tells that the lock was lost, and runs what is to be run then.
-async fn lost(job: &Job, environment: &[(&str, String)], reason: &str, voice: Voice) {
+async fn lost(job: &Job, environment: &[(&str, String)], reason: &str, output: Output) {
     let names = job.target.names();
     let text = format!("{names} was lost: {reason}");
-    voice.note("lost", &text, json!({ "name": names, "reason": reason }));
+    output.note("lost", &text, json!({ "name": names, "reason": reason }));
     let Some(Words(words)) = &job.hold.on_lost else { return };
     let Some((program, arguments)) = words.split_first() else { return };
     let mut command = Command::new(program);
@@ -314,7 +313,7 @@ async fn lost(job: &Job, environment: &[(&str, String)], reason: &str, voice: Vo
         Err(error) => Err(error),
     };
     if let Err(error) = ran {
-        voice.note("on_lost", &format!("--on-lost {program}: {error}"), json!({}));
+        output.note("on_lost", &format!("--on-lost {program}: {error}"), json!({}));
     }
 }
 

@@ -21,8 +21,8 @@ use tokio::time::sleep;
 use crate::{
     exit::{self, Failure},
     inspect::{age, lock_object, until_signal},
+    output::{Output, printable},
     tally::Tally,
-    voice::{Voice, printable},
 };
 
 /// How soon a key is noticed.
@@ -43,7 +43,11 @@ struct View<'a> {
 }
 
 /// Shows it until `q` or a signal; without a terminal, or as JSON, a line for each look.
-pub(crate) async fn show(client: &Client, interval: Duration, voice: Voice) -> Result<u8, Failure> {
+pub(crate) async fn show(
+    client: &Client,
+    interval: Duration,
+    output: Output,
+) -> Result<u8, Failure> {
     let interval = interval.max(LEAST);
     let view = View {
         client,
@@ -53,8 +57,8 @@ pub(crate) async fn show(client: &Client, interval: Duration, voice: Voice) -> R
         silent: None,
         table: TableState::default(),
     };
-    if voice.is_json() || !stdout().is_terminal() {
-        return until_signal(lines(view, interval, voice)).await;
+    if output.is_json() || !stdout().is_terminal() {
+        return until_signal(lines(view, interval, output)).await;
     }
     let mut terminal = ratatui::try_init()?;
     let ended = until_signal(screen(view, interval, &mut terminal)).await;
@@ -193,12 +197,12 @@ async fn screen(
     }
 }
 
-async fn lines(mut view: View<'_>, interval: Duration, voice: Voice) -> Result<u8, Failure> {
+async fn lines(mut view: View<'_>, interval: Duration, output: Output) -> Result<u8, Failure> {
     loop {
         let start = Instant::now();
         view.take(start, view.client.locks().await);
         if let Some((_, error)) = &view.silent {
-            voice.note("silent", error, json!({}));
+            output.note("silent", error, json!({}));
         } else {
             let locks: Vec<_> = view.locks.iter().map(lock_object).collect();
             let object = json!({
@@ -207,7 +211,7 @@ async fn lines(mut view: View<'_>, interval: Duration, voice: Voice) -> Result<u
                 "handovers_per_second": view.tally.rate(Instant::now()),
                 "lost_places": view.tally.lost_places,
             });
-            voice.line(&view.summary(), &object)?;
+            output.line(&view.summary(), &object)?;
         }
         sleep(interval).await;
     }

@@ -10,7 +10,7 @@ use crate::{
     args::HoldArgs,
     exit::Failure,
     held::{Held, Patience, Target},
-    voice::Voice,
+    output::Output,
 };
 
 /// How often a terminal is told.
@@ -23,7 +23,7 @@ pub(crate) async fn take(
     client: &Client,
     target: &Target,
     args: &HoldArgs,
-    voice: Voice,
+    output: Output,
 ) -> Result<Option<Held>, Failure> {
     let patience = match args.wait {
         _ if args.nonblock => Patience::None,
@@ -35,7 +35,7 @@ pub(crate) async fn take(
             match target.take(client, patience, args.max_hold).await {
                 Err(error @ (Error::SessionLost { .. } | Error::Evicted { .. })) => {
                     let text = format!("{error}; it joins the queue anew");
-                    voice.note("again", &text, json!({ "name": target.names() }));
+                    output.note("again", &text, json!({ "name": target.names() }));
                 }
                 taken => return taken,
             }
@@ -44,15 +44,15 @@ pub(crate) async fn take(
     tokio::select! {
         biased;
         taken = taking => Ok(taken?),
-        () = tell(client, target, args.wait_log, voice) => Ok(None),
+        () = tell(client, target, args.wait_log, output) => Ok(None),
     }
 }
 
 /// Tells who holds the lock again and again.
-async fn tell(client: &Client, target: &Target, every: Option<Duration>, voice: Voice) {
+async fn tell(client: &Client, target: &Target, every: Option<Duration>, output: Output) {
     let (mut pause, every) = match every {
         Some(time) => (time, time),
-        None if voice.has_terminal() => (FIRST, USUAL),
+        None if output.has_terminal() => (FIRST, USUAL),
         None => return std::future::pending().await,
     };
     loop {
@@ -71,7 +71,7 @@ async fn tell(client: &Client, target: &Target, every: Option<Duration>, voice: 
             since(holder).map_or_else(String::new, |age| format!(" (there for {age})")),
         );
         let details = json!({ "name": names, "place": place, "holder": holder.owner() });
-        voice.note("waiting", &text, details);
+        output.note("waiting", &text, details);
     }
 }
 

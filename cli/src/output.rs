@@ -6,11 +6,11 @@ use serde_json::Value;
 
 /// How things are told.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Voice {
+pub(crate) struct Output {
     json: bool,
 }
 
-impl Voice {
+impl Output {
     pub(crate) fn new(json: bool) -> Self {
         Self { json }
     }
