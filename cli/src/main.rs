@@ -6,6 +6,7 @@ mod clock;
 mod doctor;
 mod exit;
 mod family;
+mod guarded_command;
 mod guardian;
 mod held;
 mod inspect;
@@ -19,7 +20,6 @@ mod store;
 mod tally;
 mod top;
 mod wait;
-mod ward;
 
 use std::{
     env,

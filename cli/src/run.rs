@@ -17,13 +17,13 @@ use crate::{
     clock,
     exit::{self, Failure},
     family::Ended,
+    guarded_command::GuardedCommand,
     held::{Held, Target},
     limits::Limits,
     output::Output,
     protocol::{Cause, Report},
     signals::{self, Signals},
     store, wait,
-    ward::Ward,
 };
 
 /// How long the store has to take back what a lost or unlucky client wrote.
@@ -173,8 +173,8 @@ async fn guard(
         ("DISTLOCK_OWNER", client.owner().to_owned()),
         (store::VARIABLE, store::without_password(url)),
     ];
-    let ward = Ward::start(limits, &job.command, &environment)?;
-    match watch(ward, &held, limits, signals, output).await {
+    let guarded_command = GuardedCommand::start(limits, &job.command, &environment)?;
+    match watch(guarded_command, &held, limits, signals, output).await {
         Outcome::NotStarted(code, text) => {
             let _ = held.unlock().await;
             Err(Failure::new(code, text))
@@ -233,7 +233,7 @@ enum Outcome {
 
 /// Tells the guardian what there is to tell, until the command and all that it started is dead.
 async fn watch(
-    mut ward: Ward,
+    mut guarded_command: GuardedCommand,
     held: &Held,
     limits: Limits,
     signals: &mut Signals,
@@ -245,14 +245,14 @@ async fn watch(
     loop {
         tokio::select! {
             biased;
-            report = ward.next() => match report {
+            report = guarded_command.next() => match report {
                 Some(Report::Started(pid)) => output.event("started", json!({ "pid": pid })),
                 Some(Report::Failed(code, text)) => {
-                    ward.finish();
+                    guarded_command.finish();
                     return Outcome::NotStarted(code, text);
                 }
                 Some(Report::Ended(ended, cause)) => {
-                    ward.finish();
+                    guarded_command.finish();
                     return match (cause, lost) {
                         (Cause::Itself, _) => Outcome::Done(ended),
                         (_, Some(reason)) => Outcome::Lost(reason),
@@ -260,12 +260,12 @@ async fn watch(
                     };
                 }
                 None => {
-                    ward.kill_all();
+                    guarded_command.kill_all();
                     return Outcome::Lost("its guardian was killed".to_owned());
                 }
             },
             reason = held.lost(), if lost.is_none() => {
-                ward.kill();
+                guarded_command.kill();
                 lost = Some(reason.to_string());
             }
             request = held.asked(), if !asked => {
@@ -275,7 +275,7 @@ async fn watch(
                 output.note("asked", &text, json!({ "owner": owner, "reason": reason }));
             }
             signal = signals.next() => {
-                ward.signal(signal);
+                guarded_command.signal(signal);
                 if signal == Signal::TSTP {
                     signals::stop();
                 }
@@ -286,11 +286,11 @@ async fn watch(
                 let remaining = held.remaining();
                 if remaining < limits.margin / 2 && told != Duration::ZERO {
                     // The guardian should have done that.
-                    ward.kill_all();
+                    guarded_command.kill_all();
                     return Outcome::Lost(lost.unwrap_or(UNCONFIRMED.to_owned()));
                 }
                 let deadline = now + remaining;
-                if deadline.abs_diff(told) > Duration::from_millis(1) && ward.deadline(deadline) {
+                if deadline.abs_diff(told) > Duration::from_millis(1) && guarded_command.deadline(deadline) {
                     told = deadline;
                 }
             }

@@ -27,7 +27,7 @@ use crate::{
 
 /// A command under a guardian. If this process ends in any way, the guardian kills the command; if
 /// the guardian ends, this process can.
-pub(crate) struct Ward {
+pub(crate) struct GuardedCommand {
     guardian: Child,
     stream: UnixStream,
     /// The same, for orders: they go out at once, whatever the runtime knows of the socket.
@@ -36,7 +36,7 @@ pub(crate) struct Ward {
     leader: Option<Pid>,
 }
 
-impl Ward {
+impl GuardedCommand {
     /// Starts the guardian, which starts the command as soon as it knows a deadline.
     pub(crate) fn start(
         limits: Limits,
@@ -57,9 +57,10 @@ impl Ward {
             .process_group(0)
             .spawn()?;
         let (orders, stream) = (own.try_clone()?, UnixStream::from_std(own)?);
-        let ward = Self { guardian, stream, orders, lines: Lines::default(), leader: None };
-        ward.pass_input()?;
-        Ok(ward)
+        let guarded_command =
+            Self { guardian, stream, orders, lines: Lines::default(), leader: None };
+        guarded_command.pass_input()?;
+        Ok(guarded_command)
     }
 
     /// Hands over what the command is to read.
