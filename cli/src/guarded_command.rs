@@ -19,9 +19,9 @@ use rustix::{
 use tokio::{io::AsyncReadExt, net::UnixStream};
 
 use crate::{
-    family::{Ended, adopt, kill_all},
     guardian,
     limits::Limits,
+    process_group::{Ended, adopt, kill_all},
     protocol::{Lines, Order, Report},
 };
 

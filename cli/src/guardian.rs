@@ -29,8 +29,8 @@ use rustix::{
 
 use crate::{
     clock, exit,
-    family::{Ended, Family, adopt, kill_all},
     limits::Limits,
+    process_group::{Ended, ProcessGroup, adopt, kill_all},
     protocol::{Cause, Lines, Order, Report},
     signals::Signals,
 };
@@ -80,9 +80,9 @@ pub(crate) fn guard(limits: Limits, command: &[OsString]) -> io::Result<()> {
         return Ok(());
     }
     let input = link.input.take().map_or_else(Stdio::null, Stdio::from);
-    let started = Family::start(Command::new(program).args(arguments).stdin(input));
-    let family = match started {
-        Ok(family) => family,
+    let started = ProcessGroup::start(Command::new(program).args(arguments).stdin(input));
+    let process_group = match started {
+        Ok(process_group) => process_group,
         Err(error) => {
             let (code, what) = exit::not_started(&error);
             let text = format!("{}: {what}", program.to_string_lossy());
@@ -90,9 +90,9 @@ pub(crate) fn guard(limits: Limits, command: &[OsString]) -> io::Result<()> {
             return Ok(());
         }
     };
-    link.report(&Report::Started(family.leader().as_raw_nonzero().get()));
+    link.report(&Report::Started(process_group.leader().as_raw_nonzero().get()));
     let timer = timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC)?;
-    let mut watch = Watch { limits, link, family, deadline, ending: None, timer };
+    let mut watch = Watch { limits, link, process_group, deadline, ending: None, timer };
     early.into_iter().for_each(|order| watch.obey(order));
     watch.watch().inspect_err(|_| {
         kill_all(None);
@@ -180,7 +180,7 @@ impl Link {
 struct Watch {
     limits: Limits,
     link: Link,
-    family: Family,
+    process_group: ProcessGroup,
     deadline: Duration,
     /// Why it is to end, and when it is killed.
     ending: Option<(Cause, Duration)>,
@@ -193,8 +193,8 @@ impl Watch {
             for order in self.link.orders() {
                 self.obey(order);
             }
-            let (now, ended) = (clock::now(), self.family.has_ended());
-            let others = self.family.has_others();
+            let (now, ended) = (clock::now(), self.process_group.has_ended());
+            let others = self.process_group.has_others();
             let cause = if ended && now < self.deadline {
                 Some(Cause::Itself)
             } else if now >= self.limits.told_at(self.deadline) {
@@ -208,7 +208,7 @@ impl Watch {
             if let Some((cause, at)) = self.ending
                 && (now >= at || ended && !others)
             {
-                let ended = self.family.kill();
+                let ended = self.process_group.kill();
                 self.link.report(&Report::Ended(ended, cause));
                 return Ok(());
             }
@@ -221,7 +221,7 @@ impl Watch {
             Order::Deadline(deadline) => self.deadline = deadline,
             Order::Signal(signal) => {
                 if let Some(signal) = Signal::from_named_raw(signal) {
-                    self.family.signal(signal);
+                    self.process_group.signal(signal);
                 }
             }
             Order::Kill => self.ending = Some((Cause::Ordered, Duration::ZERO)),
@@ -231,9 +231,9 @@ impl Watch {
     /// Tells the command to end.
     fn end(&mut self, cause: Cause, now: Duration, lives: bool) {
         if lives {
-            self.family.signal(self.limits.kill_signal);
+            self.process_group.signal(self.limits.kill_signal);
             // One that was stopped would not hear it.
-            self.family.signal(Signal::CONT);
+            self.process_group.signal(Signal::CONT);
         }
         if cause == Cause::Abandoned {
             let text = "distlock: it was killed itself; its command is being ended\n";
@@ -262,7 +262,7 @@ impl Watch {
             fds.push(PollFd::new(&self.link.stream, PollFlags::IN));
         }
         if !ended {
-            fds.push(PollFd::new(&self.family.news, PollFlags::IN));
+            fds.push(PollFd::new(&self.process_group.news, PollFlags::IN));
         }
         wait(&mut fds)
     }

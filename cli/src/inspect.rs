@@ -139,7 +139,7 @@ pub(crate) async fn until_signal(
     tokio::select! {
         biased;
         signal = signals.ending() => {
-            Ok(crate::family::Ended::Signal(signal.as_raw()).exit_code())
+            Ok(crate::process_group::Ended::Signal(signal.as_raw()).exit_code())
         }
         done = work => done,
     }

@@ -2,7 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-use crate::family::Ended;
+use crate::process_group::Ended;
 
 /// To the guardian.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -41,13 +41,13 @@ pub(crate) fn adopt() -> io::Result<()> {
 }
 
 /// A command in a process group of its own, started by a process that [adopts](adopt).
-pub(crate) struct Family {
+pub(crate) struct ProcessGroup {
     leader: Pid,
     /// Readable once the leader has ended.
     pub(crate) news: OwnedFd,
 }
 
-impl Family {
+impl ProcessGroup {
     pub(crate) fn start(command: &mut Command) -> io::Result<Self> {
         let child = command.process_group(0).spawn()?;
         let leader = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
