@@ -13,11 +13,11 @@ mod limits;
 mod output;
 mod process_group;
 mod protocol;
+mod queue_changes;
 mod run;
 mod server;
 mod signals;
 mod store;
-mod tally;
 mod top;
 mod wait;
 

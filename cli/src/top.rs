@@ -22,7 +22,7 @@ use crate::{
     exit::{self, Failure},
     inspect::{age, lock_object, until_signal},
     output::{Output, printable},
-    tally::Tally,
+    queue_changes::QueueChanges,
 };
 
 /// How soon a key is noticed.
@@ -34,7 +34,7 @@ const LEAST: Duration = Duration::from_millis(100);
 struct View<'a> {
     client: &'a Client,
     locks: Vec<LockInfo>,
-    tally: Tally,
+    queue_changes: QueueChanges,
     /// How long the last answer took.
     took: Duration,
     /// Since when there is none, and why.
@@ -52,7 +52,7 @@ pub(crate) async fn show(
     let view = View {
         client,
         locks: Vec::new(),
-        tally: Tally::default(),
+        queue_changes: QueueChanges::default(),
         took: Duration::ZERO,
         silent: None,
         table: TableState::default(),
@@ -71,7 +71,7 @@ impl View<'_> {
     fn take(&mut self, start: Instant, looked: distlock::Result<Vec<LockInfo>>) {
         match looked {
             Ok(mut locks) => {
-                self.tally.look(&locks, Instant::now());
+                self.queue_changes.look(&locks, Instant::now());
                 // The most wanted first.
                 locks.sort_by_key(|lock| std::cmp::Reverse(lock.waiters()));
                 self.locks = locks;
@@ -114,8 +114,8 @@ impl View<'_> {
             self.client.namespace(),
             self.locks.len(),
             self.waiters(),
-            self.tally.rate(Instant::now()),
-            self.tally.lost_places,
+            self.queue_changes.rate(Instant::now()),
+            self.queue_changes.lost_places,
             self.took.as_millis(),
         )
     }
@@ -208,8 +208,8 @@ async fn lines(mut view: View<'_>, interval: Duration, output: Output) -> Result
             let object = json!({
                 "locks": locks,
                 "waiters": view.waiters(),
-                "handovers_per_second": view.tally.rate(Instant::now()),
-                "lost_places": view.tally.lost_places,
+                "handovers_per_second": view.queue_changes.rate(Instant::now()),
+                "lost_places": view.queue_changes.lost_places,
             });
             output.line(&view.summary(), &object)?;
         }

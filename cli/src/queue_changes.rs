@@ -22,7 +22,7 @@ struct Entry {
 
 /// Counts what has changed from one look to the next.
 #[derive(Default)]
-pub(crate) struct Tally {
+pub(crate) struct QueueChanges {
     last: Option<BTreeMap<Lock, Vec<Entry>>>,
     /// How often locks went from one to another, and when that was seen.
     handovers: VecDeque<(Instant, usize)>,
@@ -32,7 +32,7 @@ pub(crate) struct Tally {
     pub(crate) lost_places: usize,
 }
 
-impl Tally {
+impl QueueChanges {
     /// Counts what this look shows. What happens twice between two looks counts once.
     pub(crate) fn look(&mut self, locks: &[LockInfo], now: Instant) {
         let entry =
@@ -108,27 +108,27 @@ mod tests {
 
     #[test]
     fn hand_overs_are_counted() {
-        let (mut tally, start) = (Tally::default(), Instant::now());
+        let (mut queue_changes, start) = (QueueChanges::default(), Instant::now());
         let at = |seconds| start + Duration::from_secs(seconds);
-        tally.count(seen(&[("a", &[1, 2, 3])]), at(0));
-        assert!(tally.rate(at(0)) < 0.1);
-        tally.count(seen(&[("a", &[2, 3]), ("b", &[9])]), at(1));
-        tally.count(seen(&[("a", &[3])]), at(2));
-        assert!((tally.rate(at(2)) - 1.0).abs() < 0.01);
-        tally.count(seen(&[]), at(30));
-        assert!(tally.rate(at(30)) < 0.01);
-        assert_eq!(tally.lost_places, 0);
+        queue_changes.count(seen(&[("a", &[1, 2, 3])]), at(0));
+        assert!(queue_changes.rate(at(0)) < 0.1);
+        queue_changes.count(seen(&[("a", &[2, 3]), ("b", &[9])]), at(1));
+        queue_changes.count(seen(&[("a", &[3])]), at(2));
+        assert!((queue_changes.rate(at(2)) - 1.0).abs() < 0.01);
+        queue_changes.count(seen(&[]), at(30));
+        assert!(queue_changes.rate(at(30)) < 0.01);
+        assert_eq!(queue_changes.lost_places, 0);
     }
 
     #[test]
     fn only_those_count_as_lost_that_cannot_have_held() {
-        let (mut tally, now) = (Tally::default(), Instant::now());
-        tally.count(seen(&[("a", &[1, 2, 3, 4])]), now);
+        let (mut queue_changes, now) = (QueueChanges::default(), Instant::now());
+        queue_changes.count(seen(&[("a", &[1, 2, 3, 4])]), now);
         // The second may have held it, the last one has not.
-        tally.count(seen(&[("a", &[3])]), now);
-        assert_eq!(tally.lost_places, 1);
-        tally.count(seen(&[("a", &[3, 5])]), now);
-        tally.count(seen(&[]), now);
-        assert_eq!(tally.lost_places, 1);
+        queue_changes.count(seen(&[("a", &[3])]), now);
+        assert_eq!(queue_changes.lost_places, 1);
+        queue_changes.count(seen(&[("a", &[3, 5])]), now);
+        queue_changes.count(seen(&[]), now);
+        assert_eq!(queue_changes.lost_places, 1);
     }
 }
