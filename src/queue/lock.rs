@@ -9,7 +9,7 @@ use super::{
     Failure, Hold, Wait,
     attempt::{Attempt, JoinOutcome},
     evidence::{Conclusion, Evidence, conclude},
-    mode::{Mode, Standing},
+    mode::{Admission, Mode},
     predecessor_watch::watch_predecessor,
     waiter::Waiter,
     wake_up_backoff::WakeUpBackoff,
@@ -97,7 +97,7 @@ pub(crate) async fn hold(
     while let Some(standing) = next {
         let there = joined.take();
         next = match standing {
-            Standing::In => match attempt.grant() {
+            Admission::In => match attempt.grant() {
                 Ok(()) => return Ok(Some(Hold::new(attempt, own).since(since))),
                 Err(NotGranted::Lost(reason)) => return Err(session.lost_error(reason).into()),
                 Err(NotGranted::Unproved) => {
@@ -108,20 +108,20 @@ pub(crate) async fn hold(
                     }
                 }
             },
-            Standing::Evicted => return Err(Error::Evicted { name: queue.name().into() }.into()),
-            Standing::Refused(error) => {
+            Admission::Evicted => return Err(Error::Evicted { name: queue.name().into() }.into()),
+            Admission::Refused(error) => {
                 attempt.release_within(RELEASE_WAIT).await;
                 return Err(error.into());
             }
-            Standing::Behind(_) | Standing::Full if matches!(wait, Wait::No) => None,
-            Standing::Behind(predecessor) => {
+            Admission::Behind(_) | Admission::Full if matches!(wait, Wait::No) => None,
+            Admission::Behind(predecessor) => {
                 // In a box, as all that it needs would have its room in calls that need not wait.
                 let waiting = Box::pin(waiter.wait_behind(predecessor, there));
                 let standing = wait.spend_on(&session, waiting).await?;
                 since = clock::now();
                 standing
             }
-            Standing::Full => {
+            Admission::Full => {
                 let standing = wait.spend_on(&session, Box::pin(waiter.wait_for_room())).await?;
                 since = clock::now();
                 standing
@@ -138,22 +138,22 @@ impl Waiter<'_> {
         &self,
         mut predecessor: Predecessor,
         there: Option<SequencePoint>,
-    ) -> Result<Standing> {
+    ) -> Result<Admission> {
         let mut there = there.filter(|_| predecessor.seen);
         let mut backoff = WakeUpBackoff::default();
         loop {
             let began = Instant::now();
             let evidence = self.evidence(&predecessor, there.take()).await?;
             match conclude(evidence, &predecessor) {
-                Conclusion::First => return Ok(Standing::In),
-                Conclusion::Evicted => return Ok(Standing::Evicted),
+                Conclusion::First => return Ok(Admission::In),
+                Conclusion::Evicted => return Ok(Admission::Evicted),
                 Conclusion::Behind(next) => {
                     predecessor = next;
                     continue;
                 }
                 Conclusion::Waits => {}
                 Conclusion::Unknown => match self.look().await? {
-                    Standing::Behind(now) if now.entry.key == predecessor.entry.key => {
+                    Admission::Behind(now) if now.entry.key == predecessor.entry.key => {
                         predecessor.seen |= now.seen;
                     }
                     standing => return Ok(standing),

@@ -40,7 +40,7 @@ pub(crate) enum Verdict {
 
 /// Where one stands that has joined.
 #[derive(Debug)]
-pub(crate) enum Standing {
+pub(crate) enum Admission {
     In,
     Behind(Predecessor),
     Full,
@@ -49,7 +49,7 @@ pub(crate) enum Standing {
     Evicted,
 }
 
-impl From<backend::Standing> for Standing {
+impl From<backend::Standing> for Admission {
     fn from(standing: backend::Standing) -> Self {
         match standing {
             backend::Standing::First => Self::In,
@@ -59,7 +59,7 @@ impl From<backend::Standing> for Standing {
     }
 }
 
-impl From<Verdict> for Standing {
+impl From<Verdict> for Admission {
     fn from(verdict: Verdict) -> Self {
         match verdict {
             Verdict::In => Self::In,
@@ -106,7 +106,7 @@ impl Mode<'_> {
     }
 
     /// What the answer to joining shows. `alone`: nothing else was in the queue.
-    pub(crate) fn as_joined(self, standing: backend::Standing, alone: bool) -> Option<Standing> {
+    pub(crate) fn as_joined(self, standing: backend::Standing, alone: bool) -> Option<Admission> {
         match self {
             Self::Exclusive => Some(standing.into()),
             Self::Shared(rule) => alone.then(|| rule.judge(&[], &[]).into()),
@@ -121,7 +121,7 @@ impl Mode<'_> {
         queue: &Queue,
         own: &OwnKey,
         watch: bool,
-    ) -> Result<(Standing, Option<Watch>)> {
+    ) -> Result<(Admission, Option<Watch>)> {
         let Self::Shared(rule) = self else {
             let standing = session.ask(|| session.store().standing(&own.entry)).await?;
             return Ok((standing.into(), None));
@@ -165,9 +165,9 @@ pub(crate) fn would_let_in(rule: &dyn Rule, listing: &Listing) -> Result<bool, U
     }
 }
 
-fn stand(rule: &dyn Rule, own: &OwnKey, listing: &Listing) -> Standing {
+fn stand(rule: &dyn Rule, own: &OwnKey, listing: &Listing) -> Admission {
     match listing.members.iter().position(|member| own.is(&member.entry)) {
         Some(position) => rule.judge(&listing.members[..position], &listing.notes).into(),
-        None => Standing::Evicted,
+        None => Admission::Evicted,
     }
 }

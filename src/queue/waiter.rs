@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{
     evidence::Evidence,
-    mode::{Mode, Standing},
+    mode::{Admission, Mode},
 };
 use crate::{
     backend::{Fate, Predecessor, Present, Watch, error::Result, name::Queue},
@@ -22,12 +22,12 @@ pub(super) struct Waiter<'a> {
 
 impl Waiter<'_> {
     /// Where it stands.
-    pub(super) fn look(&self) -> impl Future<Output = Result<Standing>> {
+    pub(super) fn look(&self) -> impl Future<Output = Result<Admission>> {
         // What is seldom needed is on the heap: thousands may wait, and their futures are small.
         Box::pin(async { Ok(self.look_and_watch(false).await?.0) })
     }
 
-    async fn look_and_watch(&self, watch: bool) -> Result<(Standing, Option<Watch>)> {
+    async fn look_and_watch(&self, watch: bool) -> Result<(Admission, Option<Watch>)> {
         self.mode.look(self.session, self.queue, self.own, watch).await
     }
 
@@ -45,7 +45,7 @@ impl Waiter<'_> {
             });
         }
         match self.look().await? {
-            Standing::Behind(now) if now.entry.key == predecessor.entry.key => Ok(None),
+            Admission::Behind(now) if now.entry.key == predecessor.entry.key => Ok(None),
             _ => Ok(Some(Evidence::Hint)),
         }
     }
@@ -73,12 +73,12 @@ impl Waiter<'_> {
 
     /// Waits until the queue has changed in such a way that it matters; tells where the waiter
     /// stands then.
-    pub(super) async fn wait_for_room(&self) -> Result<Standing> {
+    pub(super) async fn wait_for_room(&self) -> Result<Admission> {
         let mut backoff = Backoff::default();
         loop {
             // The watch begins with the list: whatever happens after it is told.
             let (standing, watch) = self.look_and_watch(true).await?;
-            if !matches!(standing, Standing::Full) {
+            if !matches!(standing, Admission::Full) {
                 return Ok(standing);
             }
             let changed = async {
