@@ -28,7 +28,8 @@ SHAPES=(postgres-standby pgbouncer galera redis-sentinel redis-cluster)
 # features beside other packages, and is built anew.
 ALL=etcd,zookeeper,postgres,mysql,redis,redlock,sqlite,blocking,serde,sasl,metrics,tracing
 TOGETHER=(--package distlock --package distlock-testkit --package distlock-torture
-    --package distlock-interop --package distlock-model --package distlock-cli
+    --package distlock-interleavings --package distlock-interop --package distlock-model
+    --package distlock-cli
     --features "distlock/${ALL//,/,distlock/}")
 
 # services STORE: the names of its containers.

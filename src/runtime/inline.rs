@@ -21,7 +21,7 @@ use std::{
 
 use async_task::{Builder, Runnable};
 
-use super::{executor::Executor, mutex::Mutex, process::Process, yield_now};
+use super::{executor::Executor, mutex::Mutex, process::Process, thread_local, yield_now};
 
 /// So many steps a caller does for others in one poll; the library's thread does the rest. One
 /// request takes three.
@@ -45,7 +45,7 @@ thread_local! {
 /// Keeps a task that was woken within a poll for the end of it; gives back any other.
 fn keep(task: Task) -> Option<Task> {
     let mut task = Some(task);
-    if WITHIN.get() {
+    if WITHIN.with(Cell::get) {
         // On a thread that ends there is nothing any more to keep it in.
         let _ = WOKEN.try_with(|woken| woken.borrow_mut().extend(task.take()));
     }
@@ -194,18 +194,18 @@ struct Within {
 
 impl Within {
     fn begin() -> Self {
-        Self { outer: WITHIN.replace(true) }
+        Self { outer: WITHIN.with(|within| within.replace(true)) }
     }
 }
 
 impl Drop for Within {
     /// Also if the poll panics.
     fn drop(&mut self) {
-        WITHIN.set(false);
+        WITHIN.with(|within| within.set(false));
         while let Some(task) = next_kept() {
             leave(task);
         }
-        WITHIN.set(self.outer);
+        WITHIN.with(|within| within.set(self.outer));
     }
 }
 

@@ -15,5 +15,9 @@ pub(crate) mod process;
 pub(crate) mod random;
 mod work;
 
+// What explores interleavings has another one.
+#[cfg(any(feature = "etcd", feature = "zookeeper"))]
+use std::thread_local;
+
 pub(crate) use pause::{Backoff, backoff, jittered, late, yield_now};
 pub(crate) use work::Runtime;

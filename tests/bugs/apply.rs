@@ -18,21 +18,22 @@
 //! After the tests a line `not simulated: WHY` may say why the simulation cannot find it
 //! (`docker/simulation --bugs`).
 //!
-//! BINARY is `memory`, `forked`, `telemetry`, `etcd`, `zookeeper`, `postgres`, `mysql`, `sqlite`,
-//! `redis`, `redlock`, `failover` or `secured`, or `lib` for a unit test. `lib:zookeeper` is one
-//! that is there with this feature alone, and `cli` a unit test of the command. There may be
-//! several tests, and several places.
+//! BINARY is `memory`, `forked`, `interleavings`, `telemetry`, `etcd`, `zookeeper`, `postgres`,
+//! `mysql`, `sqlite`, `redis`, `redlock`, `failover` or `secured`, or `lib` for a unit test.
+//! `lib:zookeeper` is one that is there with this feature alone, and `cli` a unit test of the
+//! command. There may be several tests, and several places.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
 /// Where a test can be. In this order they are built and run.
-pub(crate) const BINARIES: [&str; 22] = [
+pub(crate) const BINARIES: [&str; 23] = [
     "clusters",
     "lib",
     "cli",
     "memory",
     "forked",
     "sqlite",
+    "interleavings",
     "telemetry",
     "lib:etcd",
     "lib:mysql",

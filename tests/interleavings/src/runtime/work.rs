@@ -1,0 +1,40 @@
+//! What looks after the futures that callers drive.
+
+use std::sync::{Arc, Weak};
+
+use super::{
+    executor::{AbortHandle, Executor},
+    yield_now,
+};
+
+/// What can be taken over.
+pub(crate) trait Heavy: Send + Sync {
+    fn take_over(self: Arc<Self>, runtime: &Runtime) -> bool;
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Runtime(Executor);
+
+impl Runtime {
+    pub(crate) fn is_inherited(&self) -> bool {
+        false
+    }
+
+    /// Takes it over at some time, unless it is polled just then.
+    pub(crate) fn watch(&self, load: Weak<dyn Heavy>) {
+        let runtime = self.clone();
+        self.spawn(async move {
+            yield_now().await;
+            if let Some(load) = load.upgrade() {
+                load.take_over(&runtime);
+            }
+        });
+    }
+
+    pub(crate) fn spawn(
+        &self,
+        task: impl Future<Output = ()> + Send + 'static,
+    ) -> Option<AbortHandle> {
+        Some(self.0.spawn(task))
+    }
+}

@@ -1,0 +1,85 @@
+//! Tasks that run on the thread of their waker.
+
+use shuttle::{sync::mpsc, thread};
+
+use super::signal::{Held, Signal};
+use crate::runtime::{Executor, Inline, poll};
+
+/// Two threads wake a task at once, one of them within a poll. `crowd`: how many others there are.
+fn two_wake(crowd: usize) {
+    let inline = Inline::new(Executor::default());
+    let _crowd: Vec<_> = (0..crowd).map(|_| inline.clone()).collect();
+    let signal = Signal::default();
+    let (done, ended) = mpsc::channel();
+    let asked = signal.clone().asked(2);
+    inline.spawn(async move {
+        asked.await;
+        done.send(()).expect("somebody waits");
+    });
+    let within = signal.clone();
+    let threads = [
+        thread::spawn(move || poll(|| within.ask())),
+        thread::spawn(move || signal.ask()),
+    ];
+    ended.recv().expect("it was told of both");
+    for thread in threads {
+        thread.join().expect("no panic");
+    }
+}
+
+/// What was asked is seen, whoever wakes the task.
+pub fn no_wake_is_lost() {
+    two_wake(0);
+}
+
+/// The same where callers leave the work to the executor.
+pub fn no_wake_is_lost_in_a_crowd() {
+    two_wake(100);
+}
+
+/// A task wakes another one, which is done on the same thread or on another one.
+pub fn chains_come_to_their_end() {
+    let inline = Inline::new(Executor::default());
+    let (first, second) = (Signal::default(), Signal::default());
+    let (done, ended) = mpsc::channel();
+    let (asked, next) = (first.clone().asked(2), second.clone());
+    inline.spawn(async move {
+        asked.await;
+        next.ask();
+    });
+    inline.spawn(async move {
+        second.asked(1).await;
+        done.send(()).expect("somebody waits");
+    });
+    let other = first.clone();
+    let thread = thread::spawn(move || poll(|| other.ask()));
+    poll(|| first.ask());
+    ended.recv().expect("both ran");
+    thread.join().expect("no panic");
+}
+
+/// Tasks whose executor ends are dropped, and what they have with them.
+pub fn tasks_of_an_executor_that_ends_are_dropped() {
+    let executor = Executor::default();
+    let inline = Inline::new(executor.clone());
+    let (signals, dropped): (Vec<_>, Vec<_>) = (0..2)
+        .map(|_| {
+            let (signal, (held, dropped)) = (Signal::default(), Held::new());
+            let asked = signal.clone().asked(1);
+            inline.spawn(async move {
+                asked.await;
+                drop(held);
+            });
+            (signal, dropped)
+        })
+        .unzip();
+    drop(inline);
+    let thread = thread::spawn(move || executor.end());
+    for signal in signals {
+        signal.ask();
+    }
+    thread.join().expect("no panic");
+    for dropped in dropped {
+        dropped.recv().expect("it was there");
+    }
+}
