@@ -27,10 +27,11 @@ SHAPES=(postgres-standby pgbouncer galera redis-sentinel redis-cluster)
 # What is built by one set of packages and features is built once: what they depend on has other
 # features beside other packages, and is built anew.
 ALL=etcd,zookeeper,postgres,mysql,redis,redlock,sqlite,blocking,serde,sasl,metrics,tracing
-TOGETHER=(--package distlock --package distlock-testkit --package distlock-torture
+TOGETHER=(--package distlock --package distlock-tests --package distlock-testkit
+    --package distlock-metrics-example --package distlock-torture
     --package distlock-interleavings --package distlock-interop --package distlock-model
     --package distlock-cli
-    --features "distlock/${ALL//,/,distlock/}")
+    --features "distlock/${ALL//,/,distlock/},distlock-tests/${ALL//,/,distlock-tests/}")
 
 # services STORE: the names of its containers.
 services() {

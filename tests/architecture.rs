@@ -99,7 +99,7 @@ fn read(folder: &str) -> Sources {
         }
     }
     let mut sources = Sources::default();
-    add(&mut sources, &Path::new(env!("CARGO_MANIFEST_DIR")).join(folder), "");
+    add(&mut sources, &Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).join(folder), "");
     sources
 }
 

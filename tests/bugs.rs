@@ -11,7 +11,7 @@ use std::{collections::HashMap, fs, path::Path};
 use apply::{Bug, Test};
 
 fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
 }
 
 fn bugs() -> Vec<Bug> {

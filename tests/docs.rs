@@ -26,7 +26,7 @@ const DOCUMENTS: &[&str] = &[
 const REPOSITORY: &str = "https://github.com/distlock/distlock/blob/main/";
 
 fn read(name: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
+    let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).join(name);
     fs::read_to_string(path).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
@@ -71,7 +71,7 @@ fn every_call_of_a_store_is_described() {
 
 /// Adds the files below a folder: their paths from the root, and what they say.
 fn add_files(folder: &str, files: &mut Vec<(String, String)>) {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
     for entry in fs::read_dir(root.join(folder)).expect("a folder") {
         let entry = entry.expect("an entry");
         let name = format!("{folder}/{}", entry.file_name().to_string_lossy());
@@ -141,7 +141,7 @@ fn links(text: &str) -> impl Iterator<Item = &str> {
 fn links_lead_to_files() {
     for document in DOCUMENTS {
         let text = read(document);
-        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
         let path = root.join(document);
         let folder = path.parent().expect("a folder");
         for link in links(&text) {

@@ -23,7 +23,7 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
 }
 
 fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
 }
 
 /// A file's text by the name that the table has for the file.

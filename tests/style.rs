@@ -50,7 +50,7 @@ fn texts() -> Vec<(String, String)> {
             texts.push((name, text));
         }
     }
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
     let mut texts = Vec::new();
     for place in PLACES {
         add(&mut texts, root, root.join(place));

@@ -7,7 +7,7 @@ use distlock_testkit::telemetry::Told;
 use super::listener::{Listener, all};
 
 fn read(file: &str) -> String {
-    fs::read_to_string(format!("{}/{file}", env!("CARGO_MANIFEST_DIR"))).expect("a text")
+    fs::read_to_string(format!("{}/../{file}", env!("CARGO_MANIFEST_DIR"))).expect("a text")
 }
 
 /// The names in a text that Prometheus would know. (Tables' names begin like that, too.)

@@ -30,7 +30,7 @@ pub struct Ca {
 
 const KEY: [&str; 5] = ["genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256"];
 
-/// `openssl ca` keeps books on what it has signed.
+/// `openssl ca` keeps books on what it has signed. Two at once need books of their own.
 const CONFIG: &str = "\
 [req]
 distinguished_name = subject
@@ -42,7 +42,7 @@ keyUsage = critical,keyCertSign,cRLSign
 default_ca = own
 [own]
 new_certs_dir = .
-database = index
+database = BOOKS
 rand_serial = yes
 default_md = sha256
 policy = any
@@ -64,7 +64,6 @@ impl Ca {
         let folder = std::env::temp_dir().join(format!("distlock-ca-{number:016x}"));
         fs::create_dir(&folder).expect("a folder");
         fs::write(folder.join("config"), CONFIG).expect("a file");
-        fs::write(folder.join("index"), "").expect("a file");
         openssl(&folder, &[&KEY[..], &["-out", "ca-key.pem"]].concat());
         let subject = format!("/CN=CA {number:x}");
         let request = ["req", "-config", "config", "-x509", "-new", "-key", "ca-key.pem"];
@@ -83,16 +82,23 @@ impl Ca {
         }
         // Several may be issued at once.
         let id = format!("{:016x}", fastrand::u64(..));
-        let [key, request, signed, usage] =
-            ["key", "csr", "pem", "ext"].map(|kind| format!("{id}.{kind}"));
-        fs::write(self.folder.join(&usage), extensions).expect("a file");
+        let [key, request, signed, usage, books, config] =
+            ["key", "csr", "pem", "ext", "books", "config"].map(|kind| format!("{id}.{kind}"));
+        let written = [
+            (&usage, extensions),
+            (&books, String::new()),
+            (&config, CONFIG.replace("BOOKS", &books)),
+        ];
+        for (file, text) in written {
+            fs::write(self.folder.join(file), text).expect("a file");
+        }
         openssl(&self.folder, &[&KEY[..], &["-out", &key]].concat());
         let subject = format!("/CN={name}");
         let ask = ["req", "-config", "config", "-new", "-key", &key, "-subj", &subject];
         openssl(&self.folder, &[&ask[..], &["-out", &request]].concat());
         let now = SystemTime::now();
         let [from, until] = [now - Duration::from_secs(60), now + valid].map(date);
-        let authority = ["-config", "config", "-keyfile", "ca-key.pem", "-cert", "ca.pem"];
+        let authority = ["-config", &config, "-keyfile", "ca-key.pem", "-cert", "ca.pem"];
         let times = ["-startdate", &from, "-enddate", &until, "-extfile", &usage];
         let files = ["-in", &request, "-out", &signed];
         let sign = ["ca", "-batch", "-notext"];

@@ -17,10 +17,8 @@ fn two_wake(crowd: usize) {
         done.send(()).expect("somebody waits");
     });
     let within = signal.clone();
-    let threads = [
-        thread::spawn(move || poll(|| within.ask())),
-        thread::spawn(move || signal.ask()),
-    ];
+    let threads =
+        [thread::spawn(move || poll(|| within.ask())), thread::spawn(move || signal.ask())];
     ended.recv().expect("it was told of both");
     for thread in threads {
         thread.join().expect("no panic");

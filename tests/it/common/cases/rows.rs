@@ -227,7 +227,7 @@ async fn perform(url: &str, block: &str) {
 
 /// Each statement of `docs/row-locks.md` that is for this store tells what the page says.
 pub(crate) async fn the_page_tells_the_truth(store: &str, url: &str) {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/row-locks.md");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/row-locks.md");
     let page = fs::read_to_string(page).expect("the page");
     let mut performed = 0;
     for block in page.split("```sql\n").skip(1) {

@@ -1,6 +1,6 @@
 //! Metrics for Prometheus, and a log on standard output.
 //!
-//! `cargo run --features metrics,tracing --example metrics [-- ADDRESS [URL]]`
+//! `cargo run --package distlock-metrics-example [-- ADDRESS [URL]]`
 //!
 //! Some workers contend for a few locks, and now and then an operator deletes the key of one (in
 //! memory), so that there is something to see: `curl http://127.0.0.1:9187/metrics`. Let Prometheus
