@@ -290,7 +290,8 @@ async fn watch(
                     return Outcome::Lost(lost.unwrap_or(UNCONFIRMED.to_owned()));
                 }
                 let deadline = now + remaining;
-                if deadline.abs_diff(told) > Duration::from_millis(1) && guarded_command.deadline(deadline) {
+                let moved = deadline.abs_diff(told) > Duration::from_millis(1);
+                if moved && guarded_command.deadline(deadline) {
                     told = deadline;
                 }
             }

@@ -1,7 +1,7 @@
 //! The stores, and what all of them have in common.
 
 pub(crate) mod bridge;
-mod contract;
+pub(crate) mod contract;
 #[cfg(any(feature = "redis", feature = "redlock"))]
 mod dialing;
 #[cfg(feature = "etcd")]
@@ -31,7 +31,7 @@ pub(crate) mod zookeeper;
 pub(crate) use contract::{
     Ask, Backend, Detail, Entry, Event, Extras, Facts, Fate, Join, Joined, LeaveOutcome,
     LeaveRequest, Listing, Member, Predecessor, Present, Rewritten, SequencePoint, Standing, Store,
-    ToldOfLoss, Watch, Watched, Write, durability, error, name, signature, store,
+    ToldOfLoss, Watch, Watched, Write, durability, error, name, signature,
 };
 #[cfg(any(feature = "etcd", feature = "zookeeper"))]
 use security::handshake;

@@ -16,9 +16,9 @@ use crate::{
     backend::{
         Ask, Backend, Entry, Extras, Facts, Join, Joined, LeaveOutcome, LeaveRequest, Listing,
         Present, SequencePoint, Standing, Store, Watch, Watched, Write,
+        contract::store::watch_and_look,
         error::Result,
         name::{Queue, Ticket},
-        store::watch_and_look,
     },
     lost::LostReason,
     runtime::{

@@ -205,7 +205,7 @@ pub(crate) enum End {
         there: bool,
     },
     /// It waited behind this one, and has gone: its successor waits for this one now.
-    LeaveOutcome { at: SequencePoint, predecessor: Predecessor },
+    Left { at: SequencePoint, predecessor: Predecessor },
     /// Otherwise: its successor has to look.
     Unclear,
 }

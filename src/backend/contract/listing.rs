@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::SystemTime};
 
-use crate::backend::entry::{Entry, Watch};
+use super::entry::{Entry, Watch};
 
 /// What a listing is to tell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::backend::entry::{Entry, SequencePoint, Standing};
+use super::entry::{Entry, SequencePoint, Standing};
 
 /// How to join a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

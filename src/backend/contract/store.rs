@@ -4,18 +4,15 @@ use std::{fmt::Debug, pin::pin, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 
-use crate::{
-    backend::{
-        durability::Durability,
-        entry::{Entry, Fate, Present, SequencePoint, Standing, Watch, Watched},
-        error::{Result, StoreError},
-        listing::{Ask, Listing},
-        name::{Queue, Ticket},
-        request::{Join, Joined, LeaveOutcome, LeaveRequest, Rewritten, Write},
-    },
-    error::Error,
-    lost::LostReason,
+use super::{
+    durability::Durability,
+    entry::{Entry, Fate, Present, SequencePoint, Standing, Watch, Watched},
+    error::{Result, StoreError},
+    listing::{Ask, Listing},
+    name::{Queue, Ticket},
+    request::{Join, Joined, LeaveOutcome, LeaveRequest, Rewritten, Write},
 };
+use crate::{error::Error, lost::LostReason};
 
 /// A store that can keep queues of ephemeral, totally ordered keys.
 #[async_trait]

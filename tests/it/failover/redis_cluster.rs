@@ -148,7 +148,8 @@ async fn all_meet_at_the_server_that_has_the_slot() {
 /// The slot goes to another server while many want one lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_slot_that_moves_loses_nobody_and_doubles_nobody() {
-    const LONG: Duration = Duration::from_secs(8);
+    // While the slot is under way, which took 7 s on a busy machine, no session is renewed.
+    const LONG: Duration = Duration::from_secs(30);
     let cluster = Cluster::start().await;
     let (held, last) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
     let (stop, grants) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));

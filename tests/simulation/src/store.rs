@@ -16,9 +16,9 @@ use crate::{
     backend::{
         Ask, Backend, Entry, Event, Extras, Facts, Fate, Join, Joined, LeaveOutcome, LeaveRequest,
         Listing, Present, Rewritten, SequencePoint, Standing, Store, Watch, Watched, Write,
+        contract::store::watch_and_look,
         error::StoreError,
         name::{Queue, Ticket},
-        store::watch_and_look,
     },
     lost::LostReason,
     network::Letter,

@@ -25,7 +25,7 @@ fn two_wake(crowd: usize) {
     }
 }
 
-/// What was asked is seen, whoever wakes the task.
+/// What was asked is seen, on the thread of the one who asks or on another.
 pub fn no_wake_is_lost() {
     two_wake(0);
 }
