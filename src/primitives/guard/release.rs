@@ -121,10 +121,11 @@ impl LockGuard {
                 }
             })
             .await
-            .map_err(|error| match error {
+            .map_err(|error| match (error, lost) {
                 // Its runtime was shut down on the way.
-                Error::Runtime { source } => Error::ReleaseUnconfirmed { name: of, source },
-                error => error,
+                (Error::Runtime { .. }, Some(reason)) => Error::Lost { name: of, reason },
+                (Error::Runtime { source }, None) => Error::ReleaseUnconfirmed { name: of, source },
+                (error, _) => error,
             })
     }
 }
