@@ -47,6 +47,16 @@ impl ZooKeeper {
         self.client.get_data(key).await.unwrap_or_else(|error| panic!("no node {key}: {error}"))
     }
 
+    /// Whether a server knows that this session watches a node.
+    pub(crate) async fn watches(&self, node: &str, session: i64) -> bool {
+        for endpoint in &self.endpoints {
+            if watches(*endpoint, node, session).await {
+                return true;
+            }
+        }
+        false
+    }
+
     /// The server that a session is connected to.
     pub(crate) async fn server_of(&self, session: i64) -> Option<SocketAddr> {
         for endpoint in &self.endpoints {
@@ -241,6 +251,14 @@ fn field(line: &str, name: &str) -> u64 {
     let (_, rest) = line.split_once(name).unwrap_or_else(|| panic!("no {name} in {line}"));
     let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
     digits.parse().expect("a number")
+}
+
+/// Whether this server knows that this session watches a node.
+pub(crate) async fn watches(endpoint: SocketAddr, node: &str, session: i64) -> bool {
+    let watches = four_letters(endpoint, "wchp").await;
+    let lines = watches.lines().skip_while(|line| *line != node).skip(1);
+    let mut sessions = lines.take_while(|line| line.starts_with('\t'));
+    sessions.any(|line| line.trim() == format!("0x{session:x}"))
 }
 
 /// A four-letter word and the server's answer.

@@ -31,6 +31,9 @@ async fn who_is_locked_out_is_told_and_does_not_rage() {
         let waiter = t.enqueue(&other, "shut").await;
         let sessions =
             [t.store.session_of(guard.key()).await, t.store.session_of(&waiter.key).await];
+        // Its key is there before it has looked at the directory.
+        let waits = async || zookeeper.watches(guard.key(), sessions[1]).await;
+        eventually(SOON, "it watches the holder's node", waits).await;
         let directory = guard.key().rsplit_once('/').unwrap().0.to_owned();
         let shut = [Acl::new(Permission::ADMIN, AuthId::anyone())];
         zookeeper.client().set_acl(&directory, &shut, None).await.unwrap();

@@ -21,7 +21,7 @@ use crate::{
     common::{
         Case, Harness, beside_others,
         case::{SOON, eventually, throughout, within},
-        zookeeper::{ZooKeeper, four_letters, take_over},
+        zookeeper::{ZooKeeper, four_letters, take_over, watches},
     },
     zookeeper::forger::{Forger, Packet},
 };
@@ -51,10 +51,7 @@ impl Misheard {
 
     /// Whether the server knows that this session watches a node.
     async fn watches(&self, node: &str, session: i64) -> bool {
-        let watches = four_letters(self.server, "wchp").await;
-        let lines = watches.lines().skip_while(|line| *line != node).skip(1);
-        let mut sessions = lines.take_while(|line| line.starts_with('\t'));
-        sessions.any(|line| line.trim() == format!("0x{session:x}"))
+        watches(self.server, node, session).await
     }
 
     /// The client's connection is lost; returns when it has another.

@@ -427,6 +427,9 @@ pub(crate) async fn a_slow_network_loses_nothing(t: &Case) {
     proxies.set(&Mode::Pass);
 }
 
+/// Within this time a server answers: on a busy machine, half a second was not enough.
+const ANSWERS: Duration = Duration::from_secs(1);
+
 /// One server of several is dead, or silent from the start: each client gets its lock all the same,
 /// and soon.
 async fn one_bad_endpoint(t: &Case, mode: Mode, limit: Duration) {
@@ -436,7 +439,7 @@ async fn one_bad_endpoint(t: &Case, mode: Mode, limit: Duration) {
         proxies.all[bad].set(mode.clone());
         for _ in 0..3 {
             let start = Instant::now();
-            let builder = t.builder_for(&proxies.url()).request_timeout(Duration::from_millis(500));
+            let builder = t.builder_for(&proxies.url()).request_timeout(ANSWERS);
             let client =
                 within(SOON, "it connects", builder.connect()).await.expect("the others are there");
             let guard =
@@ -454,7 +457,7 @@ pub(crate) async fn one_refused_endpoint_does_no_harm(t: &Case) {
 }
 
 pub(crate) async fn one_silent_endpoint_does_no_harm(t: &Case) {
-    one_bad_endpoint(t, Mode::Blackhole, Duration::from_secs(5)).await;
+    one_bad_endpoint(t, Mode::Blackhole, ANSWERS * 10).await;
 }
 
 /// The server in use falls silent, and the next one is found before the session is lost.
