@@ -152,7 +152,7 @@ impl Work {
     async fn watched_until_deleted(&self, own_key: &OwnKey) -> bool {
         // Never closed.
         let permit = self.watch_permits.acquire().await;
-        let watched = self.store.watch(&own_key.entry, false).await;
+        let watched = self.store.watch_own(&own_key.entry).await;
         drop(permit);
         let event = match watched {
             Ok(Some(watch)) => watch.await.map(drop),
@@ -164,7 +164,7 @@ impl Work {
             return false;
         }
         // The server that sent the event has applied the deletion.
-        self.is_evicted(self.store.standing(&own_key.entry).await).unwrap_or(false)
+        self.is_evicted(self.store.standing_of_own(&own_key.entry).await).unwrap_or(false)
     }
 
     /// Returns `Some(true)` if a read of one key shows that it was evicted. `None`: no reply.

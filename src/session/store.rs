@@ -217,6 +217,14 @@ impl SessionStore {
         self.ask("keep_alive", self.store.keep_alive()).await
     }
 
+    pub(super) async fn watch_own(&self, entry: &Entry) -> Result<Option<Watch>> {
+        self.ask("watch", self.store.watch(entry, false)).await
+    }
+
+    pub(super) async fn standing_of_own(&self, entry: &Entry) -> Result<Standing> {
+        self.ask("standing", self.store.standing(entry)).await
+    }
+
     pub(super) async fn standing_now(&self, entry: &Entry) -> Result<Standing> {
         self.ask("standing", self.store.standing_now(entry)).await
     }
