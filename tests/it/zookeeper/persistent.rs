@@ -32,13 +32,22 @@ impl<'a> Junk<'a> {
     async fn new(t: &Case, zookeeper: &'a ZooKeeper, name: &str, names: &[&str]) -> Self {
         let directory = format!("{}/{name}", t.namespace);
         let container = CreateMode::Container.with_acls(Acls::anyone_all());
-        zookeeper.client().mkdir(&directory, &container).await.expect("a directory");
         let mut junk = Self { zookeeper, directory, nodes: Vec::new() };
+        let keeper = format!("{}/keeps the directory", junk.directory);
+        let persistent = CreateMode::Persistent.with_acls(Acls::anyone_all());
+        // The server removes a container that is empty at any moment, the one of the test's last
+        // round among them.
+        let make = async || {
+            zookeeper.client().mkdir(&junk.directory, &container).await?;
+            zookeeper.client().create(&keeper, b"", &persistent).await
+        };
+        while let Err(error) = make().await {
+            assert_eq!(error, zookeeper_client::Error::NoNode, "no directory with a node");
+        }
+        junk.nodes.push(keeper);
         for name in names {
             junk.add(name, CreateMode::Persistent).await;
         }
-        // A container that is empty is removed at any moment.
-        junk.add("keeps the directory", CreateMode::Persistent).await;
         junk
     }
 
@@ -153,7 +162,8 @@ async fn a_waiter_under_the_name_of_junk_is_waited_for() {
             let before = t.enqueue(&client, "m").await;
             guard.unlock().await.unwrap();
             before.served().await;
-            zookeeper.client().delete(&junk.nodes.remove(0), None).await.unwrap();
+            let node = junk.nodes.pop().expect("the one named like a waiter's");
+            zookeeper.client().delete(&node, None).await.unwrap();
             junk.add(name, CreateMode::Ephemeral).await;
             let waiter = t.enqueue(&client, "m").await;
             throughout(Duration::from_millis(300), "it has its turn first", async || {
@@ -213,7 +223,8 @@ async fn a_writer_does_not_wait_for_junk_that_looks_like_one_of_ours() {
         within(SOON, "nobody is in", lock.write()).await.unwrap().unlock().await.unwrap();
         within(SOON, "nobody writes", lock.read()).await.unwrap().unlock().await.unwrap();
         // It has been seen to be junk. Now it is not.
-        zookeeper.client().delete(&junk.nodes.remove(0), None).await.unwrap();
+        let node = junk.nodes.pop().expect("the one named like a waiter's");
+        zookeeper.client().delete(&node, None).await.unwrap();
         junk.add(name, CreateMode::Ephemeral).await;
         assert!(lock.try_read().await.unwrap().is_none(), "somebody writes");
         assert!(lock.try_write().await.unwrap().is_none(), "somebody writes");
