@@ -29,7 +29,7 @@ mod tcp;
 pub(crate) mod zookeeper;
 
 pub(crate) use contract::{
-    Ask, Backend, Detail, Entry, Event, Extras, Facts, Fate, Join, Joined, LeaveOutcome,
+    Ask, Backend, Detail, Entry, Event, Extras, Facts, Fate, Join, Joined, LateJoins, LeaveOutcome,
     LeaveRequest, Listing, Member, Predecessor, Present, Rewritten, SequencePoint, Standing, Store,
     ToldOfLoss, Watch, Watched, Write, durability, error, name, signature,
 };

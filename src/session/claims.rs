@@ -23,15 +23,14 @@ use tokio::sync::Notify;
 
 use super::own_keys::OwnKey;
 use crate::{
-    backend::{Entry, name::Ticket},
+    backend::{Entry, LateJoins, name::Ticket},
     runtime::mutex::Mutex,
 };
 
 /// The attempts of one session, by their tickets.
 #[derive(Debug)]
 pub(crate) struct Claims {
-    /// See [`Facts::ticket_in`](crate::backend::Facts::ticket_in).
-    ticket_in: Option<fn(&str) -> Option<Ticket>>,
+    late_joins: LateJoins,
     attempts: Mutex<HashMap<Ticket, Claim>>,
     doubted: AtomicBool,
     doubt: Notify,
@@ -47,9 +46,16 @@ enum Claim {
 }
 
 impl Claims {
-    pub(crate) fn new(ticket_in: Option<fn(&str) -> Option<Ticket>>) -> Self {
+    pub(crate) fn new(late_joins: LateJoins) -> Self {
         let (attempts, doubted, doubt) = Default::default();
-        Self { ticket_in, attempts, doubted, doubt }
+        Self { late_joins, attempts, doubted, doubt }
+    }
+
+    fn ticket_in(&self, key: &str) -> Option<Ticket> {
+        match self.late_joins {
+            LateJoins::Named(ticket_in) => ticket_in(key),
+            LateJoins::Never | LateJoins::Removed => None,
+        }
     }
 
     /// A request of this ticket is about to be sent that may put a key.
@@ -63,7 +69,7 @@ impl Claims {
     }
 
     fn claim(&self, ticket: Ticket, claim: Claim) {
-        if self.ticket_in.is_some() {
+        if matches!(self.late_joins, LateJoins::Named(_)) {
             self.attempts.lock().insert(ticket, claim);
         }
     }
@@ -75,7 +81,7 @@ impl Claims {
 
     /// A request to join may be served at any later time.
     pub(crate) fn doubt(&self) {
-        if self.ticket_in.is_some() {
+        if !matches!(self.late_joins, LateJoins::Never) {
             self.doubted.store(true, Ordering::Relaxed);
             self.doubt.notify_one();
         }
@@ -94,7 +100,7 @@ impl Claims {
     /// Returns `true` if a key of this name may be none of an attempt's, so that its revision has
     /// to be read.
     pub(crate) fn suspects(&self, key: &str) -> bool {
-        let Some(ticket) = self.ticket_in.and_then(|ticket_in| ticket_in(key)) else {
+        let Some(ticket) = self.ticket_in(key) else {
             return false;
         };
         match self.attempts.lock().get(&ticket) {
@@ -107,7 +113,7 @@ impl Claims {
 
     /// Returns `true` if a key that was read a moment ago is none of an attempt's.
     pub(crate) fn is_stray(&self, entry: &Entry) -> bool {
-        let Some(ticket) = self.ticket_in.and_then(|ticket_in| ticket_in(&entry.key)) else {
+        let Some(ticket) = self.ticket_in(&entry.key) else {
             return false;
         };
         match self.attempts.lock().get(&ticket) {
@@ -131,7 +137,7 @@ mod tests {
 
     #[test]
     fn keys_that_no_attempt_has_are_strays() {
-        let claims = Claims::new(Some(Ticket::parse));
+        let claims = Claims::new(LateJoins::Named(Ticket::parse));
         let ticket = Ticket::random();
         let name = ticket.to_string();
         let stray = |revision| claims.is_stray(&Entry::new(name.as_str(), revision));
@@ -149,8 +155,11 @@ mod tests {
         assert!(claims.suspects(&name) && stray(7));
         // What no attempt of ours can have put is left alone.
         assert!(!claims.suspects("tail") && !claims.is_stray(&Entry::new("tail", 7)));
-        let ordered = Claims::new(None);
+        let ordered = Claims::new(LateJoins::Never);
         ordered.doubt();
         assert!(!ordered.suspects(&name) && !ordered.is_in_doubt());
+        let removed = Claims::new(LateJoins::Removed);
+        removed.doubt();
+        assert!(!removed.suspects(&name) && removed.is_in_doubt(), "the store removes it");
     }
 }

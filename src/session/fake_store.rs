@@ -14,8 +14,8 @@ use async_trait::async_trait;
 
 use crate::{
     backend::{
-        Ask, Backend, Entry, Extras, Facts, Join, Joined, LeaveOutcome, LeaveRequest, Listing,
-        Present, SequencePoint, Standing, Store, Watch, Watched, Write,
+        Ask, Backend, Entry, Extras, Facts, Join, Joined, LateJoins, LeaveOutcome, LeaveRequest,
+        Listing, Present, SequencePoint, Standing, Store, Watch, Watched, Write,
         contract::store::watch_and_look,
         error::Result,
         name::{Queue, Ticket},
@@ -311,12 +311,13 @@ impl Backend for Opens {
         let renames_relabelled = self.0.renames_relabelled.load(Ordering::Relaxed);
         let watch_budget = self.0.watch_budget.load(Ordering::Relaxed);
         let joins_late = self.0.joins_late.load(Ordering::Relaxed);
-        let ticket_in = joins_late.then_some(Ticket::parse as _);
+        let late_joins =
+            if joins_late { LateJoins::Named(Ticket::parse) } else { LateJoins::Never };
         let facts = Facts {
             keeps_old_names,
             renames_relabelled,
             watch_budget,
-            ticket_in,
+            late_joins,
             ..Facts::new(TTL)
         };
         Ok((facts, Arc::clone(&self.0) as _))

@@ -14,4 +14,4 @@ pub(crate) use entry::{
 };
 pub(crate) use listing::{Ask, Detail, Listing, Member};
 pub(crate) use request::{Join, Joined, LeaveOutcome, LeaveRequest, Rewritten, Write};
-pub(crate) use store::{Backend, Extras, Facts, Store, ToldOfLoss};
+pub(crate) use store::{Backend, Extras, Facts, LateJoins, Store, ToldOfLoss};

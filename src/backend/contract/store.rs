@@ -68,10 +68,20 @@ pub(crate) struct Facts {
     pub(crate) watch_budget: usize,
     /// The same for the keys that it has.
     pub(crate) key_budget: usize,
-    /// Reads the ticket in a key's name. `None`: the store serves no request after the client gave
-    /// it up. Elsewhere a request to join may be served at any later time, and its key is found by
-    /// this (see `session/claims.rs`).
-    pub(crate) ticket_in: Option<fn(&str) -> Option<Ticket>>,
+    /// How the session finds keys that were put after their client gave up the request.
+    pub(crate) late_joins: LateJoins,
+}
+
+/// How a session finds the key of a request to join that the store serves after its client gave the
+/// request up, at any later time (see `session/claims.rs`).
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum LateJoins {
+    /// The store serves no such request.
+    Never,
+    /// By the ticket in the key's name.
+    Named(fn(&str) -> Option<Ticket>),
+    /// The ticket is in the key's value: [`Store::own_keys`] removes such keys.
+    Removed,
 }
 
 impl Facts {
@@ -86,7 +96,7 @@ impl Facts {
             renames_relabelled: false,
             watch_budget: usize::MAX,
             key_budget: usize::MAX,
-            ticket_in: None,
+            late_joins: LateJoins::Never,
         }
     }
 }
@@ -275,14 +285,14 @@ pub(crate) trait Extras: Debug + Send + Sync + 'static {
     }
 
     /// Reads one of this session's keys. `None`: it is not there. Where a key can be put late
-    /// ([`Facts::ticket_in`]).
+    /// ([`LateJoins::Named`]).
     async fn own_entry(&self, _key: &str) -> Result<Option<Entry>> {
         Err(missing("read of an own key"))
     }
 
     /// Deletes a key of this session if its create revision is still the entry's, in one
     /// transaction. Returns `false` if it is not. Only for stores that can put a key late
-    /// ([`Facts::ticket_in`]).
+    /// ([`LateJoins::Named`]).
     async fn remove(&self, _entry: &Entry) -> Result<bool> {
         Err(missing("removal of an own key"))
     }

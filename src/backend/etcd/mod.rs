@@ -25,7 +25,7 @@ use async_trait::async_trait;
 use etcd_client::{Client, LeaseGrantOptions};
 
 use self::{pool::Pool, store::EtcdStore};
-use super::{Backend, Facts, Store};
+use super::{Backend, Facts, LateJoins, Store};
 use crate::{
     backend::{error::Result, handshake::Fault, remote::Remote},
     runtime::random,
@@ -80,7 +80,11 @@ impl Backend for Etcd {
         // Until they are compacted, one that looks through a queue steps over the names of deleted
         // keys, too: 0.1 ms for 1,500.
         let ticket_in = |key: &str| keys::place_in(key).map(|(_, ticket)| ticket);
-        let facts = Facts { keeps_old_names: true, ticket_in: Some(ticket_in), ..Facts::new(ttl) };
+        let facts = Facts {
+            keeps_old_names: true,
+            late_joins: LateJoins::Named(ticket_in),
+            ..Facts::new(ttl)
+        };
         Ok((facts, Arc::new(EtcdStore::new(Arc::clone(&self.pool), granted.id(), ttl))))
     }
 }

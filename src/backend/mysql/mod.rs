@@ -27,7 +27,7 @@ use self::{
     connection::{Connector, Link},
     session::Session,
 };
-use super::{Backend, Entry, Facts, Store};
+use super::{Backend, Entry, Facts, LateJoins, Store};
 use crate::{
     backend::{
         error::{Result, StoreError},
@@ -88,8 +88,11 @@ impl Backend for Mysql {
         let session = Session::start(Arc::clone(&self.connector), link, session, ttl);
         session.connection.order(opening::tidy());
         session.connection.order(opening::tidied());
-        let facts =
-            Facts { one_at_a_time: true, ticket_in: Some(key::ticket_in), ..Facts::new(ttl) };
+        let facts = Facts {
+            one_at_a_time: true,
+            late_joins: LateJoins::Named(key::ticket_in),
+            ..Facts::new(ttl)
+        };
         Ok((facts, Arc::new(SqlStore::new(session, ttl))))
     }
 }

@@ -41,7 +41,7 @@ use self::{
     script::Keys,
     shared::Shared,
 };
-use super::{Backend, Entry, Facts, Store};
+use super::{Backend, Entry, Facts, LateJoins, Store};
 use crate::{
     backend::{
         durability::Durability,
@@ -118,7 +118,7 @@ impl Backend for Redis {
         let (requests, beats) = (start(link, Use::Requests), start(beats, Use::Beats));
         let acks = acks.map(|link| start(link, Use::Acks));
         let connections = Connections { shared, requests, beats, acks };
-        let facts = Facts { ticket_in: Some(key::ticket_in), ..Facts::new(ttl) };
+        let facts = Facts { late_joins: LateJoins::Named(key::ticket_in), ..Facts::new(ttl) };
         Ok((facts, Arc::new(SqlStore::new(connections, ttl))))
     }
 }

@@ -43,7 +43,7 @@ use self::{
     tls::Tls,
     wire::inline,
 };
-use super::{Backend, Facts, Store};
+use super::{Backend, Facts, LateJoins, Store};
 use crate::{
     backend::{
         credentials::Credentials,
@@ -248,6 +248,7 @@ impl Backend for ZooKeeper {
             renames_relabelled: true,
             watch_budget: WATCH_BUDGET,
             key_budget: KEY_BUDGET,
+            late_joins: LateJoins::Removed,
             ..Facts::new(client.session_timeout())
         };
         let (tags, patience) = (Arc::clone(&self.tags), self.remote.request_timeout);

@@ -322,7 +322,9 @@ impl Store for ZooKeeperStore {
     /// Any server may answer: a session never goes back to an older state than its own writes had.
     async fn own_keys(&self) -> Result<Vec<Arc<str>>> {
         let keys = self.ask("list", self.client()?.list_ephemerals("/")).await?;
-        Ok(keys.into_iter().map(Into::into).collect())
+        let keys: Vec<Arc<str>> = keys.into_iter().map(Into::into).collect();
+        self.remove_strays(&keys).await?;
+        Ok(keys)
     }
 
     async fn watch(&self, entry: &Entry, _: bool) -> Result<Option<Watch>> {

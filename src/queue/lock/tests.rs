@@ -15,8 +15,8 @@ use tokio::time::timeout;
 use super::*;
 use crate::{
     backend::{
-        Ask, Backend, Entry, Event, Extras, Facts, Fate, Joined, LeaveOutcome, LeaveRequest,
-        Listing, Present, SequencePoint, Standing, Store, Watch,
+        Ask, Backend, Entry, Event, Extras, Facts, Fate, Joined, LateJoins, LeaveOutcome,
+        LeaveRequest, Listing, Present, SequencePoint, Standing, Store, Watch,
         name::{Queue, Ticket},
     },
     client::Client,
@@ -174,7 +174,7 @@ impl Backend for ScriptedBackend {
     }
 
     async fn open(&self, _: Duration) -> Result<(Facts, Arc<dyn Store>), StoreError> {
-        let facts = Facts { ticket_in: Some(Ticket::parse), ..Facts::new(self.0.ttl) };
+        let facts = Facts { late_joins: LateJoins::Named(Ticket::parse), ..Facts::new(self.0.ttl) };
         Ok((facts, Arc::new(ScriptedStore(Arc::clone(&self.0)))))
     }
 }

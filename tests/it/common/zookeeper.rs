@@ -302,7 +302,7 @@ async fn end_session(server: SocketAddr, session: i64) -> io::Result<()> {
 }
 
 /// Sends a packet and gives the next one.
-async fn exchange(stream: &mut TcpStream, packet: &[u8]) -> io::Result<Vec<u8>> {
+pub(crate) async fn exchange(stream: &mut TcpStream, packet: &[u8]) -> io::Result<Vec<u8>> {
     let length = u32::try_from(packet.len()).expect("a short packet");
     stream.write_all(&[&length.to_be_bytes(), packet].concat()).await?;
     let mut answer = vec![0; usize::try_from(stream.read_u32().await?).expect("a length")];

@@ -7,6 +7,7 @@ mod directories;
 mod foreign;
 mod forger;
 mod handoffs;
+mod late;
 mod marks;
 mod members;
 mod own;

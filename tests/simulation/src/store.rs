@@ -14,8 +14,9 @@ use tokio::sync::{oneshot, watch};
 
 use crate::{
     backend::{
-        Ask, Backend, Entry, Event, Extras, Facts, Fate, Join, Joined, LeaveOutcome, LeaveRequest,
-        Listing, Present, Rewritten, SequencePoint, Standing, Store, Watch, Watched, Write,
+        Ask, Backend, Entry, Event, Extras, Facts, Fate, Join, Joined, LateJoins, LeaveOutcome,
+        LeaveRequest, Listing, Present, Rewritten, SequencePoint, Standing, Store, Watch, Watched,
+        Write,
         contract::store::watch_and_look,
         error::StoreError,
         name::{Queue, Ticket},
@@ -67,9 +68,11 @@ impl Backend for SimulatedBackend {
         };
         let ttl = scheduler::with(|world| world.ttl);
         let facts = match self.contract {
-            Contract::Etcd => {
-                Facts { keeps_old_names: true, ticket_in: Some(ticket_in), ..Facts::new(ttl) }
-            }
+            Contract::Etcd => Facts {
+                keeps_old_names: true,
+                late_joins: LateJoins::Named(ticket_in),
+                ..Facts::new(ttl)
+            },
             Contract::ZooKeeper => Facts {
                 renewed_when_idle: false,
                 relays_renewals: true,

@@ -145,8 +145,9 @@ impl ZooKeeperStore {
     }
 
     /// The same with the directory's czxid. Whatever this session has sent before is decided by
-    /// then: requests of one session are served in order, and those that a former server still had
-    /// are refused as `SessionMoved`.
+    /// then, as its requests are served in order and those that a former server still had are
+    /// refused (`SessionMovedException`). What escapes that is found later: see
+    /// [`remove_strays`](Self::remove_strays).
     pub(super) async fn children_now(&self, dir: &str) -> Result<(Vec<String>, Option<i64>)> {
         let client = self.client()?;
         let (sync, list) = (client.sync("/"), client.get_children(dir));
