@@ -230,6 +230,13 @@ on_peers() {
     [ "$(docker inspect -f "{{if index .NetworkSettings.Networks \"${PROJECT}_peers\"}}yes{{end}}" "$(container "$1")")" = yes ]
 }
 
+# free_port: one of loopback that nobody listens on.
+free_port() {
+    local port
+    while port=$((20000 + RANDOM % 10000)); (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; do :; done
+    echo "$port"
+}
+
 # What is needed for docker/impair.
 need_netns() {
     local program
@@ -298,8 +305,11 @@ address() {
     redis | redis? | valkey | redlock? | cluster?) port=${port:-6379} ;;
     sentinel?) port=${port:-26379} ;;
     esac
-    docker port "$(container "$1")" "$port/tcp" | sed -n 1p
+    published "$1" "$port"
 }
+
+# published SERVICE PORT: where the port of its container is on this machine.
+published() { docker port "$(container "$1")" "$2/tcp" | sed -n 1p; }
 
 # url STORE: where its clients find it.
 url() {

@@ -11,13 +11,6 @@ QUIET=11
 singles=()
 files=
 
-# free_port: one of loopback that nobody listens on.
-free_port() {
-    local port
-    while port=$((20000 + RANDOM % 10000)); (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; do :; done
-    echo "$port"
-}
-
 # run_single NAME OPTION...: starts a server on the network of this machine, as a
 # published port would add a proxy, and with its data in memory.
 run_single() {

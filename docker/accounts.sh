@@ -1,0 +1,86 @@
+# shellcheck shell=bash
+# Certificates and users of the test servers, for scripts that source lib.sh and
+# this. They have to define `client SERVICE PROGRAM ARGUMENT...`, which runs a
+# store's own client at one of its servers.
+
+# sign NAME: makes NAME.pem and NAME-key.pem in the current folder.
+sign() {
+    openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out "$1-key.pem"
+    openssl req -config openssl.cnf -new -key "$1-key.pem" -subj "/CN=distlock $1" -out "$1.csr"
+    openssl x509 -req -in "$1.csr" -CA ca.pem -CAkey ca-key.pem -CAcreateserial \
+        -days 3650 -extfile openssl.cnf -extensions "$1" -out "$1.pem"
+}
+
+# have_certs: whether they are there, for a day at least.
+have_certs() {
+    borrow openssl openssl
+    openssl x509 -checkend 86400 -noout -in "$DISTLOCK_CERTS/server-both.pem" >/dev/null 2>&1
+}
+
+# A CA and two certificates for ten years. The CA's key is thrown away. The
+# others are readable by all, as the servers run as users of their own; they
+# protect nothing but test data on loopback.
+make_certs() {
+    say "making certificates in $DISTLOCK_CERTS"
+    mkdir -p "$DISTLOCK_CERTS"
+    (
+        cd "$DISTLOCK_CERTS"
+        # etcd's gateway uses the server's certificate as a client, too.
+        printf '%s\n' >openssl.cnf \
+            '[req]' distinguished_name=name x509_extensions=ca \
+            '[name]' \
+            '[ca]' basicConstraints=critical,CA:TRUE keyUsage=keyCertSign \
+            '[server]' basicConstraints=CA:FALSE extendedKeyUsage=serverAuth,clientAuth \
+            subjectAltName=DNS:localhost,IP:127.0.0.1 \
+            '[client]' basicConstraints=CA:FALSE extendedKeyUsage=clientAuth
+        openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out ca-key.pem
+        openssl req -config openssl.cnf -x509 -new -key ca-key.pem -days 3650 -subj "/CN=distlock CA" -out ca.pem
+        sign server
+        sign client
+        chmod 644 {client,server}-key.pem
+        rm -f openssl.cnf ca-key.pem ca.srl {client,server}.csr
+        # Last, so that it is there only if all went well: key and certificate
+        # in one file, as ZooKeeper wants them.
+        openssl verify -CAfile ca.pem server.pem client.pem && cat server-key.pem server.pem >server-both.pem
+    ) >"$STATE/certs.log" 2>&1 || {
+        cat "$STATE/certs.log" >&2
+        die "openssl failed"
+    }
+}
+
+# Makes etcd-auth's users and turns authentication on.
+make_users() {
+    local etcdctl=(client etcd-auth etcdctl)
+    case $("${etcdctl[@]}" --user=root:rootpw auth status 2>&1) in *'Status: true'*) return ;; esac
+    "${etcdctl[@]}" role add distlock
+    "${etcdctl[@]}" role grant-permission distlock --prefix=true readwrite /distlock
+    "${etcdctl[@]}" user add root:rootpw
+    "${etcdctl[@]}" user grant-role root root
+    "${etcdctl[@]}" user add app:apppw
+    "${etcdctl[@]}" user grant-role app distlock
+    "${etcdctl[@]}" auth enable
+}
+
+# psql SERVICE OPTION...: asks as the superuser.
+psql() {
+    client "$1" psql --no-psqlrc --quiet --tuples-only --no-align \
+        --set=ON_ERROR_STOP=1 --username=postgres "${@:2}"
+}
+
+# make_database SERVICE: makes PostgreSQL's user and its database.
+make_database() {
+    [ -z "$(psql "$1" --command="SELECT 1 FROM pg_database WHERE datname = 'distlock'")" ] || return 0
+    psql "$1" --command="CREATE ROLE app LOGIN PASSWORD 'apppw'"
+    psql "$1" --command="CREATE DATABASE distlock OWNER app"
+    psql "$1" --dbname=distlock --command="CREATE EXTENSION pg_stat_statements"
+}
+
+# make_schema SERVICE: makes MariaDB's user and its database.
+make_schema() {
+    local program
+    read -r -a program <<<"${MYSQL_CLIENT:-mariadb --skip-ssl}"
+    client "$1" "${program[@]}" --user=root --password=root --execute="
+        CREATE DATABASE IF NOT EXISTS distlock;
+        CREATE USER IF NOT EXISTS app@'%' IDENTIFIED BY 'apppw';
+        GRANT ALL ON distlock.* TO app@'%'"
+}
