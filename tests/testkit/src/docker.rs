@@ -1,4 +1,5 @@
-//! The servers' containers, and what docker/'s scripts do to them.
+//! The servers' containers, and what docker/'s scripts do to them. Servers of `tests/up` are
+//! processes, which can be killed, paused and restarted as well.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -12,8 +13,22 @@ use crate::Result;
 /// The root of the repository.
 pub(crate) const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
+/// Whether the servers are processes, which `tests/up --local` has started.
+fn is_local() -> bool {
+    std::env::var_os("DISTLOCK_LOCAL").is_some()
+}
+
+/// Fails a test that is about containers where there are none.
+fn need_containers() {
+    assert!(
+        !is_local(),
+        "this test needs Docker: it does with a container what tests/up cannot do with a process"
+    );
+}
+
 /// The name of a server's container.
 pub fn container(server: &str) -> String {
+    need_containers();
     let project = std::env::var("COMPOSE_PROJECT_NAME").unwrap_or_else(|_| "distlock".to_owned());
     format!("{project}-{server}")
 }
@@ -25,6 +40,7 @@ pub async fn docker(arguments: &[&str]) -> Result<String> {
 
 /// Runs one of docker/'s scripts, and returns what it says.
 pub async fn script(name: &str, arguments: &[&str]) -> Result<String> {
+    need_containers();
     run(Command::new(path(name)).args(arguments)).await
 }
 
@@ -81,9 +97,21 @@ impl Drop for Cut {
     }
 }
 
+/// What kills, pauses or starts a server: docker, or the script that has started it.
+fn order(command: &str, server: &str) -> std::process::Command {
+    let (program, arguments) = if is_local() {
+        (format!("{ROOT}/tests/up"), [format!("--{command}"), server.to_owned()])
+    } else {
+        ("docker".to_owned(), [command.to_owned(), container(server)])
+    };
+    let mut order = std::process::Command::new(program);
+    order.args(arguments);
+    order
+}
+
 /// Ends a server in good order and starts it again. It may take seconds until it serves.
 pub async fn restart(server: &str) {
-    done(docker(&["restart", &container(server)]).await);
+    done(run(&mut order("restart", server).into()).await);
 }
 
 /// A server that is down. It runs again at the end of the test, however it ends.
@@ -107,7 +135,7 @@ impl Outage {
 
     async fn begin(server: &'static str, command: &str, undo: &'static str) -> Self {
         let outage = Self { server, undo, over: false };
-        done(docker(&[command, &container(server)]).await);
+        done(run(&mut order(command, server).into()).await);
         outage
     }
 
@@ -115,7 +143,7 @@ impl Outage {
     pub async fn end(mut self) {
         // Docker may still be putting the killed process away.
         let start = Instant::now();
-        while let Err(error) = docker(&[self.undo, &container(self.server)]).await {
+        while let Err(error) = run(&mut order(self.undo, self.server).into()).await {
             assert!(start.elapsed() < Duration::from_secs(10), "{error}");
             sleep(Duration::from_millis(100)).await;
         }
@@ -126,9 +154,7 @@ impl Outage {
 impl Drop for Outage {
     fn drop(&mut self) {
         if !self.over {
-            let _ = std::process::Command::new("docker")
-                .args([self.undo, &container(self.server)])
-                .output();
+            let _ = order(self.undo, self.server).output();
         }
     }
 }

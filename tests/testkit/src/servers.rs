@@ -78,7 +78,7 @@ pub async fn endpoints(url: &str) -> Vec<SocketAddr> {
         let connected = timeout(Duration::from_secs(5), TcpStream::connect(endpoint)).await;
         assert!(
             matches!(connected, Ok(Ok(_))),
-            "no server at {endpoint}: start the servers with docker/up"
+            "no server at {endpoint}: start the servers with docker/up or tests/up"
         );
     }
     endpoints
@@ -116,6 +116,6 @@ pub fn certificates() -> [String; 3] {
     ["ca.pem", "client.pem", "client-key.pem"].map(|name| {
         let path = format!("{folder}/{name}");
         std::fs::read_to_string(&path)
-            .unwrap_or_else(|error| panic!("{path}: {error}; docker/up makes it"))
+            .unwrap_or_else(|error| panic!("{path}: {error}; docker/up and tests/up make it"))
     })
 }
