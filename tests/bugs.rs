@@ -8,7 +8,10 @@ mod apply;
 
 use std::{collections::HashMap, fs, path::Path};
 
-use apply::{Bug, Test};
+use apply::{
+    Bug, Test,
+    needs::{Need, Sources},
+};
 
 fn root() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
@@ -118,6 +121,31 @@ fn every_bug_has_its_tests() {
     ] {
         assert!(!exists(binary, path), "{path}");
     }
+}
+
+#[test]
+fn what_a_test_needs_is_in_its_source() {
+    let sources = Sources::read(root()).unwrap_or_else(|error| panic!("{error}"));
+    let need = |binary: &str, path: &str| {
+        sources.need(&Test { binary: binary.to_owned(), path: path.to_owned() })
+    };
+    for (expected, binary, path) in [
+        (Need::Nothing, "lib:etcd", "backend::etcd::transactions::tests::a_test"),
+        (Need::Nothing, "memory", "conformance::two_namespaces_are_independent"),
+        (Need::Nothing, "forked", "memory"),
+        (Need::Servers, "forked", "redis"),
+        (Need::Servers, "etcd", "conformance::two_namespaces_are_independent"),
+        // In a module of its file.
+        (Need::Servers, "redis", "bridge::a_lock_is_what_others_take"),
+        (Need::Servers, "mysql", "settings::pooler_that_resets_connections_is_refused_by_name"),
+        // By a function of the same file, by one of another file, and by that of a case.
+        (Need::Docker, "mysql", "settings::keepalives_are_committed_whatever_the_completion_type"),
+        (Need::Docker, "redis", "servers::a_key_is_evicted"),
+        (Need::Docker, "postgres", "clock::a_clock_that_is_set_back_frees_nothing"),
+    ] {
+        assert_eq!(need(binary, path), Ok(expected), "{binary} {path}");
+    }
+    assert!(need("etcd", "words::no_such_test").is_err());
 }
 
 const GOOD: &str =

@@ -23,7 +23,11 @@
 //! `lib:zookeeper` is one that is there with this feature alone, and `cli` a unit test of the
 //! command. There may be several tests, and several places.
 
+pub(crate) mod needs;
+
 use std::{collections::BTreeMap, fs, path::Path};
+
+use needs::Sources;
 
 /// Where a test can be. In this order they are built and run.
 pub(crate) const BINARIES: [&str; 23] = [
@@ -180,19 +184,21 @@ impl Bug {
     }
 }
 
-/// `apply list FOLDER` prints a line for each test: its binary, its path, the bug's name and what
-/// it is. `apply plant FILE TREE` plants a bug in a copy of the sources, and prints the names of
-/// the files that have changed.
+/// `apply list FOLDER` prints a line for each test: its binary, its path, the bug's name, what the
+/// test needs, and what the bug is. `apply plant FILE TREE` plants a bug in a copy of the sources,
+/// and prints the names of the files that have changed.
 #[allow(dead_code)] // where it is a module
 fn main() -> Result<(), String> {
     let arguments: Vec<_> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["list", folder] => {
             let bugs = Bug::all(Path::new(folder))?;
+            let sources = Sources::read(&Path::new(folder).join("../.."))?;
             for binary in BINARIES {
                 for bug in &bugs {
                     for test in bug.tests.iter().filter(|test| test.binary == binary) {
-                        println!("{binary} {} {} {}", test.path, bug.name, bug.why);
+                        let need = sources.need(test)?;
+                        println!("{binary} {} {} {need:?} {}", test.path, bug.name, bug.why);
                     }
                 }
             }
