@@ -1,19 +1,16 @@
 //! Runs the checker, and tells what came of it.
 
-use std::{
-    collections::BTreeSet,
-    fmt::{Debug, Display},
-    hash::Hash,
-    time::Instant,
-};
+use std::{collections::BTreeSet, fmt::Debug, hash::Hash, time::Instant};
 
 use stateright::{Checker, Expectation, HasDiscoveries, Model, Path, Property};
 
 use crate::rule::RuleOf;
 
-/// A model that is checked with all of its rules, and without each of them.
-pub(crate) trait Checked: Model<State: Seen, Action: Seen> + Send + Sync + 'static {
-    type Bounds: Copy + Display + 'static;
+/// An algorithm that is checked with all of its rules, and without each of them.
+pub(crate) trait Checked: Sized + Send + Sync + 'static {
+    type State: Seen;
+    type Step: Seen + Copy;
+    type Bounds: Copy + Debug + Send + Sync + 'static;
     type Rule: RuleOf;
 
     /// How much may happen in all. Everything at once would be too much: each of these sets has
@@ -25,18 +22,80 @@ pub(crate) trait Checked: Model<State: Seen, Action: Seen> + Send + Sync + 'stat
     /// Rules that others make up for, within these bounds.
     const SPARE: &'static [Self::Rule];
 
-    fn within(bounds: Self::Bounds, without: Option<Self::Rule>) -> Self;
-
     /// Where the lack of a rule shows.
     fn bounds_without(rule: Self::Rule) -> Self::Bounds;
 
-    fn demanded() -> Vec<Property<Self>>;
+    /// What is demanded of every state, and what has to be reached.
+    fn properties() -> Vec<Property<Histories<Self>>>;
+
+    fn first(bounds: Self::Bounds) -> Self::State;
+
+    /// Adds the steps that may be tried in a state.
+    fn steps(bounds: Self::Bounds, state: &Self::State, steps: &mut Vec<Self::Step>);
+
+    /// Takes a step. `None`: it cannot be taken now.
+    fn take(next: &mut Next<'_, Self>, step: Self::Step) -> Option<()>;
 
     /// Who did what, in a history.
-    fn tell(before: &Self::State, step: Self::Action, after: &Self::State) -> String;
+    fn tell(before: &Self::State, step: Self::Step, after: &Self::State) -> String;
 
     /// What there is after it.
     fn sum_up(state: &Self::State) -> String;
+}
+
+/// All histories of an algorithm within some bounds.
+pub(crate) struct Histories<A: Checked> {
+    pub(crate) bounds: A::Bounds,
+    without: Option<A::Rule>,
+    properties: Vec<Property<Self>>,
+}
+
+/// A state that becomes the next one.
+pub(crate) struct Next<'a, A: Checked> {
+    pub(crate) bounds: A::Bounds,
+    pub(crate) state: A::State,
+    histories: &'a Histories<A>,
+}
+
+impl<A: Checked> Next<'_, A> {
+    pub(crate) fn on(&self, rule: A::Rule) -> bool {
+        self.histories.without != Some(rule)
+    }
+}
+
+impl<A: Checked> Histories<A> {
+    pub(crate) fn within(bounds: A::Bounds, without: Option<A::Rule>) -> Self {
+        Self { bounds, without, properties: A::properties() }
+    }
+}
+
+impl<A: Checked> Model for Histories<A> {
+    type State = A::State;
+    type Action = A::Step;
+
+    fn init_states(&self) -> Vec<A::State> {
+        vec![A::first(self.bounds)]
+    }
+
+    fn actions(&self, state: &A::State, steps: &mut Vec<A::Step>) {
+        // A history ends where it has broken a property.
+        let broken = |property: &Property<Self>| {
+            property.expectation == Expectation::Always && !(property.condition)(self, state)
+        };
+        if self.without.is_none() || !self.properties.iter().any(broken) {
+            A::steps(self.bounds, state, steps);
+        }
+    }
+
+    fn next_state(&self, state: &A::State, step: A::Step) -> Option<A::State> {
+        let mut next = Next { bounds: self.bounds, state: state.clone(), histories: self };
+        A::take(&mut next, step)?;
+        Some(next.state)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        self.properties.clone()
+    }
 }
 
 /// What the checker wants of a state or of a step.
@@ -44,26 +103,26 @@ pub(crate) trait Seen: Clone + Debug + Hash + PartialEq + Send + Sync + 'static 
 
 impl<T: Clone + Debug + Hash + PartialEq + Send + Sync + 'static> Seen for T {}
 
-type History<M> = Path<<M as Model>::State, <M as Model>::Action>;
+type History<A> = Path<<A as Checked>::State, <A as Checked>::Step>;
 
 /// Visits every state with all rules on. What shall be reached has to be so within one of the
 /// bounds.
-pub(crate) fn all_hold<M: Checked>(bounds: &[M::Bounds]) -> bool {
+pub(crate) fn all_hold<A: Checked>(bounds: &[A::Bounds]) -> bool {
     let (mut broken, mut reached) = (BTreeSet::new(), BTreeSet::new());
     for bounds in bounds {
         let began = Instant::now();
-        let checker = M::within(*bounds, None).checker().spawn_bfs().join();
+        let checker = Histories::<A>::within(*bounds, None).checker().spawn_bfs().join();
         println!(
-            "{bounds}: {} states, {} with repeats, depth {}, {:.0} s",
+            "{bounds:?}: {} states, {} with repeats, depth {}, {:.0} s",
             checker.unique_state_count(),
             checker.state_count(),
             checker.max_depth(),
             began.elapsed().as_secs_f64()
         );
         for (name, path) in checker.discoveries() {
-            if is_demand::<M>(name) {
+            if is_demand::<A>(name) {
                 println!("BROKEN: {name}");
-                print::<M>(path);
+                print::<A>(path);
                 broken.insert(name);
             } else {
                 reached.insert(name);
@@ -71,7 +130,7 @@ pub(crate) fn all_hold<M: Checked>(bounds: &[M::Bounds]) -> bool {
         }
     }
     let mut good = true;
-    for property in M::demanded() {
+    for property in A::properties() {
         let demand = property.expectation == Expectation::Always;
         let (as_it_should, how) = match (demand, property.name) {
             (true, name) if broken.contains(name) => (false, "BROKEN"),
@@ -86,79 +145,67 @@ pub(crate) fn all_hold<M: Checked>(bounds: &[M::Bounds]) -> bool {
 }
 
 /// Leaves a rule out, and prints the shortest history that breaks a property.
-pub(crate) fn breaks<M: Checked>(rule: M::Rule) -> bool {
+pub(crate) fn breaks<A: Checked>(rule: A::Rule) -> bool {
     println!("\nWithout {} ({})", rule.name(), rule.text());
-    let bounds = M::bounds_without(rule);
-    let Some((name, path)) = counterexample::<M>(bounds, rule) else {
-        println!("  nothing breaks within {bounds}");
-        return M::SPARE.contains(&rule);
+    let bounds = A::bounds_without(rule);
+    let Some((name, path)) = counterexample::<A>(bounds, rule) else {
+        println!("  nothing breaks within {bounds:?}");
+        return A::SPARE.contains(&rule);
     };
-    println!("  breaks: {name}, in {} steps", length::<M>(&path));
-    print::<M>(path);
-    !M::SPARE.contains(&rule)
+    println!("  breaks: {name}, in {} steps", length::<A>(&path));
+    print::<A>(path);
+    !A::SPARE.contains(&rule)
 }
 
 /// The shortest history that breaks a property without this rule, and the property.
-pub(crate) fn counterexample<M: Checked>(
-    bounds: M::Bounds,
-    rule: M::Rule,
-) -> Option<(&'static str, History<M>)> {
-    let mut shortest = found_within::<M>(bounds, rule, None)?;
+pub(crate) fn counterexample<A: Checked>(
+    bounds: A::Bounds,
+    rule: A::Rule,
+) -> Option<(&'static str, History<A>)> {
+    let mut shortest = found_within::<A>(bounds, rule, None)?;
     // The checker goes on for some hundred states after it has found one, and keeps the last: that
     // may be a step too long.
-    while let Some(found) = found_within::<M>(bounds, rule, Some(length::<M>(&shortest.1) - 1)) {
+    while let Some(found) = found_within::<A>(bounds, rule, Some(length::<A>(&shortest.1) - 1)) {
         shortest = found;
     }
     // All that break something in as many steps.
-    found_within::<M>(bounds, rule, Some(length::<M>(&shortest.1)))
+    found_within::<A>(bounds, rule, Some(length::<A>(&shortest.1)))
 }
 
 /// A history of so many steps at most; of equals, that of the first property.
-fn found_within<M: Checked>(
-    bounds: M::Bounds,
-    rule: M::Rule,
+fn found_within<A: Checked>(
+    bounds: A::Bounds,
+    rule: A::Rule,
     steps: Option<usize>,
-) -> Option<(&'static str, History<M>)> {
-    let mut checker = M::within(bounds, Some(rule)).checker();
+) -> Option<(&'static str, History<A>)> {
+    let mut checker = Histories::<A>::within(bounds, Some(rule)).checker();
     if let Some(steps) = steps {
         checker = checker.target_max_depth(steps + 2);
     }
     let checker = checker.finish_when(HasDiscoveries::AnyFailures).spawn_bfs().join();
-    let demands = M::demanded().into_iter().filter(|property| is_demand::<M>(property.name));
+    let demands = A::properties().into_iter().filter(|property| is_demand::<A>(property.name));
     demands
         .filter_map(|property| Some((property.name, checker.discovery(property.name)?)))
-        .min_by_key(|(_, path)| length::<M>(path))
+        .min_by_key(|(_, path)| length::<A>(path))
 }
 
-pub(crate) fn length<M: Checked>(path: &History<M>) -> usize {
+pub(crate) fn length<A: Checked>(path: &History<A>) -> usize {
     path.clone().into_actions().len()
 }
 
-pub(crate) fn is_demand<M: Checked>(name: &str) -> bool {
+pub(crate) fn is_demand<A: Checked>(name: &str) -> bool {
     let demands = |expectation| expectation == Expectation::Always;
-    M::demanded().into_iter().any(|one| one.name == name && demands(one.expectation))
-}
-
-/// Whether a state is one that no history may reach.
-pub(crate) fn is_broken<M: Checked>(
-    model: &M,
-    properties: &[Property<M>],
-    state: &M::State,
-) -> bool {
-    let broken = |property: &Property<M>| {
-        property.expectation == Expectation::Always && !(property.condition)(model, state)
-    };
-    properties.iter().any(broken)
+    A::properties().into_iter().any(|one| one.name == name && demands(one.expectation))
 }
 
 /// Prints a history: who did what, and what there is after it.
-fn print<M: Checked>(path: History<M>) {
+fn print<A: Checked>(path: History<A>) {
     let mut steps = path.into_vec().into_iter().peekable();
     let mut number = 1;
     while let Some((before, step)) = steps.next() {
         let (Some(step), Some((after, _))) = (step, steps.peek()) else { continue };
-        let told = M::tell(&before, step, after);
-        let line = format!("  {number:>2}. {told:62} {}", M::sum_up(after));
+        let told = A::tell(&before, step, after);
+        let line = format!("  {number:>2}. {told:62} {}", A::sum_up(after));
         println!("{}", line.trim_end());
         number += 1;
     }
@@ -169,22 +216,22 @@ pub(crate) mod tests {
     use super::*;
 
     /// Nothing breaks within these bounds, and this is reached.
-    pub(crate) fn holds<M: Checked>(bounds: M::Bounds, wanted: &[&str]) {
-        let checker = M::within(bounds, None).checker().spawn_bfs().join();
+    pub(crate) fn holds<A: Checked>(bounds: A::Bounds, wanted: &[&str]) {
+        let checker = Histories::<A>::within(bounds, None).checker().spawn_bfs().join();
         let found = checker.discoveries();
-        let broken: Vec<_> = found.keys().filter(|name| is_demand::<M>(name)).collect();
-        assert!(broken.is_empty(), "{broken:?} within {bounds}");
+        let broken: Vec<_> = found.keys().filter(|name| is_demand::<A>(name)).collect();
+        assert!(broken.is_empty(), "{broken:?} within {bounds:?}");
         for wanted in wanted {
-            assert!(found.contains_key(wanted), "{wanted} within {bounds}");
+            assert!(found.contains_key(wanted), "{wanted} within {bounds:?}");
         }
     }
 
     /// The rules without which this property breaks; each one that is not spare has to be named.
-    pub(crate) fn needed<M: Checked>(rules: &[(M::Rule, M::Bounds, &str)]) {
-        let named = |rule: &M::Rule| rules.iter().any(|(one, ..)| one == rule);
-        assert!(M::Rule::ALL.iter().all(|rule| named(rule) != M::SPARE.contains(rule)));
+    pub(crate) fn needed<A: Checked>(rules: &[(A::Rule, A::Bounds, &str)]) {
+        let named = |rule: &A::Rule| rules.iter().any(|(one, ..)| one == rule);
+        assert!(A::Rule::ALL.iter().all(|rule| named(rule) != A::SPARE.contains(rule)));
         for (rule, bounds, wanted) in rules {
-            let found = found_within::<M>(*bounds, *rule, None);
+            let found = found_within::<A>(*bounds, *rule, None);
             assert_eq!(found.map(|(name, _)| name), Some(*wanted), "without {}", rule.name());
         }
     }

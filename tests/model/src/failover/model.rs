@@ -1,16 +1,13 @@
 //! Which steps there are, and when each may be taken.
 
-use std::fmt;
-
-use stateright::{Model, Property};
+use stateright::Property;
 
 use super::{
     history, properties,
     rules::Rule,
     state::{CLIENTS, SERVERS, Stage, State},
-    steps::Next,
 };
-use crate::check::{Checked, is_broken};
+use crate::check::{Checked, Histories, Next};
 
 /// How much may happen, and what is left of that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -32,24 +29,8 @@ pub(crate) struct Bounds {
     pub(crate) forgets: u8,
 }
 
-impl fmt::Display for Bounds {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { servers, ttl, attempts, sessions, beats, promotions, follows, wipes, forgets } =
-            self;
-        write!(
-            f,
-            "{servers} servers, TTL {ttl}, {attempts} attempts, {sessions} sessions, {beats} beats,"
-        )?;
-        write!(f, " {promotions} promotions, {follows} follows, {wipes} wipes, {forgets} forgets")
-    }
-}
-
 /// A primary with its replicas, all of whose histories are tried.
-pub(crate) struct Failover {
-    pub(super) bounds: Bounds,
-    pub(super) without: Option<Rule>,
-    properties: Vec<Property<Self>>,
-}
+pub(crate) struct Failover;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Step {
@@ -90,6 +71,8 @@ const TWICE: Bounds = Bounds { promotions: 2, follows: 2, forgets: 1, ..FEW };
 const FORGETS: Bounds = Bounds { forgets: 1, ..FEW };
 
 impl Checked for Failover {
+    type State = State;
+    type Step = Step;
     type Bounds = Bounds;
     type Rule = Rule;
 
@@ -101,10 +84,6 @@ impl Checked for Failover {
         TWICE,
     ];
     const SPARE: &'static [Rule] = &[Rule::AckedGrants, Rule::SameServer];
-
-    fn within(bounds: Bounds, without: Option<Rule>) -> Self {
-        Self { bounds, without, properties: properties::all() }
-    }
 
     fn bounds_without(rule: Rule) -> Bounds {
         match rule {
@@ -119,7 +98,7 @@ impl Checked for Failover {
         }
     }
 
-    fn demanded() -> Vec<Property<Self>> {
+    fn properties() -> Vec<Property<Histories<Self>>> {
         properties::all()
     }
 
@@ -130,21 +109,12 @@ impl Checked for Failover {
     fn sum_up(state: &State) -> String {
         history::sum_up(state)
     }
-}
 
-impl Model for Failover {
-    type State = State;
-    type Action = Step;
-
-    fn init_states(&self) -> Vec<State> {
-        vec![State::new(self.bounds)]
+    fn first(bounds: Bounds) -> State {
+        State::new(bounds)
     }
 
-    fn actions(&self, state: &State, steps: &mut Vec<Step>) {
-        // A history ends where it has broken a property.
-        if self.without.is_some() && is_broken(self, &self.properties, state) {
-            return;
-        }
+    fn steps(bounds: Bounds, state: &State, steps: &mut Vec<Step>) {
         steps.push(Step::Tick);
         for c in 0..CLIENTS {
             let own: &[fn(usize) -> Step] = match state.clients[c].stage {
@@ -160,20 +130,14 @@ impl Model for Failover {
             steps.extend([Step::Beat(c), Step::Proved(c)]);
             steps.extend((0..SERVERS).map(|s| Step::Move(c, s)));
         }
-        for s in 0..self.bounds.servers {
+        for s in 0..bounds.servers {
             steps.extend([Step::Replicate(s), Step::Promote(s)]);
             steps.extend([Step::Wipe(s), Step::Forget(s)]);
-            steps.extend((0..self.bounds.servers).map(|to| Step::Follow(s, to)));
+            steps.extend((0..bounds.servers).map(|to| Step::Follow(s, to)));
         }
     }
 
-    fn next_state(&self, state: &State, step: Step) -> Option<State> {
-        let mut next = Next { model: self, state: state.clone() };
-        next.take(step)?;
-        Some(next.state)
-    }
-
-    fn properties(&self) -> Vec<Property<Self>> {
-        self.properties.clone()
+    fn take(next: &mut Next<'_, Self>, step: Step) -> Option<()> {
+        next.take(step)
     }
 }

@@ -6,8 +6,9 @@ use super::{
     model::Failover,
     state::{Role, Stage, State},
 };
+use crate::check::Histories;
 
-pub(super) fn all() -> Vec<Property<Failover>> {
+pub(super) fn all() -> Vec<Property<Histories<Failover>>> {
     vec![
         Property::always("exclusion", |_, state: &State| state.holders().count() <= 1),
         Property::always("tokens rise", |_, state: &State| !state.falling),

@@ -57,22 +57,14 @@ pub(crate) struct Server {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Stage {
+    /// It wants nothing.
     Idle,
-    Waiting {
-        ticket: u8,
-    },
+    /// It has joined.
+    Waiting { ticket: u8 },
     /// The server with that identity has told it that nobody is ahead.
-    Told {
-        ticket: u8,
-        token: u8,
-        by: u8,
-    },
+    Told { ticket: u8, token: u8, by: u8 },
     /// It believes that it holds the lock.
-    Holding {
-        ticket: u8,
-        token: u8,
-        by: u8,
-    },
+    Holding { ticket: u8, token: u8, by: u8 },
     /// Its session is over, as it knows.
     Over,
 }

@@ -3,20 +3,11 @@
 use super::{
     model::{Bounds, Failover, Step},
     rules::Rule,
-    state::{CLIENTS, Client, Data, Entry, Proof, Role, Session, Stage, State},
+    state::{CLIENTS, Client, Data, Entry, Proof, Role, Session, Stage},
 };
+use crate::check::Next;
 
-/// A state that becomes the next one.
-pub(super) struct Next<'a> {
-    pub(super) model: &'a Failover,
-    pub(super) state: State,
-}
-
-impl Next<'_> {
-    fn on(&self, rule: Rule) -> bool {
-        self.model.without != Some(rule)
-    }
-
+impl Next<'_, Failover> {
     fn client(&mut self, client: usize) -> &mut Client {
         &mut self.state.clients[client]
     }
@@ -68,7 +59,7 @@ impl Next<'_> {
     /// The second client's is shorter, if that may be.
     fn ttl(&self, client: usize) -> u8 {
         let shorter = client > 0 && !self.on(Rule::OneTtl);
-        self.model.bounds.ttl - u8::from(shorter)
+        self.bounds.ttl - u8::from(shorter)
     }
 
     // What a script does, on the server.
@@ -308,7 +299,7 @@ impl Next<'_> {
         if !self.state.is_primary(primary) {
             return None;
         }
-        let wanted = self.model.bounds.servers as u32 - 1 - u32::from(!self.on(Rule::AllReplicas));
+        let wanted = self.bounds.servers as u32 - 1 - u32::from(!self.on(Rule::AllReplicas));
         self.state.servers[s].data = self.state.servers[primary].data.clone();
         for proof in self.state.clients.iter_mut().filter_map(|client| client.proof.as_mut()) {
             if proof.at == primary {
@@ -348,7 +339,7 @@ impl Next<'_> {
 
     fn forget(&mut self, s: usize) -> Option<()> {
         self.spend(|left| &mut left.forgets)?;
-        self.restart(s, Data::before(self.model.bounds.ttl));
+        self.restart(s, Data::before(self.bounds.ttl));
         Some(())
     }
 
@@ -380,7 +371,7 @@ impl Next<'_> {
 
     /// Time passes, for all alike.
     fn tick(&mut self) -> Option<()> {
-        let longest = self.model.bounds.ttl;
+        let longest = self.bounds.ttl;
         let mut passes = false;
         for server in self.state.servers.iter_mut().filter(|server| server.role != Role::Absent) {
             passes |= server.data.tick() || server.uptime < longest;

@@ -1,16 +1,13 @@
 //! Which steps there are, and when each may be taken.
 
-use std::fmt;
-
-use stateright::{Model, Property};
+use stateright::Property;
 
 use super::{
     history, properties,
     rules::Rule,
     state::{CLIENTS, Client, Stage, State},
-    steps::Next,
 };
-use crate::check::{Checked, is_broken};
+use crate::check::{Checked, Histories, Next};
 
 /// How much may happen, and what is left of that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -25,20 +22,8 @@ pub(crate) struct Bounds {
     pub(crate) renewals: u8,
 }
 
-impl fmt::Display for Bounds {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { ttl, attempts, faults, deletes, renewals } = self;
-        write!(f, "TTL {ttl}, {attempts} attempts, {faults} faults, ")?;
-        write!(f, "{deletes} deletes, {renewals} renewals")
-    }
-}
-
 /// A lock, all of whose histories are tried.
-pub(crate) struct Lock {
-    pub(crate) bounds: Bounds,
-    pub(crate) without: Option<Rule>,
-    pub(crate) properties: Vec<Property<Self>>,
-}
+pub(crate) struct Lock;
 
 /// One of each.
 pub(super) const EVERYTHING: Bounds =
@@ -70,6 +55,8 @@ pub(crate) enum Step {
 }
 
 impl Checked for Lock {
+    type State = State;
+    type Step = Step;
     type Bounds = Bounds;
     type Rule = Rule;
 
@@ -83,15 +70,11 @@ impl Checked for Lock {
     const LARGE: &'static [Bounds] = Self::BOUNDS;
     const SPARE: &'static [Rule] = &[];
 
-    fn within(bounds: Bounds, without: Option<Rule>) -> Self {
-        Self { bounds, without, properties: properties::all() }
-    }
-
     fn bounds_without(_: Rule) -> Bounds {
         EVERYTHING
     }
 
-    fn demanded() -> Vec<Property<Self>> {
+    fn properties() -> Vec<Property<Histories<Self>>> {
         properties::all()
     }
 
@@ -102,23 +85,14 @@ impl Checked for Lock {
     fn sum_up(state: &State) -> String {
         format!("{:14} {}", history::queue(state), history::holders(state))
     }
-}
 
-impl Model for Lock {
-    type State = State;
-    type Action = Step;
-
-    fn init_states(&self) -> Vec<State> {
-        let clients = [Client::idle(self.bounds.ttl); CLIENTS];
-        let (queue, left) = (Vec::new(), self.bounds);
-        vec![State { queue, newest: 0, clients, left, granted: 0, cleaned: false, broken: None }]
+    fn first(bounds: Bounds) -> State {
+        let clients = [Client::idle(bounds.ttl); CLIENTS];
+        let (queue, left) = (Vec::new(), bounds);
+        State { queue, newest: 0, clients, left, granted: 0, cleaned: false, broken: None }
     }
 
-    fn actions(&self, state: &State, steps: &mut Vec<Step>) {
-        // A history ends where it has broken a property.
-        if self.without.is_some() && is_broken(self, &self.properties, state) {
-            return;
-        }
+    fn steps(_: Bounds, state: &State, steps: &mut Vec<Step>) {
         steps.push(Step::Tick);
         for (c, client) in state.clients.iter().enumerate() {
             let own: &[fn(usize) -> Step] = match client.stage {
@@ -151,13 +125,7 @@ impl Model for Lock {
         }
     }
 
-    fn next_state(&self, state: &State, step: Step) -> Option<State> {
-        let mut next = Next { lock: self, state: state.clone() };
-        next.take(step)?;
-        Some(next.state)
-    }
-
-    fn properties(&self) -> Vec<Property<Self>> {
-        self.properties.clone()
+    fn take(next: &mut Next<'_, Self>, step: Step) -> Option<()> {
+        next.take(step)
     }
 }

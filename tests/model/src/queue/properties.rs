@@ -6,8 +6,9 @@ use super::{
     model::Lock,
     state::{Broken, Client, Key, Stage, State},
 };
+use crate::check::Histories;
 
-pub(crate) fn all() -> Vec<Property<Lock>> {
+pub(crate) fn all() -> Vec<Property<Histories<Lock>>> {
     vec![
         Property::always("exclusion", |_, state: &State| exclusion(state)),
         Property::always("no early grant", |_, state: &State| state.broken != Some(Broken::Early)),

@@ -12,7 +12,7 @@ use std::{
 
 use stateright::Model;
 
-use crate::check::Checked;
+use crate::check::Histories;
 
 use super::{
     model::{Bounds, Lock, Step},
@@ -83,7 +83,8 @@ fn follow_within(events: &[Event], faults: u8, renewals: u8) -> Result<usize, us
     // A ticket may come again, as another attempt.
     let attempts = count(|event| matches!(event, Event::Put(..)));
     let deletes = count(|event| matches!(event, Event::Deleted(_)));
-    let lock = Lock::within(Bounds { ttl: 2, attempts, faults, deletes, renewals }, None);
+    let lock =
+        Histories::<Lock>::within(Bounds { ttl: 2, attempts, faults, deletes, renewals }, None);
     let (mut states, mut most) = (lock.init_states(), 0);
     for (at, event) in events.iter().enumerate() {
         states = after(&lock, states, *event);
@@ -96,7 +97,7 @@ fn follow_within(events: &[Event], faults: u8, renewals: u8) -> Result<usize, us
 }
 
 /// All states in which the model can be after an event, from any of some.
-fn after(lock: &Lock, states: Vec<State>, event: Event) -> Vec<State> {
+fn after(lock: &Histories<Lock>, states: Vec<State>, event: Event) -> Vec<State> {
     let mut known: HashSet<_> = states.iter().cloned().collect();
     let (mut open, mut reached, mut steps) = (states, HashSet::new(), Vec::new());
     while let Some(state) = open.pop() {

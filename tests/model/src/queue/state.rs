@@ -63,6 +63,7 @@ pub(crate) struct Wait {
 /// How far a client's attempt has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Stage {
+    /// It wants nothing.
     Idle,
     /// A request to join was not answered.
     Doubt,
@@ -75,10 +76,7 @@ pub(crate) enum Stage {
     /// It was told, or has other reasons to look.
     Woken(Wait),
     /// It believes that it holds the lock. `waited`: it was not in at once.
-    Holding {
-        own: u8,
-        waited: bool,
-    },
+    Holding { own: u8, waited: bool },
     /// A request to leave was not answered. 0: it does not know its key.
     Leaving(u8),
     /// Its session is over, as it knows.

@@ -3,20 +3,11 @@
 use super::{
     model::{Bounds, Lock, Step},
     rules::Rule,
-    state::{Broken, CLIENTS, Client, Key, Keys, Stage, State, Wait},
+    state::{Broken, CLIENTS, Client, Key, Keys, Stage, Wait},
 };
+use crate::check::Next;
 
-/// A state that becomes the next one.
-pub(crate) struct Next<'a> {
-    pub(crate) lock: &'a Lock,
-    pub(crate) state: State,
-}
-
-impl Next<'_> {
-    fn on(&self, rule: Rule) -> bool {
-        self.lock.without != Some(rule)
-    }
-
+impl Next<'_, Lock> {
     fn client(&mut self, client: usize) -> &mut Client {
         &mut self.state.clients[client]
     }
@@ -177,7 +168,7 @@ impl Next<'_> {
     }
 
     fn end_attempt(&mut self, c: usize) -> Option<()> {
-        let (ttl, looks) = (self.lock.bounds.ttl, self.on(Rule::LookAgain));
+        let (ttl, looks) = (self.bounds.ttl, self.on(Rule::LookAgain));
         let client = self.client(c);
         if client.expired {
             return self.over(c);
@@ -276,7 +267,7 @@ impl Next<'_> {
 
     /// A keepalive is sent and applied. Another one that is under way counts no more.
     fn renew(&mut self, c: usize) -> Option<()> {
-        let ttl = self.lock.bounds.ttl;
+        let ttl = self.bounds.ttl;
         let client = self.client(c);
         if client.expired || client.lease == ttl {
             return None;
@@ -286,7 +277,7 @@ impl Next<'_> {
     }
 
     fn told_renewed(&mut self, c: usize) -> Option<()> {
-        let (ttl, from_sending) = (self.lock.bounds.ttl, self.on(Rule::FromSending));
+        let (ttl, from_sending) = (self.bounds.ttl, self.on(Rule::FromSending));
         let client = self.client(c);
         if !std::mem::take(&mut client.renewing) {
             return None;

@@ -1,16 +1,13 @@
 //! Which steps there are, and when each may be taken.
 
-use std::fmt;
-
-use stateright::{Model, Property};
+use stateright::Property;
 
 use super::{
     history, properties,
     rules::Rule,
     state::{CLIENTS, NODES, Stage, State},
-    steps::Next,
 };
-use crate::check::{Checked, is_broken};
+use crate::check::{Checked, Histories, Next};
 
 /// How much may happen, and what is left of that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -27,20 +24,8 @@ pub(crate) struct Bounds {
     pub(crate) jumps: u8,
 }
 
-impl fmt::Display for Bounds {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { ttl, attempts, renewals, faults, restarts, jumps } = self;
-        write!(f, "TTL {ttl}, {attempts} attempts, {renewals} renewals, {faults} faults, ")?;
-        write!(f, "{restarts} restarts, {jumps} jumps")
-    }
-}
-
 /// Nodes that know nothing of each other, all of whose histories are tried.
-pub(crate) struct Redlock {
-    pub(super) bounds: Bounds,
-    pub(super) without: Option<Rule>,
-    properties: Vec<Property<Self>>,
-}
+pub(crate) struct Redlock;
 
 /// Of a client, or a client and a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -78,7 +63,13 @@ const RENEWED: Bounds = Bounds { ttl: 3, renewals: 2, ..FEW };
 const RESTARTED: Bounds = Bounds { restarts: 1, renewals: 1, ..FEW };
 const CLOCK_SET: Bounds = Bounds { jumps: 1, ..FEW };
 
+/// A step of one client; and one of its steps with one node.
+type OfClient = fn(usize) -> Step;
+type OfNode = fn(usize, usize) -> Step;
+
 impl Checked for Redlock {
+    type State = State;
+    type Step = Step;
     type Bounds = Bounds;
     type Rule = Rule;
 
@@ -93,10 +84,6 @@ impl Checked for Redlock {
     ];
     const SPARE: &'static [Rule] = &[Rule::OnlyMine];
 
-    fn within(bounds: Bounds, without: Option<Rule>) -> Self {
-        Self { bounds, without, properties: properties::all() }
-    }
-
     fn bounds_without(rule: Rule) -> Bounds {
         match rule {
             Rule::OneSending | Rule::SentSince => RENEWED,
@@ -108,7 +95,7 @@ impl Checked for Redlock {
         }
     }
 
-    fn demanded() -> Vec<Property<Self>> {
+    fn properties() -> Vec<Property<Histories<Self>>> {
         properties::all()
     }
 
@@ -119,25 +106,12 @@ impl Checked for Redlock {
     fn sum_up(state: &State) -> String {
         history::sum_up(state)
     }
-}
 
-/// A step of one client; and one of its steps with one node.
-type OfClient = fn(usize) -> Step;
-type OfNode = fn(usize, usize) -> Step;
-
-impl Model for Redlock {
-    type State = State;
-    type Action = Step;
-
-    fn init_states(&self) -> Vec<State> {
-        vec![State::new(self.bounds)]
+    fn first(bounds: Bounds) -> State {
+        State::new(bounds)
     }
 
-    fn actions(&self, state: &State, steps: &mut Vec<Step>) {
-        // A history ends where it has broken a property.
-        if self.without.is_some() && is_broken(self, &self.properties, state) {
-            return;
-        }
+    fn steps(_: Bounds, state: &State, steps: &mut Vec<Step>) {
         steps.push(Step::Tick);
         for c in 0..CLIENTS {
             let (own, each): (&[OfClient], &[OfNode]) = match state.clients[c].stage {
@@ -165,13 +139,7 @@ impl Model for Redlock {
         }
     }
 
-    fn next_state(&self, state: &State, step: Step) -> Option<State> {
-        let mut next = Next { model: self, state: state.clone() };
-        next.take(step)?;
-        Some(next.state)
-    }
-
-    fn properties(&self) -> Vec<Property<Self>> {
-        self.properties.clone()
+    fn take(next: &mut Next<'_, Self>, step: Step) -> Option<()> {
+        next.take(step)
     }
 }

@@ -6,8 +6,9 @@ use super::{
     model::Redlock,
     state::{NODES, Node, Stage, State},
 };
+use crate::check::Histories;
 
-pub(super) fn all() -> Vec<Property<Redlock>> {
+pub(super) fn all() -> Vec<Property<Histories<Redlock>>> {
     vec![
         Property::always("exclusion", |_, state: &State| state.holders().count() <= 1),
         Property::always("tokens rise", |_, state: &State| !state.falling),

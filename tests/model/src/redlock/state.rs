@@ -50,18 +50,15 @@ pub(crate) enum Late {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Stage {
+    /// It wants nothing.
     Idle,
-    Taking {
-        /// The highest number that any node has told.
-        highest: u8,
-    },
-    Raising {
-        token: u8,
-    },
+    /// It asks the nodes, of which the highest number that any has told is this.
+    Taking { highest: u8 },
+    /// It has the nodes raise their counters.
+    Raising { token: u8 },
     /// A majority has confirmed it; the clock has not been looked at.
-    Ready {
-        token: u8,
-    },
+    Ready { token: u8 },
+    /// It has the lock.
     Holding,
 }
 

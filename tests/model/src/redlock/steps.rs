@@ -3,20 +3,11 @@
 use super::{
     model::{Bounds, Redlock, Step},
     rules::Rule,
-    state::{Client, Key, Late, NODES, Node, Seen, Stage, State},
+    state::{Client, Key, Late, NODES, Node, Seen, Stage},
 };
+use crate::check::Next;
 
-/// A state that becomes the next one.
-pub(super) struct Next<'a> {
-    pub(super) model: &'a Redlock,
-    pub(super) state: State,
-}
-
-impl Next<'_> {
-    fn on(&self, rule: Rule) -> bool {
-        self.model.without != Some(rule)
-    }
-
+impl Next<'_, Redlock> {
     fn client(&mut self, client: usize) -> &mut Client {
         &mut self.state.clients[client]
     }
@@ -65,7 +56,7 @@ impl Next<'_> {
     }
 
     fn ttl(&self) -> u8 {
-        self.model.bounds.ttl
+        self.bounds.ttl
     }
 
     fn majority(&self) -> usize {
@@ -105,7 +96,7 @@ impl Next<'_> {
         let (key, given, ttl) = (self.state.key(c), self.state.given, self.ttl());
         let counts = !self.on(Rule::ReadFirst);
         // Nobody has counters without them, unless a node has forgotten.
-        let clock = if self.model.bounds.restarts > 0 && self.on(Rule::Clocks) { given } else { 0 };
+        let clock = if self.bounds.restarts > 0 && self.on(Rule::Clocks) { given } else { 0 };
         let node = &mut self.state.nodes[n];
         node.take(key, ttl);
         if counts && node.value == Some(key) {
