@@ -3,18 +3,16 @@
 use distlock_testkit::Result;
 
 use crate::{
-    fleet::{Kind, Stage, Worker},
-    scenarios::{LONG, finish},
+    fleet::{Kind, LONG, Stage, Worker},
+    scenarios::finish,
 };
 
 /// Each of them tells of each leader, and of what it proclaims.
 pub(crate) async fn observers(stage: &mut Stage<'_>) -> Result<String> {
     let kinds = [Kind::Distlock, Kind::Go, Kind::Etcdctl];
-    let mut observers = Vec::new();
-    for kind in kinds {
-        let mut observer = stage.start(kind, LONG).await?;
+    let mut observers = stage.start_all(kinds).await?;
+    for observer in &mut observers {
         observer.tell_until("observe", "done").await?;
-        observers.push(observer);
     }
     let mut seen = 0;
     for kind in kinds {

@@ -1,23 +1,26 @@
 //! Workers: processes of distlock on this machine, and of other clients in a container.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    fmt,
+    ops::{Deref, DerefMut},
     time::Duration,
 };
 
-use distlock_testkit::{Result, child::Child, clock::now};
-use tokio::{process::Command, sync::mpsc, time::timeout};
-
-use crate::{
-    check,
-    line::Line,
-    store::{Store, operator},
+use distlock_testkit::{
+    Result,
+    child::Child,
+    clock::now,
+    fleet::{self, Fleet},
+    history::{Grant, History},
 };
+use serde::Serialize;
+use tokio::process::Command;
 
-/// How long anything may take that is not measured.
-const PATIENCE: Duration = Duration::from_secs(90);
+use crate::store::{Store, operator};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// By the names that they have in JSON, they are started and reported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub(crate) enum Kind {
     Distlock,
     Go,
@@ -29,6 +32,7 @@ pub(crate) enum Kind {
     KazooAlone,
     /// With nodes named as Curator's. Curator and zookeeper-client don't see its own.
     KazooAsCurator,
+    #[serde(rename = "zookeeper-client")]
     ZooKeeperClient,
     /// With a bridge to each of these layouts.
     DistlockPlain,
@@ -39,25 +43,13 @@ pub(crate) enum Kind {
     Rslock,
 }
 
-impl Kind {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Distlock => "distlock",
-            Self::Go => "go",
-            Self::Etcdctl => "etcdctl",
-            Self::Curator => "curator",
-            Self::Kazoo => "kazoo",
-            Self::KazooAlone => "kazoo-alone",
-            Self::KazooAsCurator => "kazoo-as-curator",
-            Self::ZooKeeperClient => "zookeeper-client",
-            Self::DistlockPlain => "distlock-plain",
-            Self::DistlockRedisson => "distlock-redisson",
-            Self::RedisPy => "redis-py",
-            Self::Redisson => "redisson",
-            Self::Rslock => "rslock",
-        }
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
     }
+}
 
+impl Kind {
     /// Whether it runs in the container.
     fn is_foreign(self) -> bool {
         !self.program().is_empty()
@@ -115,9 +107,11 @@ pub(crate) struct Stage<'a> {
     pub(crate) path: String,
     container: &'a str,
     url: &'a str,
-    pub(crate) log: Arc<Mutex<check::Log>>,
-    names: Vec<String>,
+    pub(crate) fleet: Fleet,
 }
+
+/// A TTL that is longer than anything takes but a death.
+pub(crate) const LONG: Duration = Duration::from_secs(10);
 
 impl<'a> Stage<'a> {
     /// `queue`: the name as it is in the store, escaped.
@@ -129,12 +123,11 @@ impl<'a> Stage<'a> {
         queue: &str,
     ) -> Self {
         let path = format!("{namespace}/{queue}");
-        Self { store, namespace, path, container, url, log: Arc::default(), names: Vec::new() }
+        Self { store, namespace, path, container, url, fleet: Fleet::default() }
     }
 
     pub(crate) async fn start(&mut self, kind: Kind, ttl: Duration) -> Result<Worker> {
-        let number = self.names.len();
-        self.names.push(format!("{}-{number}", kind.name()));
+        let name = format!("{kind}-{}", self.fleet.names.len());
         let ttl = ttl.as_millis().to_string();
         let mut command = if kind.is_foreign() {
             let mut command = Command::new("docker");
@@ -142,82 +135,70 @@ impl<'a> Stage<'a> {
             command
         } else {
             let mut command = Child::again()?;
-            command.args(["worker", kind.name()]);
+            command.args(["worker", &kind.to_string()]);
             command
         };
-        command.args([&kind.url(self.url), &self.path, &ttl, &self.names[number]]);
-        if let Some(layout) = kind.layout() {
-            command.arg(layout);
+        command.args([&kind.url(self.url), &self.path, &ttl, &name]).args(kind.layout());
+        let mut worker = self.fleet.start(&name, &mut command)?;
+        let pid = worker.until("ready").await?.rest.parse()?;
+        let container = kind.is_foreign().then(|| self.container.to_owned());
+        Ok(Worker { worker, pid, container })
+    }
+
+    /// One of each of these.
+    pub(crate) async fn start_all(
+        &mut self,
+        kinds: impl IntoIterator<Item = Kind>,
+    ) -> Result<Vec<Worker>> {
+        let mut workers = Vec::new();
+        for kind in kinds {
+            workers.push(self.start(kind, LONG).await?);
         }
-        let mut child = Child::start(&mut command)?;
-        let (sender, lines) = mpsc::unbounded_channel();
-        let log = Arc::clone(&self.log);
-        child.listen(move |text| {
-            let Some(line) = Line::parse(text) else {
-                eprintln!("{text}");
-                return Ok(());
-            };
-            log.lock().unwrap_or_else(PoisonError::into_inner).push((number, line.clone()));
-            let _ = sender.send(line); // nobody listens to a worker that was dropped
-            Ok(())
-        });
-        let (name, container) =
-            (self.names[number].clone(), kind.is_foreign().then(|| self.container.to_owned()));
-        let mut worker =
-            Worker { number, name, pid: 0, container, child, lines, log: Arc::clone(&self.log) };
-        worker.pid = worker.until("ready").await?.rest.parse()?;
-        Ok(worker)
+        Ok(workers)
     }
 
-    pub(crate) fn names(&self) -> &[String] {
-        &self.names
+    /// What all of them saw: no two held the lock at once, or that is told.
+    pub(crate) fn history(&self) -> History {
+        // Others tell no tokens.
+        let grant = |_: &str| Some(Grant { task: 0, token: 0, room: 1 });
+        let mut history = History::read(&self.fleet.log(), &self.fleet.names, grant);
+        history.check_room(1, &self.fleet.names);
+        history
     }
 
-    pub(crate) fn log(&self) -> check::Log {
-        self.log.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// How many grants each worker had when the first was done, and that in words.
+    pub(crate) fn shares(&self) -> (Vec<usize>, String) {
+        let names = &self.fleet.names;
+        let shares = distlock_testkit::history::shares(&self.fleet.log(), names.len());
+        let told = names.iter().zip(&shares).map(|(name, share)| format!("{name} {share}"));
+        let told = told.collect::<Vec<_>>().join(", ");
+        (shares, format!("when the first was done: {told}"))
     }
 }
 
 pub(crate) struct Worker {
-    pub(crate) number: usize,
-    pub(crate) name: String,
+    worker: fleet::Worker,
     /// Its number there.
     pid: i32,
     /// Where it runs, if not on this machine itself.
     container: Option<String>,
-    child: Child,
-    lines: mpsc::UnboundedReceiver<Line>,
-    log: Arc<Mutex<check::Log>>,
+}
+
+impl Deref for Worker {
+    type Target = fleet::Worker;
+
+    fn deref(&self) -> &fleet::Worker {
+        &self.worker
+    }
+}
+
+impl DerefMut for Worker {
+    fn deref_mut(&mut self) -> &mut fleet::Worker {
+        &mut self.worker
+    }
 }
 
 impl Worker {
-    pub(crate) async fn tell(&mut self, command: &str) -> Result<()> {
-        Ok(self.child.order(command).await?)
-    }
-
-    /// Waits until it says that.
-    pub(crate) async fn until(&mut self, word: &str) -> Result<Line> {
-        let wait = async {
-            while let Some(line) = self.lines.recv().await {
-                match &line.word {
-                    said if said == word => return Ok(line),
-                    said if said == "error" => return Err(format!("{}: {}", self.name, line.rest)),
-                    _ => {}
-                }
-            }
-            Err(format!("{} ended before it said {word}", self.name))
-        };
-        match timeout(PATIENCE, wait).await {
-            Ok(outcome) => Ok(outcome?),
-            Err(_) => Err(format!("{}: no {word} within {PATIENCE:?}", self.name).into()),
-        }
-    }
-
-    pub(crate) async fn tell_until(&mut self, command: &str, word: &str) -> Result<Line> {
-        self.tell(command).await?;
-        self.until(word).await
-    }
-
     /// To what runs in the container.
     async fn signal(&self, container: &str, name: &str) -> Result<()> {
         let kill = format!("kill -{name} -- -{}", self.pid);
@@ -228,16 +209,11 @@ impl Worker {
 
     /// Ends it without a chance to say anything; when that was begun.
     pub(crate) async fn kill(mut self) -> Result<u64> {
+        let Some(container) = &self.container else { return self.worker.kill().await };
         let at = now();
-        match &self.container {
-            Some(container) => {
-                self.signal(container, "KILL").await?;
-                self.child.wait().await?;
-            }
-            None => self.child.kill().await?,
-        }
-        let line = Line { word: "killed".to_owned(), at, rest: String::new() };
-        self.log.lock().unwrap_or_else(PoisonError::into_inner).push((self.number, line));
+        self.signal(container, "KILL").await?;
+        self.child.wait().await?;
+        self.note("killed", at);
         Ok(at)
     }
 
@@ -255,13 +231,14 @@ impl Worker {
         }
     }
 
+    /// It has waited for the lock, and gives it back.
+    pub(crate) async fn turn(&mut self) -> Result<()> {
+        self.until("grant").await?;
+        self.tell_until("unlock", "done").await.map(drop)
+    }
+
     /// Lets it end its session.
-    pub(crate) async fn end(mut self) -> Result<()> {
-        self.child.hang_up();
-        match timeout(PATIENCE, self.child.wait()).await {
-            Ok(Ok(status)) if status.success() => Ok(()),
-            Ok(status) => Err(format!("{} failed at its end: {status:?}", self.name).into()),
-            Err(_) => Err(format!("{} does not end", self.name).into()),
-        }
+    pub(crate) async fn end(self) -> Result<()> {
+        self.worker.end().await
     }
 }

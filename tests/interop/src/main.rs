@@ -2,10 +2,8 @@
 //! all of them saw. `docker/interop` runs it.
 
 mod bridge;
-mod check;
 mod elections;
 mod fleet;
-mod line;
 mod revoking;
 mod scenarios;
 mod store;

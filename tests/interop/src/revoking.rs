@@ -7,8 +7,8 @@ use distlock_testkit::Result;
 use tokio::time::sleep;
 
 use crate::{
-    fleet::{Kind, Stage, Worker},
-    scenarios::{LONG, WATCHED, finish},
+    fleet::{Kind, LONG, Stage, Worker},
+    scenarios::{WATCHED, finish},
 };
 
 const REPEATS: usize = 50;
@@ -51,12 +51,6 @@ impl Cast {
         Ok(())
     }
 
-    async fn turn(worker: &mut Worker) -> Result<()> {
-        worker.until("grant").await?;
-        worker.tell_until("unlock", "done").await?;
-        Ok(())
-    }
-
     async fn end(self, stage: &Stage<'_>, middle: Option<Worker>) -> Result<()> {
         finish(stage, [self.holder, self.behind, self.revoker].into_iter().chain(middle).collect())
             .await
@@ -71,8 +65,8 @@ pub(crate) async fn stays(stage: &mut Stage<'_>) -> Result<String> {
         cast.ask(stage, &mut middle, "lock").await?;
         cast.look().await?;
         cast.holder.tell_until("unlock", "done").await?;
-        Cast::turn(&mut middle).await?;
-        Cast::turn(&mut cast.behind).await?;
+        middle.turn().await?;
+        cast.behind.turn().await?;
     }
     cast.end(stage, Some(middle)).await?;
     Ok(format!("{REPEATS} times, each in its turn"))
@@ -88,7 +82,7 @@ pub(crate) async fn leaves(stage: &mut Stage<'_>) -> Result<String> {
         stage.store.queue_of(&stage.path, 2).await?;
         cast.look().await?;
         cast.holder.tell_until("unlock", "done").await?;
-        Cast::turn(&mut cast.behind).await?;
+        cast.behind.turn().await?;
     }
     cast.end(stage, Some(middle)).await?;
     Ok(format!("{REPEATS} times, the one behind waited for the holder"))
@@ -105,7 +99,7 @@ pub(crate) async fn closes(stage: &mut Stage<'_>) -> Result<String> {
         stage.store.queue_of(&stage.path, 2).await?;
         cast.look().await?;
         cast.holder.tell_until("unlock", "done").await?;
-        Cast::turn(&mut cast.behind).await?;
+        cast.behind.turn().await?;
     }
     cast.end(stage, None).await?;
     Ok(format!("{FEWER} times, the one behind waited for the holder"))

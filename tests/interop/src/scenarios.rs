@@ -5,10 +5,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use distlock_testkit::{Result, backend::Backend};
+use distlock_testkit::{Result, backend::Backend, history::History};
 
 use crate::{
-    bridge, check, elections,
+    bridge, elections,
     fleet::{Kind, Stage, Worker},
     revoking,
     store::Store,
@@ -16,8 +16,6 @@ use crate::{
 
 use Kind::{Curator, Distlock, Etcdctl, Go, Kazoo, KazooAlone, KazooAsCurator, ZooKeeperClient};
 
-/// Longer than anything takes but a death.
-pub(crate) const LONG: Duration = Duration::from_secs(10);
 /// How long the lock of a dead client stays taken.
 pub(crate) const SHORT: Duration = Duration::from_secs(4);
 /// What servers and watchers may take on top of it, on a busy machine.
@@ -25,73 +23,76 @@ pub(crate) const GRACE: Duration = Duration::from_secs(3);
 /// For how long something must not happen that would happen at once.
 pub(crate) const WATCHED: Duration = Duration::from_millis(500);
 
-const GRANTS: usize = 200;
-/// How long each of those is held, in milliseconds: `etcdctl` needs about twice that to come back.
-const HOLD_MS: u32 = 20;
+/// `etcdctl` needs about twice the time of holding to come back.
+const TURNS: Turns = Turns { grants: 200, hold_ms: 20, pause_ms: 0 };
 
 /// The status if no scenario was meant.
-pub(crate) const NONE_RAN: u8 = 3;
+const NONE_RAN: u8 = 3;
 
 /// The name `a job/7`, as it is written in the store.
-pub(crate) const NAME: &str = "a%20job%2F7";
+const NAME: &str = "a%20job%2F7";
 
 #[derive(Clone, Debug)]
-enum Scenario {
+pub(crate) enum Scenario {
     /// Turns of all of these, two processes each.
     Turns(Vec<Kind>),
-    HolderKilled {
-        dead: Kind,
-        next: Kind,
-    },
-    WaiterKilled {
-        dead: Kind,
-        others: Kind,
-    },
+    /// The next one is granted in time.
+    HolderKilled { dead: Kind, next: Kind },
+    /// One that waits between others.
+    WaiterKilled { dead: Kind, others: Kind },
+    /// Keys that are nobody's.
     Junk(Kind),
     /// kazoo does not see us, we see it.
     OneWay,
+    /// Our waiter is asked to let go.
     RevokedStays,
+    /// Curator's is, and leaves.
     RevokedLeaves,
+    /// Ours is, and its client is closed.
     RevokedCloses,
+    /// Turns in an election.
     Campaigns(Vec<Kind>),
-    LeaderKilled {
-        dead: Kind,
-        next: Kind,
-    },
+    /// The next one is elected in time.
+    LeaderKilled { dead: Kind, next: Kind },
+    /// Each is told of each leader.
     Observers,
+    /// Turns without a bridge.
+    Apart(Vec<Kind>),
 }
 
 impl fmt::Display for Scenario {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let list =
-            |kinds: &[Kind]| kinds.iter().map(|kind| kind.name()).collect::<Vec<_>>().join(" + ");
+            |kinds: &[Kind]| kinds.iter().map(Kind::to_string).collect::<Vec<_>>().join(" + ");
         match self {
             Self::Turns(kinds) => write!(f, "turns, {}", list(kinds)),
             Self::HolderKilled { dead, next } => {
-                write!(f, "holder killed, {} before {}", dead.name(), next.name())
+                write!(f, "holder killed, {dead} before {next}")
             }
             Self::WaiterKilled { dead, others } => {
-                write!(f, "waiter killed, {} between {}", dead.name(), others.name())
+                write!(f, "waiter killed, {dead} between {others}")
             }
-            Self::Junk(kind) => write!(f, "junk, distlock + {}", kind.name()),
+            Self::Junk(kind) => write!(f, "junk, distlock + {kind}"),
             Self::OneWay => write!(f, "one way, distlock behind kazoo-alone"),
             Self::RevokedStays => write!(f, "revoked, distlock stays"),
             Self::RevokedLeaves => write!(f, "revoked, curator leaves"),
             Self::RevokedCloses => write!(f, "revoked, distlock leaves"),
             Self::Campaigns(kinds) => write!(f, "campaigns, {}", list(kinds)),
             Self::LeaderKilled { dead, next } => {
-                write!(f, "leader killed, {} before {}", dead.name(), next.name())
+                write!(f, "leader killed, {dead} before {next}")
             }
             Self::Observers => write!(f, "observers, distlock + go + etcdctl"),
+            Self::Apart(kinds) => write!(f, "no bridge, {} overlap", list(kinds)),
         }
     }
 }
 
 impl Scenario {
-    fn all(backend: Backend) -> Vec<Self> {
-        let theirs = match backend {
-            Backend::Etcd => vec![Go, Etcdctl],
-            Backend::ZooKeeper => vec![Curator, Kazoo, KazooAsCurator, ZooKeeperClient],
+    fn all(store: &Store) -> Vec<Self> {
+        let theirs = match store.backend() {
+            Some(Backend::Etcd) => vec![Go, Etcdctl],
+            Some(Backend::ZooKeeper) => vec![Curator, Kazoo, KazooAsCurator, ZooKeeperClient],
+            None => return bridge::scenarios(),
         };
         let mut all = Vec::new();
         for kind in theirs.iter().copied() {
@@ -108,7 +109,7 @@ impl Scenario {
         let seen_by_all = theirs.iter().copied().filter(|kind| *kind != Kazoo);
         let together: Vec<Kind> = std::iter::once(Distlock).chain(seen_by_all).collect();
         all.push(Self::Turns(together.clone()));
-        if backend == Backend::Etcd {
+        if theirs.contains(&Go) {
             all.extend(theirs.iter().map(|kind| Self::Campaigns(vec![Distlock, *kind])));
             all.push(Self::Campaigns(together));
             // `etcdctl elect` has no option for its TTL, which is a minute.
@@ -128,13 +129,19 @@ impl Scenario {
     }
 
     async fn run(&self, stage: &mut Stage<'_>) -> Result<String> {
+        let backend = stage.store.backend();
         match self {
+            Self::Turns(kinds) if backend.is_none() => bridge::turns(stage, kinds).await,
+            Self::Apart(kinds) => bridge::apart(stage, kinds).await,
             Self::Turns(kinds) | Self::Campaigns(kinds) => turns(stage, kinds).await,
+            Self::HolderKilled { dead, next } if backend.is_none() => {
+                bridge::holder_killed(stage, *dead, *next).await
+            }
             Self::HolderKilled { dead, next } | Self::LeaderKilled { dead, next } => {
                 holder_killed(stage, *dead, *next).await
             }
             Self::WaiterKilled { dead, others } => waiter_killed(stage, *dead, *others).await,
-            Self::Junk(kind) => match stage.store.backend() {
+            Self::Junk(kind) => match backend {
                 Some(Backend::ZooKeeper) => junk_on_zookeeper(stage, *kind).await,
                 _ => junk_on_etcd(stage, *kind).await,
             },
@@ -159,12 +166,9 @@ impl Scenario {
 /// Runs all scenarios whose line has `only` in it. 0: all passed; 1: not all did.
 pub(crate) async fn run_all(container: &str, url: &str, only: &str) -> Result<u8> {
     let store = Store::connect(url).await?;
-    let Some(backend) = store.backend() else {
-        return bridge::run_all(&store, container, url, only).await;
-    };
-    let scheme = backend.scheme();
+    let scheme = store.backend().map_or("redis", Backend::scheme);
     let mut status = NONE_RAN;
-    for (number, scenario) in Scenario::all(backend).iter().enumerate() {
+    for (number, scenario) in Scenario::all(&store).iter().enumerate() {
         let name = format!("{scheme}: {scenario}");
         if !name.contains(only) {
             continue;
@@ -173,7 +177,7 @@ pub(crate) async fn run_all(container: &str, url: &str, only: &str) -> Result<u8
         let mut stage = Stage::new(&store, container, url, namespace, &scenario.queue());
         let began = Instant::now();
         let outcome = scenario.run(&mut stage).await;
-        let outcome = verdict(&stage, outcome).await;
+        let outcome = verdict(&stage, scenario, outcome).await;
         let seconds = began.elapsed().as_secs_f32();
         match outcome {
             Ok(figures) => {
@@ -192,26 +196,28 @@ pub(crate) async fn run_all(container: &str, url: &str, only: &str) -> Result<u8
 }
 
 /// What the scenario found, what the checker finds, and what is left in the store.
-async fn verdict(stage: &Stage<'_>, outcome: Result<String>) -> Result<String> {
-    let log = stage.log();
-    let violations = check::violations(&log, stage.names());
+async fn verdict(
+    stage: &Stage<'_>,
+    scenario: &Scenario,
+    outcome: Result<String>,
+) -> Result<String> {
+    let History { holds, violations } = stage.history();
     let mut wrong = Vec::new();
     let figures = outcome.unwrap_or_else(|error| {
         wrong.push(error.to_string());
         String::new()
     });
-    if !violations.is_empty() {
+    if !violations.is_empty() && !matches!(scenario, Scenario::Apart(_)) {
         let shown = violations.iter().take(3).map(String::as_str).collect::<Vec<_>>().join("; ");
-        wrong.push(format!(
-            "{} violations in {} grants: {shown}",
-            violations.len(),
-            check::holds(&log).len()
-        ));
+        let (count, grants) = (violations.len(), holds.len());
+        wrong.push(format!("{count} violations in {grants} grants: {shown}"));
     }
     // After a failure, workers were cut off and leave keys behind.
-    let left = stage.store.clear(&stage.namespace).await;
+    let (left, freed) =
+        (stage.store.clear(&stage.namespace).await, stage.store.free(bridge::KEY).await);
     if wrong.is_empty() {
-        let left = left?;
+        let mut left = left?;
+        left.extend(freed?.then(|| bridge::KEY.to_owned()));
         if !left.is_empty() {
             wrong.push(format!("left in the store: {left:?}"));
         }
@@ -219,30 +225,38 @@ async fn verdict(stage: &Stage<'_>, outcome: Result<String>) -> Result<String> {
     if wrong.is_empty() { Ok(figures) } else { Err(wrong.join("; ").into()) }
 }
 
-/// All of them take turns; two processes of each.
+/// How often workers take the lock in all, for how long they hold it, and for how long they let go
+/// in between.
+pub(crate) struct Turns {
+    pub(crate) grants: usize,
+    pub(crate) hold_ms: u32,
+    pub(crate) pause_ms: u32,
+}
+
+impl Turns {
+    /// All of them take turns; two processes of each.
+    pub(crate) async fn take(&self, stage: &mut Stage<'_>, kinds: &[Kind]) -> Result<()> {
+        let mut workers = stage.start_all(kinds.iter().chain(kinds).copied()).await?;
+        let Self { grants, hold_ms, pause_ms } = self;
+        let mut run = format!("run {} {hold_ms}", grants.div_ceil(workers.len()));
+        if *pause_ms > 0 {
+            run += &format!(" {pause_ms}");
+        }
+        for worker in &mut workers {
+            worker.tell(&run).await?;
+        }
+        for worker in &mut workers {
+            worker.until("done").await?;
+        }
+        finish(stage, workers).await
+    }
+}
+
 async fn turns(stage: &mut Stage<'_>, kinds: &[Kind]) -> Result<String> {
-    let mut workers = Vec::new();
-    for kind in kinds.iter().chain(kinds) {
-        workers.push(stage.start(*kind, LONG).await?);
-    }
-    let rounds = GRANTS.div_ceil(workers.len());
-    for worker in &mut workers {
-        worker.tell(&format!("run {rounds} {HOLD_MS}")).await?;
-    }
-    for worker in &mut workers {
-        worker.until("done").await?;
-    }
-    finish(stage, workers).await?;
-    let log = stage.log();
-    let (grants, shares) = (check::holds(&log).len(), check::shares(&log, stage.names().len()));
+    TURNS.take(stage, kinds).await?;
+    let (shares, told) = stage.shares();
     let most = shares.iter().max().copied().unwrap_or_default();
-    let told = stage
-        .names()
-        .iter()
-        .zip(&shares)
-        .map(|(name, share)| format!("{name} {share}"))
-        .collect::<Vec<_>>();
-    let told = format!("{grants} grants; when the first was done: {}", told.join(", "));
+    let told = format!("{} grants; {told}", stage.history().holds.len());
     if shares.iter().any(|share| share * 5 < most) {
         Err(format!("unfair: {told}").into())
     } else {
@@ -285,8 +299,7 @@ async fn waiter_killed(stage: &mut Stage<'_>, dead: Kind, others: Kind) -> Resul
     tokio::time::sleep(WATCHED).await;
     holder.tell_until("unlock", "done").await?;
     for worker in [&mut behind, &mut last] {
-        worker.until("grant").await?;
-        worker.tell_until("unlock", "done").await?;
+        worker.turn().await?;
     }
     finish(stage, vec![holder, behind, last]).await?;
     in_order(stage, &[0, 2, 3])
@@ -298,13 +311,10 @@ async fn junk_on_zookeeper(stage: &mut Stage<'_>, kind: Kind) -> Result<String> 
     // sorts before the numbers would stop it for ever.
     let junk = ["junk", "lock-of", "zlock-x", "latch-0000000000", "_c_u-__READ__0000000001"];
     let mut put = Vec::new();
-    let mut workers = Vec::new();
-    for kind in [kind, Distlock, kind, Distlock] {
-        workers.push(stage.start(kind, LONG).await?);
-    }
+    let mut workers = stage.start_all([kind, Distlock, kind, Distlock]).await?;
     for (ahead, name) in junk.iter().enumerate() {
         let key = format!("{}/{name}", stage.path);
-        stage.store.put(&key).await?;
+        stage.store.queues()?.put(&key).await?;
         put.push(key);
         if let Some(worker) = workers.get_mut(ahead) {
             worker.tell("lock").await?;
@@ -312,11 +322,10 @@ async fn junk_on_zookeeper(stage: &mut Stage<'_>, kind: Kind) -> Result<String> 
         }
     }
     for worker in &mut workers {
-        worker.until("grant").await?;
-        worker.tell_until("unlock", "done").await?;
+        worker.turn().await?;
     }
     for key in &put {
-        stage.store.remove(key).await?;
+        stage.store.queues()?.delete(key).await?;
     }
     finish(stage, workers).await?;
     in_order(stage, &[0, 1, 2, 3])
@@ -326,26 +335,21 @@ async fn junk_on_zookeeper(stage: &mut Stage<'_>, kind: Kind) -> Result<String> 
 /// they can only be there before the junk.
 async fn junk_on_etcd(stage: &mut Stage<'_>, kind: Kind) -> Result<String> {
     let (first, second) = (format!("{}/junk", stage.path), format!("{}/0", stage.path));
-    let mut workers = Vec::new();
-    for kind in [kind, Distlock, Distlock, kind] {
-        workers.push(stage.start(kind, LONG).await?);
-    }
+    let mut workers = stage.start_all([kind, Distlock, Distlock, kind]).await?;
     for (ahead, worker) in workers[..3].iter_mut().enumerate() {
         worker.tell("lock").await?;
         stage.store.queue_of(&stage.path, ahead + 1).await?;
-        stage.store.put(if ahead == 0 { &first } else { &second }).await?;
+        stage.store.queues()?.put(if ahead == 0 { &first } else { &second }).await?;
     }
     for worker in &mut workers[..3] {
-        worker.until("grant").await?;
-        worker.tell_until("unlock", "done").await?;
+        worker.turn().await?;
     }
     workers[3].tell("lock").await?;
     stage.store.queue_of(&stage.path, 1).await?;
     for key in [first, second] {
-        stage.store.remove(&key).await?;
+        stage.store.queues()?.delete(&key).await?;
     }
-    workers[3].until("grant").await?;
-    workers[3].tell_until("unlock", "done").await?;
+    workers[3].turn().await?;
     finish(stage, workers).await?;
     in_order(stage, &[0, 1, 2, 3])
 }
@@ -366,8 +370,7 @@ async fn one_way(stage: &mut Stage<'_>) -> Result<String> {
     stage.store.queue_of(&stage.path, 2).await?;
     tokio::time::sleep(WATCHED).await;
     holder.tell_until("unlock", "done").await?;
-    ours.until("grant").await?;
-    ours.tell_until("unlock", "done").await?;
+    ours.turn().await?;
     finish(stage, vec![holder, ours]).await?;
     in_order(stage, &[0, 2])
 }
@@ -383,8 +386,8 @@ pub(crate) async fn finish(stage: &Stage<'_>, workers: Vec<Worker>) -> Result<()
 
 /// These workers, by number, were granted in this order.
 fn in_order(stage: &Stage<'_>, expected: &[usize]) -> Result<String> {
-    let granted: Vec<usize> = check::holds(&stage.log()).iter().map(|hold| hold.worker).collect();
-    let order =
-        granted.iter().map(|worker| stage.names()[*worker].as_str()).collect::<Vec<_>>().join(", ");
+    let granted: Vec<_> = stage.history().holds.iter().map(|hold| hold.worker).collect();
+    let names = granted.iter().map(|worker| stage.fleet.names[*worker].as_str());
+    let order = names.collect::<Vec<_>>().join(", ");
     if granted == expected { Ok(order) } else { Err(format!("out of order: {order}").into()) }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use distlock_testkit::{Result, backend::Backend};
+use distlock_testkit::{Result, backend::Backend, operator::Operator};
 use tokio::time::{Instant, sleep};
 use zookeeper_client as zk;
 
@@ -10,50 +10,42 @@ use zookeeper_client as zk;
 const POLL: Duration = Duration::from_millis(5);
 
 pub(crate) enum Store {
-    Etcd(Box<etcd_client::Client>),
-    ZooKeeper(zk::Client),
+    /// One that others stand in one queue with us on.
+    Queues(Operator),
     Redis(redis::aio::MultiplexedConnection),
 }
 
 impl Store {
     pub(crate) async fn connect(url: &str) -> Result<Self> {
-        match Backend::split(url) {
-            Some((Backend::Etcd, servers)) => {
-                let servers: Vec<&str> = servers.split(',').collect();
-                Ok(Self::Etcd(Box::new(etcd_client::Client::connect(servers, None).await?)))
-            }
-            Some((Backend::ZooKeeper, servers)) => {
-                let connector =
-                    zk::Client::connector().with_session_timeout(Duration::from_secs(20));
-                Ok(Self::ZooKeeper(connector.connect(servers).await?))
-            }
-            None if url.starts_with("redis://") => {
-                let client = redis::Client::open(operator(url))?;
-                Ok(Self::Redis(client.get_multiplexed_async_connection().await?))
-            }
-            None => Err(format!("no such store: {url}").into()),
+        if url.starts_with("redis://") {
+            let client = redis::Client::open(operator(url))?;
+            return Ok(Self::Redis(client.get_multiplexed_async_connection().await?));
+        }
+        Operator::connect(url).await.map(Self::Queues)
+    }
+
+    /// The operator of the queues, if there are any.
+    pub(crate) fn queues(&self) -> Result<&Operator> {
+        match self {
+            Self::Queues(operator) => Ok(operator),
+            Self::Redis(_) => Err("others have no queue in it".into()),
         }
     }
 
-    /// If it is one that others stand in one queue with us on.
     pub(crate) fn backend(&self) -> Option<Backend> {
-        match self {
-            Self::Etcd(_) => Some(Backend::Etcd),
-            Self::ZooKeeper(_) => Some(Backend::ZooKeeper),
-            Self::Redis(_) => None,
-        }
+        self.queues().ok().map(Operator::backend)
     }
 
     /// The keys of all who hold and wait, in their order.
     pub(crate) async fn queue(&self, path: &str) -> Result<Vec<String>> {
         match self {
-            Self::Etcd(client) => {
+            Self::Queues(Operator::Etcd(client)) => {
                 let mut kvs = client.kv_client().get(format!("{path}/"), all()).await?.take_kvs();
                 kvs.retain(|kv| kv.lease() != 0);
                 kvs.sort_by_key(etcd_client::KeyValue::create_revision);
                 Ok(kvs.iter().map(|kv| String::from_utf8_lossy(kv.key()).into_owned()).collect())
             }
-            Self::ZooKeeper(client) => {
+            Self::Queues(Operator::ZooKeeper(client)) => {
                 client.sync(path).await.or_else(missing)?;
                 let mut children = client.list_children(path).await.or_else(missing)?;
                 children.retain(|child| child.contains("lock") && number(child).is_some());
@@ -83,67 +75,20 @@ impl Store {
         }
     }
 
-    /// A key in the queue that belongs to no session.
-    pub(crate) async fn put(&self, key: &str) -> Result<()> {
-        match self {
-            Self::Etcd(client) => {
-                client.kv_client().put(key, "junk", None).await?;
-            }
-            Self::ZooKeeper(client) => {
-                let options = zk::CreateMode::Persistent.with_acls(zk::Acls::anyone_all());
-                client.mkdir(key.rsplit_once('/').map_or("/", |(dir, _)| dir), &options).await?;
-                client.create(key, b"junk", &options).await?;
-            }
-            Self::Redis(_) => return Err("there is no junk in it".into()),
-        }
-        Ok(())
-    }
-
-    pub(crate) async fn remove(&self, key: &str) -> Result<()> {
-        match self {
-            Self::Etcd(client) => {
-                client.kv_client().delete(key, None).await?;
-            }
-            Self::ZooKeeper(client) => client.delete(key, None).await?,
-            Self::Redis(_) => return Err("there is no junk in it".into()),
-        }
-        Ok(())
-    }
-
     /// Removes a namespace, and says what was left in it but empty directories.
     pub(crate) async fn clear(&self, namespace: &str) -> Result<Vec<String>> {
-        match self {
-            Self::Etcd(client) => {
-                let options = etcd_client::DeleteOptions::new().with_prefix().with_prev_key();
-                let mut answer =
-                    client.kv_client().delete(format!("{namespace}/"), Some(options)).await?;
-                Ok(answer
-                    .take_prev_kvs()
-                    .iter()
-                    .map(|kv| String::from_utf8_lossy(kv.key()).into_owned())
-                    .collect())
-            }
-            Self::ZooKeeper(client) => {
-                let (mut todo, mut found, mut left) =
-                    (vec![namespace.to_owned()], Vec::new(), Vec::new());
-                while let Some(node) = todo.pop() {
-                    let children = client.list_children(&node).await.or_else(missing)?;
-                    let is_empty = children.is_empty();
-                    todo.extend(children.iter().map(|child| format!("{node}/{child}")));
-                    // A lock's directory is one level deep.
-                    if is_empty && node[namespace.len()..].matches('/').count() > 1 {
-                        left.push(node.clone());
-                    }
-                    found.push(node);
-                }
-                for node in found.iter().rev() {
-                    client.delete(node, None).await.or_else(missing)?;
-                }
-                Ok(left)
-            }
+        let Self::Queues(operator) = self else {
             // Entries go with their sessions.
-            Self::Redis(_) => self.queue(&format!("{namespace}/")).await,
+            return self.queue(&format!("{namespace}/")).await;
+        };
+        let mut found = operator.below(namespace).await?;
+        for key in found.iter().rev() {
+            operator.delete(key).await?;
         }
+        // Of ZooKeeper's nodes, those one level deep are directories of locks.
+        let zookeeper = operator.backend() == Backend::ZooKeeper;
+        found.retain(|key| !zookeeper || key[namespace.len()..].matches('/').count() > 1);
+        Ok(found)
     }
 
     /// Deletes what others take for a lock; tells whether it was there.

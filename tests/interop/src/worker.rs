@@ -4,11 +4,9 @@
 use std::time::Duration;
 
 use distlock::{Client, LockGuard};
-use distlock_testkit::{Result, backend::Backend, orders::orders};
+use distlock_testkit::{Result, backend::Backend, line::say, orders::orders};
 use tokio::{sync::mpsc, time::sleep};
 use zookeeper_client as zk;
-
-use crate::line::say;
 
 /// What stands behind the name of an election's queue.
 const ELECTION: &str = "!election";
@@ -44,9 +42,9 @@ impl Held<'_> {
             Self::Crate(_) | Self::Rslock(_) => false,
         };
         if lost {
-            say("lost", "");
+            say("lost", "")?;
         }
-        say("release", "");
+        say("release", "")?;
         match self {
             Self::Lock(guard) => guard.unlock().await?,
             Self::Leadership(leadership) => leadership.resign().await?,
@@ -60,7 +58,7 @@ impl Held<'_> {
 
 impl<'a> Worker<'a> {
     async fn lock(&self) -> Result<Held<'a>> {
-        say("ask", "");
+        say("ask", "")?;
         let held = match self {
             Self::Mutex(mutex) => Held::Lock(mutex.lock().await?),
             Self::Election(election, value) => Held::Leadership(election.campaign(value).await?),
@@ -78,7 +76,7 @@ impl<'a> Worker<'a> {
                 }
             },
         };
-        say("grant", &held.key());
+        say("grant", held.key())?;
         Ok(held)
     }
 
@@ -87,8 +85,9 @@ impl<'a> Worker<'a> {
         let mut leaders = election.observe()?;
         tokio::spawn(async move {
             while let Some(leader) = leaders.next().await {
-                say("leader", &String::from_utf8_lossy(leader.value()));
+                say("leader", String::from_utf8_lossy(leader.value()))?;
             }
+            std::io::Result::Ok(())
         });
         Ok(())
     }
@@ -105,7 +104,7 @@ impl<'a> Worker<'a> {
                         // Nothing else is said to a waiter.
                         leave = commands.recv() => {
                             if leave.is_some() {
-                                say("leaving", "");
+                                say("leaving", "")?;
                             }
                             return Ok(());
                         }
@@ -132,7 +131,7 @@ impl<'a> Worker<'a> {
                 }
                 _ => return Err(format!("not now, or unknown: {command}").into()),
             }
-            say("done", "");
+            say("done", "")?;
         }
         Ok(())
     }
@@ -141,17 +140,17 @@ impl<'a> Worker<'a> {
 pub(crate) async fn run(client: &str, url: &str, path: &str, ttl: &str, value: &str) -> Result<()> {
     let outcome = work(client, url, path, Duration::from_millis(ttl.parse()?), value).await;
     if let Err(error) = &outcome {
-        say("error", &error.to_string());
+        say("error", error)?;
     }
     outcome
 }
 
 async fn work(client: &str, url: &str, path: &str, ttl: Duration, value: &str) -> Result<()> {
-    let ready = || say("ready", &std::process::id().to_string());
+    let ready = || say("ready", std::process::id());
     if client == "zookeeper-client" {
         let (_, servers) = Backend::split(url).ok_or("no such store")?;
         let client = zk::Client::connector().with_session_timeout(ttl).connect(servers).await?;
-        ready();
+        ready()?;
         return Worker::Crate { client: &client, dir: path.to_owned() }.obey(orders()).await;
     }
     let (namespace, queue) = path.rsplit_once('/').ok_or("a path has a slash")?;
@@ -160,7 +159,7 @@ async fn work(client: &str, url: &str, path: &str, ttl: Duration, value: &str) -
     if client == "rslock" {
         let mut manager = rslock::LockManager::new(vec![url]);
         manager.set_retry(10, Duration::from_millis(10));
-        ready();
+        ready()?;
         let key = format!("bridge:{name}").into_bytes();
         return Worker::Rslock { manager, key, ttl }.obey(orders()).await;
     }
@@ -170,7 +169,7 @@ async fn work(client: &str, url: &str, path: &str, ttl: Duration, value: &str) -
     } else {
         Worker::Mutex(client.mutex(&name))
     };
-    ready();
+    ready()?;
     let outcome = worker.obey(orders()).await;
     client.close().await?;
     outcome

@@ -10,12 +10,18 @@ pub mod child;
 pub mod clock;
 pub mod disk;
 pub mod docker;
+pub mod fleet;
 pub mod framing;
+pub mod history;
+pub mod line;
 pub mod median;
+#[cfg(feature = "operator")]
+pub mod operator;
 pub mod orders;
 pub mod proxies;
 pub mod proxy;
 pub mod servers;
+pub mod store;
 #[cfg(feature = "telemetry")]
 pub mod telemetry;
 

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use distlock_testkit::store::named;
 use lexopt::{Arg, Parser, ValueExt};
 
 use crate::primitive::Primitive;
@@ -40,7 +41,7 @@ pub(crate) fn parse() -> Result<Command, lexopt::Error> {
             Arg::Long("old") => old = parser.value()?.into(),
             Arg::Long("new") => new = parser.value()?.into(),
             Arg::Long("grants") => grants = parser.value()?.parse()?,
-            Arg::Long("primitive") => primitives = vec![primitive(&parser.value()?.string()?)?],
+            Arg::Long("primitive") => primitives = vec![named(&parser.value()?.string()?)?],
             Arg::Value(url) => urls.push(url.string()?),
             other => return Err(other.unexpected()),
         }
@@ -52,9 +53,4 @@ pub(crate) fn parse() -> Result<Command, lexopt::Error> {
         return Ok(Command::Worker(Task { url, namespace, primitive }));
     }
     Ok(Command::Rollouts(Plan { old, new, grants, primitives, urls }))
-}
-
-fn primitive(name: &str) -> Result<Primitive, lexopt::Error> {
-    let found = Primitive::ALL.into_iter().find(|primitive| primitive.name() == name);
-    found.ok_or_else(|| format!("no primitive {name:?}: mutex, rwlock or semaphore").into())
 }

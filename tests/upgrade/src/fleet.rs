@@ -1,73 +1,58 @@
 //! The workers of a rollout.
 
-use std::{path::Path, time::Duration};
+use std::path::Path;
 
-use distlock_testkit::{Result, child::Child, clock::now};
-use tokio::{
-    process::Command,
-    sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
-    task::JoinHandle,
-    time::timeout,
+use distlock_testkit::{
+    Result,
+    clock::now,
+    fleet::{Fleet, Worker},
+    history::Log,
 };
+use tokio::process::Command;
 
-use crate::{
-    args::Task,
-    check::{History, Origin, Stage},
-    told::Told,
-};
+use crate::{args::Task, check::Stage};
 
-/// Until somebody is granted something, or a worker has finished; killed ones keep the others out
-/// for some seconds.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-pub(crate) struct Fleet<'a> {
+pub(crate) struct Contest<'a> {
     task: &'a Task,
     workers: Vec<Worker>,
-    sender: UnboundedSender<(usize, Told)>,
-    receiver: UnboundedReceiver<(usize, Told)>,
-    pub(crate) history: History,
+    fleet: Fleet,
+    /// How much of the log was looked at.
+    heard: usize,
+    pub(crate) seen: Seen,
 }
 
-struct Worker {
-    number: usize,
-    child: Child,
-    reader: JoinHandle<Result<()>>,
+/// All that was seen in a rollout.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    pub(crate) log: Log,
+    /// Of the workers, by their numbers.
+    pub(crate) names: Vec<String>,
+    /// Whether they are built against the new library.
+    pub(crate) new: Vec<bool>,
+    pub(crate) stages: Vec<Stage>,
 }
 
-impl<'a> Fleet<'a> {
+impl<'a> Contest<'a> {
     pub(crate) fn new(task: &'a Task) -> Self {
-        let (sender, receiver) = unbounded_channel();
-        Self { task, workers: Vec::new(), sender, receiver, history: History::default() }
+        let (fleet, seen) = (Fleet::default(), Seen::default());
+        Self { task, workers: Vec::new(), fleet, heard: 0, seen }
     }
 
     pub(crate) fn start(&mut self, program: &Path, new: bool) -> Result<()> {
         let Task { url, namespace, primitive } = self.task;
-        let arguments = [url, "--worker", namespace, "--primitive", primitive.name()];
-        let mut child = Child::start(Command::new(program).args(arguments))?;
-        let number = self.history.workers.len();
-        self.history.workers.push(Origin { new, killed: None });
-        let sender = self.sender.clone();
-        let reader = child.listen(move |line| {
-            let told = Told::parse(line).ok_or_else(|| format!("worker {number} said {line:?}"))?;
-            Ok(sender.send((number, told))?)
-        });
-        self.workers.push(Worker { number, child, reader });
+        let primitive = primitive.to_string();
+        let arguments = [url, "--worker", namespace, "--primitive", &primitive];
+        let name = format!("worker {}", self.seen.new.len());
+        self.seen.new.push(new);
+        self.workers.push(self.fleet.start(&name, Command::new(program).args(arguments))?);
         Ok(())
     }
 
     /// The next grant's worker.
     async fn grant(&mut self) -> Result<usize> {
-        loop {
-            let (worker, told) = timeout(PATIENCE, self.receiver.recv())
-                .await
-                .map_err(|_| format!("nobody did anything for {PATIENCE:?}"))?
-                .ok_or("all have gone")?;
-            let granted = matches!(told, Told::Grant { .. });
-            self.history.told.push((worker, told));
-            if granted {
-                return Ok(worker);
-            }
-        }
+        let (worker, heard) = self.fleet.next("grant", self.heard).await?;
+        self.heard = heard;
+        Ok(worker)
     }
 
     /// Waits until each worker has been granted something.
@@ -82,47 +67,33 @@ impl<'a> Fleet<'a> {
 
     /// Lets them be for so many grants.
     pub(crate) async fn stay(&mut self, grants: usize) -> Result<()> {
-        let new =
-            self.workers.iter().filter(|worker| self.history.workers[worker.number].new).count();
+        let new = self.workers.iter().filter(|worker| self.seen.new[worker.number]).count();
         let begin = now();
         for _ in 0..grants {
             self.grant().await?;
         }
-        self.history.stages.push(Stage { begin, end: now(), old: self.workers.len() - new, new });
+        self.seen.stages.push(Stage { begin, end: now(), old: self.workers.len() - new, new });
         Ok(())
     }
 
     /// Lets the oldest one finish.
     pub(crate) async fn finish(&mut self) -> Result<()> {
-        let mut worker = self.workers.remove(0);
-        worker.child.hang_up();
-        let ended = timeout(PATIENCE, worker.child.wait()).await;
-        let status = ended.map_err(|_| format!("worker {} does not finish", worker.number))??;
-        worker.reader.await??;
-        if status.success() {
-            Ok(())
-        } else {
-            Err(format!("worker {}: {status}", worker.number).into())
-        }
+        self.workers.remove(0).end().await
     }
 
     /// Kills the oldest one, once it has been granted something.
     pub(crate) async fn kill(&mut self) -> Result<()> {
-        let mut worker = self.workers.remove(0);
+        let worker = self.workers.remove(0);
         while self.grant().await? != worker.number {}
-        self.history.workers[worker.number].killed = Some(now());
-        worker.child.kill().await?;
-        worker.reader.await?
+        worker.kill().await.map(drop)
     }
 
     /// Lets all finish, one after the other.
-    pub(crate) async fn end(&mut self) -> Result<()> {
+    pub(crate) async fn end(mut self) -> Result<Seen> {
         while !self.workers.is_empty() {
             self.finish().await?;
         }
-        while let Ok(told) = self.receiver.try_recv() {
-            self.history.told.push(told);
-        }
-        Ok(())
+        let Fleet { names, .. } = &self.fleet;
+        Ok(Seen { log: self.fleet.log(), names: names.clone(), ..self.seen })
     }
 }

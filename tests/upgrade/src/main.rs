@@ -7,7 +7,6 @@ mod fleet;
 mod primitive;
 mod rollout;
 mod store;
-mod told;
 mod worker;
 
 use std::process::ExitCode;

@@ -1,8 +1,9 @@
 //! The locks, of whichever kind. Only what every version of the library has is used here.
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 use distlock::{Client, LockGuard, Mutex, Permit, ReadGuard, RwLock, Semaphore, WriteGuard};
+use serde::{Deserialize, Serialize};
 
 /// Of them at most so many are held at once.
 const PERMITS: u32 = 3;
@@ -11,23 +12,23 @@ const READERS: u32 = 1000;
 
 const NAME: &str = "upgraded";
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// By the names that they have in JSON, they are named on the command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum Primitive {
     Mutex,
     RwLock,
     Semaphore,
 }
 
+impl fmt::Display for Primitive {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
+    }
+}
+
 impl Primitive {
     pub(crate) const ALL: [Self; 3] = [Self::Mutex, Self::RwLock, Self::Semaphore];
-
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Mutex => "mutex",
-            Self::RwLock => "rwlock",
-            Self::Semaphore => "semaphore",
-        }
-    }
 
     /// The room that there is for holders.
     pub(crate) fn room(self) -> u32 {
@@ -83,29 +84,31 @@ impl Lock {
     /// `None`: nothing was to be had so soon.
     pub(crate) async fn take(&self, room: u32, manner: Manner) -> distlock::Result<Option<Held>> {
         use Manner::{Timeout, Try, Wait};
-        Ok(match (self, manner) {
-            (Self::Mutex(mutex), Wait) => Some(Held::Mutex(mutex.lock().await?)),
-            (Self::Mutex(mutex), Timeout(time)) => mutex.lock_timeout(time).await?.map(Held::Mutex),
-            (Self::Mutex(mutex), Try) => mutex.try_lock().await?.map(Held::Mutex),
-            (Self::RwLock(lock), Wait) if room == READERS => Some(Held::Write(lock.write().await?)),
-            (Self::RwLock(lock), Timeout(time)) if room == READERS => {
-                lock.write_timeout(time).await?.map(Held::Write)
+        Ok(match self {
+            Self::Mutex(mutex) => match manner {
+                Wait => Some(mutex.lock().await?),
+                Timeout(time) => mutex.lock_timeout(time).await?,
+                Try => mutex.try_lock().await?,
             }
-            (Self::RwLock(lock), Try) if room == READERS => {
-                lock.try_write().await?.map(Held::Write)
+            .map(Held::Mutex),
+            Self::RwLock(lock) if room == READERS => match manner {
+                Wait => Some(lock.write().await?),
+                Timeout(time) => lock.write_timeout(time).await?,
+                Try => lock.try_write().await?,
             }
-            (Self::RwLock(lock), Wait) => Some(Held::Read(lock.read().await?)),
-            (Self::RwLock(lock), Timeout(time)) => lock.read_timeout(time).await?.map(Held::Read),
-            (Self::RwLock(lock), Try) => lock.try_read().await?.map(Held::Read),
-            (Self::Semaphore(permits), Wait) => {
-                Some(Held::Permit(permits.acquire_many(room).await?))
+            .map(Held::Write),
+            Self::RwLock(lock) => match manner {
+                Wait => Some(lock.read().await?),
+                Timeout(time) => lock.read_timeout(time).await?,
+                Try => lock.try_read().await?,
             }
-            (Self::Semaphore(permits), Timeout(time)) => {
-                permits.acquire_many_timeout(room, time).await?.map(Held::Permit)
+            .map(Held::Read),
+            Self::Semaphore(permits) => match manner {
+                Wait => Some(permits.acquire_many(room).await?),
+                Timeout(time) => permits.acquire_many_timeout(room, time).await?,
+                Try => permits.try_acquire_many(room).await?,
             }
-            (Self::Semaphore(permits), Try) => {
-                permits.try_acquire_many(room).await?.map(Held::Permit)
-            }
+            .map(Held::Permit),
         })
     }
 }

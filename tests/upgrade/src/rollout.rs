@@ -6,7 +6,7 @@ use tokio::{task::JoinSet, time::Instant};
 use crate::{
     args::{Plan, Task},
     check::{Verdict, judge},
-    fleet::Fleet,
+    fleet::Contest,
     store::emptied,
 };
 
@@ -45,7 +45,7 @@ async fn on(plan: Plan, url: String) -> Result<bool> {
             let task = Task { url: url.clone(), namespace, primitive: *primitive };
             let (start, order) =
                 (Instant::now(), if upgrade { "old to new" } else { "new to old" });
-            let name = format!("{backend} | {} | {order}", primitive.name());
+            let name = format!("{backend} | {primitive} | {order}");
             let verdict =
                 rollout(&plan, &task, upgrade).await.map_err(|error| format!("{name}: {error}"))?;
             let Verdict { old, new, share, fair, gave_up, violations } = verdict;
@@ -65,7 +65,7 @@ async fn on(plan: Plan, url: String) -> Result<bool> {
 async fn rollout(plan: &Plan, task: &Task, upgrade: bool) -> Result<Verdict> {
     let program = |new| if new { &plan.new } else { &plan.old };
     let grants = plan.grants.div_ceil(WORKERS + 1);
-    let mut fleet = Fleet::new(task);
+    let mut fleet = Contest::new(task);
     for _ in 0..WORKERS {
         fleet.start(program(!upgrade), !upgrade)?;
     }
@@ -83,8 +83,7 @@ async fn rollout(plan: &Plan, task: &Task, upgrade: bool) -> Result<Verdict> {
     }
     fleet.settle().await?;
     fleet.stay(grants).await?;
-    fleet.end().await?;
-    let mut verdict = judge(&fleet.history, task.primitive.room());
+    let mut verdict = judge(&fleet.end().await?, task.primitive.room());
     if let Err(left) = emptied(&task.url, &task.namespace).await {
         verdict.violations.push(left.to_string());
     }

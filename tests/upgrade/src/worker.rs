@@ -4,13 +4,16 @@
 use std::{io, time::Duration};
 
 use distlock::Client;
-use distlock_testkit::{Result, clock::now, orders::orders};
+use distlock_testkit::{
+    Result,
+    line::{Line, say},
+    orders::orders,
+};
 use tokio::{sync::watch, task::JoinSet, time::sleep};
 
 use crate::{
     args::Task,
     primitive::{Held, Lock, Manner},
-    told::Told,
 };
 
 /// Tasks of each worker: so some hand-overs stay within a client.
@@ -59,14 +62,14 @@ async fn contend(lock: Lock, task: usize, mut finishing: watch::Receiver<()>) ->
         let room = lock.draw();
         let taken = tokio::select! {
             // Who waits leaves the queue, wherever it stands.
-            _ = finishing.changed() => return Told::GaveUp.tell(),
+            _ = finishing.changed() => return say("gave-up", ""),
             taken = lock.take(room, manner) => taken,
         };
         match taken {
             Ok(Some(held)) => hold(held, task, room).await?,
-            Ok(None) => Told::GaveUp.tell()?,
+            Ok(None) => say("gave-up", "")?,
             Err(error) => {
-                Told::Error(error.to_string()).tell()?;
+                say("error", error)?;
                 sleep(PAUSE).await;
             }
         }
@@ -74,15 +77,18 @@ async fn contend(lock: Lock, task: usize, mut finishing: watch::Receiver<()>) ->
 }
 
 async fn hold(held: Held, task: usize, room: u32) -> io::Result<()> {
-    Told::Grant { task, at: now(), token: held.token(), room }.tell()?;
+    say("grant", format!("{task} {} {room}", held.token()))?;
     sleep(Duration::from_millis(fastrand::u64(..=HOLD))).await;
-    // Read before it is asked whether it is valid: if it is then, it was.
-    let at = now();
-    Told::Release { task, at, valid: held.is_valid() }.tell()?;
+    // Its time is read before it is asked whether it is valid: if it is then, it was.
+    let release = Line::new("release", task);
+    if !held.is_valid() {
+        say("lost", task)?;
+    }
+    release.say()?;
     if fastrand::u32(..4) == 0 {
         drop(held);
     } else if let Err(error) = held.release().await {
-        Told::Error(error.to_string()).tell()?;
+        say("error", error)?;
     }
     Ok(())
 }

@@ -1,0 +1,258 @@
+//! Whether what workers saw can be: no two held what only one may hold, and tokens rose.
+//!
+//! A worker says `grant` after it was granted something, and `release` before it gives that back;
+//! `lost` if it was not valid any more by then; `error`, and what was wrong; `done`, when it has
+//! done what it was told to do.
+
+use std::collections::{BTreeMap, HashSet};
+
+use crate::line::Line;
+
+/// What was said, and by which worker, in the order in which it was read.
+pub type Log = Vec<(usize, Line)>;
+
+/// From when to when somebody held something: from after the grant to before the release.
+#[derive(Clone, Copy, Debug)]
+pub struct Hold {
+    /// Its number.
+    pub worker: usize,
+    /// When it was granted.
+    pub from: u64,
+    /// When it was given back; of one that was killed, until when it lived at least.
+    pub to: u64,
+    /// What else the grant says.
+    pub what: Grant,
+}
+
+/// What is granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// Which of its worker's tasks holds it: what that says begins with it, if there are several.
+    pub task: u64,
+    /// The fencing token.
+    pub token: u64,
+    /// How much it takes of the room that there is for all holders.
+    pub room: u32,
+}
+
+/// What a log comes to.
+#[derive(Clone, Debug, Default)]
+pub struct History {
+    /// In the order of the grants.
+    pub holds: Vec<Hold>,
+    /// What must not be, in words; nothing if all is well.
+    pub violations: Vec<String>,
+}
+
+impl History {
+    /// Puts together what belongs together. `grant` reads the rest of a grant's line.
+    pub fn read(log: &Log, names: &[String], grant: impl Fn(&str) -> Option<Grant>) -> Self {
+        let (mut open, mut killed, mut read) = (BTreeMap::new(), BTreeMap::new(), Self::default());
+        for (worker, line) in log {
+            let (worker, at, name) = (*worker, line.at, &names[*worker]);
+            match (line.word.as_str(), grant(&line.rest)) {
+                ("grant", Some(what)) => {
+                    let hold = Hold { worker, from: at, to: at, what };
+                    if open.insert((worker, what.task), hold).is_some() {
+                        read.violations.push(format!("{name} was granted twice what it holds"));
+                    }
+                }
+                ("release", _) => match open.remove(&(worker, first_number(&line.rest))) {
+                    Some(hold) => read.holds.push(Hold { to: at, ..hold }),
+                    None => read.violations.push(format!("{name} released what it did not hold")),
+                },
+                ("killed", _) => drop(killed.insert(worker, at)),
+                ("lost" | "error" | "grant", _) => read.violations.push(format!("{name} {line}")),
+                _ => {}
+            }
+        }
+        for ((worker, _), hold) in open {
+            let killed = killed.get(&worker);
+            if killed.is_none() {
+                read.violations.push(format!("{} never released what it held", names[worker]));
+            }
+            let to = killed.copied().unwrap_or(hold.from).max(hold.from);
+            read.holds.push(Hold { to, ..hold });
+        }
+        read.holds.sort_unstable_by_key(|hold| hold.from);
+        read
+    }
+
+    /// No more is held at once than there is room for.
+    pub fn check_room(&mut self, room: u32, names: &[String]) {
+        let mut held: Vec<&Hold> = Vec::new();
+        for hold in &self.holds {
+            held.retain(|earlier| earlier.to >= hold.from);
+            held.push(hold);
+            let taken: u64 = held.iter().map(|hold| u64::from(hold.what.room)).sum();
+            if taken > room.into() {
+                let holders = held.iter().map(|hold| names[hold.worker].as_str());
+                let holders = holders.collect::<Vec<_>>().join(", ");
+                let what = format!("{taken} of {room} held at once at {}: {holders}", hold.from);
+                self.violations.push(what);
+            }
+        }
+    }
+
+    /// The token of one who holds all the room is above those of all before it, and below all after
+    /// it.
+    pub fn check_tokens(&mut self, room: u32) {
+        let what = |index: usize| self.holds[index].what;
+        let tokens = (0..self.holds.len()).map(|it| (what(it).token, what(it).room == room));
+        let falling = falling(tokens).into_iter();
+        let told = falling
+            .map(|(late, before)| format!("the token {} came after {before}", what(late).token));
+        self.violations.extend(told.collect::<Vec<_>>());
+    }
+}
+
+/// Of tokens in the order of the grants, and whether their holders are alone, the places of those
+/// that came too late, each with the token that it came after. Where one of two holders is alone,
+/// the later one's token has to be the greater. Those who may be there together join in another
+/// order than that in which they return; still no token is given twice.
+pub fn falling(tokens: impl IntoIterator<Item = (u64, bool)>) -> Vec<(usize, u64)> {
+    let (mut seen, mut greatest, mut greatest_alone) = (HashSet::new(), 0, 0);
+    let mut falling = Vec::new();
+    for (place, (token, alone)) in tokens.into_iter().enumerate() {
+        let floor = if alone { greatest } else { greatest_alone };
+        if token <= floor {
+            falling.push((place, floor));
+        } else if !seen.insert(token) {
+            falling.push((place, token));
+        }
+        greatest = greatest.max(token);
+        if alone {
+            greatest_alone = greatest_alone.max(token);
+        }
+    }
+    falling
+}
+
+/// How many grants each of so many workers had when the first was done.
+pub fn shares(log: &Log, workers: usize) -> Vec<usize> {
+    let said = |word| log.iter().filter(move |(_, line)| line.word == word);
+    let done = said("done").map(|(_, line)| line.at).min().unwrap_or(u64::MAX);
+    let mut shares = vec![0; workers];
+    said("grant").filter(|(_, line)| line.at <= done).for_each(|(worker, _)| shares[*worker] += 1);
+    shares
+}
+
+fn first_number(text: &str) -> u64 {
+    text.split(' ').next().and_then(|number| number.parse().ok()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn log(lines: &[(usize, &str)]) -> Log {
+        lines.iter().filter_map(|(worker, line)| Some((*worker, Line::parse(line)?))).collect()
+    }
+
+    fn names() -> Vec<String> {
+        ["a", "b", "c"].map(str::to_owned).to_vec()
+    }
+
+    /// A grant tells its task, its token and the room that it takes.
+    fn grant(rest: &str) -> Option<Grant> {
+        let numbers: Vec<u64> = rest.split(' ').map_while(|it| it.parse().ok()).collect();
+        let [task, token, room] = numbers[..] else { return None };
+        Some(Grant { task, token, room: room.try_into().ok()? })
+    }
+
+    /// What is wrong where there is room for so many.
+    fn wrong(lines: &[(usize, &str)], room: u32) -> Vec<String> {
+        let mut history = History::read(&log(lines), &names(), grant);
+        history.check_room(room, &names());
+        history.check_tokens(room);
+        history.violations
+    }
+
+    #[test]
+    fn one_after_the_other_is_well() {
+        let turns = [
+            (0, "grant 1 0 1 1"),
+            (0, "release 2"),
+            (1, "grant 3 0 2 1"),
+            (1, "killed 4"),
+            (0, "grant 5 0 3 1"),
+            (0, "release 6"),
+        ];
+        assert_eq!(wrong(&turns, 1), [""; 0]);
+    }
+
+    #[test]
+    fn overlaps_are_found_whatever_the_order_of_lines() {
+        let two = [(1, "grant 3 0 2 1"), (1, "release 5"), (0, "grant 1 0 1 1"), (0, "release 4")];
+        assert_eq!(wrong(&two, 1), ["2 of 1 held at once at 3: a, b"]);
+        assert_eq!(wrong(&two, 2), [""; 0]);
+        // Two beside one that holds for long.
+        let three = [
+            (0, "grant 1 0 1 2"),
+            (1, "grant 2 0 2 1"),
+            (1, "release 3"),
+            (2, "grant 4 0 3 1"),
+            (2, "release 5"),
+            (0, "release 9"),
+        ];
+        assert_eq!(wrong(&three, 3), [""; 0]);
+        assert_eq!(wrong(&three, 2).len(), 2);
+    }
+
+    #[test]
+    fn tasks_of_one_worker_hold_for_themselves() {
+        let two =
+            [(0, "grant 1 0 1 1"), (0, "grant 2 1 2 1"), (0, "release 3 1"), (0, "release 4 0")];
+        assert_eq!(wrong(&two, 2), [""; 0]);
+        assert_eq!(wrong(&two, 1), ["2 of 1 held at once at 2: a, a"]);
+        let twice = [(0, "grant 1 0 1 1"), (0, "grant 2 0 2 1"), (0, "release 3 0")];
+        assert_eq!(wrong(&twice, 2), ["a was granted twice what it holds"]);
+    }
+
+    #[test]
+    fn tokens_that_do_not_rise_are_found() {
+        let turns =
+            [(0, "grant 1 0 6 1"), (0, "release 2"), (1, "grant 3 0 5 1"), (1, "release 4")];
+        assert_eq!(wrong(&turns, 1), ["the token 5 came after 6"]);
+        assert_eq!(falling([(1, true), (2, false), (2, false)]), [(2, 2)]);
+    }
+
+    #[test]
+    fn readers_need_no_order_but_towards_writers() {
+        let mut readers =
+            vec![(0, "grant 1 0 6 1"), (1, "grant 2 0 5 1"), (0, "release 3"), (1, "release 4")];
+        assert_eq!(wrong(&readers, 9), [""; 0]);
+        readers.extend([(0, "grant 5 0 4 9"), (0, "release 6")]);
+        assert_eq!(wrong(&readers, 9), ["the token 4 came after 6"]);
+    }
+
+    #[test]
+    fn what_was_lost_or_never_released_is_found() {
+        let lines = [(0, "grant 1 0 1 1"), (0, "lost 2"), (0, "release 3"), (1, "grant 4 0 2 1")];
+        assert_eq!(wrong(&lines, 1), ["a lost 2 ", "b never released what it held"]);
+        assert_eq!(wrong(&[(0, "release 1"), (0, "error 2 no")], 1).len(), 2);
+    }
+
+    #[test]
+    fn the_killed_hold_until_then() {
+        let killed = |at| {
+            let killed = format!("killed {at}");
+            let next = [(0, "grant 7 0 6 1"), (0, "release 8")];
+            wrong(&[&[(1, "grant 1 0 5 1"), (1, &killed)], &next[..]].concat(), 1).len()
+        };
+        assert_eq!([6, 7].map(killed), [0, 1]);
+    }
+
+    #[test]
+    fn shares_count_until_the_first_is_done() {
+        let lines = [
+            (0, "grant 1 k"),
+            (0, "release 2"),
+            (1, "grant 3 k"),
+            (1, "release 4"),
+            (1, "done 5"),
+            (0, "grant 6 k"),
+        ];
+        assert_eq!(shares(&log(&lines), 2), [1, 1]);
+    }
+}

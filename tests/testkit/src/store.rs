@@ -1,0 +1,160 @@
+//! The stores that are tortured and measured, and what tells them apart.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize, de::IntoDeserializer};
+
+use crate::backend::Backend;
+
+/// A store, or a way to set one up. By the names that they have in JSON, they are named on command
+/// lines and in reports.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Store {
+    /// A cluster of three.
+    #[default]
+    Etcd,
+    /// An ensemble of three.
+    #[serde(rename = "zookeeper")]
+    ZooKeeper,
+    /// One server.
+    Postgres,
+    /// With a standby that the primary waits for.
+    PostgresStandby,
+    /// With a standby that may lag behind.
+    PostgresAsync,
+    /// One server of MariaDB.
+    Mysql,
+    /// Three servers of MariaDB.
+    Galera,
+    /// One server.
+    Redis,
+    /// A Redis that may lose what it has confirmed in the last second.
+    RedisEverysec,
+    /// A Redis that loses everything now and then.
+    RedisWiped,
+    /// One server.
+    Valkey,
+    /// A primary and two replicas, that are waited for.
+    RedisReplicas,
+    /// The same, and nobody waits for them.
+    RedisAsync,
+    /// The same, and sentinels that promote one of them.
+    RedisSentinel,
+    /// Primaries with a replica each, which is waited for.
+    RedisCluster,
+    /// Five nodes.
+    Redlock,
+    /// A file.
+    Sqlite,
+}
+
+impl Store {
+    /// What it is called in a picture.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Etcd => "etcd",
+            Self::ZooKeeper => "ZooKeeper",
+            Self::Mysql | Self::Galera => "MariaDB",
+            Self::Redlock => "Redlock",
+            Self::Sqlite => "SQLite",
+            redis if redis.is_redis() => "Redis",
+            _ => "PostgreSQL",
+        }
+    }
+
+    /// The one of docker/up, whose servers many share.
+    pub fn clustered(self) -> Option<Backend> {
+        match self {
+            Self::Etcd => Some(Backend::Etcd),
+            Self::ZooKeeper => Some(Backend::ZooKeeper),
+            _ => None,
+        }
+    }
+
+    /// Whether it is a primary with a standby, or several.
+    pub fn is_pair(self) -> bool {
+        use Store::{PostgresAsync, PostgresStandby, RedisAsync, RedisReplicas};
+        let pair = [PostgresStandby, PostgresAsync, RedisReplicas, RedisAsync].contains(&self);
+        pair || self.elects()
+    }
+
+    /// Whether another primary is elected when the one is lost. Those who lock are told where it
+    /// is, and go there by no proxy.
+    pub fn elects(self) -> bool {
+        matches!(self, Self::RedisSentinel | Self::RedisCluster)
+    }
+
+    /// Whether it is Redis or Valkey, and not several nodes.
+    pub fn is_redis(self) -> bool {
+        (Self::Redis..=Self::RedisCluster).contains(&self)
+    }
+
+    /// Whether it is queried by SQL.
+    pub fn is_relational(self) -> bool {
+        (Self::Postgres..=Self::Galera).contains(&self) || self == Self::Sqlite
+    }
+
+    /// Whether there are queues, and what takes them: every primitive, an order, and writes that
+    /// are guarded.
+    pub fn queues(self) -> bool {
+        self != Self::Redlock
+    }
+
+    /// Whether there is a network between it and its clients.
+    pub fn is_remote(self) -> bool {
+        self != Self::Sqlite
+    }
+}
+
+impl From<Backend> for Store {
+    fn from(backend: Backend) -> Self {
+        match backend {
+            Backend::Etcd => Self::Etcd,
+            Backend::ZooKeeper => Self::ZooKeeper,
+        }
+    }
+}
+
+impl fmt::Display for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
+    }
+}
+
+impl FromStr for Store {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        named(name)
+    }
+}
+
+/// The one of an enum's values that has this name in JSON; the error tells which there are.
+pub fn named<'de, T: Deserialize<'de>>(name: &'de str) -> Result<T, String> {
+    T::deserialize(name.into_deserializer())
+        .map_err(|error: serde::de::value::Error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_back() {
+        let error = "consul".parse::<Store>().unwrap_err();
+        let names: Vec<_> = error.split('`').skip(3).step_by(2).collect();
+        assert!(names.len() == 17 && error.contains("consul"), "{error}");
+        for name in names {
+            let store: Store = name.parse().expect("a name");
+            assert_eq!(store.to_string(), name);
+            assert!(store.clustered().is_none_or(|backend| Store::from(backend) == store));
+            let kinds = [store.clustered().is_some(), store.is_redis(), store.is_relational()];
+            let kinds = kinds.into_iter().filter(|is| *is).count();
+            assert_eq!(kinds, usize::from(store != Store::Redlock), "{store}");
+        }
+        for backend in Backend::BOTH {
+            assert_eq!(Store::from(backend).to_string(), backend.name());
+        }
+    }
+}
