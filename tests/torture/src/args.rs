@@ -2,14 +2,14 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use distlock_testkit::backend::Backend;
+use distlock_testkit::{backend::Backend, store::Store};
 use lexopt::{Arg, Parser, ValueExt};
 use serde::{Deserialize, Serialize};
 
-use crate::{fault::Kind, primitive::Primitive, store::Store};
+use crate::{fault::Kind, primitive::Primitive};
 
 /// What to run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Run {
     pub(crate) backend: Store,
     #[serde(default)]
@@ -138,16 +138,12 @@ Faults:
 pub(crate) fn parse() -> Result<Command, lexopt::Error> {
     let mut parser = Parser::from_env();
     let mut run = Run {
-        backend: Store::Etcd,
-        primitive: Primitive::default(),
         processes: 5,
         seconds: 60,
         ttl_ms: 2000,
         mixed_ttls: true,
-        faults: Vec::new(),
         seed: fastrand::u64(..1 << 32),
-        telemetry: false,
-        keep: false,
+        ..Run::default()
     };
     let (mut backend, mut soak, mut leak) = (None, None, false);
     let mut faults = "all".to_owned();
@@ -176,8 +172,7 @@ pub(crate) fn parse() -> Result<Command, lexopt::Error> {
             other => return Err(other.unexpected()),
         }
     }
-    let names = || format!("say --backend and one of {}", Store::ALL.map(Store::name).join(", "));
-    run.backend = backend.ok_or_else(names)?;
+    run.backend = backend.ok_or("say which store, by --backend")?;
     if !run.backend.queues() {
         run.primitive = match run.primitive {
             Primitive::Mutex | Primitive::All => Primitive::Mutex,

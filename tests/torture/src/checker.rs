@@ -14,7 +14,7 @@ mod windows;
 
 use std::collections::HashMap;
 
-use distlock_testkit::clock::micros;
+use distlock_testkit::{clock::micros, store::Store};
 
 use crate::{
     args::Run,
@@ -23,7 +23,6 @@ use crate::{
     manner::Manner,
     primitive::Mode,
     report::{Invariant, Report},
-    store::Store,
 };
 
 /// How much later than its limit a call may return on a busy machine.
@@ -93,6 +92,8 @@ struct Life {
 struct History {
     calls: Vec<Call>,
     grants: Vec<Grant>,
+    /// Where a worker's grant of a lock is by its token.
+    guards: HashMap<(String, String, u64), usize>,
     lives: HashMap<String, Life>,
     heals: Vec<u64>,
     /// When each key was first seen, by its name and when it was created.
@@ -124,6 +125,10 @@ struct Fault {
 }
 
 impl History {
+    fn grant(&mut self, by: String, lock: String, token: u64) -> Option<&mut Grant> {
+        self.guards.get(&(by, lock, token)).map(|index| &mut self.grants[*index])
+    }
+
     /// Whether the store may have said a moment ago that it is full, which is no error to be tried
     /// again. A process that was stopped tells it when it goes on.
     fn was_full(&self, by: &str, at: u64) -> bool {
@@ -196,7 +201,6 @@ fn digest(run: &Run, records: &[Record], report: &mut Report) -> History {
         ..History::default()
     };
     let mut calls = HashMap::new();
-    let mut guards = HashMap::new();
     let mut left = false;
     for Record { at, by, event } in records {
         let (at, by) = (*at, by.clone());
@@ -218,7 +222,7 @@ fn digest(run: &Run, records: &[Record], report: &mut Report) -> History {
             Event::Granted { call, lock, token, key, until, mode } => {
                 let called =
                     calls.get(&(by.clone(), call)).map_or(at, |index| history.calls[*index].at);
-                guards.insert((by.clone(), lock.clone(), token), history.grants.len());
+                history.guards.insert((by.clone(), lock.clone(), token), history.grants.len());
                 history.grants.push(Grant {
                     by,
                     lock,
@@ -237,54 +241,44 @@ fn digest(run: &Run, records: &[Record], report: &mut Report) -> History {
                 });
             }
             Event::Extended { lock, token, until } => {
-                if let Some(index) = guards.get(&(by, lock, token)) {
-                    let grant = &mut history.grants[*index];
+                if let Some(grant) = history.grant(by, lock, token) {
                     grant.until = grant.until.max(until);
                 }
             }
             Event::Downgrading { lock, token } => {
-                if let Some(index) = guards.get(&(by, lock, token)) {
-                    history.grants[*index].downgraded = at;
+                if let Some(grant) = history.grant(by, lock, token) {
+                    grant.downgraded = at;
                 }
             }
             Event::Revived { lock, token } => {
-                report.violated(
-                    Invariant::Overlap,
-                    format!("{at} {by}: {lock} {token} came back to life"),
-                );
+                let what = format!("{at} {by}: {lock} {token} came back to life");
+                report.violated(Invariant::Overlap, what);
             }
             Event::Lost { lock, token, .. } => {
                 report.losses += 1;
-                if let Some(index) = guards.get(&(by, lock, token)) {
-                    history.grants[*index].lost = at;
+                if let Some(grant) = history.grant(by, lock, token) {
+                    grant.lost = at;
                 }
             }
             Event::Releasing { lock, token, limit } => {
-                if let Some(index) = guards.get(&(by, lock, token)) {
-                    let grant = &mut history.grants[*index];
+                if let Some(grant) = history.grant(by, lock, token) {
                     (grant.releasing, grant.release_limit) = (at, limit);
                 }
             }
             Event::Released { lock, token, outcome } => {
-                let grant = guards
-                    .get(&(by.clone(), lock.clone(), token))
-                    .map(|index| &mut history.grants[*index]);
+                let grant = history.grant(by.clone(), lock.clone(), token);
                 let lost = grant.is_some_and(|grant| {
                     grant.released = Some(at);
                     grant.lost != NEVER
                 });
-                match outcome {
+                let wrong = match outcome {
                     Outcome::Done if lost => {
-                        let what = format!(
-                            "{at} {by}: {lock} {token} was unlocked with Ok after it was lost"
-                        );
-                        report.violated(Invariant::Call, what);
+                        format!("{lock} {token} was unlocked with Ok after it was lost")
                     }
-                    Outcome::Failed(error) if !history.was_full(&by, at) => {
-                        report.violated(Invariant::Call, format!("{at} {by}: {error}"))
-                    }
-                    _ => {}
-                }
+                    Outcome::Failed(error) if !history.was_full(&by, at) => error,
+                    _ => continue,
+                };
+                report.violated(Invariant::Call, format!("{at} {by}: {wrong}"));
             }
             Event::Blocking { micros } => {
                 history.lives.entry(by).or_default().pauses.push((at, at + micros));

@@ -12,6 +12,7 @@ use distlock_testkit::{
     docker::{container, docker, script},
     proxies::Proxies,
     servers::{METRICS, ask, resolve},
+    store::Store,
 };
 use etcd_client::{Client as Etcd, GetOptions, KeyValue};
 use tokio::{
@@ -21,9 +22,11 @@ use tokio::{
 use zookeeper_client::{Client as ZooKeeper, Error as ZkError};
 
 use crate::{
-    database::{self, Connection, Database, Rows, trouble, words::Words},
+    database::{
+        self, Connection, Database, Rows, Setup, trouble,
+        words::{Words, parts},
+    },
     fault::{Deed, Role, Trouble},
-    store::Store,
 };
 
 /// An answer that takes longer is none.
@@ -51,7 +54,8 @@ impl Cluster {
             Some(backend) => (resolve(&backend.url()).await?, None),
             None => {
                 let database = database::open(store).await?;
-                let servers = database.servers().iter().map(|server| server.address).collect();
+                let servers =
+                    database.setup().servers.iter().map(|server| server.address).collect();
                 (servers, Some(database))
             }
         };
@@ -71,7 +75,7 @@ impl Cluster {
             (Some(backend), _) => backend.url_of(&self.servers),
             (None, Some(database)) => {
                 let servers = database.named().unwrap_or_default();
-                database.around().join(&servers.join(","))
+                database.setup().around.join(&servers.join(","))
             }
             (None, None) => String::new(),
         }
@@ -83,21 +87,20 @@ impl Cluster {
             return Ok(Proxies::start(backend, &self.servers).await);
         }
         let database = self.database()?;
-        let around = database.around();
-        let around = around.each_ref().map(String::as_str);
+        let Setup { around, framing, .. } = database.setup();
         if self.store.elects() {
             // They are told where to go to.
-            return Ok(Proxies::between([&self.url(), ""], database.framing(), &[]).await);
+            return Ok(Proxies::between([&self.url(), ""], *framing, &[]).await);
         }
         let mut servers = self.servers.clone();
         let first = number % servers.len().max(1);
         servers.rotate_left(first);
-        Ok(Proxies::between(around, database.framing(), &servers).await)
+        Ok(Proxies::between(around.each_ref().map(String::as_str), *framing, &servers).await)
     }
 
     /// What is in a packet to those who lock that tells of an event.
     pub(crate) fn event_of(&self, namespace: &str) -> Vec<u8> {
-        let told = self.database.as_ref().and_then(|database| database.words().event());
+        let told = self.database.as_ref().and_then(|database| database.setup().words.event());
         told.unwrap_or(namespace.as_bytes()).to_vec()
     }
 
@@ -105,15 +108,15 @@ impl Cluster {
     pub(crate) fn service(&self, server: usize) -> String {
         match self.store.clustered() {
             Some(backend) => backend.services()[server].to_owned(),
-            None if self.servers.len() > 1 => format!("{}{}", self.store.name(), server + 1),
-            None => self.store.name().to_owned(),
+            None if self.servers.len() > 1 => format!("{}{}", self.store, server + 1),
+            None => self.store.to_string(),
         }
     }
 
     async fn docker(&self, command: &str, server: usize) -> Result<()> {
         let container = match &self.database {
             None => container(&self.service(server)),
-            Some(database) => database.servers()[server].container.clone(),
+            Some(database) => database.setup().servers[server].container.clone(),
         };
         let mut attempts = 0;
         loop {
@@ -266,11 +269,11 @@ impl Cluster {
             }
             _ => {
                 let database = self.database()?;
-                if !database.servers().is_empty() {
+                if !database.setup().servers.is_empty() {
                     timeout(PATIENCE, database.serves(server)).await??;
                 }
                 // What is confirmed there is so by all.
-                let asked = self.ask(&database.words().nothing()).await;
+                let asked = self.ask(&database.setup().words.nothing()).await;
                 asked.map_err(|error| format!("the store: {error}"))?;
             }
         }
@@ -300,7 +303,7 @@ impl Cluster {
 
     /// The words of the database.
     pub(crate) fn words(&self) -> Result<&'static dyn Words> {
-        Ok(self.database()?.words())
+        Ok(self.database()?.setup().words)
     }
 
     /// What a statement tells an operator of the database, where that is what was confirmed.
@@ -373,6 +376,30 @@ impl Cluster {
                 self.ask(&self.words()?.places(namespace)).await?.into_iter().map(place).collect()
             }
         }
+    }
+
+    /// Deletes a key, whatever it is. It may not be there.
+    pub(crate) async fn delete(&self, key: &str) -> Result<()> {
+        match self.store {
+            Store::Etcd => {
+                let mut client = self.etcd(&[0, 1, 2]).await?;
+                timeout(PATIENCE, client.delete(key, None)).await??;
+            }
+            Store::ZooKeeper => {
+                let client = self.zookeeper().await?;
+                match timeout(PATIENCE, client.delete(key, None)).await? {
+                    Ok(()) | Err(ZkError::NoNode) => {}
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            _ => {
+                let words = self.words()?;
+                let (dir, name) = parts(key);
+                self.ask(&words.evict(key)).await?;
+                self.ask(&words.erase(dir, name)).await?;
+            }
+        }
+        Ok(())
     }
 
     /// What the store keeps for its clients: leases or sessions, and how many watches.

@@ -39,176 +39,79 @@ pub(crate) enum Outcome {
 #[serde(tag = "event", rename_all = "kebab-case")]
 pub(crate) enum Event {
     /// The run begins.
-    Began {
-        run: Run,
-    },
+    Began { run: Run },
     /// The store was asked.
     Promised(Promise),
 
     // Told by the workers.
     /// A call, mostly for a lock. A task repeats it with the same `wish` until it is granted, if it
     /// means to wait.
-    Called {
-        call: u64,
-        wish: u64,
-        lock: String,
-        manner: Manner,
-        limit: Option<u64>,
-    },
+    Called { call: u64, wish: u64, lock: String, manner: Manner, limit: Option<u64> },
     /// It returned.
-    Returned {
-        call: u64,
-        outcome: Outcome,
-    },
+    Returned { call: u64, outcome: Outcome },
     /// It brought a guard, which says that it is valid until `until` (0: it never was).
-    Granted {
-        call: u64,
-        lock: String,
-        token: u64,
-        key: String,
-        until: u64,
-        #[serde(default)]
-        mode: Mode,
-    },
+    Granted { call: u64, lock: String, token: u64, key: String, until: u64, mode: Mode },
     /// The guard's deadline has moved.
-    Extended {
-        lock: String,
-        token: u64,
-        until: u64,
-    },
+    Extended { lock: String, token: u64, until: u64 },
     /// Its writer is about to become a reader.
-    Downgrading {
-        lock: String,
-        token: u64,
-    },
+    Downgrading { lock: String, token: u64 },
     /// What the guarded write writes that was just called.
-    Writing {
-        call: u64,
-        lock: String,
-        token: u64,
-        value: u64,
-    },
+    Writing { call: u64, lock: String, token: u64, value: u64 },
     /// The guard was invalid and is valid again.
-    Revived {
-        lock: String,
-        token: u64,
-    },
+    Revived { lock: String, token: u64 },
     /// `lost()` resolved.
-    Lost {
-        lock: String,
-        token: u64,
-        reason: String,
-    },
+    Lost { lock: String, token: u64, reason: String },
     /// The guard is about to be unlocked or dropped.
-    Releasing {
-        lock: String,
-        token: u64,
-        limit: Option<u64>,
-    },
-    Released {
-        lock: String,
-        token: u64,
-        outcome: Outcome,
-    },
-    /// The worker's runtime is about to be blocked for so long, and was.
-    Blocking {
-        micros: u64,
-    },
+    Releasing { lock: String, token: u64, limit: Option<u64> },
+    /// It was unlocked or dropped.
+    Released { lock: String, token: u64, outcome: Outcome },
+    /// The worker's runtime is about to be blocked for so long.
+    Blocking { micros: u64 },
+    /// It was.
     Unblocked,
-    Panicked {
-        message: String,
-    },
+    /// A thread of the worker has panicked.
+    Panicked { message: String },
     /// What the library logged.
-    Logged {
-        level: String,
-        message: String,
-        fields: BTreeMap<String, String>,
-    },
+    Logged { level: String, message: String, fields: BTreeMap<String, String> },
     /// What the library measured: the value of a histogram, or by how much something has changed.
-    Measured {
-        metric: String,
-        labels: BTreeMap<String, String>,
-        value: f64,
-    },
+    Measured { metric: String, labels: BTreeMap<String, String>, value: f64 },
 
     // Told by the register.
     /// Somebody asked for the register's value, with this token if it is the fenced one.
-    Read {
-        lock: String,
-        token: Option<u64>,
-        value: u64,
-        accepted: bool,
-    },
+    Read { lock: String, token: Option<u64>, value: u64, accepted: bool },
     /// Somebody wrote `value`, having read `after` before.
-    Wrote {
-        lock: String,
-        token: Option<u64>,
-        value: u64,
-        after: u64,
-        accepted: bool,
-    },
+    Wrote { lock: String, token: Option<u64>, value: u64, after: u64, accepted: bool },
 
     /// The store's register of the guarded writes, as somebody saw it who was granted the lock with
-    /// this token (0: nobody).
-    Saw {
-        lock: String,
-        token: u64,
-        /// The token of the one that wrote it, and the value.
-        writer: u64,
-        value: u64,
-        /// How often it had been written, or seen to be another one.
-        version: u64,
-        /// When the look began.
-        #[serde(default)]
-        since: u64,
-    },
+    /// this token (0: nobody): the token of its `writer`, its value, how often it had been written,
+    /// or seen to be another one, and when the look began.
+    Saw { lock: String, token: u64, writer: u64, value: u64, version: u64, since: u64 },
 
     // Told by the coordinator.
-    Spawned {
-        worker: String,
-    },
+    /// A worker was started.
+    Spawned { worker: String },
     /// The worker ended; by a kill of ours, or in good order, or not.
-    Exited {
-        worker: String,
-        killed: bool,
-        clean: bool,
-    },
-    Stopped {
-        worker: String,
-    },
-    Continued {
-        worker: String,
-    },
-    FaultBegan {
-        fault: u64,
-        kind: String,
-        target: String,
-    },
-    FaultEnded {
-        fault: u64,
-    },
+    Exited { worker: String, killed: bool, clean: bool },
+    /// It stands still.
+    Stopped { worker: String },
+    /// It goes on.
+    Continued { worker: String },
+    /// A fault strikes a worker, servers or the queues.
+    FaultBegan { fault: u64, kind: String, target: String },
+    /// It has healed.
+    FaultEnded { fault: u64 },
     /// No fault is left, and all servers serve: from now on everybody is to be granted in time.
     Healed,
     /// The next faults may come.
     Resumed,
-    /// The store has a key that it did not have before.
-    KeySeen {
-        key: String,
-        /// The token of the one that is granted the lock by it; 0 if only the key says which that
-        /// is.
-        #[serde(default)]
-        created: u64,
-    },
+    /// The store has a key that it did not have before, with the token of the one that is granted
+    /// the lock by it; 0 if only the key says which that is.
+    KeySeen { key: String, created: u64 },
     /// The operator has deleted a key, or has taken its session from it: not before `since`, and by
     /// now it is done.
-    KeyDeleted {
-        key: String,
-        since: u64,
-    },
+    KeyDeleted { key: String, since: u64 },
     /// What is left in the store after the last client has gone.
-    Left {
-        what: Vec<String>,
-    },
+    Left { what: Vec<String> },
 }
 
 /// A line of the history.

@@ -2,7 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-use crate::store::Store;
+use distlock_testkit::store::Store;
 
 /// A part of the servers by what it is to the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,6 +105,14 @@ pub(crate) enum Kind {
     Strangers,
 }
 
+use Deed::{Cut, Hang, Kill, Loss, Part, Pause, Rewind, Slow, Stop, Wipe};
+use Kind::{Database, Server, Servers};
+use Role::{Follower, Leader};
+use Trouble::{
+    Buffers, Busy, ClientPause, Clock, Conflicts, Deadlocks, Demotion, DiskFull, Failover,
+    LockWait, MemoryFull, Migration, Promotion, ReadOnly, ScriptFlush, Sever,
+};
+
 impl Kind {
     pub(crate) const ALL: [(Self, &'static str, &'static str); 53] = [
         (Self::Blackhole, "blackhole", "nothing passes between a worker and the servers"),
@@ -121,111 +129,63 @@ impl Kind {
         (Self::SigstopBeforeLock, "sigstop-before-lock", "the same just before it asks for a lock"),
         (Self::Sigkill, "sigkill", "a worker is killed"),
         (Self::Block, "block", "a worker's own runtime is blocked"),
+        (Server(Pause, Leader), "pause-leader", "the leader or primary is frozen"),
+        (Server(Pause, Follower), "pause-follower", "a follower, standby or equal is frozen"),
+        (Server(Kill, Leader), "kill-leader", "the leader or primary is killed"),
+        (Server(Kill, Follower), "kill-follower", "a follower, standby or equal is killed"),
+        (Server(Stop, Leader), "stop-leader", "the leader or primary is stopped in good order"),
         (
-            Self::Server(Deed::Pause, Role::Leader),
-            "pause-leader",
-            "the leader or primary is frozen",
-        ),
-        (
-            Self::Server(Deed::Pause, Role::Follower),
-            "pause-follower",
-            "a follower, standby or equal is frozen",
-        ),
-        (Self::Server(Deed::Kill, Role::Leader), "kill-leader", "the leader or primary is killed"),
-        (
-            Self::Server(Deed::Kill, Role::Follower),
-            "kill-follower",
-            "a follower, standby or equal is killed",
-        ),
-        (
-            Self::Server(Deed::Stop, Role::Leader),
-            "stop-leader",
-            "the leader or primary is stopped in good order",
-        ),
-        (
-            Self::Server(Deed::Stop, Role::Follower),
+            Server(Stop, Follower),
             "stop-follower",
             "a follower, standby or equal is stopped in good order",
         ),
+        (Server(Cut, Leader), "cut-leader", "the leader or primary is cut off from the others"),
+        (Server(Cut, Follower), "cut-follower", "a follower or equal is cut off from the others"),
+        (Server(Part, Leader), "part-leader", "the primary is cut off from its replicas alone"),
         (
-            Self::Server(Deed::Cut, Role::Leader),
-            "cut-leader",
-            "the leader or primary is cut off from the others",
-        ),
-        (
-            Self::Server(Deed::Cut, Role::Follower),
-            "cut-follower",
-            "a follower or equal is cut off from the others",
-        ),
-        (
-            Self::Server(Deed::Part, Role::Leader),
-            "part-leader",
-            "the primary is cut off from its replicas alone",
-        ),
-        (
-            Self::Server(Deed::Wipe, Role::Follower),
+            Server(Wipe, Follower),
             "wipe-follower",
             "an equal is killed, and starts again with nothing",
         ),
-        (Self::Server(Deed::Hang, Role::Leader), "hang-leader", "the leader's disk hangs"),
-        (Self::Server(Deed::Hang, Role::Follower), "hang-follower", "a follower's disk hangs"),
+        (Server(Hang, Leader), "hang-leader", "the leader's disk hangs"),
+        (Server(Hang, Follower), "hang-follower", "a follower's disk hangs"),
         (Self::PauseQuorum, "pause-quorum", "two of three servers are frozen"),
         (Self::KillCut, "kill-cut", "a server is killed as another one is cut off"),
-        (Self::Servers(Deed::Loss), "loss", "three in ten packets to the servers are lost"),
-        (Self::Servers(Deed::Slow), "slow", "the servers' links carry 200 kbit/s"),
-        (Self::Servers(Deed::Pause), "pause-server", "all servers of a database are frozen"),
-        (Self::Servers(Deed::Kill), "kill-server", "all servers of a database are killed"),
+        (Servers(Loss), "loss", "three in ten packets to the servers are lost"),
+        (Servers(Slow), "slow", "the servers' links carry 200 kbit/s"),
+        (Servers(Pause), "pause-server", "all servers of a database are frozen"),
+        (Servers(Kill), "kill-server", "all servers of a database are killed"),
+        (Servers(Stop), "stop-server", "all servers of a database are stopped in good order"),
+        (Servers(Wipe), "wipe-server", "the server is killed, and its data is gone"),
         (
-            Self::Servers(Deed::Stop),
-            "stop-server",
-            "all servers of a database are stopped in good order",
-        ),
-        (Self::Servers(Deed::Wipe), "wipe-server", "the server is killed, and its data is gone"),
-        (
-            Self::Servers(Deed::Rewind),
+            Servers(Rewind),
             "rewind-server",
             "the server is killed, and what it wrote in its last second is gone",
         ),
-        (Self::Database(Trouble::ReadOnly), "read-only", "the database can only be read"),
-        (Self::Database(Trouble::LockWait), "lock-wait", "an operator locks rows for about a TTL"),
-        (Self::Database(Trouble::Deadlocks), "deadlocks", "operators lock rows in any order"),
-        (Self::Database(Trouble::DiskFull), "disk-full", "the database's disk is full"),
-        (Self::Database(Trouble::Clock), "clock", "the server's clock is set by an hour, and back"),
-        (Self::Database(Trouble::Sever), "sever", "the server ends connections, which LISTEN too"),
+        (Database(ReadOnly), "read-only", "the database can only be read"),
+        (Database(LockWait), "lock-wait", "an operator locks rows for about a TTL"),
+        (Database(Deadlocks), "deadlocks", "operators lock rows in any order"),
+        (Database(DiskFull), "disk-full", "the database's disk is full"),
+        (Database(Clock), "clock", "the server's clock is set by an hour, and back"),
+        (Database(Sever), "sever", "the server ends connections, which LISTEN too"),
+        (Database(Promotion), "promotion", "a standby or replica is promoted beside its primary"),
+        (Database(Conflicts), "conflicts", "operators write to the rows of queues"),
         (
-            Self::Database(Trouble::Promotion),
-            "promotion",
-            "a standby or replica is promoted beside its primary",
-        ),
-        (Self::Database(Trouble::Conflicts), "conflicts", "operators write to the rows of queues"),
-        (
-            Self::Database(Trouble::ClientPause),
+            Database(ClientPause),
             "client-pause",
             "the server answers nobody, or none who would write",
         ),
-        (Self::Database(Trouble::Busy), "busy", "the server runs a script that takes long"),
-        (Self::Database(Trouble::ScriptFlush), "script-flush", "the server forgets all scripts"),
-        (Self::Database(Trouble::MemoryFull), "memory-full", "the server's memory is full"),
+        (Database(Busy), "busy", "the server runs a script that takes long"),
+        (Database(ScriptFlush), "script-flush", "the server forgets all scripts"),
+        (Database(MemoryFull), "memory-full", "the server's memory is full"),
+        (Database(Buffers), "output-limit", "the server ends clients whom it has too much to tell"),
+        (Database(Demotion), "demotion", "the server is made a replica, and a primary again"),
         (
-            Self::Database(Trouble::Buffers),
-            "output-limit",
-            "the server ends clients whom it has too much to tell",
-        ),
-        (
-            Self::Database(Trouble::Demotion),
-            "demotion",
-            "the server is made a replica, and a primary again",
-        ),
-        (
-            Self::Database(Trouble::Migration),
+            Database(Migration),
             "migration",
             "the slot of the locks moves to another server of a cluster",
         ),
-        (
-            Self::Database(Trouble::Failover),
-            "failover",
-            "the primary is away until another one is elected",
-        ),
+        (Database(Failover), "failover", "the primary is away until another one is elected"),
         (
             Self::Operator,
             "operator",
@@ -236,14 +196,7 @@ impl Kind {
 
     /// Whether it strikes the servers, not a worker.
     pub(crate) fn is_of_servers(self) -> bool {
-        matches!(
-            self,
-            Self::Server(..)
-                | Self::PauseQuorum
-                | Self::KillCut
-                | Self::Servers(_)
-                | Self::Database(_)
-        )
+        matches!(self, Server(..) | Self::PauseQuorum | Self::KillCut | Servers(_) | Database(_))
     }
 
     /// Whether it can happen to those who lock by this store.
@@ -267,46 +220,35 @@ impl Kind {
             | Self::Block => true,
             // Who deletes a lock on a majority of the nodes gives it away.
             Self::Operator => !redlock,
-            Self::Server(Deed::Pause | Deed::Kill | Deed::Stop, Role::Follower)
-                if redlock || store == Store::Galera =>
-            {
-                true
-            }
-            Self::Server(Deed::Pause | Deed::Kill | Deed::Stop, _) => clustered || store.is_pair(),
-            Self::Server(Deed::Wipe, _) => redlock,
-            Self::Servers(Deed::Wipe) => store == Store::Wiped,
-            Self::Servers(Deed::Rewind) => store == Store::Everysec,
-            Self::Server(Deed::Rewind, _) => false,
-            Self::Server(Deed::Hang, _) => clustered,
+            Server(Pause | Kill | Stop, Follower) if redlock || store == Store::Galera => true,
+            Server(Pause | Kill | Stop, _) => clustered || store.is_pair(),
+            Server(Wipe, _) => redlock,
+            Servers(Wipe) => store == Store::RedisWiped,
+            Servers(Rewind) => store == Store::RedisEverysec,
+            Server(Rewind, _) => false,
+            Server(Hang, _) => clustered,
             // A pair is parted, whichever of the two is cut off.
-            Self::Server(Deed::Part, _) | Self::Database(Trouble::Failover) => store.elects(),
-            Self::Server(_, Role::Leader) => clustered || store.is_pair(),
-            Self::Server(_, Role::Follower) | Self::PauseQuorum => {
-                clustered || store == Store::Galera
-            }
+            Server(Part, _) | Database(Failover) => store.elects(),
+            Server(_, Leader) => clustered || store.is_pair(),
+            Server(_, Follower) | Self::PauseQuorum => clustered || store == Store::Galera,
             Self::KillCut => store == Store::Galera,
-            Self::Servers(Deed::Cut | Deed::Part | Deed::Loss | Deed::Slow | Deed::Hang)
-            | Self::Strangers => clustered,
-            Self::Database(Trouble::Promotion) => store.is_pair(),
-            Self::Database(Trouble::Migration) => store == Store::Cluster,
-            Self::Database(Trouble::Buffers) => redis,
-            Self::Database(Trouble::Conflicts) => store == Store::Galera,
-            Self::Database(Trouble::LockWait) => store.is_relational(),
-            Self::Database(Trouble::Deadlocks) => store.is_relational() && remote,
-            Self::Database(Trouble::DiskFull) => !clustered && !redlock,
-            Self::Database(
-                Trouble::ClientPause | Trouble::Busy | Trouble::ScriptFlush | Trouble::MemoryFull,
-            ) => redis || redlock,
-            Self::Database(Trouble::Clock | Trouble::Sever) if redlock => true,
+            Servers(Cut | Part | Loss | Slow | Hang) | Self::Strangers => clustered,
+            Database(Promotion) => store.is_pair(),
+            Database(Migration) => store == Store::RedisCluster,
+            Database(Buffers) => redis,
+            Database(Conflicts) => store == Store::Galera,
+            Database(LockWait) => store.is_relational(),
+            Database(Deadlocks) => store.is_relational() && remote,
+            Database(DiskFull) => !clustered && !redlock,
+            Database(ClientPause | Busy | ScriptFlush | MemoryFull) => redis || redlock,
+            Database(Clock | Sever) if redlock => true,
             // After either, tokens may be far ahead of the clock, by which those of an empty server
             // begin.
-            Self::Database(Trouble::Clock | Trouble::Demotion) if store == Store::Wiped => false,
-            Self::Database(Trouble::Demotion) => redis && !store.is_pair(),
+            Database(Clock | Demotion) if store == Store::RedisWiped => false,
+            Database(Demotion) => redis && !store.is_pair(),
             // Which one such a cluster begins with again, an operator has to say.
-            Self::Servers(Deed::Stop) if store == Store::Galera => false,
-            Self::Servers(Deed::Pause | Deed::Kill | Deed::Stop) | Self::Database(_) => {
-                remote && !clustered && !redlock
-            }
+            Servers(Stop) if store == Store::Galera => false,
+            Servers(Pause | Kill | Stop) | Database(_) => remote && !clustered && !redlock,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use distlock_testkit::{Result, clock::uptime};
+use distlock_testkit::{Result, clock::uptime, store::Store};
 use tokio::time::timeout;
 use zookeeper_client::{Acls, CreateMode};
 
@@ -10,7 +10,6 @@ use crate::{
     cluster::Cluster,
     event::{Event, Journal},
     primitive::locks,
-    store::Store,
 };
 
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -88,18 +87,10 @@ impl Ledger {
         }
         self.look_at_all(journal).await?;
         for lock in locks() {
-            let path = path(&self.namespace, &lock);
-            match self.cluster.store {
-                Store::Etcd => drop(self.cluster.etcd(&[0, 1, 2]).await?.delete(path, None).await?),
-                Store::ZooKeeper => self.cluster.zookeeper().await?.delete(&path, None).await?,
-                _ => {
-                    let erase = self.cluster.words()?.erase(&folder(&self.namespace), &lock);
-                    self.cluster.ask(&erase).await?;
-                }
-            }
+            self.cluster.delete(&path(&self.namespace, &lock)).await?;
         }
         if self.cluster.store == Store::ZooKeeper {
-            self.cluster.zookeeper().await?.delete(&folder(&self.namespace), None).await?;
+            self.cluster.delete(&folder(&self.namespace)).await?;
         }
         Ok(())
     }

@@ -21,7 +21,6 @@ mod register;
 mod report;
 mod sampler;
 mod soak;
-mod store;
 mod strangers;
 mod telemetry;
 mod torture;

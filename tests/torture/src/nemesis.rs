@@ -25,7 +25,8 @@ use crate::{
     event::{Event, Journal},
     fault::{Deed, Kind, Role},
     fleet::Place,
-    operator, strangers,
+    operator,
+    strangers::Strangers,
     worker::Order,
 };
 
@@ -180,7 +181,10 @@ impl Nemesis {
         let mut deck = Deck { kinds, left: Vec::new() };
         loop {
             for _ in 0..CAMPAIGN {
-                let rest = self.cluster.store.rest() + 0.5 + fastrand::f64() * 2.0;
+                // Redlock promises nothing where a majority of the nodes is set back unseen within a
+                // TTL.
+                let least = if self.cluster.store.queues() { 0.5 } else { 2.5 };
+                let rest = least + fastrand::f64() * 2.0;
                 if !pause(self.ttl.mul_f64(rest), end).await {
                     return Ok(());
                 }
@@ -199,7 +203,7 @@ impl Nemesis {
     async fn strike_server(&self, kind: Kind) -> Result<()> {
         let cluster = &self.cluster;
         if let Kind::Database(trouble) = kind {
-            let number = self.began(kind, cluster.store.name());
+            let number = self.began(kind, &cluster.store.to_string());
             cluster.trouble(trouble, &self.namespace, kind.duration(self.ttl)).await?;
             for server in 0..cluster.servers.len() {
                 cluster.recovered(server).await?;
@@ -254,14 +258,9 @@ impl Nemesis {
                     operator::meddle(&self.cluster, &self.journal, &self.namespace, over).await
                 }
                 _ => {
-                    strangers::mingle(
-                        &self.cluster,
-                        &self.strangers,
-                        &self.namespace,
-                        self.ttl,
-                        over,
-                    )
-                    .await
+                    let (journal, namespace) = (self.strangers.clone(), self.namespace.clone());
+                    let strangers = Strangers { journal, namespace, ttl: self.ttl, over };
+                    strangers.mingle(&self.cluster).await;
                 }
             }
             self.journal.tell(Event::FaultEnded { fault: number });

@@ -6,16 +6,14 @@
 
 use std::time::Duration;
 
-use distlock_testkit::{Result, clock::uptime};
+use distlock_testkit::{Result, clock::uptime, store::Store};
 use etcd_client::{Client as Etcd, Compare, CompareOp, PutOptions, Txn, TxnOp};
 use tokio::time::{Instant, sleep, timeout};
-use zookeeper_client::{Acls, Client as ZooKeeper, CreateMode, Error as ZkError};
+use zookeeper_client::{Acls, Client as ZooKeeper, CreateMode};
 
 use crate::{
     cluster::Cluster,
-    database::words::parts,
     event::{Event, Journal},
-    store::Store,
 };
 
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -141,7 +139,7 @@ impl Operator<'_> {
     /// Nothing is added any more from here on.
     async fn go_home(&self) -> Result<()> {
         let Some(at_work) = &self.at_work else { return Ok(()) };
-        self.try_delete(at_work).await
+        self.cluster.delete(at_work).await
     }
 
     async fn act_on_zookeeper(&mut self, client: &ZooKeeper, key: &str, dir: &str) -> Result<()> {
@@ -165,33 +163,10 @@ impl Operator<'_> {
 
     /// Deletes a key, and does not rest before it is gone: what is in doubt could come later.
     async fn delete(&self, key: String, since: u64) {
-        while self.try_delete(&key).await.is_err() {
+        while self.cluster.delete(&key).await.is_err() {
             sleep(Duration::from_millis(50)).await;
         }
         self.journal.tell(Event::KeyDeleted { key, since });
-    }
-
-    async fn try_delete(&self, key: &str) -> Result<()> {
-        match self.cluster.store {
-            Store::Etcd => {
-                let mut client = self.cluster.etcd(&[0, 1, 2]).await?;
-                timeout(PATIENCE, client.delete(key, None)).await??;
-            }
-            Store::ZooKeeper => {
-                let client = self.cluster.zookeeper().await?;
-                match timeout(PATIENCE, client.delete(key, None)).await? {
-                    Ok(()) | Err(ZkError::NoNode) => {}
-                    Err(error) => return Err(error.into()),
-                }
-            }
-            _ => {
-                let words = self.cluster.words()?;
-                let (dir, name) = parts(key);
-                self.cluster.ask(&words.evict(key)).await?;
-                self.cluster.ask(&words.erase(dir, name)).await?;
-            }
-        }
-        Ok(())
     }
 }
 

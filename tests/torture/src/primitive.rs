@@ -3,6 +3,7 @@
 use std::{fmt, future::Future, str::FromStr, time::Duration};
 
 use distlock::{AllGuard, Client, Leadership, LockGuard, Permit, ReadGuard, Result, WriteGuard};
+use distlock_testkit::store::named;
 use serde::{Deserialize, Serialize};
 
 use crate::manner::Manner;
@@ -65,9 +66,7 @@ impl FromStr for Primitive {
     type Err = String;
 
     fn from_str(word: &str) -> std::result::Result<Self, String> {
-        let names = Self::EVERY.map(|primitive| primitive.to_string());
-        let found = names.iter().position(|name| name == word).map(|index| Self::EVERY[index]);
-        found.ok_or_else(|| format!("no primitive {word:?}; there are {}", names.join(", ")))
+        named(word)
     }
 }
 

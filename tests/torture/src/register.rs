@@ -126,39 +126,34 @@ impl Resource {
         Ok(Self { stream: BufReader::new(stream) })
     }
 
-    async fn ask(&mut self, request: &Request) -> io::Result<Reply> {
-        let mut line = serde_json::to_vec(request)?;
-        line.push(b'\n');
-        self.stream.get_mut().write_all(&line).await?;
-        let mut reply = String::new();
-        self.stream.read_line(&mut reply).await?;
-        Ok(serde_json::from_str(&reply)?)
+    async fn ask(&mut self, request: &Request) -> Reply {
+        let asking = async {
+            let mut line = serde_json::to_vec(request)?;
+            line.push(b'\n');
+            self.stream.get_mut().write_all(&line).await?;
+            let mut reply = String::new();
+            self.stream.read_line(&mut reply).await?;
+            io::Result::Ok(serde_json::from_str(&reply)?)
+        };
+        asking.await.expect("the registers answer")
     }
 
     /// The value; `None` if the token is refused.
-    pub(crate) async fn read(&mut self, lock: &str, token: Option<u64>) -> io::Result<Option<u64>> {
-        let reply =
-            self.ask(&Request { lock: lock.to_owned(), token, write: None, see: false }).await?;
-        Ok(reply.accepted.then_some(reply.value))
+    pub(crate) async fn read(&mut self, lock: &str, token: Option<u64>) -> Option<u64> {
+        let lock = lock.to_owned();
+        let reply = self.ask(&Request { lock, token, write: None, see: false }).await;
+        reply.accepted.then_some(reply.value)
     }
 
     /// Has it looked, for one who was granted the lock, what the guarded writes have come to.
-    pub(crate) async fn see(&mut self, lock: &str, token: u64) -> io::Result<()> {
-        let request = Request { lock: lock.to_owned(), token: Some(token), write: None, see: true };
-        self.ask(&request).await.map(drop)
+    pub(crate) async fn see(&mut self, lock: &str, token: u64) {
+        let lock = lock.to_owned();
+        self.ask(&Request { lock, token: Some(token), write: None, see: true }).await;
     }
 
-    /// Whether the write was accepted.
-    pub(crate) async fn write(
-        &mut self,
-        lock: &str,
-        token: Option<u64>,
-        value: u64,
-        after: u64,
-    ) -> io::Result<bool> {
-        let reply = self
-            .ask(&Request { lock: lock.to_owned(), token, write: Some((value, after)), see: false })
-            .await?;
-        Ok(reply.accepted)
+    /// Writes a value over the one that was read before. It may be refused.
+    pub(crate) async fn write(&mut self, lock: &str, token: Option<u64>, value: u64, after: u64) {
+        let (lock, write) = (lock.to_owned(), Some((value, after)));
+        self.ask(&Request { lock, token, write, see: false }).await;
     }
 }

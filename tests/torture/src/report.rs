@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use distlock_testkit::store::Store;
 use serde::Serialize;
 
-use crate::{args::Run, event::Promise, primitive::Primitive, store::Store};
+use crate::{args::Run, event::Promise, primitive::Primitive};
 
 /// So many violations of a kind are told in words.
 const TOLD: usize = 5;
@@ -51,7 +52,7 @@ impl Invariant {
     }
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Report {
     pub(crate) backend: Store,
     pub(crate) primitive: Primitive,
@@ -134,29 +135,7 @@ impl Report {
             seconds: run.seconds,
             ttl_ms: run.ttl_ms,
             seed: run.seed,
-            durability: None,
-            calls: 0,
-            grants: 0,
-            losses: 0,
-            faults: BTreeMap::new(),
-            faults_total: 0,
-            overlap_violations: 0,
-            overlap_ms: 0.0,
-            token_regressions: 0,
-            order_violations: 0,
-            lost_acknowledged_writes: LostWrites::default(),
-            fenced_writes_refused: 0,
-            guarded_writes: 0,
-            guarded_writes_refused: 0,
-            guarded_write_violations: 0,
-            orphans: 0,
-            unserved_waiters: 0,
-            call_violations: 0,
-            grant_latency_after_heal_ms: None,
-            loss_notice_lead_ms: None,
-            told: None,
-            violations: BTreeMap::new(),
-            history: None,
+            ..Self::default()
         }
     }
 

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use distlock_testkit::{Result, clock::uptime};
+use distlock_testkit::{Result, clock::uptime, store::Store};
 use etcd_client::{
     Client as Etcd, Compare, CompareOp, GetOptions, PutOptions, SortOrder, SortTarget, Txn, TxnOp,
 };
@@ -24,7 +24,6 @@ use crate::{
     event::{Event, Journal},
     manner::Manner,
     primitive::{Mode, strange_locks},
-    store::Store,
 };
 
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -37,67 +36,13 @@ const LOOK: Duration = Duration::from_millis(100);
 
 static CALLS: AtomicU64 = AtomicU64::new(0);
 
-/// They come and go until then.
-pub(crate) async fn mingle(
-    cluster: &Cluster,
-    journal: &Journal,
-    namespace: &str,
-    ttl: Duration,
-    over: Instant,
-) {
-    // What fails, fails: there are faults. What is left of them ends with their sessions.
-    let _ = match cluster.store {
-        Store::Etcd => mingle_on_etcd(cluster, journal, namespace, ttl, over).await,
-        Store::ZooKeeper => mingle_on_zookeeper(cluster, journal, namespace, ttl, over).await,
-        // No other library knows the tables.
-        _ => Ok(()),
-    };
-}
-
-async fn mingle_on_etcd(
-    cluster: &Cluster,
-    journal: &Journal,
-    namespace: &str,
-    ttl: Duration,
-    over: Instant,
-) -> Result<()> {
-    let mut crowd = JoinSet::new();
-    for _ in 0..CROWD {
-        let (client, journal, namespace) =
-            (cluster.etcd(&[0, 1, 2]).await?, journal.clone(), namespace.to_owned());
-        crowd.spawn(async move {
-            while Instant::now() < over {
-                let _ = go(client.clone(), &journal, &namespace, ttl, over).await;
-                sleep(Duration::from_millis(fastrand::u64(1..100))).await;
-            }
-        });
-    }
-    crowd.join_all().await;
-    Ok(())
-}
-
-async fn mingle_on_zookeeper(
-    cluster: &Cluster,
-    journal: &Journal,
-    namespace: &str,
-    ttl: Duration,
-    over: Instant,
-) -> Result<()> {
-    let servers: Vec<_> = cluster.servers.iter().map(ToString::to_string).collect();
-    let connector = ZooKeeper::connector().with_session_timeout(ttl);
-    let client = timeout(PATIENCE * 3, connector.connect(&servers.join(","))).await??;
-    let mut crowd = JoinSet::new();
-    for _ in 0..CROWD {
-        let (client, journal, namespace) = (client.clone(), journal.clone(), namespace.to_owned());
-        crowd.spawn(async move {
-            while Instant::now() < over && !client.state().is_terminated() {
-                let _ = curator(&client, &journal, &namespace, over).await;
-                sleep(Duration::from_millis(fastrand::u64(1..100))).await;
-            }
-        });
-    }
-    crowd.join_all().await;
-    Ok(())
+/// Where they stand, and until when they come.
+#[derive(Clone)]
+pub(crate) struct Strangers {
+    pub(crate) journal: Journal,
+    pub(crate) namespace: String,
+    pub(crate) ttl: Duration,
+    pub(crate) over: Instant,
 }
 
 /// A waiter's call, and until when it waits.
@@ -108,23 +53,7 @@ struct Visit<'a> {
     gives_up: Instant,
 }
 
-impl<'a> Visit<'a> {
-    fn begin(journal: &'a Journal, over: Instant) -> Self {
-        let (call, lock) =
-            (CALLS.fetch_add(1, SeqCst), fastrand::choice(strange_locks()).unwrap_or_default());
-        let called = Event::Called {
-            call,
-            wish: call,
-            lock: lock.clone(),
-            manner: Manner::Foreign,
-            limit: None,
-        };
-        journal.tell(called);
-        let patience = if fastrand::bool() { 50 } else { 3000 };
-        let gives_up = over.min(Instant::now() + Duration::from_millis(fastrand::u64(..patience)));
-        Self { journal, call, lock, gives_up }
-    }
-
+impl Visit<'_> {
     fn waits(&self) -> bool {
         Instant::now() < self.gives_up
     }
@@ -138,30 +67,113 @@ impl<'a> Visit<'a> {
     }
 }
 
-/// How long a stranger needs the lock.
-fn work() -> Duration {
-    Duration::from_millis(if fastrand::u8(..4) == 0 {
-        fastrand::u64(..600)
-    } else {
-        fastrand::u64(..40)
-    })
+impl Strangers {
+    /// They come and go.
+    pub(crate) async fn mingle(&self, cluster: &Cluster) {
+        // What fails, fails: there are faults. What is left of them ends with their sessions.
+        let _ = match cluster.store {
+            Store::Etcd => self.mingle_on_etcd(cluster).await,
+            Store::ZooKeeper => self.mingle_on_zookeeper(cluster).await,
+            // No other library knows the tables.
+            _ => Ok(()),
+        };
+    }
+
+    async fn mingle_on_etcd(&self, cluster: &Cluster) -> Result<()> {
+        let mut crowd = JoinSet::new();
+        for _ in 0..CROWD {
+            let (client, one) = (cluster.etcd(&[0, 1, 2]).await?, self.clone());
+            crowd.spawn(async move {
+                while Instant::now() < one.over {
+                    let _ = one.go(client.clone()).await;
+                    sleep(Duration::from_millis(fastrand::u64(1..100))).await;
+                }
+            });
+        }
+        crowd.join_all().await;
+        Ok(())
+    }
+
+    async fn mingle_on_zookeeper(&self, cluster: &Cluster) -> Result<()> {
+        let servers: Vec<_> = cluster.servers.iter().map(ToString::to_string).collect();
+        let connector = ZooKeeper::connector().with_session_timeout(self.ttl);
+        let client = timeout(PATIENCE * 3, connector.connect(&servers.join(","))).await??;
+        let mut crowd = JoinSet::new();
+        for _ in 0..CROWD {
+            let (client, one) = (client.clone(), self.clone());
+            crowd.spawn(async move {
+                while Instant::now() < one.over && !client.state().is_terminated() {
+                    let _ = one.curator(&client).await;
+                    sleep(Duration::from_millis(fastrand::u64(1..100))).await;
+                }
+            });
+        }
+        crowd.join_all().await;
+        Ok(())
+    }
+
+    fn visit(&self) -> Visit<'_> {
+        let call = CALLS.fetch_add(1, SeqCst);
+        let lock = fastrand::choice(strange_locks()).unwrap_or_default();
+        let (wish, manner) = (call, Manner::Foreign);
+        self.journal.tell(Event::Called { call, wish, lock: lock.clone(), manner, limit: None });
+        let patience = Duration::from_millis(if fastrand::bool() { 50 } else { 3000 });
+        let gives_up = self.over.min(Instant::now() + patience.mul_f64(fastrand::f64()));
+        Visit { journal: &self.journal, call, lock, gives_up }
+    }
+
+    /// As Go's `concurrency.Mutex` has it: a key that is named for its lease, and it waits until no key
+    /// of the prefix is older.
+    async fn go(&self, mut client: Etcd) -> Result<()> {
+        let seconds = i64::try_from(self.ttl.as_secs() * 2)?;
+        let lease = timeout(PATIENCE, client.lease_grant(seconds, None)).await??.id();
+        let outcome = as_go(&mut client, lease, self.visit(), &self.namespace).await;
+        // Takes the key away with it.
+        let _ = timeout(PATIENCE, client.lease_revoke(lease)).await;
+        outcome
+    }
+
+    /// As Curator's `InterProcessMutex`, its forerunners and kazoo's `Lock` have it: a sequential node,
+    /// and it waits until the one before it is gone.
+    async fn curator(&self, client: &ZooKeeper) -> Result<()> {
+        let visit = self.visit();
+        let dir = format!("{}/{}", self.namespace, visit.lock);
+        let id = fastrand::u128(..);
+        let prefix = match fastrand::u8(..3) {
+            0 => format!("{dir}/_c_{}-lock-", hyphenated(id)),
+            1 => format!("{dir}/lock-"),
+            _ => format!("{dir}/{id:032x}__lock__"),
+        };
+        let options = CreateMode::EphemeralSequential.with_acls(Acls::anyone_all());
+        let (stat, sequence) =
+            timeout(PATIENCE, client.create(&prefix, b"a stranger's", &options)).await??;
+        let key = format!("{prefix}{sequence}");
+        let outcome = as_curator(client, &visit, &dir, &key).await;
+        if let Ok(Some((at, until))) = outcome {
+            let there = timeout(PATIENCE, client.check_stat(&key)).await??;
+            // The server may be behind the others. The check is the leader's.
+            let mut check = client.new_multi_writer();
+            check.add_check_version(&key, -1)?;
+            let confirmed = timeout(PATIENCE, check.commit()).await?.is_ok();
+            if confirmed && there.is_some_and(|there| there.czxid == stat.czxid) {
+                visit.held(at, until, stat.czxid.unsigned_abs(), key.clone());
+            }
+        }
+        loop {
+            match timeout(PATIENCE, leave(client, &key)).await {
+                Ok(Ok(()) | Err(ZkError::NoNode)) => return Ok(()),
+                // It goes with the session.
+                Ok(Err(error)) if client.state().is_terminated() => return Err(error.into()),
+                _ => sleep(LOOK).await,
+            }
+        }
+    }
 }
 
-/// As Go's `concurrency.Mutex` has it: a key that is named for its lease, and it waits until no key
-/// of the prefix is older.
-async fn go(
-    mut client: Etcd,
-    journal: &Journal,
-    namespace: &str,
-    ttl: Duration,
-    over: Instant,
-) -> Result<()> {
-    let seconds = i64::try_from(ttl.as_secs() * 2)?;
-    let lease = timeout(PATIENCE, client.lease_grant(seconds, None)).await??.id();
-    let outcome = as_go(&mut client, lease, Visit::begin(journal, over), namespace).await;
-    // Takes the key away with it.
-    let _ = timeout(PATIENCE, client.lease_revoke(lease)).await;
-    outcome
+/// How long a stranger needs the lock.
+fn work() -> Duration {
+    let longest = if fastrand::u8(..4) == 0 { 600 } else { 40 };
+    Duration::from_millis(fastrand::u64(..longest))
 }
 
 async fn as_go(client: &mut Etcd, lease: i64, visit: Visit<'_>, namespace: &str) -> Result<()> {
@@ -195,47 +207,6 @@ async fn as_go(client: &mut Etcd, lease: i64, visit: Visit<'_>, namespace: &str)
     }
     timeout(PATIENCE, client.delete(key, None)).await??;
     Ok(())
-}
-
-/// As Curator's `InterProcessMutex`, its forerunners and kazoo's `Lock` have it: a sequential node,
-/// and it waits until the one before it is gone.
-async fn curator(
-    client: &ZooKeeper,
-    journal: &Journal,
-    namespace: &str,
-    over: Instant,
-) -> Result<()> {
-    let visit = Visit::begin(journal, over);
-    let dir = format!("{namespace}/{}", visit.lock);
-    let id = fastrand::u128(..);
-    let prefix = match fastrand::u8(..3) {
-        0 => format!("{dir}/_c_{}-lock-", hyphenated(id)),
-        1 => format!("{dir}/lock-"),
-        _ => format!("{dir}/{id:032x}__lock__"),
-    };
-    let options = CreateMode::EphemeralSequential.with_acls(Acls::anyone_all());
-    let (stat, sequence) =
-        timeout(PATIENCE, client.create(&prefix, b"a stranger's", &options)).await??;
-    let key = format!("{prefix}{sequence}");
-    let outcome = as_curator(client, &visit, &dir, &key).await;
-    if let Ok(Some((at, until))) = outcome {
-        let there = timeout(PATIENCE, client.check_stat(&key)).await??;
-        // The server may be behind the others. The check is the leader's.
-        let mut check = client.new_multi_writer();
-        check.add_check_version(&key, -1)?;
-        let confirmed = timeout(PATIENCE, check.commit()).await?.is_ok();
-        if confirmed && there.is_some_and(|there| there.czxid == stat.czxid) {
-            visit.held(at, until, stat.czxid.unsigned_abs(), key.clone());
-        }
-    }
-    loop {
-        match timeout(PATIENCE, leave(client, &key)).await {
-            Ok(Ok(()) | Err(ZkError::NoNode)) => return Ok(()),
-            // It goes with the session.
-            Ok(Err(error)) if client.state().is_terminated() => return Err(error.into()),
-            _ => sleep(LOOK).await,
-        }
-    }
 }
 
 /// Waits for its turn, and gives when it had it.

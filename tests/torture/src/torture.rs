@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use distlock_testkit::Result;
+use distlock_testkit::{Result, store::Store};
 use tokio::{
     net::TcpListener,
     sync::{Mutex, RwLock},
@@ -21,12 +21,12 @@ use crate::{
     cluster::Cluster,
     event::{self, Event, Journal, Promise},
     fault::Kind,
-    fleet::{Brief, Place},
+    fleet::Place,
     ledger::Ledger,
     nemesis::{Lane, Nemesis},
     register::Registers,
     report::Report,
-    store::Store,
+    worker::Task,
 };
 
 /// How often the queue is looked at, to know who stood in it.
@@ -37,8 +37,8 @@ pub(crate) fn torture(run: &Run) -> Result<Report> {
     fastrand::seed(run.seed);
     let number = fastrand::u32(..) ^ std::process::id();
     let target = std::env::var("CARGO_TARGET_DIR").unwrap_or_else(|_| "target".to_owned());
-    let folder = PathBuf::from(target)
-        .join(format!("torture/{:?}-{}-{number:08x}", run.backend, run.seed).to_lowercase());
+    let folder =
+        PathBuf::from(target).join(format!("torture/{}-{}-{number:08x}", run.backend, run.seed));
     std::fs::create_dir_all(&folder)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let done = runtime.block_on(conduct(&mut run, &folder, &format!("/torture-{number:08x}")));
@@ -64,25 +64,26 @@ async fn conduct(run: &mut Run, folder: &Path, namespace: &str) -> Result<()> {
     let (before, _) = cluster.upkeep().await?;
 
     let listener = TcpListener::bind("127.0.0.1:0").await?;
-    let register = listener.local_addr()?.to_string();
+    let register = listener.local_addr()?;
     let ledger = Arc::new(Ledger::open(Arc::clone(&cluster), namespace, &journal).await?);
     let registers = Registers::new(Journal::open(folder, "registers")?, Arc::clone(&ledger));
     tokio::spawn(Arc::new(registers).serve(listener));
-    let brief = Brief {
-        folder: folder.to_owned(),
-        namespace: namespace.to_owned(),
-        ttls: (0..run.processes).map(|number| run.ttl_of(number)).collect(),
-        telemetry: run.telemetry,
-        store: run.backend,
-        primitive: run.primitive,
-        register,
-        journal: journal.clone(),
-    };
     let mut lanes = Vec::new();
     for number in 0..run.processes {
         let proxies = cluster.proxies(number).await?;
-        let url = proxies.url() + &options(run);
-        let place = Place::start(brief.clone(), number, url)?;
+        let task = Task {
+            folder: folder.to_owned(),
+            number: Task::number(number),
+            url: proxies.url() + &options(run),
+            namespace: namespace.to_owned(),
+            ttl: run.ttl_of(number),
+            register,
+            seed: fastrand::u64(..),
+            store: run.backend,
+            primitive: run.primitive,
+            telemetry: run.telemetry,
+        };
+        let place = Place::start(task, journal.clone())?;
         lanes.push(Lane { place: Mutex::new(Some(place)), proxies });
     }
     let nemesis = Arc::new(Nemesis {
@@ -98,12 +99,8 @@ async fn conduct(run: &mut Run, folder: &Path, namespace: &str) -> Result<()> {
     });
     let looking = tokio::spawn(look(Arc::clone(&cluster), journal.clone(), namespace.to_owned()));
     let telling = tokio::spawn(tell(Arc::clone(&nemesis), run.clone()));
-    nemesis
-        .rage(
-            &Kind::parse(&run.faults.join(","), run.backend)?,
-            Instant::now() + Duration::from_secs(run.seconds),
-        )
-        .await?;
+    let kinds = Kind::parse(&run.faults.join(","), run.backend)?;
+    nemesis.rage(&kinds, Instant::now() + Duration::from_secs(run.seconds)).await?;
     eprintln!("all faults are over; waiting until everybody is served");
     nemesis.recover(false).await?;
     let mut finishing = tokio::task::JoinSet::new();

@@ -4,7 +4,7 @@ mod hold;
 
 use std::{
     net::SocketAddr,
-    path::Path,
+    path::PathBuf,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst},
@@ -15,8 +15,11 @@ use std::{
 use distlock::{Client, Error};
 use distlock_testkit::{
     clock::{micros, uptime},
+    line::say,
     orders::orders_for_life,
+    store::Store,
 };
+use serde::{Deserialize, Serialize};
 use tokio::{
     sync::{RwLock, watch},
     task::JoinSet,
@@ -29,7 +32,6 @@ use crate::{
     primitive::{Held, Primitive, Want},
     register::Resource,
     sampler::Sampler,
-    store::Store,
     telemetry::Listener,
 };
 
@@ -40,8 +42,8 @@ const TASKS: usize = 3;
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What the coordinator says to a worker, a line each.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What the coordinator says to a worker: a line of JSON each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Order {
     /// Hold the locks only shortly; say `served` when all who wait now have been granted.
     Calm,
@@ -58,51 +60,49 @@ pub(crate) enum Order {
     Finish,
 }
 
-impl Order {
-    pub(crate) fn line(self) -> String {
-        match self {
-            Self::Calm => "calm".to_owned(),
-            Self::Resume => "resume".to_owned(),
-            Self::Block(millis) => format!("block {millis}"),
-            Self::StopIdle(millis) => format!("stop-idle {millis}"),
-            Self::StopBeforeLock(millis) => format!("stop-before-lock {millis}"),
-            Self::Finish => "finish".to_owned(),
-        }
-    }
-
-    fn parse(line: &str) -> Option<Self> {
-        match line.split_once(' ') {
-            None if line == "calm" => Some(Self::Calm),
-            None if line == "resume" => Some(Self::Resume),
-            None if line == "finish" => Some(Self::Finish),
-            Some(("block", millis)) => millis.parse().ok().map(Self::Block),
-            Some(("stop-idle", millis)) => millis.parse().ok().map(Self::StopIdle),
-            Some(("stop-before-lock", millis)) => millis.parse().ok().map(Self::StopBeforeLock),
-            _ => None,
-        }
-    }
-}
-
 /// What a worker answers to [`Order::Calm`].
 pub(crate) const SERVED: &str = "served";
 
 /// What it says when it stops itself, and when it goes on after that, or did not come to it in
 /// time.
 pub(crate) const STOPPING: &str = "stopping";
-pub(crate) const WENT_ON: &str = "went on";
+pub(crate) const WENT_ON: &str = "went-on";
+
+/// What a worker is for.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Task {
+    pub(crate) folder: PathBuf,
+    /// Of its place, and how many there were before it: values written are told apart by it.
+    pub(crate) number: u64,
+    pub(crate) url: String,
+    pub(crate) namespace: String,
+    pub(crate) ttl: Duration,
+    pub(crate) register: SocketAddr,
+    pub(crate) seed: u64,
+    pub(crate) store: Store,
+    pub(crate) primitive: Primitive,
+    pub(crate) telemetry: bool,
+}
+
+/// How many workers may come after each other in one place.
+const LIVES: u64 = 1 << 16;
+
+impl Task {
+    /// For the first one in a place.
+    pub(crate) fn number(place: usize) -> u64 {
+        (place as u64 + 1) * LIVES
+    }
+
+    pub(crate) fn name(&self) -> String {
+        format!("worker{}.{}", self.number / LIVES - 1, self.number % LIVES)
+    }
+}
 
 struct Worker {
+    task: Task,
     client: Client,
-    namespace: String,
-    primitive: Primitive,
-    /// What it writes under its guards is looked at. Of one client's, these may have the same key.
-    guards_writes: bool,
-    register: SocketAddr,
     journal: Journal,
     sampler: Sampler,
-    ttl: Duration,
-    /// Values written are told apart by it.
-    number: u64,
     calls: AtomicU64,
     wishes: AtomicU64,
     /// Tasks that have been waiting since before it became calm.
@@ -119,19 +119,13 @@ struct Worker {
 
 /// Runs a worker by its coordinator's arguments.
 pub(crate) fn run(arguments: &[String]) {
-    let [folder, name, number, url, namespace, ttl, register, seed, primitive, listens, store] =
-        arguments
-    else {
-        panic!("{arguments:?}")
-    };
-    let journal = Journal::open(Path::new(folder), name).expect("the history can be written");
+    let [task] = arguments else { panic!("{arguments:?}") };
+    let task: Task = serde_json::from_str(task).expect("a task");
+    let name = task.name();
+    let journal = Journal::open(&task.folder, &name).expect("the history can be written");
     tell_panics(&journal);
-    let listener = (listens == "true").then(|| Listener::start(&journal));
-    fastrand::seed(seed.parse().expect("a number"));
-    let store: Store = store.parse().expect("a store");
-    let ttl = Duration::from_millis(ttl.parse().expect("a number"));
-    let (number, register) =
-        (number.parse().expect("a number"), register.parse().expect("an address"));
+    let listener = task.telemetry.then(|| Listener::start(&journal));
+    fastrand::seed(task.seed);
 
     let mut orders = orders_for_life();
 
@@ -139,9 +133,10 @@ pub(crate) fn run(arguments: &[String]) {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
-        let builder = Client::builder(url).namespace(namespace).session_ttl(ttl).owner(name);
+        let builder = Client::builder(&task.url).namespace(&task.namespace).owner(name);
         let builder = builder
-            .recheck_interval(ttl)
+            .session_ttl(task.ttl)
+            .recheck_interval(task.ttl)
             .request_timeout(REQUEST_TIMEOUT)
             .connect_timeout(CONNECT_TIMEOUT);
         let builder = builder.metric_label(str::to_owned);
@@ -156,15 +151,10 @@ pub(crate) fn run(arguments: &[String]) {
             }
         };
         let worker = Arc::new(Worker {
+            task,
             client,
-            namespace: namespace.clone(),
-            primitive: primitive.parse().expect("a primitive"),
-            guards_writes: store.queues(),
-            register,
             sampler: Sampler::start(journal.clone()),
             journal,
-            ttl,
-            number,
             calls: AtomicU64::new(0),
             wishes: AtomicU64::new(0),
             unserved: AtomicUsize::new(0),
@@ -179,7 +169,7 @@ pub(crate) fn run(arguments: &[String]) {
             tasks.spawn(Arc::clone(&worker).contend(task));
         }
         while let Some(order) = orders.recv().await {
-            match Order::parse(&order).expect("an order") {
+            match serde_json::from_str(&order).expect("an order") {
                 Order::Calm => {
                     worker.calm.store(true, SeqCst);
                     worker.unserved.store(TASKS, SeqCst);
@@ -220,7 +210,8 @@ fn tell_panics(journal: &Journal) {
 impl Worker {
     /// The loop of one task: it wants a lock, waits, works, lets go.
     async fn contend(self: Arc<Self>, task: usize) {
-        let mut resource = Resource::connect(self.register).await.expect("the registers answer");
+        let mut resource =
+            Resource::connect(self.task.register).await.expect("the registers answer");
         let mut finish = self.finish.subscribe();
         // The last calm in which this task had nothing left to wait for.
         let mut served = 0;
@@ -229,10 +220,10 @@ impl Worker {
             if std::mem::replace(&mut served, calms) < calms
                 && self.unserved.fetch_sub(1, SeqCst) == 1
             {
-                println!("{SERVED}");
+                tell(SERVED);
             }
             let busy = self.busy.read().await;
-            let want = self.primitive.draw();
+            let want = self.task.primitive.draw();
             let wish = self.wishes.fetch_add(1, SeqCst);
             // A waiter that means it asks again until it is granted.
             loop {
@@ -257,7 +248,7 @@ impl Worker {
         let call = self.calls.fetch_add(1, SeqCst);
         let (manner, patience) = match wish % 8 {
             0 => (Manner::TryLock, Duration::ZERO),
-            1 => (Manner::LockTimeout, self.ttl.mul_f64(fastrand::f64() / 2.0)),
+            1 => (Manner::LockTimeout, self.task.ttl.mul_f64(fastrand::f64() / 2.0)),
             2 => (Manner::Dropped, Duration::from_micros(fastrand::u64(..200_000))),
             _ => (Manner::Lock, Duration::MAX),
         };
@@ -308,10 +299,10 @@ impl Worker {
         match timeout(Duration::from_millis(millis), self.busy.write()).await {
             Ok(_nothing) => {
                 // Since its last request there is a while.
-                sleep(self.ttl.mul_f64(fastrand::f64() / 4.0)).await;
+                sleep(self.task.ttl.mul_f64(fastrand::f64() / 4.0)).await;
                 stop_here();
             }
-            Err(_) => println!("{WENT_ON}"),
+            Err(_) => tell(WENT_ON),
         }
     }
 
@@ -319,7 +310,7 @@ impl Worker {
         self.stop_before_lock.store(true, SeqCst);
         sleep(Duration::from_millis(millis)).await;
         if self.stop_before_lock.swap(false, SeqCst) {
-            println!("{WENT_ON}");
+            tell(WENT_ON);
         }
     }
 
@@ -332,11 +323,16 @@ impl Worker {
 
 /// Stops this process, until somebody else lets it go on.
 fn stop_here() {
-    println!("{STOPPING}");
+    tell(STOPPING);
     let own = rustix::process::getpid();
     rustix::process::kill_process(own, rustix::process::Signal::STOP)
         .expect("a process may stop itself");
-    println!("{WENT_ON}");
+    tell(WENT_ON);
+}
+
+/// Tells the coordinator.
+fn tell(word: &str) {
+    say(word, "").expect("the coordinator listens");
 }
 
 /// An error with its cause.

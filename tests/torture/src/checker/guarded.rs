@@ -76,17 +76,10 @@ pub(super) fn check(records: &[Record], history: &History, report: &mut Report) 
 
 /// A write that was sent after a later holder had been granted the lock was sent in vain.
 fn check_sent(write: &Write<'_>, history: &History, report: &mut Report) {
-    let later = history.grants.iter().find(|grant| {
-        grant.lock == write.lock
-            && grant.token > write.token
-            && grant.until > 0
-            && grant.at < write.at
-    });
-    if let Some(later) = later {
-        let what = format!(
-            "{} {} {} wrote after {} was granted",
-            write.at, write.lock, write.token, later.token
-        );
+    let Write { at, lock, token, .. } = write;
+    let mut valid = history.grants.iter().filter(|grant| grant.lock == *lock && grant.until > 0);
+    if let Some(later) = valid.find(|grant| grant.token > *token && grant.at < *at) {
+        let what = format!("{at} {lock} {token} wrote after {} was granted", later.token);
         report.violated(Invariant::GuardedWrites, what);
     }
 }

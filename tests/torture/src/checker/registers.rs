@@ -29,10 +29,8 @@ pub(super) fn check(records: &[Record], report: &mut Report) {
         let register = registers.entry((lock, token.is_some())).or_default();
         let due = token.is_none_or(|token| token >= register.highest);
         if due != accepted {
-            let what = format!(
-                "{} {lock}: token {token:?} after {}: {accepted}",
-                record.at, register.highest
-            );
+            let (at, highest) = (record.at, register.highest);
+            let what = format!("{at} {lock}: token {token:?} after {highest}: {accepted}");
             report.violated(Invariant::FencedWrites, what);
         }
         if !accepted {
@@ -56,10 +54,8 @@ pub(super) fn check(records: &[Record], report: &mut Report) {
         if fenced {
             report.lost_acknowledged_writes.fenced += lost;
             if lost > 0 {
-                report.violated(
-                    Invariant::FencedWrites,
-                    format!("{lost} acknowledged writes of {lock} are lost"),
-                );
+                let what = format!("{lost} acknowledged writes of {lock} are lost");
+                report.violated(Invariant::FencedWrites, what);
             }
         } else {
             report.lost_acknowledged_writes.unfenced += lost;

@@ -26,9 +26,8 @@ pub(super) fn check(history: &History, bound: u64, report: &mut Report) {
     for ((by, wish), (lock, asked, granted)) in wishes {
         let ended = history.lives.get(by).and_then(|life| life.ended).unwrap_or(NEVER);
         let over = granted.unwrap_or(ended);
-        for healed in
-            history.heals.iter().copied().filter(|healed| asked < *healed && over > *healed)
-        {
+        let waited_then = |healed: &&u64| asked < **healed && over > **healed;
+        for healed in history.heals.iter().filter(waited_then).copied() {
             // A process that ended sooner was killed by the next fault, or else the end itself is
             // told.
             if over > healed + bound && !(history.unordered && anybody(lock, healed)) {
@@ -46,14 +45,10 @@ pub(super) fn check(history: &History, bound: u64, report: &mut Report) {
 
 /// I5: the time that calls took, less what the process could not run.
 pub(super) fn check_calls(history: &History, report: &mut Report) {
-    let calls = history
-        .calls
-        .iter()
-        .map(|call| (&call.by, call.at, call.limit, call.returned.as_ref().map(|it| it.0)));
-    let releases = history
-        .grants
-        .iter()
-        .map(|grant| (&grant.by, grant.releasing, grant.release_limit, grant.released));
+    let calls = history.calls.iter();
+    let calls = calls.map(|it| (&it.by, it.at, it.limit, it.returned.as_ref().map(|it| it.0)));
+    let releases = history.grants.iter();
+    let releases = releases.map(|it| (&it.by, it.releasing, it.release_limit, it.released));
     for (by, at, limit, returned) in calls.chain(releases) {
         let Some(limit) = limit else { continue };
         let life = history.lives.get(by);
@@ -63,10 +58,8 @@ pub(super) fn check_calls(history: &History, report: &mut Report) {
             pauses.iter().map(|(from, to)| until.min(*to).saturating_sub(at.max(*from))).sum();
         let took = (until - at).saturating_sub(paused);
         if took > limit + SLACK {
-            report.violated(
-                Invariant::Call,
-                format!("{at} {by}: a call of at most {limit} us took {took} us"),
-            );
+            let what = format!("{at} {by}: a call of at most {limit} us took {took} us");
+            report.violated(Invariant::Call, what);
         }
     }
 }

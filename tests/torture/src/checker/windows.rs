@@ -1,7 +1,9 @@
 //! I2 and I6: who held a lock at the same time, and the order of the tokens; and how long before
 //! its successor each loser knew.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
+
+use distlock_testkit::history::falling;
 
 use super::{Grant, History, NEVER};
 use crate::{
@@ -45,12 +47,8 @@ fn check_together(grants: &[&Grant], ended: impl Fn(&Grant) -> u64, report: &mut
     let mut windows = Vec::new();
     for grant in grants.iter().copied() {
         let end = grant.until.min(grant.releasing).min(grant.lost).min(ended(grant));
-        windows.push(Window {
-            grant,
-            mode: grant.mode,
-            from: grant.at,
-            to: end.min(grant.downgraded),
-        });
+        let (mode, to) = (grant.mode, end.min(grant.downgraded));
+        windows.push(Window { grant, mode, from: grant.at, to });
         if grant.downgraded < end {
             windows.push(Window { grant, mode: Mode::Shared, from: grant.downgraded, to: end });
         }
@@ -63,18 +61,17 @@ fn check_together(grants: &[&Grant], ended: impl Fn(&Grant) -> u64, report: &mut
             open.iter().find(|other| !agree(other.mode, window.mode) && !excused(other, &window))
         {
             report.overlap_ms += (window.to.min(other.to) - window.from) as f64 / 1000.0;
-            report.violated(Invariant::Overlap, told(window.from, window.grant, other.grant));
+            let (Grant { lock, token, by, .. }, beside) = (window.grant, other.grant);
+            let (at, other, of) = (window.from, beside.token, &beside.by);
+            let what = format!("{at} {lock} {token} by {by} beside {other} by {of}");
+            report.violated(Invariant::Overlap, what);
         } else if let Mode::Permits { taken, of } = window.mode {
-            let sum = open
-                .iter()
-                .filter(|other| !excused(other, &window))
-                .map(|other| permits(other.mode))
-                .sum::<u32>();
-            let sum = sum + taken;
+            let others = open.iter().filter(|other| !excused(other, &window));
+            let sum = taken + others.map(|other| permits(other.mode)).sum::<u32>();
             if sum > of {
-                let what =
-                    format!("{sum} permits of {of} at {} {}", window.from, window.grant.lock);
-                report.violated(Invariant::Overlap, what);
+                let (at, lock) = (window.from, &window.grant.lock);
+                report
+                    .violated(Invariant::Overlap, format!("{sum} permits of {of} at {at} {lock}"));
             }
         }
         open.push(window);
@@ -100,31 +97,12 @@ fn permits(mode: Mode) -> u32 {
     if let Mode::Permits { taken, .. } = mode { taken } else { 0 }
 }
 
-/// Where one of two is alone, the later one's token is the greater. Those who may be there together
-/// join in another order than that in which they return.
 fn check_tokens(grants: &[&Grant], report: &mut Report) {
-    let (mut seen, mut greatest, mut alone) = (HashSet::new(), None::<&Grant>, None::<&Grant>);
-    for grant in grants.iter().copied().filter(|grant| !grant.came_late()) {
-        let before = if grant.mode == Mode::Exclusive { greatest } else { alone };
-        if let Some(before) = before.filter(|before| before.token >= grant.token) {
-            report.violated(Invariant::Token, told(grant.at, grant, before));
-        } else if !seen.insert(grant.token) {
-            report.violated(Invariant::Token, told(grant.at, grant, grant));
-        }
-        let greater =
-            |before: Option<&Grant>| before.is_none_or(|before| before.token < grant.token);
-        if greater(greatest) {
-            greatest = Some(grant);
-        }
-        if grant.mode == Mode::Exclusive && greater(alone) {
-            alone = Some(grant);
-        }
+    let grants: Vec<_> = grants.iter().filter(|grant| !grant.came_late()).collect();
+    let tokens = grants.iter().map(|grant| (grant.token, grant.mode == Mode::Exclusive));
+    for (late, before) in falling(tokens) {
+        let Grant { at, lock, token, by, .. } = grants[late];
+        let what = format!("{at} {lock} {token} by {by} came after {before}");
+        report.violated(Invariant::Token, what);
     }
-}
-
-fn told(at: u64, grant: &Grant, other: &Grant) -> String {
-    format!(
-        "{at} {} {} by {} beside {} by {}",
-        grant.lock, grant.token, grant.by, other.token, other.by
-    )
 }

@@ -1,35 +1,26 @@
 //! Redis servers of which another one is elected when the primary is lost: by sentinels, or by the
 //! other servers of a cluster. Who locks is told where it is, and goes there.
 
-use std::{
-    sync::atomic::{AtomicUsize, Ordering::SeqCst},
-    time::Duration,
-};
+use std::{sync::atomic::Ordering::SeqCst, time::Duration};
 
 use async_trait::async_trait;
-use distlock_testkit::{
-    Result,
-    docker::{CLOCK_OF_REDIS, path},
-    framing::Framing,
-};
+use distlock_testkit::{Result, docker::path};
 use tokio::time::sleep;
 
 use super::{
-    Connection, Database,
-    network::Network,
-    redis::{PORT, WORDS, sever, strike, tell},
-    replicas::{Confirmed, FOLLOWING, field},
+    Connection, Database, Setup,
+    redis::{PORT, setup, sever, strike, tell},
+    replicas::{Confirmed, field, followers, plays},
     sentinels::Sentinels,
-    server::{Peer, Server, done},
+    server::{Server, done},
     slots,
-    words::Words,
 };
 use crate::fault::{Role, Trouble};
 
 /// With sentinels.
 const COUNT: usize = 3;
 
-const CLUSTER: [&str; 6] = [
+const CLUSTER: [&str; 7] = [
     "--cluster-enabled",
     "yes",
     "--cluster-node-timeout",
@@ -37,40 +28,38 @@ const CLUSTER: [&str; 6] = [
     // One that has lost its slots would be a replica from then on.
     "--cluster-allow-replica-migration",
     "no",
+    // Where it is comes behind.
+    "--cluster-announce-ip",
 ];
 
 #[derive(Debug)]
 pub(super) struct Elected {
-    servers: Vec<Server>,
-    /// Which one is written to, or was the last time that all agreed.
-    primary: AtomicUsize,
     /// Who elects; of a cluster, the servers do.
     sentinels: Option<Sentinels>,
-    _network: Network,
+    /// Behind them: its network goes last.
+    setup: Setup,
 }
 
 impl Elected {
     pub(super) async fn start(by_sentinels: bool) -> Result<Self> {
-        let network = Network::start().await?;
-        let follow = format!("--volume={}:/follow:ro", path("redis/follow"));
+        let (scheme, after, count) = match by_sentinels {
+            true => ("redis+sentinel", format!("/main?replicas={}&", COUNT - 1), COUNT),
+            false => ("redis", "?replicas=1&".to_owned(), slots::COUNT),
+        };
+        let after = format!("{after}allow_plaintext_credentials=true");
+        let setup = setup([format!("{scheme}://app:apppw@"), after]);
+        let mut elected = Self { setup, sentinels: None };
         let kept = format!("--volume={}:/usr/bin/kept-server:ro", path("redis/kept-server"));
-        let own = ["--stop-timeout=3", "--sysctl=net.ipv4.tcp_retries2=5", &follow];
-        let mut run = [&CLOCK_OF_REDIS[..], &own, &["--entrypoint=/follow"]].concat();
-        if by_sentinels {
-            run.extend(["--env=SERVER=kept", &kept]);
-        }
-        let mut servers = Vec::new();
-        for number in 0..if by_sentinels { COUNT } else { slots::COUNT } {
-            let ip = network.address(number);
-            let part = match by_sentinels {
-                true => vec!["--replica-announce-ip", &ip],
-                false => [&CLUSTER[..], &["--cluster-announce-ip", &ip]].concat(),
-            };
-            let arguments = [&FOLLOWING[..], &part].concat();
-            let peer = Some(Peer { network: &network, number });
-            servers.push(Server::beside(peer, "redis", PORT, &run, &arguments).await?);
-        }
-        let mut sentinels = None;
+        let kept = ["--env=SERVER=kept", kept.as_str()];
+        let more = if by_sentinels { &kept[..] } else { &[] };
+        let part = |ip: &str| {
+            let part = if by_sentinels { &["--replica-announce-ip"][..] } else { &CLUSTER };
+            part.iter().copied().chain([ip]).map(str::to_owned).collect()
+        };
+        followers(&mut elected.setup, count, more, part).await?;
+        let Setup { servers, network: Some(network), .. } = &elected.setup else {
+            return Err("no network".into());
+        };
         if by_sentinels {
             let primary = servers[0].ip()?;
             for server in &servers[1..] {
@@ -78,12 +67,10 @@ impl Elected {
                 done(|| tell(server, &follow)).await?;
                 done(|| tell(server, &["CONFIG", "REWRITE"])).await?;
             }
-            sentinels = Some(Sentinels::start(&network, primary, COUNT - 1).await?);
+            elected.sentinels = Some(Sentinels::start(network, primary, COUNT - 1).await?);
         } else {
-            slots::join(&servers).await?;
+            slots::join(servers).await?;
         }
-        let primary = AtomicUsize::new(0);
-        let elected = Self { servers, primary, sentinels, _network: network };
         done(|| elected.elected()).await?;
         Ok(elected)
     }
@@ -107,8 +94,8 @@ impl Elected {
     async fn pairs(&self) -> Result<[&Server; 2]> {
         let source = self.elected().await?;
         for other in (0..slots::COUNT - 1).filter(|it| *it / 2 != source / 2) {
-            if field(&self.servers[other], "role").await? == "master" {
-                return Ok([&self.servers[source], &self.servers[other]]);
+            if field(&self.setup.servers[other], "role").await? == "master" {
+                return Ok([&self.setup.servers[source], &self.setup.servers[other]]);
             }
         }
         Err("the other pair has no primary".into())
@@ -117,49 +104,29 @@ impl Elected {
 
 #[async_trait]
 impl Database for Elected {
-    fn words(&self) -> &'static dyn Words {
-        &WORDS
-    }
-
-    fn around(&self) -> [String; 2] {
-        let after = match &self.sentinels {
-            Some(_) => format!("/main?replicas={}&", COUNT - 1),
-            None => "?replicas=1&".to_owned(),
-        };
-        let scheme = if self.sentinels.is_some() { "redis+sentinel" } else { "redis" };
-        let after = format!("{after}allow_plaintext_credentials=true");
-        [format!("{scheme}://app:apppw@"), after]
-    }
-
-    fn servers(&self) -> &[Server] {
-        &self.servers
+    fn setup(&self) -> &Setup {
+        &self.setup
     }
 
     fn named(&self) -> Result<Vec<String>> {
         match &self.sentinels {
             Some(sentinels) => sentinels.addresses(),
-            None => self.servers.iter().map(|it| Ok(format!("{}:{PORT}", it.ip()?))).collect(),
+            None => {
+                self.setup.servers.iter().map(|it| Ok(format!("{}:{PORT}", it.ip()?))).collect()
+            }
         }
-    }
-
-    fn framing(&self) -> Framing {
-        Framing::Resp
-    }
-
-    fn one(&self) -> usize {
-        self.primary.load(SeqCst)
     }
 
     async fn elected(&self) -> Result<usize> {
         let one = match &self.sentinels {
-            None => slots::keeper(&self.servers).await?,
+            None => slots::keeper(&self.setup.servers).await?,
             Some(sentinels) => {
                 let primary = sentinels.primary().await?;
                 let is_it = |server: &Server| server.ip().is_ok_and(|ip| ip == primary);
-                self.servers.iter().position(is_it).ok_or("they name a stranger")?
+                self.setup.servers.iter().position(is_it).ok_or("they name a stranger")?
             }
         };
-        self.primary.store(one, SeqCst);
+        self.setup.primary.store(one, SeqCst);
         Ok(one)
     }
 
@@ -172,7 +139,7 @@ impl Database for Elected {
 
     async fn dial(&self, server: usize) -> Result<Box<dyn Connection>> {
         let acks = if server == self.one() { self.others(server).len() } else { 0 };
-        Ok(Box::new(Confirmed::open(&self.servers[server], acks).await?))
+        Ok(Box::new(Confirmed::open(&self.setup.servers[server], acks).await?))
     }
 
     async fn reach(&self) -> Result<Box<dyn Connection>> {
@@ -182,22 +149,18 @@ impl Database for Elected {
 
     async fn serves(&self, server: usize) -> Result<()> {
         self.elected().await?;
-        let one = &self.servers[server];
+        let one = &self.setup.servers[server];
         match &self.sentinels {
             None => slots::is_whole(one).await?,
             // What they have begun while it was silent they bring to its end.
             Some(sentinels) => sentinels.all_tell("flags", "master").await?,
         }
-        let (name, wanted) = match field(one, "role").await? == "master" {
-            true => ("connected_slaves", self.others(server).len().to_string()),
-            false => ("master_link_status", "up".to_owned()),
-        };
-        let told = field(one, name).await?;
-        if told == wanted { Ok(()) } else { Err(format!("{name} is {told:?}").into()) }
+        let leads = field(one, "role").await? == "master";
+        plays(one, leads, self.others(server).len()).await
     }
 
     async fn sever(&self) -> Result<()> {
-        sever(&self.servers[self.one()]).await
+        sever(&self.setup.servers[self.one()]).await
     }
 
     async fn strike(&self, trouble: Trouble, time: Duration) -> Result<()> {
@@ -206,7 +169,7 @@ impl Database for Elected {
                 let [source, target] = done(|| self.pairs()).await?;
                 slots::migrate(source, target, time).await
             }
-            _ => strike(&self.servers[self.one()], trouble, time).await,
+            _ => strike(&self.setup.servers[self.one()], trouble, time).await,
         }
     }
 
@@ -223,7 +186,7 @@ impl Database for Elected {
                     let hows: [&[&str]; 3] = [&[], &["FORCE"], &["TAKEOVER"]];
                     let how = hows[fastrand::usize(..hows.len())];
                     let command = [&["CLUSTER", "FAILOVER"], how].concat();
-                    tell(&self.servers[partner], &command).await?;
+                    tell(&self.setup.servers[partner], &command).await?;
                 }
                 (None, None) => return Err("it has no replica".into()),
             }
@@ -244,19 +207,19 @@ impl Database for Elected {
     async fn cut(&self, server: usize, replicas_alone: bool) -> Result<()> {
         let others = match replicas_alone {
             true => self.others(server),
-            false => (0..self.servers.len()).filter(|other| *other != server).collect(),
+            false => (0..self.setup.servers.len()).filter(|other| *other != server).collect(),
         };
         let mut from = Vec::new();
         for other in others {
-            from.push(self.servers[other].ip()?);
+            from.push(self.setup.servers[other].ip()?);
         }
         if let (Some(sentinels), false) = (&self.sentinels, replicas_alone) {
             from.push(sentinels.ip()?);
         }
-        self.servers[server].part(&from).await
+        self.setup.servers[server].part(&from).await
     }
 
     async fn heal(&self, server: usize) -> Result<()> {
-        self.servers[server].unite().await
+        self.setup.servers[server].unite().await
     }
 }

@@ -1,4 +1,4 @@
-//! Three MariaDB servers that agree on each commit (Galera), and all of which are written to.
+//! One MariaDB server, or three that agree on each commit (Galera), all of which are written to.
 
 use std::time::Duration;
 
@@ -7,15 +7,12 @@ use distlock_testkit::{Result, docker::path, framing::Framing};
 use tokio::time::timeout;
 
 use super::{
-    Connection, Database,
+    Connection, Database, Setup,
     mysql::{ARGUMENTS, AROUND, PORT, RUN, WORDS, dial, furnish, sever},
     network::Network,
     server::{Peer, Server, done},
-    words::Words,
 };
 use crate::fault::Role;
-
-const COUNT: usize = 3;
 
 /// What takes longer is tried with the next server.
 const PATIENCE: Duration = Duration::from_millis(300);
@@ -30,32 +27,37 @@ const PROVIDER: &str = "--env=PROVIDER=evs.keepalive_period=PT0.3S;\
                         evs.inactive_timeout=PT3S;evs.install_timeout=PT3S";
 
 #[derive(Debug)]
-pub(super) struct Galera {
-    servers: Vec<Server>,
-    _network: Network,
-}
+pub(super) struct Mysql(Setup);
 
-impl Galera {
-    pub(super) async fn start() -> Result<Self> {
-        let network = Network::start().await?;
-        let nodes: Vec<_> = (0..COUNT).map(|number| network.address(number)).collect();
-        let nodes = format!("--env=NODES={}", nodes.join(","));
+impl Mysql {
+    pub(super) async fn start(count: usize) -> Result<Self> {
+        let mut mysql = Self(Setup::new(&WORDS, AROUND, Framing::Mysql));
+        if count == 1 {
+            mysql.0.servers.push(Server::start("mysql", PORT, &RUN, &ARGUMENTS).await?);
+            furnish(&mysql.0.servers[0]).await?;
+            return Ok(mysql);
+        }
+        let network = mysql.0.network.insert(Network::start().await?);
+        let nodes: Vec<_> = (0..count).map(|number| network.address(number)).collect();
+        let all = format!("--env=NODES={}", nodes.join(","));
         let script = format!("--volume={}:/join:ro", path("mysql/join"));
-        let mut galera = Self { servers: Vec::new(), _network: network };
-        for number in 0..COUNT {
-            let network = &galera._network;
-            let node = format!("--env=NODE={}", network.address(number));
-            let own = [&nodes, &node, PROVIDER, &script, "--entrypoint=/join"];
+        for (number, node) in nodes.iter().enumerate() {
+            let node = format!("--env=NODE={node}");
+            let own = [&all, &node, PROVIDER, &script, "--entrypoint=/join"];
             let run = [&RUN[..], &["--sysctl=net.ipv4.tcp_retries2=5"], &own].concat();
-            let peer = Some(Peer { network, number });
+            let peer = Some(Peer { network: mysql.0.network()?, number });
             let server = Server::beside(peer, "mysql", PORT, &run, &ARGUMENTS).await?;
             if number == 0 {
                 furnish(&server).await?;
             }
-            galera.servers.push(server);
-            done(|| galera.is_member(number, number + 1)).await?;
+            mysql.0.servers.push(server);
+            done(|| mysql.is_member(number, number + 1)).await?;
         }
-        Ok(galera)
+        Ok(mysql)
+    }
+
+    fn is_alone(&self) -> bool {
+        self.0.network.is_none()
     }
 
     /// Fails unless the server has all that was confirmed, and is one of so many.
@@ -78,39 +80,31 @@ impl Galera {
 }
 
 #[async_trait]
-impl Database for Galera {
-    fn words(&self) -> &'static dyn Words {
-        &WORDS
-    }
-
-    fn around(&self) -> [String; 2] {
-        AROUND.map(str::to_owned)
-    }
-
-    fn servers(&self) -> &[Server] {
-        &self.servers
-    }
-
-    fn framing(&self) -> Framing {
-        Framing::Mysql
+impl Database for Mysql {
+    fn setup(&self) -> &Setup {
+        &self.0
     }
 
     fn one(&self) -> usize {
-        fastrand::usize(..COUNT)
+        fastrand::usize(..self.0.servers.len())
     }
 
     /// None leads.
     fn role(&self, _: usize) -> Option<Role> {
-        Some(Role::Follower)
+        (!self.is_alone()).then_some(Role::Follower)
     }
 
     async fn dial(&self, server: usize) -> Result<Box<dyn Connection>> {
-        Ok(Box::new(dial(&self.servers[server], &CAUSAL).await?))
+        let more = if self.is_alone() { &[][..] } else { &CAUSAL };
+        Ok(Box::new(dial(&self.0.servers[server], more).await?))
     }
 
     async fn reach(&self) -> Result<Box<dyn Connection>> {
-        let first = self.one();
-        for server in (0..COUNT).map(|number| (first + number) % COUNT) {
+        let (first, count) = (self.one(), self.0.servers.len());
+        if self.is_alone() {
+            return self.dial(first).await;
+        }
+        for server in (0..count).map(|number| (first + number) % count) {
             let reaching = async {
                 let mut operator = self.dial(server).await?;
                 operator.ask("SELECT 1").await?;
@@ -124,20 +118,27 @@ impl Database for Galera {
     }
 
     async fn serves(&self, server: usize) -> Result<()> {
-        self.is_member(server, COUNT).await
+        match self.is_alone() {
+            true => self.dial(server).await?.ask("SELECT 1").await.map(drop),
+            false => self.is_member(server, self.0.servers.len()).await,
+        }
     }
 
     /// One that could not do what the others did has left them, and begins anew.
     async fn free(&self, server: usize) -> Result<()> {
-        self.servers[server].empty().await?;
+        let one = &self.0.servers[server];
+        if self.is_alone() {
+            return one.free().await;
+        }
+        one.empty().await?;
         if self.serves(server).await.is_err() {
-            self.servers[server].go("restart").await?;
+            one.go("restart").await?;
         }
         done(|| self.serves(server)).await
     }
 
     async fn sever(&self) -> Result<()> {
-        for server in 0..COUNT {
+        for server in 0..self.0.servers.len() {
             sever(&mut *self.dial(server).await?).await?;
         }
         Ok(())

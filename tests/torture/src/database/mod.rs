@@ -1,7 +1,7 @@
 //! The operator's side of the stores that a run has for itself, and what may happen to these.
 //!
-//! Another one, or another way to set one up, is a file here that has a [`Database`], a name in
-//! `store.rs`, and a line in [`open`].
+//! Another one, or another way to set one up, is a file here that has a [`Database`], a name in the
+//! test kit's `store.rs`, and a line in [`open`].
 
 mod elected;
 mod galera;
@@ -20,38 +20,56 @@ mod standby;
 pub(crate) mod trouble;
 pub(crate) mod words;
 
-use std::time::Duration;
+use std::{
+    sync::atomic::{AtomicUsize, Ordering::SeqCst},
+    time::Duration,
+};
 
 use async_trait::async_trait;
-use distlock_testkit::{Result, framing::Framing};
+use distlock_testkit::{Result, framing::Framing, store::Store};
 
-use self::{server::Server, words::Words};
-use crate::{
-    fault::{Role, Trouble},
-    store::Store,
-};
+use self::{network::Network, server::Server, words::Words};
+use crate::fault::{Role, Trouble};
+
+/// What there is of any database.
+#[derive(Debug)]
+pub(crate) struct Setup {
+    pub(crate) words: &'static dyn Words,
+    /// What stands before and after the servers in the URL of those who lock.
+    pub(crate) around: [String; 2],
+    /// How the servers' bytes fall into packets.
+    pub(crate) framing: Framing,
+    pub(crate) servers: Vec<Server>,
+    /// Which one is written to, or was the last time that all agreed.
+    primary: AtomicUsize,
+    /// By which they reach each other.
+    network: Option<Network>,
+}
+
+impl Setup {
+    fn new(words: &'static dyn Words, around: [impl Into<String>; 2], framing: Framing) -> Self {
+        let (around, primary) = (around.map(Into::into), AtomicUsize::new(0));
+        Self { words, around, framing, servers: Vec::new(), primary, network: None }
+    }
+
+    fn network(&self) -> Result<&Network> {
+        Ok(self.network.as_ref().ok_or("it is alone")?)
+    }
+}
 
 /// A database of the run's own, gone with this.
 #[async_trait]
 pub(crate) trait Database: std::fmt::Debug + Send + Sync {
-    fn words(&self) -> &'static dyn Words;
+    fn setup(&self) -> &Setup;
 
-    /// What stands before and after the servers in the URL of those who lock.
-    fn around(&self) -> [String; 2];
-
-    fn servers(&self) -> &[Server];
-
-    /// What stands for the servers there.
+    /// What stands for the servers in the URL of those who lock.
     fn named(&self) -> Result<Vec<String>> {
-        Ok(self.servers().iter().map(|server| server.address.to_string()).collect())
+        Ok(self.setup().servers.iter().map(|server| server.address.to_string()).collect())
     }
-
-    /// How the servers' bytes fall into packets.
-    fn framing(&self) -> Framing;
 
     /// The server that is in trouble if there is any: the one that is written to, or any of those.
     fn one(&self) -> usize {
-        0
+        self.setup().primary.load(SeqCst)
     }
 
     /// The one that is written to by the word of those who elect it.
@@ -85,7 +103,7 @@ pub(crate) trait Database: std::fmt::Debug + Send + Sync {
 
     /// Fails unless the server does its part.
     async fn serves(&self, server: usize) -> Result<()> {
-        self.dial(server).await?.ask(&self.words().nothing()).await.map(drop)
+        self.dial(server).await?.ask(&self.setup().words.nothing()).await.map(drop)
     }
 
     /// Ends some of the connections of those who lock, those that are to be told something too.
@@ -105,12 +123,12 @@ pub(crate) trait Database: std::fmt::Debug + Send + Sync {
 
     /// Cuts it off from the others, or from its replicas alone, and never from its clients.
     async fn cut(&self, server: usize, _replicas_alone: bool) -> Result<()> {
-        self.servers()[server].cut().await
+        self.setup().servers[server].cut().await
     }
 
     /// It reaches the others again.
     async fn heal(&self, server: usize) -> Result<()> {
-        self.servers()[server].heal().await
+        self.setup().servers[server].heal().await
     }
 
     /// Its data is gone; it is down.
@@ -125,17 +143,17 @@ pub(crate) trait Database: std::fmt::Debug + Send + Sync {
 
     /// Leaves no room where the server's data is.
     async fn fill(&self, server: usize) -> Result<()> {
-        self.servers()[server].fill().await
+        self.setup().servers[server].fill().await
     }
 
     /// The room is there again, and so is the server.
     async fn free(&self, server: usize) -> Result<()> {
-        self.servers()[server].free().await
+        self.setup().servers[server].free().await
     }
 
     /// Sets its clock so many seconds from the truth.
     async fn set_clock(&self, server: usize, seconds: i64) -> Result<()> {
-        self.servers()[server].set_clock(seconds).await
+        self.setup().servers[server].set_clock(seconds).await
     }
 }
 
@@ -151,19 +169,19 @@ pub(crate) trait Connection: std::fmt::Debug + Send {
 /// Starts it.
 pub(crate) async fn open(store: Store) -> Result<Box<dyn Database>> {
     Ok(match store {
-        Store::Postgres => Box::new(postgres::Postgres::start().await?),
-        Store::Standby => Box::new(standby::Pair::start(true).await?),
-        Store::Asynchronous => Box::new(standby::Pair::start(false).await?),
-        Store::Mysql => Box::new(mysql::Mysql::start().await?),
-        Store::Galera => Box::new(galera::Galera::start().await?),
+        Store::Postgres => Box::new(standby::Postgres::start(None).await?),
+        Store::PostgresStandby => Box::new(standby::Postgres::start(Some(true)).await?),
+        Store::PostgresAsync => Box::new(standby::Postgres::start(Some(false)).await?),
+        Store::Mysql => Box::new(galera::Mysql::start(1).await?),
+        Store::Galera => Box::new(galera::Mysql::start(3).await?),
         Store::Sqlite => Box::new(sqlite::Sqlite::start().await?),
-        Store::Redis | Store::Everysec | Store::Wiped | Store::Valkey => {
+        Store::Redis | Store::RedisEverysec | Store::RedisWiped | Store::Valkey => {
             Box::new(redis::Redis::start(store).await?)
         }
-        Store::Replicas => Box::new(replicas::Replicas::start(true).await?),
-        Store::Lagging => Box::new(replicas::Replicas::start(false).await?),
-        Store::Sentinels => Box::new(elected::Elected::start(true).await?),
-        Store::Cluster => Box::new(elected::Elected::start(false).await?),
+        Store::RedisReplicas => Box::new(replicas::Replicas::start(true).await?),
+        Store::RedisAsync => Box::new(replicas::Replicas::start(false).await?),
+        Store::RedisSentinel => Box::new(elected::Elected::start(true).await?),
+        Store::RedisCluster => Box::new(elected::Elected::start(false).await?),
         Store::Redlock => Box::new(redlock::Redlock::start().await?),
         Store::Etcd | Store::ZooKeeper => return Err(format!("{store} is no database").into()),
     })

@@ -1,13 +1,13 @@
-//! One MariaDB server.
+//! A MariaDB server.
 
 use async_trait::async_trait;
-use distlock_testkit::{Result, framing::Framing};
+use distlock_testkit::Result;
 use mysql_async::{Conn, OptsBuilder, Row, Value, prelude::Queryable};
 
 use super::{
-    Connection, Database, Rows,
+    Connection, Rows,
     server::{Server, done},
-    words::{Tables, Words},
+    words::Tables,
 };
 
 pub(super) static WORDS: Tables = Tables {
@@ -36,9 +36,6 @@ pub(super) static WORDS: Tables = Tables {
     event: None,
 };
 
-#[derive(Debug)]
-pub(super) struct Mysql([Server; 1]);
-
 pub(super) const PORT: u16 = 3306;
 
 pub(super) const RUN: [&str; 2] = ["--stop-timeout=3", "--env=MYSQL_DATABASE=distlock"];
@@ -54,14 +51,6 @@ pub(super) const ARGUMENTS: [&str; 6] = [
 
 /// What stands before and after the servers in the URL of those who lock.
 pub(super) const AROUND: [&str; 2] = ["mysql://app:apppw@", "/distlock"];
-
-impl Mysql {
-    pub(super) async fn start() -> Result<Self> {
-        let server = Server::start("mysql", PORT, &RUN, &ARGUMENTS).await?;
-        furnish(&server).await?;
-        Ok(Self([server]))
-    }
-}
 
 /// Makes the user.
 pub(super) async fn furnish(server: &Server) -> Result<()> {
@@ -99,33 +88,6 @@ pub(super) async fn dial(server: &Server, more: &[&str]) -> Result<Conn> {
         .prefer_socket(false)
         .init([&OWN, more].concat());
     Ok(Conn::new(options).await?)
-}
-
-#[async_trait]
-impl Database for Mysql {
-    fn words(&self) -> &'static dyn Words {
-        &WORDS
-    }
-
-    fn around(&self) -> [String; 2] {
-        AROUND.map(str::to_owned)
-    }
-
-    fn servers(&self) -> &[Server] {
-        &self.0
-    }
-
-    fn framing(&self) -> Framing {
-        Framing::Mysql
-    }
-
-    async fn dial(&self, server: usize) -> Result<Box<dyn Connection>> {
-        Ok(Box::new(dial(&self.0[server], &[]).await?))
-    }
-
-    async fn sever(&self) -> Result<()> {
-        sever(&mut *self.dial(0).await?).await
-    }
 }
 
 #[async_trait]

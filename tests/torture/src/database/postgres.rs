@@ -1,14 +1,14 @@
-//! One PostgreSQL server.
+//! A PostgreSQL server.
 
 use async_trait::async_trait;
-use distlock_testkit::{Result, framing::Framing};
+use distlock_testkit::Result;
 use tokio::net::TcpStream;
 use tokio_postgres::{Client, Config, NoTls, SimpleQueryMessage};
 
 use super::{
-    Connection, Database, Rows,
+    Connection, Rows,
     server::{Server, done},
-    words::{Tables, Words},
+    words::Tables,
 };
 
 pub(super) static WORDS: Tables = Tables {
@@ -42,9 +42,6 @@ pub(super) static WORDS: Tables = Tables {
     event: Some(b"distlock_"),
 };
 
-#[derive(Debug)]
-pub(super) struct Postgres([Server; 1]);
-
 pub(super) const PORT: u16 = 5432;
 
 pub(super) const RUN: [&str; 2] = ["--stop-signal=SIGINT", "--stop-timeout=3"];
@@ -60,14 +57,6 @@ pub(super) const ARGUMENTS: [&str; 5] = [
 
 /// What stands before and after the servers in the URL of those who lock.
 pub(super) const AROUND: [&str; 2] = ["postgres://app:apppw@", "/distlock"];
-
-impl Postgres {
-    pub(super) async fn start() -> Result<Self> {
-        let server = Server::start("postgres", PORT, &RUN, &ARGUMENTS).await?;
-        furnish(&server).await?;
-        Ok(Self([server]))
-    }
-}
 
 /// Makes the database and its user.
 pub(super) async fn furnish(server: &Server) -> Result<()> {
@@ -95,33 +84,6 @@ pub(super) async fn dial(server: &Server, database: &str) -> Result<Client> {
     let own = "SET statement_timeout = 900; SET default_transaction_read_only = off";
     client.batch_execute(own).await?;
     Ok(client)
-}
-
-#[async_trait]
-impl Database for Postgres {
-    fn words(&self) -> &'static dyn Words {
-        &WORDS
-    }
-
-    fn around(&self) -> [String; 2] {
-        AROUND.map(str::to_owned)
-    }
-
-    fn servers(&self) -> &[Server] {
-        &self.0
-    }
-
-    fn framing(&self) -> Framing {
-        Framing::Postgres
-    }
-
-    async fn dial(&self, server: usize) -> Result<Box<dyn Connection>> {
-        Ok(Box::new(dial(&self.0[server], "distlock").await?))
-    }
-
-    async fn sever(&self) -> Result<()> {
-        sever(&mut *self.dial(0).await?).await
-    }
 }
 
 #[async_trait]

@@ -3,16 +3,16 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use distlock_testkit::{Result, docker::CLOCK_OF_REDIS, framing::Framing};
+use distlock_testkit::{Result, docker::CLOCK_OF_REDIS, framing::Framing, store::Store};
 use redis::{AsyncConnectionConfig, Value, aio::MultiplexedConnection, cmd, from_redis_value};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{
-    Connection, Database, Rows,
+    Connection, Database, Rows, Setup,
     server::{Server, done},
     words::{Words, parts},
 };
-use crate::{fault::Trouble, store::Store};
+use crate::fault::Trouble;
 
 /// What all scripts of distlock's begin with.
 const LIBRARY: &str = include_str!("../../../../src/backend/redis/scripts/lib.lua");
@@ -128,17 +128,17 @@ fn found(key: &str, lines: &str) -> String {
 }
 
 #[derive(Debug)]
-pub(super) struct Redis([Server; 1]);
+pub(super) struct Redis(Setup);
 
 impl Redis {
     pub(super) async fn start(store: Store) -> Result<Self> {
         let (like, fsync) = match store {
             Store::Valkey => ("valkey", "always"),
-            Store::Everysec => ("redis", "everysec"),
+            Store::RedisEverysec => ("redis", "everysec"),
             _ => ("redis", "always"),
         };
         // What is copied while it is written to has to be a part of one file.
-        let rewrite = if store == Store::Everysec { "0" } else { "100" };
+        let rewrite = if store == Store::RedisEverysec { "0" } else { "100" };
         let arguments = [
             "--appendfsync",
             fsync,
@@ -147,8 +147,15 @@ impl Redis {
             "--auto-aof-rewrite-min-size",
             "16mb",
         ];
-        Ok(Self([server(like, &arguments).await?]))
+        let mut setup = setup(["redis://app:apppw@", ""]);
+        setup.servers.push(server(like, &arguments).await?);
+        Ok(Self(setup))
     }
+}
+
+/// What there is before any server.
+pub(super) fn setup(around: [impl Into<String>; 2]) -> Setup {
+    Setup::new(&WORDS, around, Framing::Resp)
 }
 
 /// One of the same image as this one.
@@ -233,15 +240,14 @@ pub(super) async fn strike(server: &Server, trouble: Trouble, time: Duration) ->
             }
             Ok(())
         }
-        Trouble::MemoryFull => {
-            set(server, "maxmemory", "1").await?;
+        Trouble::MemoryFull | Trouble::ReadOnly => {
+            let (name, value) = match trouble {
+                Trouble::MemoryFull => ("maxmemory", "1"),
+                _ => ("min-replicas-to-write", "9"),
+            };
+            set(server, name, value).await?;
             sleep(time).await;
-            set(server, "maxmemory", "0").await
-        }
-        Trouble::ReadOnly => {
-            set(server, "min-replicas-to-write", "9").await?;
-            sleep(time).await;
-            set(server, "min-replicas-to-write", "0").await
+            set(server, name, "0").await
         }
         Trouble::Buffers => {
             set(server, "client-output-buffer-limit", "pubsub 4096 0 0").await?;
@@ -303,42 +309,30 @@ async fn busy(server: &Server, time: Duration) -> Result<()> {
 
 #[async_trait]
 impl Database for Redis {
-    fn words(&self) -> &'static dyn Words {
-        &WORDS
-    }
-
-    fn around(&self) -> [String; 2] {
-        ["redis://app:apppw@".to_owned(), String::new()]
-    }
-
-    fn servers(&self) -> &[Server] {
+    fn setup(&self) -> &Setup {
         &self.0
     }
 
-    fn framing(&self) -> Framing {
-        Framing::Resp
-    }
-
     async fn dial(&self, server: usize) -> Result<Box<dyn Connection>> {
-        Ok(Box::new(open(&self.0[server]).await?))
+        Ok(Box::new(open(&self.0.servers[server]).await?))
     }
 
     async fn sever(&self) -> Result<()> {
-        sever(&self.0[0]).await
+        sever(&self.0.servers[0]).await
     }
 
     async fn strike(&self, trouble: Trouble, time: Duration) -> Result<()> {
-        strike(&self.0[0], trouble, time).await
+        strike(&self.0.servers[0], trouble, time).await
     }
 
     async fn wipe(&self, server: usize) -> Result<()> {
-        wipe(&self.0[server]).await
+        wipe(&self.0.servers[server]).await
     }
 
     /// As after a power failure, of which it is told that a second is lost: what a process has
     /// written outlives it, so an older copy is put back.
     async fn rewind(&self, server: usize) -> Result<()> {
-        let server = &self.0[server];
+        let server = &self.0.servers[server];
         server.on_disk("rm -rf /data/old && cp -a /data/appendonlydir /data/old").await?;
         sleep(Duration::from_millis(fastrand::u64(..1000))).await;
         server.go("kill").await?;

@@ -8,9 +8,8 @@ use redis::{aio::MultiplexedConnection, cmd};
 use tokio::{task::JoinSet, time::timeout};
 
 use super::{
-    Connection, Database, Rows,
+    Connection, Database, Rows, Setup,
     redis::{open, server, sever, strike, wipe},
-    server::Server,
     words::Words,
 };
 use crate::fault::{Role, Trouble};
@@ -20,7 +19,7 @@ const COUNT: usize = 5;
 /// A node that takes longer does not answer.
 const PATIENCE: Duration = Duration::from_millis(300);
 
-/// Scripts that each node runs for itself.
+/// Scripts that each node runs for itself. None knows of any session, and there is no data.
 #[derive(Debug)]
 struct Scripts;
 
@@ -41,66 +40,26 @@ impl Words for Scripts {
             return found"
         )
     }
-
-    /// No node knows of any.
-    fn sessions(&self) -> String {
-        self.nothing()
-    }
-
-    fn watches(&self) -> Option<String> {
-        None
-    }
-
-    fn insert(&self, _: &str, _: &str, _: &str) -> String {
-        self.nothing()
-    }
-
-    fn look(&self, _: &str, _: &str) -> String {
-        self.nothing()
-    }
-
-    fn erase(&self, _: &str, _: &str) -> String {
-        self.nothing()
-    }
-
-    fn note(&self, _: &str, _: &str) -> String {
-        self.nothing()
-    }
-
-    fn evict(&self, _: &str) -> String {
-        self.nothing()
-    }
 }
 
 #[derive(Debug)]
-pub(super) struct Redlock(Vec<Server>);
+pub(super) struct Redlock(Setup);
 
 impl Redlock {
     pub(super) async fn start() -> Result<Self> {
-        let mut nodes = Vec::new();
+        let mut setup = Setup::new(&WORDS, ["redlock://app:apppw@", ""], Framing::Resp);
         for _ in 0..COUNT {
-            nodes.push(server("redlock1", &["--auto-aof-rewrite-min-size", "16mb"]).await?);
+            let node = server("redlock1", &["--auto-aof-rewrite-min-size", "16mb"]).await?;
+            setup.servers.push(node);
         }
-        Ok(Self(nodes))
+        Ok(Self(setup))
     }
 }
 
 #[async_trait]
 impl Database for Redlock {
-    fn words(&self) -> &'static dyn Words {
-        &WORDS
-    }
-
-    fn around(&self) -> [String; 2] {
-        ["redlock://app:apppw@".to_owned(), String::new()]
-    }
-
-    fn servers(&self) -> &[Server] {
+    fn setup(&self) -> &Setup {
         &self.0
-    }
-
-    fn framing(&self) -> Framing {
-        Framing::Resp
     }
 
     /// A minority.
@@ -114,13 +73,13 @@ impl Database for Redlock {
     }
 
     async fn dial(&self, server: usize) -> Result<Box<dyn Connection>> {
-        Ok(Box::new(Nodes(vec![open(&self.0[server]).await?])))
+        Ok(Box::new(Nodes(vec![open(&self.0.servers[server]).await?])))
     }
 
     /// To all of them.
     async fn reach(&self) -> Result<Box<dyn Connection>> {
         let mut nodes = Vec::new();
-        for server in &self.0 {
+        for server in &self.0.servers {
             nodes.push(timeout(PATIENCE, open(server)).await??);
         }
         Ok(Box::new(Nodes(nodes)))
@@ -128,14 +87,14 @@ impl Database for Redlock {
 
     async fn sever(&self) -> Result<()> {
         for node in self.some() {
-            sever(&self.0[node]).await?;
+            sever(&self.0.servers[node]).await?;
         }
         Ok(())
     }
 
     async fn strike(&self, trouble: Trouble, time: Duration) -> Result<()> {
         let nodes = self.some();
-        let mut struck = nodes.iter().map(|node| strike(&self.0[*node], trouble, time));
+        let mut struck = nodes.iter().map(|node| strike(&self.0.servers[*node], trouble, time));
         match (struck.next(), struck.next()) {
             (Some(one), Some(other)) => tokio::try_join!(one, other).map(drop),
             (Some(one), None) => one.await,
@@ -144,7 +103,7 @@ impl Database for Redlock {
     }
 
     async fn wipe(&self, server: usize) -> Result<()> {
-        wipe(&self.0[server]).await
+        wipe(&self.0.servers[server]).await
     }
 }
 

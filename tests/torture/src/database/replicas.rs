@@ -1,32 +1,27 @@
 //! Three Redis servers: the one is written to, and the others follow it.
 
-use std::{
-    sync::atomic::{AtomicUsize, Ordering::SeqCst},
-    time::Duration,
-};
+use std::{sync::atomic::Ordering::SeqCst, time::Duration};
 
 use async_trait::async_trait;
 use distlock_testkit::{
     Result,
     docker::{CLOCK_OF_REDIS, path},
-    framing::Framing,
 };
 use redis::{Value, aio::MultiplexedConnection, cmd};
 use tokio::time::sleep;
 
 use super::{
-    Connection, Database, Rows,
+    Connection, Database, Rows, Setup,
     network::Network,
-    redis::{PORT, WORDS, open, sever, strike, tell},
+    redis::{PORT, open, setup, sever, strike, tell},
     server::{Peer, Server, done},
-    words::Words,
 };
 use crate::fault::{Role, Trouble};
 
 const COUNT: usize = 3;
 
 /// One that was away for a while finds what it has missed, and soon.
-pub(super) const FOLLOWING: [&str; 8] = [
+const FOLLOWING: [&str; 8] = [
     "--repl-diskless-sync-delay",
     "0",
     "--repl-timeout",
@@ -39,26 +34,17 @@ pub(super) const FOLLOWING: [&str; 8] = [
 
 #[derive(Debug)]
 pub(super) struct Replicas {
-    servers: Vec<Server>,
-    /// Which one is written to.
-    primary: AtomicUsize,
+    setup: Setup,
     /// Those who lock wait for all the others.
     waits: bool,
-    _network: Network,
 }
 
 impl Replicas {
     pub(super) async fn start(waits: bool) -> Result<Self> {
-        let network = Network::start().await?;
-        let script = format!("--volume={}:/follow:ro", path("redis/follow"));
-        let own = ["--stop-timeout=3", "--sysctl=net.ipv4.tcp_retries2=5", &script];
-        let run = [&CLOCK_OF_REDIS[..], &own, &["--entrypoint=/follow"]].concat();
-        let mut servers = Vec::new();
-        for number in 0..COUNT {
-            let peer = Some(Peer { network: &network, number });
-            servers.push(Server::beside(peer, "redis", PORT, &run, &FOLLOWING).await?);
-        }
-        let replicas = Self { servers, primary: AtomicUsize::new(0), waits, _network: network };
+        let after = if waits { format!("?replicas={}", COUNT - 1) } else { String::new() };
+        let mut setup = setup(["redis://app:apppw@".to_owned(), after]);
+        followers(&mut setup, COUNT, &[], |_| Vec::new()).await?;
+        let replicas = Self { setup, waits };
         for server in 1..COUNT {
             replicas.follow(server, 0).await?;
         }
@@ -67,17 +53,51 @@ impl Replicas {
 
     /// Makes it follow that one, also if it is started again.
     async fn follow(&self, server: usize, primary: usize) -> Result<()> {
-        let (server, primary) = (&self.servers[server], self.servers[primary].ip()?);
+        let (server, primary) = (&self.setup.servers[server], self.setup.servers[primary].ip()?);
         server.on_disk(&format!("echo {primary} >/data/follow")).await?;
         let command = ["REPLICAOF", primary, "6379"];
         done(|| tell(server, &command)).await.map(drop)
     }
 
     async fn lead(&self, server: usize) -> Result<()> {
-        let server = &self.servers[server];
+        let server = &self.setup.servers[server];
         server.on_disk("rm -f /data/follow").await?;
         done(|| tell(server, &["REPLICAOF", "NO", "ONE"])).await.map(drop)
     }
+}
+
+/// Starts so many servers that may follow each other: with more options of `docker run`, and more
+/// arguments for one of this address.
+pub(super) async fn followers(
+    setup: &mut Setup,
+    count: usize,
+    more: &[&str],
+    part: impl Fn(&str) -> Vec<String>,
+) -> Result<()> {
+    setup.network = Some(Network::start().await?);
+    let script = format!("--volume={}:/follow:ro", path("redis/follow"));
+    let own = ["--stop-timeout=3", "--sysctl=net.ipv4.tcp_retries2=5", &script];
+    let run = [&CLOCK_OF_REDIS[..], &own, &["--entrypoint=/follow"], more].concat();
+    for number in 0..count {
+        let network = setup.network()?;
+        let part = part(&network.address(number));
+        let part: Vec<_> = part.iter().map(String::as_str).collect();
+        let peer = Some(Peer { network, number });
+        let arguments = [&FOLLOWING[..], &part].concat();
+        let server = Server::beside(peer, "redis", PORT, &run, &arguments).await?;
+        setup.servers.push(server);
+    }
+    Ok(())
+}
+
+/// Whether it has its part: it leads so many, or it has a link to the one that leads.
+pub(super) async fn plays(server: &Server, leads: bool, followers: usize) -> Result<()> {
+    let (name, wanted) = match leads {
+        true => ("connected_slaves", followers.to_string()),
+        false => ("master_link_status", "up".to_owned()),
+    };
+    let told = field(server, name).await?;
+    if told == wanted { Ok(()) } else { Err(format!("{name} is {told:?}").into()) }
 }
 
 /// A field of what it tells of its part.
@@ -92,25 +112,8 @@ pub(super) async fn field(server: &Server, name: &str) -> Result<String> {
 
 #[async_trait]
 impl Database for Replicas {
-    fn words(&self) -> &'static dyn Words {
-        &WORDS
-    }
-
-    fn around(&self) -> [String; 2] {
-        let after = if self.waits { format!("?replicas={}", COUNT - 1) } else { String::new() };
-        ["redis://app:apppw@".to_owned(), after]
-    }
-
-    fn servers(&self) -> &[Server] {
-        &self.servers
-    }
-
-    fn framing(&self) -> Framing {
-        Framing::Resp
-    }
-
-    fn one(&self) -> usize {
-        self.primary.load(SeqCst)
+    fn setup(&self) -> &Setup {
+        &self.setup
     }
 
     fn role(&self, server: usize) -> Option<Role> {
@@ -119,24 +122,19 @@ impl Database for Replicas {
 
     async fn dial(&self, server: usize) -> Result<Box<dyn Connection>> {
         let acks = if self.waits && server == self.one() { COUNT - 1 } else { 0 };
-        Ok(Box::new(Confirmed::open(&self.servers[server], acks).await?))
+        Ok(Box::new(Confirmed::open(&self.setup.servers[server], acks).await?))
     }
 
     async fn serves(&self, server: usize) -> Result<()> {
-        let (name, wanted) = match server == self.one() {
-            true => ("connected_slaves", (COUNT - 1).to_string()),
-            false => ("master_link_status", "up".to_owned()),
-        };
-        let told = field(&self.servers[server], name).await?;
-        if told == wanted { Ok(()) } else { Err(format!("{name} is {told:?}").into()) }
+        plays(&self.setup.servers[server], server == self.one(), COUNT - 1).await
     }
 
     async fn sever(&self) -> Result<()> {
-        sever(&self.servers[self.one()]).await
+        sever(&self.setup.servers[self.one()]).await
     }
 
     async fn strike(&self, trouble: Trouble, time: Duration) -> Result<()> {
-        strike(&self.servers[self.one()], trouble, time).await
+        strike(&self.setup.servers[self.one()], trouble, time).await
     }
 
     /// Nobody tells the old primary. The third one may follow it for a while yet.
@@ -147,14 +145,14 @@ impl Database for Replicas {
         let third = COUNT - old - new;
         if !self.waits {
             // What is confirmed from now on, it does not know of.
-            done(|| tell(&self.servers[new], &["REPLICAOF", "192.0.2.1", "6379"])).await?;
+            done(|| tell(&self.setup.servers[new], &["REPLICAOF", "192.0.2.1", "6379"])).await?;
             sleep(time.mul_f64(fastrand::f64() / 2.0)).await;
         }
         self.lead(new).await?;
-        self.primary.store(new, SeqCst);
+        self.setup.primary.store(new, SeqCst);
         if !self.waits {
             // Some come to the new one, which grants nothing for a TTL, and some stay.
-            done(|| sever(&self.servers[old])).await?;
+            done(|| sever(&self.setup.servers[old])).await?;
         }
         let late = fastrand::f64();
         sleep(time.mul_f64(late)).await;
@@ -163,9 +161,9 @@ impl Database for Replicas {
         if fastrand::bool() {
             return self.follow(old, new).await;
         }
-        let server = &self.servers[old];
+        let server = &self.setup.servers[old];
         server.go(if fastrand::bool() { "kill" } else { "stop" }).await?;
-        server.on_disk(&format!("echo {} >/data/follow", self.servers[new].ip()?)).await?;
+        server.on_disk(&format!("echo {} >/data/follow", self.setup.servers[new].ip()?)).await?;
         server.go("start").await
     }
 }

@@ -12,12 +12,7 @@ use async_trait::async_trait;
 use distlock_testkit::{Result, framing::Framing};
 use rusqlite::types::ValueRef;
 
-use super::{
-    Connection, Database, Rows,
-    own::random,
-    server::Server,
-    words::{Tables, Words},
-};
+use super::{Connection, Database, Rows, Setup, own::random, words::Tables};
 
 pub(super) static WORDS: Tables = Tables {
     sessions: "distlock_sessions",
@@ -51,10 +46,13 @@ pub(super) static WORDS: Tables = Tables {
 
 #[derive(Debug)]
 pub(super) struct Sqlite {
+    setup: Setup,
     folder: PathBuf,
     /// Why the folder is as large as its disk.
     unbounded: Option<String>,
 }
+
+const FILE: &str = "locks.db";
 
 /// Mounts or unmounts something, as root.
 fn mounting(program: &str, arguments: &[&str]) -> std::result::Result<(), String> {
@@ -80,11 +78,10 @@ impl Sqlite {
         let path = folder.display().to_string();
         let mounted =
             mounting("mount", &["-t", "tmpfs", "-o", "size=16m,mode=1777", "tmpfs", &path]);
-        Ok(Self { folder, unbounded: mounted.err() })
-    }
-
-    fn file(&self) -> PathBuf {
-        self.folder.join("locks.db")
+        let url = format!("sqlite://{}", folder.join(FILE).display());
+        // Framing of nothing: there is no network.
+        let setup = Setup::new(&WORDS, [url, String::new()], Framing::Jute);
+        Ok(Self { setup, folder, unbounded: mounted.err() })
     }
 }
 
@@ -99,25 +96,12 @@ impl Drop for Sqlite {
 
 #[async_trait]
 impl Database for Sqlite {
-    fn words(&self) -> &'static dyn Words {
-        &WORDS
-    }
-
-    fn around(&self) -> [String; 2] {
-        [format!("sqlite://{}", self.file().display()), String::new()]
-    }
-
-    fn servers(&self) -> &[Server] {
-        &[]
-    }
-
-    /// Of nothing: there is no network.
-    fn framing(&self) -> Framing {
-        Framing::Jute
+    fn setup(&self) -> &Setup {
+        &self.setup
     }
 
     async fn dial(&self, _: usize) -> Result<Box<dyn Connection>> {
-        Ok(Box::new(File::open(&self.file())?))
+        Ok(Box::new(File::open(&self.folder.join(FILE))?))
     }
 
     async fn fill(&self, _: usize) -> Result<()> {

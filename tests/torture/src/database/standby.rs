@@ -1,20 +1,16 @@
-//! Two PostgreSQL servers: the one is written to, and the other one follows it.
+//! One PostgreSQL server, or two: the one is written to, and the other one follows it.
 
-use std::{
-    sync::atomic::{AtomicUsize, Ordering::SeqCst},
-    time::Duration,
-};
+use std::{sync::atomic::Ordering::SeqCst, time::Duration};
 
 use async_trait::async_trait;
 use distlock_testkit::{Result, docker::path, framing::Framing};
 use tokio::time::sleep;
 
 use super::{
-    Connection, Database,
+    Connection, Database, Setup,
     network::Network,
     postgres::{ARGUMENTS, AROUND, PORT, RUN, WORDS, dial, furnish, sever},
     server::{Peer, Server, done},
-    words::Words,
 };
 use crate::fault::Role;
 
@@ -27,35 +23,37 @@ const FOLLOWING: [&str; 4] = [
 ];
 
 #[derive(Debug)]
-pub(super) struct Pair {
-    servers: Vec<Server>,
-    /// Which one is written to.
-    primary: AtomicUsize,
-    /// It waits for the other one.
-    waits: bool,
-    _network: Network,
+pub(super) struct Postgres {
+    setup: Setup,
+    /// Whether it waits for the other one, if there is one.
+    waits: Option<bool>,
 }
 
-impl Pair {
-    pub(super) async fn start(waits: bool) -> Result<Self> {
-        let network = Network::start().await?;
+impl Postgres {
+    pub(super) async fn start(waits: Option<bool>) -> Result<Self> {
+        let mut setup = Setup::new(&WORDS, AROUND, Framing::Postgres);
+        if waits.is_none() {
+            setup.servers.push(Server::start("postgres", PORT, &RUN, &ARGUMENTS).await?);
+            furnish(&setup.servers[0]).await?;
+            return Ok(Self { setup, waits });
+        }
+        setup.network = Some(Network::start().await?);
         let script = format!("--volume={}:/follow:ro", path("postgres/follow"));
-        let follows = format!("--env=PRIMARY={}", network.address(0));
+        let follows = format!("--env=PRIMARY={}", setup.network()?.address(0));
         let retries = "--sysctl=net.ipv4.tcp_retries2=5";
-        let (mut servers, primary) = (Vec::new(), AtomicUsize::new(0));
         for number in 0..2 {
             let own = [&script, "--entrypoint=/follow", retries, &follows];
             // The last one is not for the first server.
             let run = [&RUN[..], &own[..3 + number]].concat();
-            let peer = Some(Peer { network: &network, number });
+            let peer = Some(Peer { network: setup.network()?, number });
             let arguments = [&ARGUMENTS[..], &FOLLOWING].concat();
             let server = Server::beside(peer, "postgres", PORT, &run, &arguments).await?;
             if number == 0 {
                 furnish(&server).await?;
             }
-            servers.push(server);
+            setup.servers.push(server);
         }
-        let pair = Self { servers, primary, waits, _network: network };
+        let pair = Self { setup, waits };
         pair.wait_for_it().await?;
         Ok(pair)
     }
@@ -63,7 +61,7 @@ impl Pair {
     /// From now on the primary waits for the other one, which follows it by now.
     async fn wait_for_it(&self) -> Result<()> {
         done(|| self.is_followed("streaming", "state")).await?;
-        if self.waits {
+        if self.waits == Some(true) {
             let settings = async || {
                 let mut operator = self.dial(self.one()).await?;
                 operator.ask("ALTER SYSTEM SET synchronous_standby_names = '*'").await?;
@@ -88,39 +86,24 @@ impl Pair {
 }
 
 #[async_trait]
-impl Database for Pair {
-    fn words(&self) -> &'static dyn Words {
-        &WORDS
-    }
-
-    fn around(&self) -> [String; 2] {
-        AROUND.map(str::to_owned)
-    }
-
-    fn servers(&self) -> &[Server] {
-        &self.servers
-    }
-
-    fn framing(&self) -> Framing {
-        Framing::Postgres
-    }
-
-    fn one(&self) -> usize {
-        self.primary.load(SeqCst)
+impl Database for Postgres {
+    fn setup(&self) -> &Setup {
+        &self.setup
     }
 
     fn role(&self, server: usize) -> Option<Role> {
+        self.waits?;
         Some(if server == self.one() { Role::Leader } else { Role::Follower })
     }
 
     async fn dial(&self, server: usize) -> Result<Box<dyn Connection>> {
-        Ok(Box::new(dial(&self.servers[server], "distlock").await?))
+        Ok(Box::new(dial(&self.setup.servers[server], "distlock").await?))
     }
 
     /// What is written after what was told is on the standby's disk, as that is by then. A server
     /// that has none any more shows what nobody was told.
     fn confirmed(&self) -> Option<&'static str> {
-        self.waits.then_some("SELECT pg_logical_emit_message(true, 'torture', '')")
+        (self.waits == Some(true)).then_some("SELECT pg_logical_emit_message(true, 'torture', '')")
     }
 
     async fn serves(&self, server: usize) -> Result<()> {
@@ -128,8 +111,9 @@ impl Database for Pair {
             return Err("it has another part".into());
         }
         match self.waits {
-            true => self.is_followed("sync", "sync_state").await,
-            false => self.is_followed("streaming", "state").await,
+            Some(true) => self.is_followed("sync", "sync_state").await,
+            Some(false) => self.is_followed("streaming", "state").await,
+            None => Ok(()),
         }
     }
 
@@ -141,7 +125,7 @@ impl Database for Pair {
     /// nobody until the old one follows it.
     async fn promote(&self, time: Duration) -> Result<()> {
         let (old, new) = (self.one(), 1 - self.one());
-        if !self.waits {
+        if self.waits == Some(false) {
             // What is confirmed from now on, it does not know of.
             let mut operator = self.dial(new).await?;
             operator.ask("ALTER SYSTEM SET primary_conninfo = ''").await?;
@@ -154,7 +138,7 @@ impl Database for Pair {
             false => Ok(()),
         };
         done(promoted).await?;
-        self.primary.store(new, SeqCst);
+        self.setup.primary.store(new, SeqCst);
         // What nobody was told shows on the old one once they are gone who wait for it.
         let ends = fastrand::bool();
         for _ in 0..4 {
@@ -163,9 +147,9 @@ impl Database for Pair {
                 sever(&mut *self.dial(old).await?).await?;
             }
         }
-        let server = &self.servers[old];
+        let server = &self.setup.servers[old];
         server.go(if fastrand::bool() { "kill" } else { "stop" }).await?;
-        let primary = self.servers[new].ip()?;
+        let primary = self.setup.servers[new].ip()?;
         server.on_disk(&format!("echo {primary} >/data/follow")).await?;
         server.go("start").await?;
         self.wait_for_it().await

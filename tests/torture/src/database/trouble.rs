@@ -27,7 +27,7 @@ pub(crate) async fn strike(
 ) -> Result<()> {
     let (over, one) = (Instant::now() + time, database.one());
     match trouble {
-        Trouble::ReadOnly if let Some(tables) = database.words().tables() => {
+        Trouble::ReadOnly if let Some(tables) = database.setup().words.tables() => {
             let [begin, end] = tables.read_only;
             done(|| all(database, one, begin)).await?;
             sleep(time).await;
@@ -42,7 +42,7 @@ pub(crate) async fn strike(
         }
         Trouble::Deadlocks => {
             let rows = done(|| rows(database, one, namespace)).await?;
-            let clash = || clash(database, one, &rows, over);
+            let clash = || meddle(database, one, &rows, "ROLLBACK", over);
             tokio::join!(clash(), clash(), clash(), clash());
             Ok(())
         }
@@ -68,8 +68,13 @@ pub(crate) async fn strike(
         }
         Trouble::Promotion => database.promote(time).await,
         Trouble::Conflicts => {
-            let queues = done(|| queues(database, one, namespace)).await?;
-            let write = |server| write(database, server, &queues, over);
+            let (queues, table) =
+                (done(|| queues(database, one, namespace)).await?, tables(database)?.queues);
+            // All who join write to these rows; nothing that matters is changed.
+            let write =
+                |queue| format!("UPDATE {table} SET used = used + 1 WHERE queue = '{queue}'");
+            let writes: Vec<_> = queues.iter().map(write).collect();
+            let write = |server| meddle(database, server, &writes, "COMMIT", over);
             tokio::join!(write(0), write(1), write(2));
             Ok(())
         }
@@ -86,7 +91,7 @@ pub(crate) async fn strike(
 }
 
 fn tables(database: &dyn Database) -> Result<&Tables> {
-    Ok(database.words().tables().ok_or("there are no tables")?)
+    Ok(database.setup().words.tables().ok_or("there are no tables")?)
 }
 
 /// Asks all of it, one after the other.
@@ -144,51 +149,35 @@ async fn queues(database: &dyn Database, one: usize, namespace: &str) -> Result<
     Ok(told.into_iter().map(|row| row.concat()).collect())
 }
 
-/// An operator who writes to the rows that all who join write to, and changes nothing that matters.
-async fn write(database: &dyn Database, server: usize, queues: &[String], over: Instant) {
+/// An operator whose transactions do two of these, in either order.
+async fn meddle(
+    database: &dyn Database,
+    server: usize,
+    statements: &[String],
+    end: &str,
+    over: Instant,
+) {
     while Instant::now() < over {
-        let writing = async {
-            let Tables { queues: table, begin, .. } = tables(database)?;
+        let meddling = async {
             let mut operator = database.dial(server).await?;
             while Instant::now() < over {
-                operator.ask(begin).await?;
-                for queue in fastrand::choose_multiple(queues, 2) {
-                    let sql = format!("UPDATE {table} SET used = used + 1 WHERE queue = '{queue}'");
-                    operator.ask(&sql).await?;
-                    sleep(Duration::from_millis(fastrand::u64(..20))).await;
-                }
-                operator.ask("COMMIT").await?;
-            }
-            Result::Ok(())
-        };
-        // Others' writes come first now and then, and he is told so.
-        let _ = timeout(PATIENCE * 3, writing).await;
-    }
-}
-
-/// An operator whose transactions lock two of these, in either order.
-async fn clash(database: &dyn Database, one: usize, rows: &[String], over: Instant) {
-    while Instant::now() < over {
-        let clashing = async {
-            let mut operator = database.dial(one).await?;
-            while Instant::now() < over {
                 operator.ask(tables(database)?.begin).await?;
-                for row in fastrand::choose_multiple(rows, 2) {
-                    operator.ask(row).await?;
+                for statement in fastrand::choose_multiple(statements, 2) {
+                    operator.ask(statement).await?;
                     sleep(Duration::from_millis(fastrand::u64(..20))).await;
                 }
-                operator.ask("ROLLBACK").await?;
+                operator.ask(end).await?;
             }
             Result::Ok(())
         };
-        // One of those who clash is told so, and begins anew.
-        let _ = timeout(PATIENCE * 3, clashing).await;
+        // Others come first now and then: he is told so, and begins anew.
+        let _ = timeout(PATIENCE * 3, meddling).await;
     }
 }
 
 /// Leaves no room for so long. Now and then the server finds that it cannot go on.
 async fn fill(database: &dyn Database, one: usize, time: Duration) -> Result<()> {
-    let [before, meanwhile] = database.words().tables().map_or([&[][..], &[]], |it| it.room);
+    let [before, meanwhile] = database.setup().words.tables().map_or([&[][..], &[]], |it| it.room);
     // It may let nobody in afterwards.
     let mut operator = done(|| database.dial(one)).await?;
     for statement in before {
@@ -211,12 +200,14 @@ async fn fill(database: &dyn Database, one: usize, time: Duration) -> Result<()>
 
 #[cfg(test)]
 mod tests {
+    use distlock_testkit::store::Store;
+
     use super::*;
-    use crate::{database::open, store::Store};
+    use crate::database::open;
 
     async fn database() -> Box<dyn Database> {
         let database = open(Store::Sqlite).await.expect("a file");
-        let url = database.around().concat();
+        let url = database.setup().around.concat();
         let first = distlock::Client::connect(url).await.expect("it makes the tables");
         first.close().await.expect("closed");
         database
@@ -226,7 +217,7 @@ mod tests {
     async fn takes(database: &dyn Database, size: usize) -> bool {
         let mut operator = database.dial(0).await.expect("it opens");
         let write =
-            database.words().insert("/ns", &fastrand::u64(..).to_string(), &"x".repeat(size));
+            database.setup().words.insert("/ns", &fastrand::u64(..).to_string(), &"x".repeat(size));
         operator.ask(&write).await.is_ok()
     }
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-/// Statements, each of which tells rows.
+/// Statements, each of which tells rows. What a store does not keep is asked for by none.
 pub(crate) trait Words: Debug + Send + Sync {
     /// Asks for nothing.
     fn nothing(&self) -> String;
@@ -11,10 +11,14 @@ pub(crate) trait Words: Debug + Send + Sync {
     fn places(&self, namespace: &str) -> String;
 
     /// The ids of the sessions.
-    fn sessions(&self) -> String;
+    fn sessions(&self) -> String {
+        self.nothing()
+    }
 
     /// How many are to be told something, if that is kept.
-    fn watches(&self) -> Option<String>;
+    fn watches(&self) -> Option<String> {
+        None
+    }
 
     /// From now on it is counted how often each key of data was written.
     fn counting(&self) -> &'static [&'static str] {
@@ -22,19 +26,29 @@ pub(crate) trait Words: Debug + Send + Sync {
     }
 
     /// Writes data that was not there.
-    fn insert(&self, dir: &str, name: &str, text: &str) -> String;
+    fn insert(&self, _dir: &str, _name: &str, _text: &str) -> String {
+        self.nothing()
+    }
 
     /// What a key of data holds, and how often it was written, or seen to have changed.
-    fn look(&self, dir: &str, name: &str) -> String;
+    fn look(&self, _dir: &str, _name: &str) -> String {
+        self.nothing()
+    }
 
     /// Deletes a key of data.
-    fn erase(&self, dir: &str, name: &str) -> String;
+    fn erase(&self, _dir: &str, _name: &str) -> String {
+        self.nothing()
+    }
 
     /// Writes over the value of an entry.
-    fn note(&self, key: &str, text: &str) -> String;
+    fn note(&self, _key: &str, _text: &str) -> String {
+        self.nothing()
+    }
 
     /// Deletes an entry.
-    fn evict(&self, key: &str) -> String;
+    fn evict(&self, _key: &str) -> String {
+        self.nothing()
+    }
 
     /// What is in a packet that tells of an event; else the name of a lock is.
     fn event(&self) -> Option<&'static [u8]> {

@@ -11,7 +11,13 @@ mod sleeper;
 use std::time::Duration;
 
 use distlock_testkit::{
-    Result, backend::Backend, child::Child, clock::uptime, proxies::Proxies, proxy::Mode,
+    Result,
+    backend::Backend,
+    child::Child,
+    clock::uptime,
+    fleet::{Fleet, Worker},
+    proxies::Proxies,
+    proxy::Mode,
 };
 use tokio::{
     task::JoinSet,
@@ -137,7 +143,10 @@ struct Lane {
 impl Lane {
     /// The rounds of one process: with the downlink whole, and cut right after the grant.
     async fn run(self, namespace: String, rounds: usize) -> Result<[Tally; 2]> {
-        let mut sleeper = Sleeper::start(&self.proxies.url(), &namespace, self.ttl)?;
+        let ttl = self.ttl.as_millis().to_string();
+        let mut command = Child::again()?;
+        command.args(["--sleeper", &self.proxies.url(), &namespace, &ttl]);
+        let mut sleeper = Fleet::default().start(&self.name, &mut command)?;
         let mut tallies = [Tally::default(); 2];
         for round in 0..rounds {
             let cut = (round + self.number).is_multiple_of(2);
@@ -146,36 +155,38 @@ impl Lane {
         Ok(tallies)
     }
 
-    async fn round(&self, sleeper: &mut Sleeper, round: usize, cut: bool) -> Result<Tally> {
+    async fn round(&self, sleeper: &mut Worker, round: usize, cut: bool) -> Result<Tally> {
         let name = format!("{}-{round}", self.name);
-        sleeper.0.order(&name).await?;
-        sleeper.said("idle").await?;
+        sleeper.tell_until(&name, "idle").await?;
         // The crate pings at least every eighth of T and puts up with silence for a quarter: there
         // is an answer under way when the process stops, and it finds that when it wakes.
         sleep(self.ttl.mul_f64(0.2 + fastrand::f64() * 0.1)).await;
         self.proxies.set(&Mode::BlackholeToClient);
         sleep(self.ttl.mul_f64(0.11)).await;
         let accepted = self.proxies.accepted();
-        sleeper.0.stop().await?;
+        sleeper.child.stop().await?;
         self.proxies.set(&Mode::Pass);
         sleep(self.ttl + TICK.mul_f64(fastrand::f64())).await;
-        sleeper.0.go_on()?;
+        sleeper.child.go_on()?;
 
         let mut tally = Tally { pauses: 1, ..Tally::default() };
-        if let Some(key) = sleeper.said("granted ").await.ok().filter(|key| !key.is_empty()) {
+        let woke = sleeper.until_one(&["granted", "refused"]).await?;
+        if woke.word == "refused" {
+            eprintln!("{woke}");
+        } else {
             if cut {
                 self.proxies.set(&Mode::BlackholeToClient);
             }
             tally.grants = 1;
             tally.unbroken = usize::from(self.proxies.accepted() == accepted);
-            let deleted = tokio::spawn(deletion(self.watcher.clone(), key));
+            let deleted = tokio::spawn(deletion(self.watcher.clone(), woke.rest));
             let mutex = self.other.mutex(&name);
             let second = tokio::spawn(async move {
                 let guard = mutex.lock().await?;
                 let granted = uptime();
                 guard.unlock().await.map(|()| granted)
             });
-            let valid = sleeper.said("valid ").await?.parse::<u64>()?;
+            let valid = sleeper.until("valid").await?.rest.parse::<u64>()?;
             self.proxies.set(&Mode::Pass);
             // By the servers' own word, or by what somebody else was granted.
             let limit = self.ttl * 3 + TICK * 5;
@@ -185,7 +196,7 @@ impl Lane {
             tally.longest = valid.saturating_sub(over);
             tally.overlaps = usize::from(valid > over);
         }
-        sleeper.said("done").await?;
+        sleeper.until("done").await?;
         Ok(tally)
     }
 }
@@ -197,28 +208,5 @@ async fn deletion(watcher: ZooKeeper, key: String) -> Result<u64> {
         if stat.is_none() || changes.changed().await.event_type == EventType::NodeDeleted {
             return Ok(uptime());
         }
-    }
-}
-
-struct Sleeper(Child);
-
-impl Sleeper {
-    fn start(url: &str, namespace: &str, ttl: Duration) -> Result<Self> {
-        let ttl = ttl.as_millis().to_string();
-        Ok(Self(Child::start(Child::again()?.args(["--sleeper", url, namespace, &ttl]))?))
-    }
-
-    /// What it says next after these words; nothing if it was refused the lock.
-    async fn said(&mut self, words: &str) -> Result<String> {
-        let said = self.0.until(|line| match line.strip_prefix(words) {
-            Some(said) => Some(said.to_owned()),
-            None if line.starts_with("refused") => {
-                eprintln!("{line}");
-                Some(String::new())
-            }
-            None => None,
-        });
-        let said = timeout(Duration::from_secs(60), said).await?;
-        said.map_err(|error| format!("{error} and never said {words:?}").into())
     }
 }

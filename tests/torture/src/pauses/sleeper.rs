@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use distlock::{Client, LockGuard};
 use distlock_testkit::{
     clock::{micros, uptime},
+    line::say,
     orders::orders_for_life,
 };
 use tokio::time::timeout;
@@ -38,13 +39,13 @@ async fn round(client: &Client, name: &str, ttl: Duration) {
         let _ = guard.unlock().await;
     }
     let lock = client.mutex(name);
-    println!("idle");
+    tell("idle", "");
     sleep_through(ttl / 2);
     match lock.lock().await {
         Ok(guard) => hold(guard).await,
-        Err(error) => println!("refused {error}"),
+        Err(error) => tell("refused", error),
     }
-    println!("done");
+    tell("done", "");
 }
 
 /// Returns as soon as this process has been stopped for that long, and goes on.
@@ -62,7 +63,7 @@ fn sleep_through(time: Duration) {
 /// Looks at the guard for as long as it is valid, at most for [`HOLD`].
 async fn hold(guard: LockGuard) {
     let (granted, mut valid) = (uptime(), 0);
-    println!("granted {}", guard.key());
+    tell("granted", guard.key());
     let looked = std::thread::spawn(move || {
         loop {
             // Read before the guard looks at its own: it was valid then.
@@ -75,6 +76,10 @@ async fn hold(guard: LockGuard) {
         }
     });
     let (guard, valid) = looked.join().expect("it looks");
-    println!("valid {valid}");
+    tell("valid", valid);
     let _ = timeout(Duration::from_secs(1), guard.unlock()).await;
+}
+
+fn tell(word: &str, rest: impl ToString) {
+    say(word, rest).expect("the coordinator listens");
 }

@@ -50,25 +50,26 @@ impl Worker {
 
     async fn read(&self, held: &Held, resource: &mut Resource) {
         for (lock, token) in held.parts() {
-            resource.read(&lock, Some(token)).await.expect("the registers answer");
+            resource.read(&lock, Some(token)).await;
         }
         sleep(self.work()).await;
     }
 
     async fn write(&self, held: &Held, call: u64, resource: &mut Resource) {
-        let value = (self.number << 32) + call;
+        let value = (self.task.number << 32) + call;
         let work = self.work();
         // A holder that stays too long is to write too late.
-        let long = work > self.ttl;
-        let guarded = self.guards_writes && (long || fastrand::bool());
+        let long = work > self.task.ttl;
+        // What is written under guards is looked at where they are those of queues: else several of
+        // one client's may have the same key.
+        let guarded = self.task.store.queues() && (long || fastrand::bool());
         let mut read = Vec::new();
         for part @ (lock, token) in &held.parts() {
             if guarded {
-                resource.see(lock, *token).await.expect("the registers answer");
+                resource.see(lock, *token).await;
             }
-            let plain =
-                resource.read(lock, None).await.expect("the registers answer").unwrap_or_default();
-            let fenced = resource.read(lock, Some(*token)).await.expect("the registers answer");
+            let plain = resource.read(lock, None).await.unwrap_or_default();
+            let fenced = resource.read(lock, Some(*token)).await;
             read.push((part.clone(), plain, fenced));
         }
         // Some write at once, most when they have worked.
@@ -78,15 +79,12 @@ impl Worker {
         }
         sleep(work).await;
         for ((lock, token), plain, fenced) in read {
-            resource.write(&lock, None, value, plain).await.expect("the registers answer");
+            resource.write(&lock, None, value, plain).await;
             if let Some(fenced) = fenced {
-                resource
-                    .write(&lock, Some(token), value, fenced)
-                    .await
-                    .expect("the registers answer");
+                resource.write(&lock, Some(token), value, fenced).await;
             }
             if guarded {
-                resource.see(&lock, token).await.expect("the registers answer");
+                resource.see(&lock, token).await;
             }
         }
         if guarded && !early {
@@ -98,7 +96,7 @@ impl Worker {
     async fn put(&self, held: &Held, value: u64) {
         for (guard, part) in held.guards().iter().zip(held.parts()) {
             let write =
-                guard.put(ledger::path(&self.namespace, &part.0), ledger::text(part.1, value));
+                guard.put(ledger::path(&self.task.namespace, &part.0), ledger::text(part.1, value));
             self.call(Manner::Put, Some((part, value)), write).await;
         }
     }
@@ -222,6 +220,6 @@ impl Worker {
             1 => 0.2 + fastrand::f64() * 0.8,
             _ => 0.0,
         };
-        Duration::from_millis(fastrand::u64(1..20)) + self.ttl.mul_f64(share)
+        Duration::from_millis(fastrand::u64(1..20)) + self.task.ttl.mul_f64(share)
     }
 }
