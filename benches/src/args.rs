@@ -2,11 +2,17 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
+use distlock_testkit::store;
 use lexopt::{Arg, Parser, ValueExt};
 
-use crate::{apart::Between, backend::Backend, task::Role, workload::Workload};
+use crate::{
+    apart::Between,
+    backend::{Backend, named},
+    task::Role,
+    workload::Workload,
+};
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Bench {
     pub(crate) quick: bool,
     pub(crate) check: bool,
@@ -50,16 +56,15 @@ impl Bench {
 }
 
 pub(crate) enum Command {
+    /// All that there is to measure.
     Bench(Bench),
     /// Only the pictures of what was measured before.
     Draw(PathBuf),
     /// Only what lies between the servers of a cluster, before these addresses.
-    Carry {
-        servers: Vec<String>,
-        between: Between,
-    },
+    Carry { servers: Vec<String>, between: Between },
     /// A process that the bench started.
     Role(Role),
+    /// How it is called.
     Help,
 }
 
@@ -97,21 +102,11 @@ pub(crate) fn parse() -> Result<Command, lexopt::Error> {
     let (mut repeats, mut carry) = (None, Vec::new());
     let (mut sessions, mut seconds, mut server) = (None, 30, None);
     let mut bench = Bench {
-        quick: false,
-        check: false,
         // The last ones are about questions of their own, and take as long as all others.
         only: Workload::ALL.into_iter().filter(|workload| !workload.is_aside()).collect(),
-        backends: Vec::new(),
-        repeats: 3,
         out: PathBuf::from("target/bench"),
-        beside: None,
         slices: 20,
-        capacity: None,
-        peers: None,
-        singles: BTreeMap::new(),
-        clusters: BTreeMap::new(),
-        between: None,
-        processes: BTreeMap::new(),
+        ..Bench::default()
     };
     while let Some(arg) = parser.next()? {
         match arg {
@@ -140,7 +135,7 @@ pub(crate) fn parse() -> Result<Command, lexopt::Error> {
             Arg::Long("out") => bench.out = parser.value()?.into(),
             Arg::Long("help") | Arg::Short('h') => return Ok(Command::Help),
             Arg::Long(server) if server.ends_with("-process") => {
-                let Ok(backend) = server.trim_end_matches("-process").parse() else {
+                let Ok(backend) = named(server.trim_end_matches("-process")) else {
                     return Err(arg.unexpected());
                 };
                 bench.processes.insert(backend, parser.value()?.parse()?);
@@ -150,7 +145,7 @@ pub(crate) fn parse() -> Result<Command, lexopt::Error> {
                     Some(name) => (name, &mut bench.clusters),
                     None => (servers, &mut bench.singles),
                 };
-                let Ok(backend) = name.parse() else { return Err(arg.unexpected()) };
+                let Ok(backend) = named(name) else { return Err(arg.unexpected()) };
                 of.insert(backend, addresses(&mut parser)?);
             }
             other => return Err(other.unexpected()),
@@ -181,13 +176,9 @@ fn addresses(parser: &mut Parser) -> Result<Vec<String>, lexopt::Error> {
 }
 
 fn backends(list: &str) -> Result<Vec<Backend>, lexopt::Error> {
-    list.split(',').map(|name| name.parse().map_err(|error: String| error.into())).collect()
+    Ok(list.split(',').map(named).collect::<Result<_, _>>()?)
 }
 
 fn workloads(list: &str) -> Result<Vec<Workload>, lexopt::Error> {
-    let find =
-        |name: &str| Workload::ALL.into_iter().find(|workload| format!("{workload:?}") == name);
-    list.split(',')
-        .map(|name| find(name).ok_or_else(|| format!("no workload {name:?}").into()))
-        .collect()
+    Ok(list.split(',').map(store::named).collect::<Result<_, _>>()?)
 }

@@ -1,108 +1,47 @@
 //! The stores that are measured, and where they are.
 
-use std::{fmt, str::FromStr};
+pub(crate) use distlock_testkit::store::Store as Backend;
 
-use serde::{Deserialize, Serialize};
+/// Those that there is something to measure on.
+pub(crate) const ALL: [Backend; 7] = [
+    Backend::Etcd,
+    Backend::ZooKeeper,
+    Backend::Postgres,
+    Backend::Mysql,
+    Backend::Redis,
+    Backend::Redlock,
+    Backend::Sqlite,
+];
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Backend {
-    Etcd,
-    ZooKeeper,
-    Postgres,
-    Mysql,
-    Redis,
-    /// Several servers of it that know nothing of each other.
-    Redlock,
-    Sqlite,
+/// The URL of these servers; a file has its path for an address.
+pub(crate) fn url_of(backend: Backend, servers: &[String]) -> String {
+    url_as(backend, owner(backend), servers)
 }
 
-impl Backend {
-    pub(crate) const ALL: [Self; 7] = [
-        Self::Etcd,
-        Self::ZooKeeper,
-        Self::Postgres,
-        Self::Mysql,
-        Self::Redis,
-        Self::Redlock,
-        Self::Sqlite,
-    ];
-
-    /// What it is called on a command line and in a report.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Etcd => "etcd",
-            Self::ZooKeeper => "zookeeper",
-            Self::Postgres => "postgres",
-            Self::Mysql => "mysql",
-            Self::Redis => "redis",
-            Self::Redlock => "redlock",
-            Self::Sqlite => "sqlite",
-        }
-    }
-
-    /// What it is called in a picture.
-    pub(crate) fn title(self) -> &'static str {
-        match self {
-            Self::Etcd => "etcd",
-            Self::ZooKeeper => "ZooKeeper",
-            Self::Postgres => "PostgreSQL",
-            Self::Mysql => "MariaDB",
-            Self::Redis => "Redis",
-            Self::Redlock => "Redlock",
-            Self::Sqlite => "SQLite",
-        }
-    }
-
-    /// Whether it is asked in SQL.
-    pub(crate) fn is_sql(self) -> bool {
-        matches!(self, Self::Postgres | Self::Mysql | Self::Sqlite)
-    }
-
-    /// The URL of these servers; a file has its path for an address.
-    pub(crate) fn url_of(self, servers: &[String]) -> String {
-        self.url_as(self.owner(), servers)
-    }
-
-    /// The same for a user who has their name for a password.
-    pub(crate) fn url_as(self, user: &str, servers: &[String]) -> String {
-        let servers = servers.join(",");
-        match self {
-            Self::Etcd => format!("etcd://{servers}"),
-            Self::ZooKeeper => format!("zk://{servers}"),
-            Self::Postgres => format!("postgres://{user}:{user}@{servers}/postgres"),
-            Self::Mysql => format!("mysql://{user}:{user}@{servers}/distlock"),
-            Self::Redis => format!("redis://{user}:root@{servers}"),
-            Self::Redlock => format!("redlock://{user}:root@{servers}"),
-            Self::Sqlite => format!("sqlite://{servers}"),
-        }
-    }
-
-    /// The superuser that docker/single.sh gives its servers.
-    pub(crate) fn owner(self) -> &'static str {
-        match self {
-            Self::Postgres => "postgres",
-            Self::Redis | Self::Redlock => "default",
-            _ => "root",
-        }
+/// The same for a user who has their name for a password.
+pub(crate) fn url_as(backend: Backend, user: &str, servers: &[String]) -> String {
+    let servers = servers.join(",");
+    match backend {
+        Backend::Postgres => format!("postgres://{user}:{user}@{servers}/postgres"),
+        Backend::Mysql => format!("mysql://{user}:{user}@{servers}/distlock"),
+        Backend::Redis | Backend::Redlock => format!("{backend}://{user}:root@{servers}"),
+        Backend::ZooKeeper => format!("zk://{servers}"),
+        _ => format!("{backend}://{servers}"),
     }
 }
 
-impl fmt::Display for Backend {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
+/// The superuser that docker/single.sh gives its servers.
+pub(crate) fn owner(backend: Backend) -> &'static str {
+    match backend {
+        Backend::Postgres => "postgres",
+        Backend::Redis | Backend::Redlock => "default",
+        _ => "root",
     }
 }
 
-impl FromStr for Backend {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        let found = Self::ALL.into_iter().find(|backend| backend.name() == name);
-        found.ok_or_else(|| {
-            format!(
-                "no backend {name:?}: etcd, zookeeper, postgres, mysql, redis, redlock or sqlite"
-            )
-        })
-    }
+/// The one that has this name on the command line.
+pub(crate) fn named(name: &str) -> Result<Backend, String> {
+    let backend = name.parse()?;
+    let is_measured = ALL.contains(&backend);
+    is_measured.then_some(backend).ok_or_else(|| format!("nothing is measured on {backend}"))
 }

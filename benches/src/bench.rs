@@ -15,6 +15,7 @@ mod contender;
 mod counters;
 mod crossover;
 mod fleet;
+mod floor;
 mod held;
 mod join;
 mod lines;

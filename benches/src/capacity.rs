@@ -52,7 +52,7 @@ struct Seen {
 /// Whether no lock was lost.
 pub(crate) async fn look(bench: &Bench, capacity: Capacity) -> Result<bool> {
     let [backend] = bench.backends[..] else { return Err("one store at a time".into()) };
-    if backend.is_sql() {
+    if backend.is_relational() {
         return Err("only etcd's and ZooKeeper's renewals are counted".into());
     }
     let machine = Machine::look(bench).await?;

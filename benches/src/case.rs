@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     apart::Between,
     args::Bench,
-    backend::Backend,
+    backend::{self, Backend},
     task::{Fleet, Names, Pairs, Primitive, Subject},
     workload::Workload,
 };
@@ -75,17 +75,14 @@ pub(crate) struct Case {
 pub(crate) enum Kind {
     /// In so many processes.
     Pairs(Pairs, usize),
+    /// Clients that contend and hold.
     Fleet(Fleet),
+    /// All wait, and then the lock goes through all of them.
     Queue,
     /// All wait for so long, and then one more joins and leaves, so many times.
-    Behind {
-        wait_ms: u64,
-        joins: usize,
-    },
+    Behind { wait_ms: u64, joins: usize },
     /// For so long.
-    Held {
-        hold_ms: u64,
-    },
+    Held { hold_ms: u64 },
 }
 
 /// How long and how often.
@@ -131,7 +128,7 @@ pub(crate) fn plan(bench: &Bench, repeat: usize) -> Vec<Case> {
     let extent = if bench.quick { QUICK } else { FULL };
     let mut cases = Vec::new();
     for workload in Workload::ALL {
-        for backend in Backend::ALL {
+        for backend in backend::ALL {
             let asked = bench.only.contains(&workload) && bench.backends.contains(&backend);
             let nowhere = workload == Workload::W7 && bench.cluster(backend).is_empty();
             if !asked || nowhere || !workload.is_for(backend) {
@@ -172,15 +169,8 @@ fn add(
     between: Option<Between>,
 ) {
     let mut add = |variant, n, order, pairs, processes| {
-        cases.push(Case {
-            workload,
-            backend,
-            variant,
-            hold_ms: 0,
-            n,
-            order,
-            kind: Kind::Pairs(pairs, processes),
-        });
+        let kind = Kind::Pairs(pairs, processes);
+        cases.push(Case { workload, backend, variant, hold_ms: 0, n, order, kind });
     };
     let Extent { run_ms, warmup_ms, ours, peers, slow_ms, slow_peers, .. } = extent;
     let fast = Pairs {
@@ -192,75 +182,42 @@ fn add(
         stamps: false,
         primitive: Primitive::Mutex,
     };
+    let slow = Pairs { run_ms: slow_ms, raw_writes: 15, ..fast.clone() };
+    let tasks = |tasks, pairs: &Pairs| Pairs { tasks, ..pairs.clone() };
+    let stamped = |pairs: &Pairs| Pairs { stamps: true, ..pairs.clone() };
+    let all = beside_floor(others, ours, peers);
     match workload {
-        Workload::W1 => add(Variant::Plain, 1, beside_floor(others, ours, peers), fast, 1),
+        Workload::W1 => add(Variant::Plain, 1, all, fast, 1),
         Workload::W2 => {
-            add(
-                Variant::Plain,
-                64,
-                beside_floor(others, ours, peers),
-                Pairs { tasks: 64, names: Names::Each, ..fast },
-                1,
-            );
+            add(Variant::Plain, 64, all, Pairs { tasks: 64, names: Names::Each, ..fast }, 1);
         }
         Workload::W3 => {
             for n in [2, 16, 128] {
-                add(
-                    Variant::Plain,
-                    n,
-                    beside_floor(others, ours, peers),
-                    Pairs { tasks: n, ..fast.clone() },
-                    1,
-                );
+                add(Variant::Plain, n, all.clone(), tasks(n, &fast), 1);
             }
             for n in [2, 16] {
                 if backend == Backend::Etcd {
-                    add(
-                        Variant::Busy,
-                        n,
-                        beside_floor(others, ours, peers),
-                        Pairs { tasks: n, ..fast.clone() },
-                        1,
-                    );
+                    add(Variant::Busy, n, all.clone(), tasks(n, &fast), 1);
                 }
-                add(
-                    Variant::Across,
-                    n,
-                    alone(others, ours, peers),
-                    Pairs { stamps: true, ..fast.clone() },
-                    n,
-                );
+                add(Variant::Across, n, alone(others, ours, peers), stamped(&fast), n);
             }
         }
         Workload::W5 => {
-            let slow = Pairs { run_ms: slow_ms, raw_writes: 15, ..fast };
-            let all = if slow_peers > 0 {
-                beside_floor(others, 1, slow_peers)
-            } else {
-                alone(others, 1, 0)
+            let all = match slow_peers {
+                0 => alone(others, 1, 0),
+                some => beside_floor(others, 1, some),
             };
             add(Variant::Plain, 1, all.clone(), slow.clone(), 1);
             for n in [2, 16] {
-                add(Variant::Plain, n, all.clone(), Pairs { tasks: n, ..slow.clone() }, 1);
-                add(
-                    Variant::Across,
-                    n,
-                    alone(others, 1, slow_peers),
-                    Pairs { stamps: true, ..slow.clone() },
-                    n,
-                );
+                add(Variant::Plain, n, all.clone(), tasks(n, &slow), 1);
+                add(Variant::Across, n, alone(others, 1, slow_peers), stamped(&slow), n);
             }
         }
         Workload::W7 => {
+            let variant = between.map_or(Variant::Plain, Variant::Apart);
+            let all = beside_floor(others, ours.div_ceil(2), slow_peers);
             for n in [1, 2, 16] {
-                let ours = ours.div_ceil(2);
-                add(
-                    between.map_or(Variant::Plain, Variant::Apart),
-                    n,
-                    beside_floor(others, ours, slow_peers),
-                    Pairs { tasks: n, ..fast.clone() },
-                    1,
-                );
+                add(variant, n, all.clone(), tasks(n, &fast), 1);
             }
         }
         Workload::WP => {
@@ -276,7 +233,7 @@ fn add(
             };
             for (variant, primitive) in primitives.iter().copied() {
                 for n in [1, 16] {
-                    let pairs = Pairs { tasks: n, primitive, ..fast.clone() };
+                    let pairs = Pairs { primitive, ..tasks(n, &fast) };
                     add(variant, n, alone(others, ours, peers), pairs, 1);
                 }
             }
@@ -299,7 +256,7 @@ fn add_long(
     };
     if workload == Workload::W4 {
         // Of SQL's peers each waiter has a connection, which no server has so many of.
-        let [some, few] = if backend.is_sql() { [0, 0] } else { [1, extent.slow_peers] };
+        let [some, few] = if backend.is_relational() { [0, 0] } else { [1, extent.slow_peers] };
         add(1000, beside_floor(others, extent.ours.div_ceil(2), some), Kind::Queue);
         add(5000, beside_floor(others, extent.ours.div_ceil(2), few), Kind::Queue);
     } else if workload == Workload::W8 {
@@ -319,15 +276,9 @@ fn add_crowds(cases: &mut Vec<Case>, backend: Backend, quick: bool) {
     let run_ms = if quick { 2000 } else { 6000 };
     for n in [500, 2000] {
         let fleet = Fleet { contenders: n, hold_ms: 0, warmup_ms: 2000 + 4 * n as u64, run_ms };
-        cases.push(Case {
-            workload: Workload::W9,
-            backend,
-            variant: Variant::Plain,
-            hold_ms: 0,
-            n,
-            order: vec![Subject::Distlock],
-            kind: Kind::Fleet(fleet),
-        });
+        let (workload, variant) = (Workload::W9, Variant::Plain);
+        let (order, kind) = (vec![Subject::Distlock], Kind::Fleet(fleet));
+        cases.push(Case { workload, backend, variant, hold_ms: 0, n, order, kind });
     }
 }
 

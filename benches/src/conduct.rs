@@ -14,7 +14,7 @@ use crate::{
     case::{Case, Kind, Variant, plan},
     counters::Counters,
     crossover,
-    link::{Process, Program},
+    link::{Process, Program, Together},
     long,
     machine::Machine,
     measures::{Key, Row, Seen, rate, row},
@@ -28,8 +28,6 @@ const DELAY_MS: u64 = 5;
 const UNRELATED_WRITES: u32 = 700;
 /// A slice that takes so much longer than it should has failed.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Until all processes of a measurement have been told to begin.
-const NOTICE: u64 = 20_000_000;
 
 #[derive(Debug)]
 pub(crate) struct Conductor<'a> {
@@ -81,7 +79,7 @@ impl<'a> Conductor<'a> {
 
     /// A Java server is slow until it has done its work some ten thousand times.
     pub(crate) async fn warm_up(&mut self, backend: Backend) -> Result<()> {
-        if backend.is_sql() {
+        if backend.is_relational() {
             recipe::prepare(backend, self.bench.single(backend)).await?;
         }
         let pairs = Pairs {
@@ -188,6 +186,8 @@ impl<'a> Conductor<'a> {
             namespace: String::new(),
             work,
         };
+        let patience_ms = long::PATIENCE.as_millis() as u64;
+        let queue = Work::Queue { waiters: case.n, patience_ms };
         let (slice, counted) = match &case.kind {
             Kind::Pairs(pairs, processes) => {
                 let task = self.named(task(Work::Pairs(pairs.clone())));
@@ -212,17 +212,12 @@ impl<'a> Conductor<'a> {
                 timeout(patience, measured).await??
             }
             Kind::Queue => {
-                let patience_ms = long::PATIENCE.as_millis() as u64;
-                let task = self.named(task(Work::Queue { waiters: case.n, patience_ms }));
-                timeout(
-                    PATIENCE + long::PATIENCE * 3,
-                    long::queue(task, &place.servers, case.n, seen),
-                )
-                .await??
+                let task = self.named(task(queue));
+                let queue = long::queue(task, &place.servers, case.n, seen);
+                timeout(PATIENCE + long::PATIENCE * 3, queue).await??
             }
             Kind::Behind { wait_ms, joins } => {
-                let patience_ms = long::PATIENCE.as_millis() as u64;
-                let task = self.named(task(Work::Queue { waiters: case.n, patience_ms }));
+                let task = self.named(task(queue));
                 let (wait, patience) = (Duration::from_millis(*wait_ms), long::PATIENCE * 5);
                 let behind = behind::measure(task, &place.servers, wait, *joins, seen);
                 timeout(patience + wait, behind).await??
@@ -256,34 +251,18 @@ pub(crate) async fn measure(
     count: usize,
     program: Program<'_>,
 ) -> Result<(Slice, Counters)> {
-    let (backend, role) = (task.backend, Role::Subject(task));
-    let mut processes = Vec::new();
-    for _ in 0..count {
-        processes.push(Process::of(program, &role)?);
-    }
-    for process in &mut processes {
-        process.mark().await?;
-    }
+    let backend = task.backend;
+    let mut processes = Together::start(program, &vec![Role::Subject(task); count]).await?;
     let before = Counters::read(backend, servers).await?;
-    let start = (now() + NOTICE).to_string();
-    for process in &mut processes {
-        process.answer(&start).await?;
-    }
-    let mut whole = Slice::default();
-    for (place, process) in processes.iter_mut().enumerate() {
-        let mut slice = process.done().await?;
-        slice.stamps.iter_mut().for_each(|stamp| stamp.process = place);
-        whole.absorb(slice);
-    }
+    processes.begin().await?;
+    let mut whole = processes.done().await?;
     let counted = Counters::read(backend, servers).await? - before;
     if count > 1 {
         let others = |[one, next]: [Stamp; 2]| one.process != next.process;
         let gaps = gaps(&mut whole.stamps)?.into_iter();
         whole.gap = gaps.filter_map(|(gap, turns)| others(turns).then_some(gap)).collect();
     }
-    for process in processes {
-        process.finish().await?;
-    }
+    processes.finish().await?;
     Ok((whole, counted))
 }
 

@@ -1,12 +1,14 @@
 //! Whether it is better to be told or to try again and again: what the time between two holders
 //! is, and what the store is asked meanwhile.
 
+use std::env::current_exe;
+
 use distlock_testkit::clock::{now, sleep_until};
 
 use crate::{
     Result,
     counters::Counters,
-    link::Process,
+    link::{Program, Together},
     measures::{ASKED, LOAD, SERVER_CPU, Seen},
     slice::{Slice, gaps},
     task::{Fleet, Role, Subject, Task, Work},
@@ -16,8 +18,6 @@ use crate::{
 /// Among how many processes distlock's clients are divided, as some of its work is done once for
 /// each process. Those who try share nothing.
 const PROCESSES: usize = 8;
-/// Until all processes have been told to begin.
-const NOTICE: u64 = 20_000_000;
 
 /// What the server counts and how long it works are taken in the measured time, by which all
 /// clients wait.
@@ -30,20 +30,15 @@ pub(crate) async fn measure(
 ) -> Result<(Slice, Counters)> {
     let (backend, subject) = (task.backend, task.subject);
     let count = if subject == Subject::Distlock { PROCESSES.min(fleet.contenders) } else { 1 };
-    let mut processes = Vec::new();
-    for place in 0..count {
+    let role = |place| {
         let contenders = (fleet.contenders + place) / count;
         let work = Work::Fleet(Fleet { contenders, ..fleet.clone() });
-        let role = Role::Subject(Task { work, ..task.clone() });
-        processes.push(Process::start(&role)?);
-    }
-    for process in &mut processes {
-        process.mark().await?;
-    }
-    let start = now() + NOTICE;
-    for process in &mut processes {
-        process.answer(&start.to_string()).await?;
-    }
+        Role::Subject(Task { work, ..task.clone() })
+    };
+    let program = current_exe()?;
+    let roles: Vec<_> = (0..count).map(role).collect();
+    let mut processes = Together::start(Program::Build(&program), &roles).await?;
+    let start = processes.begin().await?;
     let begin = start + fleet.warmup_ms * 1_000_000;
     let end = begin + fleet.run_ms * 1_000_000;
     let look = async || -> Result<(Counters, u64, u64)> {
@@ -55,15 +50,8 @@ pub(crate) async fn measure(
     sleep_until(end).await;
     let after = look().await?;
 
-    let mut whole = Slice::default();
-    for (place, process) in processes.iter_mut().enumerate() {
-        let mut slice = process.done().await?;
-        slice.stamps.iter_mut().for_each(|stamp| stamp.process = place);
-        whole.absorb(slice);
-    }
-    for process in processes {
-        process.finish().await?;
-    }
+    let mut whole = processes.done().await?;
+    processes.finish().await?;
     let within = |granted: u64| (begin..end).contains(&granted);
     whole.gap = gaps(&mut whole.stamps)?
         .into_iter()

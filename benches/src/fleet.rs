@@ -1,14 +1,15 @@
 //! Clients that contend for one name, each of them for itself, and hold it for a while: for half of
 //! the time to one and a half, or those who try every so often would do so always in step with it.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use distlock_testkit::clock::{cpu, now, sleep_until};
+use futures_util::stream::{self, StreamExt, TryStreamExt};
 use tokio::{
     select,
-    sync::{Semaphore, watch},
+    sync::watch,
     task::JoinSet,
-    time::{sleep, timeout},
+    time::{Instant, sleep},
 };
 
 use crate::{
@@ -55,18 +56,7 @@ pub(crate) async fn run(task: &Task, fleet: &Fleet) -> Result<(Vec<Connected>, S
     sleep_until(end).await;
     let (cpu, asked) = (cpu() - before.0, asked() - before.1);
     let mut slice = Slice { cpu, asked, ..Slice::default() };
-    let mut all = async || {
-        while let Some(seen) = tasks.join_next().await {
-            match seen {
-                Ok(seen) => slice.absorb(seen),
-                Err(error) => slice.failed(error),
-            }
-        }
-    };
-    if timeout(PATIENCE, all()).await.is_err() {
-        slice.failed(format!("{} clients were not done {PATIENCE:?} after the end", tasks.len()));
-        tasks.abort_all();
-    }
+    slice.gather(tasks, Instant::now() + PATIENCE).await;
     Ok((connected, slice))
 }
 
@@ -77,24 +67,13 @@ async fn open(task: &Task, count: usize) -> Result<(Vec<Connected>, Vec<Contende
         let contenders = connected.contenders(count, true).await?;
         return Ok((vec![connected], contenders));
     }
-    let (mut all, mut contenders) = (Vec::new(), Vec::new());
-    let slots = Arc::new(Semaphore::new(AT_ONCE));
-    let mut opening = JoinSet::new();
-    for _ in 0..count {
-        let (task, slots) = (task.clone(), Arc::clone(&slots));
-        opening.spawn(async move {
-            let _slot = slots.acquire_owned().await?;
-            let connected = Connected::open(&task).await?;
-            let contender = connected.contenders(1, true).await?.pop().ok_or("no contender")?;
-            Result::Ok((connected, contender))
-        });
-    }
-    while let Some(opened) = opening.join_next().await {
-        let (connected, contender) = opened??;
-        all.push(connected);
-        contenders.push(contender);
-    }
-    Ok((all, contenders))
+    let opening = (0..count).map(|_| async {
+        let connected = Connected::open(task).await?;
+        let contender = connected.contenders(1, true).await?.pop().ok_or("no contender")?;
+        Result::Ok((connected, contender))
+    });
+    let opened: Vec<_> = stream::iter(opening).buffer_unordered(AT_ONCE).try_collect().await?;
+    Ok(opened.into_iter().unzip())
 }
 
 /// One of them.

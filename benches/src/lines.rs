@@ -51,35 +51,29 @@ pub(crate) fn of_documents(rows: &[Row]) -> String {
         let cells = OTHERS.map(|other| of(other).map(|other| ours / other));
         let _ = writeln!(performance, "| {name} |{}", cells.map(number).concat());
     }
-    for n in [2, 16, 128] {
-        let of = |subject| find(WX, Plain, 10, n, subject);
-        if of(Distlock).is_none() {
-            continue;
-        }
-        let gaps = WAITING.map(|subject| two(of(subject), GAP));
-        let asked = WAITING.map(|subject| number(of(subject).and_then(|row| row.get(ASKED))));
-        let _ = writeln!(performance, "| {n} |{}{}", gaps.concat(), asked.concat());
+    let held = |n, subject| find(WX, Plain, 10, n, subject);
+    let measured = |n: &usize| held(*n, Distlock).is_some();
+    let asked = |n, subject| number(held(n, subject).and_then(|row| row.get(ASKED)));
+    for n in [2, 16, 128].into_iter().filter(measured) {
+        let gaps = WAITING.map(|subject| two(held(n, subject), GAP)).concat();
+        let asked = WAITING.map(|subject| asked(n, subject)).concat();
+        let _ = writeln!(performance, "| {n} |{gaps}{asked}");
     }
     let mut choosing = String::new();
-    for n in [2, 8, 32, 128] {
-        let of = |subject| find(WX, Plain, 10, n, subject);
-        if of(Distlock).is_none() {
-            continue;
-        }
+    for n in [2, 8, 32, 128].into_iter().filter(measured) {
         let store = if n == 2 { "Redis" } else { "" };
-        let gaps = [Distlock, UniqueKey, Often, Floor].map(|subject| two(of(subject), GAP));
+        let gaps = [Distlock, UniqueKey, Often, Floor].map(|subject| two(held(n, subject), GAP));
         let loops = [Distlock, UniqueKey, Often];
-        let asked = loops.map(|subject| number(of(subject).and_then(|row| row.get(ASKED))));
+        let asked = loops.map(|subject| asked(n, subject)).concat();
         let cpu = |row: &Row| Some((row.get(SERVER_CPU)? + row.get(CPU)?) / 1e3);
-        let cpu = loops.map(|subject| number(of(subject).and_then(cpu)));
-        let rest = [gaps.concat(), asked.concat(), cpu.concat()].concat();
-        let _ = writeln!(choosing, "| {store} | {n} |{rest}");
+        let cpu = loops.map(|subject| number(held(n, subject).and_then(cpu))).concat();
+        let _ = writeln!(choosing, "| {store} | {n} |{}{asked}{cpu}", gaps.concat());
     }
     let alone = |subject| {
-        let row = find(WX, Plain, 10, 1, subject)?;
+        let row = held(1, subject)?;
         Some(row.get(LOCK[0])? + row.get(UNLOCK[0])?)
     };
-    let gap = |n, subject| find(WX, Plain, 10, n, subject)?.get(GAP[0]);
+    let gap = |n, subject| held(n, subject)?.get(GAP[0]);
     if alone(Distlock).is_some() {
         let fastest = [
             alone(Floor),

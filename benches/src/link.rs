@@ -4,6 +4,7 @@ use std::path::Path;
 
 use distlock_testkit::{
     child::Child,
+    clock::now,
     orders::{next_order, say},
 };
 use serde::{Deserialize, Serialize};
@@ -90,6 +91,54 @@ impl Process {
     pub(crate) async fn finish(mut self) -> Result<()> {
         self.answer("finish").await?;
         self.0.wait().await?;
+        Ok(())
+    }
+}
+
+/// Several that do the same, in turn with the one that conducts.
+#[derive(Debug)]
+pub(crate) struct Together(Vec<Process>);
+
+/// Until all processes of a measurement have been told to begin.
+const NOTICE: u64 = 20_000_000;
+
+impl Together {
+    /// Waits until all are ready.
+    pub(crate) async fn start(program: Program<'_>, roles: &[Role]) -> Result<Self> {
+        let mut processes = Vec::new();
+        for role in roles {
+            processes.push(Process::of(program, role)?);
+        }
+        for process in &mut processes {
+            process.mark().await?;
+        }
+        Ok(Self(processes))
+    }
+
+    /// Lets them begin all at once, a moment later: when that is.
+    pub(crate) async fn begin(&mut self) -> Result<u64> {
+        let start = now() + NOTICE;
+        for process in &mut self.0 {
+            process.answer(&start.to_string()).await?;
+        }
+        Ok(start)
+    }
+
+    /// What all of them have seen.
+    pub(crate) async fn done(&mut self) -> Result<Slice> {
+        let mut whole = Slice::default();
+        for (place, process) in self.0.iter_mut().enumerate() {
+            let mut slice = process.done().await?;
+            slice.stamps.iter_mut().for_each(|stamp| stamp.process = place);
+            whole.absorb(slice);
+        }
+        Ok(whole)
+    }
+
+    pub(crate) async fn finish(self) -> Result<()> {
+        for process in self.0 {
+            process.finish().await?;
+        }
         Ok(())
     }
 }

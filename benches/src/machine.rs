@@ -33,7 +33,7 @@ pub(crate) struct Machine {
     pub(crate) date: String,
     pub(crate) commit: String,
     pub(crate) rustc: String,
-    pub(crate) servers: BTreeMap<&'static str, String>,
+    pub(crate) servers: BTreeMap<Backend, String>,
     pub(crate) crates: BTreeMap<&'static str, &'static str>,
     pub(crate) processor: String,
     pub(crate) processors: usize,
@@ -45,7 +45,7 @@ impl Machine {
     pub(crate) async fn look(bench: &Bench) -> Result<Self> {
         let mut servers = BTreeMap::new();
         for backend in &bench.backends {
-            servers.insert(backend.name(), version(*backend, bench.single(*backend)).await?);
+            servers.insert(*backend, version(*backend, bench.single(*backend)).await?);
         }
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
         let field = |text: &str, name: &str| {

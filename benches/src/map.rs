@@ -9,7 +9,7 @@ use plotters::{
 
 use crate::{
     Result,
-    backend::Backend,
+    backend::{self, Backend},
     canvas::{Canvas, HEAD, INK, SMALL, WIDTH, font, picture, text, told},
     measures::{ASKED, CPU, GAP, Row},
     task::Subject,
@@ -77,7 +77,7 @@ pub(crate) fn draw(path: &Path, rows: &[&Row]) -> Result<bool> {
         Some(Cost { gap: row.get(GAP[0])?, load: row.get(load)? })
     };
     let stores: Vec<_> =
-        Backend::ALL.into_iter().filter(|b| rows.iter().any(|row| row.key.backend == *b)).collect();
+        backend::ALL.into_iter().filter(|b| rows.iter().any(|row| row.key.backend == *b)).collect();
     if stores.is_empty() {
         return Ok(false);
     }

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use distlock_testkit::clock::{cpu, now, sleep_until};
 use tokio::{
     task::JoinSet,
-    time::{Instant, sleep, timeout_at},
+    time::{Instant, sleep},
 };
 
 use crate::{
@@ -60,21 +60,7 @@ pub(crate) async fn run(task: &Task, pairs: &Pairs) -> Result<(Connected, Slice)
     let deadline = Instant::now() + patience;
     let mut slice =
         Slice { time: pairs.run_ms * 1_000_000, raw_write, rss_before, ..Slice::default() };
-    loop {
-        match timeout_at(deadline, tasks.join_next()).await {
-            Ok(Some(Ok(seen))) => slice.absorb(seen),
-            Ok(Some(Err(error))) => slice.failed(error),
-            Ok(None) => break,
-            Err(_) => {
-                slice.failed(format!(
-                    "{} tasks were not done {PATIENCE:?} after the end",
-                    tasks.len()
-                ));
-                tasks.abort_all();
-                break;
-            }
-        }
-    }
+    slice.gather(tasks, deadline).await;
     slice.cpu = cpu() - busy;
     slice.asked = asked() - asked_before;
     (slice.rss, slice.rss_peak) = memory()?;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::{
     Result,
-    backend::Backend,
+    backend::{self, Backend},
     bars::{self, Bar, Group},
     canvas::{SUBJECTS, color, figure},
     case::Variant,
@@ -17,7 +17,7 @@ use crate::{
 
 pub(crate) fn draw(folder: &Path, rows: &[Row]) -> Result<Vec<PathBuf>> {
     let mut paths = Vec::new();
-    for backend in Backend::ALL {
+    for backend in backend::ALL {
         let rows: Vec<_> = rows.iter().filter(|row| row.key.backend == backend).collect();
         for (name, draw) in [("gap", gaps as Draw), ("pairs", rates)] {
             let path = folder.join(format!("{name}-{backend}.svg"));
@@ -53,11 +53,7 @@ fn waiting(path: &Path, rows: &[&Row]) -> Result<bool> {
         across: CONTENDERS,
         up: &[0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0],
     };
-    let panels = lines(rows, GAP_HOLD, GAP[0], true);
-    if !panels.is_empty() {
-        panels::draw(path, &figure, &panels)?;
-    }
-    Ok(!panels.is_empty())
+    all_stores(path, &figure, &lines(rows, GAP_HOLD, GAP[0], true))
 }
 
 fn asking(path: &Path, rows: &[&Row]) -> Result<bool> {
@@ -67,9 +63,13 @@ fn asking(path: &Path, rows: &[&Row]) -> Result<bool> {
         across: &CONTENDERS[1..],
         up: &[1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0],
     };
-    let panels = lines(rows, ASKED_HOLD, ASKED, false);
+    all_stores(path, &figure, &lines(rows, ASKED_HOLD, ASKED, false))
+}
+
+/// Whether there was something to draw.
+fn all_stores(path: &Path, figure: &Figure<'_>, panels: &[Panel]) -> Result<bool> {
     if !panels.is_empty() {
-        panels::draw(path, &figure, &panels)?;
+        panels::draw(path, figure, panels)?;
     }
     Ok(!panels.is_empty())
 }
@@ -95,7 +95,7 @@ fn lines(rows: &[&Row], hold_ms: u64, measure: &str, floor: bool) -> Vec<Panel> 
         Panel { name, lines: lines.collect() }
     };
     let told = |panel: &Panel| panel.lines.iter().all(|line| !line.points.is_empty());
-    Backend::ALL.into_iter().map(panel).filter(told).collect()
+    backend::ALL.into_iter().map(panel).filter(told).collect()
 }
 
 fn line(subject: Subject, backend: Backend, points: Vec<(f64, f64)>) -> Line {

@@ -9,7 +9,7 @@ use tokio::time::sleep;
 
 use crate::{
     Result,
-    backend::Backend,
+    backend::{Backend, url_of},
     sql::{Connection, Done},
     statements,
     task::Subject,
@@ -195,6 +195,6 @@ pub(crate) async fn prepare(backend: Backend, servers: &[String]) -> Result<()> 
         connection.write(format!("CREATE TABLE IF NOT EXISTS {table}")).await?;
     }
     // The library makes its own.
-    distlock::Client::connect(&backend.url_of(servers)).await?.close().await?;
+    distlock::Client::connect(url_of(backend, servers)).await?.close().await?;
     statements::prepare(backend, &connection).await
 }

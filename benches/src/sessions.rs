@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use distlock::{Client, LockGuard};
 use distlock_testkit::clock::cpu;
+use futures_util::stream::{self, StreamExt, TryStreamExt};
 use tokio::{sync::Semaphore, task::JoinSet};
 
 use crate::{
     Result,
+    backend::url_of,
     link::{Line, mark, tell},
     slice::Slice,
     subject::TTL,
@@ -74,7 +76,7 @@ async fn hold(sessions: &Sessions) -> Result<(Vec<(Client, LockGuard)>, Slice)> 
 }
 
 async fn open(sessions: &Sessions, name: &str) -> Result<(Client, LockGuard)> {
-    let url = sessions.backend.url_of(&sessions.servers);
+    let url = url_of(sessions.backend, &sessions.servers);
     let builder = Client::builder(&url).namespace(&sessions.namespace).session_ttl(TTL);
     let client = builder.connect().await?;
     let guard = client.mutex(name).lock().await?;
@@ -82,18 +84,9 @@ async fn open(sessions: &Sessions, name: &str) -> Result<(Client, LockGuard)> {
 }
 
 async fn close(held: Vec<(Client, LockGuard)>) -> Result<()> {
-    let slots = Arc::new(Semaphore::new(AT_ONCE));
-    let mut closing = JoinSet::new();
-    for (client, guard) in held {
-        let slots = Arc::clone(&slots);
-        closing.spawn(async move {
-            let _slot = slots.acquire_owned().await;
-            drop(guard);
-            client.close().await
-        });
-    }
-    while let Some(closed) = closing.join_next().await {
-        closed??;
-    }
-    Ok(())
+    let closing = held.into_iter().map(|(client, guard)| async move {
+        drop(guard);
+        client.close().await
+    });
+    Ok(stream::iter(closing).buffer_unordered(AT_ONCE).try_collect().await?)
 }

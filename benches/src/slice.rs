@@ -1,6 +1,10 @@
 //! What a subject's process tells at its end.
 
 use serde::{Deserialize, Serialize};
+use tokio::{
+    task::JoinSet,
+    time::{Instant, timeout_at},
+};
 
 use crate::Result;
 
@@ -86,6 +90,21 @@ impl Slice {
         self.rss_peak = self.rss_peak.max(other.rss_peak);
         self.errors += other.errors;
         self.error = self.error.take().or(other.error);
+    }
+
+    /// Adds what tasks see until a deadline; those that are not done by then are ended, and count as
+    /// an error.
+    pub(crate) async fn gather(&mut self, mut tasks: JoinSet<Self>, deadline: Instant) {
+        loop {
+            match timeout_at(deadline, tasks.join_next()).await {
+                Ok(Some(Ok(seen))) => self.absorb(seen),
+                Ok(Some(Err(error))) => self.failed(error),
+                Ok(None) => return,
+                Err(_) => break,
+            }
+        }
+        self.failed(format!("{} tasks were not done in time", tasks.len()));
+        tasks.abort_all();
     }
 
     pub(crate) fn failed(&mut self, error: impl ToString) {

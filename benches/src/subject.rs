@@ -5,19 +5,19 @@ use std::{
     time::Duration,
 };
 
-use etcd_client::LockOptions;
-use redis::aio::MultiplexedConnection;
+use etcd_client::{LeaseClient, LockOptions};
+use futures_util::stream::{self, StreamExt, TryStreamExt};
 use tokio::{
     sync::{Mutex, Semaphore},
-    task::JoinSet,
     time::timeout,
 };
 use zookeeper_client::{Acls, CreateMode};
 
 use crate::{
     Result,
-    backend::Backend,
-    contender::{Contender, write},
+    backend::{Backend, owner, url_as},
+    contender::Contender,
+    floor::{Floor, Store},
     poller::Poller,
     primitive::Ours,
     recipe::Recipe,
@@ -37,37 +37,28 @@ pub(crate) const TTL: Duration = Duration::from_secs(10);
 /// How many requests of the preparations, or closings, are under way at once.
 const AT_ONCE: usize = 64;
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Connected {
     task: Task,
     client: Client,
     /// Leases to revoke at the end.
-    leases: Arc<Mutex<Vec<i64>>>,
+    leases: Arc<Mutex<Vec<(LeaseClient, i64)>>>,
     counter: Arc<AtomicU64>,
 }
 
 #[derive(Clone)]
 enum Client {
-    EtcdFloor(etcd_client::Client, i64),
-    EtcdPeer(etcd_client::Client),
-    ZooKeeperFloor(zookeeper_client::Client),
+    Floor(Store),
+    EtcdPeer(Box<etcd_client::Client>),
     ZooKeeperPeer(zookeeper_client::Client),
-    SqlFloor(Connection),
-    RedisFloor(Vec<MultiplexedConnection>),
     /// Each contender has a connection of its own.
     Recipes,
     Distlock(distlock::Client),
 }
 
-impl std::fmt::Debug for Client {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Client")
-    }
-}
-
 impl Connected {
     pub(crate) async fn open(task: &Task) -> Result<Self> {
-        let leases: Arc<Mutex<Vec<i64>>> = Arc::default();
+        let leases = Arc::<Mutex<Vec<_>>>::default();
         let addresses = task.servers.join(",");
         let client = match (task.backend, task.subject) {
             (_, Subject::Distlock) => Client::Distlock(ours(task).await?),
@@ -80,10 +71,10 @@ impl Connected {
                 let mut client = etcd_client::Client::connect([address], None).await?;
                 if subject == Subject::Floor {
                     let lease = client.lease_grant(LEASE, None).await?.id();
-                    leases.lock().await.push(lease);
-                    Client::EtcdFloor(client, lease)
+                    leases.lock().await.push((client.lease_client(), lease));
+                    Client::Floor(Store::Etcd(Box::new(client.kv_client()), lease))
                 } else {
-                    Client::EtcdPeer(client)
+                    Client::EtcdPeer(Box::new(client))
                 }
             }
             (Backend::ZooKeeper, subject) => {
@@ -92,16 +83,16 @@ impl Connected {
                     .connect(&addresses)
                     .await?;
                 if subject == Subject::Floor {
-                    Client::ZooKeeperFloor(client)
+                    Client::Floor(Store::ZooKeeper(client))
                 } else {
                     Client::ZooKeeperPeer(client)
                 }
             }
             (Backend::Redis | Backend::Redlock, Subject::Floor) => {
-                Client::RedisFloor(tries::connect_all(&task.servers, None).await?)
+                Client::Floor(Store::Redis(tries::connect_all(&task.servers, None).await?))
             }
             (backend, Subject::Floor) => {
-                Client::SqlFloor(Connection::open(backend, &task.servers).await?)
+                Client::Floor(Store::Sql(Connection::open(backend, &task.servers).await?))
             }
             _ => Client::Recipes,
         };
@@ -113,7 +104,9 @@ impl Connected {
         let (mut contenders, mut batons) = (Vec::new(), Vec::new());
         for index in 0..if one_name { count.min(1) } else { count } {
             batons.push(Arc::new(Semaphore::new(1)));
-            if let Client::ZooKeeperFloor(client) | Client::ZooKeeperPeer(client) = &self.client {
+            if let Client::Floor(Store::ZooKeeper(client)) | Client::ZooKeeperPeer(client) =
+                &self.client
+            {
                 let options = CreateMode::Persistent.with_acls(Acls::anyone_all());
                 let directory = format!("{}/{}", self.task.namespace, name(index));
                 client.mkdir(&directory, &options).await?;
@@ -125,15 +118,11 @@ impl Connected {
             let place = if one_name { 0 } else { index };
             let directory = format!("{}/{}", self.task.namespace, name(place));
             let baton = Arc::clone(&batons[place]);
-            let counter = Arc::clone(&self.counter);
             contenders.push(match &self.client {
-                Client::EtcdFloor(client, lease) => Contender::EtcdFloor {
-                    client: Box::new(client.kv_client()),
-                    lease: *lease,
-                    directory,
-                    counter,
-                    baton,
-                },
+                Client::Floor(store) => {
+                    let (store, counter) = (store.clone(), Arc::clone(&self.counter));
+                    Contender::Floor(Box::new(Floor { store, directory, counter, baton }))
+                }
                 Client::EtcdPeer(client) if let Some(pause) = self.task.subject.pause() => {
                     let lease = leases.next().ok_or("no lease")?;
                     let poller = Poller::etcd(client.kv_client(), lease, directory, pause);
@@ -151,27 +140,10 @@ impl Connected {
                         directory,
                     }
                 }
-                Client::ZooKeeperFloor(client) => Contender::ZooKeeperFloor {
-                    client: Box::new(client.clone()),
-                    prefix: format!("{directory}/lock-"),
-                    baton,
-                },
                 Client::ZooKeeperPeer(client) => {
                     Contender::ZooKeeperPeer { client: Box::new(client.clone()), directory }
                 }
-                Client::SqlFloor(connection) => Contender::SqlFloor {
-                    connection: connection.clone(),
-                    directory,
-                    counter,
-                    baton,
-                },
-                Client::RedisFloor(connections) => Contender::RedisFloor {
-                    connections: connections.clone(),
-                    directory,
-                    counter,
-                    baton,
-                },
-                Client::Recipes if !self.task.backend.is_sql() => {
+                Client::Recipes if !self.task.backend.is_relational() => {
                     let Task { subject, servers, .. } = &self.task;
                     Contender::Tries(Box::new(Tries::open(*subject, servers, directory).await?))
                 }
@@ -201,27 +173,21 @@ impl Connected {
     /// Leases for the Lock RPC, which knows a contender by its lease.
     async fn grant(&self, count: usize) -> Result<Vec<i64>> {
         let Client::EtcdPeer(client) = &self.client else { return Ok(Vec::new()) };
-        let mut granting = JoinSet::new();
-        let slots = Arc::new(Semaphore::new(AT_ONCE));
-        for _ in 0..count {
-            let (mut client, slots) = (client.lease_client(), Arc::clone(&slots));
-            granting.spawn(async move {
-                let _slot = slots.acquire_owned().await;
-                client.grant(LEASE, None).await.map(|granted| granted.id())
-            });
-        }
-        let mut leases = Vec::new();
-        while let Some(granted) = granting.join_next().await {
-            leases.push(granted??);
-        }
-        self.leases.lock().await.extend(&leases);
+        let granting = (0..count).map(|_| {
+            let mut client = client.lease_client();
+            async move { client.grant(LEASE, None).await.map(|granted| granted.id()) }
+        });
+        let granting = stream::iter(granting).buffer_unordered(AT_ONCE);
+        let leases: Vec<_> = granting.try_collect().await?;
+        let owned = leases.iter().map(|lease| (client.lease_client(), *lease));
+        self.leases.lock().await.extend(owned);
         Ok(leases)
     }
 
     /// For the recipes, whose contenders have a connection each.
     async fn connect(&self, count: usize) -> Result<Vec<Connection>> {
         let mut connections = Vec::new();
-        if let (Client::Recipes, true) = (&self.client, self.task.backend.is_sql()) {
+        if let (Client::Recipes, true) = (&self.client, self.task.backend.is_relational()) {
             for _ in 0..count {
                 connections.push(Connection::open(self.task.backend, &self.task.servers).await?);
             }
@@ -230,20 +196,12 @@ impl Connected {
     }
 
     pub(crate) async fn close(self) -> Result<()> {
+        let leases = std::mem::take(&mut *self.leases.lock().await);
+        let revoking =
+            leases.into_iter().map(|(mut client, lease)| async move { client.revoke(lease).await });
+        stream::iter(revoking).buffer_unordered(AT_ONCE).for_each(|_| async {}).await;
         match self.client {
-            Client::EtcdFloor(client, _) | Client::EtcdPeer(client) => {
-                let mut revoking = JoinSet::new();
-                let slots = Arc::new(Semaphore::new(AT_ONCE));
-                for lease in self.leases.lock().await.drain(..) {
-                    let (mut client, slots) = (client.lease_client(), Arc::clone(&slots));
-                    revoking.spawn(async move {
-                        let _slot = slots.acquire_owned().await;
-                        client.revoke(lease).await
-                    });
-                }
-                while revoking.join_next().await.is_some() {}
-            }
-            Client::ZooKeeperFloor(client) | Client::ZooKeeperPeer(client) => {
+            Client::Floor(Store::ZooKeeper(client)) | Client::ZooKeeperPeer(client) => {
                 // Answered after all that was sent before, so that background deletions are done.
                 client.check_stat("/").await?;
                 let mut states = client.state_watcher();
@@ -252,7 +210,7 @@ impl Connected {
                 while !timeout(SESSION, states.changed()).await?.is_terminated() {}
             }
             // Their connections end with their owners.
-            Client::SqlFloor(_) | Client::RedisFloor(_) | Client::Recipes => {}
+            Client::Floor(_) | Client::EtcdPeer(_) | Client::Recipes => {}
             Client::Distlock(client) => client.close().await?,
         }
         Ok(())
@@ -261,19 +219,8 @@ impl Connected {
 
 /// Some of them at once.
 pub(crate) async fn close(all: Vec<Connected>) -> Result<()> {
-    let slots = Arc::new(Semaphore::new(AT_ONCE));
-    let mut closing = JoinSet::new();
-    for connected in all {
-        let slots = Arc::clone(&slots);
-        closing.spawn(async move {
-            let _slot = slots.acquire_owned().await?;
-            connected.close().await
-        });
-    }
-    while let Some(closed) = closing.join_next().await {
-        closed??;
-    }
-    Ok(())
+    let closing = all.into_iter().map(Connected::close);
+    stream::iter(closing).buffer_unordered(AT_ONCE).try_collect().await
 }
 
 /// Times single writes through a connection of their own.
@@ -284,23 +231,24 @@ pub(crate) async fn raw_writes(task: &Task, count: usize) -> Result<Vec<u64>> {
     let namespace = format!("{}-raw-{:08x}", task.namespace, fastrand::u32(..));
     let connected =
         Connected::open(&Task { subject: Subject::Floor, namespace, ..task.clone() }).await?;
-    let mut contender = connected.contenders(1, true).await?.pop().ok_or("no contender")?;
+    let contender = connected.contenders(1, true).await?.pop();
+    let Some(Contender::Floor(mut floor)) = contender else { return Err("no floor".into()) };
     let mut times = Vec::new();
     for index in 0..count + 2 {
-        let time = write(&mut contender).await?;
+        let time = floor.time().await?;
         // The first ones open what there is to open.
         if index >= 2 {
             times.push(time);
         }
     }
-    drop(contender);
+    drop(floor);
     connected.close().await?;
     Ok(times)
 }
 
 async fn ours(task: &Task) -> Result<distlock::Client> {
-    let user = if let Work::Join { .. } = task.work { JOINER } else { task.backend.owner() };
-    let url = task.backend.url_as(user, &task.servers);
+    let user = if let Work::Join { .. } = task.work { JOINER } else { owner(task.backend) };
+    let url = url_as(task.backend, user, &task.servers);
     let builder = distlock::Client::builder(&url).namespace(&task.namespace).session_ttl(TTL);
     Ok(builder.connect().await?)
 }

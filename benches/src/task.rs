@@ -44,7 +44,7 @@ impl Subject {
             Backend::Postgres | Backend::Mysql => &[Self::Peer, Self::UniqueKey, Self::ShedLock],
             Backend::Redis => &[Self::RedisPy, Self::Rslock, Self::Redisson],
             Backend::Redlock => &[Self::Rslock],
-            Backend::Sqlite => &[],
+            _ => &[],
         }
     }
 
@@ -81,7 +81,7 @@ impl Subject {
             (Self::Peer, Backend::ZooKeeper) => "zookeeper-client lock",
             (Self::Peer, Backend::Postgres) => "pg_advisory_lock",
             (Self::Peer, Backend::Mysql) => "GET_LOCK",
-            (Self::Peer, Backend::Redis | Backend::Redlock | Backend::Sqlite) => "none",
+            (Self::Peer, _) => "none",
             (Self::Go, _) => "Go concurrency.Mutex",
             (Self::Curator, _) => "Curator InterProcessMutex",
             (Self::UniqueKey, Backend::Etcd) => "put if absent, 50 ms",
@@ -120,18 +120,14 @@ impl Subject {
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Role {
+    /// One who is measured.
     Subject(Task),
+    /// Clients of which each has a lock.
     Sessions(Sessions),
     /// Writes to other keys of etcd, so many a second.
-    Load {
-        servers: Vec<String>,
-        per_second: u32,
-    },
+    Load { servers: Vec<String>, per_second: u32 },
     /// Carries what comes to the servers and back, so late each way.
-    Proxy {
-        servers: Vec<String>,
-        delay_ms: u64,
-    },
+    Proxy { servers: Vec<String>, delay_ms: u64 },
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -146,25 +142,18 @@ pub(crate) struct Task {
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Work {
+    /// A lock and an unlock, over and over.
     Pairs(Pairs),
+    /// Each client for itself.
     Fleet(Fleet),
     /// So many waiters queue behind a holder and then pass the lock on.
-    Queue {
-        waiters: usize,
-        patience_ms: u64,
-    },
+    Queue { waiters: usize, patience_ms: u64 },
     /// So many locks of different names, held until told to release them.
-    Held {
-        locks: usize,
-    },
+    Held { locks: usize },
     /// One after the other joins the queue and leaves it again, so many times.
-    Join {
-        joins: usize,
-    },
+    Join { joins: usize },
     /// A lock and an unlock each so many milliseconds, until told that this is enough.
-    Paced {
-        every_ms: u64,
-    },
+    Paced { every_ms: u64 },
 }
 
 /// So many clients, each with a session and a lock of its own.

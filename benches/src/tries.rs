@@ -14,7 +14,12 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use crate::{Result, backend::Backend, recipe::ask, task::Subject};
+use crate::{
+    Result,
+    backend::{Backend, url_of},
+    recipe::ask,
+    task::Subject,
+};
 
 /// Nobody holds it for so long.
 const TTL_MS: u64 = 300_000;
@@ -70,7 +75,7 @@ async fn open(
     server: &str,
     pushes: Option<mpsc::UnboundedSender<PushInfo>>,
 ) -> redis::RedisResult<MultiplexedConnection> {
-    let url = format!("{}?protocol=resp3", Backend::Redis.url_of(&[server.to_owned()]));
+    let url = format!("{}?protocol=resp3", url_of(Backend::Redis, &[server.to_owned()]));
     let mut config = AsyncConnectionConfig::new().set_response_timeout(None);
     if let Some(pushes) = pushes {
         config = config.set_push_sender(pushes);
