@@ -45,29 +45,15 @@ enum Form {
     /// The beginning of a function.
     Body,
     /// Of truths, of values that are compared, or of values that are used up.
-    Binary {
-        left: Range<usize>,
-        op: String,
-        right: Range<usize>,
-    },
-    /// `x += y`
-    Assign {
-        left: Range<usize>,
-        op: String,
-        right: Range<usize>,
-    },
-    Unary {
-        op: String,
-        operand: Range<usize>,
-    },
+    Binary { left: Range<usize>, op: String, right: Range<usize> },
+    /// `x += y`.
+    Assign { left: Range<usize>, op: String, right: Range<usize> },
+    /// `!x` or `-x`.
+    Unary { op: String, operand: Range<usize> },
     /// What is asked before an arm is taken: the range is that of `if` and what follows.
-    Arm {
-        guard: Option<Range<usize>>,
-    },
+    Arm { guard: Option<Range<usize>> },
     /// A struct: where its fields are, each up to the next one.
-    Struct {
-        fields: Vec<Range<usize>>,
-    },
+    Struct { fields: Vec<Range<usize>> },
 }
 
 /// A place where something can be changed.

@@ -26,7 +26,7 @@ how often each thing happened; with --complete it fails if something never did. 
 writes what became of the plain locks' keys, for the model to follow. With --seed it runs one
 history and tells all of it; the last line is the hash of what happened.";
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Args {
     pub(crate) seed: Option<u64>,
     pub(crate) first: u64,
@@ -59,18 +59,12 @@ impl Args {
     /// `None`: it was for help that was asked.
     pub(crate) fn parse() -> Result<Option<Self>, lexopt::Error> {
         let mut args = Self {
-            seed: None,
-            first: 1,
             seeds: 10_000,
-            minutes: None,
             contracts: vec![Contract::Etcd, Contract::ZooKeeper],
-            known: None,
-            coverage: false,
-            complete: false,
             failures: 1,
             shrinks: true,
-            trace: None,
             threads: thread::available_parallelism().map_or(1, NonZero::get),
+            ..Self::default()
         };
         let (mut parser, mut first) = (Parser::from_env(), None);
         while let Some(arg) = parser.next()? {

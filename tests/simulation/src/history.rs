@@ -64,7 +64,7 @@ pub(crate) enum What {
     Healed,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct History {
     verbose: bool,
     pub(crate) lines: Vec<(Duration, usize, What)>,
@@ -198,18 +198,7 @@ impl Coverage {
 
 impl History {
     pub(crate) fn new(verbose: bool) -> Self {
-        Self {
-            verbose,
-            lines: Vec::new(),
-            hash: 0xcbf2_9ce4_8422_2325,
-            calls: 0,
-            coverage: Coverage::default(),
-            violations: Vec::new(),
-            unwritten: Vec::new(),
-            permits_set: false,
-            trace: None,
-            operated: BTreeSet::new(),
-        }
+        Self { verbose, hash: 0xcbf2_9ce4_8422_2325, ..Self::default() }
     }
 
     pub(crate) fn note(&mut self, at: Duration, who: usize, what: What) {

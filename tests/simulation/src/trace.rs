@@ -11,10 +11,11 @@ const ATTEMPTS: usize = 3;
 const KEYS: usize = 7;
 
 /// What happened to a key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum What {
     /// By an attempt: its session and its ticket.
     Put,
+    #[default]
     Left,
     /// By an operator.
     Deleted,

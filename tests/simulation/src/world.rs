@@ -33,7 +33,7 @@ pub(crate) struct Process {
     pub(crate) unanswered: Duration,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct World {
     pub(crate) scheduler: Scheduler,
     pub(crate) dice: fastrand::Rng,
@@ -73,27 +73,15 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn new(seed: u64, contract: Contract, processes: usize, verbose: bool) -> Self {
         Self {
-            scheduler: Scheduler::default(),
             dice: fastrand::Rng::with_seed(seed),
             processes: (0..processes).map(|_| Process::default()).collect(),
             server: Server::new(contract),
             history: History::new(verbose),
-            holders: Holders::default(),
-            calm: false,
             ttl: Duration::from_secs(2),
             recheck: Duration::from_secs(2),
             request_timeout: Duration::from_millis(500),
             faults: 30,
-            cut: [Duration::ZERO; 3],
-            undisturbed: false,
-            firsts: BTreeMap::new(),
-            settings: BTreeMap::new(),
-            doubtful: 0,
-            latest: Duration::ZERO,
-            lost_events: Vec::new(),
-            doomed: Vec::new(),
-            busy: BTreeMap::new(),
-            doing: BTreeMap::new(),
+            ..Self::default()
         }
     }
 

@@ -25,10 +25,11 @@ use tags::Tags;
 pub(crate) use view::{Mark, View};
 
 /// What stores promise.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Contract {
     /// Writes and reads at the leader, in the order of revisions; leases that a keepalive renews
     /// there. A request may be applied long after its client has given it up.
+    #[default]
     Etcd,
     /// Sequence numbers; reads at a server that may lag behind; sessions whose renewal reaches the
     /// leader late; one connection, whose requests are served in their order.
@@ -110,7 +111,7 @@ pub(crate) struct Dir {
     pub(crate) next: u64,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Server {
     pub(crate) contract: Contract,
     pub(crate) now: Rc<View>,
@@ -142,25 +143,8 @@ pub(crate) struct Server {
 impl Server {
     pub(crate) fn new(contract: Contract) -> Self {
         let now = Rc::new(View::first());
-        Self {
-            contract,
-            past: VecDeque::from([Rc::clone(&now)]),
-            now,
-            changes: VecDeque::new(),
-            dirs: BTreeMap::new(),
-            tags: Tags::default(),
-            worn: false,
-            tails: BTreeMap::new(),
-            sessions: BTreeMap::new(),
-            watches: BTreeMap::new(),
-            replicas: [1; 3],
-            numbers: 0,
-            time: Duration::ZERO,
-            trace: None,
-            deletes: What::Left,
-            written: Vec::new(),
-            mistaken: Vec::new(),
-        }
+        let past = VecDeque::from([Rc::clone(&now)]);
+        Self { contract, past, now, replicas: [1; 3], ..Self::default() }
     }
 
     pub(crate) fn number(&mut self) -> u64 {
