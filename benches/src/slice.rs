@@ -92,8 +92,8 @@ impl Slice {
         self.error = self.error.take().or(other.error);
     }
 
-    /// Adds what tasks see until a deadline; those that are not done by then are ended, and count as
-    /// an error.
+    /// Adds what tasks see until a deadline; those that are not done by then are ended, and count
+    /// as an error.
     pub(crate) async fn gather(&mut self, mut tasks: JoinSet<Self>, deadline: Instant) {
         loop {
             match timeout_at(deadline, tasks.join_next()).await {

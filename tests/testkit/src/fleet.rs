@@ -88,6 +88,7 @@ impl Worker {
 
     /// Waits until it says one of these.
     pub async fn until_one(&mut self, words: &[&str]) -> Result<Line> {
+        let said = words.join(" or ");
         let wait = async {
             while let Some(line) = self.lines.recv().await {
                 match line.word.as_str() {
@@ -96,15 +97,10 @@ impl Worker {
                     _ => {}
                 }
             }
-            Err(format!("{} ended before it said {}", self.name, words.join(" or ")))
+            Err(format!("{} ended before it said {said}", self.name))
         };
-        match timeout(PATIENCE, wait).await {
-            Ok(outcome) => Ok(outcome?),
-            Err(_) => {
-                let words = words.join(" or ");
-                Err(format!("{}: no {words} within {PATIENCE:?}", self.name).into())
-            }
-        }
+        let late = |_| format!("{}: no {said} within {PATIENCE:?}", self.name);
+        Ok(timeout(PATIENCE, wait).await.map_err(late)??)
     }
 
     /// Gives it an order, and waits until it says that.

@@ -346,10 +346,8 @@ impl Cluster {
                 let answer =
                     timeout(PATIENCE, client.get(format!("{namespace}/"), Some(options))).await??;
                 let place = |kv: &KeyValue| {
-                    (
-                        String::from_utf8_lossy(kv.key()).into_owned(),
-                        kv.create_revision().unsigned_abs(),
-                    )
+                    let key = String::from_utf8_lossy(kv.key()).into_owned();
+                    (key, kv.create_revision().unsigned_abs())
                 };
                 Ok(answer.kvs().iter().map(place).collect())
             }
@@ -360,11 +358,8 @@ impl Cluster {
                 for lock in absent_is_empty(locks)? {
                     let directory = format!("{namespace}/{lock}");
                     let children = timeout(PATIENCE, client.list_children(&directory)).await?;
-                    keys.extend(
-                        absent_is_empty(children)?
-                            .iter()
-                            .map(|child| (format!("{directory}/{child}"), 0)),
-                    );
+                    let children = absent_is_empty(children)?.into_iter();
+                    keys.extend(children.map(|child| (format!("{directory}/{child}"), 0)));
                 }
                 Ok(keys)
             }

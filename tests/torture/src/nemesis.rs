@@ -181,8 +181,8 @@ impl Nemesis {
         let mut deck = Deck { kinds, left: Vec::new() };
         loop {
             for _ in 0..CAMPAIGN {
-                // Redlock promises nothing where a majority of the nodes is set back unseen within a
-                // TTL.
+                // Redlock promises nothing where a majority of the nodes is set back unseen within
+                // a TTL.
                 let least = if self.cluster.store.queues() { 0.5 } else { 2.5 };
                 let rest = least + fastrand::f64() * 2.0;
                 if !pause(self.ttl.mul_f64(rest), end).await {
@@ -270,11 +270,8 @@ impl Nemesis {
 
     fn began(&self, kind: Kind, target: &str) -> u64 {
         let fault = self.faults.fetch_add(1, SeqCst);
-        self.journal.tell(Event::FaultBegan {
-            fault,
-            kind: kind.to_string(),
-            target: target.to_owned(),
-        });
+        let (kind, target) = (kind.to_string(), target.to_owned());
+        self.journal.tell(Event::FaultBegan { fault, kind, target });
         fault
     }
 

@@ -122,8 +122,8 @@ impl Strangers {
         Visit { journal: &self.journal, call, lock, gives_up }
     }
 
-    /// As Go's `concurrency.Mutex` has it: a key that is named for its lease, and it waits until no key
-    /// of the prefix is older.
+    /// As Go's `concurrency.Mutex` has it: a key that is named for its lease, and it waits until no
+    /// key of the prefix is older.
     async fn go(&self, mut client: Etcd) -> Result<()> {
         let seconds = i64::try_from(self.ttl.as_secs() * 2)?;
         let lease = timeout(PATIENCE, client.lease_grant(seconds, None)).await??.id();
@@ -133,8 +133,8 @@ impl Strangers {
         outcome
     }
 
-    /// As Curator's `InterProcessMutex`, its forerunners and kazoo's `Lock` have it: a sequential node,
-    /// and it waits until the one before it is gone.
+    /// As Curator's `InterProcessMutex`, its forerunners and kazoo's `Lock` have it: a sequential
+    /// node, and it waits until the one before it is gone.
     async fn curator(&self, client: &ZooKeeper) -> Result<()> {
         let visit = self.visit();
         let dir = format!("{}/{}", self.namespace, visit.lock);

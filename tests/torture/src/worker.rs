@@ -258,13 +258,8 @@ impl Worker {
             Manner::LockTimeout => Some(patience),
             _ => None,
         };
-        self.journal.tell(Event::Called {
-            call,
-            wish,
-            lock: want.lock(),
-            manner,
-            limit: limit.map(micros),
-        });
+        let (lock, limit) = (want.lock(), limit.map(micros));
+        self.journal.tell(Event::Called { call, wish, lock, manner, limit });
         let answer = want.get(&self.client, manner, patience).await;
         let returned = uptime();
         let outcome = match &answer {

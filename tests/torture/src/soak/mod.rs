@@ -178,12 +178,8 @@ impl Subject {
         let field = |name: &str| -> Result<f64> {
             let line =
                 status.lines().find_map(|line| line.strip_prefix(name)).ok_or("no such field")?;
-            Ok(line
-                .trim_start_matches(':')
-                .split_whitespace()
-                .next()
-                .ok_or("no number")?
-                .parse()?)
+            let number = line.trim_start_matches(':').split_whitespace().next();
+            Ok(number.ok_or("no number")?.parse()?)
         };
         let files = std::fs::read_dir(format!("/proc/{id}/fd"))?.count();
         Ok([field("VmRSS")?, field("Threads")?, files as f64, self.told.tasks.load(Relaxed) as f64])

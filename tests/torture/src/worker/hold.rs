@@ -109,14 +109,9 @@ impl Worker {
         what: impl Future<Output = distlock::Result<()>>,
     ) {
         let call = self.calls.fetch_add(1, SeqCst);
+        let (wish, lock) = (u64::MAX, String::new());
         let limit = Some(micros(REQUEST_TIMEOUT * 3));
-        self.journal.tell(Event::Called {
-            call,
-            wish: u64::MAX,
-            lock: String::new(),
-            manner,
-            limit,
-        });
+        self.journal.tell(Event::Called { call, wish, lock, manner, limit });
         if let Some(((lock, token), value)) = writes {
             self.journal.tell(Event::Writing { call, lock, token, value });
         }
@@ -144,10 +139,8 @@ impl Worker {
             Err(error) => {
                 for (lock, token) in parts {
                     // Nobody knows since when.
-                    self.journal.tell_at(
-                        asked,
-                        Event::Releasing { lock: lock.clone(), token, limit: None },
-                    );
+                    let releasing = Event::Releasing { lock: lock.clone(), token, limit: None };
+                    self.journal.tell_at(asked, releasing);
                     let outcome = match &error {
                         Error::Lost { .. } => Outcome::Refused(told(&error)),
                         _ => Outcome::Failed(told(&error)),
