@@ -28,7 +28,8 @@ fn text(file: &str) -> String {
 
 /// Whether a file of one of these names has the function, as a test or as a case.
 fn defines(files: &[String], name: &str) -> bool {
-    files.iter().any(|file| text(file).contains(&format!("fn {name}(")))
+    let starts = [format!("fn {name}("), format!("fn {name}<")];
+    files.iter().any(|file| starts.iter().any(|start| text(file).contains(start)))
 }
 
 /// Whether there is such a test.

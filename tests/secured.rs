@@ -28,19 +28,6 @@ mod secrets;
 #[path = "secured/zookeeper.rs"]
 mod zookeeper;
 
-use std::error::Error;
-
-/// All that an error says, down to its last source.
-fn told(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(error) = next {
-        text += &format!(": {error}");
-        next = error.source();
-    }
-    text
-}
-
 /// No test: `common/process.rs` runs this binary once more to have a process that it can kill.
 #[test]
 fn job_of_another_process() {

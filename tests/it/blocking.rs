@@ -112,14 +112,14 @@ fn a_thread_that_waits_for_the_loss_is_told() {
         let guard = client.mutex("a").lock().wait().unwrap();
         assert_eq!(guard.lost().wait_timeout(A_WHILE), None);
         thread::scope(|scope| {
-            let told = [
+            let watchers = [
                 scope.spawn(|| guard.lost().wait()),
                 scope.spawn(|| guard.lost().wait_timeout(LIMIT).expect("in time")),
             ];
             thread::sleep(A_WHILE);
             assert!(space("lost").expire_session(guard.key()));
-            for told in told {
-                assert_eq!(told.join().unwrap(), LostReason::SessionExpired);
+            for watchers in watchers {
+                assert_eq!(watchers.join().unwrap(), LostReason::SessionExpired);
             }
         });
         assert!(!guard.is_valid());
@@ -376,13 +376,13 @@ fn streams_are_iterators() {
         let leadership = client.election("a").campaign("one").wait().unwrap();
         let leaders = client.election("a").observe().unwrap();
         thread::scope(|scope| {
-            let told = scope.spawn(|| blocking::iter(leaders).collect::<Vec<_>>());
+            let seen = scope.spawn(|| blocking::iter(leaders).collect::<Vec<_>>());
             thread::sleep(A_WHILE);
             leadership.proclaim("still one").wait().unwrap();
             thread::sleep(A_WHILE);
             client.close().wait().unwrap();
-            let told = told.join().unwrap();
-            let values: Vec<_> = told.iter().filter_map(|leader| leader.value_str()).collect();
+            let seen = seen.join().unwrap();
+            let values: Vec<_> = seen.iter().filter_map(|leader| leader.value_str()).collect();
             assert_eq!(values, ["one", "still one"]);
         });
         assert_eq!(blocking::iter(&mut changes).count(), 0);

@@ -8,6 +8,8 @@ use distlock::{
 };
 use futures_util::StreamExt;
 
+use crate::common::without_a_runtime;
+
 fn send<T: Send>(value: T) -> T {
     value
 }
@@ -144,15 +146,7 @@ async fn the_pinned_interface_compiles_as_written() -> Result<(), Box<dyn std::e
 /// They are streams, too, as `futures` has them, and want no runtime of the caller's.
 #[test]
 fn streams_need_no_runtime() {
-    struct Unpark(std::thread::Thread);
-
-    impl std::task::Wake for Unpark {
-        fn wake(self: std::sync::Arc<Self>) {
-            self.0.unpark();
-        }
-    }
-
-    let mut seen = std::pin::pin!(async {
+    let seen = without_a_runtime(async {
         let client = Client::connect("memory://bounds-stream").await.unwrap();
         let election = client.election("a");
         let leadership = election.campaign("one").await.unwrap();
@@ -162,14 +156,6 @@ fn streams_need_no_runtime() {
         });
         observe.take(2).collect::<Vec<_>>().await
     });
-    let waker = std::sync::Arc::new(Unpark(std::thread::current())).into();
-    let mut context = std::task::Context::from_waker(&waker);
-    let seen = loop {
-        match seen.as_mut().poll(&mut context) {
-            std::task::Poll::Ready(seen) => break seen,
-            std::task::Poll::Pending => std::thread::park(),
-        }
-    };
     assert_eq!(seen, ["one", "two"]);
 }
 

@@ -8,12 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::common::{
-    case::{SOON, eventually},
-    conformance,
-    memory::Memory,
-    secrets::Shown,
-};
+use crate::common::{SOON, conformance, eventually, memory::Memory, secrets::Shown};
 use distlock::{Client, Error, LostReason, Tls, memory::Space};
 use tokio::time::timeout;
 
@@ -66,7 +61,7 @@ async fn the_stores_clock_can_be_set_forward() {
     assert_eq!(guard.lost().await, LostReason::SessionExpired);
     assert!(
         start.elapsed() < Duration::from_secs(5),
-        "the holder was told after {:?}",
+        "the holder was notified after {:?}",
         start.elapsed()
     );
 }
@@ -243,9 +238,9 @@ async fn a_runtime_that_is_handed_in_does_the_work() {
     assert!(tokio::time::timeout(ttl * 2, guard.lost()).await.is_err(), "it is renewed");
     assert!(guard.is_valid());
     runtime.shutdown_background();
-    let told = Instant::now();
+    let shut_down = Instant::now();
     eventually(SOON, "it is lost with its runtime", async || !guard.is_valid()).await;
-    assert!(told.elapsed() < ttl * 2);
+    assert!(shut_down.elapsed() < ttl * 2);
     let other = builder.connect().await.unwrap();
     let next = other.mutex("a").lock_timeout(ttl * 5).await.unwrap();
     next.expect("the key went with its session").unlock().await.unwrap();

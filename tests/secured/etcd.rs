@@ -7,10 +7,9 @@ use distlock_testkit::certificates::{Ca, LONG, Pair};
 use etcd_client::UserAddOptions;
 
 use crate::{
-    common::case::{SOON, eventually, within},
+    common::{SOON, chain, close, connected, eventually, refused, take_turn, within},
     folder::Folder,
     own_etcd::{NAME, OwnEtcd, PASSWORD},
-    told,
 };
 
 /// A URL names all of it, as an operator writes it.
@@ -36,7 +35,8 @@ async fn a_url_names_certificates_and_password() {
         format!("etcds://app:{PASSWORD}@{address}/app/locks?{files}&server_name={NAME}"),
         format!("etcds://app@localhost:{port}/app/locks?{files}&password_file={password}&ttl=5s"),
     ] {
-        let client = Client::connect(&url).await.unwrap_or_else(|error| panic!("{}", told(&error)));
+        let client =
+            Client::connect(&url).await.unwrap_or_else(|error| panic!("{}", chain(&error)));
         let guard = client.mutex("a").lock().await.unwrap();
         assert!(client.mutex("a").try_lock().await.unwrap().is_none());
         guard.unlock().await.unwrap();
@@ -78,8 +78,8 @@ async fn what_is_wrong_is_named() {
         ("expired", etcd.builder().tls(named(tls(ca, &expired))), "refuses the client's"),
     ] {
         let start = Instant::now();
-        let error = within(SOON, what, builder.connect()).await.unwrap_err();
-        let text_told = told(&error);
+        let error = refused(builder).await;
+        let text_told = chain(&error);
         println!("{what}, {:?}: {text_told}", start.elapsed());
         assert!(matches!(error, Error::Denied { .. }), "{what}: {error:?}");
         assert!(text_told.contains(text), "{what}: {text_told}");
@@ -87,15 +87,15 @@ async fn what_is_wrong_is_named() {
         assert!(!error.is_retryable());
     }
     // Without a password the name in the certificate is the user: of such a one nobody knows.
-    let client = right.connect().await.unwrap();
+    let client = connected(right).await;
     let error = within(SOON, "it is refused", client.mutex("a").lock()).await.unwrap_err();
     assert!(matches!(error, Error::Denied { .. }), "{error:?}");
-    assert!(told(&error).contains("permission denied"), "{}", told(&error));
+    assert!(chain(&error).contains("permission denied"), "{}", chain(&error));
     let options = UserAddOptions::new().with_no_pwd();
     let mut auth = etcd.operator.auth_client();
     auth.user_add("client", "", Some(options)).await.unwrap();
     auth.user_grant_role("client", "app").await.unwrap();
-    client.mutex("a").lock().await.unwrap().unlock().await.unwrap();
+    take_turn(&client, "a").await;
 }
 
 /// Tokens of this kind end after 5 s whether they are used or not, and with every change of any
@@ -105,8 +105,8 @@ async fn locks_outlive_tokens_that_end_with_every_change_of_a_user() {
     let etcd = OwnEtcd::start("jwt,sign-method=HS256,priv-key=/secured/current/hmac,ttl=5s").await;
     let builder = etcd.builder().tls(etcd.tls()).credentials("app", PASSWORD);
     let builder = builder.session_ttl(Duration::from_secs(4));
-    let client = builder.clone().connect().await.unwrap();
-    let other = builder.connect().await.unwrap();
+    let client = connected(builder.clone()).await;
+    let other = connected(builder).await;
     let guard = client.mutex("a").lock().await.unwrap();
     let mutex = other.mutex("a");
     let waiter = tokio::spawn(async move { mutex.lock().await });
@@ -130,8 +130,7 @@ async fn locks_outlive_tokens_that_end_with_every_change_of_a_user() {
     let next = within(SOON, "the waiter hears of it", waiter).await.unwrap().unwrap();
     next.unlock().await.unwrap();
     println!("{changes} changes, the slowest pair took {slowest:?}");
-    client.close().await.unwrap();
-    other.close().await.unwrap();
+    close([client, other]).await;
 }
 
 /// The store comes later, with everything that it wants.
@@ -144,7 +143,7 @@ async fn a_lazy_client_is_there_before_its_store() {
     };
     let client = lazy(PASSWORD);
     assert_eq!(client.health(), distlock::Health::NotOpened);
-    client.mutex("a").lock().await.unwrap().unlock().await.unwrap();
+    take_turn(&client, "a").await;
     client.close().await.unwrap();
     let error = within(SOON, "it is refused", lazy("wrong-s3cret").ping()).await.unwrap_err();
     assert!(matches!(error, Error::Denied { .. }), "{error:?}");

@@ -13,12 +13,12 @@ use distlock::{Builder, Client, Credentials, Error, Tls};
 use distlock_testkit::certificates::Ca;
 use tokio::net::TcpListener;
 
-use crate::common::case::SOON;
+use crate::common::{SOON, connected, refused, take_turn};
 
-async fn refused(builder: Builder, option: &str) -> String {
-    let error = builder.connect().await.unwrap_err();
-    let Error::InvalidConfig { option: told, reason, .. } = &error else { panic!("{error:?}") };
-    assert_eq!(*told, option, "{error}");
+async fn misconfigured(builder: Builder, option: &str) -> String {
+    let error = refused(builder).await;
+    let Error::InvalidConfig { option: named, reason, .. } = &error else { panic!("{error:?}") };
+    assert_eq!(*named, option, "{error}");
     assert!(!error.to_string().contains("s3cret"), "{error}");
     reason.clone()
 }
@@ -29,12 +29,12 @@ async fn passwords_go_without_tls_to_this_machine_alone() {
     for scheme in ["etcd", "zk"] {
         let url = format!("{scheme}://127.0.0.1:1,192.0.2.1:1");
         let builder = |url: &str| Client::builder(url).connect_timeout(Duration::from_millis(200));
-        let reason = refused(builder(&url).credentials("app", "s3cret"), "credentials").await;
+        let reason = misconfigured(builder(&url).credentials("app", "s3cret"), "credentials").await;
         assert!(reason.contains("192.0.2.1:1") && reason.contains("allow_plaintext"), "{reason}");
         let in_url = url.replace("//", "//app:s3cret@");
-        refused(builder(&in_url), "credentials").await;
+        misconfigured(builder(&in_url), "credentials").await;
         let called = builder(&url).credentials_from(|| Ok(Credentials::new("app", "s3cret")));
-        refused(called, "credentials").await;
+        misconfigured(called, "credentials").await;
         let tls = Tls::new().ca_certificate(&Ca::new().pem);
         for tried in [
             builder(&url),
@@ -44,7 +44,7 @@ async fn passwords_go_without_tls_to_this_machine_alone() {
             builder(&format!("{scheme}://127.0.0.1:1")).credentials("app", "s3cret"),
             builder(&format!("{scheme}://localhost:1")).credentials("app", "s3cret"),
         ] {
-            let error = tried.connect().await.unwrap_err();
+            let error = refused(tried).await;
             assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
         }
     }
@@ -59,28 +59,32 @@ async fn what_cannot_be_is_told_at_once() {
     let zookeeper = || Client::builder(format!("zk://{address}"));
     let memory = || Client::builder("memory://options");
     for builder in [etcd().credentials("app", "s3cret"), memory()] {
-        refused(builder.clone().sasl(), "sasl").await;
-        refused(builder.acl("auth::cdrw"), "acl").await;
+        misconfigured(builder.clone().sasl(), "sasl").await;
+        misconfigured(builder.acl("auth::cdrw"), "acl").await;
     }
-    refused(zookeeper().sasl(), "sasl").await;
+    misconfigured(zookeeper().sasl(), "sasl").await;
     for acl in ["", "auth", "auth::x", "world:anyone"] {
-        refused(zookeeper().acl(acl), "acl").await;
+        misconfigured(zookeeper().acl(acl), "acl").await;
     }
     for builder in [etcd(), zookeeper()] {
-        refused(builder.clone().password_file("app", "/nowhere/password"), "credentials").await;
-        refused(builder.clone().credentials_from(|| Err(io::Error::other("no"))), "credentials")
+        misconfigured(builder.clone().password_file("app", "/nowhere/password"), "credentials")
             .await;
-        refused(builder.clone().credentials_from(|| panic!("no")), "credentials").await;
+        misconfigured(
+            builder.clone().credentials_from(|| Err(io::Error::other("no"))),
+            "credentials",
+        )
+        .await;
+        misconfigured(builder.clone().credentials_from(|| panic!("no")), "credentials").await;
         let nobody = || Ok(Credentials::new("", "s3cret"));
-        refused(builder.clone().credentials_from(nobody), "credentials").await;
-        refused(builder.clone().tls_from(|| Err(io::Error::other("no"))), "tls").await;
+        misconfigured(builder.clone().credentials_from(nobody), "credentials").await;
+        misconfigured(builder.clone().tls_from(|| Err(io::Error::other("no"))), "tls").await;
         let (one, other) = (Ca::new(), Ca::new());
         let (pair, another) = (one.issue("a", &[], SOON), other.issue("a", &[], SOON));
         let unfit =
             Tls::new().ca_certificate(&one.pem).client_identity(pair.certificate, another.key);
-        refused(builder.clone().tls(unfit), "tls").await;
+        misconfigured(builder.clone().tls(unfit), "tls").await;
         let unnamed = Tls::new().ca_certificate(&one.pem).server_name("not a name");
-        refused(builder.tls(unnamed), "tls").await;
+        misconfigured(builder.tls(unnamed), "tls").await;
     }
     let nothing = tokio::time::timeout(Duration::from_millis(100), listener.accept()).await;
     assert!(nothing.is_err(), "there is a connection");
@@ -90,16 +94,16 @@ async fn what_cannot_be_is_told_at_once() {
 #[tokio::test]
 async fn a_callback_that_fails_leaves_the_last_answer() {
     let fails = Arc::new(AtomicBool::new(false));
-    let told = Arc::clone(&fails);
+    let failing = Arc::clone(&fails);
     let client = Client::builder(distlock_testkit::backend::Backend::Etcd.url_with_users())
         .namespace(format!("/distlock-t-{:016x}", fastrand::u64(..)))
         .credentials_from(move || {
-            assert!(!told.load(SeqCst), "it fails");
+            assert!(!failing.load(SeqCst), "it fails");
             Ok(Credentials::new("app", "apppw"))
         });
-    let client = client.connect().await.unwrap();
+    let client = connected(client).await;
     fails.store(true, SeqCst);
     tokio::time::sleep(Duration::from_millis(1100)).await;
-    client.mutex("a").lock().await.unwrap().unlock().await.unwrap();
+    take_turn(&client, "a").await;
     client.close().await.unwrap();
 }

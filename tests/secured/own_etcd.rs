@@ -10,7 +10,7 @@ use distlock_testkit::{
 use etcd_client::{Certificate, ConnectOptions, Identity, Permission, TlsOptions};
 
 use crate::{
-    common::case::{SOON, eventually},
+    common::{SOON, eventually},
     folder::Folder,
 };
 

@@ -14,7 +14,7 @@ use distlock_testkit::{
 };
 use tokio::{sync::Mutex, time::sleep};
 
-use crate::{common::case::poll, folder::Folder};
+use crate::{common::poll, folder::Folder};
 
 pub(crate) const PASSWORD: &str = "app-s3cret";
 pub(crate) const OTHER_PASSWORD: &str = "other-s3cret";
@@ -81,8 +81,8 @@ impl OwnZooKeeper {
         let (plain, tls) = (server.address(2181).await, server.address(2281).await);
         let serves = poll(START, async || {
             sleep(Duration::from_millis(200)).await;
-            let told = ask(plain, "srvr", Duration::from_secs(5)).await;
-            told.is_ok_and(|told| told.contains("Mode: "))
+            let status = ask(plain, "srvr", Duration::from_secs(5)).await;
+            status.is_ok_and(|status| status.contains("Mode: "))
         });
         if !serves.await {
             panic!("ZooKeeper does not start: {}", server.log().await);

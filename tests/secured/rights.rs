@@ -8,13 +8,9 @@ use etcd_client::{Permission, PermissionType};
 use zookeeper_client as zk;
 
 use crate::{
-    common::{
-        case::{SOON, within},
-        secrets::Shown,
-    },
+    common::{SOON, chain, connected, secrets::Shown, within},
     own_etcd::OwnEtcd,
     own_zookeeper::OwnZooKeeper,
-    told,
 };
 
 /// A role of one's own, for a user of one's own.
@@ -32,7 +28,7 @@ async fn user(etcd: &OwnEtcd, name: &str, permissions: Vec<Permission>) -> Clien
 
 fn denied<T: std::fmt::Debug>(what: &str, outcome: Result<T, Error>) {
     let error = outcome.unwrap_err();
-    println!("{what}: {}", told(&error));
+    println!("{what}: {}", chain(&error));
     assert!(matches!(error, Error::Denied { .. }), "{what}: {error:?}");
 }
 
@@ -69,25 +65,26 @@ async fn what_a_role_of_etcd_needs() {
 
 /// What needs which right of ZooKeeper's; tells what was refused.
 async fn use_all(client: &Client) -> Result<(), (&'static str, Error)> {
-    let told = |what| move |error| (what, error);
+    let refused = |what| move |error| (what, error);
     let mutex = client.mutex("a");
-    let guard = mutex.lock().await.map_err(told("lock"))?;
+    let guard = mutex.lock().await.map_err(refused("lock"))?;
     let queue = client.mutex("a");
     let waiter = tokio::spawn(async move { mutex.lock().await });
-    while queue.queue().await.map_err(told("queue"))?.len() < 2 {}
-    guard.unlock().await.map_err(told("unlock"))?;
-    let guard = within(SOON, "its turn", waiter).await.expect("no panic").map_err(told("wait"))?;
-    let tried = client.mutex("a").try_lock().await.map_err(told("try_lock"))?;
+    while queue.queue().await.map_err(refused("queue"))?.len() < 2 {}
+    guard.unlock().await.map_err(refused("unlock"))?;
+    let guard =
+        within(SOON, "its turn", waiter).await.expect("no panic").map_err(refused("wait"))?;
+    let tried = client.mutex("a").try_lock().await.map_err(refused("try_lock"))?;
     assert!(tried.is_none());
-    let _ = client.mutex("a").request_release("now").await.map_err(told("request_release"))?;
-    guard.unlock().await.map_err(told("unlock"))?;
-    let writer = client.rw_lock("a").write().await.map_err(told("write"))?;
-    let reader = writer.downgrade().await.map_err(told("downgrade"))?;
-    reader.unlock().await.map_err(told("unlock"))?;
-    let permit = client.semaphore("a", 2).acquire().await.map_err(told("acquire"))?;
-    permit.release().await.map_err(told("release"))?;
-    let leader = client.election("a").campaign("x").await.map_err(told("campaign"))?;
-    leader.resign().await.map_err(told("resign"))
+    let _ = client.mutex("a").request_release("now").await.map_err(refused("request_release"))?;
+    guard.unlock().await.map_err(refused("unlock"))?;
+    let writer = client.rw_lock("a").write().await.map_err(refused("write"))?;
+    let reader = writer.downgrade().await.map_err(refused("downgrade"))?;
+    reader.unlock().await.map_err(refused("unlock"))?;
+    let permit = client.semaphore("a", 2).acquire().await.map_err(refused("acquire"))?;
+    permit.release().await.map_err(refused("release"))?;
+    let leader = client.election("a").campaign("x").await.map_err(refused("campaign"))?;
+    leader.resign().await.map_err(refused("resign"))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -104,11 +101,11 @@ async fn what_a_user_of_zookeeper_needs() {
         ("crw", Some("unlock")),
         ("cdw", Some("queue")),
     ] {
-        let client = builder().acl(format!("auth::{rights}")).connect().await.unwrap();
+        let client = connected(builder().acl(format!("auth::{rights}"))).await;
         match (use_all(&client).await, refused) {
             (Ok(()), None) => {}
             (Err((what, error)), Some(refused)) => {
-                assert_eq!(what, refused, "{rights}: {}", told(&error));
+                assert_eq!(what, refused, "{rights}: {}", chain(&error));
                 denied(rights, Err::<(), _>(error));
             }
             (outcome, refused) => panic!("{rights}: {outcome:?}, not {refused:?}"),
@@ -121,7 +118,7 @@ async fn what_a_user_of_zookeeper_needs() {
         let acl = [zk::Acl::new(right, zk::AuthId::anyone())];
         let node = zk::CreateMode::Persistent.with_acls(zk::Acls::new(&acl));
         operator.create(namespace, b"", &node).await.unwrap();
-        let client = builder().namespace(namespace).connect().await.unwrap();
+        let client = connected(builder().namespace(namespace)).await;
         match right {
             zk::Permission::CREATE => use_all(&client).await.unwrap(),
             _ => denied(namespace, client.mutex("a").lock().await),

@@ -15,11 +15,10 @@ use distlock_testkit::{
 use zookeeper_client as zk;
 
 use crate::{
-    common::case::{SOON, eventually, within},
+    common::{SOON, chain, close, connected, eventually, refused, take_turn, within},
     folder::Folder,
     own_etcd::{NAME, OwnEtcd, PASSWORD},
     own_zookeeper::OwnZooKeeper,
-    told,
 };
 
 /// How long the first certificate is valid: a busy machine has to hold a lock by then.
@@ -44,7 +43,7 @@ async fn goes_on(client: &Client, guard: &LockGuard, time: Duration) {
     while start.elapsed() < time {
         assert!(guard.is_valid(), "lost after {:?}", start.elapsed());
         let other = within(SOON, "another lock is granted", client.mutex("other").lock()).await;
-        let other = other.unwrap_or_else(|error| panic!("{}", told(&error)));
+        let other = other.unwrap_or_else(|error| panic!("{}", chain(&error)));
         other.unlock().await.unwrap();
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
@@ -63,7 +62,7 @@ async fn a_certificate_is_replaced(
     let old = issue(SHORT);
     let folder = Folder::new(&files(ca, &old));
     let client = builder(&proxy, wanted(from_files(&folder))).connect().await;
-    let client = client.unwrap_or_else(|error| panic!("{}", told(&error)));
+    let client = client.unwrap_or_else(|error| panic!("{}", chain(&error)));
     let guard = client.mutex("held").lock().await.unwrap();
     // A certificate without its key is left alone.
     let new = issue(Duration::from_secs(3600));
@@ -77,8 +76,8 @@ async fn a_certificate_is_replaced(
     goes_on(&client, &guard, TTL + Duration::from_secs(1)).await;
     assert!(proxy.accepted() > before);
     let late = Tls::new().ca_certificate(ca).client_identity(old.certificate, old.key);
-    let error = builder(&proxy, wanted(late)).connect().await.unwrap_err();
-    assert!(matches!(error, Error::Denied { .. }), "{}", told(&error));
+    let error = refused(builder(&proxy, wanted(late))).await;
+    assert!(matches!(error, Error::Denied { .. }), "{}", chain(&error));
     guard.unlock().await.unwrap();
     client.close().await.unwrap();
 }
@@ -118,7 +117,7 @@ async fn an_etcd_has_its_certificate_replaced() {
         let builder = etcd.builder_by(proxy.address).credentials("app", PASSWORD);
         builder.session_ttl(TTL).tls(tls.server_name(NAME))
     };
-    let client = builder(from_files(&folder)).connect().await.unwrap();
+    let client = connected(builder(from_files(&folder))).await;
     let guard = client.mutex("held").lock().await.unwrap();
     let next = Ca::new();
     folder.replace(&files(&format!("{}{}", etcd.ca.pem, next.pem), &own));
@@ -132,8 +131,8 @@ async fn an_etcd_has_its_certificate_replaced() {
     // It reads them at each handshake.
     proxy.hang_up();
     goes_on(&client, &guard, TTL + Duration::from_secs(1)).await;
-    let error = builder(etcd.tls()).connect().await.unwrap_err();
-    assert!(told(&error).contains("of another CA"), "{}", told(&error));
+    let error = refused(builder(etcd.tls())).await;
+    assert!(chain(&error).contains("of another CA"), "{}", chain(&error));
     guard.unlock().await.unwrap();
     client.close().await.unwrap();
 }
@@ -183,17 +182,16 @@ async fn a_client_of_etcd_has_its_password_replaced() {
     // The server has it first: until the program has it, it is denied, and loses nothing.
     etcd.change_password("third-s3cret").await;
     let error = within(SOON, "denied", by_callback.mutex("other").lock()).await.unwrap_err();
-    assert!(matches!(error, Error::Denied { .. }), "{}", told(&error));
+    assert!(matches!(error, Error::Denied { .. }), "{}", chain(&error));
     known.set("third-s3cret");
     folder.replace(&[("password", "third-s3cret")]);
     goes_on(&by_callback, &called, TTL + Duration::from_secs(1)).await;
     goes_on(&by_file, &filed, Duration::from_secs(1)).await;
     called.unlock().await.unwrap();
     filed.unlock().await.unwrap();
-    let old = builder.credentials("app", PASSWORD).connect().await.unwrap_err();
-    assert!(matches!(old, Error::Denied { .. }), "{}", told(&old));
-    by_callback.close().await.unwrap();
-    by_file.close().await.unwrap();
+    let old = refused(builder.credentials("app", PASSWORD)).await;
+    assert!(matches!(old, Error::Denied { .. }), "{}", chain(&old));
+    close([by_callback, by_file]).await;
 }
 
 /// With `digest` another password is another user, so that the ACL has to name both. Sessions stay
@@ -210,18 +208,18 @@ async fn a_client_of_zookeeper_has_its_password_replaced() {
     }
     let builder = builder.acl(ids.join(","));
     let client = builder.clone().credentials_from(known.clone().newest("app"));
-    let client = client.connect().await.unwrap();
+    let client = connected(client).await;
     let guard = client.mutex("held").lock().await.unwrap();
     known.set("second-s3cret");
     goes_on(&client, &guard, TTL + Duration::from_secs(1)).await;
-    let next = builder.clone().credentials("app", "second-s3cret").connect().await.unwrap();
+    let next = connected(builder.clone().credentials("app", "second-s3cret")).await;
     assert!(next.mutex("held").try_lock().await.unwrap().is_none());
     guard.unlock().await.unwrap();
-    next.mutex("held").lock().await.unwrap().unlock().await.unwrap();
+    take_turn(&next, "held").await;
     let theirs = builder.clone().credentials("app", "second-s3cret").acl("auth::cdrw");
     theirs.connect().await.unwrap().mutex("theirs").lock().await.unwrap().unlock().await.unwrap();
     let error = client.mutex("theirs").lock().await.unwrap_err();
-    assert!(matches!(error, Error::Denied { .. }), "{}", told(&error));
+    assert!(matches!(error, Error::Denied { .. }), "{}", chain(&error));
     let guard = client.mutex("held").lock().await.unwrap();
     proxy.set(Mode::Refuse);
     within(SOON, "the session is over", guard.lost()).await;

@@ -7,7 +7,10 @@ use distlock_testkit::certificates::{Ca, LONG, Pair};
 use tracing_subscriber::filter::LevelFilter;
 
 use crate::{
-    common::secrets::{Shown, lines_of},
+    common::{
+        connected,
+        secrets::{Shown, lines_of},
+    },
     folder::Folder,
     logs,
     own_etcd::{NAME, OwnEtcd, PASSWORD, ROOT_PASSWORD},
@@ -93,7 +96,7 @@ async fn etcd(shown: &mut Shown, keys: &mut Vec<String>) {
         shown.builder(&Client::builder(url)).await;
         // A password that changes under way, and a token that ends.
         let client = etcd.builder().tls(etcd.tls()).credentials("app", PASSWORD);
-        let client = client.connect().await.unwrap();
+        let client = connected(client).await;
         let guard = client.mutex("held").lock().await.unwrap();
         etcd.change_password(NEXT).await;
         let error = client.mutex("other").lock().await.unwrap_err();

@@ -6,10 +6,9 @@ use distlock::{Client, Error, Tls};
 use distlock_testkit::certificates::{Ca, LONG, Pair};
 
 use crate::{
-    common::case::{SOON, within},
+    common::{SOON, chain, connected, refused, within},
     folder::Folder,
     own_zookeeper::{OTHER_PASSWORD, OwnZooKeeper, PASSWORD, namespace},
-    told,
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -31,7 +30,7 @@ async fn locks(client: &Client) {
 async fn is_denied(client: &Client) {
     let error = within(SOON, "it is refused", client.mutex("a").lock()).await.unwrap_err();
     assert!(matches!(error, Error::Denied { .. }), "{error:?}");
-    println!("{}", told(&error));
+    println!("{}", chain(&error));
 }
 
 async fn a_url_names_certificates_and_password(zookeeper: &OwnZooKeeper) {
@@ -51,7 +50,8 @@ async fn a_url_names_certificates_and_password(zookeeper: &OwnZooKeeper) {
             zookeeper.tls,
             namespace()
         );
-        let client = Client::connect(&url).await.unwrap_or_else(|error| panic!("{}", told(&error)));
+        let client =
+            Client::connect(&url).await.unwrap_or_else(|error| panic!("{}", chain(&error)));
         locks(&client).await;
         client.close().await.unwrap();
     }
@@ -84,24 +84,24 @@ async fn what_is_wrong_is_named(zookeeper: &OwnZooKeeper) {
         ("expired", here().tls(tls(ca, &expired)), "refuses the client's"),
     ] {
         let start = Instant::now();
-        let error = within(SOON, what, builder.connect()).await.unwrap_err();
-        let text_told = told(&error);
+        let error = refused(builder).await;
+        let text_told = chain(&error);
         println!("{what}, {:?}: {text_told}", start.elapsed());
         assert!(matches!(error, Error::Denied { .. }), "{what}: {error:?}");
         assert!(text_told.contains(text), "{what}: {text_told}");
     }
     // What it cannot do is told before anything is sent.
     let named = tls(ca, &own).server_name("zookeeper.internal");
-    let error = here().tls(named).connect().await.unwrap_err();
+    let error = refused(here().tls(named)).await;
     assert!(matches!(error, Error::InvalidConfig { option: "tls", .. }), "{error:?}");
 }
 
 /// By their passwords, and then by what they may do.
 async fn users_of_sasl_are_checked(zookeeper: &OwnZooKeeper) {
     let builder = zookeeper.builder();
-    let app = builder.clone().credentials("app", PASSWORD).sasl().connect().await.unwrap();
+    let app = connected(builder.clone().credentials("app", PASSWORD).sasl()).await;
     locks(&app).await;
-    let colleague = builder.clone().credentials("app", PASSWORD).sasl().connect().await.unwrap();
+    let colleague = connected(builder.clone().credentials("app", PASSWORD).sasl()).await;
     locks(&colleague).await;
     let other = builder.clone().credentials("other", OTHER_PASSWORD).sasl().connect();
     is_denied(&other.await.unwrap()).await;
@@ -116,7 +116,7 @@ async fn certificates_own_nodes(zookeeper: &OwnZooKeeper) {
         let url = format!("zks://{}/x509", zookeeper.tls);
         Client::builder(url).acl("auth::cdrw")
     };
-    let client = builder().tls(zookeeper.material()).connect().await.unwrap();
+    let client = connected(builder().tls(zookeeper.material())).await;
     locks(&client).await;
     let other = zookeeper.ca.issue("somebody else", &[], LONG);
     let other =
@@ -127,9 +127,9 @@ async fn certificates_own_nodes(zookeeper: &OwnZooKeeper) {
 async fn others_may_look(zookeeper: &OwnZooKeeper) {
     let builder = zookeeper.builder();
     let app = builder.clone().credentials("app", PASSWORD).acl("auth::cdrw,world:anyone:r");
-    let app = app.connect().await.unwrap();
+    let app = connected(app).await;
     let guard = app.mutex("a").lock().await.unwrap();
-    let looking = builder.connect().await.unwrap();
+    let looking = connected(builder).await;
     let queue = looking.mutex("a").queue().await.unwrap();
     assert_eq!(queue.len(), 1, "{queue:?}");
     is_denied(&looking).await;

@@ -6,15 +6,11 @@ use tokio::{sync::mpsc, task::JoinSet, time::sleep};
 
 use crate::{
     clusters::{on_both, on_each},
-    common::{
-        Case,
-        case::{SOON, eventually, throughout, within},
-        harness::{Elsewhere, Job},
-    },
+    common::{Case, Elsewhere, Job, Members, SOON, eventually, release, throughout, within},
 };
 
 /// Waits until there are so many keys, without asking for the long list all the time.
-async fn queue_of(t: &Case, length: usize) {
+async fn queue_of(t: &Case<dyn Members>, length: usize) {
     let mut seen = 0;
     for _ in 0..150 {
         seen = t.keys().await.len();
@@ -49,7 +45,9 @@ async fn a_thousand_waiters_are_served_in_order_though_a_third_of_them_dies() {
         let mut processes: Vec<Box<dyn Elsewhere>> = Vec::new();
         for crowd in ELSEWHERE {
             processes.push(
-                t.store.lock_elsewhere(Job::crowd(t, "crowd", t.store.min_ttl() * 3, crowd)).await,
+                t.store
+                    .lock_elsewhere(Job { crowd, ..Job::new(t, "crowd", t.store.min_ttl() * 3) })
+                    .await,
             );
         }
         let (grants, mut granted) = mpsc::unbounded_channel();
@@ -81,9 +79,7 @@ async fn a_thousand_waiters_are_served_in_order_though_a_third_of_them_dies() {
                 }
             }
         }
-        while let Some(done) = waiters.join_next().await {
-            done.expect("a waiter fails");
-        }
+        waiters.join_all().await;
         assert!(order.is_sorted_by(|a, b| a < b), "granted out of order");
         let spent = t.cost(&sessions).await - before;
         println!("{}: {spent:?} for a thousand waiters", t.store.url());
@@ -92,9 +88,7 @@ async fn a_thousand_waiters_are_served_in_order_though_a_third_of_them_dies() {
             t.keys().await.len() == markers.len()
         })
         .await;
-        for marker in markers {
-            marker.unlock().await.expect("released");
-        }
+        release(markers).await;
     })
     .await;
 }
@@ -106,7 +100,7 @@ async fn five_hundred_waiters_that_die_at_once_are_passed_over() {
         let ttl = t.store.min_ttl() * 2;
         let [one, two] = t.clients().await;
         let guard = one.mutex("crowd").lock().await.expect("granted");
-        let process = t.store.lock_elsewhere(Job::crowd(t, "crowd", ttl, 500)).await;
+        let process = t.store.lock_elsewhere(Job { crowd: 500, ..Job::new(t, "crowd", ttl) }).await;
         queue_of(t, 501).await;
         let last = t.enqueue(&two, "crowd").await;
         let crashed = process.crash().await;

@@ -2,16 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use distlock::{Client, Tls};
+use distlock::{Builder, Client, Tls};
 use distlock_testkit::{proxy::Mode, servers::certificates};
 use tokio::task::JoinSet;
 
 use crate::{
     clusters::on_both,
-    common::{
-        Case,
-        case::{SOON, eventually, within},
-    },
+    common::{Case, Members, SOON, chain, eventually, refused, within},
 };
 
 const CLIENTS: usize = 12;
@@ -50,16 +47,20 @@ async fn lock(clients: &[Client]) -> Duration {
     p99(times)
 }
 
+fn builder(t: &Case<dyn Members>, url: &str, tls: Option<&Tls>) -> Builder {
+    let builder = t.builder_for(url).session_ttl(TTL);
+    match tls {
+        Some(tls) => builder.tls(tls.clone()),
+        None => builder,
+    }
+}
+
 /// As many clients as there are, and how long the slowest took to connect.
-async fn connect(t: &Case, url: &str, tls: Option<&Tls>) -> (Vec<Client>, Duration) {
+async fn connect(t: &Case<dyn Members>, url: &str, tls: Option<&Tls>) -> (Vec<Client>, Duration) {
     let (mut clients, mut slowest) = (Vec::new(), Duration::ZERO);
     let mut tasks = JoinSet::new();
     for _ in 0..CLIENTS {
-        let builder = t.builder_for(url).session_ttl(TTL);
-        let builder = match tls {
-            Some(tls) => builder.tls(tls.clone()),
-            None => builder,
-        };
+        let builder = builder(t, url, tls);
         let start = Instant::now();
         tasks.spawn(async move { (builder.connect().await, start.elapsed()) });
     }
@@ -82,28 +83,12 @@ fn judge(what: &str, healthy: Duration, p99: Duration) {
 }
 
 /// Who knows no other endpoint is told which one it is that does not work.
-async fn named(t: &Case, endpoint: &str, tls: Option<&Tls>) {
-    let (scheme, _) = t
-        .store
-        .url()
-        .split_once("://")
-        .map(|(scheme, rest)| (scheme.to_owned(), rest.to_owned()))
-        .expect("a URL");
-    let builder =
-        t.builder_for(&format!("{scheme}://{endpoint}")).connect_timeout(Duration::from_secs(2));
-    let builder = match tls {
-        Some(tls) => builder.tls(tls.clone()),
-        None => builder,
-    };
-    let error = within(SOON, "it gives up", builder.connect()).await.expect_err("it is bad");
-    let mut told = error.to_string();
-    let mut cause = std::error::Error::source(&error);
-    while let Some(error) = cause {
-        told += &format!(": {error}");
-        cause = error.source();
-    }
-    println!("{told}");
-    assert!(told.contains(endpoint), "{told}");
+async fn named(t: &Case<dyn Members>, endpoint: &str, tls: Option<&Tls>) {
+    let url = format!("{}://{endpoint}", t.store.network().0.scheme());
+    let builder = builder(t, &url, tls).connect_timeout(Duration::from_secs(2));
+    let error = chain(&refused(builder).await);
+    println!("{error}");
+    assert!(error.contains(endpoint), "{error}");
 }
 
 /// Refused and silent: the endpoint that most clients use fails under them.
@@ -146,12 +131,8 @@ async fn an_endpoint_without_an_address_costs_one_timeout_at_most() {
         let healthy = lock(&clients).await;
         close(clients).await;
         let nowhere = "nowhere.invalid:2379";
-        let (known, _) = t
-            .store
-            .url()
-            .rsplit_once(',')
-            .map(|(known, last)| (known.to_owned(), last.to_owned()))
-            .expect("three servers");
+        let url = t.store.url();
+        let (known, _) = url.rsplit_once(',').expect("three servers");
         let (clients, slowest) = connect(t, &format!("{known},{nowhere}"), None).await;
         assert!(slowest < healthy * 2 + TIMEOUT, "connected after {slowest:?}");
         judge(&format!("{}, no address", t.store.url()), healthy, lock(&clients).await);

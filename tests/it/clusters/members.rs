@@ -15,20 +15,18 @@ use tokio::{task::JoinHandle, time::sleep};
 use crate::{
     clusters::on_etcd,
     common::{
-        Case, Harness,
-        case::{SOON, eventually, throughout, within},
-        etcd::Etcd,
+        Case, Loss, Members, SOON, etcd::Etcd, eventually, loss, precedes_grant, throughout, within,
     },
 };
 
 /// The members: the leader first.
-async fn members(t: &Case) -> Vec<(&'static str, std::net::SocketAddr)> {
+async fn members(t: &Case<Etcd>) -> Vec<(&'static str, std::net::SocketAddr)> {
     let mut members = t.store.servers();
-    members.swap(0, Etcd::start().await.leader().await);
+    members.swap(0, t.store.leader().await);
     members
 }
 
-async fn all_serve(t: &Case) {
+async fn all_serve(t: &Case<Etcd>) {
     for (name, member) in t.store.servers() {
         eventually(SOON * 2, &format!("{name} serves"), async || t.store.serves(member).await)
             .await;
@@ -70,16 +68,10 @@ async fn a_leader_that_wakes_brings_no_lock_back() {
         let guard = holder.mutex("asleep").lock().await.unwrap();
         let waiter = t.enqueue(&other, "asleep").await;
         let (outage, start) = (Outage::pause(members[0].0).await, Instant::now());
-        let told = tokio::spawn(async move {
-            let reason = guard.lost().await;
-            (Instant::now(), reason, guard)
-        });
+        let loss = loss(guard);
         // A new leader counts the lease anew.
         let successor = waiter.result(Duration::from_secs(15)).await.expect("granted");
-        let granted = Instant::now();
-        assert!(told.is_finished(), "the successor is there and the holder was told nothing");
-        let (told, reason, guard) = told.await.unwrap();
-        println!("told after {:?}, {:?} before the grant: {reason}", told - start, granted - told);
+        let Loss { reason, guard, .. } = precedes_grant(loss).await;
         assert_eq!(reason, LostReason::DeadlinePassed);
         sleep(Duration::from_secs(10).saturating_sub(start.elapsed())).await;
         outage.end().await;
@@ -153,7 +145,7 @@ async fn without_a_quorum_nobody_is_granted() {
             [Outage::pause(members[0].0).await, Outage::pause(members[1].0).await],
         );
         let reason = within(ttl, "the holder is told", guard.lost()).await;
-        println!("told after {:?} of {ttl:?}: {reason}", start.elapsed());
+        println!("notified after {:?} of {ttl:?}: {reason}", start.elapsed());
         assert_eq!(reason, LostReason::DeadlinePassed);
         // Two more TTLs: every session would be over by then, if the servers could say so.
         throughout(ttl * 2, "nobody is granted", async || grants.load(SeqCst) == 0).await;

@@ -8,26 +8,29 @@ mod restarts;
 mod space;
 mod zookeeper;
 
-use crate::common::{Case, beside_others, etcd::Etcd, zookeeper::ZooKeeper};
+use crate::common::{Case, Members, beside_others, etcd::Etcd, zookeeper::ZooKeeper};
 use tokio::sync::Mutex;
 
 static ALONE: Mutex<()> = Mutex::const_new(());
 
 /// Runs a test while no other runs in this process.
-async fn on_etcd(test: impl AsyncFn(&Case)) {
+async fn on_etcd(test: impl AsyncFnOnce(&Case<Etcd>)) {
     let _alone = ALONE.lock().await;
-    beside_others::<Etcd>(&test).await;
+    beside_others::<Etcd>(test).await;
 }
 
 /// Runs a test on both clusters at the same time, while no other runs in this process.
-async fn on_both(test: impl AsyncFn(&Case)) {
+async fn on_both(test: impl AsyncFn(&Case<dyn Members>)) {
     let _alone = ALONE.lock().await;
-    tokio::join!(beside_others::<Etcd>(&test), beside_others::<ZooKeeper>(&test));
+    tokio::join!(
+        beside_others::<Etcd>(async |t| test(t).await),
+        beside_others::<ZooKeeper>(async |t| test(t).await)
+    );
 }
 
 /// Runs a test on one cluster after the other, while no other runs in this process.
-async fn on_each(test: impl AsyncFn(&Case)) {
+async fn on_each(test: impl AsyncFn(&Case<dyn Members>)) {
     let _alone = ALONE.lock().await;
-    beside_others::<Etcd>(&test).await;
-    beside_others::<ZooKeeper>(&test).await;
+    beside_others::<Etcd>(async |t| test(t).await).await;
+    beside_others::<ZooKeeper>(async |t| test(t).await).await;
 }

@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::{
     clusters::on_both,
-    common::case::{SOON, eventually},
+    common::{SOON, eventually},
 };
 
 /// What is left of the holder's certain time, at the worst moment, is printed: on ZooKeeper that
@@ -51,8 +51,8 @@ async fn locks_and_waiters_outlive_a_rolling_restart() {
         tokio::select! {
             reason = guard.lost() => panic!("lost: {reason}"),
             place = watched => {
-                let told = waiters.remove(place).result(SOON).await;
-                panic!("{} does not wait any more: {told:?}", t.store.url());
+                let outcome = waiters.remove(place).result(SOON).await;
+                panic!("{} does not wait any more: {outcome:?}", t.store.url());
             }
             () = restarts => {}
         }

@@ -13,8 +13,7 @@ use tokio::{
 };
 
 use crate::common::{
-    Case, alone,
-    case::{SOON, eventually, throughout, within},
+    Case, Harness, Members, SOON, alone, eventually, own_cases, release, throughout, within,
     zookeeper::{ZooKeeper, mode_of},
 };
 
@@ -37,7 +36,7 @@ struct Ensemble {
 
 impl Ensemble {
     /// As soon as it is whole.
-    async fn of(t: &Case) -> Self {
+    async fn of(t: &Case<ZooKeeper>) -> Self {
         let mut found = None;
         eventually(SOON * 3, "a leader has two followers", async || {
             let (mut leaders, mut followers) = (Vec::new(), Vec::new());
@@ -90,8 +89,8 @@ async fn grow_up(ttl: Duration) {
     sleep(ttl + (ttl / 3).mul_f64(fastrand::f64())).await;
 }
 
-/// How a holder was told that its lock is lost.
-struct Told {
+/// How a holder was notified that its lock is lost.
+struct Notice {
     at: Instant,
     reason: LostReason,
     valid: bool,
@@ -101,17 +100,17 @@ struct Told {
     mode: String,
 }
 
-impl Told {
+impl Notice {
     fn assert_nothing_was_confirmed(&self, since: Instant, ttl: Duration) {
         let latest = self.deadline.duration_since(since);
         // What was asked before may be answered. The look at the clock and the one at the guard are
         // two.
         assert!(latest <= confirmed(ttl) + Duration::from_millis(20), "{latest:?} of {ttl:?}");
-        assert!(self.at < self.deadline + Duration::from_secs(1), "told late");
+        assert!(self.at < self.deadline + Duration::from_secs(1), "notified late");
     }
 }
 
-fn tell(guard: LockGuard, server: Member) -> JoinHandle<Told> {
+fn notice(guard: LockGuard, server: Member) -> JoinHandle<Notice> {
     tokio::spawn(async move {
         let mut deadline = Instant::now();
         let watched = async {
@@ -126,129 +125,8 @@ fn tell(guard: LockGuard, server: Member) -> JoinHandle<Told> {
             () = watched => unreachable!("it watches without an end"),
         };
         let (at, valid) = (Instant::now(), guard.is_valid());
-        Told { at, reason, valid, deadline, mode: mode_of(server.address).await }
+        Notice { at, reason, valid, deadline, mode: mode_of(server.address).await }
     })
-}
-
-/// A leader that is cut off goes on as the leader, for its own clients, until it misses its
-/// followers' answers: here for ten ticks. What it takes from its clients meanwhile it can put to
-/// nobody, so that it confirms nothing, and the holder's deadline passes.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_holder_on_a_leader_that_is_cut_off_knows_before_its_successor() {
-    alone::<ZooKeeper>(async |t| {
-        let ensemble = Ensemble::of(t).await;
-        let ttl = t.store.min_ttl();
-        let holder = t.connect(t.builder_for(&ensemble.leader_url()).session_ttl(ttl)).await;
-        let other = t.connect(t.builder_for(&ensemble.followers_url()).session_ttl(ttl)).await;
-        let guard = holder.mutex("cut").lock().await.unwrap();
-        let waiter = tokio::spawn(lock_at_last(other, "cut"));
-        t.queue_of(2).await;
-        grow_up(ttl).await;
-        let cut = Cut::off(ensemble.leader.name).await;
-        let start = Instant::now();
-        let told = tell(guard, ensemble.leader);
-        let successor = within(ELECTION + ttl, "the successor is granted", waiter).await.unwrap();
-        let granted = Instant::now();
-        assert!(told.is_finished(), "the successor is there and the holder was told nothing");
-        let told = told.await.unwrap();
-        println!(
-            "told after {:?} of {ttl:?}, {:?} before the grant",
-            told.at.duration_since(start),
-            granted.duration_since(told.at)
-        );
-        assert!(told.at < granted && !told.valid);
-        assert_eq!((told.reason, told.mode.as_str()), (LostReason::DeadlinePassed, "leader"));
-        told.assert_nothing_was_confirmed(start, ttl);
-        successor.unlock().await.unwrap();
-        cut.heal().await;
-        Ensemble::of(t).await;
-        eventually(SOON * 2, "it serves again", async || {
-            holder.mutex("cut").try_lock().await.is_ok()
-        })
-        .await;
-    })
-    .await;
-}
-
-/// The others have another leader when it wakes. Until it has noticed, it knows of the old holder's
-/// node and of no other.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_leader_that_was_paused_grants_nothing_when_it_wakes() {
-    alone::<ZooKeeper>(async |t| {
-        let ensemble = Ensemble::of(t).await;
-        let ttl = t.store.min_ttl();
-        let holder = t.connect(t.builder_for(&ensemble.leader_url()).session_ttl(ttl)).await;
-        let other = t.connect(t.builder_for(&ensemble.followers_url())).await;
-        let guard = holder.mutex("paused").lock().await.unwrap();
-        let waiter = tokio::spawn(lock_at_last(other, "paused"));
-        t.queue_of(2).await;
-        grow_up(ttl).await;
-        let paused = Outage::pause(ensemble.leader.name).await;
-        let start = Instant::now();
-        let told = tell(guard, ensemble.leader);
-        let successor = within(ELECTION + ttl, "the successor is granted", waiter).await.unwrap();
-        let granted = Instant::now();
-        assert!(start.elapsed() > SYNC_LIMIT, "it was to be missed by then");
-        paused.end().await;
-        let told = within(SOON, "the holder was told", told).await.unwrap();
-        println!("told {:?} before the grant", granted.duration_since(told.at));
-        assert!(told.at < granted && !told.valid);
-        told.assert_nothing_was_confirmed(start, ttl);
-        let mut refused = false;
-        throughout(Duration::from_secs(4), "the successor alone holds the lock", async || {
-            let outcome = holder.mutex("paused").try_lock().await;
-            refused |= matches!(outcome, Ok(None));
-            successor.is_valid() && !matches!(outcome, Ok(Some(_)))
-        })
-        .await;
-        assert!(refused, "it was never asked");
-        successor.unlock().await.unwrap();
-        Ensemble::of(t).await;
-        lock_at_last(holder, "paused").await.unlock().await.unwrap();
-    })
-    .await;
-}
-
-/// An election is quick when the leader is known to be dead.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lock_outlives_its_leader() {
-    alone::<ZooKeeper>(async |t| {
-        let ensemble = Ensemble::of(t).await;
-        let clients = [ensemble.leader_url(), ensemble.followers_url(), t.store.url()];
-        let [at_leader, at_followers, anywhere] = clients;
-        // A client that knows the leader alone loses its lock with it.
-        let widow = t.connect(t.builder_for(&at_leader).session_ttl(t.store.min_ttl())).await;
-        let widowed = widow.mutex("widowed").lock().await.unwrap();
-        let holder = t.connect(t.builder_for(&anywhere).session_ttl(Duration::from_secs(20))).await;
-        let other =
-            t.connect(t.builder_for(&at_followers).session_ttl(Duration::from_secs(20))).await;
-        let guard = holder.mutex("killed").lock().await.unwrap();
-        let waiter = t.enqueue(&other, "killed").await;
-        let heir = tokio::spawn(lock_at_last(other.clone(), "widowed"));
-        t.queue_of(4).await;
-        let killed = Outage::kill(ensemble.leader.name).await;
-        let told = tell(widowed, ensemble.leader);
-        let inherited = within(SOON, "the widow's lock comes free", heir).await.unwrap();
-        let granted = Instant::now();
-        let told = within(Duration::from_secs(1), "the holder was told", told).await.unwrap();
-        println!("told {:?} before the grant", granted.duration_since(told.at));
-        assert!(told.at < granted && !told.valid);
-        throughout(Duration::from_secs(4), "the lock is held", async || {
-            guard.is_valid() && waiter.waits()
-        })
-        .await;
-        let token = guard.fencing_token();
-        guard.unlock().await.unwrap();
-        let successor = waiter.granted().await;
-        assert!(successor.fencing_token() > token, "tokens rise from one leader to the next");
-        for guard in [successor, inherited] {
-            guard.unlock().await.unwrap();
-        }
-        killed.end().await;
-        Ensemble::of(t).await;
-        lock_at_last(widow, "widowed").await.unlock().await.unwrap();
-    })
-    .await;
 }
 
 /// A time in which a lock was certainly held.
@@ -260,7 +138,7 @@ struct Held {
 
 /// Nobody is granted while the followers are away; afterwards each has its turn, one at a time.
 async fn without_a_quorum(
-    t: &Case,
+    t: &Case<ZooKeeper>,
     name: &'static str,
     outage: impl AsyncFn(&'static str) -> Outage,
 ) {
@@ -290,17 +168,17 @@ async fn without_a_quorum(
     }
     t.queue_of(5).await;
     grow_up(ttl).await;
-    let told = tell(guard, ensemble.leader);
+    let notice = notice(guard, ensemble.leader);
     let [one, two] = ensemble.followers.map(|follower| outage(follower.name));
     let (one, two) = tokio::join!(one, two);
     let lost = Instant::now();
     sleep(ttl * 3).await;
     let healed = Instant::now();
     tokio::join!(one.end(), two.end());
-    let told = within(SOON, "the holder was told", told).await.expect("no panic");
-    println!("told {:?} after the quorum was lost", told.at.duration_since(lost));
-    assert_eq!((told.reason, told.valid), (LostReason::DeadlinePassed, false));
-    told.assert_nothing_was_confirmed(lost, ttl);
+    let notice = within(SOON, "the holder was told", notice).await.expect("no panic");
+    println!("notified {:?} after the quorum was lost", notice.at.duration_since(lost));
+    assert_eq!((notice.reason, notice.valid), (LostReason::DeadlinePassed, false));
+    notice.assert_nothing_was_confirmed(lost, ttl);
     let mut turns = within(SOON * 3, "all have their turns", contenders.join_all()).await;
     turns.sort_by_key(|turn| turn.token);
     // Servers do not fall all at once: the lock may be handed on before the last one is gone.
@@ -329,4 +207,123 @@ async fn nobody_is_granted_while_the_followers_are_paused() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_is_granted_while_the_followers_are_dead() {
     alone::<ZooKeeper>(async |t| without_a_quorum(t, "dead", Outage::kill).await).await;
+}
+
+own_cases! { ZooKeeper, alone,
+    a_holder_on_a_leader_that_is_cut_off_knows_before_its_successor,
+    a_leader_that_was_paused_grants_nothing_when_it_wakes,
+    a_lock_outlives_its_leader,
+}
+
+mod cases {
+    use super::*;
+
+    /// A leader that is cut off goes on as the leader, for its own clients, until it misses its
+    /// followers' answers: here for ten ticks. What it takes from its clients meanwhile it can put
+    /// to nobody, so that it confirms nothing, and the holder's deadline passes.
+    pub(super) async fn a_holder_on_a_leader_that_is_cut_off_knows_before_its_successor(
+        t: &Case<ZooKeeper>,
+    ) {
+        let ensemble = Ensemble::of(t).await;
+        let ttl = t.store.min_ttl();
+        let holder = t.connect(t.builder_for(&ensemble.leader_url()).session_ttl(ttl)).await;
+        let other = t.connect(t.builder_for(&ensemble.followers_url()).session_ttl(ttl)).await;
+        let guard = holder.mutex("cut").lock().await.unwrap();
+        let waiter = tokio::spawn(lock_at_last(other, "cut"));
+        t.queue_of(2).await;
+        grow_up(ttl).await;
+        let cut = Cut::off(ensemble.leader.name).await;
+        let start = Instant::now();
+        let notice = notice(guard, ensemble.leader);
+        let successor = within(ELECTION + ttl, "the successor is granted", waiter).await.unwrap();
+        let granted = Instant::now();
+        assert!(notice.is_finished(), "the successor is there and the holder was told nothing");
+        let notice = notice.await.unwrap();
+        println!(
+            "notified after {:?} of {ttl:?}, {:?} before the grant",
+            notice.at.duration_since(start),
+            granted.duration_since(notice.at)
+        );
+        assert!(notice.at < granted && !notice.valid);
+        assert_eq!((notice.reason, notice.mode.as_str()), (LostReason::DeadlinePassed, "leader"));
+        notice.assert_nothing_was_confirmed(start, ttl);
+        successor.unlock().await.unwrap();
+        cut.heal().await;
+        Ensemble::of(t).await;
+        eventually(SOON * 2, "it serves again", async || {
+            holder.mutex("cut").try_lock().await.is_ok()
+        })
+        .await;
+    }
+
+    /// The others have another leader when it wakes. Until it has noticed, it knows of the old
+    /// holder's node and of no other.
+    pub(super) async fn a_leader_that_was_paused_grants_nothing_when_it_wakes(t: &Case<ZooKeeper>) {
+        let ensemble = Ensemble::of(t).await;
+        let ttl = t.store.min_ttl();
+        let holder = t.connect(t.builder_for(&ensemble.leader_url()).session_ttl(ttl)).await;
+        let other = t.connect(t.builder_for(&ensemble.followers_url())).await;
+        let guard = holder.mutex("paused").lock().await.unwrap();
+        let waiter = tokio::spawn(lock_at_last(other, "paused"));
+        t.queue_of(2).await;
+        grow_up(ttl).await;
+        let paused = Outage::pause(ensemble.leader.name).await;
+        let start = Instant::now();
+        let notice = notice(guard, ensemble.leader);
+        let successor = within(ELECTION + ttl, "the successor is granted", waiter).await.unwrap();
+        let granted = Instant::now();
+        assert!(start.elapsed() > SYNC_LIMIT, "it was to be missed by then");
+        paused.end().await;
+        let notice = within(SOON, "the holder was told", notice).await.unwrap();
+        println!("notified {:?} before the grant", granted.duration_since(notice.at));
+        assert!(notice.at < granted && !notice.valid);
+        notice.assert_nothing_was_confirmed(start, ttl);
+        let mut refused = false;
+        throughout(Duration::from_secs(4), "the successor alone holds the lock", async || {
+            let outcome = holder.mutex("paused").try_lock().await;
+            refused |= matches!(outcome, Ok(None));
+            successor.is_valid() && !matches!(outcome, Ok(Some(_)))
+        })
+        .await;
+        assert!(refused, "it was never asked");
+        successor.unlock().await.unwrap();
+        Ensemble::of(t).await;
+        lock_at_last(holder, "paused").await.unlock().await.unwrap();
+    }
+
+    /// An election is quick when the leader is known to be dead.
+    pub(super) async fn a_lock_outlives_its_leader(t: &Case<ZooKeeper>) {
+        let ensemble = Ensemble::of(t).await;
+        let clients = [ensemble.leader_url(), ensemble.followers_url(), t.store.url()];
+        let [at_leader, at_followers, anywhere] = clients;
+        // A client that knows the leader alone loses its lock with it.
+        let widow = t.connect(t.builder_for(&at_leader).session_ttl(t.store.min_ttl())).await;
+        let widowed = widow.mutex("widowed").lock().await.unwrap();
+        let holder = t.connect(t.builder_for(&anywhere).session_ttl(Duration::from_secs(20))).await;
+        let other =
+            t.connect(t.builder_for(&at_followers).session_ttl(Duration::from_secs(20))).await;
+        let guard = holder.mutex("killed").lock().await.unwrap();
+        let waiter = t.enqueue(&other, "killed").await;
+        let heir = tokio::spawn(lock_at_last(other.clone(), "widowed"));
+        t.queue_of(4).await;
+        let killed = Outage::kill(ensemble.leader.name).await;
+        let notice = notice(widowed, ensemble.leader);
+        let inherited = within(SOON, "the widow's lock comes free", heir).await.unwrap();
+        let granted = Instant::now();
+        let notice = within(Duration::from_secs(1), "the holder was told", notice).await.unwrap();
+        println!("notified {:?} before the grant", granted.duration_since(notice.at));
+        assert!(notice.at < granted && !notice.valid);
+        throughout(Duration::from_secs(4), "the lock is held", async || {
+            guard.is_valid() && waiter.waits()
+        })
+        .await;
+        let token = guard.fencing_token();
+        guard.unlock().await.unwrap();
+        let successor = waiter.granted().await;
+        assert!(successor.fencing_token() > token, "tokens rise from one leader to the next");
+        release([successor, inherited]).await;
+        killed.end().await;
+        Ensemble::of(t).await;
+        lock_at_last(widow, "widowed").await.unlock().await.unwrap();
+    }
 }

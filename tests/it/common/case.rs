@@ -9,29 +9,56 @@ use std::{
     time::{Duration, Instant},
 };
 
-use distlock::{Builder, Client, LockGuard, Result};
+use distlock::{Builder, Client, Leadership, LockGuard, Permit, ReadGuard, Result, WriteGuard};
 use distlock_testkit::proxies::Proxies;
 use tokio::{task::JoinHandle, time::sleep};
 
-use super::harness::{Cost, Harness, Link};
+use super::{Cost, Harness, Link, Servers};
 
 /// Within this time anything happens that has no fault to overcome, on a busy machine.
 pub(crate) const SOON: Duration = Duration::from_secs(10);
 
-/// A namespace of its own in a store.
-pub(crate) struct Case {
-    pub(crate) store: Box<dyn Harness>,
+/// A namespace of its own in a store, of which a case knows what it needs.
+pub(crate) struct Case<S: ?Sized = dyn Harness> {
     pub(crate) namespace: String,
     clients: StdMutex<Vec<Client>>,
     links: StdMutex<Vec<Arc<dyn Link>>>,
+    pub(crate) store: S,
 }
 
-impl Case {
-    pub(crate) fn new(store: Box<dyn Harness>) -> Self {
+impl<S: Harness> Case<S> {
+    pub(crate) async fn new() -> Self {
         let namespace = format!("/t-{:016x}", fastrand::u64(..));
-        Self { store, namespace, clients: StdMutex::default(), links: StdMutex::default() }
+        let (clients, links) = (StdMutex::default(), StdMutex::default());
+        Self { namespace, clients, links, store: S::start().await }
     }
 
+    /// The last act of every case.
+    pub(crate) async fn end(self) {
+        let mut left = Vec::new();
+        let found = poll(Duration::from_secs(5), async || {
+            left = self.keys().await;
+            left.is_empty()
+        });
+        assert!(found.await, "keys are left: {left:?}");
+        for client in self.clients.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            // Cases cut clients off for good: whether that one can still say goodbye is not asked
+            // here.
+            let _ = tokio::time::timeout(Duration::from_millis(100), client.close()).await;
+        }
+    }
+}
+
+impl<S: Servers + ?Sized> Case<S> {
+    /// A way to the store that can be cut, with faults to choose from.
+    pub(crate) async fn proxies(&self) -> Arc<Proxies> {
+        let proxies = Arc::new(self.store.proxies().await);
+        lock(&self.links).push(Arc::<Proxies>::clone(&proxies));
+        proxies
+    }
+}
+
+impl<S: Harness + ?Sized> Case<S> {
     /// A client of this case with a session that no test outlives.
     pub(crate) fn builder(&self) -> Builder {
         self.builder_for(&self.store.url())
@@ -64,6 +91,12 @@ impl Case {
         self.connect(builder.request_timeout(Duration::from_millis(500))).await
     }
 
+    /// A client that soon gives up a request, by way of a link.
+    pub(crate) async fn hasty_client_by(&self, link: &dyn Link) -> Client {
+        let builder = self.builder_for(&link.url());
+        self.connect(builder.request_timeout(Duration::from_millis(500))).await
+    }
+
     /// Connects a client and keeps it alive until the store was found empty: what a client leaves
     /// behind must not vanish with its session.
     pub(crate) async fn connect(&self, builder: Builder) -> Client {
@@ -80,16 +113,7 @@ impl Case {
         link
     }
 
-    /// The same with faults to choose from.
-    #[allow(dead_code)] // there may be no network
-    pub(crate) async fn proxies(&self) -> Arc<Proxies> {
-        let proxies = Arc::new(self.store.proxies().await);
-        lock(&self.links).push(Arc::<Proxies>::clone(&proxies));
-        proxies
-    }
-
     /// Mends all links.
-    #[allow(dead_code)]
     pub(crate) fn heal(&self) {
         for link in lock(&self.links).iter() {
             link.set_reachable(true);
@@ -149,21 +173,6 @@ impl Case {
     pub(crate) async fn cost(&self, sessions: &[i64]) -> Cost {
         self.store.cost(sessions).await
     }
-
-    /// The last act of every case.
-    pub(crate) async fn end(self) {
-        let mut left = Vec::new();
-        let found = poll(Duration::from_secs(5), async || {
-            left = self.keys().await;
-            left.is_empty()
-        });
-        assert!(found.await, "keys are left: {left:?}");
-        for client in self.clients.into_inner().unwrap_or_else(PoisonError::into_inner) {
-            // Cases cut clients off for good: whether that one can still say goodbye is not asked
-            // here.
-            let _ = tokio::time::timeout(Duration::from_millis(100), client.close()).await;
-        }
-    }
 }
 
 fn lock<T>(mutex: &StdMutex<T>) -> MutexGuard<'_, T> {
@@ -173,12 +182,26 @@ fn lock<T>(mutex: &StdMutex<T>) -> MutexGuard<'_, T> {
 /// A task that stands in a queue.
 pub(crate) struct Waiter<T = LockGuard> {
     task: JoinHandle<Result<T>>,
+    /// Empty, if it is not known.
     pub(crate) key: String,
+}
+
+impl Waiter {
+    /// Lets a client stand in a lock's queue, or on its way there.
+    pub(crate) fn of(client: &Client, name: &str) -> Self {
+        let mutex = client.mutex(name);
+        Self { task: tokio::spawn(async move { mutex.lock().await }), key: String::new() }
+    }
 }
 
 impl<T: std::fmt::Debug> Waiter<T> {
     pub(crate) fn waits(&self) -> bool {
         !self.task.is_finished()
+    }
+
+    /// Fails if its call returns within this time.
+    pub(crate) async fn waits_throughout(&self, time: Duration, what: &str) {
+        throughout(time, what, async || self.waits()).await;
     }
 
     /// What its call came to, within this time.
@@ -194,18 +217,67 @@ impl<T: std::fmt::Debug> Waiter<T> {
 
     /// Drops the waiting future.
     pub(crate) fn cancel(self) {}
-}
 
-impl Waiter {
     /// Has its turn and lets go.
-    pub(crate) async fn served(self) {
-        self.granted().await.unlock().await.expect("released");
+    pub(crate) async fn served(self)
+    where
+        T: Held,
+    {
+        self.granted().await.let_go().await.expect("released");
     }
 }
 
 impl<T> Drop for Waiter<T> {
     fn drop(&mut self) {
         self.task.abort();
+    }
+}
+
+/// What is held until it is let go.
+pub(crate) trait Held {
+    async fn let_go(self) -> Result<()>;
+}
+
+impl Held for LockGuard {
+    async fn let_go(self) -> Result<()> {
+        self.unlock().await
+    }
+}
+
+impl Held for ReadGuard {
+    async fn let_go(self) -> Result<()> {
+        self.unlock().await
+    }
+}
+
+impl Held for WriteGuard {
+    async fn let_go(self) -> Result<()> {
+        self.unlock().await
+    }
+}
+
+impl Held for Permit {
+    async fn let_go(self) -> Result<()> {
+        self.release().await
+    }
+}
+
+impl Held for Leadership {
+    async fn let_go(self) -> Result<()> {
+        self.resign().await
+    }
+}
+
+impl<T: Held + std::fmt::Debug> Held for Waiter<T> {
+    async fn let_go(self) -> Result<()> {
+        self.granted().await.let_go().await
+    }
+}
+
+/// Lets go of all of these, one after the other; of what a waiter waits for, as soon as it has it.
+pub(crate) async fn release(all: impl IntoIterator<Item: Held>) {
+    for held in all {
+        held.let_go().await.expect("released");
     }
 }
 

@@ -8,14 +8,10 @@ use distlock_testkit::{
     proxies::Proxies,
     servers::{self, METRICS, endpoints},
 };
-use etcd_client::{Client, ConnectOptions, GetOptions};
+use etcd_client::{Client, ConnectOptions, GetOptions, PutOptions};
 use tokio::time::timeout;
 
-use super::{
-    case::SOON,
-    harness::{Cost, Elsewhere, Harness, Job, Link},
-    process::Process,
-};
+use super::{Cost, Harness, Link, Members, SOON, Servers};
 
 pub(crate) struct Etcd {
     url: String,
@@ -35,6 +31,22 @@ impl Etcd {
 
     pub(crate) fn client(&self) -> Client {
         self.client.clone()
+    }
+
+    /// Writes a key as another client would: with this lease, or without any.
+    pub(crate) async fn put(
+        &self,
+        key: impl Into<Vec<u8>>,
+        value: impl Into<Vec<u8>>,
+        lease: Option<i64>,
+    ) {
+        let options = lease.map(|lease| PutOptions::new().with_lease(lease));
+        self.client().put(key, value, options).await.expect("etcd answers");
+    }
+
+    /// A lease of another client's.
+    pub(crate) async fn lease(&self) -> i64 {
+        self.client().lease_grant(30, None).await.expect("etcd answers").id()
     }
 
     /// The place of the leader among the servers.
@@ -61,7 +73,8 @@ where
 {
     let start = tokio::time::Instant::now();
     loop {
-        match timeout(Duration::from_secs(2), call(client.clone())).await {
+        // On the heap: etcd-client's futures are large, and tests hold many of them at once.
+        match timeout(Duration::from_secs(2), Box::pin(call(client.clone()))).await {
             Ok(Ok(answer)) => return answer,
             outcome if start.elapsed() > Duration::from_secs(15) => {
                 panic!("etcd does not answer: {:?}", outcome.map(Result::err))
@@ -85,38 +98,6 @@ impl Harness for Etcd {
 
     fn url(&self) -> String {
         self.url.clone()
-    }
-
-    fn network(&self) -> (Backend, &[SocketAddr]) {
-        (Backend::Etcd, &self.endpoints)
-    }
-
-    async fn serves(&self, server: SocketAddr) -> bool {
-        let Ok(member) = Client::connect([format!("http://{server}")], None).await else {
-            return false;
-        };
-        let mut member = member.kv_client();
-        matches!(timeout(Duration::from_secs(1), member.get("any", None)).await, Ok(Ok(_)))
-    }
-
-    fn min_ttl(&self) -> Duration {
-        Duration::from_secs(2)
-    }
-
-    fn grace(&self) -> Duration {
-        Duration::from_secs(1)
-    }
-
-    fn bearable_round_trip(&self) -> f64 {
-        0.9
-    }
-
-    fn busy(&self) -> u64 {
-        1
-    }
-
-    fn uncontended(&self) -> u64 {
-        2
     }
 
     async fn keys(&self, namespace: &str) -> Vec<String> {
@@ -174,8 +155,6 @@ impl Harness for Etcd {
         ask(&self.client, |client| async move { client.lease_client().revoke(lease).await }).await;
     }
 
-    async fn forget(&self, _: &str) {}
-
     async fn cost(&self, _: &[i64]) -> Cost {
         let mut totals = HashMap::new();
         for endpoint in &self.endpoints {
@@ -204,11 +183,33 @@ impl Harness for Etcd {
     }
 
     async fn link(&self) -> Arc<dyn Link> {
-        Arc::new(Proxies::start(Backend::Etcd, &self.endpoints).await)
+        Arc::new(self.proxies().await)
+    }
+}
+
+#[async_trait]
+impl Servers for Etcd {
+    async fn proxies(&self) -> Proxies {
+        Proxies::start(Backend::Etcd, &self.endpoints).await
     }
 
-    async fn lock_elsewhere(&self, job: Job) -> Box<dyn Elsewhere> {
-        Box::new(Process::start(&self.url, &job))
+    fn bearable_round_trip(&self) -> f64 {
+        0.9
+    }
+}
+
+#[async_trait]
+impl Members for Etcd {
+    fn network(&self) -> (Backend, &[SocketAddr]) {
+        (Backend::Etcd, &self.endpoints)
+    }
+
+    async fn serves(&self, server: SocketAddr) -> bool {
+        let Ok(member) = Client::connect([format!("http://{server}")], None).await else {
+            return false;
+        };
+        let mut member = member.kv_client();
+        matches!(timeout(Duration::from_secs(1), member.get("any", None)).await, Ok(Ok(_)))
     }
 }
 

@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use distlock::{AfterLoss, Client, LockGuard};
 use distlock_testkit::{backend::Backend, proxies::Proxies, proxy::Mode};
 
-use super::case::Case;
+use super::{Case, process::Process};
 
 /// The operator's side of a store, and its faults.
 #[async_trait]
@@ -23,28 +23,6 @@ pub(crate) trait Harness: Send + Sync + 'static {
 
     fn url(&self) -> String;
 
-    /// Which store it is and its servers, for stores that have a network in between.
-    fn network(&self) -> (Backend, &[SocketAddr]) {
-        unimplemented!("there is no network")
-    }
-
-    /// Its servers, each behind a proxy of its own.
-    async fn proxies(&self) -> Proxies {
-        let (backend, servers) = self.network();
-        Proxies::start(backend, servers).await
-    }
-
-    /// The servers of the cluster, by the names that docker/'s scripts know them by.
-    fn servers(&self) -> Vec<(&'static str, SocketAddr)> {
-        let (backend, servers) = self.network();
-        backend.services().into_iter().zip(servers.iter().copied()).collect()
-    }
-
-    /// Whether this server answers, with the cluster behind it.
-    async fn serves(&self, _server: SocketAddr) -> bool {
-        unimplemented!("there are no servers")
-    }
-
     /// Whether all cases share one store, which counts the requests of all of them.
     fn is_shared() -> bool
     where
@@ -54,15 +32,13 @@ pub(crate) trait Harness: Send + Sync + 'static {
     }
 
     /// The shortest session that the store grants and that a busy machine can keep alive.
-    fn min_ttl(&self) -> Duration;
+    fn min_ttl(&self) -> Duration {
+        Duration::from_secs(2)
+    }
 
     /// How much later than its TTL the store may let go of a dead session's keys.
-    fn grace(&self) -> Duration;
-
-    /// How long a round trip a held lock bears, when it takes half as long at one time and half as
-    /// long again at another: in intervals between keepalives, which are a third of the TTL.
-    fn bearable_round_trip(&self) -> f64 {
-        unimplemented!("there is no network")
+    fn grace(&self) -> Duration {
+        Duration::from_secs(1)
     }
 
     /// Whether locks are exclusive whatever becomes of servers, and what the loss of the one that
@@ -100,10 +76,14 @@ pub(crate) trait Harness: Send + Sync + 'static {
     }
 
     /// Requests of an uncontended lock and its unlock.
-    fn uncontended(&self) -> u64;
+    fn uncontended(&self) -> u64 {
+        2
+    }
 
     /// Requests of a `try_lock` on a held lock.
-    fn busy(&self) -> u64;
+    fn busy(&self) -> u64 {
+        1
+    }
 
     /// Every key that somebody holds or awaits a lock by.
     async fn keys(&self, namespace: &str) -> Vec<String>;
@@ -126,7 +106,7 @@ pub(crate) trait Harness: Send + Sync + 'static {
     async fn end_session_of(&self, key: &str);
 
     /// Waits until the store has put away whatever it keeps of a namespace that nobody uses.
-    async fn forget(&self, namespace: &str);
+    async fn forget(&self, _namespace: &str) {}
 
     /// What the store has done so far for these sessions. Only to be compared while nothing else
     /// runs.
@@ -136,7 +116,36 @@ pub(crate) trait Harness: Send + Sync + 'static {
     async fn link(&self) -> Arc<dyn Link>;
 
     /// Takes a lock in a process that can be killed.
-    async fn lock_elsewhere(&self, job: Job) -> Box<dyn Elsewhere>;
+    async fn lock_elsewhere(&self, job: Job) -> Box<dyn Elsewhere> {
+        Box::new(Process::start(&self.url(), &job))
+    }
+}
+
+/// A store that has servers: there is a network in between.
+#[async_trait]
+pub(crate) trait Servers: Harness {
+    /// Its servers, each behind a proxy of its own.
+    async fn proxies(&self) -> Proxies;
+
+    /// How long a round trip a held lock bears, when it takes half as long at one time and half as
+    /// long again at another: in intervals between keepalives, which are a third of the TTL.
+    fn bearable_round_trip(&self) -> f64;
+}
+
+/// A cluster of servers that are members of each other's.
+#[async_trait]
+pub(crate) trait Members: Servers {
+    /// Which store it is, and its servers.
+    fn network(&self) -> (Backend, &[SocketAddr]);
+
+    /// The servers of the cluster, by the names that docker/'s scripts know them by.
+    fn servers(&self) -> Vec<(&'static str, SocketAddr)> {
+        let (backend, servers) = self.network();
+        backend.services().into_iter().zip(servers.iter().copied()).collect()
+    }
+
+    /// Whether this server answers, with the cluster behind it.
+    async fn serves(&self, server: SocketAddr) -> bool;
 }
 
 /// What the store has done, by its own counters.
@@ -214,7 +223,7 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    pub(crate) fn new(t: &Case, name: &str, ttl: Duration) -> Self {
+    pub(crate) fn new<S: Harness + ?Sized>(t: &Case<S>, name: &str, ttl: Duration) -> Self {
         Self {
             namespace: t.namespace.clone(),
             name: name.to_owned(),
@@ -223,10 +232,6 @@ impl Job {
             writes: 0,
             sleeps: false,
         }
-    }
-
-    pub(crate) fn crowd(t: &Case, name: &str, ttl: Duration, crowd: usize) -> Self {
-        Self { crowd, ..Self::new(t, name, ttl) }
     }
 
     /// What it writes to under one of its locks.
@@ -245,18 +250,6 @@ impl Job {
 pub(crate) trait Elsewhere: Send {
     /// Waits until it has the lock; gives its token.
     async fn granted(&mut self) -> u64;
-
-    /// Stops it for so long without its noticing. Gives what the guard said when it was first
-    /// looked at afterwards: whether it is valid; of one that writes, whether the store took any of
-    /// its writes.
-    async fn sleep_through(&mut self, _: Duration) -> bool {
-        unimplemented!("it is no process of its own")
-    }
-
-    /// Lets it drop everything at once, guard and runtime, and exit. Gives the moment.
-    async fn leave(self: Box<Self>) -> Instant {
-        unimplemented!("it is no process of its own")
-    }
 
     /// Kills it. Gives the moment.
     async fn crash(self: Box<Self>) -> Instant;

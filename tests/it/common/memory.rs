@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use distlock::{AfterLoss, Client, LockGuard, memory::Space};
 use tokio::task::JoinHandle;
 
-use super::harness::{Cost, Elsewhere, Harness, Job, Link};
+use super::{Cost, Elsewhere, Harness, Job, Link};
 
 pub(crate) struct Memory {
     name: String,
@@ -39,16 +39,8 @@ impl Harness for Memory {
         Duration::from_millis(500)
     }
 
-    fn busy(&self) -> u64 {
-        1
-    }
-
     fn promises(&self) -> (bool, AfterLoss) {
         (true, AfterLoss::Forgets)
-    }
-
-    fn uncontended(&self) -> u64 {
-        2
     }
 
     async fn keys(&self, namespace: &str) -> Vec<String> {
@@ -82,8 +74,6 @@ impl Harness for Memory {
     async fn end_session_of(&self, key: &str) {
         assert!(self.space.expire_session(key), "no key {key}");
     }
-
-    async fn forget(&self, _: &str) {}
 
     async fn cost(&self, _: &[i64]) -> Cost {
         let done = self.space.requests();

@@ -4,58 +4,55 @@
 //! the list is dead code and fails the lints, so none is forgotten.
 
 #![allow(clippy::expect_used, clippy::panic)] // a test fails by panicking
+// With the features of some stores alone, not all of it is used.
+#![cfg_attr(
+    not(all(
+        feature = "blocking",
+        feature = "etcd",
+        feature = "mysql",
+        feature = "postgres",
+        feature = "redis",
+        feature = "redlock",
+        feature = "zookeeper"
+    )),
+    allow(dead_code, unused_imports, unused_macros)
+)]
 
-#[cfg(feature = "sqlite")]
-#[allow(dead_code)]
-pub(crate) mod accounts;
-#[cfg(feature = "blocking")]
-#[allow(dead_code)]
-pub(crate) mod blocking;
 pub(crate) mod case;
 pub(crate) mod cases;
-
-// Not every test binary uses these.
+pub(crate) mod clients;
+pub(crate) mod database;
 #[cfg(feature = "etcd")]
-#[allow(dead_code)]
 pub(crate) mod etcd;
-#[allow(dead_code)]
 pub(crate) mod harness;
-#[allow(dead_code)]
+pub(crate) mod loss;
 pub(crate) mod memory;
 #[cfg(feature = "mysql")]
-#[allow(dead_code)]
 pub(crate) mod mysql;
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "redis", feature = "redlock"))]
+pub(crate) mod own;
 #[cfg(feature = "postgres")]
-#[allow(dead_code)]
 pub(crate) mod postgres;
-#[allow(dead_code)]
 pub(crate) mod process;
-#[allow(dead_code)]
 pub(crate) mod raw;
-#[cfg(feature = "redis")]
-#[allow(dead_code)]
+#[cfg(any(feature = "redis", feature = "redlock"))]
 pub(crate) mod redis;
 #[cfg(feature = "redlock")]
-#[allow(dead_code)]
 pub(crate) mod redlock;
-#[allow(dead_code)]
 pub(crate) mod secrets;
-#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
-#[allow(dead_code)]
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "redis", feature = "redlock"))]
+pub(crate) mod single;
 pub(crate) mod sql;
-#[cfg(feature = "sqlite")]
-#[allow(dead_code)]
 pub(crate) mod sqlite;
 #[cfg(feature = "zookeeper")]
-#[allow(dead_code)]
 pub(crate) mod zookeeper;
 
 use std::time::Duration;
 
 use tokio::sync::RwLock;
 
-pub(crate) use case::Case;
-pub(crate) use harness::Harness;
+// What nearly every test needs.
+pub(crate) use {case::*, clients::*, harness::*, loss::*};
 
 /// Cases that read the counters of servers that all cases share take it for writing, so that
 /// nothing else runs beside them; all others for reading.
@@ -261,7 +258,6 @@ macro_rules! mutex_cases {
 }
 
 /// Emits the cases about the network, for stores that have one.
-#[allow(unused_macros)]
 macro_rules! network_conformance {
     ($harness:ty) => {
         mod network {
@@ -314,27 +310,38 @@ macro_rules! mutex_network_cases {
     };
 }
 
-/// A use of each case: where there is no network, the lints shall still tell those that are in no
-/// list from those that are.
-macro_rules! mention {
-    ($($module:ident::$case:ident),* $(,)?) => {
-        const _: () = { $( let _ = cases::$module::$case; )* };
+/// Emits the case about threads.
+macro_rules! blocking {
+    ($harness:ty) => {
+        mod blocking {
+            use super::*;
+
+            $crate::common::cases_for! { $harness, beside_others, blocking::threads_take_turns }
+        }
     };
 }
-
-network_cases! { mention {} }
 
 macro_rules! cases_for {
     ($harness:ty, $company:ident, $($module:ident::$case:ident),* $(,)?) => { $(
         #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
         async fn $case() {
-            $crate::common::$company::<$harness>($crate::common::cases::$module::$case).await;
+            use $crate::common::{$company, cases::$module::$case as case};
+            $company::<$harness>(async |t| case(t).await).await;
+        }
+    )* };
+}
+
+/// The same for the cases of the module `cases` of a store's own file.
+macro_rules! own_cases {
+    ($harness:ty, $company:ident, $($case:ident),* $(,)?) => { $(
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn $case() {
+            $crate::common::$company::<$harness>(cases::$case).await;
         }
     )* };
 }
 
 /// The same for cases that are told what to try, while the harness's server is up.
-#[allow(unused_macros)] // not every store has such cases
 macro_rules! cases_of {
     ($harness:ty, $what:expr, $($module:ident::$case:ident),* $(,)?) => { $(
         #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -345,35 +352,41 @@ macro_rules! cases_of {
     )* };
 }
 
-#[allow(unused_imports)]
+/// The same for cases that are given a database of their own.
+macro_rules! database_cases {
+    ($database:ty, $($module:ident::$case:ident),* $(,)?) => { $(
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn $case() {
+            let database = <$database as $crate::common::database::Database>::new().await;
+            $crate::common::cases::$module::$case(&database).await;
+            $crate::common::database::Database::end(database).await;
+        }
+    )* };
+}
+
 pub(crate) use {
-    cases_for, cases_of, conformance, mention, mutex_cases, mutex_network_cases, network_cases,
-    network_conformance,
+    blocking, cases_for, cases_of, conformance, database_cases, mutex_cases, mutex_network_cases,
+    network_cases, network_conformance, own_cases,
 };
 
 /// Runs a case beside others.
-pub(crate) async fn beside_others<H: Harness>(case: impl AsyncFnOnce(&Case)) {
-    if !H::is_shared() {
-        return run::<H>(case).await;
-    }
-    let _company = COMPANY.read().await;
+pub(crate) async fn beside_others<H: Harness>(case: impl AsyncFnOnce(&Case<H>)) {
+    let _company = if H::is_shared() { Some(COMPANY.read().await) } else { None };
     run::<H>(case).await;
 }
 
 /// Runs a case while no other one uses its store.
-pub(crate) async fn alone<H: Harness>(case: impl AsyncFnOnce(&Case)) {
-    if !H::is_shared() {
-        return run::<H>(case).await;
-    }
-    let _company = COMPANY.write().await;
+pub(crate) async fn alone<H: Harness>(case: impl AsyncFnOnce(&Case<H>)) {
+    let _company = if H::is_shared() { Some(COMPANY.write().await) } else { None };
     run::<H>(case).await;
 }
 
-async fn run<H: Harness>(case: impl AsyncFnOnce(&Case)) {
+async fn run<H: Harness>(case: impl AsyncFnOnce(&Case<H>)) {
     let test = async {
-        let setting = Case::new(Box::new(H::start().await));
+        let setting = Case::<H>::new().await;
         case(&setting).await;
         setting.end().await;
     };
-    tokio::time::timeout(LIMIT, test).await.expect("the case hangs");
+    // On the heap: a test's thread has little stack.
+    tokio::time::timeout(LIMIT, Box::pin(test)).await.expect("the case hangs");
 }

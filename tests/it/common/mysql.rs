@@ -1,7 +1,7 @@
 //! The harness of MySQL: an operator with a connection of its own, as a superuser, who reads what
 //! the server counts of each kind of statement.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use distlock::AfterLoss;
@@ -17,20 +17,27 @@ use tokio::{
 };
 
 use super::{
-    case::SOON,
-    harness::{Cost, Elsewhere, Harness, Job, Link},
-    process::Process,
+    Cost, Harness, Link, SOON, Servers,
+    own::Image,
+    single::{Login, Single},
 };
+
+pub(crate) const IMAGE: &Image =
+    &Image { like: "mysql", port: 3306, around: ["mysql://root:root@", "/distlock"] };
+
+/// What makes the database of that URL.
+pub(crate) const DATABASE: &str = "--env=MYSQL_DATABASE=distlock";
+
+/// What runs an operator's statement on such a server. The statement follows.
+pub(crate) const PROGRAM: [&str; 6] =
+    ["mariadb", "--skip-ssl", "--user=root", "--password=root", "--skip-column-names", "--execute"];
 
 /// User and password of the superuser of docker/.
 pub(crate) const OPERATOR: (&str, &str) = ("root", "root");
 
 pub(crate) struct Mysql {
     url: String,
-    /// The one server, as often as others have servers: a client takes them for several.
-    servers: Vec<SocketAddr>,
-    /// What stands before and after the server in the URL.
-    around: [String; 2],
+    single: Single,
     client: Mutex<Conn>,
     digests: OnceCell<[String; 2]>,
 }
@@ -61,23 +68,10 @@ async fn digests(url: &str) -> [String; 2] {
     [digest(0).await, digest(1).await]
 }
 
-/// The parts of a URL: what stands before the server, the server, and what stands after it.
-fn parts(url: &str) -> (&str, &str, &str) {
-    let (_, rest) = url.rsplit_once('@').expect("a user");
-    let server = rest.split('/').next().expect("a server");
-    let before = &url[..url.len() - rest.len()];
-    (before, server, &rest[server.len()..])
-}
-
 /// A connection of nobody's but the caller's: as the user of the URL, unless another one is named.
 pub(crate) async fn dial(url: &str, user: Option<(&str, &str)>) -> Conn {
-    let (before, server, database) = parts(url);
-    let (_, login) = before.split_once("://").expect("a scheme");
-    let login = login.trim_end_matches('@').split_once(':').expect("user and password");
-    let (user, password) = user.unwrap_or(login);
-    // By way of several proxies it is the same server.
-    let server = endpoints(server.split(',').next().expect("a server")).await[0];
-    let database = database.trim_start_matches('/');
+    let Login { user, password, server, database } = Login::of(url, user);
+    let server = endpoints(server).await[0];
     let options = OptsBuilder::default()
         .ip_or_hostname(server.ip().to_string())
         .tcp_port(server.port())
@@ -98,16 +92,16 @@ impl Mysql {
 /// The first column of what some statements tell.
 pub(crate) async fn ask(client: &mut Conn, sql: &str) -> Vec<String> {
     let asking = async {
-        let mut told = Vec::new();
+        let mut rows = Vec::new();
         let mut answer = client.query_iter(sql).await?;
         while !answer.is_empty() {
-            told.extend(answer.collect::<Row>().await?);
+            rows.extend(answer.collect::<Row>().await?);
         }
-        answer.drop_result().await.map(|()| told)
+        answer.drop_result().await.map(|()| rows)
     };
-    let told = timeout(SOON, asking).await.expect("MySQL answers");
-    let told = told.unwrap_or_else(|error| panic!("{sql}: {error:?}"));
-    told.into_iter().map(|mut row| row.take(0).expect("a text")).collect()
+    let reply = timeout(SOON, asking).await.expect("MySQL answers");
+    let reply = reply.unwrap_or_else(|error| panic!("{sql}: {error:?}"));
+    reply.into_iter().map(|mut row| row.take(0).expect("a text")).collect()
 }
 
 /// What makes the key of an entry.
@@ -124,39 +118,18 @@ pub(crate) const NOW: &str = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMES
 impl Harness for Mysql {
     async fn start() -> Self {
         let url = mysql_url();
-        let (before, server, after) = parts(&url);
-        let servers = vec![endpoints(server).await[0]; 3];
-        let around = [before, after].map(str::to_owned);
+        let single = Single::of(&url).await;
         let mut client = dial(&url, Some(OPERATOR)).await;
         // The first client of all would make them.
         if ask(&mut client, "SHOW TABLES LIKE 'distlock\\_schema'").await.is_empty() {
             let first = distlock::Client::connect(&url).await.expect("it makes the tables");
             first.close().await.expect("closed");
         }
-        Self { servers, around, client: Mutex::new(client), url, digests: OnceCell::new() }
+        Self { url, single, client: Mutex::new(client), digests: OnceCell::new() }
     }
 
     fn url(&self) -> String {
         self.url.clone()
-    }
-
-    async fn proxies(&self) -> Proxies {
-        let around = self.around.each_ref().map(String::as_str);
-        Proxies::between(around, Framing::Mysql, &self.servers).await
-    }
-
-    fn min_ttl(&self) -> Duration {
-        Duration::from_secs(2)
-    }
-
-    fn grace(&self) -> Duration {
-        Duration::from_secs(1)
-    }
-
-    /// A keepalive may have to wait for the answer to a look, and one that takes longer than half
-    /// the TTL is given up, and its connection with it.
-    fn bearable_round_trip(&self) -> f64 {
-        0.4
     }
 
     fn tells(&self) -> bool {
@@ -168,17 +141,9 @@ impl Harness for Mysql {
         20
     }
 
-    fn busy(&self) -> u64 {
-        1
-    }
-
     /// The server does not bring each commit to the disk, and says so.
     fn promises(&self) -> (bool, AfterLoss) {
         (false, AfterLoss::Forgets)
-    }
-
-    fn uncontended(&self) -> u64 {
-        2
     }
 
     /// Of sessions that live: the others are put away as soon as somebody asks for a lock.
@@ -230,8 +195,6 @@ impl Harness for Mysql {
         self.ask(&format!("DELETE FROM distlock_sessions WHERE id = {session}")).await;
     }
 
-    async fn forget(&self, _: &str) {}
-
     /// Each request begins with a look at the clock.
     async fn cost(&self, _: &[i64]) -> Cost {
         let [clock, renewal] = self.digests.get_or_init(|| digests(&self.url)).await;
@@ -249,8 +212,17 @@ impl Harness for Mysql {
     async fn link(&self) -> Arc<dyn Link> {
         Arc::new(self.proxies().await)
     }
+}
 
-    async fn lock_elsewhere(&self, job: Job) -> Box<dyn Elsewhere> {
-        Box::new(Process::start(&self.url, &job))
+#[async_trait]
+impl Servers for Mysql {
+    async fn proxies(&self) -> Proxies {
+        self.single.proxies(Framing::Mysql).await
+    }
+
+    /// A keepalive may have to wait for the answer to a look, and one that takes longer than half
+    /// the TTL is given up, and its connection with it.
+    fn bearable_round_trip(&self) -> f64 {
+        0.4
     }
 }

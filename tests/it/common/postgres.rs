@@ -1,54 +1,37 @@
 //! The harness of PostgreSQL: an operator with a connection of its own, as a superuser, who reads
 //! what the extension pg_stat_statements counts.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use distlock::AfterLoss;
-use distlock_testkit::{
-    framing::Framing,
-    proxies::Proxies,
-    servers::{endpoints, postgres_url},
-};
+use distlock_testkit::{framing::Framing, proxies::Proxies, servers::postgres_url};
 use tokio::{net::TcpStream, time::timeout};
 use tokio_postgres::{Client, Config, NoTls, SimpleQueryMessage};
 
 use super::{
-    case::SOON,
-    harness::{Cost, Elsewhere, Harness, Job, Link},
-    process::Process,
+    Cost, Harness, Link, SOON, Servers,
+    own::Image,
+    single::{Login, Single},
 };
 
+pub(crate) const IMAGE: &Image =
+    &Image { like: "postgres", port: 5432, around: ["postgres://postgres:postgres@", "/postgres"] };
+
 /// User and password of the superuser of docker/.
-const OPERATOR: (&str, &str) = ("postgres", "postgres");
+pub(crate) const OPERATOR: (&str, &str) = ("postgres", "postgres");
 
 pub(crate) struct Postgres {
     url: String,
-    /// The one server, as often as others have servers: a client takes them for several.
-    servers: Vec<SocketAddr>,
-    /// What stands before and after the server in the URL.
-    around: [String; 2],
+    single: Single,
     client: Client,
-}
-
-/// The parts of a URL: what stands before the server, the server, and what stands after it.
-fn parts(url: &str) -> (&str, &str, &str) {
-    let (_, rest) = url.rsplit_once('@').expect("a user");
-    let server = rest.split('/').next().expect("a server");
-    let before = &url[..url.len() - rest.len()];
-    (before, server, &rest[server.len()..])
 }
 
 /// A connection of nobody's but the caller's: as the user of the URL, unless another one is named.
 pub(crate) async fn dial(url: &str, user: Option<(&str, &str)>) -> Client {
-    let (before, server, database) = parts(url);
-    let (_, login) = before.split_once("://").expect("a scheme");
-    let login = login.trim_end_matches('@').split_once(':').expect("user and password");
-    let (user, password) = user.unwrap_or(login);
-    // By way of several proxies it is the same server.
-    let server = server.split(',').next().expect("a server");
+    let Login { user, password, server, database } = Login::of(url, user);
     let mut config = Config::new();
-    config.user(user).password(password).dbname(database.trim_start_matches('/'));
+    config.user(user).password(password).dbname(database);
     let tcp = TcpStream::connect(server).await.expect("PostgreSQL is up: see docker/up");
     let (client, connection) = config.connect_raw(tcp, NoTls).await.expect("it lets the user in");
     tokio::spawn(connection);
@@ -64,9 +47,9 @@ impl Postgres {
 
 /// The first column of what a statement tells.
 pub(crate) async fn ask(client: &Client, sql: &str) -> Vec<String> {
-    let told = timeout(SOON, client.simple_query(sql)).await.expect("PostgreSQL answers");
-    let told = told.unwrap_or_else(|error| panic!("{sql}: {error:?}"));
-    let rows = told.iter().filter_map(|message| match message {
+    let reply = timeout(SOON, client.simple_query(sql)).await.expect("PostgreSQL answers");
+    let reply = reply.unwrap_or_else(|error| panic!("{sql}: {error:?}"));
+    let rows = reply.iter().filter_map(|message| match message {
         SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
         _ => None,
     });
@@ -81,50 +64,22 @@ const KEY: &str = "queue || '/' || to_hex(session) || '-' || ticket || \
 impl Harness for Postgres {
     async fn start() -> Self {
         let url = postgres_url();
-        let (before, server, after) = parts(&url);
-        let servers = vec![endpoints(server).await[0]; 3];
-        let around = [before, after].map(str::to_owned);
+        let single = Single::of(&url).await;
         let client = dial(&url, Some(OPERATOR)).await;
         // The first client of all would make them.
         if ask(&client, "SELECT to_regclass('distlock.schema') IS NULL").await == ["t"] {
             let first = distlock::Client::connect(&url).await.expect("it makes the tables");
             first.close().await.expect("closed");
         }
-        Self { servers, around, client, url }
+        Self { url, single, client }
     }
 
     fn url(&self) -> String {
         self.url.clone()
     }
 
-    async fn proxies(&self) -> Proxies {
-        let around = self.around.each_ref().map(String::as_str);
-        Proxies::between(around, Framing::Postgres, &self.servers).await
-    }
-
-    fn min_ttl(&self) -> Duration {
-        Duration::from_secs(2)
-    }
-
-    fn grace(&self) -> Duration {
-        Duration::from_secs(1)
-    }
-
-    /// A request that takes longer than half the TTL is given up, and its connection with it.
-    fn bearable_round_trip(&self) -> f64 {
-        0.7
-    }
-
-    fn busy(&self) -> u64 {
-        1
-    }
-
     fn promises(&self) -> (bool, AfterLoss) {
         (true, AfterLoss::Waits)
-    }
-
-    fn uncontended(&self) -> u64 {
-        2
     }
 
     /// Of sessions that live: the others are put away as soon as somebody asks for a lock.
@@ -170,8 +125,6 @@ impl Harness for Postgres {
         self.ask(&format!("DELETE FROM distlock.sessions WHERE id = {session}")).await;
     }
 
-    async fn forget(&self, _: &str) {}
-
     /// Each request but a keepalive has one statement that no other has, or two that none has.
     async fn cost(&self, _: &[i64]) -> Cost {
         let calls = async |what: &str| -> u64 {
@@ -200,8 +153,16 @@ impl Harness for Postgres {
     async fn link(&self) -> Arc<dyn Link> {
         Arc::new(self.proxies().await)
     }
+}
 
-    async fn lock_elsewhere(&self, job: Job) -> Box<dyn Elsewhere> {
-        Box::new(Process::start(&self.url, &job))
+#[async_trait]
+impl Servers for Postgres {
+    async fn proxies(&self) -> Proxies {
+        self.single.proxies(Framing::Postgres).await
+    }
+
+    /// A request that takes longer than half the TTL is given up, and its connection with it.
+    fn bearable_round_trip(&self) -> f64 {
+        0.7
     }
 }

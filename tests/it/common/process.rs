@@ -9,10 +9,7 @@ use async_trait::async_trait;
 use distlock::LockGuard;
 use distlock_testkit::{child::Child, clock::uptime, orders::orders_for_life};
 
-use super::{
-    harness::{Elsewhere, Job},
-    raw::Raw,
-};
+use super::{Elsewhere, Job, raw::Raw};
 
 /// The test that runs the job. It does nothing in an ordinary run.
 pub(crate) const TEST: &str = "job_of_another_process";
@@ -35,9 +32,9 @@ impl Process {
         let [ttl, crowd, writes] =
             [job.ttl.as_millis(), job.crowd as u128, job.writes as u128].map(|n| n.to_string());
         let sleeps = job.sleeps.to_string();
-        let told = [url, &job.namespace, &job.name, &ttl, &crowd, &writes, &sleeps].join(" ");
+        let arguments = [url, &job.namespace, &job.name, &ttl, &crowd, &writes, &sleeps].join(" ");
         let mut command = Child::again().expect("this binary");
-        command.args(["--exact", TEST, "--nocapture", "--test-threads=1"]).env(VARIABLE, told);
+        command.args(["--exact", TEST, "--nocapture", "--test-threads=1"]).env(VARIABLE, arguments);
         Self(Child::start(&mut command).expect("a process"))
     }
 
@@ -67,26 +64,30 @@ impl Process {
     pub(crate) async fn last_valid(&mut self) -> u64 {
         self.said(VALID).await.parse().expect("a number")
     }
-}
 
-#[async_trait]
-impl Elsewhere for Process {
-    async fn granted(&mut self) -> u64 {
-        self.said(GRANTED).await.parse().expect("a token")
-    }
-
-    async fn sleep_through(&mut self, time: Duration) -> bool {
+    /// Stops it for so long without its noticing. Gives what the guard said when it was first
+    /// looked at afterwards: whether it is valid; of one that writes, whether the store took any of
+    /// its writes.
+    pub(crate) async fn sleep_through(&mut self, time: Duration) -> bool {
         self.stop().await;
         tokio::time::sleep(time).await;
         self.0.go_on().expect("it is stopped");
         self.said(WOKE).await.parse().expect("true or false")
     }
 
-    async fn leave(mut self: Box<Self>) -> Instant {
+    /// Lets it drop everything at once, guard and runtime, and exit. Gives the moment.
+    pub(crate) async fn leave(mut self) -> Instant {
         self.0.order("leave").await.expect("it listens");
         let status = self.0.wait().await.expect("it ends");
         assert!(status.success(), "{status}");
         Instant::now()
+    }
+}
+
+#[async_trait]
+impl Elsewhere for Process {
+    async fn granted(&mut self) -> u64 {
+        self.said(GRANTED).await.parse().expect("a token")
     }
 
     async fn crash(mut self: Box<Self>) -> Instant {
@@ -98,9 +99,9 @@ impl Elsewhere for Process {
 
 /// The other side: what the process does.
 pub(crate) fn run_job() {
-    let Ok(told) = std::env::var(VARIABLE) else { return };
+    let Ok(arguments) = std::env::var(VARIABLE) else { return };
     let [url, namespace, name, ttl, crowd, writes, sleeps] =
-        told.split(' ').collect::<Vec<_>>().try_into().expect("seven parts");
+        arguments.split(' ').collect::<Vec<_>>().try_into().expect("seven parts");
     let ttl = Duration::from_millis(ttl.parse().expect("a number"));
     let (crowd, writes) = (crowd.parse().expect("a number"), writes.parse().expect("a number"));
     let sleeps = sleeps.parse().expect("true or false");

@@ -14,7 +14,6 @@ pub(crate) enum Raw {
     Postgres(tokio_postgres::Client),
     #[cfg(feature = "redis")]
     Redis(redis::aio::MultiplexedConnection),
-    #[cfg(feature = "sqlite")]
     Sqlite(Box<rusqlite::Connection>),
 }
 
@@ -45,7 +44,6 @@ impl Raw {
             None if url.starts_with("redis://") || url.starts_with("redis+sentinel://") => {
                 Self::Redis(super::redis::dial_any(url).await)
             }
-            #[cfg(feature = "sqlite")]
             None if url.starts_with("sqlite://") => {
                 let file = url.trim_start_matches("sqlite://");
                 Self::Sqlite(Box::new(super::sqlite::dial(file.as_ref())))
@@ -55,17 +53,6 @@ impl Raw {
     }
 
     /// Whether the store let the guard's holder write. Asks until there is an answer.
-    #[cfg_attr(
-        not(any(
-            feature = "etcd",
-            feature = "mysql",
-            feature = "postgres",
-            feature = "redis",
-            feature = "sqlite",
-            feature = "zookeeper"
-        )),
-        allow(clippy::unused_async, unused_variables)
-    )]
     pub(crate) async fn put(&mut self, guard: &LockGuard, key: &str, value: &str) -> bool {
         match self {
             #[cfg(feature = "etcd")]
@@ -136,42 +123,23 @@ impl Raw {
                     }
                 }
             }
-            #[cfg(feature = "sqlite")]
             Self::Sqlite(connection) => loop {
                 match put_on_sqlite(connection, guard, key, value) {
                     Ok(written) => return written,
                     Err(error) => pause(&error).await,
                 }
             },
-            #[cfg(not(any(
-                feature = "etcd",
-                feature = "mysql",
-                feature = "postgres",
-                feature = "redis",
-                feature = "sqlite",
-                feature = "zookeeper"
-            )))]
-            _ => unreachable!("no such store"),
         }
     }
 }
 
 /// Before it asks again.
-#[cfg(any(
-    feature = "etcd",
-    feature = "mysql",
-    feature = "postgres",
-    feature = "redis",
-    feature = "sqlite",
-    feature = "zookeeper"
-))]
 async fn pause(error: &(dyn std::error::Error + Sync)) {
     println!("no answer: {error}");
     tokio::time::sleep(std::time::Duration::from_millis(10)).await;
 }
 
 /// What a check has told, if the database has answered.
-#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 fn held<E: std::error::Error>(checked: Result<(), distlock::CheckError<E>>) -> Result<bool, E> {
     match checked {
         Ok(()) => Ok(true),
@@ -219,7 +187,6 @@ async fn put_on_postgres(
     transaction.commit().await.map(|()| true)
 }
 
-#[cfg(feature = "sqlite")]
 fn put_on_sqlite(
     connection: &mut rusqlite::Connection,
     guard: &LockGuard,

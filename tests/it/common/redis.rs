@@ -1,27 +1,29 @@
 //! The harness of Redis and Valkey: an operator with a connection of its own, who may do all, and
 //! reads what the server counts of each command.
 
-use std::{
-    net::SocketAddr,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use distlock::AfterLoss;
 use distlock_testkit::{
     framing::Framing,
     proxies::Proxies,
-    servers::{endpoints, redis_cluster_url, redis_sentinel_url, redis_url, valkey_url},
+    servers::{redis_cluster_url, redis_sentinel_url, redis_url, valkey_url},
 };
 use redis::{Cmd, FromRedisValue, PushInfo, PushKind, aio::MultiplexedConnection, cmd};
 use tokio::{sync::mpsc, time::timeout};
 
-use super::{
-    case::SOON,
-    harness::{Cost, Elsewhere, Harness, Job, Link},
-    process::Process,
-};
+use super::{Cost, Harness, Link, SOON, Servers, own::Image, single::Single};
+
+/// What stands before the server in a URL.
+const LOGIN: &str = "redis://app:apppw@";
+
+pub(crate) const IMAGE: &Image = &Image { like: "redis", port: 6379, around: [LOGIN, ""] };
+
+/// What runs an operator's command on such a server. A server that does not let clients in yet says
+/// nothing.
+pub(crate) const PROGRAM: [&str; 4] =
+    ["sh", "-c", "redis-cli --user default --pass root --no-auth-warning \"$@\" || :", "-"];
 
 /// User and password of docker/'s operator.
 pub(crate) const OPERATOR: (&str, &str) = ("default", "root");
@@ -51,17 +53,14 @@ const KINDS: [Kind; 5] = [Kind::Redis, Kind::Valkey, Kind::Sentinel, Kind::Clust
 /// One of them, by its number.
 pub(crate) struct Server<const KIND: usize> {
     url: String,
-    /// The one server, as often as others have servers: a client takes them for several.
-    servers: Vec<SocketAddr>,
-    /// What stands before and after the server in the URL.
-    around: [String; 2],
+    single: Single,
     client: MultiplexedConnection,
-    /// What its clients are told, where sentinels publish what the server counts, too.
-    told: Option<Told>,
+    /// What its clients are sent, where sentinels publish what the server counts, too.
+    heard: Option<Heard>,
 }
 
-/// How often clients were told something, and what comes.
-type Told = Mutex<(i64, mpsc::UnboundedReceiver<PushInfo>)>;
+/// How many messages clients were sent, and what comes.
+type Heard = Mutex<(i64, mpsc::UnboundedReceiver<PushInfo>)>;
 
 pub(crate) type Redis = Server<0>;
 pub(crate) type Valkey = Server<1>;
@@ -85,36 +84,36 @@ async fn primary_of(kind: Kind, url: &str) -> String {
             format!("{host}:{port}")
         }
         Kind::Cluster => {
-            let mut client = dial(&format!("redis://app:apppw@{first}"), Some(OPERATOR)).await;
+            let mut client = dial(&format!("{LOGIN}{first}"), Some(OPERATOR)).await;
             match cmd("EXISTS").arg(META).query_async::<u64>(&mut client).await {
                 Ok(_) => first.to_owned(),
                 Err(moved) => {
-                    let told = moved.detail().expect("it is elsewhere");
-                    told.rsplit(' ').next().expect("a server").to_owned()
+                    let detail = moved.detail().expect("it is elsewhere");
+                    detail.rsplit(' ').next().expect("a server").to_owned()
                 }
             }
         }
     }
 }
 
-/// Hears what is told to all clients: before the answer to whatever is asked later.
-async fn listen(server: &str) -> (MultiplexedConnection, Told) {
+/// Hears what is sent to all clients: before the reply to whatever is asked later.
+async fn listen(server: &str) -> (MultiplexedConnection, Heard) {
     let (user, password) = OPERATOR;
     let url = format!("redis://{user}:{password}@{server}?protocol=resp3");
-    let (heard, told) = mpsc::unbounded_channel();
-    let config = redis::AsyncConnectionConfig::new().set_push_sender(heard);
+    let (sender, heard) = mpsc::unbounded_channel();
+    let config = redis::AsyncConnectionConfig::new().set_push_sender(sender);
     let client = redis::Client::open(url).expect("a URL");
     let connecting = client.get_multiplexed_async_connection_with_config(&config);
     let mut client = connecting.await.expect("it is up");
     client.psubscribe("{distlock}:*").await.expect("it listens");
-    (client, Mutex::new((0, told)))
+    (client, Mutex::new((0, heard)))
 }
 
 /// A connection to the server that has the keys, by a URL that may name others.
 pub(crate) async fn dial_any(url: &str) -> MultiplexedConnection {
     let kind = if url.starts_with("redis+") { Kind::Sentinel } else { Kind::Cluster };
     let server = primary_of(kind, url).await;
-    dial(&format!("redis://app:apppw@{server}"), None).await
+    dial(&format!("{LOGIN}{server}"), None).await
 }
 
 /// A connection of nobody's but the caller's: as the user of the URL, unless another one is named.
@@ -134,8 +133,8 @@ pub(crate) async fn dial(url: &str, user: Option<(&str, &str)>) -> MultiplexedCo
 /// What a command of the operator's tells.
 pub(crate) async fn ask<T: FromRedisValue>(client: &MultiplexedConnection, command: &Cmd) -> T {
     let mut client = client.clone();
-    let told = timeout(SOON, command.query_async(&mut client)).await.expect("it answers");
-    told.unwrap_or_else(|error| panic!("{error}"))
+    let reply = timeout(SOON, command.query_async(&mut client)).await.expect("it answers");
+    reply.unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// Run by a server's own `EVAL`, it makes an empty store one that was begun there: otherwise a
@@ -154,8 +153,8 @@ pub(crate) const SETTLE: &str = "local info = redis.call('INFO', 'server') \
 pub(crate) const META: &str = "{distlock}:meta";
 
 pub(crate) async fn settle(client: &MultiplexedConnection) {
-    let told: String = ask(client, cmd("EVAL").arg(SETTLE).arg(1).arg(META)).await;
-    assert_eq!(told, "ready");
+    let reply: String = ask(client, cmd("EVAL").arg(SETTLE).arg(1).arg(META)).await;
+    assert_eq!(reply, "ready");
 }
 
 /// Runs some lines after the library's own.
@@ -185,8 +184,10 @@ fn session_of(key: &str) -> &str {
 /// How often a command was called, by `INFO commandstats`.
 pub(crate) fn calls(stats: &str, command: &str) -> u64 {
     let line = format!("cmdstat_{command}:calls=");
-    let told = stats.lines().find_map(|told| told.strip_prefix(&line));
-    told.map_or(0, |told| told.split(',').next().expect("a number").parse().expect("a number"))
+    let counted = stats.lines().find_map(|counted| counted.strip_prefix(&line));
+    counted.map_or(0, |counted| {
+        counted.split(',').next().expect("a number").parse().expect("a number")
+    })
 }
 
 impl<const KIND: usize> Server<KIND> {
@@ -206,7 +207,6 @@ impl<const KIND: usize> Harness for Server<KIND> {
             Kind::Cluster => redis_cluster_url(),
         };
         let server = primary_of(kind, &url).await;
-        let servers = vec![endpoints(&server).await[0]; 3];
         let query = match kind {
             // By way of proxies it is that server, whatever others would say.
             Kind::Sentinel => "?replicas=2".to_owned(),
@@ -217,39 +217,20 @@ impl<const KIND: usize> Harness for Server<KIND> {
             Kind::Redis | Kind::Valkey | Kind::Cluster => String::new(),
         };
         let url = if kind == Kind::Bridged { format!("{url}{query}") } else { url };
-        let around = ["redis://app:apppw@".to_owned(), query];
-        let (client, told) = match kind {
+        let single = Single::new(&server, [LOGIN, &query]).await;
+        let (client, heard) = match kind {
             Kind::Sentinel => {
-                let (client, told) = listen(&server).await;
-                (client, Some(told))
+                let (client, heard) = listen(&server).await;
+                (client, Some(heard))
             }
-            _ => (dial(&format!("{}{server}", around[0]), Some(OPERATOR)).await, None),
+            _ => (dial(&format!("{LOGIN}{server}"), Some(OPERATOR)).await, None),
         };
         settle(&client).await;
-        Self { servers, around, client, told, url }
+        Self { url, single, client, heard }
     }
 
     fn url(&self) -> String {
         self.url.clone()
-    }
-
-    async fn proxies(&self) -> Proxies {
-        let around = self.around.each_ref().map(String::as_str);
-        Proxies::between(around, Framing::Resp, &self.servers).await
-    }
-
-    fn min_ttl(&self) -> Duration {
-        Duration::from_secs(2)
-    }
-
-    fn grace(&self) -> Duration {
-        Duration::from_secs(1)
-    }
-
-    /// A request that takes longer than half the TTL is given up, and its connection with it.
-    fn bearable_round_trip(&self) -> f64 {
-        // A keepalive is two of them, where replicas are waited for.
-        if KINDS[KIND] == Kind::Sentinel { 0.35 } else { 0.7 }
     }
 
     fn busy(&self) -> u64 {
@@ -325,16 +306,14 @@ impl<const KIND: usize> Harness for Server<KIND> {
         let _: u64 = self.run(lines, &[session_of(key)]).await;
     }
 
-    async fn forget(&self, _: &str) {}
-
     /// Each request is a script, and a keepalive alone draws a beat, but for a session's begin.
     async fn cost(&self, _: &[i64]) -> Cost {
         let stats: String = ask(&self.client, cmd("INFO").arg("commandstats")).await;
         let keepalives = calls(&stats, "hincrby");
-        let events = match &self.told {
+        let events = match &self.heard {
             None => calls(&stats, "publish").cast_signed(),
-            Some(told) => {
-                let (count, heard) = &mut *told.lock().expect("no panic");
+            Some(heard) => {
+                let (count, heard) = &mut *heard.lock().expect("no panic");
                 while let Ok(push) = heard.try_recv() {
                     *count += i64::from(push.kind == PushKind::PMessage);
                 }
@@ -347,8 +326,17 @@ impl<const KIND: usize> Harness for Server<KIND> {
     async fn link(&self) -> Arc<dyn Link> {
         Arc::new(self.proxies().await)
     }
+}
 
-    async fn lock_elsewhere(&self, job: Job) -> Box<dyn Elsewhere> {
-        Box::new(Process::start(&self.url, &job))
+#[async_trait]
+impl<const KIND: usize> Servers for Server<KIND> {
+    async fn proxies(&self) -> Proxies {
+        self.single.proxies(Framing::Resp).await
+    }
+
+    /// A request that takes longer than half the TTL is given up, and its connection with it.
+    fn bearable_round_trip(&self) -> f64 {
+        // A keepalive is two of them, where replicas are waited for.
+        if KINDS[KIND] == Kind::Sentinel { 0.35 } else { 0.7 }
     }
 }

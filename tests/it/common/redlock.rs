@@ -1,6 +1,6 @@
 //! The harness of Redlock: an operator with a connection to each of the five nodes.
 
-use std::{collections::BTreeSet, net::SocketAddr, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, net::SocketAddr, sync::Arc};
 
 use async_trait::async_trait;
 use distlock::AfterLoss;
@@ -9,14 +9,12 @@ use distlock_testkit::{
     proxies::Proxies,
     servers::{endpoints, redlock_url},
 };
-use redis::{Cmd, FromRedisValue, RedisResult, aio::MultiplexedConnection, cmd};
+use redis::{RedisResult, aio::MultiplexedConnection, cmd};
 use tokio::time::timeout;
 
-use super::{
-    case::SOON,
-    harness::{Cost, Elsewhere, Harness, Job, Link},
-    process::Process,
-};
+use super::{Cost, Harness, Link, SOON, Servers, redis::calls};
+
+pub(crate) use super::redis::ask;
 
 /// What stands before the nodes in a URL.
 pub(crate) const LOGIN: &str = "redlock://app:apppw@";
@@ -39,13 +37,6 @@ pub(crate) async fn try_to_dial(node: SocketAddr) -> RedisResult<MultiplexedConn
     let client = redis::Client::open(format!("redis://default:root@{node}")).expect("a URL");
     let connecting = client.get_multiplexed_async_connection();
     timeout(SOON, connecting).await.expect("it answers")
-}
-
-/// What a command of the operator's tells.
-pub(crate) async fn ask<T: FromRedisValue>(node: &MultiplexedConnection, command: &Cmd) -> T {
-    let mut node = node.clone();
-    let told = timeout(SOON, command.query_async(&mut node)).await.expect("it answers");
-    told.unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// What the lock of a key is called on the nodes, and how its value begins there.
@@ -100,10 +91,6 @@ impl Harness for Redlock {
         self.url.clone()
     }
 
-    async fn proxies(&self) -> Proxies {
-        Proxies::between([LOGIN, ""], Framing::Resp, &self.servers).await
-    }
-
     fn queues(&self) -> bool {
         false
     }
@@ -119,18 +106,6 @@ impl Harness for Redlock {
 
     fn at_once(&self) -> f64 {
         5.0
-    }
-
-    fn min_ttl(&self) -> Duration {
-        Duration::from_secs(2)
-    }
-
-    fn grace(&self) -> Duration {
-        Duration::from_secs(1)
-    }
-
-    fn bearable_round_trip(&self) -> f64 {
-        0.1
     }
 
     /// The first node says so. Nothing is given back, as no node has taken anything.
@@ -199,13 +174,7 @@ impl Harness for Redlock {
         let mut cost = Cost::default();
         for node in &self.nodes {
             let stats: String = ask(node, cmd("INFO").arg("commandstats")).await;
-            let calls = |command: &str| -> u64 {
-                let line = format!("cmdstat_{command}:calls=");
-                let told = stats.lines().find_map(|told| told.strip_prefix(&line));
-                let told = told.and_then(|told| told.split(',').next());
-                told.map_or(0, |told| told.parse().expect("a number"))
-            };
-            cost.requests += calls("evalsha");
+            cost.requests += calls(&stats, "evalsha");
         }
         cost
     }
@@ -213,8 +182,15 @@ impl Harness for Redlock {
     async fn link(&self) -> Arc<dyn Link> {
         Arc::new(self.proxies().await)
     }
+}
 
-    async fn lock_elsewhere(&self, job: Job) -> Box<dyn Elsewhere> {
-        Box::new(Process::start(&self.url, &job))
+#[async_trait]
+impl Servers for Redlock {
+    async fn proxies(&self) -> Proxies {
+        Proxies::between([LOGIN, ""], Framing::Resp, &self.servers).await
+    }
+
+    fn bearable_round_trip(&self) -> f64 {
+        0.1
     }
 }

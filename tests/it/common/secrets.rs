@@ -4,7 +4,7 @@ use std::{error::Error, fmt::Debug};
 
 use distlock::{Builder, Client};
 
-use super::case::{SOON, within};
+use super::{SOON, within};
 
 /// What types and errors show of themselves, and of what they are made; and what the library logs
 /// and measures meanwhile, if it does.

@@ -4,7 +4,7 @@ use distlock::{SqlCheck, SqlParameter};
 
 /// What a statement tells.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Told {
+pub(crate) struct Reply {
     /// The first column of its rows.
     pub(crate) rows: Vec<String>,
     /// How many rows it has changed.
@@ -19,7 +19,6 @@ pub(crate) enum Sql {
     Mysql(mysql_async::Conn),
     #[cfg(feature = "postgres")]
     Postgres(tokio_postgres::Client),
-    #[cfg(feature = "sqlite")]
     Sqlite(rusqlite::Connection),
 }
 
@@ -30,7 +29,6 @@ impl Sql {
             ("mysql", _) => Self::Mysql(super::mysql::dial(url, None).await),
             #[cfg(feature = "postgres")]
             ("postgres", _) => Self::Postgres(super::postgres::dial(url, None).await),
-            #[cfg(feature = "sqlite")]
             ("sqlite", file) => {
                 let connection = rusqlite::Connection::open(file).expect("it opens");
                 connection.busy_timeout(std::time::Duration::ZERO).expect("it does not wait");
@@ -41,24 +39,23 @@ impl Sql {
     }
 
     /// Of a statement that does not fail.
-    pub(crate) async fn ask(&mut self, sql: &str) -> Told {
+    pub(crate) async fn ask(&mut self, sql: &str) -> Reply {
         self.run(sql).await.unwrap_or_else(|code| panic!("{sql}: {code}"))
     }
 
-    pub(crate) async fn run(&mut self, sql: &str) -> Result<Told, Code> {
+    pub(crate) async fn run(&mut self, sql: &str) -> Result<Reply, Code> {
         match self {
             #[cfg(feature = "mysql")]
             Self::Mysql(connection) => on_mysql(connection, sql).await,
             #[cfg(feature = "postgres")]
             Self::Postgres(client) => on_postgres(client, sql).await,
-            #[cfg(feature = "sqlite")]
             Self::Sqlite(connection) => tokio::task::block_in_place(|| on_sqlite(connection, sql)),
         }
     }
 }
 
 #[cfg(feature = "mysql")]
-async fn on_mysql(connection: &mut mysql_async::Conn, sql: &str) -> Result<Told, Code> {
+async fn on_mysql(connection: &mut mysql_async::Conn, sql: &str) -> Result<Reply, Code> {
     use mysql_async::{Error, Row, prelude::Queryable};
     let asked = async {
         let mut answer = connection.query_iter(sql).await?;
@@ -72,34 +69,33 @@ async fn on_mysql(connection: &mut mysql_async::Conn, sql: &str) -> Result<Told,
         _ => "closed".to_owned(),
     })?;
     let rows = rows.into_iter().map(|mut row| row.take(0).expect("a text")).collect();
-    Ok(Told { rows, changed })
+    Ok(Reply { rows, changed })
 }
 
 #[cfg(feature = "postgres")]
-async fn on_postgres(client: &tokio_postgres::Client, sql: &str) -> Result<Told, Code> {
+async fn on_postgres(client: &tokio_postgres::Client, sql: &str) -> Result<Reply, Code> {
     use tokio_postgres::SimpleQueryMessage::{CommandComplete, Row};
     let answer = client.simple_query(sql).await.map_err(|error| {
         error.code().map_or_else(|| "closed".to_owned(), |code| code.code().to_owned())
     })?;
-    let mut told = Told::default();
+    let mut reply = Reply::default();
     for message in answer {
         match message {
-            Row(row) => told.rows.push(row.get(0).unwrap_or_default().to_owned()),
-            CommandComplete(changed) => told.changed = changed,
+            Row(row) => reply.rows.push(row.get(0).unwrap_or_default().to_owned()),
+            CommandComplete(changed) => reply.changed = changed,
             _ => {}
         }
     }
-    Ok(told)
+    Ok(reply)
 }
 
-#[cfg(feature = "sqlite")]
-fn on_sqlite(connection: &rusqlite::Connection, sql: &str) -> Result<Told, Code> {
+fn on_sqlite(connection: &rusqlite::Connection, sql: &str) -> Result<Reply, Code> {
     use rusqlite::{Error, ErrorCode, types::Value};
     let asked = || {
         let mut statement = connection.prepare(sql)?;
         if statement.column_count() == 0 {
             let changed = statement.execute([])? as u64;
-            return Ok(Told { rows: Vec::new(), changed });
+            return Ok(Reply { rows: Vec::new(), changed });
         }
         let rows = statement.query_map([], |row| row.get(0))?;
         let text = |value: rusqlite::Result<Value>| {
@@ -109,7 +105,7 @@ fn on_sqlite(connection: &rusqlite::Connection, sql: &str) -> Result<Told, Code>
                 other => panic!("{other:?}"),
             })
         };
-        Ok(Told { rows: rows.map(text).collect::<Result<_, Error>>()?, changed: 0 })
+        Ok(Reply { rows: rows.map(text).collect::<Result<_, Error>>()?, changed: 0 })
     };
     asked().map_err(|error: Error| match error.sqlite_error() {
         Some(error) if error.extended_code == 517 => "SQLITE_BUSY_SNAPSHOT".to_owned(),

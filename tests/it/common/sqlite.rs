@@ -12,11 +12,7 @@ use async_trait::async_trait;
 use distlock::AfterLoss;
 use rusqlite::{Connection, Params, params};
 
-use super::{
-    case::SOON,
-    harness::{Cost, Elsewhere, Harness, Job, Link},
-    process::Process,
-};
+use super::{Cost, Harness, Link, SOON};
 
 /// A folder that goes with its test.
 pub(crate) struct Folder(PathBuf);
@@ -57,8 +53,9 @@ pub(crate) fn dial(file: &Path) -> Connection {
 
 /// Milliseconds of `CLOCK_BOOTTIME`, as the kernel tells them.
 pub(crate) fn now() -> i64 {
-    let told = fs::read_to_string("/proc/uptime").expect("Linux");
-    let seconds: f64 = told.split(' ').next().and_then(|word| word.parse().ok()).expect("a number");
+    let uptime = fs::read_to_string("/proc/uptime").expect("Linux");
+    let seconds: f64 =
+        uptime.split(' ').next().and_then(|word| word.parse().ok()).expect("a number");
     (seconds * 1000.0) as i64
 }
 
@@ -106,24 +103,12 @@ impl Harness for Sqlite {
         url(&self.file())
     }
 
-    fn min_ttl(&self) -> Duration {
-        Duration::from_secs(2)
-    }
-
     fn grace(&self) -> Duration {
         Duration::from_millis(500)
     }
 
-    fn busy(&self) -> u64 {
-        1
-    }
-
     fn promises(&self) -> (bool, AfterLoss) {
         (true, AfterLoss::Waits)
-    }
-
-    fn uncontended(&self) -> u64 {
-        2
     }
 
     /// Of sessions that live: the others are put away as soon as somebody asks for a lock.
@@ -165,8 +150,6 @@ impl Harness for Sqlite {
         self.ask::<i64>("DELETE FROM distlock_sessions WHERE id = ?1 RETURNING id", [session]);
     }
 
-    async fn forget(&self, _: &str) {}
-
     /// What this process has asked of the file: the operator's connection is not counted.
     async fn cost(&self, _: &[i64]) -> Cost {
         let asked = distlock::sqlite::requests(self.file()).unwrap_or_default();
@@ -183,10 +166,6 @@ impl Harness for Sqlite {
         let [open, cut] = [name.clone(), format!("{name}-cut")].map(|name| self.folder.path(&name));
         symlink(".", &open).expect("a link");
         Arc::new(Way { open, cut })
-    }
-
-    async fn lock_elsewhere(&self, job: Job) -> Box<dyn Elsewhere> {
-        Box::new(Process::start(&self.url(), &job))
     }
 }
 

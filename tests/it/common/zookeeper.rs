@@ -19,13 +19,9 @@ use tokio::{
     net::TcpStream,
     time::{sleep, timeout},
 };
-use zookeeper_client::{Client, Error, Stat};
+use zookeeper_client::{Acls, Client, CreateMode, Error, Stat};
 
-use super::{
-    case::SOON,
-    harness::{Cost, Elsewhere, Harness, Job, Link},
-    process::Process,
-};
+use super::{Cost, Harness, Link, Members, SOON, Servers};
 
 /// The longest that the servers grant: the operator outlives elections.
 const OPERATOR_TTL: Duration = Duration::from_secs(20);
@@ -47,6 +43,26 @@ impl ZooKeeper {
         self.client.get_data(key).await.unwrap_or_else(|error| panic!("no node {key}: {error}"))
     }
 
+    /// Makes a node that anybody may change.
+    pub(crate) async fn make(&self, path: &str, data: &[u8], mode: CreateMode) {
+        let options = mode.with_acls(Acls::anyone_all());
+        self.client.create(path, data, &options).await.expect("a node");
+    }
+
+    /// Joins a queue as another library's client does, and gives its node. A number is added to the
+    /// path.
+    pub(crate) async fn stranger(&self, path: &str, data: &[u8]) -> String {
+        let options = CreateMode::EphemeralSequential.with_acls(Acls::anyone_all());
+        let (_, sequence) = self.client.create(path, data, &options).await.expect("a node");
+        format!("{path}{sequence}")
+    }
+
+    /// Makes the directory of a queue, if it is not there.
+    pub(crate) async fn make_directory(&self, path: &str) {
+        let container = CreateMode::Container.with_acls(Acls::anyone_all());
+        self.client.mkdir(path, &container).await.expect("a directory");
+    }
+
     /// Whether a server knows that this session watches a node.
     pub(crate) async fn watches(&self, node: &str, session: i64) -> bool {
         for endpoint in &self.endpoints {
@@ -55,16 +71,6 @@ impl ZooKeeper {
             }
         }
         false
-    }
-
-    /// The server that a session is connected to.
-    pub(crate) async fn server_of(&self, session: i64) -> Option<SocketAddr> {
-        for endpoint in &self.endpoints {
-            if four_letters(*endpoint, "cons").await.contains(&format!("sid=0x{session:x},")) {
-                return Some(*endpoint);
-            }
-        }
-        None
     }
 }
 
@@ -86,35 +92,13 @@ impl Harness for ZooKeeper {
         self.url.clone()
     }
 
-    fn network(&self) -> (Backend, &[SocketAddr]) {
-        (Backend::ZooKeeper, &self.endpoints)
-    }
-
-    async fn serves(&self, server: SocketAddr) -> bool {
-        // Outside of the quorum it has none.
-        mode_of(server).await != "none"
-    }
-
-    fn min_ttl(&self) -> Duration {
-        Duration::from_secs(2)
-    }
-
     /// A tick, and a second for the machine.
     fn grace(&self) -> Duration {
         Duration::from_secs(2)
     }
 
-    /// Past a quarter of the TTL without a word its client gives a server up.
-    fn bearable_round_trip(&self) -> f64 {
-        0.35
-    }
-
     fn busy(&self) -> u64 {
         3
-    }
-
-    fn uncontended(&self) -> u64 {
-        2
     }
 
     /// All ephemeral nodes below the namespace.
@@ -239,11 +223,31 @@ impl Harness for ZooKeeper {
     }
 
     async fn link(&self) -> Arc<dyn Link> {
-        Arc::new(Proxies::start(Backend::ZooKeeper, &self.endpoints).await)
+        Arc::new(self.proxies().await)
+    }
+}
+
+#[async_trait]
+impl Servers for ZooKeeper {
+    async fn proxies(&self) -> Proxies {
+        Proxies::start(Backend::ZooKeeper, &self.endpoints).await
     }
 
-    async fn lock_elsewhere(&self, job: Job) -> Box<dyn Elsewhere> {
-        Box::new(Process::start(&self.url, &job))
+    /// Past a quarter of the TTL without a word its client gives a server up.
+    fn bearable_round_trip(&self) -> f64 {
+        0.35
+    }
+}
+
+#[async_trait]
+impl Members for ZooKeeper {
+    fn network(&self) -> (Backend, &[SocketAddr]) {
+        (Backend::ZooKeeper, &self.endpoints)
+    }
+
+    async fn serves(&self, server: SocketAddr) -> bool {
+        // Outside of the quorum it has none.
+        mode_of(server).await != "none"
     }
 }
 

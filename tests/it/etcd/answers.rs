@@ -10,11 +10,7 @@ use distlock::Client;
 use distlock_testkit::{docker::OwnEtcd, proxy::Mode};
 use etcd_client::CompactionOptions;
 
-use crate::common::{
-    Harness, alone, beside_others,
-    case::{SOON, eventually, throughout, within},
-    etcd::Etcd,
-};
+use crate::common::{Case, Harness, SOON, etcd::Etcd, eventually, own_cases, throughout, within};
 
 static FORGED: AtomicUsize = AtomicUsize::new(0);
 
@@ -33,11 +29,46 @@ fn of_long_ago(packet: &[u8]) -> Option<Vec<u8>> {
     Some([&[0, 0, 5 + 10, 0, 0], &head[5..], &[0, 0, 0, 0, 10], &stale].concat())
 }
 
-/// Members have answered from a state that the request had left behind
-/// (<https://github.com/etcd-io/etcd/issues/20418>): that nobody was ahead then does not count.
+/// An operator may allow less operations in a transaction than etcd does by default.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stale_answer_is_no_grant() {
-    beside_others::<Etcd>(async |t| {
+async fn locks_that_are_too_many_for_one_transaction_are_taken_one_by_one() {
+    let etcd = OwnEtcd::start(&["--max-txn-ops=8"]).await;
+    let url = format!("etcd://{}", etcd.address);
+    let mut connected = None;
+    eventually(SOON * 2, "it is up", async || {
+        connected = Client::connect(&url).await.ok();
+        connected.is_some()
+    })
+    .await;
+    let client = connected.expect("just made");
+    for count in [2, 9, 32] {
+        let names: Vec<_> = (0..count).map(|number| format!("lock-{number:02}")).collect();
+        let all = within(SOON, "they are free", client.lock_all(&names)).await.unwrap();
+        assert_eq!(all.guards().len(), count);
+        assert!(client.try_lock_all(&names).await.unwrap().is_none());
+        all.unlock().await.unwrap();
+        let all = client.try_lock_all(&names).await.unwrap().expect("they are free");
+        assert!(all.is_valid());
+        all.unlock().await.unwrap();
+    }
+    client.close().await.unwrap();
+}
+
+own_cases! { Etcd, beside_others,
+    a_stale_answer_is_no_grant,
+}
+
+own_cases! { Etcd, alone,
+    a_waiter_gets_over_a_compaction,
+    leases_whose_answer_is_lost_end_with_their_ttl,
+}
+
+mod cases {
+    use super::*;
+
+    /// Members have answered from a state that the request had left behind
+    /// (<https://github.com/etcd-io/etcd/issues/20418>): that nobody was ahead then does not count.
+    pub(super) async fn a_stale_answer_is_no_grant(t: &Case<Etcd>) {
         let proxies = t.proxies().await;
         let builder = t.builder_for(&proxies.url()).recheck_interval(Duration::from_millis(200));
         let (client, other) = (t.connect(builder).await, t.client().await);
@@ -54,36 +85,28 @@ async fn a_stale_answer_is_no_grant() {
         proxies.set(&Mode::Pass);
         guard.unlock().await.unwrap();
         waiter.served().await;
-    })
-    .await;
-}
+    }
 
-/// While the waiter is away the one ahead goes, and the history with it that would tell of it.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_waiter_gets_over_a_compaction() {
-    alone::<Etcd>(async |t| {
+    /// While the waiter is away the one ahead goes, and the history with it that would tell of it.
+    pub(super) async fn a_waiter_gets_over_a_compaction(t: &Case<Etcd>) {
         let proxies = t.proxies().await;
         let (client, other) = (t.connect(t.builder_for(&proxies.url())).await, t.client().await);
         let guard = other.mutex("compacted").lock().await.unwrap();
         let waiter = t.enqueue(&client, "compacted").await;
         proxies.set(&Mode::Refuse);
         guard.unlock().await.unwrap();
-        let mut raw = Etcd::start().await.client();
+        let mut raw = t.store.client();
         let deleted = raw.get("any", None).await.unwrap().header().unwrap().revision();
         raw.put(format!("{}-later", t.namespace), "", None).await.unwrap();
         raw.delete(format!("{}-later", t.namespace), None).await.unwrap();
         raw.compact(deleted + 1, Some(CompactionOptions::new().with_physical())).await.unwrap();
         proxies.set(&Mode::Pass);
         waiter.served().await;
-    })
-    .await;
-}
+    }
 
-/// Each lease whose answer was lost has an id of its own, and nobody keeps it alive.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn leases_whose_answer_is_lost_end_with_their_ttl() {
-    alone::<Etcd>(async |t| {
-        let raw = Etcd::start().await.client();
+    /// Each lease whose answer was lost has an id of its own, and nobody keeps it alive.
+    pub(super) async fn leases_whose_answer_is_lost_end_with_their_ttl(t: &Case<Etcd>) {
+        let raw = t.store.client();
         let leases = async || -> HashSet<i64> {
             raw.lease_client()
                 .leases()
@@ -112,31 +135,5 @@ async fn leases_whose_answer_is_lost_end_with_their_ttl() {
         let limit = t.store.min_ttl() + t.store.grace();
         eventually(limit, "they are gone", async || leases().await.is_disjoint(&left)).await;
         proxies.set(&Mode::Pass);
-    })
-    .await;
-}
-
-/// An operator may allow less operations in a transaction than etcd does by default.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn locks_that_are_too_many_for_one_transaction_are_taken_one_by_one() {
-    let etcd = OwnEtcd::start(&["--max-txn-ops=8"]).await;
-    let url = format!("etcd://{}", etcd.address);
-    let mut connected = None;
-    eventually(SOON * 2, "it is up", async || {
-        connected = Client::connect(&url).await.ok();
-        connected.is_some()
-    })
-    .await;
-    let client = connected.expect("just made");
-    for count in [2, 9, 32] {
-        let names: Vec<_> = (0..count).map(|number| format!("lock-{number:02}")).collect();
-        let all = within(SOON, "they are free", client.lock_all(&names)).await.unwrap();
-        assert_eq!(all.guards().len(), count);
-        assert!(client.try_lock_all(&names).await.unwrap().is_none());
-        all.unlock().await.unwrap();
-        let all = client.try_lock_all(&names).await.unwrap().expect("they are free");
-        assert!(all.is_valid());
-        all.unlock().await.unwrap();
     }
-    client.close().await.unwrap();
 }

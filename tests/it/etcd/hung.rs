@@ -12,7 +12,7 @@ use distlock_testkit::{
 use etcd_client::GetOptions;
 use tokio::time::{sleep, timeout};
 
-use crate::common::case::{SOON, eventually, within};
+use crate::common::{SOON, Waiter, eventually, queue_of, take_turn, within};
 
 /// Members of one test's own, on this machine's network.
 struct Cluster {
@@ -20,36 +20,37 @@ struct Cluster {
     addresses: Vec<SocketAddr>,
 }
 
+/// Starts a member with ports for clients and peers, of a cluster that consists of these.
+async fn member(name: &str, [client, peer]: [u16; 2], cluster: &str, state: &str) -> OwnServer {
+    let [client, peer] = [client, peer].map(|port| format!("http://127.0.0.1:{port}"));
+    let arguments = [
+        format!("--name={name}"),
+        format!("--listen-client-urls={client}"),
+        format!("--advertise-client-urls={client}"),
+        format!("--listen-peer-urls={peer}"),
+        format!("--initial-advertise-peer-urls={peer}"),
+        format!("--initial-cluster={cluster}"),
+        format!("--initial-cluster-state={state}"),
+        "--data-dir=/data/etcd".to_owned(),
+    ];
+    let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
+    let run = ["--network=host", "--tmpfs=/data", "--entrypoint=etcd"];
+    OwnServer::start("etcd1", &run, &arguments).await
+}
+
 impl Cluster {
     async fn start(size: usize) -> Self {
         let ports = free_ports(size * 2);
         let (clients, peers) = ports.split_at(size);
         let name = |(n, peer)| format!("m{n}=http://127.0.0.1:{peer}");
-        let named: Vec<_> = peers.iter().enumerate().map(name).collect();
-        let all = format!("--initial-cluster={}", named.join(","));
-        let mut members = Vec::new();
+        let all = peers.iter().enumerate().map(name).collect::<Vec<_>>().join(",");
+        let mut cluster = Self { members: Vec::new(), addresses: Vec::new() };
         for (n, (client, peer)) in clients.iter().zip(peers).enumerate() {
-            let arguments = [
-                format!("--name=m{n}"),
-                format!("--listen-client-urls=http://127.0.0.1:{client}"),
-                format!("--advertise-client-urls=http://127.0.0.1:{client}"),
-                format!("--listen-peer-urls=http://127.0.0.1:{peer}"),
-                format!("--initial-advertise-peer-urls=http://127.0.0.1:{peer}"),
-                "--data-dir=/data/etcd".to_owned(),
-                all.clone(),
-            ];
-            let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
-            let run = ["--network=host", "--tmpfs=/data", "--entrypoint=etcd"];
-            members.push(OwnServer::start("etcd1", &run, &arguments).await);
+            cluster.members.push(member(&format!("m{n}"), [*client, *peer], &all, "new").await);
+            cluster.addresses.push(([127, 0, 0, 1], *client).into());
         }
-        let addresses = clients.iter().map(|port| ([127, 0, 0, 1], *port).into()).collect();
-        let cluster = Self { members, addresses };
         for address in &cluster.addresses {
-            eventually(SOON * 2, "the member serves", async || {
-                let read = raw(*address).await.get("any", None).await;
-                read.is_ok()
-            })
-            .await;
+            serves(*address).await;
         }
         cluster
     }
@@ -70,27 +71,16 @@ impl Cluster {
 
 /// One more member of a single etcd of the test's own, which does not vote yet.
 async fn learner(voter: SocketAddr) -> (OwnServer, SocketAddr) {
-    let ports = free_ports(2);
-    let [client, peer] = [ports[0], ports[1]].map(|port| format!("http://127.0.0.1:{port}"));
+    let [client, peer] = free_ports(2).try_into().expect("two");
+    let url = format!("http://127.0.0.1:{peer}");
     let first = raw(voter).await.cluster_client().member_list().await.expect("it serves");
     let first = first.members()[0].peer_urls()[0].clone();
     let add = etcd_client::MemberAddOptions::new().with_is_learner();
-    let added = raw(voter).await.cluster_client().member_add([peer.clone()], Some(add)).await;
+    let added = raw(voter).await.cluster_client().member_add([url.clone()], Some(add)).await;
     added.expect("it is added");
-    let arguments = [
-        "--name=learner".to_owned(),
-        format!("--listen-client-urls={client}"),
-        format!("--advertise-client-urls={client}"),
-        format!("--listen-peer-urls={peer}"),
-        format!("--initial-advertise-peer-urls={peer}"),
-        format!("--initial-cluster=m0={first},learner={peer}"),
-        "--initial-cluster-state=existing".to_owned(),
-        "--data-dir=/data/etcd".to_owned(),
-    ];
-    let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
-    let run = ["--network=host", "--tmpfs=/data", "--entrypoint=etcd"];
-    let server = OwnServer::start("etcd1", &run, &arguments).await;
-    (server, ([127, 0, 0, 1], ports[0]).into())
+    let all = format!("m0={first},learner={url}");
+    let server = member("learner", [client, peer], &all, "existing").await;
+    (server, ([127, 0, 0, 1], client).into())
 }
 
 /// Ports that nothing listens on.
@@ -102,6 +92,12 @@ pub(crate) fn free_ports(count: usize) -> Vec<u16> {
 
 pub(crate) async fn raw(address: SocketAddr) -> etcd_client::Client {
     etcd_client::Client::connect([format!("http://{address}")], None).await.expect("a client")
+}
+
+/// Waits until a member serves, or a proxy.
+pub(crate) async fn serves(address: SocketAddr) {
+    let served = async || raw(address).await.get("any", None).await.is_ok();
+    eventually(SOON * 2, "etcd serves", served).await;
 }
 
 /// How often a member has written to its database, which it does 0.1 s after a change.
@@ -143,11 +139,9 @@ async fn waiters_and_holders_leave_a_member_whose_disk_hangs() {
     let waiter = by_way_of(&proxies, follower).await;
     let evictee = by_way_of(&proxies, follower).await;
     let guard = holder.mutex("a").lock().await.expect("free");
-    let mutex = waiter.mutex("a");
-    let waiting = tokio::spawn(async move { mutex.lock().await });
+    let waiting = Waiter::of(&waiter, "a");
     let evicted = evictee.mutex("b").lock().await.expect("free");
-    eventually(SOON, "it waits", async || holder.mutex("a").queue().await.unwrap().len() == 2)
-        .await;
+    queue_of(&holder, "a", 2).await;
 
     // While a write to its database hangs, a member serves nothing. Let it be its log.
     eventually(SOON, "it has nothing to write", async || {
@@ -174,8 +168,7 @@ async fn waiters_and_holders_leave_a_member_whose_disk_hangs() {
     guard.unlock().await.expect("released");
     let deleted = well.kv_client().delete(evicted.key(), None).await.expect("deleted");
     assert_eq!(deleted.deleted(), 1);
-    let granted = within(SOON, "the waiter is granted", waiting).await.expect("no panic");
-    granted.expect("the lock is free").unlock().await.expect("released");
+    waiting.served().await;
     let lost = within(SOON, "the holder is notified", evicted.lost()).await;
     assert_eq!(lost, LostReason::KeyDeleted);
     for client in [holder, waiter, evictee] {
@@ -204,7 +197,6 @@ async fn a_learner_is_left_for_a_voting_member() {
     // All connections to the voting member end: the learner is tried, and left.
     proxy.hang_up();
     within(SOON, "the lock is released", guard.unlock()).await.expect("nothing is in doubt");
-    let guard = within(SOON, "it is granted", client.mutex("a").lock()).await.expect("free");
-    guard.unlock().await.expect("released");
+    take_turn(&client, "a").await;
     client.close().await.expect("the store answers");
 }

@@ -1,28 +1,35 @@
 //! Members that are cut off from each other while their clients still reach them. Nothing else runs
 //! meanwhile.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use distlock_testkit::docker::Cut;
 
 use crate::common::{
-    Case, alone,
-    case::{SOON, eventually, throughout, within},
-    etcd::Etcd,
+    Case, Harness, Members, SOON, etcd::Etcd, eventually, loss, own_cases, precedes_grant,
+    take_turn, throughout, within,
 };
 
 /// Waits until every member knows the leader again: what others ask of it until then fails.
-async fn reunited(t: &Case) {
+async fn reunited(t: &Case<Etcd>) {
     for (_, member) in t.store.servers() {
         eventually(SOON * 2, "the member is back", async || t.store.serves(member).await).await;
     }
 }
 
-/// A client that knows only the member that is cut off: it has to know before the others give the
-/// lock away.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_holder_on_a_member_that_is_cut_off_knows_before_its_successor() {
-    alone::<Etcd>(async |t| {
+own_cases! { Etcd, alone,
+    a_holder_on_a_member_that_is_cut_off_knows_before_its_successor,
+    a_lock_outlives_each_member_being_cut_off,
+}
+
+mod cases {
+    use super::*;
+
+    /// A client that knows only the member that is cut off: it has to know before the others give
+    /// the lock away.
+    pub(super) async fn a_holder_on_a_member_that_is_cut_off_knows_before_its_successor(
+        t: &Case<Etcd>,
+    ) {
         let member = t.store.network().1[0];
         let cut_off = t.builder_for(&format!("etcd://{member}")).session_ttl(t.store.min_ttl());
         let (holder, other) = (t.connect(cut_off).await, t.client().await);
@@ -30,30 +37,18 @@ async fn a_holder_on_a_member_that_is_cut_off_knows_before_its_successor() {
         let guard = holder.mutex("cut").lock().await.unwrap();
         let waiter = t.enqueue(&other, "cut").await;
         let cut = Cut::off("etcd1").await;
-        let told = tokio::spawn(async move {
-            let reason = guard.lost().await;
-            (Instant::now(), reason, guard.is_valid())
-        });
+        let loss = loss(guard);
         // An election, too, if the leader was cut off.
         let successor = waiter.result(ttl + Duration::from_secs(10)).await.expect("granted");
-        let granted = Instant::now();
-        assert!(told.is_finished(), "the successor is there and the holder was told nothing");
-        let (told, reason, valid) = told.await.unwrap();
-        println!("told {:?} before the grant: {reason}", granted - told);
-        assert!(told < granted && !valid);
+        precedes_grant(loss).await;
         successor.unlock().await.unwrap();
         cut.heal().await;
         reunited(t).await;
-        let guard = within(SOON, "it serves again", holder.mutex("cut").lock()).await.unwrap();
-        guard.unlock().await.unwrap();
-    })
-    .await;
-}
+        take_turn(&holder, "cut").await;
+    }
 
-/// A client that knows all members leaves the one that is cut off, and keeps its locks.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lock_outlives_each_member_being_cut_off() {
-    alone::<Etcd>(async |t| {
+    /// A client that knows all members leaves the one that is cut off, and keeps its locks.
+    pub(super) async fn a_lock_outlives_each_member_being_cut_off(t: &Case<Etcd>) {
         let client = t.connect(t.builder().session_ttl(Duration::from_secs(10))).await;
         let guard = client.mutex("kept").lock().await.unwrap();
         for member in ["etcd1", "etcd2", "etcd3"] {
@@ -66,6 +61,5 @@ async fn a_lock_outlives_each_member_being_cut_off() {
         }
         assert!(guard.is_valid());
         guard.unlock().await.unwrap();
-    })
-    .await;
+    }
 }

@@ -1,10 +1,8 @@
 //! etcd passes every case, and some of its own. Needs the servers of `docker/up`.
 
 mod answers;
-#[cfg(feature = "blocking")]
-mod blocking;
 mod foreign;
-mod hung;
+pub(crate) mod hung;
 mod members;
 mod proxied;
 mod secured;
@@ -13,5 +11,7 @@ mod words;
 
 use crate::common::{conformance, etcd::Etcd, network_conformance};
 
+#[cfg(feature = "blocking")]
+crate::common::blocking!(Etcd);
 conformance!(Etcd);
 network_conformance!(Etcd);

@@ -11,8 +11,8 @@ use distlock_testkit::{
     proxy::{Mode, Proxy},
 };
 
-use super::hung::{free_ports, raw};
-use crate::common::case::{SOON, eventually, throughout, within};
+use super::hung::{free_ports, raw, serves};
+use crate::common::{SOON, Waiter, loss, precedes_grant, throughout, within};
 
 /// `etcd grpc-proxy` in front of these servers.
 async fn grpc_proxy(servers: &[&Proxy]) -> (OwnServer, SocketAddr) {
@@ -29,10 +29,7 @@ async fn grpc_proxy(servers: &[&Proxy]) -> (OwnServer, SocketAddr) {
     ];
     let run = ["--network=host", "--entrypoint=etcd"];
     let proxy = OwnServer::start("etcd1", &run, &arguments).await;
-    eventually(SOON * 2, "the proxy serves", async || {
-        raw(address).await.kv_client().get("any", None).await.is_ok()
-    })
-    .await;
+    serves(address).await;
     (proxy, address)
 }
 
@@ -41,10 +38,7 @@ async fn grpc_proxy(servers: &[&Proxy]) -> (OwnServer, SocketAddr) {
 async fn only_a_member_replies_with_zero_to_what_is_no_lease() {
     let etcd = OwnEtcd::start(&[]).await;
     let way = Proxy::start(etcd.address, None).await;
-    eventually(SOON * 2, "etcd serves", async || {
-        raw(etcd.address).await.kv_client().get("any", None).await.is_ok()
-    })
-    .await;
+    serves(etcd.address).await;
     let (_proxy, address) = grpc_proxy(&[&way]).await;
     for (address, expected) in [(etcd.address, 0), (address, -1)] {
         let mut leases = raw(address).await.lease_client();
@@ -92,10 +86,7 @@ async fn stop_renewals(ways: &[Proxy; 2], etcd: SocketAddr, lease: i64) {
 async fn a_holder_behind_a_grpc_proxy_knows_before_its_successor() {
     let etcd = OwnEtcd::start(&[]).await;
     let ways = [Proxy::start(etcd.address, None).await, Proxy::start(etcd.address, None).await];
-    eventually(SOON * 2, "etcd serves", async || {
-        raw(etcd.address).await.kv_client().get("any", None).await.is_ok()
-    })
-    .await;
+    serves(etcd.address).await;
     let (_proxy, address) = grpc_proxy(&[&ways[0], &ways[1]]).await;
     let ttl = Duration::from_secs(15);
     let connect = async |address: SocketAddr| {
@@ -105,25 +96,15 @@ async fn a_holder_behind_a_grpc_proxy_knows_before_its_successor() {
     };
     let (holder, other) = (connect(address).await, connect(etcd.address).await);
     let guard = holder.mutex("a").lock().await.expect("free");
-    let mutex = other.mutex("a");
-    let waiting = tokio::spawn(async move {
-        let guard = mutex.lock().await.expect("granted");
-        (Instant::now(), guard)
-    });
+    let waiting = Waiter::of(&other, "a");
     // Renewals go through.
-    throughout(ttl, "the lock is held", async || guard.is_valid() && !waiting.is_finished()).await;
+    throughout(ttl, "the lock is held", async || guard.is_valid() && waiting.waits()).await;
 
     let lease = lease_of(etcd.address, guard.key()).await;
     stop_renewals(&ways, etcd.address, lease).await;
-    let told = tokio::spawn(async move {
-        let reason = guard.lost().await;
-        (Instant::now(), reason, guard.is_valid())
-    });
-    let (granted, successor) = within(ttl * 3, "the successor", waiting).await.expect("no panic");
-    assert!(told.is_finished(), "the successor is granted, and the holder was not notified");
-    let (told, reason, valid) = told.await.expect("no panic");
-    println!("notified {:?} before the grant: {reason}", granted.saturating_duration_since(told));
-    assert!(told < granted && !valid, "both held it for {:?}", told - granted);
+    let loss = loss(guard);
+    let successor = waiting.result(ttl * 3).await.expect("granted");
+    let reason = precedes_grant(loss).await.reason;
     assert!(matches!(reason, LostReason::DeadlinePassed | LostReason::SessionExpired), "{reason}");
     successor.unlock().await.expect("released");
     ways.iter().for_each(|way| way.set(Mode::Pass));

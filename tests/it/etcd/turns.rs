@@ -6,16 +6,23 @@ use distlock_testkit::proxy::Mode;
 use futures_util::future::join_all;
 use tokio::{task::JoinSet, time::sleep};
 
-use crate::common::{Harness, alone, etcd::Etcd};
+use crate::common::{Case, etcd::Etcd, own_cases};
 
 const TURNS: u64 = 60;
 /// So many clients that one of them makes a tail, but for once in 13,000 times.
 const MANY: usize = 300;
 
-/// Each waits behind the same other one every time, and the server has that watch already.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_waits_for_the_same_one_again_is_told_by_the_same_watch() {
-    alone::<Etcd>(async |t| {
+own_cases! { Etcd, alone,
+    who_waits_for_the_same_one_again_is_told_by_the_same_watch,
+    a_watch_of_another_key_is_none_of_this_one,
+    of_many_who_come_at_once_some_make_a_tail,
+}
+
+mod cases {
+    use super::*;
+
+    /// Each waits behind the same other one every time, and the server has that watch already.
+    pub(super) async fn who_waits_for_the_same_one_again_is_told_by_the_same_watch(t: &Case<Etcd>) {
         let clients = t.clients::<3>().await;
         let turns = async || {
             let mut tasks = JoinSet::new();
@@ -40,14 +47,10 @@ async fn who_waits_for_the_same_one_again_is_told_by_the_same_watch() {
         assert!(spent.requests <= pairs * 7 / 2, "{spent:?} for {pairs}");
         assert!(spent.watches <= pairs / 2, "{spent:?} for {pairs}");
         assert!(spent.events.unsigned_abs() <= pairs * 3 / 2, "{spent:?} for {pairs}");
-    })
-    .await;
-}
+    }
 
-/// The one behind is told at once, also if it waited for another one before.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_watch_of_another_key_is_none_of_this_one() {
-    alone::<Etcd>(async |t| {
+    /// The one behind is told at once, also if it waited for another one before.
+    pub(super) async fn a_watch_of_another_key_is_none_of_this_one(t: &Case<Etcd>) {
         let clients = t.clients::<3>().await;
         let began = tokio::time::Instant::now();
         for turn in 0..12 {
@@ -58,14 +61,10 @@ async fn a_watch_of_another_key_is_none_of_this_one() {
             waiter.served().await;
         }
         assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
-    })
-    .await;
-}
+    }
 
-/// Each of them counts those who are there before any of the others has joined.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_many_who_come_at_once_some_make_a_tail() {
-    alone::<Etcd>(async |t| {
+    /// Each of them counts those who are there before any of the others has joined.
+    pub(super) async fn of_many_who_come_at_once_some_make_a_tail(t: &Case<Etcd>) {
         let holder = t.client().await.mutex("crowd").lock().await.expect("locked");
         let proxies = t.proxies().await;
         let mut clients = Vec::new();
@@ -87,13 +86,12 @@ async fn of_many_who_come_at_once_some_make_a_tail() {
         }
         t.queue_of(MANY + 1).await;
         let tail = format!("{}/crowd!/tail", t.namespace);
-        let mut raw = Etcd::start().await.client();
+        let mut raw = t.store.client();
         let tail = raw.get(tail, None).await.expect("etcd answers");
         assert_eq!(tail.count(), 1, "all of them have read the whole queue");
         drop(waiting);
         proxies.set(&Mode::Pass);
         t.queue_of(1).await;
         holder.unlock().await.expect("released");
-    })
-    .await;
+    }
 }

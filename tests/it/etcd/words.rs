@@ -6,17 +6,13 @@ use distlock::Client;
 use distlock_testkit::proxy::Mode;
 use tokio::task::JoinSet;
 
-use crate::common::{
-    Case, Harness, beside_others,
-    case::{SOON, eventually, throughout, within},
-    etcd::Etcd,
-};
+use crate::common::{Case, Harness, SOON, etcd::Etcd, eventually, own_cases, within};
 
 /// So many make a long queue.
 const MANY: usize = 60;
 
 /// Those who wait for nothing, until they are dropped.
-async fn crowd(t: &Case, client: &Client, name: &str, ahead: usize) -> JoinSet<()> {
+async fn crowd(t: &Case<Etcd>, client: &Client, name: &str, ahead: usize) -> JoinSet<()> {
     let mut crowd = JoinSet::new();
     for mutex in std::iter::repeat_n(client.mutex(name), MANY) {
         crowd.spawn(async move { drop(mutex.lock().await) });
@@ -25,16 +21,23 @@ async fn crowd(t: &Case, client: &Client, name: &str, ahead: usize) -> JoinSet<(
     crowd
 }
 
-async fn word(t: &Case, name: &str) -> Option<String> {
-    let mut raw = Etcd::start().await.client();
+async fn word(t: &Case<Etcd>, name: &str) -> Option<String> {
+    let mut raw = t.store.client();
     let key = format!("{}/{name}!/word", t.namespace);
     let kvs = raw.get(key, None).await.expect("etcd answers").take_kvs();
     kvs.first().map(|kv| kv.value_str().expect("it is text").to_owned())
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_holder_leaves_word_in_a_long_queue() {
-    beside_others::<Etcd>(async |t| {
+own_cases! { Etcd, beside_others,
+    a_holder_leaves_word_in_a_long_queue,
+    one_that_gives_up_leaves_no_word,
+    an_evicted_holder_leaves_no_word,
+}
+
+mod cases {
+    use super::*;
+
+    pub(super) async fn a_holder_leaves_word_in_a_long_queue(t: &Case<Etcd>) {
         let clients = t.clients::<4>().await;
         let first = clients[0].mutex("word").lock().await.unwrap();
         let crowd = crowd(t, &clients[0], "word", 1).await;
@@ -50,19 +53,15 @@ async fn a_holder_leaves_word_in_a_long_queue() {
         let last = waiters.pop().expect("there are three");
         for waiter in waiters {
             let guard = waiter.granted().await;
-            let told = format!("{} {}", guard.key(), guard.fencing_token());
+            let expected = format!("{} {}", guard.key(), guard.fencing_token());
             guard.unlock().await.unwrap();
-            assert_eq!(word(t, "word").await, Some(told));
+            assert_eq!(word(t, "word").await, Some(expected));
         }
         last.granted().await.unlock().await.unwrap();
         assert_eq!(word(t, "word").await, None, "it goes with the queue");
-    })
-    .await;
-}
+    }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_that_gives_up_leaves_no_word() {
-    beside_others::<Etcd>(async |t| {
+    pub(super) async fn one_that_gives_up_leaves_no_word(t: &Case<Etcd>) {
         let clients = t.clients::<4>().await;
         let holder = clients[0].mutex("quitter").lock().await.unwrap();
         let crowd = crowd(t, &clients[1], "quitter", 1).await;
@@ -70,19 +69,15 @@ async fn one_that_gives_up_leaves_no_word() {
         let last = t.enqueue(&clients[3], "quitter").await;
         quitter.cancel();
         t.queue_of(MANY + 2).await;
-        throughout(Duration::from_millis(500), "others are in front", async || last.waits()).await;
+        last.waits_throughout(Duration::from_millis(500), "others are in front").await;
         assert_eq!(word(t, "quitter").await, None);
         drop(crowd);
         holder.unlock().await.unwrap();
         last.served().await;
-    })
-    .await;
-}
+    }
 
-/// Others may have come in since its key was deleted, and behind them who knows it as the tail.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_evicted_holder_leaves_no_word() {
-    beside_others::<Etcd>(async |t| {
+    /// Others may have come in since its key was deleted, and behind them who knows it as the tail.
+    pub(super) async fn an_evicted_holder_leaves_no_word(t: &Case<Etcd>) {
         let [one, two, three] = t.clients().await;
         let first = one.mutex("evicted").lock().await.unwrap();
         let crowd = crowd(t, &one, "evicted", 1).await;
@@ -104,12 +99,11 @@ async fn an_evicted_holder_leaves_no_word() {
         let last = t.enqueue(&far, "evicted").await;
         // The word would be there before the look that follows.
         let _evicted = evicted.unlock().await;
-        throughout(Duration::from_secs(2), "another one holds it", async || last.waits()).await;
+        last.waits_throughout(Duration::from_secs(2), "another one holds it").await;
         assert_eq!(word(t, "evicted").await, None);
         proxies.set(&Mode::Pass);
         holder.unlock().await.unwrap();
         eventually(SOON, "it is let in", async || !last.waits()).await;
         last.served().await;
-    })
-    .await;
+    }
 }

@@ -4,15 +4,14 @@
 
 use std::time::Duration;
 
-use distlock::Client;
 use distlock_testkit::proxy::{Mode, Proxy};
 use tokio::time::Instant;
 
 use crate::{
-    common::case::{SOON, eventually, poll, throughout, within},
+    common::{SOON, Waiter, connect, eventually, own::Server, poll, postgres::IMAGE, throughout},
     failover::{
-        pair::{Pair, Server},
-        postgres::{AROUND, Replicated, ask},
+        pair::Pair,
+        postgres::{Replicated, ask},
     },
 };
 
@@ -21,11 +20,6 @@ const LONG: Duration = Duration::from_secs(12);
 
 /// Longer than that, so that these clients ask nothing by themselves while it matters.
 const QUIET: Duration = Duration::from_secs(180);
-
-async fn connected(url: String, ttl: Duration) -> Client {
-    let connecting = Client::builder(url).session_ttl(ttl).connect();
-    within(SOON, "it connects", connecting).await.expect("connected")
-}
 
 /// When the session with this entry has been renewed last.
 async fn renewed(server: &Server, key: &str) -> String {
@@ -41,13 +35,12 @@ async fn renewed(server: &Server, key: &str) -> String {
 async fn what_is_not_confirmed_grants_nothing() {
     let pair = Replicated::synchronous().await;
     let way = Proxy::start(pair.primary.address, None).await;
-    let both = AROUND.join(&format!("{},{}", way.address, pair.standby.address));
-    let holder = connected(both, LONG).await;
-    let other = connected(pair.primary.url(), QUIET).await;
-    let third = connected(pair.primary.url(), QUIET).await;
+    let both = IMAGE.around.join(&format!("{},{}", way.address, pair.standby.address));
+    let holder = connect(&both, LONG).await;
+    let other = connect(&pair.primary.url(), QUIET).await;
+    let third = connect(&pair.primary.url(), QUIET).await;
     let guard = holder.mutex("a").lock().await.expect("granted");
-    let mutex = other.mutex("a");
-    let waiter = tokio::spawn(async move { mutex.lock().await });
+    let waiter = Waiter::of(&other, "a");
     // So that the third one may judge by the server's clock.
     throughout(LONG * 5 / 4, "it is held", async || {
         third.mutex("a").queue().await.is_ok_and(|queue| queue.len() <= 2) && guard.is_valid()
@@ -74,11 +67,11 @@ async fn what_is_not_confirmed_grants_nothing() {
     .await;
     let over = poll(LONG / 2, async || {
         ask(&pair.primary, &[end]).await;
-        waiter.is_finished()
+        !waiter.waits()
     })
     .await;
     let both = guard.is_valid();
-    let tried = if over { Some(waiter.await.expect("no panic")) } else { None };
+    let tried = if over { Some(waiter.result(SOON).await) } else { None };
     println!("the waiter after {:?}: {tried:?}", begun.elapsed());
     assert!(both, "the new primary renews it");
     assert!(!matches!(tried, Some(Ok(_))), "two hold it: {tried:?}");
@@ -89,7 +82,7 @@ async fn what_is_not_confirmed_grants_nothing() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_wait_that_is_cancelled_confirms_nothing() {
     let pair = Replicated::synchronous().await;
-    let client = connected(pair.primary.url(), LONG).await;
+    let client = connect(&pair.primary.url(), LONG).await;
     pair.standby.own.kill().await;
     let mutex = client.mutex("a");
     let trying = tokio::spawn(async move { mutex.lock_timeout(LONG / 4).await });

@@ -12,15 +12,12 @@ use distlock::{AfterLoss, Client};
 
 use crate::{
     common::{
-        Harness,
-        case::{SOON, eventually, throughout, within},
-        mysql::Mysql,
+        Harness, SOON, Waiter, close, connect, eventually,
+        mysql::{DATABASE, IMAGE, Mysql},
+        own::{Server, TTL},
+        queue_of, throughout, within,
     },
-    failover::{
-        TTL,
-        mysql::{AROUND, DATABASE, LIKE, PORT, ask},
-        pair::Server,
-    },
+    failover::mysql::ask,
 };
 
 const LONG: Duration = Duration::from_secs(15);
@@ -56,9 +53,9 @@ impl Cluster {
             if servers.is_empty() {
                 arguments.push("--wsrep-new-cluster");
             }
-            let run = if number == 2 { [DATABASE, last].concat() } else { DATABASE.to_vec() };
-            let server = Server::start(LIKE, AROUND, PORT, &run, &arguments).await;
-            server.client().await.close().await.expect("closed");
+            let run = [&[DATABASE][..], if number == 2 { last } else { &[] }].concat();
+            let server = Server::start(IMAGE, &run, &arguments).await;
+            server.serves().await;
             servers.push(server);
         }
         let size = "SHOW STATUS LIKE 'wsrep_cluster_size'";
@@ -76,9 +73,7 @@ impl Cluster {
 
     async fn client_of(&self, first: usize, ttl: Duration) -> Client {
         let others = [(first + 1) % 3, (first + 2) % 3].map(|number| &self.servers[number]);
-        let url = self.servers[first].url_with(&others);
-        let connecting = Client::builder(url).session_ttl(ttl).connect();
-        within(SOON, "it connects", connecting).await.expect("connected")
+        connect(&self.servers[first].url_with(&others), ttl).await
     }
 }
 
@@ -126,20 +121,13 @@ async fn a_server_that_is_lost_costs_no_lock() {
     assert_eq!(durability.after_loss, AfterLoss::Forgets, "{durability:?}");
     assert!(durability.reasons.iter().any(|why| why.contains("Galera")), "{durability:?}");
     let guard = holder.mutex("a").lock().await.expect("granted");
-    let mutex = other.mutex("a");
-    let waiter = tokio::spawn(async move { mutex.lock().await });
-    eventually(SOON, "it stands in the queue", async || {
-        other.mutex("a").queue().await.is_ok_and(|queue| queue.len() == 2)
-    })
-    .await;
+    let waiter = Waiter::of(&other, "a");
+    queue_of(&other, "a", 2).await;
     cluster.servers[0].own.kill().await;
-    throughout(LONG, "it is held", async || guard.is_valid() && !waiter.is_finished()).await;
+    throughout(LONG, "it is held", async || guard.is_valid() && waiter.waits()).await;
     guard.unlock().await.expect("released");
-    let next = within(SOON, "the next one's turn", waiter).await.expect("no panic");
-    next.expect("granted").unlock().await.expect("released");
-    for client in [holder, other] {
-        client.close().await.expect("closed");
-    }
+    waiter.served().await;
+    close([holder, other]).await;
 }
 
 /// Two of three are lost, and the one that is left must not decide by itself.
@@ -165,18 +153,14 @@ async fn a_server_with_another_clock_puts_nobody_away() {
     .await;
     let (holder, other) = (cluster.client(0).await, cluster.client(2).await);
     let guard = holder.mutex("a").lock().await.expect("granted");
-    let mutex = other.mutex("a");
-    let waiter = tokio::spawn(async move { mutex.lock().await });
+    let waiter = Waiter::of(&other, "a");
     throughout(TTL * 4, "it is held", async || {
         // Each request looks for sessions that are over.
         let tried = other.mutex("a").try_lock().await;
-        !matches!(tried, Ok(Some(_))) && guard.is_valid() && !waiter.is_finished()
+        !matches!(tried, Ok(Some(_))) && guard.is_valid() && waiter.waits()
     })
     .await;
     guard.unlock().await.expect("released");
-    let next = within(SOON, "the next one's turn", waiter).await.expect("no panic");
-    next.expect("granted").unlock().await.expect("released");
-    for client in [holder, other] {
-        client.close().await.expect("closed");
-    }
+    waiter.served().await;
+    close([holder, other]).await;
 }

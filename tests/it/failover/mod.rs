@@ -12,8 +12,3 @@ mod promotion;
 mod redis;
 mod redis_cluster;
 mod sentinel;
-
-use std::time::Duration;
-
-/// How long the sessions live, unless one is to live for longer.
-const TTL: Duration = Duration::from_secs(3);

@@ -2,33 +2,23 @@
 
 use crate::{
     common::{
-        Harness,
-        case::{SOON, eventually},
-        mysql::Mysql,
+        Harness, SOON, eventually,
+        mysql::{DATABASE, IMAGE, Mysql, PROGRAM},
+        own::Server,
     },
-    failover::{
-        pair::{Pair, Server},
-        promotion::promotion,
-    },
+    failover::{pair::Pair, promotion::promotion},
 };
-
-pub(crate) const LIKE: &str = "mysql";
-pub(crate) const AROUND: [&str; 2] = ["mysql://root:root@", "/distlock"];
-pub(crate) const PORT: u16 = 3306;
-pub(crate) const DATABASE: &[&str] = &["--env=MYSQL_DATABASE=distlock"];
 
 struct Replicated {
     primary: Server,
     replica: Server,
 }
 
-promotion!(Replicated, "read_only");
+promotion!(Replicated);
 
 /// What a statement of an operator's tells.
 pub(crate) async fn ask(server: &Server, statement: &str) -> String {
-    let program =
-        ["mariadb", "--skip-ssl", "--user=root", "--password=root", "--skip-column-names"];
-    server.own.run(&[&program[..], &["--execute", statement]].concat()).await
+    server.own.run(&[&PROGRAM[..], &[statement]].concat()).await
 }
 
 /// Waits until the replica has all that the primary has.
@@ -39,19 +29,20 @@ async fn caught_up(pair: &Replicated) {
 }
 
 impl Pair for Replicated {
+    const STANDBY: &str = "read_only";
+
     async fn primary_alone() -> Server {
         // The one of the same image is up.
         drop(Mysql::start().await);
-        let server =
-            Server::start(LIKE, AROUND, PORT, DATABASE, &["--server-id=1", "--log-bin=log"]).await;
-        server.client().await.close().await.expect("closed");
+        let server = Server::start(IMAGE, &[DATABASE], &["--server-id=1", "--log-bin=log"]).await;
+        server.serves().await;
         server
     }
 
     async fn asynchronous() -> Self {
         let primary = Self::primary_alone().await;
         let arguments = ["--server-id=2", "--log-bin=log", "--read-only=1"];
-        let replica = Server::start(LIKE, AROUND, PORT, DATABASE, &arguments).await;
+        let replica = Server::start(IMAGE, &[DATABASE], &arguments).await;
         eventually(SOON * 5, "it lets readers in", async || {
             let listens = "exec 3<>/dev/tcp/127.0.0.1/3306 && echo ready || true";
             replica.own.run(&["bash", "-c", listens]).await == "ready"

@@ -7,27 +7,23 @@ use tokio::time::Instant;
 
 use crate::{
     common::{
-        Harness,
-        case::{SOON, eventually, within},
-        postgres::Postgres,
+        Harness, SOON, Waiter, close, eventually,
+        own::{Server, TTL},
+        postgres::{IMAGE, Postgres},
+        queue_of,
     },
     failover::{
-        TTL,
-        pair::{Pair, Server},
+        pair::Pair,
         promotion::{LONGEST, check_time, granted, promotion},
     },
 };
-
-pub(crate) const LIKE: &str = "postgres";
-pub(crate) const AROUND: [&str; 2] = ["postgres://postgres:postgres@", "/postgres"];
-pub(crate) const PORT: u16 = 5432;
 
 pub(crate) struct Replicated {
     pub(crate) primary: Server,
     pub(crate) standby: Server,
 }
 
-promotion!(Replicated, "is a standby");
+promotion!(Replicated);
 
 /// The first line of what the statements of an operator's tell.
 pub(crate) async fn ask(server: &Server, statements: &[&str]) -> String {
@@ -70,11 +66,13 @@ impl Replicated {
 }
 
 impl Pair for Replicated {
+    const STANDBY: &str = "is a standby";
+
     async fn primary_alone() -> Server {
         // The one of the same image is up.
         drop(Postgres::start().await);
-        let server = Server::start(LIKE, AROUND, PORT, &[], &[]).await;
-        server.client().await.close().await.expect("closed");
+        let server = Server::start(IMAGE, &[], &[]).await;
+        server.serves().await;
         server
     }
 
@@ -88,7 +86,7 @@ impl Pair for Replicated {
             "pg_basebackup --pgdata=/data/pg --checkpoint=fast --write-recovery-conf \
              --dbname='{connection}' && exec /entrypoint"
         );
-        let standby = Server::start(LIKE, AROUND, PORT, &["--entrypoint=sh"], &["-c", &copy]).await;
+        let standby = Server::start(IMAGE, &["--entrypoint=sh"], &["-c", &copy]).await;
         eventually(SOON * 5, "it lets readers in", async || {
             let ready = "pg_isready --quiet --host=127.0.0.1 && echo ready || true";
             standby.own.run(&["sh", "-c", ready]).await == "ready"
@@ -130,28 +128,21 @@ async fn a_standby_that_was_waited_for_goes_on() {
     assert!(durability.exclusive, "{durability:?}");
     assert_eq!(durability.after_loss, AfterLoss::GoesOn, "{durability:?}");
     let guard = holder.mutex("a").lock().await.expect("granted");
-    let mutex = other.mutex("a");
-    let waiter = tokio::spawn(async move { mutex.lock().await });
-    eventually(SOON, "it stands in the queue", async || {
-        other.mutex("a").queue().await.is_ok_and(|queue| queue.len() == 2)
-    })
-    .await;
+    let waiter = Waiter::of(&other, "a");
+    queue_of(&other, "a", 2).await;
     pair.primary.own.kill().await;
     let begun = Instant::now();
     pair.promote().await;
     let newcomer = pair.client(TTL).await;
     check_time(begun, granted(&newcomer, "b").await);
     // It was there all the time, and has its lock.
-    assert!(guard.is_valid() && !waiter.is_finished());
+    assert!(guard.is_valid() && waiter.waits());
     let token = guard.fencing_token();
     guard.unlock().await.expect("released");
-    let next = within(SOON, "the next one's turn", waiter).await.expect("no panic");
-    let next = next.expect("granted");
+    let next = waiter.granted().await;
     assert!(next.fencing_token() > token);
     next.unlock().await.expect("released");
-    for client in [holder, other, newcomer] {
-        client.close().await.expect("closed");
-    }
+    close([holder, other, newcomer]).await;
 }
 
 /// The standby that it waits for is gone: nothing is confirmed, and so nothing is granted.

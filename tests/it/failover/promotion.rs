@@ -6,8 +6,11 @@ use distlock::{AfterLoss, Client, Error, LockGuard};
 use tokio::time::{Instant, sleep};
 
 use crate::{
-    common::case::{SOON, eventually, within},
-    failover::{TTL, pair::Pair},
+    common::{
+        SOON, close, eventually, loss, own::TTL, precedes_grant, reason, refused, release,
+        take_turn, within,
+    },
+    failover::pair::Pair,
 };
 
 /// Longer than those of the others: by it the new primary goes.
@@ -49,30 +52,22 @@ pub(crate) async fn a_holder_that_is_not_known_is_told_first<P: Pair>() {
     assert_eq!(durability.after_loss, AfterLoss::Forgets, "{durability:?}");
     pair.part().await;
     for _ in 0..20 {
-        let guard = other.mutex("a").lock().await.expect("granted");
-        guard.unlock().await.expect("released");
+        take_turn(&other, "a").await;
     }
     let guard = holder.mutex("a").lock().await.expect("granted");
     let token = guard.fencing_token();
     pair.primary().own.kill().await;
     let begun = Instant::now();
     pair.promote().await;
-    let told = tokio::spawn(async move {
-        let reason = guard.lost().await;
-        (Instant::now(), reason)
-    });
+    let loss = loss(guard);
     let next = within(LONGEST * 3, "it is granted", other.mutex("a").lock()).await;
     let granted = Instant::now();
     let next = next.expect("granted");
     check_time(begun, granted);
     assert!(next.fencing_token() > token, "{:?} after {token:?}", next.fencing_token());
-    assert!(told.is_finished(), "both hold it");
-    let (told, reason) = told.await.expect("no panic");
-    println!("told after {:?}: {reason}", told - begun);
+    precedes_grant(loss).await;
     next.unlock().await.expect("released");
-    for client in [holder, other] {
-        client.close().await.expect("closed");
-    }
+    close([holder, other]).await;
 }
 
 /// The old primary goes on and its clients with it: for so long they have to be told.
@@ -108,12 +103,8 @@ pub(crate) async fn a_live_primary_has_the_longest_ttl<P: Pair>() {
     // Nobody has told the other one: that is not promised.
     assert!(guard.is_valid() && next.is_valid());
     assert!(next.fencing_token() > guard.fencing_token());
-    for guard in [next, guard] {
-        guard.unlock().await.expect("released");
-    }
-    for client in [holder, long, newcomer] {
-        client.close().await.expect("closed");
-    }
+    release([next, guard]).await;
+    close([holder, long, newcomer]).await;
 }
 
 /// What was let go of since is not there for ever.
@@ -127,25 +118,20 @@ pub(crate) async fn what_was_released_is_free<P: Pair>() {
     pair.promote().await;
     let next = within(TTL * 5, "it is granted", other.mutex("a").lock()).await.expect("granted");
     next.unlock().await.expect("released");
-    for client in [holder, other] {
-        client.close().await.expect("closed");
-    }
+    close([holder, other]).await;
 }
 
-/// `named`: what it says that it is.
-pub(crate) async fn a_standby_is_refused<P: Pair>(named: &str) {
+pub(crate) async fn a_standby_is_refused<P: Pair>() {
     let pair = P::asynchronous().await;
-    let connecting = pair.standby().builder().connect_timeout(TTL).connect();
-    let error = within(SOON, "it is refused", connecting).await.expect_err("refused");
-    let told = error.source().expect("a reason").to_string();
-    assert!(told.contains(named), "{told}");
+    let error = refused(pair.standby().builder().connect_timeout(TTL)).await;
+    assert!(reason(&error).contains(P::STANDBY), "{error:?}");
 }
 
 pub(crate) async fn a_server_that_is_back_grants_at_once<P: Pair>() {
     let mut server = P::primary_alone().await;
     let client = server.client().await;
-    client.mutex("a").lock().await.expect("granted").unlock().await.expect("released");
-    client.close().await.expect("closed");
+    take_turn(&client, "a").await;
+    close([client]).await;
     server.restart().await;
     let client = server.client().await;
     let guard = client.mutex("a").try_lock().await.expect("an answer").expect("granted");
@@ -155,36 +141,24 @@ pub(crate) async fn a_server_that_is_back_grants_at_once<P: Pair>() {
 
 /// The same cases for every store.
 macro_rules! promotion {
-    ($pair:ty, $named:literal) => {
+    ($pair:ty) => {
         mod promotion {
             use super::*;
-            use crate::failover::promotion as cases;
 
-            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn a_holder_that_is_not_known_is_told_first() {
-                cases::a_holder_that_is_not_known_is_told_first::<$pair>().await;
-            }
-
-            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn a_live_primary_has_the_longest_ttl() {
-                cases::a_live_primary_has_the_longest_ttl::<$pair>().await;
-            }
-
-            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn what_was_released_is_free() {
-                cases::what_was_released_is_free::<$pair>().await;
-            }
-
-            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn a_standby_is_refused() {
-                cases::a_standby_is_refused::<$pair>($named).await;
-            }
-
-            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn a_server_that_is_back_grants_at_once() {
-                cases::a_server_that_is_back_grants_at_once::<$pair>().await;
+            $crate::failover::promotion::promotion! { $pair,
+                a_holder_that_is_not_known_is_told_first,
+                a_live_primary_has_the_longest_ttl,
+                what_was_released_is_free,
+                a_standby_is_refused,
+                a_server_that_is_back_grants_at_once,
             }
         }
     };
+    ($pair:ty, $($case:ident),* $(,)?) => { $(
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn $case() {
+            $crate::failover::promotion::$case::<$pair>().await;
+        }
+    )* };
 }
 pub(crate) use promotion;

@@ -8,20 +8,18 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::{
     common::{
-        Harness,
-        case::{SOON, eventually, poll, throughout, within},
-        redis::{self, OPERATOR},
+        Harness, SOON, Waiter, connect, eventually,
+        own::{Server, TTL},
+        poll,
+        redis::{self, IMAGE, OPERATOR, PROGRAM},
+        refused, throughout, within,
     },
     failover::{
-        TTL,
-        pair::{Pair, Server},
+        pair::Pair,
         promotion::{LONGEST, check_time, granted, promotion},
     },
 };
 
-pub(crate) const LIKE: &str = "redis";
-pub(crate) const AROUND: [&str; 2] = ["redis://app:apppw@", ""];
-pub(crate) const PORT: u16 = 6379;
 pub(crate) const LOGIN: [&str; 4] = ["--masteruser", OPERATOR.0, "--masterauth", OPERATOR.1];
 
 /// How long a holder's session lives that moves to the new primary.
@@ -35,19 +33,17 @@ struct Replicated {
     replica: Server,
 }
 
-promotion!(Replicated, "is a replica");
+promotion!(Replicated);
 
 /// What a command of an operator's tells.
 pub(crate) async fn ask(server: &Server, command: &[&str]) -> String {
-    // One that does not let clients in yet tells nothing.
-    let program = "redis-cli --user default --pass root --no-auth-warning \"$@\" || :";
-    server.own.run(&[&["sh", "-c", program, "-"], command].concat()).await
+    server.own.run(&[&PROGRAM[..], command].concat()).await
 }
 
 /// A field of what it tells of itself.
 pub(crate) async fn info(server: &Server, field: &str) -> String {
-    let told = ask(server, &["INFO"]).await;
-    let found = told.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+    let info = ask(server, &["INFO"]).await;
+    let found = info.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
     found.unwrap_or_default().trim().to_owned()
 }
 
@@ -55,8 +51,8 @@ pub(crate) async fn info(server: &Server, field: &str) -> String {
 pub(crate) async fn started(arguments: &[&str]) -> Server {
     // The one of the same image is up.
     drop(redis::Redis::start().await);
-    let server = Server::start(LIKE, AROUND, PORT, &[], arguments).await;
-    server.client().await.close().await.expect("closed");
+    let server = Server::start(IMAGE, &[], arguments).await;
+    server.serves().await;
     begin_long_ago(&server).await;
     server
 }
@@ -70,7 +66,7 @@ async fn begin_long_ago(server: &Server) {
 pub(crate) async fn follower(primary: &Server, arguments: &[&str]) -> Server {
     let ip = primary.own.ip().await;
     let follow = [&["--replicaof", &ip, "6379"], &LOGIN[..], arguments].concat();
-    let server = Server::start(LIKE, AROUND, PORT, &[], &follow).await;
+    let server = Server::start(IMAGE, &[], &follow).await;
     eventually(SOON * 3, "it follows", async || info(&server, "master_link_status").await == "up")
         .await;
     server
@@ -86,6 +82,8 @@ async fn caught_up(primary: &Server, replica: &Server) {
 }
 
 impl Pair for Replicated {
+    const STANDBY: &str = "is a replica";
+
     async fn primary_alone() -> Server {
         started(&[]).await
     }
@@ -122,9 +120,8 @@ impl Pair for Replicated {
 /// One that counts what so many replicas have.
 async fn waiting_for(replicas: u32, servers: &[SocketAddr], ttl: Duration) -> Client {
     let servers: Vec<_> = servers.iter().map(SocketAddr::to_string).collect();
-    let url = format!("{}?replicas={replicas}", AROUND.join(&servers.join(",")));
-    let connecting = Client::builder(url).session_ttl(ttl).connect();
-    within(SOON, "it connects", connecting).await.expect("connected")
+    let url = format!("{}?replicas={replicas}", IMAGE.around.join(&servers.join(",")));
+    connect(&url, ttl).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -132,10 +129,13 @@ async fn what_all_replicas_have_is_exclusive_and_nothing_else() {
     let pair = Replicated::asynchronous().await;
     let [without, with] =
         [pair.primary.client().await, waiting_for(1, &[pair.primary.address], TTL).await];
-    let told = without.durability().await.expect("an answer");
-    assert!(!told.exclusive && told.reasons.concat().contains("efficiency only"), "{told:?}");
-    let told = with.durability().await.expect("an answer");
-    assert!(told.exclusive && told.after_loss == AfterLoss::GoesOn, "{told:?}");
+    let durability = without.durability().await.expect("an answer");
+    assert!(
+        !durability.exclusive && durability.reasons.concat().contains("efficiency only"),
+        "{durability:?}"
+    );
+    let durability = with.durability().await.expect("an answer");
+    assert!(durability.exclusive && durability.after_loss == AfterLoss::GoesOn, "{durability:?}");
     let guard = with.mutex("a").lock().await.expect("granted");
     guard.put("/data/a", "b").await.expect("written");
     throughout(TTL * 2, "it is held", async || guard.is_valid()).await;
@@ -147,8 +147,7 @@ async fn what_all_replicas_have_is_exclusive_and_nothing_else() {
     drop(third);
     // There are not so many.
     let two = format!("{}?replicas=3", pair.primary.url());
-    let connecting = Client::builder(two).connect_timeout(Duration::from_secs(2)).connect();
-    let error = within(SOON, "it is told", connecting).await.expect_err("too few");
+    let error = refused(Client::builder(two).connect_timeout(Duration::from_secs(2))).await;
     assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
 }
 
@@ -168,7 +167,7 @@ async fn a_primary_that_is_cut_off_from_its_replica_keeps_nobody() {
     let tried = other.mutex("b").lock_timeout(TTL / 3).await;
     assert!(!matches!(tried, Ok(Some(_))), "{tried:?}");
     within(TTL, "it is told", guard.lost()).await;
-    println!("told after {:?}", cut.elapsed());
+    println!("notified after {:?}", cut.elapsed());
     let ip = pair.primary.own.ip().await;
     ask(&pair.replica, &["REPLICAOF", &ip, "6379"]).await;
     let next = within(TTL * 4, "its turn", other.mutex("a").lock()).await.expect("granted");
@@ -185,12 +184,11 @@ async fn an_old_primary_beside_the_new_one_makes_no_second_holder() {
     pair.promote().await;
     let newcomer = pair.replica.client().await;
     // What the holder knows of, the new one knows: it stands there until it is over.
-    let mutex = newcomer.mutex("a");
-    let next = tokio::spawn(async move { mutex.lock().await });
+    let next = Waiter::of(&newcomer, "a");
     let free = granted(&newcomer, "b").await;
     check_time(begun, free);
     assert!(!guard.is_valid(), "it believes still");
-    let next = within(LONGEST * 2, "its turn", next).await.expect("no panic").expect("granted");
+    let next = next.result(LONGEST * 2).await.expect("granted");
     assert!(next.fencing_token() > guard.fencing_token());
     next.unlock().await.expect("released");
 }
@@ -205,8 +203,7 @@ async fn a_replica_that_is_started_as_a_primary_grants_nothing_for_the_longest_t
         "[ ! -e /data/again ] || exec /entrypoint; exec /entrypoint --replicaof {ip} 6379 \
          --masteruser default --masterauth root"
     );
-    let mut replica =
-        Server::start(LIKE, AROUND, PORT, &["--entrypoint=bash"], &["-c", &start]).await;
+    let mut replica = Server::start(IMAGE, &["--entrypoint=bash"], &["-c", &start]).await;
     let up = async || info(&replica, "master_link_status").await == "up";
     eventually(SOON * 3, "it follows", up).await;
     let holder = waiting_for(1, &[primary.address], LONGEST).await;
@@ -233,8 +230,7 @@ async fn what_an_old_primary_shows_grants_nothing() {
     let other = waiting_for(1, &[pair.primary.address], QUIET).await;
     let watcher = pair.primary.builder().session_ttl(QUIET).connect().await.expect("connected");
     let guard = holder.mutex("a").lock().await.expect("granted");
-    let mutex = other.mutex("a");
-    let waiter = tokio::spawn(async move { mutex.lock().await });
+    let waiter = Waiter::of(&other, "a");
     // So that this one may judge by the server's clock.
     throughout(LONG * 5 / 4, "it is held", async || {
         watcher.mutex("a").queue().await.is_ok_and(|queue| queue.len() <= 2) && guard.is_valid()
@@ -246,14 +242,14 @@ async fn what_an_old_primary_shows_grants_nothing() {
     pair.promote().await;
     let over = poll(LONG * 3 / 2, async || {
         drop(watcher.mutex("a").queue().await);
-        waiter.is_finished()
+        !waiter.waits()
     })
     .await;
     let queue = watcher.mutex("a").queue().await.expect("an answer");
     println!("after {:?} there are {} on the old one", begun.elapsed(), queue.len());
     assert_eq!(queue.len(), 1, "the holder was put away there");
     assert!(guard.is_valid(), "the new primary renews it");
-    let tried = if over { Some(waiter.await.expect("no panic")) } else { None };
+    let tried = if over { Some(waiter.result(SOON).await) } else { None };
     assert!(!matches!(tried, Some(Ok(_))), "two hold it: {tried:?}");
     guard.unlock().await.expect("released");
     drop(third);

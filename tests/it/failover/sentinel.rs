@@ -1,17 +1,17 @@
 //! Redis with sentinels, which promote a replica when the primary is lost.
 
-use std::{error::Error as _, net::SocketAddr, time::Duration};
+use std::{net::SocketAddr, time::Duration};
 
 use distlock::{Client, Error, LockGuard};
 use distlock_testkit::docker::OwnServer;
 
 use crate::{
-    common::case::{SOON, eventually, throughout, within},
-    failover::{
-        TTL,
-        pair::Server,
-        redis::{ask, follower, info, started},
+    common::{
+        SOON, Waiter, connect, eventually,
+        own::{Server, TTL},
+        reason, refused, take_turn, throughout, within,
     },
+    failover::redis::{LOGIN, ask, follower, info, started},
 };
 
 const PORTS: [u16; 3] = [26379, 26380, 26381];
@@ -27,7 +27,7 @@ impl Watched {
     async fn start() -> Self {
         // A replica that comes back need not wait for a copy to be made on a disk.
         let quick = ["--repl-diskless-sync-delay", "0"];
-        let primary = started(&[&quick[..], &crate::failover::redis::LOGIN].concat()).await;
+        let primary = started(&[&quick[..], &LOGIN].concat()).await;
         let others = [follower(&primary, &quick).await, follower(&primary, &quick).await];
         let settings = format!(
             "sentinel monitor main {} 6379 2\nsentinel auth-user main default\n\
@@ -50,9 +50,10 @@ impl Watched {
         let [one, two] = others;
         let watched = Self { servers: [primary, one, two], sentinels, addresses };
         eventually(SOON * 3, "they know each other", async || {
-            let told = watched.sentinel(&["SENTINEL", "MASTER", "main"]).await;
-            let told: Vec<_> = told.lines().collect();
-            let number = |name| told.iter().position(|line| *line == name).map(|at| told[at + 1]);
+            let status = watched.sentinel(&["SENTINEL", "MASTER", "main"]).await;
+            let status: Vec<_> = status.lines().collect();
+            let number =
+                |name| status.iter().position(|line| *line == name).map(|at| status[at + 1]);
             (number("num-slaves"), number("num-other-sentinels")) == (Some("2"), Some("2"))
         })
         .await;
@@ -73,8 +74,7 @@ impl Watched {
     }
 
     async fn client(&self, options: &str) -> Client {
-        let connecting = Client::builder(self.url(options)).session_ttl(TTL).connect();
-        within(SOON, "it connects", connecting).await.expect("connected")
+        connect(&self.url(options), TTL).await
     }
 
     /// The primary stands still until the sentinels have promoted another one.
@@ -112,8 +112,11 @@ async fn next(client: &Client, before: &LockGuard) -> LockGuard {
 async fn the_primary_is_the_one_that_the_sentinels_name() {
     let watched = Watched::start().await;
     let client = watched.client("").await;
-    let told = client.durability().await.expect("an answer");
-    assert!(!told.exclusive && told.reasons.concat().contains("replicas=2"), "{told:?}");
+    let durability = client.durability().await.expect("an answer");
+    assert!(
+        !durability.exclusive && durability.reasons.concat().contains("replicas=2"),
+        "{durability:?}"
+    );
     let other = watched.client("&replicas=1").await;
     assert!(!other.durability().await.expect("an answer").exclusive);
     let guard = client.mutex("a").lock().await.expect("granted");
@@ -137,18 +140,17 @@ async fn with_all_replicas_asked_nobody_is_granted_what_another_one_has() {
     let watched = Watched::start().await;
     let [holder, other] =
         [watched.client("&replicas=2").await, watched.client("&replicas=2").await];
-    let told = holder.durability().await.expect("an answer");
-    assert!(told.exclusive, "{told:?}");
+    let durability = holder.durability().await.expect("an answer");
+    assert!(durability.exclusive, "{durability:?}");
     let guard = holder.mutex("a").lock().await.expect("granted");
-    let mutex = other.mutex("a");
-    let waiter = tokio::spawn(async move { mutex.lock().await });
+    let waiter = Waiter::of(&other, "a");
     let promoted = watched.fail_over().await;
     within(TTL, "it is told", guard.lost()).await;
     let connecting = Client::builder(watched.url("&replicas=2")).session_ttl(TTL);
     let connecting = connecting.connect_timeout(TTL).connect();
     let error = within(SOON * 2, "it is told", connecting).await.expect_err("too few");
     assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
-    drop(waiter.await.expect("no panic").expect_err("its session is lost"));
+    waiter.result(SOON * 3).await.expect_err("its session is lost");
     watched.servers[0].own.unpause().await;
     eventually(SOON * 6, "it is a replica", async || {
         info(&watched.servers[promoted], "connected_slaves").await == "2"
@@ -162,26 +164,25 @@ async fn with_all_replicas_asked_nobody_is_granted_what_another_one_has() {
 async fn sentinels_that_are_down_are_passed_over_and_named() {
     let watched = Watched::start().await;
     let url = watched.url("").replace("/main", "/other");
-    let connecting = Client::builder(url).connect();
-    let error = within(SOON, "it is told", connecting).await.expect_err("no such service");
+    let error = refused(Client::builder(url)).await;
     assert!(matches!(error, Error::Backend { .. }), "{error:?}");
     for port in ["26379", "26381"] {
         let down = format!("redis-cli -p {port} SHUTDOWN NOSAVE || true");
         watched.sentinels.run(&["sh", "-c", &down]).await;
     }
     let client = watched.client("").await;
-    client.mutex("a").lock().await.expect("granted").unlock().await.expect("released");
+    take_turn(&client, "a").await;
     watched.sentinels.run(&["sh", "-c", "redis-cli -p 26380 SHUTDOWN NOSAVE || true"]).await;
     let connecting = Client::builder(watched.url("")).connect_timeout(Duration::from_secs(2));
-    let error = within(SOON, "it is told", connecting.connect()).await.expect_err("nobody knows");
+    let error = refused(connecting).await;
     assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
-    let told = error.source().expect("a reason").to_string();
+    let text = reason(&error);
     for address in &watched.addresses {
-        assert!(told.contains(&address.to_string()), "{told}");
+        assert!(text.contains(&address.to_string()), "{text}");
     }
-    assert!(!format!("{error:?} {told}").contains("apppw"));
+    assert!(!format!("{error:?} {text}").contains("apppw"));
     // Who has found the primary needs them no more.
-    client.mutex("a").lock().await.expect("granted").unlock().await.expect("released");
+    take_turn(&client, "a").await;
     assert_eq!(ask(&watched.servers[0], &["PING"]).await, "PONG");
 }
 
@@ -190,9 +191,7 @@ async fn sentinels_that_are_down_are_passed_over_and_named() {
 async fn a_password_is_not_told_to_whom_a_sentinel_names() {
     let watched = Watched::start().await;
     let url = watched.url("").replace("allow_plaintext_credentials=true", "");
-    let connecting = Client::builder(url).connect();
-    let error = within(SOON, "it is refused", connecting).await.expect_err("it could be read");
+    let error = refused(Client::builder(url)).await;
     assert!(matches!(error, Error::Denied { .. }), "{error:?}");
-    let told = error.source().expect("a reason").to_string();
-    assert!(told.contains("allow_plaintext_credentials"), "{told}");
+    assert!(reason(&error).contains("allow_plaintext_credentials"), "{error:?}");
 }

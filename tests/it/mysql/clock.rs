@@ -2,15 +2,17 @@
 
 use distlock_testkit::{docker::SETTABLE_CLOCK, framing::Framing};
 
-use crate::common::{cases::clocked::Kind, cases_of, mysql::Mysql};
+use crate::common::{
+    cases::clocked::Kind,
+    cases_of,
+    mysql::{DATABASE, IMAGE, Mysql},
+};
 
 static KIND: Kind = Kind {
-    like: "mysql",
-    port: 3306,
+    image: IMAGE,
     clock: &SETTABLE_CLOCK,
-    options: &["--env=MYSQL_DATABASE=distlock"],
+    options: &[DATABASE],
     arguments: &["--innodb-flush-log-at-trx-commit=0"],
-    around: ["mysql://root:root@", "/distlock"],
     framing: Framing::Mysql,
     prepare: &[],
     shows: &[

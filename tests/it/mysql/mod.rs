@@ -1,7 +1,5 @@
 //! MySQL passes every case, and some of its own. Needs the server of `docker/up`.
 
-#[cfg(feature = "blocking")]
-mod blocking;
 mod clock;
 mod secured;
 mod settings;
@@ -11,5 +9,7 @@ mod transactions;
 
 use crate::common::{conformance, mysql::Mysql, network_conformance};
 
+#[cfg(feature = "blocking")]
+crate::common::blocking!(Mysql);
 conformance!(Mysql);
 network_conformance!(Mysql);

@@ -1,9 +1,9 @@
 //! Settings of the server and what stands in front of it, each of which a test varies.
 
-use std::{error::Error as _, time::Duration};
+use std::time::Duration;
 
 use distlock::{Client, Error};
-use distlock_testkit::{docker::OwnServer, servers::endpoints};
+use distlock_testkit::servers::endpoints;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
@@ -12,31 +12,28 @@ use tokio::{
 
 use crate::{
     common::{
-        Harness,
-        case::{SOON, eventually, within},
-        mysql::{Mysql, ask, dial},
+        Harness, SOON, connect,
+        database::Database,
+        eventually,
+        mysql::{DATABASE, IMAGE, Mysql, ask, dial},
+        own::Server,
+        reason, refused, take_turn, within,
     },
-    mysql::tables::Database,
+    mysql::tables::Own,
 };
 
-const DATABASE: [&str; 2] = ["--publish=127.0.0.1::3306", "--env=MYSQL_DATABASE=distlock"];
-
 /// Starts a server of a test's own, and returns it with its URL.
-async fn own(run: &[&str], arguments: &[&str]) -> (OwnServer, String) {
+pub(crate) async fn own(run: &[&str], arguments: &[&str]) -> (Server, String) {
+    // The one of the same image is up.
     drop(Mysql::start().await);
-    let own = OwnServer::start("mysql", &[&DATABASE, run].concat(), arguments).await;
-    let url = format!("mysql://root:root@{}/distlock", own.address(3306).await);
-    served(&url).await;
-    (own, url)
-}
-
-async fn served(url: &str) {
-    eventually(SOON * 5, "it lets clients in", async || Client::connect(url).await.is_ok()).await;
+    let server = Server::start(IMAGE, &[&[DATABASE], run].concat(), arguments).await;
+    server.serves().await;
+    let url = server.url();
+    (server, url)
 }
 
 async fn client(url: &str) -> Client {
-    let builder = Client::builder(url).session_ttl(Duration::from_secs(30));
-    within(SOON, "it connects", builder.connect()).await.expect("connected")
+    connect(url, Duration::from_secs(30)).await
 }
 
 async fn exclusive(client: &Client) -> bool {
@@ -48,8 +45,7 @@ async fn exclusive(client: &Client) -> bool {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn keepalives_are_committed_whatever_the_completion_type() {
     let (_own, url) = own(&[], &["--completion-type=CHAIN"]).await;
-    let client = Client::builder(&url).session_ttl(Duration::from_secs(2)).connect().await;
-    let client = client.expect("connected");
+    let client = connect(&url, Duration::from_secs(2)).await;
     let guard = client.mutex("a").lock().await.expect("granted");
     let mut other = dial(&url, None).await;
     let expires = "SELECT expires FROM distlock_sessions JOIN distlock_entries ON id = session";
@@ -80,9 +76,8 @@ async fn server_stays_the_same_whatever_the_select_limit() {
     granted.expect("the server is known").expect("it is free").unlock().await.expect("released");
     assert_eq!(after.locks().await.expect("a list").len(), 2);
     ask(&mut operator, "SET GLOBAL read_only = 1").await;
-    let error = Client::builder(&url).connect_timeout(Duration::from_secs(2)).connect().await;
-    let error = error.expect_err("it is read-only").source().expect("a reason").to_string();
-    assert!(error.contains("read-only (read_only)"), "{error}");
+    let error = refused(Client::builder(&url).connect_timeout(Duration::from_secs(2))).await;
+    assert!(reason(&error).contains("read-only (read_only)"), "{error:?}");
     ask(&mut operator, "SET GLOBAL read_only = 0").await;
     for guard in held {
         guard.expect("granted").unlock().await.expect("released");
@@ -118,10 +113,10 @@ async fn token_that_a_crash_repeats_was_not_promised() {
     // It flushes nothing by itself in the meantime.
     let arguments = ["--log-bin=log", "--innodb-flush-log-at-timeout=2700"];
     let arguments = [&["-c", AGAIN, "bash"][..], &arguments].concat();
-    let (own, url) = own(&["--entrypoint=bash"], &arguments).await;
-    let shell = async |script: &str| own.run(&["bash", "-c", script]).await;
+    let (server, url) = own(&["--entrypoint=bash"], &arguments).await;
+    let shell = async |script: &str| server.own.run(&["bash", "-c", script]).await;
     let first = client(&url).await;
-    first.mutex("a").lock().await.expect("granted").unlock().await.expect("released");
+    take_turn(&first, "a").await;
     let promised = exclusive(&first).await;
     let synced = shell("stat --format='%s %n' /data/mysql/log.*[0-9]").await;
     let (size, log) = synced.split_once(' ').expect("size and name");
@@ -132,7 +127,7 @@ async fn token_that_a_crash_repeats_was_not_promised() {
     )
     .await;
     shell(&format!("truncate --size={size} {log}; rm /data/down")).await;
-    served(&url).await;
+    server.serves().await;
     let second = client(&url).await;
     let next = within(SOON, "an answer", second.mutex("a").try_lock()).await.expect("an answer");
     let tokens = (guard.fencing_token(), next.as_ref().map(|next| next.fencing_token()));
@@ -181,8 +176,8 @@ async fn pooler(server: &str) -> (String, mpsc::Sender<()>) {
 /// Its settings are gone by then: a request may be done in another isolation.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pooler_that_resets_connections_is_refused_by_name() {
-    let database = Database::new().await;
-    let (before, rest) = database.url.rsplit_once('@').expect("a user");
+    let database = Own::new().await;
+    let (before, rest) = database.url().rsplit_once('@').expect("a user");
     let (server, after) = rest.split_once('/').expect("a database");
     let (address, word) = pooler(server).await;
     let client = client(&format!("{before}@{address}/{after}")).await;
@@ -192,8 +187,7 @@ async fn pooler_that_resets_connections_is_refused_by_name() {
     // The next request is written after the word was taken.
     word.reserve().await.expect("it was taken");
     let error = within(SOON, "an answer", mutex.try_lock()).await.expect_err("it is noticed");
-    let reason = error.source().expect("a reason").to_string();
-    assert!(reason.contains("pooler"), "{reason}");
+    assert!(reason(&error).contains("pooler"), "{error:?}");
     let error = within(SOON, "an answer", mutex.try_lock()).await.expect_err("it is known");
     assert!(matches!(error, Error::Denied { .. }), "{error:?}");
     database.end().await;

@@ -1,32 +1,32 @@
 //! Rows of queues that are not used, and what it takes to remove them.
 
-use distlock::Client;
-
 use crate::{
-    common::case::{SOON, eventually, within},
-    mysql::tables::Database,
+    common::{
+        SOON, close,
+        database::{Database, Tables},
+        eventually,
+        mysql::{NOW, ask},
+        take_turn,
+    },
+    mysql::tables::Own,
 };
 
 const IDLE: usize = 20_000;
 
 /// A database with the tables, and so many queues that were last used two days ago.
-async fn with_idle_queues() -> Database {
-    let database = Database::new().await;
-    connect(&database).await.close().await.expect("closed");
+async fn with_idle_queues() -> Own {
+    let database = Own::new().await;
+    close([database.client().await]).await;
     let sql = format!(
         "INSERT INTO distlock_queues SELECT CONCAT('/old/', seq), seq, 0, \
-         TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) - 172800000000 + seq \
+         {NOW} - 172800000000 + seq \
          FROM seq_1_to_{IDLE}"
     );
     database.ask(&sql).await;
     database
 }
 
-async fn connect(database: &Database) -> Client {
-    within(SOON, "it connects", Client::connect(&database.url)).await.expect("connected")
-}
-
-async fn idle(database: &Database) -> usize {
+async fn idle(database: &Own) -> usize {
     let count = "SELECT COUNT(*) FROM distlock_queues WHERE queue LIKE '/old/%'";
     database.ask(count).await[0].parse().expect("a number")
 }
@@ -41,7 +41,7 @@ async fn tidying_locks_what_it_removes_and_little_else() {
                INSERT INTO locked SELECT trx_rows_locked FROM information_schema.innodb_trx \
                WHERE trx_mysql_thread_id = CONNECTION_ID()";
     database.ask(log).await;
-    let client = connect(&database).await;
+    let client = database.client().await;
     eventually(SOON, "some are removed", async || idle(&database).await == IDLE - 1000).await;
     let most = database.ask("SELECT MAX(locks) FROM locked").await;
     let most: usize = most[0].parse().expect("a number");
@@ -62,15 +62,15 @@ async fn clients_tidy_one_at_a_time() {
     // Another client tidies, and takes its time.
     let mut other = database.dial().await;
     let take = "SELECT GET_LOCK(CONCAT('distlock ', SHA1(DATABASE())), 0) = 1";
-    assert_eq!(crate::common::mysql::ask(&mut other, take).await, ["1"]);
-    let first = connect(&database).await;
+    assert_eq!(ask(&mut other, take).await, ["1"]);
+    let first = database.client().await;
     // A client's requests are done in their order.
-    first.mutex("a").lock().await.expect("granted").unlock().await.expect("released");
+    take_turn(&first, "a").await;
     assert_eq!(idle(&database).await, IDLE);
     drop(other);
     // Its connection has ended by then, and each client lets the next one tidy.
     eventually(SOON, "others tidy", async || {
-        connect(&database).await.close().await.expect("closed");
+        close([database.client().await]).await;
         idle(&database).await <= IDLE - 2000
     })
     .await;

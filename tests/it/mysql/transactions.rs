@@ -3,11 +3,14 @@
 use distlock::optimistic::updated;
 use mysql_async::{Conn, Opts, OptsBuilder, prelude::Queryable};
 
-#[cfg(feature = "sqlite")]
-use crate::common::accounts;
 use crate::{
-    common::{cases::rows, cases_for, mysql::Mysql},
-    mysql::tables::Database,
+    common::{
+        cases_for,
+        database::{Database, Tables},
+        database_cases,
+        mysql::Mysql,
+    },
+    mysql::tables::Own,
 };
 
 cases_for! { Mysql, beside_others,
@@ -20,37 +23,23 @@ cases_for! { Mysql, beside_others,
     checked::guards_of_other_stores_are_refused_by_name,
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn versions_lose_nothing() {
-    let database = Database::new().await;
-    rows::versions_lose_nothing(&database.url).await;
-    database.end().await;
+database_cases! { Own,
+    rows::versions_lose_nothing,
+    rows::the_page_on_row_locks_tells_the_truth,
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_page_on_row_locks_tells_the_truth() {
-    let database = Database::new().await;
-    rows::the_page_tells_the_truth("mysql", &database.url).await;
-    database.end().await;
-}
-
-/// The example is built with SQLite.
+// The example is built with SQLite.
 #[cfg(feature = "sqlite")]
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn money_is_lost_without_the_check_alone() {
-    let database = Database::new().await;
-    accounts::example_loses_money_without_the_check_alone(Some(&database.url)).await;
-    database.end().await;
-}
+database_cases! { Own, accounts::money_is_lost_without_the_check_alone }
 
 /// What a driver makes of an update that finds its row is the same, as the version is raised.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn found_rows_are_changed_rows_where_the_version_is_raised() {
-    let database = Database::new().await;
+    let database = Own::new().await;
     database.ask("CREATE TABLE a (id INT PRIMARY KEY, version INT)").await;
     database.ask("INSERT INTO a VALUES (1, 0)").await;
     for found in [false, true] {
-        let options = Opts::from_url(&database.url).expect("a URL");
+        let options = Opts::from_url(database.url()).expect("a URL");
         let options = OptsBuilder::from_opts(options).client_found_rows(found);
         let mut own = Conn::new(options).await.expect("connected");
         let mut update = async |set: &str| {

@@ -2,15 +2,17 @@
 
 use distlock_testkit::{docker::SETTABLE_CLOCK, framing::Framing};
 
-use crate::common::{cases::clocked::Kind, cases_of, postgres::Postgres};
+use crate::common::{
+    cases::clocked::Kind,
+    cases_of,
+    postgres::{IMAGE, Postgres},
+};
 
 static KIND: Kind = Kind {
-    like: "postgres",
-    port: 5432,
+    image: IMAGE,
     clock: &SETTABLE_CLOCK,
     options: &[],
     arguments: &["-cfsync=off"],
-    around: ["postgres://postgres:postgres@", "/postgres"],
     framing: Framing::Postgres,
     prepare: &[],
     shows: &[

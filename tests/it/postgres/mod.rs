@@ -1,7 +1,5 @@
 //! PostgreSQL passes every case, and some of its own. Needs the server of `docker/up`.
 
-#[cfg(feature = "blocking")]
-mod blocking;
 mod clock;
 mod secured;
 mod settings;
@@ -10,6 +8,8 @@ mod transactions;
 
 use crate::common::{cases_for, conformance, network_conformance, postgres::Postgres};
 
+#[cfg(feature = "blocking")]
+crate::common::blocking!(Postgres);
 conformance!(Postgres);
 network_conformance!(Postgres);
 

@@ -1,46 +1,42 @@
 //! Settings of a server, a role or a database that locks do not depend on.
 
-use std::{error::Error as _, time::Duration};
+use std::time::Duration;
 
 use distlock::{Client, Error};
-use distlock_testkit::docker::OwnServer;
 use tokio::time::sleep;
 
 use crate::{
     common::{
-        Harness,
-        case::{SOON, eventually, within},
-        postgres::{Postgres, ask, dial},
+        Harness, SOON, Waiter, close, connected,
+        database::{Database, Tables},
+        eventually,
+        own::Server,
+        postgres::{IMAGE, OPERATOR, Postgres, ask, dial},
+        queue_of, reason,
         sql::written,
+        take_turn, within,
     },
-    postgres::tables::Database,
+    postgres::tables::Own,
 };
 
-const OPERATOR: Option<(&str, &str)> = Some(("postgres", "postgres"));
-
-/// A server of a test's own, with these settings, and its URL.
-async fn server(settings: &[&str]) -> (OwnServer, String) {
+/// A server of a test's own, with these settings.
+async fn server(run: &[&str], settings: &[&str]) -> Server {
     // The one of the same image is up.
     drop(Postgres::start().await);
-    let own = OwnServer::start("postgres", &["--publish=127.0.0.1::5432"], settings).await;
-    let url = format!("postgres://postgres:postgres@{}/postgres", own.address(5432).await);
-    eventually(SOON * 5, "it lets clients in", async || Client::connect(&url).await.is_ok()).await;
-    (own, url)
+    let server = Server::start(IMAGE, run, settings).await;
+    server.serves().await;
+    server
 }
 
 /// One client has the lock, the other one waits for it and gets it.
 async fn is_handed_over(one: &Client, two: &Client, in_time: Duration) {
     let guard = one.mutex("handed").lock().await.expect("granted");
-    let mutex = two.mutex("handed");
-    let waiter = tokio::spawn(async move { mutex.lock().await });
-    eventually(SOON, "it waits", async || {
-        one.mutex("handed").queue().await.is_ok_and(|queue| queue.len() == 2)
-    })
-    .await;
+    let waiter = Waiter::of(two, "handed");
+    queue_of(one, "handed", 2).await;
     // Its watch has begun.
     sleep(Duration::from_millis(200)).await;
     within(SOON, "it is released", guard.unlock()).await.expect("released");
-    let next = within(in_time, "its turn", waiter).await.expect("no panic").expect("granted");
+    let next = waiter.result(in_time).await.expect("granted");
     next.unlock().await.expect("released");
 }
 
@@ -48,12 +44,12 @@ async fn is_handed_over(one: &Client, two: &Client, in_time: Duration) {
 /// of earlier builds.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn publication_of_all_tables_shuts_no_client_out() {
-    let database = Database::new().await;
-    let client = Client::connect(&database.url).await.expect("connected");
+    let database = Own::new().await;
+    let client = database.client().await;
     let guard = client.mutex("a").lock().await.expect("granted");
     database.ask("ALTER TABLE distlock.schema DROP CONSTRAINT schema_pkey").await;
     database.ask("CREATE PUBLICATION everything FOR ALL TABLES").await;
-    let other = Client::connect(&database.url).await.expect("connected");
+    let other = database.client().await;
     database
         .ask(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
@@ -63,16 +59,14 @@ async fn publication_of_all_tables_shuts_no_client_out() {
     is_handed_over(&client, &other, SOON).await;
     assert!(guard.is_valid(), "its client is connected again");
     guard.unlock().await.expect("released");
-    for client in [client, other] {
-        client.close().await.expect("closed");
-    }
+    close([client, other]).await;
     database.end().await;
 }
 
 /// A user that does not own the tables works with them as they are.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tables_of_an_earlier_build_that_an_operator_has_made_will_do() {
-    let database = Database::new().await;
+    let database = Own::new().await;
     database.ask(distlock::postgres::schema()).await;
     database.ask("ALTER TABLE distlock.schema DROP CONSTRAINT schema_pkey").await;
     database
@@ -81,8 +75,8 @@ async fn tables_of_an_earlier_build_that_an_operator_has_made_will_do() {
              GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA distlock TO app",
         )
         .await;
-    let client = Client::connect(&database.url).await.expect("connected");
-    client.mutex("a").lock().await.expect("granted").unlock().await.expect("released");
+    let client = database.client().await;
+    take_turn(&client, "a").await;
     client.close().await.expect("closed");
     database.end().await;
 }
@@ -90,30 +84,28 @@ async fn tables_of_an_earlier_build_that_an_operator_has_made_will_do() {
 /// A listener that sits in a transaction keeps all messages, whatever they are about.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn full_notification_queue_does_not_stop_unlocking() {
-    let (_own, url) = server(&["-cmax_notify_queue_pages=64"]).await;
-    let connect = || Client::builder(&url).recheck_interval(Duration::from_secs(1)).connect();
-    let clients = [connect().await.expect("connected"), connect().await.expect("connected")];
-    let listener = dial(&url, OPERATOR).await;
+    let server = server(&[], &["-cmax_notify_queue_pages=64"]).await;
+    let builder = || server.builder().recheck_interval(Duration::from_secs(1));
+    let clients = [connected(builder()).await, connected(builder()).await];
+    let listener = dial(&server.url(), Some(OPERATOR)).await;
     ask(&listener, "LISTEN others").await;
     ask(&listener, "BEGIN").await;
     ask(&listener, "SELECT 1").await;
-    let notifier = dial(&url, OPERATOR).await;
+    let notifier = dial(&server.url(), Some(OPERATOR)).await;
     let fill = "SELECT pg_notify('others', n || repeat('x', 7000)) FROM generate_series(1, 5) AS n";
     while notifier.simple_query(fill).await.is_ok() {}
     is_handed_over(&clients[0], &clients[1], SOON).await;
-    for client in clients {
-        client.close().await.expect("closed");
-    }
+    close(clients).await;
 }
 
 /// The transaction began while the session had time left.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn check_counts_by_the_clock_at_that_moment() {
-    let database = Database::new().await;
-    let client = Client::connect(&database.url).await.expect("connected");
+    let database = Own::new().await;
+    let client = database.client().await;
     let guard = client.mutex("a").lock().await.expect("granted");
     let check = written(&guard.sql().expect("a check"));
-    let own = dial(&database.url, OPERATOR).await;
+    let own = dial(database.url(), Some(OPERATOR)).await;
     ask(&own, "BEGIN").await;
     assert_eq!(ask(&own, "SELECT 1 WHERE now() = now()").await, ["1"]);
     database
@@ -131,16 +123,16 @@ async fn check_counts_by_the_clock_at_that_moment() {
 /// As after `pg_dump --schema-only`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tables_without_rows_are_filled_again() {
-    let database = Database::new().await;
-    let client = Client::connect(&database.url).await.expect("connected");
+    let database = Own::new().await;
+    let client = database.client().await;
     let guard = client.mutex("a").lock().await.expect("granted");
     let token = guard.fencing_token();
     guard.unlock().await.expect("released");
     database.ask("TRUNCATE distlock.schema").await;
-    let error = Client::connect(&database.url).await.expect_err("there are sessions");
+    let error = database.connect().await.expect_err("there are sessions");
     assert!(matches!(error, Error::Backend { .. }), "{error:?}");
     client.close().await.expect("closed");
-    let client = Client::connect(&database.url).await.expect("connected");
+    let client = database.client().await;
     let guard = client.mutex("a").lock().await.expect("granted");
     assert!(guard.fencing_token() > token, "{} after {token}", guard.fencing_token());
     guard.unlock().await.expect("released");
@@ -151,7 +143,7 @@ async fn tables_without_rows_are_filled_again() {
 /// What docs.rs tells an operator to grant, where functions are not everybody's.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rights_that_the_docs_name_will_do() {
-    let database = Database::new().await;
+    let database = Own::new().await;
     database.ask("ALTER DEFAULT PRIVILEGES REVOKE EXECUTE ON FUNCTIONS FROM PUBLIC").await;
     database.ask(distlock::postgres::schema()).await;
     database
@@ -161,7 +153,7 @@ async fn rights_that_the_docs_name_will_do() {
              GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA distlock TO app",
         )
         .await;
-    let client = Client::connect(&database.url).await.expect("connected");
+    let client = database.client().await;
     let guard = client.mutex("a").lock().await.expect("granted");
     let role = format!("checks_{:016x}", fastrand::u64(..));
     database
@@ -171,7 +163,7 @@ async fn rights_that_the_docs_name_will_do() {
              GRANT SELECT, UPDATE (since) ON distlock.entries TO {role}"
         ))
         .await;
-    let own = dial(&database.url, OPERATOR).await;
+    let own = dial(database.url(), Some(OPERATOR)).await;
     ask(&own, &format!("SET ROLE {role}")).await;
     assert_eq!(ask(&own, &written(&guard.sql().expect("a check"))).await, ["1"]);
     drop(own);
@@ -183,7 +175,7 @@ async fn rights_that_the_docs_name_will_do() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn limits_of_a_database_end_no_connection() {
-    let database = Database::new().await;
+    let database = Own::new().await;
     for limit in ["idle_session_timeout", "transaction_timeout"] {
         database
             .ask(&format!(
@@ -192,7 +184,7 @@ async fn limits_of_a_database_end_no_connection() {
             ))
             .await;
     }
-    let client = Client::connect(&database.url).await.expect("connected");
+    let client = database.client().await;
     let backend = || async {
         database
             .ask(
@@ -212,45 +204,41 @@ async fn limits_of_a_database_end_no_connection() {
 /// Then no trigger runs: nothing is notified, and a session's entries outlive it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn triggers_are_turned_on_or_the_setting_is_named() {
-    let database = Database::new().await;
-    Client::connect(&database.url).await.expect("connected").close().await.expect("closed");
+    let database = Own::new().await;
+    database.client().await.close().await.expect("closed");
     database
         .ask(
             "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET session_replication_role \
              = replica', current_database()); END $$",
         )
         .await;
-    let error = Client::connect(&database.url).await.expect_err("it may not change it");
-    let reason = error.source().expect("a reason").to_string();
-    assert!(reason.contains("session_replication_role"), "{reason}");
-    let superuser = database.url.replace("app:apppw@", "postgres:postgres@");
-    let clients = [(); 2].map(|()| Client::connect(&superuser));
-    let [one, two] = clients;
-    let (one, two) = (one.await.expect("connected"), two.await.expect("connected"));
+    let error = database.connect().await.expect_err("it may not change it");
+    assert!(reason(&error).contains("session_replication_role"), "{error:?}");
+    let superuser = database.url().replace("app:apppw@", "postgres:postgres@");
+    let builder = || Client::builder(&superuser);
+    let (one, two) = (connected(builder()).await, connected(builder()).await);
     is_handed_over(&one, &two, Duration::from_secs(5)).await;
-    for client in [one, two] {
-        client.close().await.expect("closed");
-    }
+    close([one, two]).await;
     database.end().await;
 }
 
 /// A receiver that only stores the log, and a logical one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn receivers_that_cannot_be_promoted_are_no_standbys() {
-    let (own, url) = server(&["-cwal_level=logical"]).await;
+    let server = server(&[], &["-cwal_level=logical"]).await;
     let receive = "mkdir /tmp/wal && cd /tmp/wal && \
                    (pg_receivewal --host=/tmp --username=postgres --directory=/tmp/wal \
                    >/dev/null 2>&1 &) && \
                    (pg_recvlogical --host=/tmp --username=postgres --dbname=postgres \
                    --slot=changes --create-slot --start --file=/dev/null >/dev/null 2>&1 &)";
-    own.run(&["sh", "-c", receive]).await;
-    let operator = dial(&url, OPERATOR).await;
+    server.own.run(&["sh", "-c", receive]).await;
+    let operator = dial(&server.url(), Some(OPERATOR)).await;
     eventually(SOON, "both receive", async || {
         let receivers = "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'";
         ask(&operator, receivers).await == ["2"]
     })
     .await;
-    let client = Client::connect(&url).await.expect("connected");
+    let client = server.client().await;
     let durability = client.durability().await.expect("an answer");
     assert!(durability.exclusive, "{durability:?}");
     client.close().await.expect("closed");
@@ -259,20 +247,15 @@ async fn receivers_that_cannot_be_promoted_are_no_standbys() {
 /// As many balancers take for dead what is silent for a minute.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connection_that_something_waits_on_is_pinged() {
-    let database = Database::new().await;
+    let database = Own::new().await;
     let connect = |owner: &str| {
         let ttl = Duration::from_secs(90);
-        Client::builder(&database.url).session_ttl(ttl).owner(owner).connect()
+        connected(Client::builder(database.url()).session_ttl(ttl).owner(owner))
     };
-    let [holder, waiting, idle] = [connect("one"), connect("two"), connect("three")];
-    let (holder, waiting, idle) = (
-        holder.await.expect("connected"),
-        waiting.await.expect("connected"),
-        idle.await.expect("connected"),
-    );
+    let [holder, waiting, idle] =
+        [connect("one").await, connect("two").await, connect("three").await];
     let guard = holder.mutex("a").lock().await.expect("granted");
-    let mutex = waiting.mutex("a");
-    let waiter = tokio::spawn(async move { mutex.lock().await });
+    let waiter = Waiter::of(&waiting, "a");
     let pings = || async {
         database
             .ask(
@@ -286,38 +269,29 @@ async fn connection_that_something_waits_on_is_pinged() {
     let soon = Duration::from_secs(17);
     eventually(soon, "their connections are pinged", async || pings().await == 2).await;
     guard.unlock().await.expect("released");
-    let successor = within(SOON, "its turn", waiter).await.expect("no panic").expect("granted");
-    successor.unlock().await.expect("released");
-    for client in [holder, waiting, idle] {
-        client.close().await.expect("closed");
-    }
+    waiter.served().await;
+    close([holder, waiting, idle]).await;
     database.end().await;
 }
 
 /// A snapshot of its disk is played back: it has the same name and timeline as before.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn server_that_was_set_back_counts_as_another_one() {
-    drop(Postgres::start().await);
     let run = "while true; do \
                if [ -e /tmp/take ]; then rm /tmp/take; cp -a /data/pg /data/taken; fi; \
                if [ -e /tmp/play ]; then \
                rm -rf /tmp/play /data/pg; cp -a /data/taken /data/pg; fi; \
                /entrypoint; done";
-    let options = ["--publish=127.0.0.1::5432", "--entrypoint=sh", "--init"];
-    let own = OwnServer::start("postgres", &options, &["-c", run]).await;
-    let url = format!("postgres://postgres:postgres@{}/postgres", own.address(5432).await);
-    eventually(SOON * 5, "it lets clients in", async || Client::connect(&url).await.is_ok()).await;
+    let server = server(&["--entrypoint=sh", "--init"], &["-c", run]).await;
     let stop = async |file: &str| {
         let stop = format!("touch /tmp/{file} && pg_ctl stop --pgdata=/data/pg --mode=fast");
-        own.run(&["sh", "-c", &stop]).await;
-        eventually(SOON * 5, "it is back", async || Client::connect(&url).await.is_ok()).await;
+        server.own.run(&["sh", "-c", &stop]).await;
+        server.serves().await;
     };
     stop("take").await;
-    let ttl = Duration::from_secs(3);
-    let connect = || Client::builder(&url).session_ttl(ttl).connect();
-    let (one, two) = (connect().await.expect("connected"), connect().await.expect("connected"));
+    let (one, two) = (server.client().await, server.client().await);
     for _ in 0..30 {
-        two.mutex("b").lock().await.expect("granted").unlock().await.expect("released");
+        take_turn(&two, "b").await;
     }
     let guard = one.mutex("b").lock().await.expect("granted");
     let token = guard.fencing_token();

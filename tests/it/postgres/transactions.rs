@@ -1,10 +1,8 @@
 //! What users do in transactions of their own.
 
-#[cfg(feature = "sqlite")]
-use crate::common::accounts;
 use crate::{
-    common::{cases::rows, cases_for, postgres::Postgres},
-    postgres::tables::Database,
+    common::{cases_for, database_cases, postgres::Postgres},
+    postgres::tables::Own,
 };
 
 cases_for! { Postgres, beside_others,
@@ -17,25 +15,11 @@ cases_for! { Postgres, beside_others,
     checked::guards_of_other_stores_are_refused_by_name,
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn versions_lose_nothing() {
-    let database = Database::new().await;
-    rows::versions_lose_nothing(&database.url).await;
-    database.end().await;
+database_cases! { Own,
+    rows::versions_lose_nothing,
+    rows::the_page_on_row_locks_tells_the_truth,
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_page_on_row_locks_tells_the_truth() {
-    let database = Database::new().await;
-    rows::the_page_tells_the_truth("postgres", &database.url).await;
-    database.end().await;
-}
-
-/// The example is built with SQLite.
+// The example is built with SQLite.
 #[cfg(feature = "sqlite")]
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn money_is_lost_without_the_check_alone() {
-    let database = Database::new().await;
-    accounts::example_loses_money_without_the_check_alone(Some(&database.url)).await;
-    database.end().await;
-}
+database_cases! { Own, accounts::money_is_lost_without_the_check_alone }

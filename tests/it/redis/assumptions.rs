@@ -2,45 +2,34 @@
 
 use std::time::Duration;
 
-use distlock::{Client, Error};
-use distlock_testkit::{
-    framing::Framing,
-    proxy::{Mode, Proxy},
-};
+use distlock::Error;
+use distlock_testkit::proxy::Mode;
 use redis::cmd;
 use tokio::time::sleep;
 
 use crate::{
     common::{
-        case::{SOON, eventually, within},
+        SOON, Waiter, close, connect, locked,
+        own::TTL,
+        queue_of,
         redis::{META, calls, run},
+        within,
     },
-    redis::own::{Server, TTL},
+    redis::own::Server,
 };
-
-async fn connected(url: String, ttl: Duration) -> Client {
-    let connecting = Client::builder(url).session_ttl(ttl).connect();
-    within(SOON, "it connects", connecting).await.expect("connected")
-}
-
-async fn by_proxy(server: &Server, ttl: Duration) -> (Client, Proxy) {
-    let way = Proxy::start(server.address, Some(Framing::Resp)).await;
-    let url = server.url().replace(&server.address.to_string(), &way.address.to_string());
-    (connected(url, ttl).await, way)
-}
 
 /// It ran with `everysec`, has lost its last second in a crash, and is started with `always`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn settings_before_a_restart_decide_what_is_lost() {
     let long = TTL * 3;
     let mut server = Server::with(&["--appendfsync", "everysec"]).await;
-    let (client, way) = by_proxy(&server, long).await;
+    let (client, way) = server.by_proxy(long).await;
     server.copy_disk().await;
-    let guard = within(SOON, "granted", client.mutex("a").lock()).await.expect("granted");
+    let guard = locked(&client, "a").await;
     way.set(Mode::Blackhole);
     server.start_with(&["--appendfsync", "always"]);
     server.crash().await;
-    let other = connected(server.url(), TTL).await;
+    let other = connect(&server.url(), TTL).await;
     let tried = other.mutex("a").try_lock().await;
     assert!(guard.is_valid(), "the crash took too long");
     assert!(matches!(tried, Err(Error::NotYet { .. })), "{tried:?}");
@@ -53,8 +42,8 @@ async fn settings_before_a_restart_decide_what_is_lost() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tokens_jump_from_the_clock_after_an_idle_day() {
     let mut server = Server::with(&["--appendfsync", "everysec"]).await;
-    let client = connected(server.url(), TTL).await;
-    let newest = within(SOON, "granted", client.mutex("a").lock()).await.expect("granted");
+    let client = connect(&server.url(), TTL).await;
+    let newest = locked(&client, "a").await;
     let token = newest.fencing_token().as_u64();
     newest.unlock().await.expect("released");
     client.close().await.expect("closed");
@@ -64,8 +53,8 @@ async fn tokens_jump_from_the_clock_after_an_idle_day() {
     // It is on the disk by then.
     sleep(Duration::from_millis(1500)).await;
     server.die().await;
-    let other = connected(server.url(), TTL).await;
-    let next = within(SOON, "granted", other.mutex("a").lock()).await.expect("granted");
+    let other = connect(&server.url(), TTL).await;
+    let next = locked(&other, "a").await;
     let jump = next.fencing_token().as_u64() - token;
     assert!(jump > 24 * 60 * 60 * 1000, "{jump} ms above the newest token");
     next.unlock().await.expect("released");
@@ -89,7 +78,7 @@ async fn a_first_lock_reads_no_other_session() {
         calls(&stats, "hget")
     };
     let before = read().await;
-    let guard = within(SOON, "granted", client.mutex("a").lock()).await.expect("granted");
+    let guard = locked(&client, "a").await;
     let reads = read().await - before;
     assert!(reads < SESSIONS / 2, "{reads} reads for one lock");
     guard.unlock().await.expect("released");
@@ -101,9 +90,9 @@ async fn a_first_lock_reads_no_other_session() {
 async fn a_dead_holder_is_succeeded_in_spite_of_an_idle_limit() {
     let ttl = TTL * 3;
     let server = Server::with(&["--timeout", "1"]).await;
-    let (holder, way) = by_proxy(&server, ttl).await;
-    let waiting = connected(server.url(), ttl).await;
-    let guard = within(SOON, "granted", holder.mutex("a").lock()).await.expect("granted");
+    let (holder, way) = server.by_proxy(ttl).await;
+    let waiting = connect(&server.url(), ttl).await;
+    let guard = locked(&holder, "a").await;
     way.set(Mode::Blackhole);
     let next = within(ttl * 3, "its turn", waiting.mutex("a").lock()).await.expect("granted");
     assert!(!guard.is_valid(), "two hold it");
@@ -123,30 +112,23 @@ async fn the_documented_rights_suffice() {
     for refused in [&["FLUSHALL"][..], &["SCRIPT", "FLUSH"], &["KEYS", "*"], &["GET", "other"]] {
         let mut dry = cmd("ACL");
         dry.arg("DRYRUN").arg("least").arg(refused);
-        let told: String = server.ask(&dry).await;
-        assert!(told.contains("permission"), "{refused:?}: {told}");
+        let reply: String = server.ask(&dry).await;
+        assert!(reply.contains("permission"), "{refused:?}: {reply}");
     }
     let url = server.url().replace("app:apppw", "least:leastpw");
-    let [one, other] = [connected(url.clone(), TTL).await, connected(url, TTL).await];
-    let guard = within(SOON, "granted", one.mutex("a").lock()).await.expect("granted");
+    let [one, other] = [connect(&url, TTL).await, connect(&url, TTL).await];
+    let guard = locked(&one, "a").await;
     guard.put("/data/a", "b").await.expect("written");
     assert_eq!(one.mutex("a").queue().await.expect("a reply").len(), 1);
     assert_eq!(one.locks().await.expect("a reply").len(), 1);
     assert!(one.durability().await.expect("a reply").exclusive);
-    let mutex = other.mutex("a");
-    let waiter = tokio::spawn(async move { mutex.lock().await });
-    eventually(SOON, "it waits", async || {
-        one.mutex("a").queue().await.is_ok_and(|queue| queue.len() == 2)
-    })
-    .await;
+    let waiter = Waiter::of(&other, "a");
+    queue_of(&one, "a", 2).await;
     guard.unlock().await.expect("released");
-    let next = within(SOON, "its turn", waiter).await.expect("no panic").expect("granted");
-    next.unlock().await.expect("released");
+    waiter.served().await;
     let read = within(SOON, "granted", one.rw_lock("r").read()).await.expect("granted");
     read.unlock().await.expect("released");
-    for client in [one, other] {
-        client.close().await.expect("closed");
-    }
+    close([one, other]).await;
     let refusals: Vec<redis::Value> = server.ask(cmd("ACL").arg("LOG")).await;
     assert!(refusals.is_empty(), "{refusals:?}");
 }

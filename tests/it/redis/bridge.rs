@@ -1,6 +1,6 @@
 //! Mutexes that exclude other libraries' locks, too.
 
-use std::{error::Error as _, time::Duration};
+use std::time::Duration;
 
 use distlock::{Client, Error, LostReason};
 use distlock_testkit::servers::redis_url;
@@ -13,9 +13,11 @@ use tokio::{
 
 use crate::{
     common::{
-        Case, beside_others,
-        case::{SOON, eventually, throughout, within},
+        Case, Harness, SOON, beside_others, eventually, locked,
+        own::TTL,
+        reason,
         redis::{OPERATOR, Redis},
+        release, throughout, within,
     },
     redis::{
         others::{LAYOUTS, Others},
@@ -27,7 +29,7 @@ const MINUTE: Option<u64> = Some(60_000);
 
 /// A case with each layout.
 async fn both(case: impl AsyncFn(&Case, &Others)) {
-    beside_others::<Redis>(async |t: &Case| {
+    beside_others::<Redis>(async |t: &Case<Redis>| {
         for layout in LAYOUTS {
             case(t, &Others::new(layout).await).await;
         }
@@ -94,7 +96,7 @@ mod cases {
         let client = others.client(t).await;
         assert!(others.take("a", "other", MINUTE).await);
         let waiter = t.enqueue(&client, "a").await;
-        throughout(Duration::from_millis(500), "it waits", async || waiter.waits()).await;
+        waiter.waits_throughout(Duration::from_millis(500), "it waits").await;
         assert!(others.release("a", "other").await);
         // Redisson's key would be looked at in a minute: it is told.
         let guard = waiter.granted().await;
@@ -110,7 +112,7 @@ mod cases {
         let client = others.client(t).await;
         assert!(others.take("a", "other", None).await);
         let waiter = t.enqueue(&client, "a").await;
-        throughout(Duration::from_millis(500), "it waits", async || waiter.waits()).await;
+        waiter.waits_throughout(Duration::from_millis(500), "it waits").await;
         assert_eq!(others.left("a").await, -1);
         assert!(others.release("a", "other").await);
         waiter.served().await;
@@ -121,7 +123,7 @@ mod cases {
         let client = others.client(t).await;
         let began = Instant::now();
         assert!(others.take("a", "other", Some(1_500)).await);
-        let guard = within(SOON, "its turn", client.mutex("a").lock()).await.expect("granted");
+        let guard = locked(&client, "a").await;
         let waited = began.elapsed();
         // The rest is for a busy machine.
         let bounds = Duration::from_millis(1_450)..Duration::from_millis(2_500);
@@ -155,7 +157,7 @@ mod cases {
         drop(guard);
         let next = others.client(t).await;
         let waiter = t.enqueue(&next, "a").await;
-        throughout(ttl, "the dead one's end frees nothing", async || waiter.waits()).await;
+        waiter.waits_throughout(ttl, "the dead one's end frees nothing").await;
         assert!(others.release("a", "other").await);
         waiter.served().await;
     }
@@ -309,8 +311,8 @@ mod cases {
         for refused in [mutex.lock().await.map(drop), mutex.try_lock().await.map(drop)] {
             let error = refused.expect_err("it is a set");
             assert!(matches!(error, Error::Backend { .. }) && !error.is_retryable(), "{error:?}");
-            let told = error.source().expect("a reason").to_string();
-            assert!(told.contains("is a set") && told.contains(&others.key("a")), "{told}");
+            let text = reason(&error);
+            assert!(text.contains("is a set") && text.contains(&others.key("a")), "{text}");
         }
         assert_eq!(t.keys().await, [""; 0]);
         others.delete("a").await;
@@ -349,9 +351,7 @@ mod cases {
         assert_eq!(counts[0] > 0, others.layout == "plain", "{counts:?}");
         assert_eq!(counts[1..], [0, 0]);
         assert!(others.release("a", "other").await);
-        for waiter in waiters {
-            waiter.served().await;
-        }
+        release(waiters).await;
     }
 
     pub(super) async fn waiters_of_one_client_take_turns(t: &Case, others: &Others) {
@@ -438,12 +438,12 @@ async fn what_others_do_not_know_is_refused_before_anything_is_sent() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_others_cannot_promise_is_told() {
-    beside_others::<Redis>(async |t: &Case| {
+    beside_others::<Redis>(async |t: &Case<Redis>| {
         let durability = Others::new("redisson").await.client(t).await.durability().await;
         let durability = durability.expect("told");
         assert!(!durability.exclusive);
-        let told = durability.reasons.iter().filter(|told| told.starts_with("bridge=redisson"));
-        assert_eq!(told.count(), 2, "{:?}", durability.reasons);
+        let named = durability.reasons.iter().filter(|text| text.starts_with("bridge=redisson"));
+        assert_eq!(named.count(), 2, "{:?}", durability.reasons);
     })
     .await;
 }
@@ -451,7 +451,7 @@ async fn what_others_cannot_promise_is_told() {
 /// A user who may not touch the others' keys is told, and leaves nothing behind.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_who_may_not_take_it_is_told() {
-    beside_others::<Redis>(async |t: &Case| {
+    beside_others::<Redis>(async |t: &Case<Redis>| {
         for layout in LAYOUTS {
             let url = format!("{}?bridge={layout}&bridge_prefix=elsewhere:", t.store.url());
             let client = t.connect(t.builder_for(&url)).await;
@@ -462,7 +462,7 @@ async fn one_who_may_not_take_it_is_told() {
             ] {
                 let error = refused.expect_err("refused");
                 assert!(matches!(error, Error::Denied { .. }), "{error:?}");
-                assert!(error.source().expect("a reason").to_string().contains("elsewhere:"));
+                assert!(reason(&error).contains("elsewhere:"));
             }
             assert_eq!(t.keys().await, [""; 0]);
         }
@@ -477,22 +477,22 @@ async fn a_server_that_others_keys_are_not_safe_on_is_refused() {
         let error = Client::connect(format!("{}?bridge=plain", server.url())).await;
         let error = error.expect_err("refused");
         assert!(matches!(error, Error::Backend { .. }) && !error.is_retryable(), "{error:?}");
-        let told = error.source().expect("a reason").to_string();
-        assert!(told.contains(words), "{told}");
+        let text = reason(&error);
+        assert!(text.contains(words), "{text}");
     };
     refused("of a cluster").await;
     drop(server);
     let server = Server::with(&["--maxmemory-policy", "volatile-ttl"]).await;
     let connecting = Client::connect(format!("{}?bridge=plain", server.url()));
     let error = within(SOON, "it is told", connecting).await.expect_err("refused");
-    assert!(error.source().expect("a reason").to_string().contains("volatile-ttl"), "{error:?}");
+    assert!(reason(&error).contains("volatile-ttl"), "{error:?}");
     drop(server.client().await);
 }
 
 /// With the rule off, others' locks and ours overlap: the checks of this file can fail.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_a_bridge_others_are_not_excluded() {
-    beside_others::<Redis>(async |t: &Case| {
+    beside_others::<Redis>(async |t: &Case<Redis>| {
         let others = Others::new("plain").await;
         let guard = t.client().await.mutex("a").lock().await.expect("granted");
         assert!(others.take("a", "other", MINUTE).await);
@@ -508,10 +508,10 @@ async fn without_a_bridge_others_are_not_excluded() {
 async fn a_lock_whose_key_has_expired_by_the_servers_clock_is_lost() {
     let server = Server::start().await;
     let builder = Client::builder(format!("{}?bridge=plain&bridge_prefix=bridge:", server.url()));
-    let client = builder.session_ttl(crate::redis::own::TTL).connect().await.expect("connected");
+    let client = builder.session_ttl(TTL).connect().await.expect("connected");
     let guard = client.mutex("a").lock().await.expect("granted");
     let _: u8 = server.ask(cmd("PEXPIRE").arg("bridge:a").arg(1)).await;
-    let reason = within(crate::redis::own::TTL, "it is told", guard.lost()).await;
+    let reason = within(TTL, "it is told", guard.lost()).await;
     assert_eq!(reason, LostReason::KeyDeleted);
     drop(guard);
     client.mutex("a").lock().await.expect("granted").unlock().await.expect("released");

@@ -5,16 +5,14 @@ use distlock_testkit::{docker::CLOCK_OF_REDIS, framing::Framing};
 use crate::common::{
     cases::clocked::Kind,
     cases_of,
-    redis::{META, Redis, SETTLE},
+    redis::{IMAGE, META, Redis, SETTLE},
 };
 
 static KIND: Kind = Kind {
-    like: "redis",
-    port: 6379,
+    image: IMAGE,
     clock: &CLOCK_OF_REDIS,
     options: &[],
     arguments: &[],
-    around: ["redis://app:apppw@", ""],
     framing: Framing::Resp,
     prepare: &[
         "sh",

@@ -3,35 +3,23 @@
 use std::time::Duration;
 
 use distlock::{AfterLoss, Client, Error};
-use distlock_testkit::{
-    framing::Framing,
-    proxy::{Mode, Proxy},
-};
+use distlock_testkit::proxy::Mode;
 use redis::cmd;
 use tokio::time::{Instant, sleep};
 
 use crate::{
     common::{
-        case::{SOON, poll, within},
+        SOON, connect, locked,
+        own::TTL,
+        poll,
         redis::{META, calls},
+        within,
     },
-    redis::own::{FORGETTING, Server, TTL},
+    redis::own::{FORGETTING, Server},
 };
 
 /// How long a holder's session lives that outlives a server's start.
 const LONG: Duration = Duration::from_secs(8);
-
-async fn connected(url: String, ttl: Duration) -> Client {
-    let connecting = Client::builder(url).session_ttl(ttl).connect();
-    within(SOON, "it connects", connecting).await.expect("connected")
-}
-
-/// A client which hears of nobody any more from when the proxy is cut.
-async fn by_proxy(server: &Server) -> (Client, Proxy) {
-    let way = Proxy::start(server.address, Some(Framing::Resp)).await;
-    let url = server.url().replace(&server.address.to_string(), &way.address.to_string());
-    (connected(url, LONG).await, way)
-}
 
 /// Nobody who asks for the lock is granted it while the guard believes; tells when it is granted.
 async fn granted_after(guard: &distlock::LockGuard, others: &[Client]) -> Instant {
@@ -64,11 +52,11 @@ async fn granted_after(guard: &distlock::LockGuard, others: &[Client]) -> Instan
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_wiped_server_grants_nothing_while_one_of_before_believes() {
     let mut server = Server::start().await;
-    let (client, way) = by_proxy(&server).await;
-    let guard = within(SOON, "granted", client.mutex("a").lock()).await.expect("granted");
+    let (client, way) = server.by_proxy(LONG).await;
+    let guard = locked(&client, "a").await;
     way.set(Mode::Blackhole);
     server.wipe().await;
-    let others = [connected(server.url(), LONG).await];
+    let others = [connect(&server.url(), LONG).await];
     granted_after(&guard, &others).await;
 }
 
@@ -78,12 +66,12 @@ async fn one_who_comes_later_and_wants_more_time_waits_for_that() {
     let mut server = Server::start().await;
     server.wipe().await;
     let wiped = Instant::now();
-    let short = connected(server.url(), TTL / 3).await;
-    let first = within(SOON, "granted", short.mutex("b").lock()).await.expect("granted");
+    let short = connect(&server.url(), TTL / 3).await;
+    let first = locked(&short, "b").await;
     let after = wiped.elapsed();
     first.unlock().await.expect("released");
     assert!(after < LONG / 2, "after {after:?}");
-    let long = connected(server.url(), LONG).await;
+    let long = connect(&server.url(), LONG).await;
     let error = short.mutex("b").try_lock().await.expect_err("nobody knows");
     assert!(matches!(error, Error::NotYet { .. }), "{error:?}");
     let next = within(LONG * 2, "granted", long.mutex("b").lock()).await.expect("granted");
@@ -97,7 +85,7 @@ async fn one_who_comes_later_and_wants_more_time_waits_for_that() {
 async fn an_empty_server_that_runs_for_long_grants_at_once() {
     let server = Server::just_begun(&[]).await;
     sleep(Duration::from_secs(3)).await;
-    let client = connected(server.url(), Duration::from_secs(1)).await;
+    let client = connect(&server.url(), Duration::from_secs(1)).await;
     let guard = client.mutex("a").try_lock().await.expect("an answer").expect("free");
     guard.unlock().await.expect("released");
 }
@@ -108,14 +96,14 @@ async fn an_empty_server_that_runs_for_long_grants_at_once() {
 async fn tokens_rise_when_all_is_lost_that_was_ahead_of_the_clock() {
     const AHEAD: u64 = 1_000_000_000_000;
     let server = Server::start().await;
-    let client = connected(server.url(), TTL).await;
+    let client = connect(&server.url(), TTL).await;
     let _: u8 = server.ask(cmd("HSET").arg(META).arg("last").arg(AHEAD)).await;
-    let guard = within(SOON, "granted", client.mutex("a").lock()).await.expect("granted");
+    let guard = locked(&client, "a").await;
     let token = guard.fencing_token();
     assert!(token.as_u64() > AHEAD);
     let _: String = server.ask(&cmd("FLUSHALL")).await;
     within(SOON, "it is told", guard.lost()).await;
-    let next = within(SOON, "granted", client.mutex("a").lock()).await.expect("granted");
+    let next = locked(&client, "a").await;
     assert!(next.fencing_token() > token, "{:?} after {token:?}", next.fencing_token());
     next.unlock().await.expect("released");
 }
@@ -129,7 +117,7 @@ async fn an_empty_server_that_was_promoted_grants_nothing_for_a_while() {
     }
     sleep(TTL).await;
     let began = Instant::now();
-    let client = connected(server.url(), TTL).await;
+    let client = connect(&server.url(), TTL).await;
     let guard = within(TTL * 3, "granted", client.mutex("a").lock()).await.expect("granted");
     assert!(began.elapsed() > TTL * 8 / 10, "after {:?}", began.elapsed());
     guard.unlock().await.expect("released");
@@ -144,22 +132,22 @@ async fn an_empty_server_that_was_promoted_grants_nothing_for_a_while() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn how_long_a_holder_was_to_live_is_not_lost_in_a_crash() {
     let mut server = Server::with(&["--appendfsync", "everysec"]).await;
-    let short = connected(server.url(), TTL / 3).await;
-    let told = short.durability().await.expect("told");
-    assert!(told.exclusive && told.after_loss == AfterLoss::Forgets, "{told:?}");
+    let short = connect(&server.url(), TTL / 3).await;
+    let durability = short.durability().await.expect("told");
+    assert!(durability.exclusive && durability.after_loss == AfterLoss::Forgets, "{durability:?}");
     let before = waits(&server).await;
-    let (client, way) = by_proxy(&server).await;
+    let (client, way) = server.by_proxy(LONG).await;
     assert!(waits(&server).await > before, "it did not wait for the disk");
     server.copy_disk().await;
-    let guard = within(SOON, "granted", client.mutex("a").lock()).await.expect("granted");
+    let guard = locked(&client, "a").await;
     way.set(Mode::Blackhole);
     server.crash().await;
-    let others = [connected(server.url(), TTL / 3).await];
+    let others = [connect(&server.url(), TTL / 3).await];
     granted_after(&guard, &others).await;
     // The next one need not wait for what is known to be there.
     let before = waits(&server).await;
     for _ in 0..2 {
-        connected(server.url(), TTL / 3).await.close().await.expect("closed");
+        connect(&server.url(), TTL / 3).await.close().await.expect("closed");
     }
     assert!(waits(&server).await <= before + 1);
 }
@@ -176,10 +164,13 @@ async fn a_server_that_keeps_nothing_promises_nothing() {
     let _no_other = FORGETTING.lock().await;
     for options in [&["--appendonly", "no"][..], &["--appendfsync", "no"]] {
         let server = Server::with(options).await;
-        let client = connected(server.url(), TTL).await;
-        let told = client.durability().await.expect("told");
-        assert!(!told.exclusive && told.after_loss == AfterLoss::Forgets, "{told:?}");
-        assert!(told.reasons.concat().contains("a crash may undo"), "{told:?}");
+        let client = connect(&server.url(), TTL).await;
+        let durability = client.durability().await.expect("told");
+        assert!(
+            !durability.exclusive && durability.after_loss == AfterLoss::Forgets,
+            "{durability:?}"
+        );
+        assert!(durability.reasons.concat().contains("a crash may undo"), "{durability:?}");
         client.close().await.expect("closed");
     }
 }

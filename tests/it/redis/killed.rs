@@ -13,8 +13,8 @@ use distlock::{Client, Error};
 use tokio::{task::JoinSet, time::sleep};
 
 use crate::{
-    common::case::{SOON, within},
-    redis::own::{Server, TTL},
+    common::{SOON, Waiter, locked, own::TTL, within},
+    redis::own::Server,
 };
 
 /// What all contenders know of a lock.
@@ -74,26 +74,24 @@ async fn killed_servers_never_make_two_holders() {
     let (mut kept, mut tokens) = (0, Vec::new());
     for _ in 0..KILLS {
         within(SOON * 2, "it goes on", grown(5)).await;
-        let guard = within(SOON, "it is free", holder.mutex("held").lock()).await;
-        let guard = guard.expect("granted");
+        let guard = locked(&holder, "held").await;
         tokens.push(guard.fencing_token());
-        let mutex = other.mutex("held");
-        let waiter = tokio::spawn(async move { mutex.lock().await });
+        let waiter = Waiter::of(&other, "held");
         server.die().await;
         // It is held still, or its holder is told: by then one of both is so.
         sleep(TTL).await;
         if guard.is_valid() {
             kept += 1;
-            let early = waiter.is_finished();
+            let early = !waiter.waits();
             // Nobody else has it: who was told meanwhile has come to an error.
             if guard.unlock().await.is_ok() && early {
-                waiter.await.expect("no panic").expect_err("two hold it");
+                waiter.result(SOON).await.expect_err("two hold it");
                 continue;
             }
         } else {
             within(SOON, "it is told", guard.lost()).await;
         }
-        let waited = within(SOON, "its turn", waiter).await.expect("no panic");
+        let waited = waiter.result(SOON).await;
         let next = match waited {
             Err(error) if error.is_retryable() => other.mutex("held").lock().await,
             waited => waited,
@@ -105,8 +103,6 @@ async fn killed_servers_never_make_two_holders() {
     assert!(tokens.is_sorted_by(|a, b| a < b), "{tokens:?}");
     within(SOON * 2, "it goes on", grown(5)).await;
     seen.over.store(true, SeqCst);
-    while let Some(done) = within(SOON * 2, "all end", contenders.join_next()).await {
-        done.expect("a contender fails");
-    }
+    within(SOON * 6, "all end", contenders.join_all()).await;
     println!("{kept} of {KILLS} locks were kept, {:?} granted", seen.grants);
 }

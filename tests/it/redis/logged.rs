@@ -7,7 +7,7 @@ use distlock_testkit::telemetry::{Told, listen};
 use redis::cmd;
 
 use crate::{
-    common::case::{SOON, within},
+    common::{SOON, locked, within},
     redis::own::{FORGETTING, Server},
 };
 
@@ -21,7 +21,7 @@ fn warnings() -> Vec<String> {
 /// Opens two sessions, one after the other was lost.
 async fn two_sessions(server: &Server) -> Client {
     let client = server.client().await;
-    let guard = within(SOON, "it is free", client.mutex("a").lock()).await.expect("granted");
+    let guard = locked(&client, "a").await;
     let () = server.ask(&cmd("FLUSHALL")).await;
     let reason = within(SOON, "it is told", guard.lost()).await;
     assert!(matches!(reason, LostReason::SessionExpired | LostReason::KeyDeleted), "{reason}");

@@ -1,8 +1,6 @@
 //! Redis passes every case, and some of its own. Needs the server of `docker/up`.
 
 mod assumptions;
-#[cfg(feature = "blocking")]
-mod blocking;
 mod bridge;
 mod bridged;
 mod clock;
@@ -17,6 +15,8 @@ mod servers;
 
 use crate::common::{cases_for, conformance, network_conformance, redis::Redis};
 
+#[cfg(feature = "blocking")]
+crate::common::blocking!(Redis);
 conformance!(Redis);
 network_conformance!(Redis);
 

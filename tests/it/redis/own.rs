@@ -6,19 +6,21 @@ use std::{
 };
 
 use distlock::{Builder, Client};
-use distlock_testkit::docker::{CLOCK_OF_REDIS, OwnServer};
+use distlock_testkit::{
+    docker::{CLOCK_OF_REDIS, OwnServer},
+    framing::Framing,
+    proxy::Proxy,
+};
 use redis::{Cmd, FromRedisValue, aio::MultiplexedConnection};
 
 use crate::common::{
-    Harness,
-    case::{SOON, eventually, within},
-    redis::{OPERATOR, Redis, ask, dial, settle},
+    Harness, SOON, connect, connected, eventually,
+    own::TTL,
+    redis::{IMAGE, OPERATOR, PROGRAM, Redis, ask, dial, settle},
 };
 
-pub(crate) const TTL: Duration = Duration::from_secs(3);
 /// Held by tests of servers that keep nothing: all clients log to one place.
 pub(crate) static FORGETTING: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
-const AROUND: [&str; 2] = ["redis://app:apppw@", ""];
 
 pub(crate) struct Server {
     pub(crate) own: OwnServer,
@@ -90,9 +92,7 @@ impl Server {
     }
 
     fn program<'a>(&self, arguments: &[&'a str]) -> Vec<&'a str> {
-        let login =
-            ["sh", "-c", "redis-cli --user default --pass root --no-auth-warning \"$@\" || :"];
-        [&login[..], &["-"], arguments].concat()
+        [&PROGRAM[..], arguments].concat()
     }
 
     /// What the server confirmed is on its disk.
@@ -143,7 +143,7 @@ impl Server {
     }
 
     pub(crate) fn url(&self) -> String {
-        format!("{}{}{}", AROUND[0], self.address, AROUND[1])
+        IMAGE.around.join(&self.address.to_string())
     }
 
     pub(crate) fn builder(&self) -> Builder {
@@ -151,7 +151,14 @@ impl Server {
     }
 
     pub(crate) async fn client(&self) -> Client {
-        within(SOON, "it connects", self.builder().connect()).await.expect("connected")
+        connected(self.builder()).await
+    }
+
+    /// A client that can be cut off by its proxy.
+    pub(crate) async fn by_proxy(&self, ttl: Duration) -> (Client, Proxy) {
+        let proxy = Proxy::start(self.address, Some(Framing::Resp)).await;
+        let url = self.url().replace(&self.address.to_string(), &proxy.address.to_string());
+        (connect(&url, ttl).await, proxy)
     }
 
     pub(crate) async fn operator(&self) -> MultiplexedConnection {

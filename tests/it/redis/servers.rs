@@ -1,6 +1,6 @@
 //! What may become of the server, and which ones are refused.
 
-use std::{error::Error as _, time::Duration};
+use std::time::Duration;
 
 use distlock::{AfterLoss, Client, Error};
 use redis::cmd;
@@ -8,39 +8,29 @@ use tokio::time::sleep;
 
 use crate::{
     common::{
-        case::{SOON, throughout, within},
-        redis::run,
+        SOON, Waiter, close, connect, connected, locked, own::TTL, reason, redis::run, take_turn,
+        throughout, within,
     },
-    redis::own::{Server, TTL},
+    redis::own::Server,
 };
-
-fn told(error: &Error) -> String {
-    error.source().expect("a reason").to_string()
-}
 
 /// What a server has on its disk is there when it is back: nobody loses a lock, or waits for it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_is_back_grants_at_once() {
     let server = Server::start().await;
-    let long = server.builder().session_ttl(TTL * 5).connect();
-    let client = within(SOON, "it connects", long).await.expect("connected");
+    let client = connected(server.builder().session_ttl(TTL * 5)).await;
     let guard = client.mutex("a").lock().await.expect("granted");
-    let mutex = client.mutex("a");
-    let waiter = tokio::spawn(async move { mutex.lock().await });
+    let waiter = Waiter::of(&client, "a");
     let durability = client.durability().await.expect("told");
     assert!(durability.exclusive && durability.after_loss == AfterLoss::Waits, "{durability:?}");
     server.restart().await;
     let other = server.client().await;
-    let free = within(SOON, "an answer", other.mutex("b").lock()).await.expect("granted");
-    free.unlock().await.expect("released");
+    take_turn(&other, "b").await;
     assert!(other.mutex("a").try_lock().await.expect("an answer").is_none());
-    assert!(guard.is_valid() && !waiter.is_finished());
+    assert!(guard.is_valid() && waiter.waits());
     guard.unlock().await.expect("released");
-    let next = within(SOON, "its turn", waiter).await.expect("no panic").expect("granted");
-    next.unlock().await.expect("released");
-    for client in [client, other] {
-        client.close().await.expect("closed");
-    }
+    waiter.served().await;
+    close([client, other]).await;
 }
 
 /// One that may have lost what it confirmed last grants nothing for the longest TTL.
@@ -48,12 +38,8 @@ async fn a_server_that_is_back_grants_at_once() {
 async fn a_server_that_may_have_forgotten_grants_nothing_for_a_while() {
     // The holder outlives the restart, however busy the machine is.
     const LONG: Duration = Duration::from_secs(6);
-    let connected = async |server: &Server, ttl| {
-        let connecting = server.builder().session_ttl(ttl).connect();
-        within(SOON, "it connects", connecting).await.expect("connected")
-    };
     let server = Server::with(&["--appendfsync", "everysec"]).await;
-    let client = connected(&server, LONG).await;
+    let client = connect(&server.url(), LONG).await;
     let durability = client.durability().await.expect("told");
     assert_eq!(durability.after_loss, AfterLoss::Forgets, "{durability:?}");
     let guard = client.mutex("a").lock().await.expect("granted");
@@ -63,10 +49,10 @@ async fn a_server_that_may_have_forgotten_grants_nothing_for_a_while() {
     server.restart().await;
     let back = tokio::time::Instant::now();
     // Its tries wait for its own TTL at most.
-    let other = connected(&server, TTL / 3).await;
+    let other = connect(&server.url(), TTL / 3).await;
     let error = other.mutex("b").try_lock().await.expect_err("nobody knows");
     assert!(matches!(error, Error::NotYet { .. }), "{error:?}");
-    assert!(told(&error).contains("for the longest TTL"), "{error:?}");
+    assert!(reason(&error).contains("for the longest TTL"), "{error:?}");
     let free = other.mutex("b").lock_timeout(LONG * 3).await.expect("an answer").expect("granted");
     assert!(back.elapsed() > LONG * 8 / 10, "after {:?}", back.elapsed());
     assert!(guard.is_valid(), "it was known");
@@ -75,9 +61,7 @@ async fn a_server_that_may_have_forgotten_grants_nothing_for_a_while() {
     let next = client.mutex("a").lock().await.expect("granted");
     assert!(next.fencing_token() > token);
     next.unlock().await.expect("released");
-    for client in [client, other] {
-        client.close().await.expect("closed");
-    }
+    close([client, other]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -105,7 +89,7 @@ async fn holders_are_told_that_everything_was_deleted() {
     // By the next keepalive, at a third of the TTL.
     within(TTL / 2, "it is told", guard.lost()).await;
     assert!(!guard.is_valid());
-    let next = within(SOON, "it goes on", client.mutex("a").lock()).await.expect("granted");
+    let next = locked(&client, "a").await;
     assert!(next.fencing_token() > token, "{:?}", next.fencing_token());
     next.unlock().await.expect("released");
     client.close().await.expect("closed");
@@ -135,7 +119,7 @@ async fn a_server_that_evicts_any_key_is_refused_by_name() {
     let server = Server::with(&["--maxmemory-policy", "allkeys-lru"]).await;
     let error = server.builder().connect().await.expect_err("refused");
     assert!(matches!(error, Error::Backend { .. }) && !error.is_retryable(), "{error:?}");
-    assert!(told(&error).contains("maxmemory-policy = allkeys-lru"), "{error:?}");
+    assert!(reason(&error).contains("maxmemory-policy = allkeys-lru"), "{error:?}");
     let allowed = Client::connect(format!("{}?allow_eviction=true", server.url()));
     let client = within(SOON, "it connects", allowed).await.expect("connected");
     assert!(!client.durability().await.expect("told").exclusive);
@@ -149,7 +133,7 @@ async fn a_replica_is_refused_by_name() {
     let _: String = server.ask(cmd("REPLICAOF").arg("192.0.2.1").arg(6379)).await;
     let patience = server.builder().connect_timeout(Duration::from_secs(1));
     let error = patience.connect().await.expect_err("refused");
-    assert!(told(&error).contains("is a replica"), "{error:?}");
+    assert!(reason(&error).contains("is a replica"), "{error:?}");
     let error = client.mutex("a").try_lock().await.expect_err("nothing can be written");
     assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
     let _: String = server.ask(cmd("REPLICAOF").arg("NO").arg("ONE")).await;
@@ -175,13 +159,13 @@ async fn a_full_server_keeps_and_releases_what_is_held() {
     };
     limit(1).await;
     let error = client.mutex("b").try_lock().await.expect_err("it is full");
-    assert!(told(&error).contains("OOM"), "{error:?}");
+    assert!(reason(&error).contains("OOM"), "{error:?}");
     let error = server.builder().connect().await.expect_err("it is full");
-    assert!(matches!(error, Error::Backend { .. }) && told(&error).contains("OOM"), "{error:?}");
+    assert!(matches!(error, Error::Backend { .. }) && reason(&error).contains("OOM"), "{error:?}");
     throughout(TTL * 2, "it is held", async || guard.is_valid()).await;
     guard.unlock().await.expect("released");
     limit(0).await;
-    client.mutex("b").lock().await.expect("granted").unlock().await.expect("released");
+    take_turn(&client, "b").await;
     client.close().await.expect("closed");
 }
 
@@ -197,9 +181,9 @@ async fn another_version_is_refused_by_name() {
     change(2).await;
     let error = server.builder().connect().await.expect_err("it does not know that");
     assert!(matches!(error, Error::Backend { .. }) && !error.is_retryable(), "{error:?}");
-    assert!(told(&error).contains("version 2"), "{error:?}");
+    assert!(reason(&error).contains("version 2"), "{error:?}");
     let error = client.mutex("b").try_lock().await.expect_err("it does not know that");
-    assert!(told(&error).contains("version 2"), "{error:?}");
+    assert!(reason(&error).contains("version 2"), "{error:?}");
     within(TTL, "the holder is told", guard.lost()).await;
     change(1).await;
     let other = server.client().await;
@@ -217,10 +201,7 @@ async fn a_key_is_evicted() {
     let guard = client.mutex("a").lock().await.expect("granted");
     assert!(operator.evict(guard.key()).await.expect("an answer"));
     within(SOON, "it is told", guard.lost()).await;
-    let next = within(SOON, "its turn", operator.mutex("a").lock()).await.expect("granted");
-    next.unlock().await.expect("released");
+    take_turn(&operator, "a").await;
     assert!(!operator.evict(guard.key()).await.expect("an answer"));
-    for client in [client, operator] {
-        client.close().await.expect("closed");
-    }
+    close([client, operator]).await;
 }

@@ -16,7 +16,7 @@ use redis::cmd;
 use tokio::time::Instant;
 
 use crate::common::{
-    case::{SOON, eventually},
+    SOON, eventually,
     redlock::{LOGIN, ask, dial, try_to_dial},
 };
 
@@ -60,9 +60,8 @@ impl Nodes {
             let connecting = nodes.builder().connect().await;
             let Ok(client) = connecting else { return false };
             let durability = client.durability().await;
-            client.close().await.is_ok()
-                && durability
-                    .is_ok_and(|told| told.reasons.iter().all(|told| !told.contains("127.")))
+            let all_count = |reasons: Vec<String>| !reasons.concat().contains("127.");
+            client.close().await.is_ok() && durability.is_ok_and(|known| all_count(known.reasons))
         })
         .await;
         nodes

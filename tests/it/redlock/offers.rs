@@ -10,9 +10,9 @@ const NOWHERE: &str = "redlock://127.0.0.1:1,127.0.0.1:2,127.0.0.1:3";
 
 fn refused<T: Debug>(outcome: Result<T, Error>) {
     let error = outcome.expect_err("refused");
-    let told = error.to_string();
+    let text = error.to_string();
     assert!(matches!(error, Error::Unsupported { backend: "Redlock", .. }), "{error:?}");
-    assert!(told.starts_with("Redlock has no "), "{told}");
+    assert!(text.starts_with("Redlock has no "), "{text}");
     assert!(!error.is_retryable());
 }
 

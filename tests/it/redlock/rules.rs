@@ -4,28 +4,34 @@
 use std::time::Duration;
 
 use distlock::{Builder, Client, Error, LockGuard, LostReason};
-use distlock_testkit::{proxies::Proxies, proxy::Mode};
+use distlock_testkit::{
+    proxies::Proxies,
+    proxy::{Mode, Proxy},
+};
 use redis::cmd;
 use tokio::time::{Instant, sleep};
 
 use crate::{
     common::{
-        case::{SOON, eventually, throughout, within},
+        close, connected, eventually, locked,
         redlock::{LOGIN, ask, dial, parts},
+        take_turn, throughout, within,
     },
     redlock::nodes::{Nodes, TTL, contend},
 };
 
 const HOUR: i64 = 3600;
 
-async fn locked(client: &Client, name: &str) -> LockGuard {
-    within(SOON, "it is granted", client.mutex(name).lock()).await.expect("granted")
+/// Nodes, a client that comes by ways that can be cut, and another one.
+async fn two_clients() -> (Nodes, Client, Proxies, Client) {
+    let nodes = Nodes::start().await;
+    let (holder, proxies) = nodes.client_by().await;
+    let other = nodes.client().await;
+    (nodes, holder, proxies, other)
 }
 
-async fn close<const N: usize>(clients: [Client; N]) {
-    for client in clients {
-        client.close().await.expect("closed");
-    }
+fn set(proxies: &[Proxy], mode: &Mode) {
+    proxies.iter().for_each(|proxy| proxy.set(mode.clone()));
 }
 
 /// The next holder's turn, after one that has let go.
@@ -57,9 +63,7 @@ async fn a_minority_that_is_wiped_costs_no_lock() {
 /// The holder cannot know, as it is cut off. Nobody else may take what those nodes have forgotten.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_majority_that_is_wiped_grants_nothing_for_a_ttl() {
-    let nodes = Nodes::start().await;
-    let (holder, proxies) = nodes.client_by().await;
-    let other = nodes.client().await;
+    let (nodes, holder, proxies, other) = two_clients().await;
     let guard = locked(&holder, "a").await;
     proxies.set(&Mode::Blackhole);
     nodes.wipe(&[0, 1, 2]).await;
@@ -75,12 +79,8 @@ async fn a_majority_that_is_wiped_grants_nothing_for_a_ttl() {
 /// than those that have not, and yet nobody gets it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_bare_majority_that_loses_a_node_is_lost_before_it_is_taken() {
-    let nodes = Nodes::start().await;
-    let (holder, proxies) = nodes.client_by().await;
-    let other = nodes.client().await;
-    for proxy in &proxies.all[3..] {
-        proxy.set(Mode::Refuse);
-    }
+    let (nodes, holder, proxies, other) = two_clients().await;
+    set(&proxies.all[3..], &Mode::Refuse);
     let guard = locked(&holder, "a").await;
     assert_eq!(nodes.having("a").await, 3);
     nodes.wipe(&[0, 1]).await;
@@ -93,13 +93,9 @@ async fn a_bare_majority_that_loses_a_node_is_lost_before_it_is_taken() {
 /// `SET` was applied on two nodes that did not say so.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_written_unheard_is_given_back() {
-    let nodes = Nodes::start().await;
-    let (holder, proxies) = nodes.client_by().await;
-    let other = nodes.client().await;
+    let (nodes, holder, proxies, other) = two_clients().await;
     for swallowing in [2, 3] {
-        for proxy in &proxies.all[..swallowing] {
-            proxy.set(Mode::SwallowReply);
-        }
+        set(&proxies.all[..swallowing], &Mode::SwallowReply);
         let tried = within(TTL, "an answer", holder.mutex("a").try_lock()).await;
         if swallowing == 2 {
             let guard = tried.expect("a majority has answered").expect("it is free");
@@ -121,12 +117,13 @@ async fn what_was_written_unheard_is_given_back() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_one_node_keeps_blocks_nobody() {
     let nodes = Nodes::start_for(TTL * 5).await;
-    let (holder, other) = (nodes.client().await, nodes.client().await);
-    // So that a client may keep a lock for that long; the nodes must have run as long.
-    let slow = nodes.builder().session_ttl(TTL * 5).connect().await.expect("connected");
+    // So that a client may keep a lock for that long, however busy the machine is; the nodes must
+    // have run as long.
+    let slow = async || connected(nodes.builder().session_ttl(TTL * 5)).await;
+    let (holder, other, slow) = (slow().await, slow().await, slow().await);
     let kept = slow.mutex("kept");
     let mut slow_one = None;
-    eventually(TTL * 6, "the nodes count", async || {
+    eventually(TTL * 10, "the nodes count", async || {
         slow_one = kept.try_lock().await.ok().flatten();
         slow_one.is_some()
     })
@@ -139,7 +136,8 @@ async fn what_one_node_keeps_blocks_nobody() {
         set.arg(format!("{{/distlock/{name}}}")).arg("nobody's").arg(more);
         ask::<String>(&first, &set).await;
         let waiting = other.mutex(&name);
-        let waiting = tokio::spawn(async move { waiting.lock_timeout(TTL * 3).await });
+        // Before the first node would be free again.
+        let waiting = tokio::spawn(async move { waiting.lock_timeout(TTL * 4).await });
         // It has asked that node by then, again and again.
         sleep(TTL).await;
         assert!(guard.is_valid() && !waiting.is_finished());
@@ -153,13 +151,9 @@ async fn what_one_node_keeps_blocks_nobody() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_minority_grants_nothing_and_holds_nothing() {
-    let nodes = Nodes::start().await;
-    let (holder, proxies) = nodes.client_by().await;
-    let other = nodes.client().await;
+    let (_nodes, holder, proxies, other) = two_clients().await;
     let guard = locked(&holder, "a").await;
-    for proxy in &proxies.all[2..] {
-        proxy.set(Mode::Blackhole);
-    }
+    set(&proxies.all[2..], &Mode::Blackhole);
     let tried = holder.mutex("b").lock_timeout(TTL / 2).await;
     assert!(!matches!(tried, Ok(Some(_))), "{tried:?}");
     let taken = contend(&other, "a", &guard, TTL * 4).await.expect("it comes free");
@@ -188,13 +182,9 @@ async fn a_majority_keeps_what_it_has() {
 /// Renewals reach five nodes, then three, then two.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn renewals_of_a_majority_count_and_others_do_not() {
-    let nodes = Nodes::start().await;
-    let (holder, proxies) = nodes.client_by().await;
-    let other = nodes.client().await;
+    let (_nodes, holder, proxies, other) = two_clients().await;
     let guard = locked(&holder, "a").await;
-    for proxy in &proxies.all[..2] {
-        proxy.set(Mode::BlackholeToClient);
-    }
+    set(&proxies.all[..2], &Mode::BlackholeToClient);
     assert!(contend(&other, "a", &guard, TTL * 3).await.is_none() && guard.is_valid());
     proxies.all[2].set(Mode::BlackholeToClient);
     let reason = within(TTL, "its loss is told", guard.lost()).await;
@@ -222,15 +212,11 @@ async fn locks_that_are_taken_put_off_no_renewal() {
 }
 
 /// The clocks of the nodes that it is held on are set, so that its keys end there.
-async fn a_clock_is_set(by: i64, set: &[usize]) {
-    let nodes = Nodes::start().await;
-    let (holder, proxies) = nodes.client_by().await;
-    let other = nodes.client().await;
-    for proxy in &proxies.all[3..] {
-        proxy.set(Mode::Refuse);
-    }
+async fn a_clock_is_set(by: i64, numbers: &[usize]) {
+    let (nodes, holder, proxies, other) = two_clients().await;
+    set(&proxies.all[3..], &Mode::Refuse);
     let guard = locked(&holder, "a").await;
-    nodes.set_clock(set, by).await;
+    nodes.set_clock(numbers, by).await;
     let newcomer = nodes.builder().connect_lazy().expect("well-formed");
     let (taken, _) = tokio::join!(
         contend(&other, "a", &guard, TTL * 2),
@@ -239,8 +225,7 @@ async fn a_clock_is_set(by: i64, set: &[usize]) {
     drop((taken, guard));
     // In the end all of them count again.
     proxies.set(&Mode::Pass);
-    let next = within(SOON, "all is well", other.mutex("b").lock()).await.expect("granted");
-    next.unlock().await.expect("released");
+    take_turn(&other, "b").await;
     close([holder, other, newcomer]).await;
 }
 
@@ -267,11 +252,8 @@ async fn tokens_rise_whichever_nodes_give_them() {
     for part in [0..3, 2..5, 0..3, 2..5] {
         let (client, proxies) = nodes.client_by().await;
         sleep(TTL + Duration::from_millis(500)).await;
-        for (node, proxy) in proxies.all.iter().enumerate() {
-            if !part.contains(&node) {
-                proxy.set(Mode::Refuse);
-            }
-        }
+        set(&proxies.all[..part.start], &Mode::Refuse);
+        set(&proxies.all[part.end..], &Mode::Refuse);
         let guard = locked(&client, "a").await;
         assert!(last < Some(guard.fencing_token()), "{last:?}, then {guard:?}");
         last = Some(guard.fencing_token());
@@ -310,9 +292,7 @@ async fn one_lock_is_lost_and_others_go_on() {
 async fn a_bare_majority_becomes_all() {
     let nodes = Nodes::start().await;
     let (holder, proxies) = nodes.client_by().await;
-    for proxy in &proxies.all[..2] {
-        proxy.set(Mode::Refuse);
-    }
+    set(&proxies.all[..2], &Mode::Refuse);
     let guard = locked(&holder, "a").await;
     assert_eq!(nodes.having("a").await, 3);
     proxies.set(&Mode::Pass);
@@ -369,7 +349,7 @@ async fn tokens_rise_after_rolling_restarts_with_one_clock_ahead() {
     for wiped in [&[1, 2][..], &[3, 4], &[0]] {
         nodes.wipe(wiped).await;
         sleep(TTL * 2).await;
-        locked(&watching, "b").await.unlock().await.expect("released");
+        take_turn(&watching, "b").await;
     }
     let refuse = |proxies: &Proxies| proxies.all[0].set(Mode::Refuse);
     let (newcomer, _proxies) = nodes.client_as(refuse, |builder| builder).await;

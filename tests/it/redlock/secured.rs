@@ -1,18 +1,20 @@
 //! Nodes that are met by TLS.
 
-use std::{error::Error as _, fs, time::Duration};
+use std::{fs, time::Duration};
 
 use distlock::{Client, Error, Tls};
 use distlock_testkit::{
-    certificates::Ca,
     docker::OwnServer,
     servers::{certificates, certificates_folder},
 };
 use futures_util::future::join_all;
 
 use crate::common::{
-    case::{SOON, within},
+    SOON,
+    cases::encrypted::{CaFile, a_wrong_certificate_is_named, is_misconfigured},
+    close, locked,
     redlock::{ask, dial, parts},
+    refused, within,
 };
 
 /// Nodes that have just been started count after it.
@@ -74,10 +76,8 @@ async fn connect(builder: distlock::Builder) -> Client {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_is_held_by_tls() {
     let nodes = Secured::start().await;
-    let [ca, certificate, key] = certificates();
-    let files = std::env::temp_dir().join(format!("distlock-ca-{:x}.pem", fastrand::u64(..)));
-    fs::write(&files, &ca).expect("a file");
-    let by_url = nodes.url("redlocks", &format!("?ca_file={}", files.display()));
+    let ([ca, certificate, key], file) = (certificates(), CaFile::new());
+    let by_url = nodes.url("redlocks", &format!("?ca_file={}", file.0));
     let by_name = by_url.replace("127.0.0.1", "localhost");
     let tls = Tls::new().ca_certificate(&ca);
     for builder in [
@@ -87,17 +87,14 @@ async fn a_lock_is_held_by_tls() {
         Client::builder(nodes.url("redlocks", "")).tls(tls.client_identity(&certificate, &key)),
     ] {
         let client = connect(builder.session_ttl(TTL)).await;
-        let guard = within(SOON, "it is granted", client.mutex("a").lock()).await.expect("granted");
+        let guard = locked(&client, "a").await;
         assert!(nodes.having(guard.key()).await >= 2);
         let other = connect(Client::builder(&by_url).session_ttl(TTL)).await;
         assert!(other.mutex("a").try_lock().await.expect("an answer").is_none());
         within(SOON, "it is kept", tokio::time::sleep(TTL * 2)).await;
         guard.unlock().await.expect("it was held all the time");
-        for client in [client, other] {
-            client.close().await.expect("closed");
-        }
+        close([client, other]).await;
     }
-    fs::remove_file(files).expect("removed");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -108,44 +105,30 @@ async fn what_is_wrong_with_a_certificate_is_told() {
     // They are up.
     let builder = |url: &str, tls| Client::builder(url).session_ttl(TTL).tls(tls);
     drop(connect(builder(&url, Tls::new().ca_certificate(&ca))).await);
-    for (tls, reason) in [
-        (Tls::new().ca_certificate(&Ca::new().pem), "another CA"),
-        (Tls::new().ca_certificate(&ca).server_name("example.org"), "another name"),
-    ] {
-        let connecting = builder(&url, tls).connect();
-        let error = within(SOON, "it is refused", connecting).await.expect_err("refused");
-        assert!(matches!(error, Error::Denied { .. }), "{error:?}");
-        let told = error.source().expect("a reason").to_string();
-        assert!(told.contains(reason) && told.contains("127.0.0.1"), "{told}");
-        assert!(!format!("{error:?} {told}").contains("apppw"));
-    }
+    a_wrong_certificate_is_named(&Client::builder(&url).session_ttl(TTL)).await;
     // What speaks no TLS is not sent a password.
     let mut plain = Vec::new();
     for server in &nodes.own {
         plain.push(server.address(6379).await.to_string());
     }
     let plain = format!("redlocks://app:apppw@{}", plain.join(","));
-    let connecting = builder(&plain, Tls::new().ca_certificate(&ca)).connect();
-    let error = within(SOON, "it is refused", connecting).await.expect_err("there is no TLS");
+    let error = refused(builder(&plain, Tls::new().ca_certificate(&ca))).await;
     assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
 }
 
 #[tokio::test]
 async fn what_cannot_be_checked_is_refused_before_anything_is_sent() {
-    let refused = async |url: &str| {
-        let error = within(SOON, "it is refused", Client::connect(url)).await;
-        let error = error.expect_err("it is refused");
-        assert!(!format!("{error} {error:?}").contains("s3cret"));
-        error
-    };
     let nodes = "192.0.2.1,192.0.2.2,192.0.2.3";
-    let error = refused(&format!("redlocks://app:s3cret@{nodes}")).await;
-    assert!(matches!(error, Error::InvalidConfig { option: "tls", .. }), "no CA: {error:?}");
-    let error = refused(&format!("redlocks://{nodes}?ca_file=/nowhere/ca.pem")).await;
-    assert!(matches!(error, Error::InvalidConfig { option: "tls", .. }), "no file: {error:?}");
-    let error = refused(&format!("redlock://{nodes}?ca_file=/nowhere/ca.pem")).await;
-    assert!(matches!(error, Error::InvalidUrl { .. }), "no TLS: {error:?}");
-    let error = refused(&format!("redlock://app:s3cret@{nodes}")).await;
-    let plain = matches!(error, Error::InvalidConfig { option: "credentials", .. });
-    assert!(plain, "anybody could read it: {error:?}");
+    for (url, wrong) in [
+        // There is no CA.
+        (format!("redlocks://app:s3cret@{nodes}"), "tls"),
+        (format!("redlocks://{nodes}?ca_file=/nowhere/ca.pem"), "tls"),
+        // Anybody could read it.
+        (format!("redlock://app:s3cret@{nodes}"), "credentials"),
+    ] {
+        is_misconfigured(Client::builder(url), wrong).await;
+    }
+    let no_tls = format!("redlock://{nodes}?ca_file=/nowhere/ca.pem");
+    let error = refused(Client::builder(no_tls)).await;
+    assert!(matches!(error, Error::InvalidUrl { .. }), "{error:?}");
 }

@@ -1,28 +1,22 @@
 //! The file: made, shared, replaced, taken away, and of another version.
 
-use std::{error::Error as _, fs, os::unix::fs::symlink, time::Duration};
+use std::{fs, os::unix::fs::symlink, time::Duration};
 
 use distlock::{Client, Error, LostReason};
 use rusqlite::Connection;
 
 use crate::common::{
-    case::{SOON, eventually, within},
+    SOON, Waiter,
     cases::versions::Change,
+    clients, close, connected, eventually, locked, queue_of, reason, refused,
     sqlite::{Folder, dial, now, url},
+    take_turn, within,
 };
 
 const FILE: &str = "locks.db";
 
-fn told(error: &Error) -> String {
-    error.source().expect("a reason").to_string()
-}
-
-async fn refused(url: &str) -> Error {
-    within(SOON, "it says so", Client::connect(url)).await.expect_err("it is refused")
-}
-
 async fn connect(url: &str) -> Client {
-    within(SOON, "it connects", Client::connect(url)).await.expect("it connects")
+    connected(Client::builder(url)).await
 }
 
 fn ask(connection: &Connection, sql: &str) -> Vec<i64> {
@@ -46,9 +40,7 @@ async fn the_first_to_come_makes_the_tables() {
         guard.unlock().await.expect("released");
     }
     assert!(tokens.is_sorted_by(|one, next| one < next), "{tokens:?}");
-    for client in clients {
-        client.close().await.expect("closed");
-    }
+    close(clients).await;
     let file = dial(&folder.path(FILE));
     assert_eq!(ask(&file, "SELECT version FROM distlock_meta"), [1]);
     for table in ["sessions", "entries", "data"] {
@@ -64,13 +56,10 @@ async fn a_release_is_heard_by_other_connections() {
     let [one, two] = [connect(&folder.url(FILE)).await, connect(&folder.url("way/locks.db")).await];
     let mut guard = one.mutex("a").lock().await.expect("granted");
     for (next, last) in [(&two, &one), (&one, &two), (&two, &one)] {
-        let mutex = next.mutex("a");
-        let waiter = tokio::spawn(async move { mutex.lock().await });
-        let queue = last.mutex("a");
-        eventually(SOON, "it waits", async || queue.queue().await.expect("told").len() == 2).await;
+        let waiter = Waiter::of(next, "a");
+        queue_of(last, "a", 2).await;
         guard.unlock().await.expect("released");
-        let granted = within(SOON / 2, "the release is heard of", waiter).await;
-        guard = granted.expect("no panic").expect("granted");
+        guard = waiter.result(SOON / 2).await.expect("the release is heard of");
     }
     guard.unlock().await.expect("released");
 }
@@ -84,7 +73,7 @@ async fn tables_that_an_operator_has_made_will_do_beside_others() {
         .expect("made");
     drop(file);
     let client = connect(&folder.url(FILE)).await;
-    client.mutex("a").lock().await.expect("granted").unlock().await.expect("released");
+    take_turn(&client, "a").await;
     client.close().await.expect("closed");
     assert_eq!(ask(&dial(&folder.path(FILE)), "SELECT balance FROM account"), [7]);
 }
@@ -98,9 +87,9 @@ async fn a_file_of_a_later_version_is_refused_and_left_alone() {
          INSERT INTO distlock_meta VALUES (2, 'unknown')",
     )
     .expect("made");
-    let error = refused(&folder.url(FILE)).await;
+    let error = refused(Client::builder(folder.url(FILE))).await;
     assert!(matches!(error, Error::Backend { .. }), "{error:?}");
-    assert!(told(&error).contains("version 2"), "{}", told(&error));
+    assert!(reason(&error).contains("version 2"), "{}", reason(&error));
     assert_eq!(ask(&file, "SELECT count(*) FROM sqlite_master"), [1], "nothing was made");
 }
 
@@ -139,11 +128,11 @@ async fn what_is_no_file_of_locks_is_refused() {
     fs::write(folder.path("one"), "").expect("made");
     fs::hard_link(folder.path("one"), folder.path("other")).expect("made");
     for (name, what) in [("sub", "no file"), ("text", "not a database"), ("one", "hard links")] {
-        let error = refused(&folder.url(name)).await;
+        let error = refused(Client::builder(folder.url(name))).await;
         assert!(matches!(error, Error::Backend { .. }), "{name}: {error:?}");
-        assert!(told(&error).contains(what), "{name}: {}", told(&error));
+        assert!(reason(&error).contains(what), "{name}: {}", reason(&error));
     }
-    let error = refused(&folder.url("none/locks.db")).await;
+    let error = refused(Client::builder(folder.url("none/locks.db"))).await;
     assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
     assert!(!folder.path("none").exists(), "no directory is made");
 }
@@ -152,7 +141,7 @@ async fn what_is_no_file_of_locks_is_refused() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sessions_of_another_boot_are_over() {
     let folder = Folder::new();
-    connect(&folder.url(FILE)).await.close().await.expect("closed");
+    close([connect(&folder.url(FILE)).await]).await;
     let file = dial(&folder.path(FILE));
     let hour = 3_600_000;
     let sql = format!(
@@ -164,8 +153,7 @@ async fn sessions_of_another_boot_are_over() {
     );
     file.execute_batch(&sql).expect("written");
     let client = connect(&folder.url(FILE)).await;
-    let guard = within(SOON, "the dead do not hold it", client.mutex("a").lock()).await;
-    let guard = guard.expect("granted");
+    let guard = locked(&client, "a").await;
     assert!(guard.fencing_token().as_u64() > 99, "{guard:?}");
     guard.unlock().await.expect("released");
 }
@@ -177,13 +165,10 @@ async fn a_file_that_was_replaced_is_lost() {
     let other = Connection::open(folder.path("other.db")).expect("it opens");
     other.execute_batch(distlock::sqlite::schema()).expect("made");
     drop(other);
-    let builder = Client::builder(folder.url(FILE)).session_ttl(Duration::from_secs(30));
-    let client = builder.connect().await.expect("it connects");
+    let client = clients::connect(&folder.url(FILE), Duration::from_secs(30)).await;
     let guard = client.mutex("a").lock().await.expect("granted");
-    let waiting = client.mutex("a");
-    let waiter = tokio::spawn(async move { waiting.lock().await });
-    let queue = client.mutex("a");
-    eventually(SOON, "it waits", async || queue.queue().await.expect("told").len() == 2).await;
+    let waiter = Waiter::of(&client, "a");
+    queue_of(&client, "a", 2).await;
     for part in ["locks.db-wal", "locks.db-shm"] {
         fs::remove_file(folder.path(part)).expect("deleted");
     }
@@ -191,10 +176,10 @@ async fn a_file_that_was_replaced_is_lost() {
     // A waiter looks all the time, and long before the session's deadline.
     let reason = within(SOON, "the holder is told", guard.lost()).await;
     assert_eq!(reason, LostReason::SessionExpired);
-    let waited = within(SOON, "the waiter is told", waiter).await.expect("no panic");
+    let waited = waiter.result(SOON).await;
     assert!(matches!(waited, Err(Error::SessionLost { .. })), "{waited:?}");
     // In the new one nobody stands.
-    let guard = within(SOON, "it is granted", client.mutex("a").lock()).await.expect("granted");
+    let guard = locked(&client, "a").await;
     let file = dial(&folder.path(FILE));
     assert_eq!(ask(&file, "SELECT count(*) FROM distlock_entries"), [1]);
     guard.unlock().await.expect("released");
@@ -230,8 +215,7 @@ async fn who_lets_go_of_a_replaced_file_leaves_the_new_one_alone() {
 async fn a_file_that_is_away_for_a_while_is_unavailable() {
     let folder = Folder::new();
     let builder = Client::builder(folder.url(FILE)).session_ttl(Duration::from_secs(30));
-    let client =
-        builder.request_timeout(Duration::from_secs(1)).connect().await.expect("it connects");
+    let client = connected(builder.request_timeout(Duration::from_secs(1))).await;
     let guard = client.mutex("a").lock().await.expect("granted");
     fs::rename(folder.path(FILE), folder.path("away")).expect("renamed");
     let error = client.ping().await.expect_err("there is no file");
@@ -247,8 +231,7 @@ async fn a_file_that_is_away_for_a_while_is_unavailable() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_file_that_was_deleted_is_made_anew_when_its_sessions_are_over() {
     let folder = Folder::new();
-    let builder = Client::builder(folder.url(FILE)).session_ttl(Duration::from_secs(2));
-    let client = builder.connect().await.expect("it connects");
+    let client = clients::connect(&folder.url(FILE), Duration::from_secs(2)).await;
     let guard = client.mutex("a").lock().await.expect("granted");
     for part in ["locks.db", "locks.db-wal", "locks.db-shm"] {
         fs::remove_file(folder.path(part)).expect("deleted");
@@ -297,7 +280,7 @@ async fn wal_that_a_long_reader_made_grow_shrinks_again() {
 async fn a_session_that_cannot_be_ended_now_is_ended_later() {
     let folder = Folder::new();
     let client = connect(&folder.url(FILE)).await;
-    client.mutex("a").lock().await.expect("granted").unlock().await.expect("released");
+    take_turn(&client, "a").await;
     let operator = dial(&folder.path(FILE));
     let rename = |from: &str, to: &str| {
         operator.execute(&format!("ALTER TABLE {from} RENAME TO {to}"), []).expect("renamed")

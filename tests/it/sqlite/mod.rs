@@ -1,11 +1,11 @@
 //! SQLite passes every case, and some of its own. Needs no server.
 
-#[cfg(feature = "blocking")]
-mod blocking;
 mod files;
 mod processes;
 mod transactions;
 
 use crate::common::{conformance, sqlite::Sqlite};
 
+#[cfg(feature = "blocking")]
+crate::common::blocking!(Sqlite);
 conformance!(Sqlite);

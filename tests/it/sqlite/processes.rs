@@ -8,9 +8,9 @@ use rusqlite::TransactionBehavior::Immediate;
 use tokio::process::Command;
 
 use crate::common::{
-    case::{SOON, within},
-    cases_for,
-    sqlite::{Folder, Sqlite, dial},
+    SOON, cases_for, connect, locked,
+    sqlite::{Folder, Sqlite, dial, url},
+    take_turn, within,
 };
 
 // These need processes, and no network.
@@ -34,8 +34,8 @@ const TRIED: &str = "job tried: ";
 /// No test: what the processes do that the tests below start.
 #[test]
 fn job_on_a_file() {
-    let Ok(told) = std::env::var(VARIABLE) else { return };
-    let [kind, folder, rounds] = told.split(' ').collect::<Vec<_>>().try_into().expect("three");
+    let Ok(job) = std::env::var(VARIABLE) else { return };
+    let [kind, folder, rounds] = job.split(' ').collect::<Vec<_>>().try_into().expect("three");
     let _orders = orders_for_life();
     let work = work(kind, Path::new(folder), rounds.parse().expect("a number"));
     tokio::runtime::Runtime::new().expect("a runtime").block_on(work);
@@ -43,8 +43,7 @@ fn job_on_a_file() {
 
 async fn work(kind: &str, folder: &Path, rounds: usize) {
     if kind == "try" {
-        let url = format!("sqlite://{}", folder.join(FILE).display());
-        let tried = match Client::connect(url).await {
+        let tried = match Client::connect(url(&folder.join(FILE))).await {
             Ok(client) => client.mutex("shared").try_lock().await,
             Err(error) => Err(error),
         };
@@ -72,8 +71,7 @@ async fn work(kind: &str, folder: &Path, rounds: usize) {
 }
 
 async fn client(folder: &Path, ttl: Duration) -> Client {
-    let url = format!("sqlite://{}", folder.join(FILE).display());
-    Client::builder(url).session_ttl(ttl).connect().await.expect("it connects")
+    connect(&url(&folder.join(FILE)), ttl).await
 }
 
 /// Raises a number that is in a file without any care but the lock.
@@ -108,10 +106,18 @@ fn start(kind: &str, folder: &Folder, rounds: usize) -> Child {
 
 /// `command` starts this binary, with the arguments that follow.
 fn start_by(mut command: Command, kind: &str, folder: &Folder, rounds: usize) -> Child {
-    let told = format!("{kind} {} {rounds}", folder.path("").display());
+    let job = format!("{kind} {} {rounds}", folder.path("").display());
     let name = format!("{}::job_on_a_file", module_path!().split_once("::").expect("a path").1);
-    command.args(["--exact", &name, "--nocapture", "--test-threads=1"]).env(VARIABLE, told);
+    command.args(["--exact", &name, "--nocapture", "--test-threads=1"]).env(VARIABLE, job);
     Child::start(&mut command).expect("a process")
+}
+
+/// A process that is in the midst of a transaction of its own.
+async fn in_a_transaction(folder: &Folder) -> Child {
+    let mut process = start("open", folder, usize::MAX);
+    let opened = process.until(|line| line.contains(OPEN).then_some(()));
+    within(SOON, "it begins", opened).await.expect("it lives");
+    process
 }
 
 /// All that a process has counted, up to its end.
@@ -129,9 +135,9 @@ async fn counted(mut process: Child) -> Vec<u64> {
 
 fn is_sound(folder: &Folder) -> bool {
     let file = dial(&folder.path(FILE));
-    let told: String =
+    let output: String =
         file.query_row("PRAGMA integrity_check", [], |row| row.get(0)).expect("told");
-    told == "ok"
+    output == "ok"
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -172,21 +178,18 @@ async fn killed_processes_are_succeeded() {
     }
     assert!(is_sound(&folder));
     let client = client(&folder.path(""), TTL).await;
-    let guard = within(SOON, "the last one is put away", client.mutex("shared").lock()).await;
-    guard.expect("granted").unlock().await.expect("released");
+    // As soon as the last one is removed.
+    take_turn(&client, "shared").await;
     client.close().await.expect("closed");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_who_is_killed_in_its_transaction_leaves_nothing() {
     let folder = Folder::new();
-    let mut process = start("open", &folder, usize::MAX);
-    let opened = process.until(|line| line.contains(OPEN).then_some(()));
-    within(SOON, "it begins", opened).await.expect("it lives");
+    let mut process = in_a_transaction(&folder).await;
     process.kill().await.expect("it was running");
     let client = client(&folder.path(""), TTL).await;
-    let guard = within(SOON, "its lock comes free", client.mutex("shared").lock()).await;
-    let guard = guard.expect("granted");
+    let guard = locked(&client, "shared").await;
     let written =
         dial(&folder.path(FILE))
             .query_row("SELECT count(*) FROM distlock_data", [], |row| row.get::<_, i64>(0));
@@ -203,9 +206,7 @@ async fn one_who_stands_still_in_its_transaction_makes_no_second_holder() {
     let folder = Folder::new();
     let client = client(&folder.path(""), TTL).await;
     let guard = client.mutex("other").lock().await.expect("granted");
-    let mut process = start("open", &folder, usize::MAX);
-    let opened = process.until(|line| line.contains(OPEN).then_some(()));
-    within(SOON, "it begins", opened).await.expect("it lives");
+    let mut process = in_a_transaction(&folder).await;
     process.stop().await.expect("it runs");
     let reason = within(TTL + SOON, "the holder is told", guard.lost()).await;
     assert_eq!(reason, LostReason::DeadlinePassed);
@@ -213,8 +214,7 @@ async fn one_who_stands_still_in_its_transaction_makes_no_second_holder() {
     assert!(!matches!(tried, Ok(Some(_))), "{tried:?}");
     process.kill().await.expect("it was running");
     for name in ["other", "shared"] {
-        let guard = within(SOON, "it goes on", client.mutex(name).lock()).await.expect("granted");
-        guard.unlock().await.expect("released");
+        take_turn(&client, name).await;
     }
     client.close().await.expect("closed");
 }

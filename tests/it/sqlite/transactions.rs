@@ -1,9 +1,10 @@
 //! What users do in transactions of their own.
 
 use crate::common::{
-    accounts,
-    cases::rows,
+    cases::accounts::example_loses_money_without_the_check_alone,
     cases_for,
+    database::Database,
+    database_cases,
     sqlite::{Folder, Sqlite, dial},
 };
 
@@ -16,27 +17,33 @@ cases_for! { Sqlite, beside_others,
 }
 
 /// A file as distlock makes them: with a WAL.
-fn folder() -> Folder {
-    let folder = Folder::new();
-    let mode = "PRAGMA journal_mode = WAL";
-    let wal = dial(&folder.path("own.db")).query_row(mode, [], |row| row.get::<_, String>(0));
-    assert_eq!(wal.as_deref(), Ok("wal"));
-    folder
+struct Own {
+    _folder: Folder,
+    url: String,
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn versions_lose_nothing() {
-    let folder = folder();
-    rows::versions_lose_nothing(&folder.url("own.db")).await;
+impl Database for Own {
+    async fn new() -> Self {
+        let folder = Folder::new();
+        let mode = "PRAGMA journal_mode = WAL";
+        let wal = dial(&folder.path("own.db")).query_row(mode, [], |row| row.get::<_, String>(0));
+        assert_eq!(wal.as_deref(), Ok("wal"));
+        Self { url: folder.url("own.db"), _folder: folder }
+    }
+
+    fn url(&self) -> &str {
+        &self.url
+    }
+
+    async fn end(self) {}
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_page_on_row_locks_tells_the_truth() {
-    let folder = folder();
-    rows::the_page_tells_the_truth("sqlite", &folder.url("own.db")).await;
+database_cases! { Own,
+    rows::versions_lose_nothing,
+    rows::the_page_on_row_locks_tells_the_truth,
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn money_is_lost_without_the_check_alone() {
-    accounts::example_loses_money_without_the_check_alone(None).await;
+    example_loses_money_without_the_check_alone(None).await;
 }

@@ -13,11 +13,7 @@ use distlock_testkit::{backend::Backend, servers::endpoints};
 use tokio::{task::JoinSet, time::sleep};
 
 use crate::{
-    common::{
-        Harness, beside_others,
-        case::{SOON, eventually, within},
-        zookeeper::ZooKeeper,
-    },
+    common::{Case, SOON, eventually, own_cases, release, within, zookeeper::ZooKeeper},
     zookeeper::{
         directories::directory_of,
         forger::{Forger, Packet},
@@ -40,10 +36,16 @@ fn kind(packet: &Packet<'_>) -> Option<i32> {
     Some(i32::from_be_bytes(kind.try_into().ok()?))
 }
 
-/// A list for each of them, of all of them, would take so long that the session is lost.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn readers_list_their_queue_together() {
-    beside_others::<ZooKeeper>(async |t| {
+own_cases! { ZooKeeper, beside_others,
+    readers_list_their_queue_together,
+    waiters_with_long_paths_need_several_sessions,
+}
+
+mod cases {
+    use super::*;
+
+    /// A list for each of them, of all of them, would take so long that the session is lost.
+    pub(super) async fn readers_list_their_queue_together(t: &Case<ZooKeeper>) {
         let [lists, looks] = [(); 2].map(|()| Arc::new(AtomicUsize::new(0)));
         let (counted, looked) = (Arc::clone(&lists), Arc::clone(&looks));
         let server = endpoints(&Backend::ZooKeeper.url()).await[0];
@@ -57,8 +59,7 @@ async fn readers_list_their_queue_together() {
         let recheck = Duration::from_secs(2);
         let (other, client) =
             (t.client().await, t.connect(t.builder_for(&url).recheck_interval(recheck)).await);
-        let (zookeeper, elsewhere) =
-            (ZooKeeper::start().await, client.mutex("elsewhere").lock().await.unwrap());
+        let (zookeeper, elsewhere) = (&t.store, client.mutex("elsewhere").lock().await.unwrap());
         let writer = other.rw_lock("many").write().await.unwrap();
         let lock = client.rw_lock("many");
         let mut reading = JoinSet::new();
@@ -93,23 +94,16 @@ async fn readers_list_their_queue_together() {
         assert_eq!(rechecked, 0);
         assert!(granted < READERS / 10, "{granted}");
         assert!(elsewhere.is_valid(), "its other locks are held");
-        for guard in guards {
-            guard.unlock().await.unwrap();
-        }
+        release(guards).await;
         elsewhere.unlock().await.unwrap();
-    })
-    .await;
-}
+    }
 
-/// The server writes the paths of all nodes of a session into the transaction that ends it. With
-/// more than 2 MiB of them no server can read that transaction, and the ensemble stops.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn waiters_with_long_paths_need_several_sessions() {
-    beside_others::<ZooKeeper>(async |t| {
+    /// The server writes the paths of all nodes of a session into the transaction that ends it.
+    /// With more than 2 MiB of them no server can read that transaction, and the ensemble stops.
+    pub(super) async fn waiters_with_long_paths_need_several_sessions(t: &Case<ZooKeeper>) {
         let (namespace, name) = (format!("{}/{}", t.namespace, "n".repeat(200)), "w".repeat(250));
         let client = t.connect(t.builder().namespace(&namespace)).await;
-        let (zookeeper, other) =
-            (ZooKeeper::start().await, t.connect(t.builder().namespace(&namespace)).await);
+        let (zookeeper, other) = (&t.store, t.connect(t.builder().namespace(&namespace)).await);
         let holder = other.mutex(&name).lock().await.unwrap();
         let mut waiting = JoinSet::new();
         for _ in 0..WAITERS {
@@ -138,6 +132,5 @@ async fn waiters_with_long_paths_need_several_sessions() {
         })
         .await;
         holder.unlock().await.unwrap();
-    })
-    .await;
+    }
 }

@@ -4,155 +4,10 @@ use std::time::{Duration, Instant};
 
 use distlock_testkit::proxy::{Mode, Proxy};
 use tokio::{task::JoinSet, time::sleep};
-use zookeeper_client::{Acls, CreateMode};
 
 use crate::common::{
-    Harness, alone, beside_others,
-    case::{SOON, eventually, throughout, within},
-    zookeeper::ZooKeeper,
+    Case, Harness, SOON, alone, eventually, own_cases, throughout, within, zookeeper::ZooKeeper,
 };
-
-/// One round trip to lock and one to unlock, told by a slow network.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_uncontended_lock_takes_a_round_trip_and_so_does_its_release() {
-    const WAY: Duration = Duration::from_millis(60);
-    beside_others::<ZooKeeper>(async |t| {
-        let proxies = t.proxies().await;
-        let client = t.connect(t.builder_for(&proxies.url())).await;
-        let mutex = client.mutex("slow");
-        mutex.lock().await.unwrap().unlock().await.unwrap();
-        proxies.set(&Mode::Delay(WAY));
-        let mut best = [Duration::MAX; 2];
-        // The servers remove a directory that they find empty, which costs the next lock a round
-        // trip.
-        for _ in 0..5 {
-            let start = Instant::now();
-            let guard = mutex.lock().await.unwrap();
-            best[0] = best[0].min(start.elapsed());
-            let start = Instant::now();
-            guard.unlock().await.unwrap();
-            best[1] = best[1].min(start.elapsed());
-        }
-        println!("lock {:?}, unlock {:?}, with {:?} a round trip", best[0], best[1], WAY * 2);
-        assert!(best.iter().all(|took| (WAY * 2..WAY * 3).contains(took)), "{best:?}");
-        proxies.set(&Mode::Pass);
-    })
-    .await;
-}
-
-/// Two processes take turns: each joins, watches, looks once when it is woken, and leaves.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_handoff_between_processes_costs_the_same_however_long_the_queue() {
-    const HANDOFFS: u64 = 24;
-    alone::<ZooKeeper>(async |t| {
-        let clients = t.clients::<4>().await;
-        let mut sessions = Vec::new();
-        for (number, client) in clients.iter().enumerate() {
-            let guard = client.mutex(format!("other-{number}")).lock().await.unwrap();
-            sessions.push(t.store.session_of(guard.key()).await);
-            guard.unlock().await.unwrap();
-        }
-        let mut attempts = 0;
-        loop {
-            let guard = clients[0].mutex("handoff").lock().await.unwrap();
-            let before = t.cost(&sessions).await;
-            let mut turns = JoinSet::new();
-            for turn in 1..=HANDOFFS {
-                let mutex = clients[usize::try_from(turn).unwrap() % 4].mutex("handoff");
-                turns.spawn(async move { mutex.lock().await.unwrap().unlock().await.unwrap() });
-                t.queue_of(usize::try_from(turn).unwrap() + 1).await;
-            }
-            guard.unlock().await.unwrap();
-            within(SOON, "each has its turn", turns.join_all()).await;
-            let spent = t.cost(&sessions).await - before;
-            println!("{spent:?} for {HANDOFFS} handoffs");
-            assert!(spent.events <= HANDOFFS.cast_signed() + 2, "{spent:?}: one is told of each");
-            // The watch is a request; the first one of each client may have to list. Usually it is
-            // 114; one request more for each would be 138.
-            if spent.requests <= HANDOFFS * 4 + 28 {
-                break;
-            }
-            // The more keepalives, pings and looks after own keys fall into it, the longer a busy
-            // machine takes.
-            attempts += 1;
-            assert!(attempts < 5, "{spent:?}");
-        }
-    })
-    .await;
-}
-
-/// Curator's waiters have names of another kind: they stand in the way of those who look for a
-/// number, wherever they come.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn curator_in_between_has_its_turn() {
-    beside_others::<ZooKeeper>(async |t| {
-        let (zookeeper, [one, two]) = (ZooKeeper::start().await, t.clients().await);
-        let node = CreateMode::EphemeralSequential.with_acls(Acls::anyone_all());
-        for leaves_early in [false, true] {
-            // So that all know the directory.
-            let guard = one.mutex("mixed").lock().await.unwrap();
-            t.enqueue(&two, "mixed").await.cancel();
-            t.queue_of(1).await;
-            let directory = guard.key().rsplit_once('/').unwrap().0;
-            let prefix = format!("{directory}/_c_0f0e8a5e-8b8d-4a9e-9a3a-5d6c1b1f7a10-lock-");
-            let (_, sequence) = zookeeper.client().create(&prefix, b"", &node).await.unwrap();
-            let theirs = format!("{prefix}{sequence}");
-            let behind = t.enqueue(&two, "mixed").await;
-            let last = t.enqueue(&one, "mixed").await;
-            let nobody = async || behind.waits() && last.waits();
-            if leaves_early {
-                zookeeper.delete_key(&theirs).await;
-                throughout(Duration::from_millis(300), "there is a holder", nobody).await;
-                guard.unlock().await.unwrap();
-            } else {
-                guard.unlock().await.unwrap();
-                throughout(Duration::from_millis(300), "Curator's has its turn", nobody).await;
-                zookeeper.delete_key(&theirs).await;
-            }
-            behind.served().await;
-            last.served().await;
-        }
-    })
-    .await;
-}
-
-/// A write to a node looks to its watcher like a release.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_strangers_write_grants_nothing() {
-    beside_others::<ZooKeeper>(async |t| {
-        let (zookeeper, [one, two]) = (ZooKeeper::start().await, t.clients().await);
-        // Far away: what it is told it looks at late.
-        let proxies = t.proxies().await;
-        let three = t.connect(t.builder_for(&proxies.url())).await;
-        proxies.set(&Mode::Delay(Duration::from_millis(50)));
-        for round in 0..3 {
-            // A directory that was removed meanwhile would cost a client that knew it a second
-            // attempt.
-            let name = &format!("written-{round}");
-            let guard = one.mutex(name).lock().await.unwrap();
-            let second = t.enqueue(&two, name).await;
-            let third = t.enqueue(&three, name).await;
-            for key in [guard.key(), &second.key, &third.key] {
-                zookeeper.client().set_data(key, b"a note", None).await.unwrap();
-            }
-            let nobody = async || guard.is_valid() && second.waits() && third.waits();
-            throughout(Duration::from_millis(500), "there is a holder", nobody).await;
-            // The second one leaves as the third one looks.
-            let key = second.key.clone();
-            zookeeper.client().set_data(&key, b"another", None).await.unwrap();
-            second.cancel();
-            eventually(SOON, "it is gone", async || !t.keys().await.contains(&key)).await;
-            throughout(Duration::from_millis(200), "there is a holder", async || {
-                guard.is_valid() && third.waits()
-            })
-            .await;
-            guard.unlock().await.unwrap();
-            third.served().await;
-        }
-        proxies.set(&Mode::Pass);
-    })
-    .await;
-}
 
 /// A connection is lost when many are about to join: those in doubt find their nodes, at one search
 /// for many.
@@ -193,4 +48,146 @@ async fn hundreds_in_doubt_find_their_places() {
         marker.unlock().await.unwrap();
     })
     .await;
+}
+
+own_cases! { ZooKeeper, beside_others,
+    an_uncontended_lock_takes_a_round_trip_and_so_does_its_release,
+    curator_in_between_has_its_turn,
+    a_strangers_write_grants_nothing,
+}
+
+own_cases! { ZooKeeper, alone,
+    a_handoff_between_processes_costs_the_same_however_long_the_queue,
+}
+
+mod cases {
+    use super::*;
+
+    /// One round trip to lock and one to unlock, told by a slow network.
+    pub(super) async fn an_uncontended_lock_takes_a_round_trip_and_so_does_its_release(
+        t: &Case<ZooKeeper>,
+    ) {
+        const WAY: Duration = Duration::from_millis(60);
+        let proxies = t.proxies().await;
+        let client = t.connect(t.builder_for(&proxies.url())).await;
+        let mutex = client.mutex("slow");
+        mutex.lock().await.unwrap().unlock().await.unwrap();
+        proxies.set(&Mode::Delay(WAY));
+        let mut best = [Duration::MAX; 2];
+        // The servers remove a directory that they find empty, which costs the next lock a round
+        // trip.
+        for _ in 0..5 {
+            let start = Instant::now();
+            let guard = mutex.lock().await.unwrap();
+            best[0] = best[0].min(start.elapsed());
+            let start = Instant::now();
+            guard.unlock().await.unwrap();
+            best[1] = best[1].min(start.elapsed());
+        }
+        println!("lock {:?}, unlock {:?}, with {:?} a round trip", best[0], best[1], WAY * 2);
+        assert!(best.iter().all(|took| (WAY * 2..WAY * 3).contains(took)), "{best:?}");
+        proxies.set(&Mode::Pass);
+    }
+
+    /// Two processes take turns: each joins, watches, looks once when it is woken, and leaves.
+    pub(super) async fn a_handoff_between_processes_costs_the_same_however_long_the_queue(
+        t: &Case<ZooKeeper>,
+    ) {
+        const HANDOFFS: u64 = 24;
+        let clients = t.clients::<4>().await;
+        let mut sessions = Vec::new();
+        for (number, client) in clients.iter().enumerate() {
+            let guard = client.mutex(format!("other-{number}")).lock().await.unwrap();
+            sessions.push(t.store.session_of(guard.key()).await);
+            guard.unlock().await.unwrap();
+        }
+        let mut attempts = 0;
+        loop {
+            let guard = clients[0].mutex("handoff").lock().await.unwrap();
+            let before = t.cost(&sessions).await;
+            let mut turns = JoinSet::new();
+            for turn in 1..=HANDOFFS {
+                let mutex = clients[usize::try_from(turn).unwrap() % 4].mutex("handoff");
+                turns.spawn(async move { mutex.lock().await.unwrap().unlock().await.unwrap() });
+                t.queue_of(usize::try_from(turn).unwrap() + 1).await;
+            }
+            guard.unlock().await.unwrap();
+            within(SOON, "each has its turn", turns.join_all()).await;
+            let spent = t.cost(&sessions).await - before;
+            println!("{spent:?} for {HANDOFFS} handoffs");
+            assert!(spent.events <= HANDOFFS.cast_signed() + 2, "{spent:?}: one is told of each");
+            // The watch is a request; the first one of each client may have to list. Usually it is
+            // 114; one request more for each would be 138.
+            if spent.requests <= HANDOFFS * 4 + 28 {
+                break;
+            }
+            // The more keepalives, pings and looks after own keys fall into it, the longer a busy
+            // machine takes.
+            attempts += 1;
+            assert!(attempts < 5, "{spent:?}");
+        }
+    }
+
+    /// Curator's waiters have names of another kind: they stand in the way of those who look for a
+    /// number, wherever they come.
+    pub(super) async fn curator_in_between_has_its_turn(t: &Case<ZooKeeper>) {
+        let (zookeeper, [one, two]) = (&t.store, t.clients().await);
+        for leaves_early in [false, true] {
+            // So that all know the directory.
+            let guard = one.mutex("mixed").lock().await.unwrap();
+            t.enqueue(&two, "mixed").await.cancel();
+            t.queue_of(1).await;
+            let directory = guard.key().rsplit_once('/').unwrap().0;
+            let prefix = format!("{directory}/_c_0f0e8a5e-8b8d-4a9e-9a3a-5d6c1b1f7a10-lock-");
+            let theirs = zookeeper.stranger(&prefix, b"").await;
+            let behind = t.enqueue(&two, "mixed").await;
+            let last = t.enqueue(&one, "mixed").await;
+            let nobody = async || behind.waits() && last.waits();
+            if leaves_early {
+                zookeeper.delete_key(&theirs).await;
+                throughout(Duration::from_millis(300), "there is a holder", nobody).await;
+                guard.unlock().await.unwrap();
+            } else {
+                guard.unlock().await.unwrap();
+                throughout(Duration::from_millis(300), "Curator's has its turn", nobody).await;
+                zookeeper.delete_key(&theirs).await;
+            }
+            behind.served().await;
+            last.served().await;
+        }
+    }
+
+    /// A write to a node looks to its watcher like a release.
+    pub(super) async fn a_strangers_write_grants_nothing(t: &Case<ZooKeeper>) {
+        let (zookeeper, [one, two]) = (&t.store, t.clients().await);
+        // Far away: what it is told it looks at late.
+        let proxies = t.proxies().await;
+        let three = t.connect(t.builder_for(&proxies.url())).await;
+        proxies.set(&Mode::Delay(Duration::from_millis(50)));
+        for round in 0..3 {
+            // A directory that was removed meanwhile would cost a client that knew it a second
+            // attempt.
+            let name = &format!("written-{round}");
+            let guard = one.mutex(name).lock().await.unwrap();
+            let second = t.enqueue(&two, name).await;
+            let third = t.enqueue(&three, name).await;
+            for key in [guard.key(), &second.key, &third.key] {
+                zookeeper.client().set_data(key, b"a note", None).await.unwrap();
+            }
+            let nobody = async || guard.is_valid() && second.waits() && third.waits();
+            throughout(Duration::from_millis(500), "there is a holder", nobody).await;
+            // The second one leaves as the third one looks.
+            let key = second.key.clone();
+            zookeeper.client().set_data(&key, b"another", None).await.unwrap();
+            second.cancel();
+            eventually(SOON, "it is gone", async || !t.keys().await.contains(&key)).await;
+            throughout(Duration::from_millis(200), "there is a holder", async || {
+                guard.is_valid() && third.waits()
+            })
+            .await;
+            guard.unlock().await.unwrap();
+            third.served().await;
+        }
+        proxies.set(&Mode::Pass);
+    }
 }

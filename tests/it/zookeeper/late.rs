@@ -13,12 +13,13 @@ use zookeeper_client::{Acls, CreateMode};
 
 use crate::{
     common::{
-        Harness, beside_others,
-        case::{SOON, eventually, throughout},
+        Case, Harness, SOON, Servers, eventually, own_cases, throughout,
         zookeeper::{ZooKeeper, exchange, take_over},
     },
     zookeeper::forger::{Forger, Packet},
 };
+
+own_cases! { ZooKeeper, beside_others, a_node_created_after_its_release_is_removed }
 
 /// Kinds of requests (`ZooDefs.OpCode`).
 const CREATING: [i32; 2] = [14, 15];
@@ -31,13 +32,14 @@ fn creates(packet: &Packet<'_>, directory: &str) -> bool {
     CREATING.contains(&kind) && has(&format!("{directory}/")) && has("lock-")
 }
 
-/// The reply to the first request to create a node is lost. That request reaches the server once
-/// more, long after the lock was released, together with a request to connect: with that, a network
-/// that comes back has made a former connection the session's.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_created_after_its_release_is_removed() {
-    beside_others::<ZooKeeper>(async |t| {
-        let (zookeeper, other) = (ZooKeeper::start().await, t.client().await);
+mod cases {
+    use super::*;
+
+    /// The reply to the first request to create a node is lost. That request reaches the server once
+    /// more, long after the lock was released, together with a request to connect: with that, a network
+    /// that comes back has made a former connection the session's.
+    pub(super) async fn a_node_created_after_its_release_is_removed(t: &Case<ZooKeeper>) {
+        let (zookeeper, other) = (&t.store, t.client().await);
         // Kept by a node that is nobody's: the server removes an empty one.
         let directory = format!("{}/late", t.namespace);
         let persistent = CreateMode::Persistent.with_acls(Acls::anyone_all());
@@ -82,6 +84,5 @@ async fn a_node_created_after_its_release_is_removed() {
         throughout(recheck * 2, "what is held stays", async || again.is_valid()).await;
         again.unlock().await.unwrap();
         zookeeper.client().delete(&directory, None).await.expect("it is empty");
-    })
-    .await;
+    }
 }

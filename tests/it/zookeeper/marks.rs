@@ -7,11 +7,7 @@ use distlock_testkit::proxy::Mode;
 use zookeeper_client::{Acls, CreateMode};
 
 use crate::{
-    common::{
-        Harness, beside_others,
-        case::{SOON, eventually, throughout},
-        zookeeper::ZooKeeper,
-    },
+    common::{SOON, beside_others, eventually, throughout, zookeeper::ZooKeeper},
     zookeeper::directories::{delete_all, directory_of, number},
 };
 
@@ -21,7 +17,7 @@ use crate::{
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_mark_of_a_former_directory_grants_nothing() {
     beside_others::<ZooKeeper>(async |t| {
-        let (zookeeper, proxies) = (ZooKeeper::start().await, t.proxies().await);
+        let (zookeeper, proxies) = (&t.store, t.proxies().await);
         let [one, two, three] = t.clients().await;
         // It bears a silence of a quarter of this.
         let late = t.builder_for(&proxies.url()).session_ttl(Duration::from_secs(20));
@@ -35,7 +31,7 @@ async fn a_mark_of_a_former_directory_grants_nothing() {
         let (former, directory) = (held.key().to_owned(), directory_of(held.key()).to_owned());
         held.unlock().await.unwrap();
         let raw = zookeeper.client();
-        delete_all(&zookeeper, &directory).await;
+        delete_all(zookeeper, &directory).await;
 
         let holder = two.mutex("former").lock().await.unwrap();
         let node = CreateMode::EphemeralSequential.with_acls(Acls::anyone_all());

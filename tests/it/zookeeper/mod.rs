@@ -1,7 +1,5 @@
 //! ZooKeeper passes every case, and some of its own. Needs the servers of `docker/up`.
 
-#[cfg(feature = "blocking")]
-mod blocking;
 mod crowds;
 mod directories;
 mod foreign;
@@ -22,5 +20,7 @@ mod worn;
 
 use crate::common::{conformance, network_conformance, zookeeper::ZooKeeper};
 
+#[cfg(feature = "blocking")]
+crate::common::blocking!(ZooKeeper);
 conformance!(ZooKeeper);
 network_conformance!(ZooKeeper);

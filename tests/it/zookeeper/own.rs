@@ -6,10 +6,7 @@ use distlock::Client;
 use distlock_testkit::docker::{OwnServer, docker};
 use zookeeper_client as zk;
 
-use crate::common::{
-    case::{SOON, eventually},
-    zookeeper::mode_of,
-};
+use crate::common::{SOON, eventually, zookeeper::mode_of};
 
 /// Where the transactions are that a server has seen since it was started with an empty disk.
 const LOG: &str = "/datalog/version-2/log.1";

@@ -7,8 +7,7 @@ use tokio::{task::JoinSet, time::sleep};
 use zookeeper_client::{Client, EventType};
 
 use crate::common::{
-    alone,
-    harness::Job,
+    Harness, Job, Members, alone,
     process::Process,
     zookeeper::{ZooKeeper, mode_of},
 };

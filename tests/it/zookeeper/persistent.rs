@@ -7,9 +7,7 @@ use std::time::Duration;
 use zookeeper_client::{Acls, CreateMode};
 
 use crate::common::{
-    Case, Harness, beside_others,
-    case::{SOON, throughout, within},
-    zookeeper::ZooKeeper,
+    Case, Harness, SOON, locked, own_cases, release, throughout, within, zookeeper::ZooKeeper,
 };
 
 /// Names that stand ahead of all that join later: Curator's, kazoo's, ours, and ours with a label.
@@ -29,8 +27,9 @@ struct Junk<'a> {
 }
 
 impl<'a> Junk<'a> {
-    async fn new(t: &Case, zookeeper: &'a ZooKeeper, name: &str, names: &[&str]) -> Self {
+    async fn new(t: &'a Case<ZooKeeper>, name: &str, names: &[&str]) -> Self {
         let directory = format!("{}/{name}", t.namespace);
+        let zookeeper = &t.store;
         let container = CreateMode::Container.with_acls(Acls::anyone_all());
         let mut junk = Self { zookeeper, directory, nodes: Vec::new() };
         let keeper = format!("{}/keeps the directory", junk.directory);
@@ -53,11 +52,7 @@ impl<'a> Junk<'a> {
 
     async fn add(&mut self, name: &str, mode: CreateMode) {
         let path = format!("{}/{name}", self.directory);
-        self.zookeeper
-            .client()
-            .create(&path, b"", &mode.with_acls(Acls::anyone_all()))
-            .await
-            .expect("a node");
+        self.zookeeper.make(&path, b"", mode).await;
         self.nodes.push(path);
     }
 
@@ -69,11 +64,21 @@ impl<'a> Junk<'a> {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_persistent_node_named_like_a_waiter_holds_no_place() {
-    beside_others::<ZooKeeper>(async |t| {
-        let (zookeeper, [one, two]) = (ZooKeeper::start().await, t.clients().await);
-        let mut junk = Junk::new(t, &zookeeper, "m", &NAMES).await;
+own_cases! { ZooKeeper, beside_others,
+    a_persistent_node_named_like_a_waiter_holds_no_place,
+    a_persistent_node_in_the_place_just_ahead_is_passed_over,
+    junk_that_is_deleted_lets_nobody_in,
+    a_waiter_under_the_name_of_junk_is_waited_for,
+    junk_neither_reads_nor_writes_nor_has_a_permit,
+    a_writer_does_not_wait_for_junk_that_looks_like_one_of_ours,
+}
+
+mod cases {
+    use super::*;
+
+    pub(super) async fn a_persistent_node_named_like_a_waiter_holds_no_place(t: &Case<ZooKeeper>) {
+        let [one, two] = t.clients().await;
+        let mut junk = Junk::new(t, "m", &NAMES).await;
         junk.add("lock-0000000001", CreateMode::Container).await;
         let mutex = one.mutex("m");
         let guard = within(SOON, "nobody holds it", mutex.try_lock())
@@ -95,20 +100,16 @@ async fn a_persistent_node_named_like_a_waiter_holds_no_place() {
         })
         .await;
         guard.unlock().await.unwrap();
-        for waiter in waiters {
-            waiter.served().await;
-        }
+        release(waiters).await;
         junk.delete().await;
-    })
-    .await;
-}
+    }
 
-/// The number before one's own, under the name that ours would have there.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_persistent_node_in_the_place_just_ahead_is_passed_over() {
-    beside_others::<ZooKeeper>(async |t| {
-        let (zookeeper, client) = (ZooKeeper::start().await, t.client().await);
-        let mut junk = Junk::new(t, &zookeeper, "m", &[]).await;
+    /// The number before one's own, under the name that ours would have there.
+    pub(super) async fn a_persistent_node_in_the_place_just_ahead_is_passed_over(
+        t: &Case<ZooKeeper>,
+    ) {
+        let client = t.client().await;
+        let mut junk = Junk::new(t, "m", &[]).await;
         let mutex = client.mutex("m");
         mutex.lock().await.unwrap().unlock().await.unwrap();
         let guard = mutex.lock().await.unwrap();
@@ -122,20 +123,16 @@ async fn a_persistent_node_in_the_place_just_ahead_is_passed_over() {
         .await;
         let waiter = t.enqueue(&client, "m").await;
         assert!(waiter.key.ends_with(&format!("-lock-{:010}", next + 2)), "{}", waiter.key);
-        throughout(Duration::from_millis(300), "it waits", async || waiter.waits()).await;
+        waiter.waits_throughout(Duration::from_millis(300), "it waits").await;
         guard.unlock().await.unwrap();
         waiter.served().await;
         junk.delete().await;
-    })
-    .await;
-}
+    }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn junk_that_is_deleted_lets_nobody_in() {
-    beside_others::<ZooKeeper>(async |t| {
-        let (zookeeper, [one, two]) = (ZooKeeper::start().await, t.clients().await);
-        let junk = Junk::new(t, &zookeeper, "m", &NAMES).await;
-        let guard = within(SOON, "nobody holds it", one.mutex("m").lock()).await.unwrap();
+    pub(super) async fn junk_that_is_deleted_lets_nobody_in(t: &Case<ZooKeeper>) {
+        let [one, two] = t.clients().await;
+        let junk = Junk::new(t, "m", &NAMES).await;
+        let guard = locked(&one, "m").await;
         let waiters =
             [t.enqueue(&two, "m").await, t.enqueue(&one, "m").await, t.enqueue(&two, "m").await];
         junk.delete().await;
@@ -144,47 +141,34 @@ async fn junk_that_is_deleted_lets_nobody_in() {
         })
         .await;
         guard.unlock().await.unwrap();
-        for waiter in waiters {
-            waiter.served().await;
-        }
-    })
-    .await;
-}
+        release(waiters).await;
+    }
 
-/// What is known of a name is not known of the next node that has it.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_waiter_under_the_name_of_junk_is_waited_for() {
-    beside_others::<ZooKeeper>(async |t| {
-        let (zookeeper, client) = (ZooKeeper::start().await, t.client().await);
+    /// What is known of a name is not known of the next node that has it.
+    pub(super) async fn a_waiter_under_the_name_of_junk_is_waited_for(t: &Case<ZooKeeper>) {
+        let client = t.client().await;
         for name in NAMES {
-            let mut junk = Junk::new(t, &zookeeper, "m", &[name]).await;
-            let guard = within(SOON, "nobody holds it", client.mutex("m").lock()).await.unwrap();
+            let mut junk = Junk::new(t, "m", &[name]).await;
+            let guard = locked(&client, "m").await;
             let before = t.enqueue(&client, "m").await;
             guard.unlock().await.unwrap();
             before.served().await;
             let node = junk.nodes.pop().expect("the one named like a waiter's");
-            zookeeper.client().delete(&node, None).await.unwrap();
+            t.store.delete_key(&node).await;
             junk.add(name, CreateMode::Ephemeral).await;
             let waiter = t.enqueue(&client, "m").await;
-            throughout(Duration::from_millis(300), "it has its turn first", async || {
-                waiter.waits()
-            })
-            .await;
+            waiter.waits_throughout(Duration::from_millis(300), "it has its turn first").await;
             assert!(client.mutex("m").try_lock().await.unwrap().is_none());
             junk.delete().await;
             waiter.served().await;
         }
-    })
-    .await;
-}
+    }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn junk_neither_reads_nor_writes_nor_has_a_permit() {
-    beside_others::<ZooKeeper>(async |t| {
-        let (zookeeper, client) = (ZooKeeper::start().await, t.client().await);
+    pub(super) async fn junk_neither_reads_nor_writes_nor_has_a_permit(t: &Case<ZooKeeper>) {
+        let client = t.client().await;
         let mut junk = Vec::new();
         for name in ["m!rw", "m!permits", "m!gate"] {
-            junk.push(Junk::new(t, &zookeeper, name, &NAMES).await);
+            junk.push(Junk::new(t, name, &NAMES).await);
         }
         // The second time it knows the directories.
         for _ in 0..2 {
@@ -208,27 +192,24 @@ async fn junk_neither_reads_nor_writes_nor_has_a_permit() {
         for junk in junk {
             junk.delete().await;
         }
-    })
-    .await;
-}
+    }
 
-/// Under the name that a client of ours has which joins its first lock.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_writer_does_not_wait_for_junk_that_looks_like_one_of_ours() {
-    beside_others::<ZooKeeper>(async |t| {
-        let (zookeeper, client) = (ZooKeeper::start().await, t.client().await);
+    /// Under the name that a client of ours has which joins its first lock.
+    pub(super) async fn a_writer_does_not_wait_for_junk_that_looks_like_one_of_ours(
+        t: &Case<ZooKeeper>,
+    ) {
+        let client = t.client().await;
         let name = "0f0e8a5e8b8d4a9e-w-lock-0000000000";
-        let mut junk = Junk::new(t, &zookeeper, "m!rw", &[name]).await;
+        let mut junk = Junk::new(t, "m!rw", &[name]).await;
         let lock = client.rw_lock("m");
         within(SOON, "nobody is in", lock.write()).await.unwrap().unlock().await.unwrap();
         within(SOON, "nobody writes", lock.read()).await.unwrap().unlock().await.unwrap();
         // It has been seen to be junk. Now it is not.
         let node = junk.nodes.pop().expect("the one named like a waiter's");
-        zookeeper.client().delete(&node, None).await.unwrap();
+        t.store.delete_key(&node).await;
         junk.add(name, CreateMode::Ephemeral).await;
         assert!(lock.try_read().await.unwrap().is_none(), "somebody writes");
         assert!(lock.try_write().await.unwrap().is_none(), "somebody writes");
         junk.delete().await;
-    })
-    .await;
+    }
 }

@@ -5,11 +5,7 @@ use std::time::Duration;
 use zookeeper_client::{Acls, CreateMode};
 
 use crate::{
-    common::{
-        beside_others,
-        case::{SOON, eventually, within},
-        zookeeper::ZooKeeper,
-    },
+    common::{SOON, Waiter, beside_others, eventually, within, zookeeper::ZooKeeper},
     zookeeper::own::OwnZooKeeper,
 };
 
@@ -31,18 +27,14 @@ async fn a_quota_that_is_used_up_keeps_nobody_from_letting_go() {
             let counted = async || raw.list_children("/app/locks/q").await.unwrap().len() == count;
             eventually(SOON, "they are there", counted).await;
         };
-        let wait = |client: &distlock::Client| {
-            let mutex = client.mutex("q");
-            tokio::spawn(async move { mutex.lock().await })
-        };
         // A holder that found others when it joined leaves a mark.
         let first = one.mutex("q").lock().await.unwrap();
-        let second = wait(&two);
+        let second = Waiter::of(&two, "q");
         there_are(2).await;
         first.unlock().await.unwrap();
-        let second = within(SOON, "it is granted", second).await.unwrap().unwrap();
+        let second = second.granted().await;
         // It knows of no mark, and passes none on.
-        let third = wait(&three);
+        let third = Waiter::of(&three, "q");
         there_are(2).await;
         assert!(raw.get_data("/app/locks/q").await.unwrap().0.is_empty());
         raw.mkdir("/zookeeper/quota/app", &lasting).await.unwrap();
@@ -54,7 +46,7 @@ async fn a_quota_that_is_used_up_keeps_nobody_from_letting_go() {
         assert_eq!(refused, Err(zookeeper_client::Error::QuotaExceeded));
 
         within(Duration::from_secs(5), "it lets go", second.unlock()).await.unwrap();
-        let third = within(SOON, "it is granted", third).await.unwrap().unwrap();
+        let third = third.granted().await;
         within(Duration::from_secs(5), "it lets go", third.unlock()).await.unwrap();
     })
     .await;

@@ -8,8 +8,7 @@ use zookeeper_client::{Acl, AuthId, Permission};
 
 use crate::{
     common::{
-        Harness, beside_others,
-        case::{SOON, eventually, throughout, within},
+        Harness, SOON, Waiter, beside_others, eventually, locked, throughout, within,
         zookeeper::ZooKeeper,
     },
     zookeeper::forger::Forger,
@@ -19,7 +18,7 @@ use crate::{
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_is_locked_out_is_told_and_does_not_rage() {
     beside_others::<ZooKeeper>(async |t| {
-        let zookeeper = ZooKeeper::start().await;
+        let zookeeper = &t.store;
         let builder = || {
             t.builder()
                 .request_timeout(Duration::from_secs(1))
@@ -90,26 +89,21 @@ async fn a_client_whose_credentials_are_refused_is_told() {
     let client = builder(&format!("zk://{}", proxy.address)).connect().await.unwrap();
     let guard = client.mutex("held").lock().await.unwrap();
     let theirs = other.mutex("awaited").lock().await.unwrap();
-    let mutex = client.mutex("awaited");
-    let waiter = tokio::spawn(async move { mutex.lock().await });
-    throughout(Duration::from_millis(300), "it waits", async || !waiter.is_finished()).await;
+    let waiter = Waiter::of(&client, "awaited");
+    waiter.waits_throughout(Duration::from_millis(300), "it waits").await;
     assert!(other.mutex("held").try_lock().await.unwrap().is_none());
 
     proxy.hang_up();
     let reason = within(SOON, "the holder is told", guard.lost()).await;
     assert!(matches!(reason, LostReason::SessionExpired | LostReason::DeadlinePassed), "{reason}");
-    let error = within(SOON, "the waiter is told", waiter).await.unwrap().unwrap_err();
+    let error = waiter.result(SOON).await.unwrap_err();
     assert!(matches!(error, Error::SessionLost { .. }), "{error:?}");
     let error = within(SOON, "it is refused", client.mutex("new").lock()).await.unwrap_err();
     assert!(matches!(error, Error::Denied { .. }), "{error:?}");
     assert!(!error.is_retryable());
     // What nobody asks for is not tried.
     let connections = forger.connections();
-    let _ = within(SOON, "the successor is granted", other.mutex("held").lock())
-        .await
-        .unwrap()
-        .unlock()
-        .await;
+    let _ = locked(&other, "held").await.unlock().await;
     assert!(!guard.is_valid());
     assert!(forger.connections() <= connections + 1, "{} connections", forger.connections());
     assert!(forger.connections() < 12, "{} connections", forger.connections());

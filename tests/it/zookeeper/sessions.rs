@@ -5,25 +5,24 @@ use std::{
     time::{Duration, Instant},
 };
 
-use distlock::{Client, Error, LockGuard, LostReason};
+use distlock::{Client, Error, LostReason};
 use distlock_testkit::{
     framing::Framing,
     proxy::{Mode, Proxy},
 };
-use tokio::{
-    net::TcpStream,
-    task::{JoinHandle, JoinSet},
-    time::sleep,
-};
-use zookeeper_client::{Acls, CreateMode};
+use tokio::{net::TcpStream, task::JoinSet, time::sleep};
+use zookeeper_client::CreateMode;
 
 use crate::{
     common::{
-        Case, Harness, beside_others,
-        case::{SOON, eventually, throughout, within},
+        Case, Harness, Members, SOON, Waiter, eventually, locked, loss, own_cases, precedes_grant,
+        release, throughout, within,
         zookeeper::{ZooKeeper, four_letters, take_over, watches},
     },
-    zookeeper::forger::{Forger, Packet},
+    zookeeper::{
+        directories::directory_of,
+        forger::{Forger, Packet},
+    },
 };
 
 /// A client of a server that takes what it says for something else, by way of a proxy.
@@ -36,7 +35,7 @@ struct Misheard {
 
 impl Misheard {
     async fn connect(
-        t: &Case,
+        t: &Case<ZooKeeper>,
         ttl: Duration,
         forgery: impl Fn(Packet<'_>) + Send + Sync + 'static,
     ) -> Self {
@@ -74,19 +73,51 @@ async fn taken(server: SocketAddr, session: i64) -> TcpStream {
     stream.expect("just seen")
 }
 
-fn tell(guard: LockGuard) -> JoinHandle<(Instant, LostReason, bool)> {
-    tokio::spawn(async move {
-        let reason = guard.lost().await;
-        (Instant::now(), reason, guard.is_valid())
-    })
+/// What a session watches, by the servers' own record.
+async fn watched(t: &Case<ZooKeeper>, session: i64) -> Vec<String> {
+    let mut paths = Vec::new();
+    for server in t.store.network().1 {
+        let watches = four_letters(*server, "wchc").await;
+        let lines = watches.lines().skip_while(|line| *line != format!("0x{session:x}")).skip(1);
+        paths.extend(
+            lines.take_while(|line| line.starts_with('\t')).map(|line| line.trim().to_owned()),
+        );
+    }
+    paths
 }
 
-/// ZooKeeper refuses a session that it does not know; other servers have given a new one instead
-/// (<https://github.com/ClickHouse/ClickHouse/issues/116690>), and the crate takes it without a
-/// word. The old one's nodes go when its time is up, whatever is done in the name of the new one.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_holder_that_is_given_another_session_knows_before_its_successor() {
-    beside_others::<ZooKeeper>(async |t| {
+/// The nodes in a directory: one request, however many they are.
+#[allow(clippy::panic)] // a test fails by panicking
+async fn children(zookeeper: &ZooKeeper, dir: &str) -> Vec<String> {
+    match zookeeper.client().list_children(dir).await {
+        Ok(children) => children.into_iter().map(|child| format!("{dir}/{child}")).collect(),
+        Err(zookeeper_client::Error::NoNode) => Vec::new(),
+        Err(error) => panic!("cannot list {dir}: {error}"),
+    }
+}
+
+own_cases! { ZooKeeper, beside_others,
+    a_holder_that_is_given_another_session_knows_before_its_successor,
+    a_waiter_that_is_given_another_session_stands_in_one_place,
+    a_session_that_is_granted_for_longer_is_given_up_as_before,
+    a_session_that_is_taken_over_comes_back,
+    writes_that_come_after_their_session_has_moved_are_made_once,
+    a_node_of_an_old_session_is_not_taken_for_its_own,
+    hundreds_of_readers_outlive_their_connection,
+    hundreds_of_readers_behind_one_writer_share_its_watch,
+    thousands_of_waiters_outlive_their_connections,
+}
+
+mod cases {
+    use super::*;
+
+    /// ZooKeeper refuses a session that it does not know; other servers have given a new one
+    /// instead (<https://github.com/ClickHouse/ClickHouse/issues/116690>), and the crate takes it
+    /// without a word. The old one's nodes go when its time is up, whatever is done in the name of
+    /// the new one.
+    pub(super) async fn a_holder_that_is_given_another_session_knows_before_its_successor(
+        t: &Case<ZooKeeper>,
+    ) {
         let ttl = t.store.min_ttl() * 2;
         let misheard = Misheard::connect(t, ttl, |mut packet| {
             if packet.is_reconnect() {
@@ -98,24 +129,18 @@ async fn a_holder_that_is_given_another_session_knows_before_its_successor() {
         let guard = misheard.client.mutex("exchanged").lock().await.unwrap();
         let waiter = t.enqueue(&other, "exchanged").await;
         misheard.reconnect().await;
-        let told = tell(guard);
+        let loss = loss(guard);
         let successor = waiter.result(ttl + t.store.grace() + SOON).await.expect("granted");
-        let granted = Instant::now();
-        assert!(told.is_finished(), "the successor is there and the holder was told nothing");
-        let (told, reason, valid) = told.await.unwrap();
-        println!("told {:?} before the grant: {reason}", granted.duration_since(told));
-        assert!(told < granted && !valid);
-        assert_eq!(reason, LostReason::SessionExpired);
+        let loss = precedes_grant(loss).await;
+        assert_eq!(loss.reason, LostReason::SessionExpired);
         successor.unlock().await.unwrap();
         misheard.client.mutex("exchanged").lock().await.unwrap().unlock().await.unwrap();
-    })
-    .await;
-}
+    }
 
-/// The same, and the first to be done in the new session's name is to stand in a queue.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_waiter_that_is_given_another_session_stands_in_one_place() {
-    beside_others::<ZooKeeper>(async |t| {
+    /// The same, and the first to be done in the new session's name is to stand in a queue.
+    pub(super) async fn a_waiter_that_is_given_another_session_stands_in_one_place(
+        t: &Case<ZooKeeper>,
+    ) {
         let ttl = t.store.min_ttl() * 3;
         let misheard = Misheard::connect(t, ttl, |mut packet| {
             if packet.is_reconnect() {
@@ -143,18 +168,14 @@ async fn a_waiter_that_is_given_another_session_stands_in_one_place() {
             t.keys().await.len() == 2
         })
         .await;
-        for guard in [guard, second] {
-            guard.unlock().await.unwrap();
-        }
-    })
-    .await;
-}
+        release([guard, second]).await;
+    }
 
-/// The servers may be told to grant more while sessions are there. Those that come back then have
-/// longer to live than they were promised.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_session_that_is_granted_for_longer_is_given_up_as_before() {
-    beside_others::<ZooKeeper>(async |t| {
+    /// The servers may be told to grant more while sessions are there. Those that come back then
+    /// have longer to live than they were promised.
+    pub(super) async fn a_session_that_is_granted_for_longer_is_given_up_as_before(
+        t: &Case<ZooKeeper>,
+    ) {
         let (ttl, longer) = (t.store.min_ttl(), t.store.min_ttl() * 3);
         let milliseconds = i32::try_from(longer.as_millis()).unwrap();
         let misheard = Misheard::connect(t, ttl, move |mut packet| {
@@ -169,23 +190,20 @@ async fn a_session_that_is_granted_for_longer_is_given_up_as_before() {
         misheard.reconnect().await;
         throughout(ttl * 2, "the lock is held", async || guard.is_valid()).await;
         misheard.proxy.set(Mode::Blackhole);
-        let (cut, told) = (Instant::now(), tell(guard));
+        let (cut, loss) = (Instant::now(), loss(guard));
         let successor = waiter.result(longer + SOON).await.expect("granted");
+        let loss = precedes_grant(loss).await;
         assert!(cut.elapsed() > ttl + t.store.grace(), "it was granted for longer");
-        let (told, reason, valid) = told.await.unwrap();
-        assert!(told.duration_since(cut) < ttl, "{:?}", told.duration_since(cut));
-        assert_eq!((reason, valid), (LostReason::DeadlinePassed, false));
+        let took = loss.at.duration_since(cut);
+        assert!(took < ttl, "{took:?}");
+        assert_eq!(loss.reason, LostReason::DeadlinePassed);
         successor.unlock().await.unwrap();
         misheard.proxy.set(Mode::Pass);
-    })
-    .await;
-}
+    }
 
-/// Somebody who has the session's id and password uses it elsewhere. The client comes back each
-/// time, and nothing is lost.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_session_that_is_taken_over_comes_back() {
-    beside_others::<ZooKeeper>(async |t| {
+    /// Somebody who has the session's id and password uses it elsewhere. The client comes back each
+    /// time, and nothing is lost.
+    pub(super) async fn a_session_that_is_taken_over_comes_back(t: &Case<ZooKeeper>) {
         let [client, other] = t.clients().await;
         let guard = client.mutex("moved").lock().await.unwrap();
         let session = t.store.session_of(guard.key()).await;
@@ -194,7 +212,7 @@ async fn a_session_that_is_taken_over_comes_back() {
         for round in 0..12 {
             // At the server that it is connected to and at others; kept, or left at once.
             let thief = taken(servers[round % servers.len()], session).await;
-            let second = within(SOON, "it goes on", client.mutex("other").lock()).await.unwrap();
+            let second = locked(&client, "other").await;
             assert_eq!(t.store.session_of(second.key()).await, session);
             within(SOON, "it goes on", second.unlock()).await.unwrap();
             assert!(guard.is_valid() && waiter.waits());
@@ -202,15 +220,13 @@ async fn a_session_that_is_taken_over_comes_back() {
         }
         guard.unlock().await.unwrap();
         waiter.served().await;
-    })
-    .await;
-}
+    }
 
-/// A write is under way when the session is taken over: it comes too late, and its repetition must
-/// not be a second one.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn writes_that_come_after_their_session_has_moved_are_made_once() {
-    beside_others::<ZooKeeper>(async |t| {
+    /// A write is under way when the session is taken over: it comes too late, and its repetition
+    /// must not be a second one.
+    pub(super) async fn writes_that_come_after_their_session_has_moved_are_made_once(
+        t: &Case<ZooKeeper>,
+    ) {
         let servers = t.store.network().1;
         let proxy = Proxy::start(servers[0], Framing::Jute).await;
         let (client, other) =
@@ -220,15 +236,11 @@ async fn writes_that_come_after_their_session_has_moved_are_made_once() {
         for thief in [servers[1], servers[2], servers[0]] {
             // The node of a new waiter.
             proxy.set(Mode::BlackholeToServer);
-            let mutex = client.mutex("moved");
-            let joining = tokio::spawn(async move { mutex.lock().await });
-            throughout(Duration::from_millis(200), "it is under way", async || {
-                !joining.is_finished()
-            })
-            .await;
+            let joining = Waiter::of(&client, "moved");
+            joining.waits_throughout(Duration::from_millis(200), "it is under way").await;
             let theirs = taken(thief, session).await;
             proxy.set(Mode::Pass);
-            let guard = within(SOON, "it is granted", joining).await.unwrap().unwrap();
+            let guard = joining.granted().await;
             let mut keys = t.keys().await;
             keys.retain(|key| key != marker.key());
             assert_eq!(keys, [guard.key()]);
@@ -255,84 +267,46 @@ async fn writes_that_come_after_their_session_has_moved_are_made_once() {
         }
         assert!(marker.is_valid());
         marker.unlock().await.unwrap();
-    })
-    .await;
-}
+    }
 
-/// A server may list the node of a session that has ended a while ago: it is somebody else's now,
-/// for those who wait and for the one who held it.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_of_an_old_session_is_not_taken_for_its_own() {
-    beside_others::<ZooKeeper>(async |t| {
-        let (zookeeper, client) = (ZooKeeper::start().await, t.client().await);
+    /// A server may list the node of a session that has ended a while ago: it is somebody else's
+    /// now, for those who wait and for the one who held it.
+    pub(super) async fn a_node_of_an_old_session_is_not_taken_for_its_own(t: &Case<ZooKeeper>) {
+        let (zookeeper, client) = (&t.store, t.client().await);
         let guard = client.mutex("old").lock().await.unwrap();
         let (session, key) = (t.store.session_of(guard.key()).await, guard.key().to_owned());
         t.store.end_session_of(&key).await;
         // As if it had not gone: under its name, in another session.
-        let directory = CreateMode::Container.with_acls(Acls::anyone_all());
-        zookeeper.client().mkdir(key.rsplit_once('/').unwrap().0, &directory).await.unwrap();
-        let node = CreateMode::Ephemeral.with_acls(Acls::anyone_all());
-        zookeeper.client().create(&key, b"", &node).await.unwrap();
+        zookeeper.make_directory(directory_of(&key)).await;
+        zookeeper.make(&key, b"", CreateMode::Ephemeral).await;
         within(SOON, "the holder is told", guard.lost()).await;
         assert!(matches!(guard.unlock().await, Err(Error::Lost { .. })));
         let waiter = t.enqueue(&client, "old").await;
         assert_ne!(t.store.session_of(&waiter.key).await, session);
-        throughout(Duration::from_millis(500), "it waits for the old one", async || waiter.waits())
-            .await;
+        waiter.waits_throughout(Duration::from_millis(500), "it waits for the old one").await;
         assert!(client.mutex("old").try_lock().await.unwrap().is_none());
         assert!(t.keys().await.contains(&key), "it was not theirs to delete");
         zookeeper.delete_key(&key).await;
         waiter.served().await;
-    })
-    .await;
-}
-
-/// What a session watches, by the servers' own record.
-async fn watched(t: &Case, session: i64) -> Vec<String> {
-    let mut paths = Vec::new();
-    for server in t.store.network().1 {
-        let watches = four_letters(*server, "wchc").await;
-        let lines = watches.lines().skip_while(|line| *line != format!("0x{session:x}")).skip(1);
-        paths.extend(
-            lines.take_while(|line| line.starts_with('\t')).map(|line| line.trim().to_owned()),
-        );
     }
-    paths
-}
 
-fn directory(key: &str) -> String {
-    key.rsplit_once('/').expect("a path").0.to_owned()
-}
-
-/// The nodes in a directory: one request, however many they are.
-#[allow(clippy::panic)] // a test fails by panicking
-async fn children(zookeeper: &ZooKeeper, dir: &str) -> Vec<String> {
-    match zookeeper.client().list_children(dir).await {
-        Ok(children) => children.into_iter().map(|child| format!("{dir}/{child}")).collect(),
-        Err(zookeeper_client::Error::NoNode) => Vec::new(),
-        Err(error) => panic!("cannot list {dir}: {error}"),
-    }
-}
-
-/// Holders watch their own keys. Those of one session are more than it could restore: some do
-/// without, and another look tells what becomes of their keys.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn hundreds_of_readers_outlive_their_connection() {
-    const READERS: usize = 450;
-    beside_others::<ZooKeeper>(async |t| {
+    /// Holders watch their own keys. Those of one session are more than it could restore: some do
+    /// without, and another look tells what becomes of their keys.
+    pub(super) async fn hundreds_of_readers_outlive_their_connection(t: &Case<ZooKeeper>) {
+        const READERS: usize = 450;
         let proxies = t.proxies().await;
         let client = t.connect(t.builder_for(&proxies.url())).await;
         let lock = client.rw_lock("r".repeat(250));
         // Behind a writer they watch one path, so that all of them fit into one session.
         let writer = t.client().await.rw_lock("r".repeat(250)).write().await.unwrap();
-        let (zookeeper, dir) = (ZooKeeper::start().await, directory(writer.key()));
+        let (zookeeper, dir) = (&t.store, directory_of(writer.key()).to_owned());
         let mut reading = JoinSet::new();
         while reading.len() < READERS {
             for _ in 0..50 {
                 let lock = lock.clone();
                 reading.spawn(async move { lock.read().await.unwrap() });
             }
-            let joined = async || children(&zookeeper, &dir).await.len() > reading.len();
+            let joined = async || children(zookeeper, &dir).await.len() > reading.len();
             eventually(SOON, "they stand in the queue", joined).await;
         }
         writer.unlock().await.unwrap();
@@ -371,38 +345,34 @@ async fn hundreds_of_readers_outlive_their_connection() {
         let deleted = Instant::now();
         t.store.delete_key(blind.key()).await;
         assert_eq!(within(SOON, "it is told", blind.lost()).await, LostReason::KeyDeleted);
-        println!("told after {:?}", deleted.elapsed());
+        println!("notified after {:?}", deleted.elapsed());
         assert!(deleted.elapsed() < Duration::from_secs(3), "{:?}", deleted.elapsed());
         assert!(guards.iter().all(|guard| guard.is_valid()));
         drop(guards);
         eventually(SOON * 2, "all of them are released", async || {
-            children(&zookeeper, &dir).await.is_empty()
+            children(zookeeper, &dir).await.is_empty()
         })
         .await;
-    })
-    .await;
-}
+    }
 
-/// All that wait for one key watch one path, however many they are.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn hundreds_of_readers_behind_one_writer_share_its_watch() {
-    const READERS: usize = 500;
-    beside_others::<ZooKeeper>(async |t| {
+    /// All that wait for one key watch one path, however many they are.
+    pub(super) async fn hundreds_of_readers_behind_one_writer_share_its_watch(t: &Case<ZooKeeper>) {
+        const READERS: usize = 500;
         let [other, client] = t.clients().await;
         let name = "w".repeat(200);
         let writer = other.rw_lock(&name).write().await.unwrap();
         let lock = client.rw_lock(&name);
-        let (zookeeper, dir) = (ZooKeeper::start().await, directory(writer.key()));
+        let (zookeeper, dir) = (&t.store, directory_of(writer.key()));
         let mut reading = JoinSet::new();
         while reading.len() < READERS {
             for _ in 0..50 {
                 let lock = lock.clone();
                 reading.spawn(async move { lock.read().await });
             }
-            let joined = async || children(&zookeeper, &dir).await.len() > reading.len();
+            let joined = async || children(zookeeper, dir).await.len() > reading.len();
             eventually(SOON, "they stand in the queue", joined).await;
         }
-        let keys = children(&zookeeper, &dir).await;
+        let keys = children(zookeeper, dir).await;
         let first = keys.iter().find(|key| *key != writer.key()).unwrap();
         let session = t.store.session_of(first).await;
         // On a busy machine the last of them may still be looking at the queue.
@@ -416,21 +386,15 @@ async fn hundreds_of_readers_behind_one_writer_share_its_watch() {
         .await;
         assert_eq!(watched(t, session).await, [writer.key()]);
         reading.shutdown().await;
-        eventually(SOON * 2, "they have left", async || {
-            children(&zookeeper, &dir).await.len() == 1
-        })
-        .await;
+        eventually(SOON * 2, "they have left", async || children(zookeeper, dir).await.len() == 1)
+            .await;
         writer.unlock().await.unwrap();
-    })
-    .await;
-}
+    }
 
-/// One session cannot restore so many watches when its connection was lost: they are spread over
-/// several.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn thousands_of_waiters_outlive_their_connections() {
-    const WAITERS: usize = 2500;
-    beside_others::<ZooKeeper>(async |t| {
+    /// One session cannot restore so many watches when its connection was lost: they are spread
+    /// over several.
+    pub(super) async fn thousands_of_waiters_outlive_their_connections(t: &Case<ZooKeeper>) {
+        const WAITERS: usize = 2500;
         let proxies = t.proxies().await;
         let (client, other) = (t.connect(t.builder_for(&proxies.url())).await, t.client().await);
         // Each in a queue of its own, for those of one session follow each other without a watch.
@@ -470,6 +434,5 @@ async fn thousands_of_waiters_outlive_their_connections() {
             }
         };
         within(SOON * 4, "each has its turn", all).await;
-    })
-    .await;
+    }
 }

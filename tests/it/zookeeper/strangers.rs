@@ -2,15 +2,12 @@
 
 use std::{collections::HashSet, time::Duration};
 
-use distlock::{Client, LockGuard};
+use distlock::LockGuard;
 use distlock_testkit::proxy::Mode;
-use tokio::{task::JoinHandle, time::sleep};
-use zookeeper_client::{Acls, CreateMode};
+use tokio::time::sleep;
 
 use crate::common::{
-    Case, Harness, beside_others,
-    case::{SOON, eventually, throughout, within},
-    zookeeper::ZooKeeper,
+    Case, SOON, Waiter, beside_others, eventually, throughout, zookeeper::ZooKeeper,
 };
 
 /// How many locks each of these is tried on, side by side.
@@ -30,17 +27,11 @@ enum Middle {
     Closed,
 }
 
-fn waiting(client: &Client, name: &str) -> JoinHandle<LockGuard> {
-    let mutex = client.mutex(name);
-    tokio::spawn(async move { mutex.lock().await.expect("granted") })
-}
-
-async fn a_written_middle_goes(t: &Case, middle: Middle, way: Duration) {
-    let (zookeeper, [one, two]) = (ZooKeeper::start().await, t.clients().await);
+async fn a_written_middle_goes(t: &Case<ZooKeeper>, middle: Middle, way: Duration) {
+    let (zookeeper, [one, two]) = (&t.store, t.clients().await);
     let raw = zookeeper.client();
     let proxies = t.proxies().await;
     let three = t.connect(t.builder_for(&proxies.url())).await;
-    let node = CreateMode::EphemeralSequential.with_acls(Acls::anyone_all());
     let name = |number: usize| format!("{middle:?}-{}-{number}", way.as_millis()).to_lowercase();
     let (mut guards, mut middles) = (Vec::new(), Vec::new());
     for number in 0..LOCKS {
@@ -48,23 +39,18 @@ async fn a_written_middle_goes(t: &Case, middle: Middle, way: Duration) {
         let (directory, _) = guard.key().rsplit_once('/').expect("a path");
         if middle != Middle::Closed {
             let prefix = format!("{directory}/_c_0f0e8a5e-8b8d-4a9e-9a3a-5d6c1b1f7a10-lock-");
-            let (_, sequence) = raw.create(&prefix, b"", &node).await.expect("answered");
-            middles.push(format!("{prefix}{sequence}"));
+            middles.push(zookeeper.stranger(&prefix, b"").await);
         }
         guards.push(guard);
     }
-    let seconds: Vec<_> = match middle {
-        Middle::Closed => (0..LOCKS).map(|number| two.mutex(name(number))).collect(),
-        _ => Vec::new(),
-    };
-    let seconds: Vec<_> =
-        seconds.into_iter().map(|mutex| tokio::spawn(async move { mutex.lock().await })).collect();
+    let count = if middle == Middle::Closed { LOCKS } else { 0 };
+    let seconds: Vec<_> = (0..count).map(|number| Waiter::of(&two, &name(number))).collect();
     t.queue_of(LOCKS * 2).await;
     if middle == Middle::Closed {
         let held: HashSet<_> = guards.iter().map(LockGuard::key).collect();
         middles = t.keys().await.into_iter().filter(|key| !held.contains(&**key)).collect();
     }
-    let waiters: Vec<_> = (0..LOCKS).map(|number| waiting(&three, &name(number))).collect();
+    let waiters: Vec<_> = (0..LOCKS).map(|number| Waiter::of(&three, &name(number))).collect();
     t.queue_of(LOCKS * 3).await;
     // They have their watches.
     sleep(Duration::from_millis(300)).await;
@@ -90,26 +76,18 @@ async fn a_written_middle_goes(t: &Case, middle: Middle, way: Duration) {
         two.close().await.expect("answered");
     }
     for second in seconds {
-        within(SOON, "its client is closed", second)
-            .await
-            .expect("answered")
-            .expect_err("its client is closed");
+        second.result(SOON).await.expect_err("its client is closed");
     }
     let gone = async || t.keys().await.len() == LOCKS * 2;
     eventually(SOON, "those in the middle are gone", gone).await;
     throughout(Duration::from_millis(300) + way * 6, "each lock has one holder", async || {
-        guards.iter().all(LockGuard::is_valid) && waiters.iter().all(|waiter| !waiter.is_finished())
+        guards.iter().all(LockGuard::is_valid) && waiters.iter().all(Waiter::waits)
     })
     .await;
     proxies.set(&Mode::Pass);
     for (guard, waiter) in guards.into_iter().zip(waiters) {
         guard.unlock().await.expect("answered");
-        within(SOON, "it is served", waiter)
-            .await
-            .expect("answered")
-            .unlock()
-            .await
-            .expect("answered");
+        waiter.served().await;
     }
 }
 

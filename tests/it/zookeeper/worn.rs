@@ -7,9 +7,7 @@ use zookeeper_client::{Acls, CreateMode};
 
 use crate::{
     common::{
-        beside_others,
-        case::{SOON, eventually, throughout, within},
-        zookeeper::ZooKeeper,
+        Case, SOON, Waiter, eventually, own_cases, take_turn, throughout, zookeeper::ZooKeeper,
     },
     zookeeper::own::OwnZooKeeper,
 };
@@ -30,9 +28,15 @@ async fn worn_out() -> OwnZooKeeper {
     server
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn names_are_not_given_twice_where_numbers_are() {
-    beside_others::<ZooKeeper>(async |_| {
+own_cases! { ZooKeeper, beside_others,
+    names_are_not_given_twice_where_numbers_are,
+    order_holds_where_numbers_tell_none,
+}
+
+mod cases {
+    use super::*;
+
+    pub(super) async fn names_are_not_given_twice_where_numbers_are(_: &Case<ZooKeeper>) {
         let server = worn_out().await;
         let raw = server.raw().await;
         let keys = async || {
@@ -45,65 +49,54 @@ async fn names_are_not_given_twice_where_numbers_are() {
         };
         let (one, two) = (server.client("/locks").await, server.client("/locks").await);
         for client in [&one, &two] {
-            client.mutex("worn").lock().await.unwrap().unlock().await.unwrap();
+            take_turn(client, "worn").await;
         }
-        let wait = |client: &distlock::Client| {
-            let mutex = client.mutex("worn");
-            tokio::spawn(async move { mutex.lock().await })
-        };
         let first = one.mutex("worn").lock().await.unwrap();
         assert!(first.key().ends_with("-lock-2147483647"), "{}", first.key());
-        let second = wait(&two);
+        let second = Waiter::of(&two, "worn");
         there_are(2).await;
         let first_key = first.key().to_owned();
         first.unlock().await.unwrap();
-        let second = within(SOON, "it is granted", second).await.unwrap().unwrap();
-        let third = wait(&one);
+        let second = second.granted().await;
+        let third = Waiter::of(&one, "worn");
         there_are(2).await;
-        let fourth = wait(&two);
+        let fourth = Waiter::of(&two, "worn");
         there_are(3).await;
         let first_name = first_key.rsplit_once('/').unwrap().1;
         assert!(!keys().await.iter().any(|key| key == first_name), "a name came again");
         // A waiter that gives up is no holder that lets go.
-        third.abort();
+        third.cancel();
         there_are(2).await;
         throughout(Duration::from_secs(1), "one holds the lock", async || {
-            second.is_valid() && !fourth.is_finished()
+            second.is_valid() && fourth.waits()
         })
         .await;
         second.unlock().await.unwrap();
-        let fourth = within(SOON, "it is granted", fourth).await.unwrap().unwrap();
-        fourth.unlock().await.unwrap();
+        fourth.served().await;
         there_are(0).await;
-    })
-    .await;
-}
+    }
 
-/// Nodes with labels have numbers, too.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn order_holds_where_numbers_tell_none() {
-    beside_others::<ZooKeeper>(async |_| {
+    /// Nodes with labels have numbers, too.
+    pub(super) async fn order_holds_where_numbers_tell_none(_: &Case<ZooKeeper>) {
         let server = worn_out().await;
         let client = server.client("/locks").await;
         let mut held = client.mutex("worn").lock().await.unwrap();
         let mut waiting = Vec::new();
         let raw = server.raw().await;
         for others in 1..4 {
-            let mutex = client.mutex("worn");
-            waiting.push(tokio::spawn(async move { mutex.lock().await }));
+            waiting.push(Waiter::of(&client, "worn"));
             eventually(SOON, "it has joined", async || {
                 // The note, and the holder.
                 raw.list_children(DIRECTORY).await.unwrap().len() == others + 2
             })
             .await;
         }
-        for (number, next) in waiting.into_iter().enumerate() {
+        for next in waiting {
             let token = held.fencing_token();
             held.unlock().await.unwrap();
-            held = within(SOON, &format!("{number} is next"), next).await.unwrap().unwrap();
+            held = next.granted().await;
             assert!(held.fencing_token() > token);
         }
         held.unlock().await.unwrap();
-    })
-    .await;
+    }
 }

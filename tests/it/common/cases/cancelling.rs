@@ -12,7 +12,7 @@ use std::{
 use distlock::Client;
 use tokio::{task::JoinSet, time::timeout};
 
-use crate::common::case::{Case, SOON, eventually, throughout, within};
+use crate::common::{Case, SOON, eventually, locked, take_turn, throughout, within};
 
 /// Half of them on a lock that is free, so that they are dropped while joining, while holding and
 /// while releasing; half on one that is held, so that they are dropped while waiting.
@@ -46,9 +46,7 @@ pub(crate) async fn a_thousand_dropped_locks_leave_nothing(t: &Case) {
     held.unlock().await.expect("released");
     // The same session goes on, and the locks are free.
     for name in ["free", "held"] {
-        let guard = within(SOON, "the next lock is granted", client.mutex(name).lock())
-            .await
-            .expect("granted");
+        let guard = locked(&client, name).await;
         assert_eq!(t.store.session_of(guard.key()).await, session);
         guard.unlock().await.expect("released");
     }
@@ -96,10 +94,7 @@ pub(crate) async fn a_lock_dropped_after_any_poll_leaves_nothing(t: &Case) {
     assert!(held.is_valid());
     held.unlock().await.expect("released");
     for name in ["free", "held"] {
-        let guard = within(SOON, "the next lock is granted", client.mutex(name).lock())
-            .await
-            .expect("granted");
-        guard.unlock().await.expect("released");
+        take_turn(&client, name).await;
     }
 }
 

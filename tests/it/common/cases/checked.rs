@@ -6,10 +6,11 @@ use distlock::{CheckError, Client, LockGuard, SqlDialect};
 use distlock_testkit::proxy::Mode;
 
 use crate::common::{
-    case::{Case, SOON, eventually, throughout, within},
-    harness::Job,
+    Case, Elsewhere, Job, SOON, Servers, Waiter, eventually,
+    process::Process,
     raw::Raw,
     sql::{Sql, written},
+    within,
 };
 
 /// As one who was stopped and has a successor, but nobody has come.
@@ -17,11 +18,11 @@ pub(crate) async fn writes_of_one_who_was_stopped_are_refused_though_nobody_came
     let ttl = t.store.min_ttl();
     let job = Job { writes: 20, ..Job::new(t, "stopped", ttl) };
     let keys: Vec<_> = (0..job.writes).map(|n| job.key(n)).collect();
-    let mut process = t.store.lock_elsewhere(job).await;
+    let mut process = Process::start(&t.store.url(), &job);
     within(SOON * 2, "the process has its locks and has written", process.granted()).await;
     let written = process.sleep_through(ttl + ttl / 2).await;
     assert!(!written, "the database took a write of a session that is over");
-    process.crash().await;
+    drop(process);
     for key in &keys {
         assert_eq!(t.store.data(key).await.as_deref(), Some(&b"old"[..]));
         t.store.erase(key).await;
@@ -91,7 +92,9 @@ async fn sql(t: &Case) -> Sql {
 }
 
 /// What it writes is written under the lock, however long it takes.
-pub(crate) async fn a_transaction_that_has_checked_keeps_the_lock_until_it_ends(t: &Case) {
+pub(crate) async fn a_transaction_that_has_checked_keeps_the_lock_until_it_ends(
+    t: &Case<dyn Servers>,
+) {
     let proxies = t.proxies().await;
     let (client, other) = (t.mortal_client_by(&*proxies).await, t.client().await);
     let guard = client.mutex("a").lock().await.expect("granted");
@@ -99,13 +102,12 @@ pub(crate) async fn a_transaction_that_has_checked_keeps_the_lock_until_it_ends(
     let mut own = sql(t).await;
     own.ask("BEGIN").await;
     assert_eq!(own.ask(&check).await.rows, ["1"]);
-    let mutex = other.mutex("a");
-    let waiter = tokio::spawn(async move { mutex.lock().await });
+    let waiter = Waiter::of(&other, "a");
     proxies.set(&Mode::Refuse);
-    throughout(t.store.min_ttl() * 3, "the next one waits", async || !waiter.is_finished()).await;
+    waiter.waits_throughout(t.store.min_ttl() * 3, "the next one waits").await;
     assert!(!guard.is_valid(), "its holder has given up");
     own.ask("COMMIT").await;
-    let next = within(SOON, "the next one's turn", waiter).await.expect("no panic");
+    let next = waiter.result(SOON).await;
     assert!(own.ask(&check).await.rows.is_empty(), "the entry has gone");
     next.expect("granted").unlock().await.expect("released");
     drop(guard);

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use distlock::{Error, Health, LostReason};
 
-use crate::common::case::{Case, SOON, eventually, throughout, within};
+use crate::common::{Case, SOON, eventually, locked, refused, throughout, within};
 
 pub(crate) async fn close_releases_everything(t: &Case) {
     let [client, other] = t.clients().await;
@@ -104,8 +104,7 @@ pub(crate) async fn dead_endpoints_are_unavailable_in_time(t: &Case) {
     link.set_reachable(false);
     let patience = Duration::from_secs(1);
     let start = Instant::now();
-    let connecting = t.builder_for(&link.url()).connect_timeout(patience).connect();
-    let error = within(SOON, "it gives up", connecting).await.expect_err("nobody is there");
+    let error = refused(t.builder_for(&link.url()).connect_timeout(patience)).await;
     let took = start.elapsed();
     assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
     assert!(error.is_retryable());
@@ -128,7 +127,7 @@ pub(crate) async fn a_lazy_client_opens_its_session_when_it_is_needed(t: &Case) 
         assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
     }
     link.set_reachable(true);
-    let guard = within(SOON, "it is granted", client.mutex("a").lock()).await.expect("granted");
+    let guard = locked(&client, "a").await;
     assert!(matches!(client.health(), Health::Proved { .. }), "{:?}", client.health());
     guard.unlock().await.expect("released");
     client.close().await.expect("closed");

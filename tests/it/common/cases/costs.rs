@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use distlock::Client;
 
-use crate::common::case::{Case, SOON, Waiter, eventually, within};
+use crate::common::{Case, SOON, Waiter, eventually, release, within};
 
 pub(crate) async fn an_uncontended_lock_costs_what_it_must(t: &Case) {
     let client = t.client().await;
@@ -92,9 +92,7 @@ pub(crate) async fn a_try_lock_on_a_held_lock_only_looks(t: &Case) {
     let most = due + (3 + upkeep(started)) * servers(t);
     assert!((due..=most).contains(&spent.requests), "{spent:?} instead of {due} requests");
     assert!(spent.watches == 0 && spent.events == 0, "{spent:?}: nobody waited");
-    for guard in [guard, other] {
-        guard.unlock().await.expect("released");
-    }
+    release([guard, other]).await;
 }
 
 pub(crate) async fn a_release_wakes_one_waiter(t: &Case) {

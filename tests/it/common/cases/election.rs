@@ -6,39 +6,16 @@ use std::{
     time::{Duration, Instant},
 };
 
+use crate::common::{Case, SOON, Waiter, eventually, throughout, within};
 use distlock::{
     Client, Error, FencingToken, Leader, Leadership, LeadershipHandle, LockGuard, LostReason,
     Observe, Result,
 };
-use tokio::task::JoinHandle;
 
-use crate::common::case::{Case, SOON, eventually, throughout, within};
-
-/// A candidate that waits for its turn.
-struct Candidate(JoinHandle<Result<Leadership>>);
-
-impl Candidate {
-    /// Stands for election; returns when its key is there.
-    async fn stand(t: &Case, client: &Client, value: &'static str) -> Self {
-        let (before, election) = (t.keys().await.len(), client.election("e"));
-        let task = tokio::spawn(async move { election.campaign(value).await });
-        t.queue_of(before + 1).await;
-        Self(task)
-    }
-
-    async fn elected(mut self) -> Leadership {
-        within(SOON, "the candidate leads", &mut self.0).await.expect("no panic").expect("elected")
-    }
-
-    fn waits(&self) -> bool {
-        !self.0.is_finished()
-    }
-}
-
-impl Drop for Candidate {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
+/// Stands for election; returns when its key is there.
+async fn stand(t: &Case, client: &Client, value: &'static str) -> Waiter<Leadership> {
+    let election = client.election("e");
+    t.stands(async move { election.campaign(value).await }).await
 }
 
 async fn leads(client: &Client, value: &'static str) -> Leadership {
@@ -60,10 +37,7 @@ async fn nothing_new(observe: &mut Observe, time: Duration) {
 pub(crate) async fn candidates_lead_one_at_a_time_and_in_order(t: &Case) {
     let clients = t.clients::<3>().await;
     let mut leader = leads(&clients[0], "0").await;
-    let mut waiting = vec![
-        Candidate::stand(t, &clients[1], "1").await,
-        Candidate::stand(t, &clients[2], "2").await,
-    ];
+    let mut waiting = vec![stand(t, &clients[1], "1").await, stand(t, &clients[2], "2").await];
     assert!(clients[1].election("e").try_campaign("3").await.expect("asked").is_none());
     let timed_out =
         clients[1].election("e").campaign_timeout("4", Duration::from_millis(100)).await;
@@ -71,12 +45,12 @@ pub(crate) async fn candidates_lead_one_at_a_time_and_in_order(t: &Case) {
     let mut token = leader.fencing_token();
     while !waiting.is_empty() {
         throughout(Duration::from_millis(100), "one leads", async || {
-            waiting.iter().all(Candidate::waits)
+            waiting.iter().all(Waiter::waits)
         })
         .await;
         assert!(leader.is_valid());
         leader.resign().await.expect("resigned");
-        leader = waiting.remove(0).elected().await;
+        leader = waiting.remove(0).granted().await;
         assert!(leader.fencing_token() > token);
         token = leader.fencing_token();
     }
@@ -93,12 +67,12 @@ pub(crate) async fn the_leader_is_told_with_value_and_token(t: &Case) {
     assert_eq!(other.election("e").leader().await.expect("asked"), None);
     let value = b"bytes \0\n\xff of any kind";
     let leadership = client.election("e").campaign(value).await.expect("elected");
-    let second = Candidate::stand(t, &other, "second").await;
+    let second = stand(t, &other, "second").await;
     let leader = other.election("e").leader().await.expect("asked").expect("there is one");
     assert_eq!((leader.value(), leader.value_str()), (&value[..], None));
     assert_eq!((leader.token(), leader.key()), (leadership.fencing_token(), leadership.key()));
     leadership.resign().await.expect("resigned");
-    let leadership = second.elected().await;
+    let leadership = second.granted().await;
     let leader = client.election("e").leader().await.expect("asked").expect("there is one");
     assert_eq!((leader.value_str(), leader.token()), (Some("second"), leadership.fencing_token()));
     leadership.resign().await.expect("resigned");
@@ -108,7 +82,7 @@ pub(crate) async fn the_leader_is_told_with_value_and_token(t: &Case) {
 pub(crate) async fn a_proclaimed_value_is_seen(t: &Case) {
     let [client, other] = t.clients().await;
     let leadership = leads(&client, "0").await;
-    let waiting = Candidate::stand(t, &other, "waits").await;
+    let waiting = stand(t, &other, "waits").await;
     let mut observe = other.election("e").observe().expect("a good name");
     assert_eq!(next(&mut observe).await.value_str(), Some("0"));
     for value in ["1", "", "3"] {
@@ -124,7 +98,7 @@ pub(crate) async fn a_proclaimed_value_is_seen(t: &Case) {
     while next(&mut observe).await.value_str() != Some("two") {}
     nothing_new(&mut observe, Duration::from_millis(300)).await;
     leadership.resign().await.expect("resigned");
-    waiting.elected().await.resign().await.expect("resigned");
+    waiting.served().await;
 }
 
 pub(crate) async fn a_dropped_proclaim_is_completed_or_never_begun(t: &Case) {
@@ -148,8 +122,7 @@ pub(crate) async fn a_dropped_proclaim_is_completed_or_never_begun(t: &Case) {
 
 pub(crate) async fn a_proclaim_is_never_ok_without_a_store(t: &Case) {
     let link = t.link().await;
-    let client =
-        t.connect(t.builder_for(&link.url()).request_timeout(Duration::from_millis(500))).await;
+    let client = t.hasty_client_by(&*link).await;
     let leadership = leads(&client, "0").await;
     link.set_reachable(false);
     let error = within(SOON, "it gives up", leadership.proclaim("1"))
@@ -182,7 +155,7 @@ pub(crate) async fn observers_see_the_present_leader_first(t: &Case) {
         );
     }
     // Others who come are no news, nor is it that they go.
-    drop(Candidate::stand(t, &other, "second").await);
+    drop(stand(t, &other, "second").await);
     t.queue_of(1).await;
     nothing_new(&mut early, Duration::from_millis(300)).await;
     leadership.resign().await.expect("resigned");
@@ -205,10 +178,10 @@ pub(crate) async fn observers_never_go_back(t: &Case) {
     let mut tokens = Vec::new();
     let mut leader = leads(&clients[0], values[0]).await;
     for (n, value) in values.iter().enumerate().skip(1) {
-        let next = Candidate::stand(t, &clients[n % 2], value).await;
+        let next = stand(t, &clients[n % 2], value).await;
         tokens.push(leader.fencing_token());
         leader.resign().await.expect("resigned");
-        leader = next.elected().await;
+        leader = next.granted().await;
     }
     tokens.push(leader.fencing_token());
     let seen = watching.await.expect("no panic");
@@ -247,8 +220,7 @@ pub(crate) async fn observers_outlive_their_sessions(t: &Case) {
 
 pub(crate) async fn observers_outlive_outages(t: &Case) {
     let link = t.link().await;
-    let observer =
-        t.connect(t.builder_for(&link.url()).request_timeout(Duration::from_millis(500))).await;
+    let observer = t.hasty_client_by(&*link).await;
     let client = t.client().await;
     let mut observe = observer.election("e").observe().expect("a good name");
     let leadership = leads(&client, "before").await;
@@ -268,7 +240,7 @@ pub(crate) async fn a_dropped_campaign_leaves_nothing(t: &Case) {
     let [client, other] = t.clients().await;
     let leadership = leads(&client, "leads").await;
     for _ in 0..3 {
-        drop(Candidate::stand(t, &other, "gives up").await);
+        drop(stand(t, &other, "gives up").await);
         t.queue_of(1).await;
     }
     for micros in [1, 50, 200, 1_000] {
@@ -286,14 +258,14 @@ pub(crate) async fn a_dropped_campaign_leaves_nothing(t: &Case) {
 pub(crate) async fn lost_leadership_is_told(t: &Case) {
     let [client, other] = t.clients().await;
     let leadership = leads(&client, "0").await;
-    let waiting = Candidate::stand(t, &other, "1").await;
+    let waiting = stand(t, &other, "1").await;
     t.store.end_session_of(leadership.key()).await;
     let lost = leadership.run(std::future::pending::<()>());
     within(SOON, "the leader is told", lost).await.expect_err("it was lost");
     assert!(!leadership.is_valid());
     let error = leadership.proclaim("late").await.expect_err("it was lost");
     assert!(matches!(error, Error::Lost { .. }), "{error:?}");
-    let successor = waiting.elected().await;
+    let successor = waiting.granted().await;
     let leader = client.election("e").leader().await.expect("asked").expect("there is one");
     assert_eq!((leader.value_str(), leader.token()), (Some("1"), successor.fencing_token()));
     let error = leadership.resign().await.expect_err("it was lost");
@@ -304,13 +276,13 @@ pub(crate) async fn lost_leadership_is_told(t: &Case) {
 pub(crate) async fn a_proclaim_without_its_key_is_refused(t: &Case) {
     let [client, other] = t.clients().await;
     let leadership = leads(&client, "0").await;
-    let waiting = Candidate::stand(t, &other, "1").await;
+    let waiting = stand(t, &other, "1").await;
     t.store.delete_key(leadership.key()).await;
     let error = leadership.proclaim("late").await.expect_err("its key is gone");
     assert!(matches!(error, Error::Lost { reason: LostReason::KeyDeleted, .. }), "{error:?}");
     assert!(!leadership.is_valid());
     assert_eq!(within(SOON, "the leader is told", leadership.lost()).await, LostReason::KeyDeleted);
-    let successor = waiting.elected().await;
+    let successor = waiting.granted().await;
     let leader = client.election("e").leader().await.expect("asked").expect("there is one");
     assert_eq!(leader.value_str(), Some("1"));
     successor.resign().await.expect("resigned");

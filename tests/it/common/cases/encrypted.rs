@@ -1,65 +1,92 @@
-//! Passwords and certificates of a database.
+//! Passwords and certificates of a store with a password in its URL.
 
 use std::{error::Error as _, fs};
 
-use distlock::{Client, Error, Tls};
+use distlock::{Builder, Client, Error, Tls};
 use distlock_testkit::{certificates::Ca, servers::certificates};
 
-use crate::common::case::{SOON, within};
+use crate::common::{close, connected, reason, refused};
+
+/// A file with the servers' CA, which goes with its test.
+pub(crate) struct CaFile(pub(crate) String);
+
+impl CaFile {
+    pub(crate) fn new() -> Self {
+        let [ca, ..] = certificates();
+        let file = std::env::temp_dir().join(format!("distlock-ca-{:x}.pem", fastrand::u64(..)));
+        fs::write(&file, ca).expect("a file");
+        Self(file.to_str().expect("a path").to_owned())
+    }
+}
+
+impl Drop for CaFile {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
 
 pub(crate) async fn a_lock_is_held_by_tls(url: &str) {
-    let [ca, ..] = certificates();
-    let file = std::env::temp_dir().join(format!("distlock-ca-{:x}.pem", fastrand::u64(..)));
-    fs::write(&file, &ca).expect("a file");
-    let by_url = format!("{url}?sslmode=verify-full&ca_file={}", file.display());
+    let ([ca, ..], file) = (certificates(), CaFile::new());
+    let mode = if url.starts_with("rediss") { "" } else { "sslmode=verify-full&" };
+    let by_url = format!("{url}?{mode}ca_file={}", file.0);
     let by_name = url.replace("127.0.0.1", "localhost");
-    let clients = [
+    for builder in [
         Client::builder(&by_url),
         Client::builder(&by_name).tls(Tls::new().ca_certificate(&ca)),
         Client::builder(url).tls(Tls::new().ca_certificate(&ca).server_name("localhost")),
-    ];
-    for builder in clients {
+    ] {
         let namespace = format!("/tls-{:016x}", fastrand::u64(..));
-        let connecting = builder.namespace(namespace).connect();
-        let client = within(SOON, "it connects", connecting).await.expect("connected");
+        let client = connected(builder.namespace(namespace)).await;
         let guard = client.mutex("a").lock().await.expect("granted");
         assert!(client.mutex("a").try_lock().await.expect("an answer").is_none());
         guard.unlock().await.expect("released");
-        client.close().await.expect("closed");
+        close([client]).await;
     }
-    fs::remove_file(file).expect("removed");
 }
 
 pub(crate) async fn what_is_wrong_with_a_certificate_is_told(url: &str) {
+    a_wrong_certificate_is_named(&Client::builder(url)).await;
+}
+
+pub(crate) async fn a_wrong_certificate_is_named(builder: &Builder) {
     let [ca, ..] = certificates();
-    for (tls, reason) in [
+    for (tls, wrong) in [
         (Tls::new().ca_certificate(&Ca::new().pem), "another CA"),
         (Tls::new().ca_certificate(&ca).server_name("example.org"), "another name"),
     ] {
-        let connecting = Client::builder(url).tls(tls).connect();
-        let error = within(SOON, "it is refused", connecting).await.expect_err("refused");
+        let error = refused(builder.clone().tls(tls)).await;
         assert!(matches!(error, Error::Denied { .. }), "{error:?}");
-        let told = error.source().expect("a reason").to_string();
-        assert!(told.contains(reason) && told.contains("127.0.0.1"), "{told}");
-        assert!(!format!("{error:?} {told}").contains("apppw"));
+        let reason = reason(&error);
+        assert!(reason.contains(wrong) && reason.contains("127.0.0.1"), "{reason}");
+        assert!(!format!("{error:?} {reason}").contains("apppw"));
     }
 }
 
 pub(crate) async fn what_cannot_be_checked_is_refused_before_anything_is_sent(url: &str) {
     let (scheme, _) = url.split_once("://").expect("a scheme");
-    let tls = Client::builder(format!("{scheme}://192.0.2.1/db")).tls(Tls::new()).connect();
-    let error = within(SOON, "it is refused", tls).await.expect_err("there is no CA");
-    assert!(matches!(error, Error::InvalidConfig { option: "tls", .. }), "{error:?}");
-    let plain = Client::connect(format!("{scheme}://app:s3cret@192.0.2.1/db"));
-    let error = within(SOON, "it is refused", plain).await.expect_err("it could be read");
-    assert!(matches!(error, Error::InvalidConfig { option: "credentials", .. }), "{error:?}");
+    let unchecked = Client::builder(format!("{scheme}://192.0.2.1/db")).tls(Tls::new());
+    is_misconfigured(unchecked, "tls").await;
+    let plain = Client::builder(format!("{scheme}://app:s3cret@192.0.2.1/db"));
+    is_misconfigured(plain, "credentials").await;
+}
+
+/// Without a CA, or where the password could be read on its way.
+pub(crate) async fn is_misconfigured(builder: Builder, wrong: &str) {
+    let error = refused(builder).await;
+    let found = matches!(&error, Error::InvalidConfig { option, .. } if *option == wrong);
+    assert!(found, "{wrong}: {error:?}");
     assert!(!format!("{error} {error:?}").contains("s3cret"));
 }
 
 pub(crate) async fn who_is_not_let_in_is_told(url: &str) {
-    let client = Client::builder(url).credentials("app", "wrong").connect();
-    let error = within(SOON, "it is told", client).await.expect_err("refused");
+    is_denied(Client::builder(url).credentials("app", "wrong-s3cret")).await;
+}
+
+/// The text names the server and shows no password.
+pub(crate) async fn is_denied(builder: Builder) {
+    let error = refused(builder).await;
     assert!(matches!(error, Error::Denied { .. }), "{error:?}");
     let shown = format!("{error} {error:?} {}", error.source().expect("a reason"));
-    assert!(!shown.contains("wrong") && shown.contains("127.0.0.1"), "{shown}");
+    assert!(!shown.contains("s3cret") && !shown.contains("apppw"), "{shown}");
+    assert!(shown.contains("127.0.0.1"), "{shown}");
 }

@@ -14,7 +14,7 @@ use tokio::{
     task::JoinSet,
 };
 
-use crate::common::case::{Case, SOON, throughout, within};
+use crate::common::{Case, SOON, locked, release, throughout, within};
 
 /// A resource that shows whether two were at it at once: the count loses an update, or the flag is
 /// found set.
@@ -49,9 +49,7 @@ pub(crate) async fn fifty_contenders_never_overlap(t: &Case) {
             }
         });
     }
-    while let Some(done) = within(SOON * 3, "all are served", contenders.join_next()).await {
-        done.expect("a contender fails");
-    }
+    within(SOON * 6, "all are served", contenders.join_all()).await;
     assert_eq!(resource.count.load(SeqCst), 100);
 }
 
@@ -108,18 +106,13 @@ pub(crate) async fn two_namespaces_are_independent(t: &Case) {
     let (here, below) = (t.client().await, format!("{}/below", t.namespace));
     let there = t.connect(t.builder().namespace(below)).await;
     let one = here.mutex("same").lock().await.expect("granted");
-    let other = within(SOON, "the other namespace's lock is free", there.mutex("same").lock())
-        .await
-        .expect("granted");
+    let other = locked(&there, "same").await;
     assert_ne!(one.key(), other.key());
     // A lock named like the namespace's last part lies in the directory that holds the other
     // namespace's locks.
-    let between =
-        within(SOON, "this lock is free, too", here.mutex("below").lock()).await.expect("granted");
+    let between = locked(&here, "below").await;
     assert!(one.is_valid() && other.is_valid() && between.is_valid());
-    for guard in [one, other, between] {
-        guard.unlock().await.expect("released");
-    }
+    release([one, other, between]).await;
 }
 
 pub(crate) async fn tokens_rise_over_twenty_grants(t: &Case) {

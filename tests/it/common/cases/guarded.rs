@@ -5,10 +5,7 @@ use std::time::Duration;
 
 use distlock::{Error, FencingGate, LockGuard, LostReason, Write};
 
-use crate::common::{
-    case::{Case, SOON, eventually, throughout, within},
-    harness::Job,
-};
+use crate::common::{Case, Job, SOON, eventually, throughout, within};
 
 /// What is in the store under these keys.
 async fn data<const N: usize>(t: &Case, keys: &[String; N]) -> [Option<String>; N] {
@@ -148,11 +145,11 @@ pub(crate) async fn a_put_by_one_who_is_cut_off_ends_in_time(t: &Case) {
     let error = within(ttl * 2, "the write returns", guard.put(&keys[0], "old"))
         .await
         .expect_err("nobody answers");
-    let told = matches!(
+    let expected = matches!(
         error,
         Error::WriteUnconfirmed { .. } | Error::Unavailable { .. } | Error::Lost { .. }
     );
-    assert!(told, "{error:?}");
+    assert!(expected, "{error:?}");
     let successor = waiter.result(ttl + t.store.grace()).await.expect("granted");
     put(&successor, &keys[0], "new").await;
     let error = guard.put(&keys[0], "old").await.expect_err("the lock is lost");

@@ -15,7 +15,7 @@ use std::{
 use distlock::{Client, Error, Health, LockGuard, Result};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::common::case::{Case, SOON, eventually, throughout, within, without_a_runtime};
+use crate::common::{Case, SOON, eventually, locked, throughout, within, without_a_runtime};
 
 fn runtime() -> Runtime {
     Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime")
@@ -48,8 +48,7 @@ pub(crate) async fn unlock_lets_the_next_one_in(t: &Case) {
 pub(crate) async fn a_dropped_guard_releases(t: &Case) {
     let [one, two] = t.clients().await;
     drop(one.mutex("dropped").lock().await.expect("granted"));
-    let guard =
-        within(SOON, "the lock is free", two.mutex("dropped").lock()).await.expect("granted");
+    let guard = locked(&two, "dropped").await;
     let waiter = t.enqueue(&one, "dropped").await;
     drop(guard);
     waiter.served().await;

@@ -7,8 +7,7 @@ use distlock_testkit::proxy::Mode;
 use tokio::time::sleep;
 
 use crate::common::{
-    case::{Case, SOON, eventually, throughout, within},
-    harness::Job,
+    Case, Elsewhere, Job, SOON, Servers, eventually, process::Process, throughout, within,
 };
 
 /// How many locks the stopped process holds. It writes under each of them as it wakes.
@@ -24,7 +23,7 @@ pub(crate) async fn writes_of_a_holder_that_was_stopped_are_refused(t: &Case) {
     let ttl = t.store.min_ttl();
     let job = Job { writes: WRITES, ..Job::new(t, "stopped", ttl) };
     let keys: Vec<_> = (0..WRITES).map(|n| job.key(n)).collect();
-    let mut process = t.store.lock_elsewhere(job).await;
+    let mut process = Process::start(&t.store.url(), &job);
     within(SOON * 2, "the process has its locks and has written", process.granted()).await;
     for key in &keys {
         assert_eq!(
@@ -66,7 +65,7 @@ pub(crate) async fn writes_of_a_holder_that_was_stopped_are_refused(t: &Case) {
 }
 
 /// It is sent in time, and still on its way when the lock has another holder.
-pub(crate) async fn a_write_that_arrives_late_is_refused(t: &Case) {
+pub(crate) async fn a_write_that_arrives_late_is_refused(t: &Case<dyn Servers>) {
     let proxies = t.proxies().await;
     let (holder, other) = (t.mortal_client_by(&*proxies).await, t.client().await);
     let key = t.data_key("late");
@@ -83,11 +82,11 @@ pub(crate) async fn a_write_that_arrives_late_is_refused(t: &Case) {
     proxies.set(&Mode::Pass);
     let (outcome, guard) = within(SOON, "the write returns", writing).await.expect("no panic");
     let error = outcome.expect_err("it was not answered in time");
-    let told = matches!(
+    let expected = matches!(
         error,
         Error::WriteUnconfirmed { .. } | Error::Lost { .. } | Error::Unavailable { .. }
     );
-    assert!(told, "{error:?}");
+    assert!(expected, "{error:?}");
     throughout(Duration::from_secs(2), "the newer value stays", async || {
         t.store.data(&key).await.as_deref() == Some(b"new")
     })
@@ -99,10 +98,9 @@ pub(crate) async fn a_write_that_arrives_late_is_refused(t: &Case) {
 
 /// A write whose answer is lost is made once, or not at all, and its caller is told that it is not
 /// known.
-pub(crate) async fn a_write_whose_reply_is_lost_is_unconfirmed(t: &Case) {
+pub(crate) async fn a_write_whose_reply_is_lost_is_unconfirmed(t: &Case<dyn Servers>) {
     let proxies = t.proxies().await;
-    let client =
-        t.connect(t.builder_for(&proxies.url()).request_timeout(Duration::from_millis(500))).await;
+    let client = t.hasty_client_by(&*proxies).await;
     let key = t.data_key("unconfirmed");
     let guard = client.mutex("unconfirmed").lock().await.expect("granted");
     guard.put(&key, "before").await.expect("written");
@@ -110,8 +108,8 @@ pub(crate) async fn a_write_whose_reply_is_lost_is_unconfirmed(t: &Case) {
     let error = within(SOON, "the write returns", guard.put(&key, "value"))
         .await
         .expect_err("nothing answers");
-    let told = matches!(&error, Error::WriteUnconfirmed { name, .. } if name == "unconfirmed");
-    assert!(told && !error.is_retryable(), "{error:?}");
+    let expected = matches!(&error, Error::WriteUnconfirmed { name, .. } if name == "unconfirmed");
+    assert!(expected && !error.is_retryable(), "{error:?}");
     assert!(guard.is_valid(), "that says nothing of the lock");
     let written = async || t.store.data(&key).await.as_deref() == Some(b"value");
     eventually(SOON, "it is written all the same", written).await;
@@ -129,10 +127,11 @@ pub(crate) async fn a_write_whose_reply_is_lost_is_unconfirmed(t: &Case) {
 }
 
 /// The server has made the keys; the client hears nothing but that its connection is gone.
-pub(crate) async fn a_lock_all_whose_reply_is_lost_takes_all_or_leaves_nothing(t: &Case) {
+pub(crate) async fn a_lock_all_whose_reply_is_lost_takes_all_or_leaves_nothing(
+    t: &Case<dyn Servers>,
+) {
     let proxies = t.proxies().await;
-    let client =
-        t.connect(t.builder_for(&proxies.url()).request_timeout(Duration::from_millis(500))).await;
+    let client = t.hasty_client_by(&*proxies).await;
     for wanted in [true, false] {
         // ZooKeeper's directories are there then.
         client.lock_all(["a", "b", "c"]).await.expect("granted").unlock().await.expect("released");
@@ -159,10 +158,9 @@ pub(crate) async fn a_lock_all_whose_reply_is_lost_takes_all_or_leaves_nothing(t
 }
 
 /// One that was given up while it was still on its way is not applied over a later one.
-pub(crate) async fn a_proclaim_that_arrives_late_is_refused(t: &Case) {
+pub(crate) async fn a_proclaim_that_arrives_late_is_refused(t: &Case<dyn Servers>) {
     let proxies = t.proxies().await;
-    let client =
-        t.connect(t.builder_for(&proxies.url()).request_timeout(Duration::from_millis(500))).await;
+    let client = t.hasty_client_by(&*proxies).await;
     let election = t.client().await.election("late");
     let leadership = client.election("late").campaign("first").await.expect("granted");
     leadership.proclaim("second").await.expect("proclaimed");

@@ -8,7 +8,7 @@ use std::{
 
 use distlock::{Error, LockGuard, LockHandle, LostReason};
 
-use crate::common::case::{Case, SOON, within};
+use crate::common::{Case, SOON, within};
 
 /// The longest time for which these locks are held.
 const LIMIT: Duration = Duration::from_millis(400);

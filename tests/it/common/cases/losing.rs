@@ -5,8 +5,7 @@ use std::time::{Duration, Instant};
 use distlock::{Client, Error, LostReason};
 
 use crate::common::{
-    case::{Case, SOON, eventually, throughout, within},
-    harness::Job,
+    Case, Job, Loss, SOON, eventually, locked, loss, precedes_grant, throughout, within,
 };
 
 /// Fails to unlock a guard that is lost.
@@ -30,9 +29,10 @@ pub(crate) async fn an_ended_session_is_told_to_its_holder(t: &Case) {
     // Its keys went with the session, and either may be noticed first.
     for guard in [guard, second] {
         let reason = within(SOON, "the holder is told", guard.lost()).await;
-        // The next keepalive would tell it at the latest.
-        let interval = client.session_ttl() / 3;
-        assert!(ended.elapsed() < interval, "told after {:?}", ended.elapsed());
+        // The next keepalive would tell it at the latest, a third of the TTL after the one before.
+        // The rest of the time to the one after that is for a busy machine.
+        let limit = client.session_ttl() / 2;
+        assert!(ended.elapsed() < limit, "notified after {:?}", ended.elapsed());
         assert!(matches!(reason, LostReason::SessionExpired | LostReason::KeyDeleted), "{reason}");
         assert_lost!(guard, LostReason::SessionExpired | LostReason::KeyDeleted);
     }
@@ -65,9 +65,7 @@ pub(crate) async fn a_lost_session_is_replaced(t: &Case) {
     let (session, token) = (t.store.session_of(guard.key()).await, guard.fencing_token());
     t.store.end_session_of(guard.key()).await;
     within(SOON, "the holder is told", guard.lost()).await;
-    let again = within(SOON, "the next lock opens a session", client.mutex("held").lock())
-        .await
-        .expect("granted");
+    let again = locked(&client, "held").await;
     assert_ne!(t.store.session_of(again.key()).await, session);
     assert!(again.fencing_token() > token);
     assert!(again.is_valid() && !guard.is_valid());
@@ -93,7 +91,7 @@ pub(crate) async fn a_deleted_key_is_told_within_a_second(t: &Case) {
         t.store.delete_key(guard.key()).await;
         assert_eq!(within(SOON, "the holder is told", guard.lost()).await, LostReason::KeyDeleted);
         let took = deleted.elapsed();
-        assert!(took < Duration::from_secs(1), "told after {took:?}");
+        assert!(took < Duration::from_secs(1), "notified after {took:?}");
         assert_lost!(guard, LostReason::KeyDeleted);
         if let Some(waiter) = waiter {
             waiter.served().await;
@@ -111,7 +109,7 @@ pub(crate) async fn an_unlock_of_what_was_lost_spares_the_successor(t: &Case) {
         let lost = former.mutex("lost").lock().await.expect("granted");
         t.store.delete_key(lost.key()).await;
         within(SOON, "the holder is told", lost.lost()).await;
-        let guard = within(SOON, "it is free", next.mutex("lost").lock()).await.expect("granted");
+        let guard = locked(&next, "lost").await;
         assert!(guard.fencing_token() > lost.fencing_token());
         if unlocks {
             let error = lost.unlock().await.expect_err("it was lost");
@@ -208,22 +206,12 @@ pub(crate) async fn a_holder_that_is_cut_off_knows_before_its_successor(t: &Case
     let waiter = t.enqueue(&other, "cut").await;
     link.cut_off(&guard);
     let cut = Instant::now();
-    let told = tokio::spawn(async move {
-        let reason = guard.lost().await;
-        (Instant::now(), reason, guard)
-    });
+    let loss = loss(guard);
     let successor = waiter.result(ttl * 2 + t.store.grace()).await.expect("granted");
-    let granted = Instant::now();
-    assert!(told.is_finished(), "the successor is there and the holder was told nothing");
-    let (told, reason, guard) = told.await.expect("no panic");
+    let Loss { at, reason, guard, .. } = precedes_grant(loss).await;
     assert_eq!(reason, LostReason::DeadlinePassed);
-    let lead = granted.duration_since(told);
-    println!("told after {:?} of {ttl:?}, {lead:?} before the grant", told.duration_since(cut));
-    assert!(lead > Duration::ZERO);
-    assert!(
-        told.duration_since(cut) > ttl / 2,
-        "a keepalive was due every third of {ttl:?}: given up too early"
-    );
+    println!("after {:?} of {ttl:?}", at - cut);
+    assert!(at - cut > ttl / 2, "a keepalive was due every third of {ttl:?}: given up too early");
     assert_lost!(guard, LostReason::DeadlinePassed);
     assert!(successor.is_valid());
     successor.unlock().await.expect("released");
@@ -323,8 +311,7 @@ pub(crate) async fn a_release_that_never_arrives_ends_with_the_ttl(t: &Case) {
 
 pub(crate) async fn a_release_is_completed_when_the_store_is_back(t: &Case) {
     let link = t.link().await;
-    let builder = t.builder_for(&link.url()).request_timeout(Duration::from_millis(500));
-    let (client, other) = (t.connect(builder).await, t.client().await);
+    let (client, other) = (t.hasty_client_by(&*link).await, t.client().await);
     let guard = client.mutex("back").lock().await.expect("granted");
     let session = t.store.session_of(guard.key()).await;
     let waiter = t.enqueue(&other, "back").await;

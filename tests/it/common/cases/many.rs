@@ -9,7 +9,7 @@ use distlock::{AllGuard, Error, LostReason, Write};
 use tokio::{task::JoinSet, time::sleep};
 
 use super::exclusion::Fragile;
-use crate::common::case::{Case, SOON, eventually, poll, throughout, within};
+use crate::common::{Case, SOON, eventually, locked, poll, throughout, within};
 
 fn names(all: &AllGuard) -> Vec<&str> {
     all.guards().iter().map(|guard| guard.name()).collect()
@@ -78,9 +78,7 @@ async fn contend(t: &Case, clients: [distlock::Client; 2]) {
             guard.unlock().await.expect("released");
         }
     });
-    while let Some(done) = within(SOON * 4, "all are served", contenders.join_next()).await {
-        done.expect("a contender fails");
-    }
+    within(SOON * 6, "all are served", contenders.join_all()).await;
     t.queue_of(0).await;
 }
 
@@ -264,7 +262,7 @@ pub(crate) async fn a_write_under_several_locks_needs_all_of_them(t: &Case) {
         within(SOON, "it is written", all.write(&transfer("before"))).await.expect("all are held");
         let key = all.get(lost).expect("it was asked for").key().to_owned();
         assert!(other.evict(&key).await.expect("answered"), "it was there");
-        let next = within(SOON, "it is free", other.mutex(lost).lock()).await.expect("granted");
+        let next = locked(&other, lost).await;
         let error = within(SOON, "it is refused", all.write(&transfer("after"))).await;
         let error = error.expect_err("one of them is lost");
         assert!(

@@ -1,18 +1,18 @@
 //! The cases, by theme. What they have in common is in `case.rs`.
 
+#[cfg(feature = "sqlite")]
+pub(crate) mod accounts;
+#[cfg(feature = "blocking")]
+pub(crate) mod blocking;
 pub(crate) mod cancelling;
 // Of stores that are SQL databases alone.
-#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
-#[allow(dead_code)]
 pub(crate) mod checked;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "redis"))]
-#[allow(dead_code)]
 pub(crate) mod clocked;
 pub(crate) mod closing;
 pub(crate) mod costs;
 pub(crate) mod election;
-#[cfg(any(feature = "mysql", feature = "postgres"))]
-#[allow(dead_code)]
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "redis", feature = "redlock"))]
 pub(crate) mod encrypted;
 pub(crate) mod exclusion;
 pub(crate) mod guarded;
@@ -23,18 +23,19 @@ pub(crate) mod losing;
 pub(crate) mod many;
 pub(crate) mod names;
 pub(crate) mod network;
-#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
-#[allow(dead_code)]
 pub(crate) mod rows;
 pub(crate) mod rwlock;
+#[cfg(any(feature = "etcd", feature = "zookeeper"))]
+pub(crate) mod secured;
 pub(crate) mod semaphore;
 pub(crate) mod service;
+#[cfg(any(feature = "etcd", feature = "zookeeper"))]
+pub(crate) mod strangers;
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+pub(crate) mod tables;
 pub(crate) mod trying;
 pub(crate) mod unpolled;
-#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
-#[allow(dead_code)]
 pub(crate) mod versions;
 pub(crate) mod view;
 #[cfg(any(feature = "postgres", feature = "redis"))]
-#[allow(dead_code)]
 pub(crate) mod waiting;

@@ -7,7 +7,7 @@ use std::{
 
 use distlock::{Builder, Client, Error};
 
-use crate::common::case::{Case, SOON, eventually, within};
+use crate::common::{Case, SOON, eventually, release, within};
 
 pub(crate) async fn names_that_begin_alike_are_independent(t: &Case) {
     let clients = t.clients::<2>().await;
@@ -23,9 +23,7 @@ pub(crate) async fn names_that_begin_alike_are_independent(t: &Case) {
             );
         }
         assert!(guards.iter().all(|guard| guard.is_valid()));
-        for guard in guards {
-            guard.unlock().await.expect("released");
-        }
+        release(guards).await;
         names.reverse();
     }
 }
@@ -81,9 +79,7 @@ pub(crate) async fn odd_names_work_and_are_independent(t: &Case) {
             "{name:?} is granted twice"
         );
     }
-    for guard in guards {
-        guard.unlock().await.expect("released");
-    }
+    release(guards).await;
 }
 
 /// The error comes though the store is out of reach, so nothing was asked of it.

@@ -8,24 +8,20 @@ use std::{
     time::{Duration, Instant},
 };
 
-use distlock::{Client, Error, LockGuard, LostReason};
-use distlock_testkit::{proxies::Proxies, proxy::Mode};
+use distlock::{Error, LockGuard, LostReason};
+use distlock_testkit::proxy::Mode;
+use futures_util::future::join_all;
 use tokio::{task::JoinSet, time::sleep};
 
 use crate::common::{
-    case::{Case, SOON, eventually, poll, throughout, within},
-    harness::Job,
+    Case, Elsewhere, Job, SOON, Servers, close, connected, eventually, loss, poll, precedes_grant,
+    process::Process, reason, release, take_turn, throughout, within,
 };
 
-/// A client by way of proxies, whose session outlives the case.
-async fn client_by(t: &Case, proxies: &Proxies) -> Client {
-    t.connect(t.builder_for(&proxies.url()).request_timeout(Duration::from_millis(500))).await
-}
-
 /// The server has made the key; the client hears nothing but that its connection is gone.
-pub(crate) async fn a_join_whose_reply_is_lost_leaves_one_key(t: &Case) {
+pub(crate) async fn a_join_whose_reply_is_lost_leaves_one_key(t: &Case<dyn Servers>) {
     let proxies = t.proxies().await;
-    let (client, other) = (client_by(t, &proxies).await, t.client().await);
+    let (client, other) = (t.hasty_client_by(&*proxies).await, t.client().await);
     for _ in 0..3 {
         let ahead = other.mutex("join").lock().await.expect("granted");
         proxies.set(&Mode::BlackholeToClient);
@@ -40,9 +36,9 @@ pub(crate) async fn a_join_whose_reply_is_lost_leaves_one_key(t: &Case) {
 }
 
 /// The same without a sign of the loss: the answer comes long after the client has asked again.
-pub(crate) async fn a_join_whose_reply_is_late_leaves_one_key(t: &Case) {
+pub(crate) async fn a_join_whose_reply_is_late_leaves_one_key(t: &Case<dyn Servers>) {
     let proxies = t.proxies().await;
-    let (client, other) = (client_by(t, &proxies).await, t.client().await);
+    let (client, other) = (t.hasty_client_by(&*proxies).await, t.client().await);
     let ahead = other.mutex("join").lock().await.expect("granted");
     // What the opening of a session leaves for later has been replied to: nothing is ahead of the
     // join on the connection.
@@ -62,9 +58,9 @@ pub(crate) async fn a_join_whose_reply_is_late_leaves_one_key(t: &Case) {
 }
 
 /// The key of a caller who went away before the answer came is found and deleted.
-pub(crate) async fn a_dropped_join_whose_reply_is_lost_leaves_nothing(t: &Case) {
+pub(crate) async fn a_dropped_join_whose_reply_is_lost_leaves_nothing(t: &Case<dyn Servers>) {
     let proxies = t.proxies().await;
-    let (client, other) = (client_by(t, &proxies).await, t.client().await);
+    let (client, other) = (t.hasty_client_by(&*proxies).await, t.client().await);
     let marker = client.mutex("marker").lock().await.expect("granted");
     let ahead = other.mutex("join").lock().await.expect("granted");
     proxies.set(&Mode::BlackholeToClient);
@@ -74,16 +70,14 @@ pub(crate) async fn a_dropped_join_whose_reply_is_lost_leaves_nothing(t: &Case) 
     proxies.set(&Mode::Pass);
     eventually(SOON, "its key is gone", async || t.keys().await.len() == 2).await;
     assert!(marker.is_valid() && ahead.is_valid());
-    for guard in [marker, ahead] {
-        guard.unlock().await.expect("released");
-    }
+    release([marker, ahead]).await;
 }
 
 /// A join that was given up is still on its way when another attempt has the lock and its label was
 /// changed: the key that it puts then has the former label.
-pub(crate) async fn a_join_that_lands_after_a_downgrade_is_taken_back(t: &Case) {
+pub(crate) async fn a_join_that_lands_after_a_downgrade_is_taken_back(t: &Case<dyn Servers>) {
     let proxies = t.proxies().await;
-    let client = client_by(t, &proxies).await;
+    let client = t.hasty_client_by(&*proxies).await;
     let marker = client.mutex("marker").lock().await.expect("granted");
     // It lands in about every second round; in the others its connection is given up before.
     let (mut round, mut landed, start) = (0, 0, Instant::now());
@@ -103,16 +97,14 @@ pub(crate) async fn a_join_that_lands_after_a_downgrade_is_taken_back(t: &Case) 
         }
         eventually(Duration::from_secs(20), "the reader's key is the only one", own).await;
         let second = within(SOON, "readers share", lock.read()).await.expect("granted");
-        for reader in [reader, second] {
-            reader.unlock().await.expect("released");
-        }
+        release([reader, second]).await;
     }
     marker.unlock().await.expect("released");
 }
 
-pub(crate) async fn a_release_whose_reply_is_lost_spares_the_successor(t: &Case) {
+pub(crate) async fn a_release_whose_reply_is_lost_spares_the_successor(t: &Case<dyn Servers>) {
     let proxies = t.proxies().await;
-    let (client, other) = (client_by(t, &proxies).await, t.client().await);
+    let (client, other) = (t.hasty_client_by(&*proxies).await, t.client().await);
     let guard = client.mutex("release").lock().await.expect("granted");
     let waiter = t.enqueue(&other, "release").await;
     proxies.set(&Mode::SwallowReply);
@@ -132,7 +124,7 @@ pub(crate) async fn a_release_whose_reply_is_lost_spares_the_successor(t: &Case)
 }
 
 /// Either way alone is enough to lose a lock, and what still comes the other way must not hide it.
-async fn cut_one_way(t: &Case, mode: Mode) {
+async fn cut_one_way(t: &Case<dyn Servers>, mode: Mode) {
     let proxies = t.proxies().await;
     let holder = t.mortal_client_by(&*proxies).await;
     let other = t.client().await;
@@ -140,29 +132,22 @@ async fn cut_one_way(t: &Case, mode: Mode) {
     let waiter = t.enqueue(&other, "one-way").await;
     let ttl = holder.session_ttl();
     proxies.set(&mode);
-    let told = tokio::spawn(async move {
-        let reason = guard.lost().await;
-        (Instant::now(), reason, guard.is_valid())
-    });
+    let loss = loss(guard);
     // A server that still hears keepalives keeps the lock until the client gives up.
     // zookeeper-client goes on asking for its session until 1.4 TTL have passed without an answer,
     // also when it has been dropped, and each time the server counts anew.
     let successor = waiter.result(ttl * 3 + t.store.grace()).await.expect("granted");
-    let granted = Instant::now();
-    assert!(told.is_finished(), "the successor is there and the holder was told nothing");
-    let (told, reason, valid) = told.await.expect("no panic");
-    assert!(told < granted);
-    assert_eq!((reason, valid), (LostReason::DeadlinePassed, false));
+    assert_eq!(precedes_grant(loss).await.reason, LostReason::DeadlinePassed);
     assert!(successor.is_valid());
     successor.unlock().await.expect("released");
     proxies.set(&Mode::Pass);
 }
 
-pub(crate) async fn a_holder_that_is_not_heard_knows_before_its_successor(t: &Case) {
+pub(crate) async fn a_holder_that_is_not_heard_knows_before_its_successor(t: &Case<dyn Servers>) {
     cut_one_way(t, Mode::BlackholeToServer).await;
 }
 
-pub(crate) async fn a_holder_that_hears_nothing_knows_before_its_successor(t: &Case) {
+pub(crate) async fn a_holder_that_hears_nothing_knows_before_its_successor(t: &Case<dyn Servers>) {
     cut_one_way(t, Mode::BlackholeToClient).await;
 }
 
@@ -170,7 +155,7 @@ pub(crate) async fn a_holder_that_hears_nothing_knows_before_its_successor(t: &C
 /// else.
 pub(crate) async fn a_holder_that_was_stopped_knows_when_it_wakes(t: &Case) {
     let ttl = t.store.min_ttl();
-    let mut process = t.store.lock_elsewhere(Job::new(t, "stopped", ttl)).await;
+    let mut process = Process::start(&t.store.url(), &Job::new(t, "stopped", ttl));
     let token = within(SOON, "the process has the lock", process.granted()).await;
     let other = t.client().await;
     let waiter = t.enqueue(&other, "stopped").await;
@@ -187,7 +172,7 @@ pub(crate) async fn a_holder_that_was_stopped_knows_when_it_wakes(t: &Case) {
 /// still go out, else the session's end does it.
 pub(crate) async fn a_process_that_exits_gives_its_lock_back(t: &Case) {
     let ttl = t.store.min_ttl();
-    let mut process = t.store.lock_elsewhere(Job::new(t, "exit", ttl)).await;
+    let mut process = Process::start(&t.store.url(), &Job::new(t, "exit", ttl));
     let token = within(SOON, "the process has the lock", process.granted()).await;
     let other = t.client().await;
     let waiter = t.enqueue(&other, "exit").await;
@@ -200,7 +185,7 @@ pub(crate) async fn a_process_that_exits_gives_its_lock_back(t: &Case) {
 
 /// Two clients at a lock, each on a network that comes and goes: each holds it or knows that it
 /// does not.
-pub(crate) async fn flapping_networks_never_make_two_holders(t: &Case) {
+pub(crate) async fn flapping_networks_never_make_two_holders(t: &Case<dyn Servers>) {
     let guards: Arc<[Mutex<Option<LockGuard>>; 2]> = Arc::default();
     let grants = Arc::new(AtomicU32::new(0));
     let (mut tasks, mut networks) = (JoinSet::new(), Vec::new());
@@ -264,9 +249,9 @@ pub(crate) async fn flapping_networks_never_make_two_holders(t: &Case) {
     .await;
 }
 
-pub(crate) async fn locks_and_waiters_outlive_their_connections(t: &Case) {
+pub(crate) async fn locks_and_waiters_outlive_their_connections(t: &Case<dyn Servers>) {
     let proxies = t.proxies().await;
-    let (client, other) = (client_by(t, &proxies).await, t.client().await);
+    let (client, other) = (t.hasty_client_by(&*proxies).await, t.client().await);
     let guard = client.mutex("held").lock().await.expect("granted");
     let ahead = other.mutex("awaited").lock().await.expect("granted");
     let waiter = t.enqueue(&client, "awaited").await;
@@ -282,9 +267,9 @@ pub(crate) async fn locks_and_waiters_outlive_their_connections(t: &Case) {
 }
 
 /// The one ahead is gone while the waiter's connection is down.
-pub(crate) async fn what_happens_while_disconnected_is_seen_afterwards(t: &Case) {
+pub(crate) async fn what_happens_while_disconnected_is_seen_afterwards(t: &Case<dyn Servers>) {
     let proxies = t.proxies().await;
-    let (client, other) = (client_by(t, &proxies).await, t.client().await);
+    let (client, other) = (t.hasty_client_by(&*proxies).await, t.client().await);
     let guard = other.mutex("seen").lock().await.expect("granted");
     let waiter = t.enqueue(&client, "seen").await;
     proxies.set(&Mode::Refuse);
@@ -294,9 +279,9 @@ pub(crate) async fn what_happens_while_disconnected_is_seen_afterwards(t: &Case)
 }
 
 /// The one ahead goes between the answer that names it and the watch on it: no event tells of that.
-pub(crate) async fn what_happens_before_the_watch_is_seen_at_once(t: &Case) {
+pub(crate) async fn what_happens_before_the_watch_is_seen_at_once(t: &Case<dyn Servers>) {
     let proxies = t.proxies().await;
-    let (client, other) = (client_by(t, &proxies).await, t.client().await);
+    let (client, other) = (t.hasty_client_by(&*proxies).await, t.client().await);
     let guard = other.mutex("before").lock().await.expect("granted");
     // In between: behind a holder, a look of its own goes with the watch.
     let middle = t.enqueue(&other, "before").await;
@@ -312,7 +297,7 @@ pub(crate) async fn what_happens_before_the_watch_is_seen_at_once(t: &Case) {
 }
 
 /// Servers do lose events now and then, on connections that are in good order.
-pub(crate) async fn a_lost_event_is_made_good_by_the_recheck(t: &Case) {
+pub(crate) async fn a_lost_event_is_made_good_by_the_recheck(t: &Case<dyn Servers>) {
     let proxies = t.proxies().await;
     let recheck = Duration::from_secs(2);
     let client = t.connect(t.builder_for(&proxies.url()).recheck_interval(recheck)).await;
@@ -325,7 +310,7 @@ pub(crate) async fn a_lost_event_is_made_good_by_the_recheck(t: &Case) {
     let released = Instant::now();
     guard.unlock().await.expect("released");
     if t.store.tells() {
-        throughout(Duration::from_millis(300), "the event is lost", async || waiter.waits()).await;
+        waiter.waits_throughout(Duration::from_millis(300), "the event is lost").await;
     }
     let granted = waiter.result(recheck * 2).await.expect("granted");
     assert!(released.elapsed() < recheck * 2);
@@ -334,7 +319,7 @@ pub(crate) async fn a_lost_event_is_made_good_by_the_recheck(t: &Case) {
 }
 
 /// The same, and it is a holder that would have been told: an operator has deleted its key.
-pub(crate) async fn a_holder_whose_event_was_lost_is_told_by_the_recheck(t: &Case) {
+pub(crate) async fn a_holder_whose_event_was_lost_is_told_by_the_recheck(t: &Case<dyn Servers>) {
     let proxies = t.proxies().await;
     let recheck = Duration::from_secs(3);
     let client = t.connect(t.builder_for(&proxies.url()).recheck_interval(recheck)).await;
@@ -359,7 +344,7 @@ pub(crate) async fn a_holder_whose_event_was_lost_is_told_by_the_recheck(t: &Cas
     }
     let limit = recheck.mul_f64(1.25) + Duration::from_secs(1);
     assert_eq!(within(limit, "the holder is told", guard.lost()).await, LostReason::KeyDeleted);
-    println!("told after {:?}", deleted.elapsed());
+    println!("notified after {:?}", deleted.elapsed());
     assert!(matches!(guard.unlock().await, Err(Error::Lost { .. })));
     proxies.set(&Mode::Pass);
     assert!(bystander.is_valid(), "one key is one lock, not the session");
@@ -368,7 +353,7 @@ pub(crate) async fn a_holder_whose_event_was_lost_is_told_by_the_recheck(t: &Cas
 
 /// The store counts from when it heard the request, so that the time an answer takes is no time to
 /// hold the lock.
-pub(crate) async fn late_answers_count_from_their_requests(t: &Case) {
+pub(crate) async fn late_answers_count_from_their_requests(t: &Case<dyn Servers>) {
     let proxies = t.proxies().await;
     let client = t.connect(t.builder_for(&proxies.url()).session_ttl(t.store.min_ttl() * 3)).await;
     let delay = client.session_ttl() / 20;
@@ -400,7 +385,7 @@ pub(crate) async fn late_answers_count_from_their_requests(t: &Case) {
 }
 
 /// Answers take most of the time between two keepalives, now less and now more.
-pub(crate) async fn a_slow_network_loses_nothing(t: &Case) {
+pub(crate) async fn a_slow_network_loses_nothing(t: &Case<dyn Servers>) {
     let proxies = t.proxies().await;
     let client = t.connect(t.builder_for(&proxies.url()).session_ttl(t.store.min_ttl() * 2)).await;
     let ttl = client.session_ttl();
@@ -432,36 +417,36 @@ const ANSWERS: Duration = Duration::from_secs(1);
 
 /// One server of several is dead, or silent from the start: each client gets its lock all the same,
 /// and soon.
-async fn one_bad_endpoint(t: &Case, mode: Mode, limit: Duration) {
+async fn one_bad_endpoint(t: &Case<dyn Servers>, mode: Mode, timeout: Duration, limit: Duration) {
     let proxies = t.proxies().await;
     for bad in 0..proxies.all.len() {
         proxies.set(&Mode::Pass);
         proxies.all[bad].set(mode.clone());
-        for _ in 0..3 {
+        // Side by side, as each may wait for the bad one.
+        let locking = (0..3).map(async |number| {
             let start = Instant::now();
-            let builder = t.builder_for(&proxies.url()).request_timeout(ANSWERS);
-            let client =
-                within(SOON, "it connects", builder.connect()).await.expect("the others are there");
-            let guard =
-                within(SOON, "it locks", client.mutex("others").lock()).await.expect("granted");
-            guard.unlock().await.expect("released");
-            client.close().await.expect("closed");
+            let builder = t.builder_for(&proxies.url()).request_timeout(timeout);
+            let client = connected(builder).await;
+            take_turn(&client, &format!("others-{number}")).await;
+            close([client]).await;
             let took = start.elapsed();
             assert!(took < limit, "it took {took:?}");
-        }
+        });
+        join_all(locking).await;
     }
 }
 
-pub(crate) async fn one_refused_endpoint_does_no_harm(t: &Case) {
-    one_bad_endpoint(t, Mode::Refuse, Duration::from_secs(2)).await;
+/// No request waits for its timeout.
+pub(crate) async fn one_refused_endpoint_does_no_harm(t: &Case<dyn Servers>) {
+    one_bad_endpoint(t, Mode::Refuse, ANSWERS * 5, ANSWERS * 5).await;
 }
 
-pub(crate) async fn one_silent_endpoint_does_no_harm(t: &Case) {
-    one_bad_endpoint(t, Mode::Blackhole, ANSWERS * 10).await;
+pub(crate) async fn one_silent_endpoint_does_no_harm(t: &Case<dyn Servers>) {
+    one_bad_endpoint(t, Mode::Blackhole, ANSWERS, ANSWERS * 10).await;
 }
 
 /// The server in use falls silent, and the next one is found before the session is lost.
-pub(crate) async fn a_lock_outlives_its_server_falling_silent(t: &Case) {
+pub(crate) async fn a_lock_outlives_its_server_falling_silent(t: &Case<dyn Servers>) {
     let proxies = t.proxies().await;
     let builder = t.builder_for(&proxies.url()).session_ttl(Duration::from_secs(6));
     let client = t.connect(builder.request_timeout(Duration::from_secs(1))).await;
@@ -474,7 +459,7 @@ pub(crate) async fn a_lock_outlives_its_server_falling_silent(t: &Case) {
     used[0].set(Mode::Pass);
 }
 
-pub(crate) async fn refused_endpoints_are_unavailable_at_once(t: &Case) {
+pub(crate) async fn refused_endpoints_are_unavailable_at_once(t: &Case<dyn Servers>) {
     let proxies = t.proxies().await;
     proxies.set(&Mode::Refuse);
     let start = Instant::now();
@@ -485,7 +470,7 @@ pub(crate) async fn refused_endpoints_are_unavailable_at_once(t: &Case) {
         "each was to be tried once: {:?}",
         start.elapsed()
     );
-    let told = std::error::Error::source(&error).expect("a reason").to_string();
-    assert!(told.contains("127.0.0.1"), "it names an endpoint: {told}");
+    let text = reason(&error);
+    assert!(text.contains("127.0.0.1"), "it names an endpoint: {text}");
     proxies.set(&Mode::Pass);
 }

@@ -9,8 +9,10 @@ use tokio::{
 };
 
 use crate::common::{
-    case::{SOON, throughout, within},
-    sql::{Code, Sql, Told},
+    SOON,
+    database::Database,
+    sql::{Code, Reply, Sql},
+    throughout, within,
 };
 
 /// What each block of the page begins with.
@@ -84,7 +86,8 @@ async fn add_up(url: &str, condition: &'static str) -> (usize, usize) {
 }
 
 /// With the version in the condition nothing is lost; without it, most is.
-pub(crate) async fn versions_lose_nothing(url: &str) {
+pub(crate) async fn versions_lose_nothing(database: &impl Database) {
+    let url = database.url();
     let (sum, overtaken) = add_up(url, "AND version = {}").await;
     println!("{WRITERS} writers, {ROUNDS} rounds: {sum}, overtaken {overtaken} times");
     assert_eq!(sum, WRITERS * ROUNDS);
@@ -103,11 +106,11 @@ pub(crate) async fn versions_lose_nothing(url: &str) {
 /// One of those who talk to the database in a block.
 enum Actor {
     Idle(Box<Sql>),
-    Waiting(JoinHandle<(Box<Sql>, Result<Told, Code>)>),
+    Waiting(JoinHandle<(Box<Sql>, Result<Reply, Code>)>),
 }
 
 impl Actor {
-    async fn goes_on(self) -> (Box<Sql>, Result<Told, Code>) {
+    async fn goes_on(self) -> (Box<Sql>, Result<Reply, Code>) {
         match self {
             Self::Idle(_) => panic!("it waits for nothing"),
             Self::Waiting(task) => within(SOON, "it goes on", task).await.expect("no panic"),
@@ -123,18 +126,18 @@ impl Actor {
 }
 
 /// What the page says of an answer.
-fn said(told: &Result<Told, Code>, outcome: &str) -> String {
-    match told {
+fn said(reply: &Result<Reply, Code>, outcome: &str) -> String {
+    match reply {
         Ok(_) if outcome.is_empty() => String::new(),
-        Ok(told) if outcome.ends_with("row") || outcome.ends_with("rows") => {
-            match (&*told.rows, told.changed) {
+        Ok(reply) if outcome.ends_with("row") || outcome.ends_with("rows") => {
+            match (&*reply.rows, reply.changed) {
                 ([], 0) if outcome == "no row" => "no row".into(),
                 ([], 1) => "1 row".into(),
                 ([], changed) => format!("{changed} rows"),
                 (rows, _) => rows.join(", "),
             }
         }
-        Ok(told) => told.rows.join(", "),
+        Ok(reply) => reply.rows.join(", "),
         Err(code) => format!("error {code}"),
     }
 }
@@ -150,17 +153,17 @@ async fn deadlock(actors: &mut BTreeMap<char, Actor>, code: &str) {
         }
     }
     let tasks = waited.into_iter().map(|(name, task)| async move {
-        let (mut sql, told) = task.await.expect("no panic");
-        if told.is_err() {
+        let (mut sql, reply) = task.await.expect("no panic");
+        if reply.is_err() {
             // It has to: the other one waits until it does.
             sql.ask("ROLLBACK").await;
         }
-        (name, sql, told)
+        (name, sql, reply)
     });
     let ended = futures_util::future::join_all(tasks);
-    for (name, sql, told) in within(SOON, "the deadlock ends", ended).await {
-        if let Err(told) = told {
-            assert_eq!(told, code);
+    for (name, sql, reply) in within(SOON, "the deadlock ends", ended).await {
+        if let Err(reply) = reply {
+            assert_eq!(reply, code);
             failed += 1;
         }
         actors.insert(name, Actor::Idle(sql));
@@ -183,7 +186,7 @@ async fn perform(url: &str, block: &str) {
             Some(actor) => actor,
             None => Actor::Idle(Box::new(Sql::connect(url).await)),
         };
-        let (sql, told) = match (&*statement, outcome) {
+        let (sql, reply) = match (&*statement, outcome) {
             ("", "dies") => {
                 drop(actor.idle());
                 continue;
@@ -192,8 +195,8 @@ async fn perform(url: &str, block: &str) {
             (_, "waits") => {
                 let mut sql = actor.idle();
                 let task = tokio::spawn(async move {
-                    let told = sql.run(&statement).await;
-                    (sql, told)
+                    let reply = sql.run(&statement).await;
+                    (sql, reply)
                 });
                 let waits = async || !task.is_finished();
                 throughout(Duration::from_millis(300), "it waits", waits).await;
@@ -203,8 +206,8 @@ async fn perform(url: &str, block: &str) {
             (_, deadlocked) if deadlocked.starts_with("deadlock ") => {
                 let mut sql = actor.idle();
                 let task = tokio::spawn(async move {
-                    let told = sql.run(&statement).await;
-                    (sql, told)
+                    let reply = sql.run(&statement).await;
+                    (sql, reply)
                 });
                 actors.insert(name, Actor::Waiting(task));
                 deadlock(&mut actors, deadlocked.trim_start_matches("deadlock ")).await;
@@ -212,11 +215,11 @@ async fn perform(url: &str, block: &str) {
             }
             _ => {
                 let mut sql = actor.idle();
-                let told = within(SOON, "an answer", sql.run(&statement)).await;
-                (sql, told)
+                let reply = within(SOON, "an answer", sql.run(&statement)).await;
+                (sql, reply)
             }
         };
-        assert_eq!(said(&told, outcome), outcome, "{line}");
+        assert_eq!(said(&reply, outcome), outcome, "{line}");
         actors.insert(name, Actor::Idle(sql));
     }
     for (_, actor) in actors {
@@ -225,8 +228,10 @@ async fn perform(url: &str, block: &str) {
     }
 }
 
-/// Each statement of `docs/row-locks.md` that is for this store tells what the page says.
-pub(crate) async fn the_page_tells_the_truth(store: &str, url: &str) {
+/// Each statement of `docs/row-locks.md` that is for this store returns what the page says.
+pub(crate) async fn the_page_on_row_locks_tells_the_truth(database: &impl Database) {
+    let url = database.url();
+    let (store, _) = url.split_once("://").expect("a scheme");
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/row-locks.md");
     let page = fs::read_to_string(page).expect("the page");
     let mut performed = 0;

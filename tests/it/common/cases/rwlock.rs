@@ -12,8 +12,9 @@ use distlock::{Client, Error, LockGuard, LostReason, ReadGuard, WriteGuard};
 use tokio::task::JoinSet;
 
 use crate::common::{
-    case::{Case, SOON, Waiter, eventually, throughout, within},
+    Case, SOON, Waiter,
     cases::costs::{sessions_of, settled},
+    eventually, locked, release, throughout, within,
 };
 
 async fn reader(t: &Case, client: &Client) -> Waiter<ReadGuard> {
@@ -52,7 +53,7 @@ pub(crate) async fn readers_share_and_writers_do_not(t: &Case) {
         inside.push(within(SOON, "readers share", reader.read()).await.expect("granted"));
     }
     let writer = writer(t, &two).await;
-    throughout(Duration::from_millis(200), "the writer waits", async || writer.waits()).await;
+    writer.waits_throughout(Duration::from_millis(200), "the writer waits").await;
     for reader in inside {
         assert!(reader.is_valid() && writer.waits());
         reader.unlock().await.expect("released");
@@ -87,9 +88,7 @@ pub(crate) async fn readers_and_writers_never_overlap(t: &Case) {
             }
         });
     }
-    while let Some(done) = within(SOON * 3, "all are served", contenders.join_next()).await {
-        done.expect("a contender fails");
-    }
+    within(SOON * 6, "all are served", contenders.join_all()).await;
 }
 
 /// Neither starves the other.
@@ -107,9 +106,7 @@ pub(crate) async fn readers_do_not_pass_a_waiting_writer(t: &Case) {
     })
     .await;
     writer.unlock().await.expect("released");
-    for reader in behind {
-        reader.granted().await.unlock().await.expect("released");
-    }
+    release(behind).await;
 }
 
 pub(crate) async fn a_writer_that_gives_up_lets_the_readers_in(t: &Case) {
@@ -118,9 +115,7 @@ pub(crate) async fn a_writer_that_gives_up_lets_the_readers_in(t: &Case) {
     let writer = writer(t, &two).await;
     let behind = [reader(t, &one).await, reader(t, &two).await];
     writer.cancel();
-    for reader in behind {
-        reader.granted().await.unlock().await.expect("released");
-    }
+    release(behind).await;
     first.unlock().await.expect("released");
 }
 
@@ -139,9 +134,7 @@ pub(crate) async fn a_hundred_readers_enter_after_one_release(t: &Case) {
         inside.into_iter().map(|reader| reader.expect("granted")).collect();
     assert_eq!(inside.len(), 100);
     assert!(inside.iter().all(|reader| reader.is_valid()));
-    for reader in inside {
-        reader.unlock().await.expect("released");
-    }
+    release(inside).await;
 }
 
 /// By the servers' counters: nothing is told to a writer of the readers but the nearest.
@@ -158,9 +151,7 @@ pub(crate) async fn a_writer_watches_one_reader_at_a_time(t: &Case) {
     let before = t.cost(&sessions).await;
     let mut spared: Vec<ReadGuard> = readers.drain(..20).collect();
     let last = readers.pop().expect("there are some");
-    for reader in spared.drain(..) {
-        reader.unlock().await.expect("released");
-    }
+    release(spared.drain(..)).await;
     settled(t, &sessions).await;
     let spent = t.cost(&sessions).await - before;
     // Each may still hear of its own key's end, but nobody else does.
@@ -179,9 +170,7 @@ pub(crate) async fn a_writer_watches_one_reader_at_a_time(t: &Case) {
     let spent = t.cost(&sessions).await - before;
     assert!((least..=2 * least).contains(&spent.events), "{spent:?}: one was told");
     assert!(writer.waits());
-    for reader in readers.into_iter().chain([last]) {
-        reader.unlock().await.expect("released");
-    }
+    release(readers.into_iter().chain([last])).await;
     writer.granted().await.unlock().await.expect("released");
 }
 
@@ -200,9 +189,7 @@ pub(crate) async fn a_downgrade_lets_readers_in_and_no_writer(t: &Case) {
     }
     let waits = async || far.waits() && writers.iter().all(Waiter::waits) && guard.is_valid();
     throughout(Duration::from_millis(300), "no writer gets in between", waits).await;
-    for reader in inside {
-        reader.unlock().await.expect("released");
-    }
+    release(inside).await;
     throughout(Duration::from_millis(200), "one reader is left", async || {
         writers.iter().all(Waiter::waits)
     })
@@ -239,9 +226,7 @@ pub(crate) async fn no_write_falls_between_write_and_read(t: &Case) {
             }
         });
     }
-    while let Some(done) = writers.join_next().await {
-        done.expect("a writer fails");
-    }
+    writers.join_all().await;
 }
 
 pub(crate) async fn a_downgraded_guard_is_a_guard(t: &Case) {
@@ -322,9 +307,7 @@ pub(crate) async fn a_dead_writer_lets_the_readers_in(t: &Case) {
     let readers = [reader(t, &other).await, reader(t, &other).await];
     t.store.end_session_of(guard.key()).await;
     within(SOON, "the writer is told", guard.lost()).await;
-    for reader in readers {
-        reader.granted().await.unlock().await.expect("released");
-    }
+    release(readers).await;
 }
 
 pub(crate) async fn dropped_readers_and_writers_leave_nothing(t: &Case) {
@@ -351,7 +334,7 @@ pub(crate) async fn dropped_readers_and_writers_leave_nothing(t: &Case) {
 
 pub(crate) async fn primitives_of_one_name_are_independent(t: &Case) {
     let client = t.client().await;
-    let mutex = within(SOON, "it is free", client.mutex("same").lock()).await.expect("granted");
+    let mutex = locked(&client, "same").await;
     let writer = within(SOON, "it is free", client.rw_lock("same").write()).await.expect("granted");
     let permit =
         within(SOON, "it is free", client.semaphore("same", 1).acquire()).await.expect("granted");

@@ -12,8 +12,9 @@ use distlock::{Client, Error, Permit};
 use tokio::task::JoinSet;
 
 use crate::common::{
-    case::{Case, SOON, Waiter, eventually, throughout, within},
+    Case, SOON, Waiter,
     cases::costs::{sessions_of, settled},
+    eventually, release, throughout, within,
 };
 
 async fn waiter(t: &Case, client: &Client, permits: u32, of: u32) -> Waiter<Permit> {
@@ -49,9 +50,7 @@ pub(crate) async fn there_are_never_more_permits_than_there_are(t: &Case) {
             }
         });
     }
-    while let Some(done) = within(SOON * 3, "all are served", contenders.join_next()).await {
-        done.expect("a contender fails");
-    }
+    within(SOON * 6, "all are served", contenders.join_all()).await;
     assert!(most.load(SeqCst) > 1, "they were there together");
 }
 
@@ -69,9 +68,7 @@ pub(crate) async fn permits_are_given_in_order(t: &Case) {
         assert!(waiters.iter().all(Waiter::waits), "somebody was let in out of order");
         assert!(held.iter().all(|permit| permit.is_valid()));
     }
-    for permit in held {
-        permit.release().await.expect("released");
-    }
+    release(held).await;
 }
 
 pub(crate) async fn who_wants_many_is_not_passed(t: &Case) {
@@ -85,11 +82,9 @@ pub(crate) async fn who_wants_many_is_not_passed(t: &Case) {
     );
     let waits = async || many.waits() && few.waits();
     throughout(Duration::from_millis(200), "one is not enough", waits).await;
-    for permit in held {
-        permit.release().await.expect("released");
-    }
+    release(held).await;
     let many = many.granted().await;
-    throughout(Duration::from_millis(200), "there are no more", async || few.waits()).await;
+    few.waits_throughout(Duration::from_millis(200), "there are no more").await;
     many.release().await.expect("released");
     few.granted().await.release().await.expect("released");
 }
@@ -109,9 +104,7 @@ pub(crate) async fn the_smaller_number_of_permits_counts(t: &Case) {
             _ => (waiter(t, &new, 2, 2).await, true),
         };
         assert_eq!(waiter.waits(), waits);
-        for permit in held {
-            permit.release().await.expect("released");
-        }
+        release(held).await;
         waiter.granted().await.release().await.expect("released");
         eventually(SOON, "all are gone", async || t.keys().await.is_empty()).await;
     }
@@ -154,13 +147,8 @@ pub(crate) async fn set_permits_changes_it_for_all(t: &Case) {
     let waiter = waiter(t, &new, 1, 1).await;
     assert!(held.iter().all(|permit| permit.is_valid()));
     held.remove(0).release().await.expect("released");
-    throughout(Duration::from_millis(200), "three are out, and there are two", async || {
-        waiter.waits()
-    })
-    .await;
-    for permit in held {
-        permit.release().await.expect("released");
-    }
+    waiter.waits_throughout(Duration::from_millis(200), "three are out, and there are two").await;
+    release(held).await;
     waiter.granted().await.release().await.expect("released");
     // It is remembered though nobody is there.
     eventually(SOON, "all are gone", async || t.keys().await.len() <= 1).await;
@@ -186,12 +174,10 @@ pub(crate) async fn nobody_is_let_in_by_a_larger_number(t: &Case) {
         .count();
     assert!(out <= 3, "{out} permits are out, and one was let in as one of 3");
     let waiter = waiter(t, &one, 2, 5).await;
-    throughout(Duration::from_millis(200), "there are three", async || waiter.waits()).await;
+    waiter.waits_throughout(Duration::from_millis(200), "there are three").await;
     less.release().await.expect("released");
     waiter.granted().await.release().await.expect("released");
-    for permit in [more, third] {
-        permit.release().await.expect("released");
-    }
+    release([more, third]).await;
 }
 
 /// `set_permits` is repeated until it is confirmed. A copy of it that lands after a later one must
@@ -212,9 +198,7 @@ pub(crate) async fn a_note_that_comes_late_changes_nothing(t: &Case) {
     for late in ["limit=2+4+@1", "limit=3+2+4+@2"] {
         assert!(t.store.data(&note(t, late)).await.is_none(), "{late} is still there");
     }
-    for permit in held {
-        permit.release().await.expect("released");
-    }
+    release(held).await;
     hand.unlock().await.expect("released");
     // What builds before this one have noted has no generation, and counts while it is alone.
     let hand = operator.mutex("hand").lock().await.expect("granted");
@@ -268,9 +252,7 @@ pub(crate) async fn tries_at_once_get_what_there_is(t: &Case) {
         let permits: Vec<_> =
             permits.into_iter().filter_map(|permit| permit.expect("an answer")).collect();
         assert_eq!(permits.len(), 4, "there were four");
-        for permit in permits {
-            permit.release().await.expect("released");
-        }
+        release(permits).await;
     }
 }
 
@@ -311,9 +293,7 @@ pub(crate) async fn a_permit_given_back_wakes_one_waiter(t: &Case) {
         assert_eq!(waiters.len(), 199 - round, "one was let in");
     }
     waiters.shutdown().await;
-    for permit in held {
-        permit.release().await.expect("released");
-    }
+    release(held).await;
 }
 
 pub(crate) async fn a_dead_holders_permits_come_back(t: &Case) {
@@ -323,9 +303,7 @@ pub(crate) async fn a_dead_holders_permits_come_back(t: &Case) {
     t.store.end_session_of(lost.key()).await;
     within(SOON, "the holder is told", lost.lost()).await;
     assert!(!lost.is_valid());
-    for waiter in waiters {
-        waiter.granted().await.release().await.expect("released");
-    }
+    release(waiters).await;
     kept.release().await.expect("released");
 }
 
@@ -368,9 +346,7 @@ pub(crate) async fn dropped_acquisitions_leave_nothing(t: &Case) {
         .await;
     let other = acquired(&two, 1, 2).await;
     assert!(held.is_valid() && other.fencing_token() > held.fencing_token());
-    for permit in [held, other] {
-        permit.release().await.expect("released");
-    }
+    release([held, other]).await;
 }
 
 pub(crate) async fn bad_numbers_of_permits_are_refused(t: &Case) {

@@ -7,10 +7,10 @@ use std::{
     time::Duration,
 };
 
-use distlock::{Error, LostReason, Result};
+use distlock::{Client, Error, LostReason, Result};
 use tokio::{sync::oneshot, task::JoinSet, time::timeout};
 
-use crate::common::case::{Case, SOON, eventually, throughout, within};
+use crate::common::{Case, SOON, Waiter, eventually, release, throughout, within};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -181,16 +181,16 @@ pub(crate) async fn a_leader_works_until_it_is_told_to_stop(t: &Case) {
         pending::<()>().await;
     });
     let watching = async {
-        let mut told = async |value: &str| loop {
+        let mut observed = async |value: &str| loop {
             let leader = within(SOON, value, leaders.next()).await.expect("the client is open");
             if leader.value_str() == Some(value) {
                 return leader;
             }
         };
-        let first = told("term 1").await;
+        let first = observed("term 1").await;
         t.store.delete_key(first.key()).await;
         // It campaigns again.
-        let second = told("term 2").await;
+        let second = observed("term 2").await;
         assert!(second.token() > first.token());
         stop.send(()).expect("it runs");
     };
@@ -213,28 +213,26 @@ pub(crate) async fn all_locks_of_a_namespace_are_told(t: &Case) {
     t.queue_of(5).await;
     let semaphore = one.semaphore("some", 2);
     let permit = semaphore.acquire_many(2).await.expect("granted");
-    let next = {
-        let semaphore = two.semaphore("some", 2);
+    let acquire = |client: &Client| {
+        let semaphore = client.semaphore("some", 2);
         tokio::spawn(async move { semaphore.acquire().await })
     };
+    let next = acquire(&two);
     eventually(SOON, "one waits at the gate and for permits", async || {
         let entries = semaphore.queue().await.expect("asked");
         entries.len() == 2 && t.keys().await.len() == 8
     })
     .await;
-    let last = {
-        let semaphore = one.semaphore("some", 2);
-        tokio::spawn(async move { semaphore.acquire().await })
-    };
+    let last = acquire(&one);
     t.queue_of(9).await;
     let leadership = two.election("leader").campaign("me").await.expect("elected");
     let locks = one.locks().await.expect("asked");
-    let told: Vec<_> = locks
+    let summaries: Vec<_> = locks
         .iter()
         .map(|lock| (lock.name(), lock.kind(), lock.holders().len(), lock.waiters()))
         .collect();
     assert_eq!(
-        told,
+        summaries,
         [
             ("leader", "election", 1, 0),
             ("odd/näme !", "mutex", 1, 1),
@@ -258,9 +256,7 @@ pub(crate) async fn all_locks_of_a_namespace_are_told(t: &Case) {
     assert_eq!(semaphore.queue().await.expect("asked")[0].key(), permit.key());
     mutex.unlock().await.expect("released");
     waiter.granted().await.unlock().await.expect("released");
-    for reader in readers {
-        reader.unlock().await.expect("released");
-    }
+    release(readers).await;
     writer.await.expect("no panic").expect("granted").unlock().await.expect("released");
     permit.release().await.expect("released");
     for permit in [next, last] {
@@ -274,10 +270,7 @@ pub(crate) async fn a_client_that_shuts_down_lets_holders_finish(t: &Case) {
     let guard = client.mutex("m").lock().await.expect("granted");
     let left = client.mutex("left").lock().await.expect("granted");
     let permit = client.semaphore("s", 1).acquire().await.expect("granted");
-    let waiter = {
-        let mutex = client.mutex("m");
-        tokio::spawn(async move { mutex.lock().await })
-    };
+    let waiter = Waiter::of(&client, "m");
     t.queue_of(4).await;
     let closing = {
         let client = client.clone();
@@ -286,7 +279,7 @@ pub(crate) async fn a_client_that_shuts_down_lets_holders_finish(t: &Case) {
     let asked = within(SOON, "holders are told", guard.release_requested()).await;
     assert_eq!(asked.owner(), client.owner());
     within(SOON, "this one too", permit.release_requested()).await;
-    let error = within(SOON, "told", waiter).await.expect("no panic").expect_err("not granted");
+    let error = waiter.result(SOON).await.expect_err("not granted");
     assert!(matches!(error, Error::Closed), "{error:?}");
     for error in [
         client.mutex("new").lock().await.map(drop),
@@ -314,8 +307,8 @@ pub(crate) async fn a_client_that_shuts_down_lets_holders_finish(t: &Case) {
 
 pub(crate) async fn a_client_tells_what_its_store_promises(t: &Case) {
     let [client] = t.clients().await;
-    let told = client.durability().await.expect("an answer");
-    assert_eq!((told.exclusive, told.after_loss), t.store.promises(), "{told:?}");
+    let durability = client.durability().await.expect("an answer");
+    assert_eq!((durability.exclusive, durability.after_loss), t.store.promises(), "{durability:?}");
     client.close().await.expect("closed");
     let error = client.durability().await.expect_err("it is closed");
     assert!(matches!(error, Error::Closed), "{error:?}");

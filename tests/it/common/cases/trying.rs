@@ -10,7 +10,7 @@ use std::{
 
 use tokio::task::JoinSet;
 
-use crate::common::case::{Case, SOON, throughout, within};
+use crate::common::{Case, SOON, release, throughout, within};
 
 pub(crate) async fn try_lock_takes_a_free_lock(t: &Case) {
     let client = t.client().await;
@@ -92,9 +92,7 @@ pub(crate) async fn try_locks_at_once_grant_one_at_most(t: &Case) {
             .flatten()
             .collect();
         assert!(guards.len() <= 1, "{guards:?}");
-        for guard in guards {
-            guard.unlock().await.expect("released");
-        }
+        release(guards).await;
         // Those who lost left nothing that would stand in the way.
         let lock = within(SOON, "the lock is free", clients[0].mutex("raced").lock())
             .await
@@ -141,9 +139,7 @@ pub(crate) async fn hasty_tries_are_granted_or_gone(t: &Case) {
             }
         });
     }
-    while let Some(done) = within(SOON * 3, "all have tried", tries.join_next()).await {
-        done.expect("a try fails");
-    }
+    within(SOON * 6, "all have tried", tries.join_all()).await;
     let [granted, gave_up] = [granted.load(SeqCst), gave_up.load(SeqCst)];
     assert_eq!(granted + gave_up, 12 * TRIES * 3);
     assert!(granted > 0 && gave_up >= 12 * TRIES, "{granted} were granted, {gave_up} gave up");
@@ -184,14 +180,15 @@ pub(crate) async fn lock_timeout_takes_a_lock_that_comes_free(t: &Case) {
     let [holder, waiter] = t.clients().await;
     let guard = holder.mutex("held").lock().await.expect("granted");
     let mutex = waiter.mutex("held");
-    let waiting = tokio::spawn(async move { mutex.lock_timeout(SOON).await });
+    // How soon it is granted is not the point, but that it is before the time is up.
+    let waiting = tokio::spawn(async move { mutex.lock_timeout(SOON * 2).await });
     t.queue_of(2).await;
     guard.unlock().await.expect("released");
-    let guard = within(SOON, "it is granted", waiting).await.expect("no panic").expect("no error");
+    let guard = within(SOON * 3, "it returns", waiting).await.expect("no panic").expect("no error");
     assert!(guard.expect("in time").is_valid());
     // No time is too long for the clock, and a free lock is taken at once.
     t.queue_of(0).await;
-    let guard = within(SOON, "it is free", waiter.mutex("held").lock_timeout(Duration::MAX))
+    let guard = within(SOON * 2, "it is free", waiter.mutex("held").lock_timeout(Duration::MAX))
         .await
         .expect("no error");
     guard.expect("it is free").unlock().await.expect("released");

@@ -1,12 +1,11 @@
 //! Tables of a later version, beside clients of this one.
 
-use std::{error::Error as _, time::Duration};
+use std::time::Duration;
 
 use distlock::{Client, Error};
 
 use crate::common::{
-    case::{SOON, eventually, within},
-    sql::Sql,
+    SOON, Waiter, connected, eventually, queue_of, reason, refused, sql::Sql, within,
 };
 
 /// What a later build does before it changes the tables, as `docs/backends.md` has it.
@@ -22,21 +21,15 @@ pub(crate) struct Change {
     pub(crate) entries: &'static str,
 }
 
-fn told(error: &Error) -> String {
-    error.source().map(ToString::to_string).unwrap_or_default()
-}
-
 impl Change {
     /// Nobody holds or gets what another build may give away, and nothing is written.
     pub(crate) async fn is_noticed(&self, url: &str) {
         const TTL: Duration = Duration::from_secs(4);
-        let connect = || Client::builder(url).session_ttl(TTL).connect();
-        let [holder, other] = [connect().await, connect().await].map(|it| it.expect("connected"));
+        let builder = || Client::builder(url).session_ttl(TTL);
+        let [holder, other] = [connected(builder()).await, connected(builder()).await];
         let guard = holder.mutex("a").lock().await.expect("granted");
-        let mutex = other.mutex("a");
-        let waiter = tokio::spawn(async move { mutex.lock().await });
-        let queue = holder.mutex("a");
-        eventually(SOON, "it waits", async || queue.queue().await.expect("told").len() == 2).await;
+        let waiter = Waiter::of(&other, "a");
+        queue_of(&holder, "a", 2).await;
         let mut operator = Sql::connect(url).await;
         let version: u32 = operator.ask(self.version).await.rows[0].parse().expect("a number");
         let entries = operator.ask(self.entries).await.rows;
@@ -45,8 +38,8 @@ impl Change {
             operator.ask(statement).await;
         }
         let later = format!("version {}", version + 1);
-        let error = within(SOON, "an answer", connect()).await.expect_err("it is not known");
-        assert!(told(&error).contains(&later), "{error:?}");
+        let error = refused(builder()).await;
+        assert!(reason(&error).contains(&later), "{error:?}");
         assert!(matches!(error, Error::Backend { .. }) && !error.is_retryable(), "{error:?}");
 
         eventually(TTL + SOON, "the holder is told", async || !guard.is_valid()).await;
@@ -54,14 +47,14 @@ impl Change {
         let session = key.split_once('-').and_then(|(hex, _)| i64::from_str_radix(hex, 16).ok());
         let lives = (self.lives)(session.expect("a session"));
         assert_eq!(operator.ask(&lives).await.rows.len(), 1, "it was told too late");
-        let waited = within(TTL + SOON, "the waiter is told", waiter).await.expect("no panic");
+        let waited = waiter.result(TTL + SOON).await;
         assert!(waited.is_err(), "{waited:?}");
         let token = guard.fencing_token();
         assert!(guard.unlock().await.is_err());
         for client in [&holder, &other] {
             eventually(TTL + SOON, "those who were there are refused, too", async || {
                 let tried = client.mutex("b").try_lock().await;
-                told(&tried.expect_err("it is not known")).contains(&later)
+                reason(&tried.expect_err("it is not known")).contains(&later)
             })
             .await;
         }
@@ -70,7 +63,7 @@ impl Change {
         for statement in self.undo {
             operator.ask(statement).await;
         }
-        let next = connect().await.expect("connected");
+        let next = connected(builder()).await;
         let guard = within(TTL + SOON, "it is granted", next.mutex("a").lock()).await;
         let guard = guard.expect("granted");
         assert!(guard.fencing_token() > token, "{guard:?} after {token:?}");

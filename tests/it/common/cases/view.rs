@@ -7,7 +7,7 @@ use std::{
 
 use distlock::{Client, Error, LockGuard, QueueEntry, QueueWatch, ReleaseRequest};
 
-use crate::common::case::{Case, SOON, eventually, within};
+use crate::common::{Case, SOON, eventually, within};
 
 async fn owned(t: &Case, owner: &str) -> Client {
     t.connect(t.builder().owner(owner)).await

@@ -5,10 +5,7 @@ use std::time::{Duration, Instant};
 use tokio::time::sleep;
 
 use super::costs::settled;
-use crate::common::{
-    case::{Case, SOON, eventually, within},
-    harness::Cost,
-};
+use crate::common::{Case, Cost, SOON, eventually, within};
 
 const TTL: Duration = Duration::from_secs(2);
 /// Of `src/session/eviction.rs`.

@@ -4,13 +4,17 @@ use std::path::Path;
 
 use tokio::process::Command;
 
-use super::case::{SOON, within};
+use crate::common::{SOON, database::Database, within};
 
 /// The number after some words.
 fn number(line: &str, after: &str) -> i64 {
     let (_, rest) = line.split_once(after).unwrap_or_else(|| panic!("no {after:?}: {line}"));
     let number = rest.trim().split([' ', ';']).next().expect("a word");
     number.parse().unwrap_or_else(|_| panic!("no number after {after:?}: {line}"))
+}
+
+pub(crate) async fn money_is_lost_without_the_check_alone(database: &impl Database) {
+    example_loses_money_without_the_check_alone(Some(database.url())).await;
 }
 
 /// Two of its workers are stopped with each kind: the check refuses what both write, and without it
@@ -23,10 +27,10 @@ pub(crate) async fn example_loses_money_without_the_check_alone(url: Option<&str
     assert!(example.exists(), "build it: cargo build --examples, with this test's features");
     let ran = Command::new(example).args(url).kill_on_drop(true).output();
     let ran = within(SOON * 6, "it ends", ran).await.expect("it runs");
-    let told = String::from_utf8_lossy(&ran.stdout);
-    println!("{told}{}", String::from_utf8_lossy(&ran.stderr));
+    let output = String::from_utf8_lossy(&ran.stdout);
+    println!("{output}{}", String::from_utf8_lossy(&ran.stderr));
     assert!(ran.status.success());
-    let [fenced, unfenced] = told.lines().collect::<Vec<_>>().try_into().expect("two lines");
+    let [fenced, unfenced] = output.lines().collect::<Vec<_>>().try_into().expect("two lines");
     for line in [fenced, unfenced] {
         assert_eq!(number(line, "fenced:"), 24, "as many as were made");
         assert_eq!(number(line, "have"), 2000);

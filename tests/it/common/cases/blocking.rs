@@ -9,7 +9,7 @@ use std::{
 
 use distlock::{Builder, Client, blocking::Wait};
 
-use super::Case;
+use crate::common::Case;
 
 /// Threads without a runtime, and then a thread of a runtime, do all that waits for the store.
 pub(crate) async fn threads_take_turns(t: &Case) {

@@ -1,0 +1,76 @@
+//! The tables, and the databases that they are in.
+
+use distlock::{Client, Error};
+use futures_util::future::join_all;
+
+use crate::common::{SOON, Waiter, close, database::Tables, eventually, reason, take_turn};
+
+pub(crate) async fn the_first_to_come_makes_the_tables(database: &impl Tables) {
+    let clients = join_all((0..8).map(|_| database.client())).await;
+    for client in &clients {
+        take_turn(client, "a").await;
+    }
+    close(clients).await;
+    let dialect = database.dialect();
+    let version = format!("SELECT version FROM {}schema", dialect.prefix);
+    assert_eq!(database.ask(&version).await, ["1"]);
+    for table in dialect.empty {
+        let left = database.ask(&format!("SELECT '1' FROM {}{table}", dialect.prefix)).await;
+        assert!(left.is_empty(), "{table}: {left:?}");
+    }
+}
+
+pub(crate) async fn tables_of_another_version_are_refused_by_name(database: &impl Tables) {
+    close([database.client().await]).await;
+    database.ask(&format!("UPDATE {}schema SET version = 2", database.dialect().prefix)).await;
+    let error = database.connect().await.expect_err("it does not know them");
+    assert!(matches!(error, Error::Backend { .. }) && !error.is_retryable(), "{error:?}");
+    assert!(reason(&error).contains("version 2"), "{}", reason(&error));
+}
+
+pub(crate) async fn a_later_build_takes_the_tables_from_clients_that_are_connected(
+    database: &impl Tables,
+) {
+    database.dialect().change.is_noticed(database.url()).await;
+}
+
+/// A queue's row that is removed takes its number with it; the next ones are higher.
+pub(crate) async fn tokens_rise_over_the_end_of_a_queue(database: &impl Tables) {
+    let client = database.client().await;
+    let mut last = 0;
+    for round in 0..3 {
+        for name in ["a", "b"] {
+            let guard = client.mutex(name).lock().await.expect("granted");
+            let token = guard.fencing_token().as_u64();
+            assert!(token > last || name == "b" && token >= last, "{token} after {last}");
+            last = token.max(last);
+            guard.unlock().await.expect("released");
+        }
+        database.ask(database.dialect().age).await;
+        let other = database.client().await;
+        let queues = format!("SELECT queue FROM {}queues", database.dialect().prefix);
+        eventually(SOON, &format!("queues are removed, {round}"), async || {
+            database.ask(&queues).await.is_empty()
+        })
+        .await;
+        close([other]).await;
+    }
+    close([client]).await;
+}
+
+/// They are written so that nothing of them gets out of its quotes.
+pub(crate) async fn names_with_quotes_are_names(database: &impl Tables) {
+    let namespace = "/it's\\'a\\--$$;";
+    let connect = || Client::builder(database.url()).namespace(namespace).connect();
+    let client = connect().await.expect("connected");
+    let other = connect().await.expect("connected");
+    let guard = client.mutex(database.dialect().name).lock().await.expect("granted");
+    let key = "/it's\\data'\\";
+    guard.put(key, "it's\\").await.expect("written");
+    assert!(other.mutex(guard.name()).try_lock().await.expect("an answer").is_none());
+    assert_eq!(client.locks().await.expect("an answer").len(), 1);
+    let waiter = Waiter::of(&other, guard.name());
+    guard.unlock().await.expect("released");
+    waiter.served().await;
+    assert_eq!(database.ask(database.dialect().values).await, ["it's\\"]);
+}

@@ -1,0 +1,62 @@
+//! What tests do with clients again and again.
+
+use std::{error::Error as _, time::Duration};
+
+use distlock::{Builder, Client, Error, LockGuard};
+
+use super::{SOON, eventually, within};
+
+pub(crate) async fn connected(builder: Builder) -> Client {
+    within(SOON, "it connects", builder.connect()).await.expect("connected")
+}
+
+/// A client whose session has this TTL.
+pub(crate) async fn connect(url: &str, ttl: Duration) -> Client {
+    connected(Client::builder(url).session_ttl(ttl)).await
+}
+
+/// Why no client connects.
+pub(crate) async fn refused(builder: Builder) -> Error {
+    within(SOON, "it is refused", builder.connect()).await.expect_err("refused")
+}
+
+/// What the source of an error says.
+pub(crate) fn reason(error: &Error) -> String {
+    error.source().expect("a reason").to_string()
+}
+
+/// All that an error says, down to its last source.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(error) = next {
+        text += &format!(": {error}");
+        next = error.source();
+    }
+    text
+}
+
+/// Acquires a lock in time.
+pub(crate) async fn locked(client: &Client, name: &str) -> LockGuard {
+    let lock = client.mutex(name);
+    within(SOON, &format!("{name} is granted"), lock.lock()).await.expect("granted")
+}
+
+/// Acquires a lock in time and releases it.
+pub(crate) async fn take_turn(client: &Client, name: &str) {
+    locked(client, name).await.unlock().await.expect("released");
+}
+
+/// Waits until so many hold a lock or wait for it.
+pub(crate) async fn queue_of(client: &Client, name: &str, length: usize) {
+    eventually(SOON, &format!("there are {length} in the queue"), async || {
+        client.mutex(name).queue().await.is_ok_and(|queue| queue.len() == length)
+    })
+    .await;
+}
+
+pub(crate) async fn close(clients: impl IntoIterator<Item = Client>) {
+    for client in clients {
+        client.close().await.expect("closed");
+    }
+}

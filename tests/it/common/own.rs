@@ -1,0 +1,73 @@
+//! A server of a test's own, in a container.
+
+use std::{net::SocketAddr, time::Duration};
+
+use distlock::{Builder, Client};
+use distlock_testkit::docker::OwnServer;
+
+use super::{SOON, eventually};
+
+/// How long sessions live, unless one is to live for longer.
+pub(crate) const TTL: Duration = Duration::from_secs(3);
+
+/// An image that `docker/up` has built.
+pub(crate) struct Image {
+    /// The service of docker/compose.yml that has it.
+    pub(crate) like: &'static str,
+    pub(crate) port: u16,
+    /// What stands before and after the server in a URL.
+    pub(crate) around: [&'static str; 2],
+}
+
+/// A server, and where clients reach it.
+pub(crate) struct Server {
+    pub(crate) own: OwnServer,
+    pub(crate) address: SocketAddr,
+    image: &'static Image,
+}
+
+impl Server {
+    pub(crate) async fn start(image: &'static Image, run: &[&str], arguments: &[&str]) -> Self {
+        let publish = format!("--publish=127.0.0.1::{}", image.port);
+        let run = [&[publish.as_str()], run].concat();
+        let own = OwnServer::start(image.like, &run, arguments).await;
+        let address = own.address(image.port).await;
+        Self { own, address, image }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        self.url_with(&[])
+    }
+
+    /// Of it and others.
+    pub(crate) fn url_with(&self, others: &[&Self]) -> String {
+        let others: String = others.iter().map(|other| format!(",{}", other.address)).collect();
+        self.image.around.join(&format!("{}{others}", self.address))
+    }
+
+    pub(crate) fn builder(&self) -> Builder {
+        Client::builder(self.url()).session_ttl(TTL)
+    }
+
+    /// As soon as it lets one in.
+    pub(crate) async fn client(&self) -> Client {
+        let mut client = None;
+        eventually(SOON * 5, "it lets clients in", async || {
+            client = self.builder().connect().await.ok();
+            client.is_some()
+        })
+        .await;
+        client.expect("just connected")
+    }
+
+    /// Waits until it lets clients in.
+    pub(crate) async fn serves(&self) {
+        self.client().await.close().await.expect("closed");
+    }
+
+    /// Ends it in good order and starts it again.
+    pub(crate) async fn restart(&mut self) {
+        self.own.restart().await;
+        self.address = self.own.address(self.image.port).await;
+    }
+}

@@ -1,0 +1,59 @@
+//! The one server of a store. A client takes its proxies for several servers.
+
+use std::net::SocketAddr;
+
+use distlock_testkit::{framing::Framing, proxies::Proxies, servers::endpoints};
+
+pub(crate) struct Single {
+    /// The server, as often as others have servers.
+    servers: [SocketAddr; 3],
+    /// What stands before and after the server in the URL.
+    around: [String; 2],
+}
+
+impl Single {
+    pub(crate) async fn new(server: &str, around: [&str; 2]) -> Self {
+        let around = around.map(str::to_owned);
+        Self { servers: [endpoints(server).await[0]; 3], around }
+    }
+
+    /// Of a URL with a user.
+    pub(crate) async fn of(url: &str) -> Self {
+        let (before, server, after) = parts(url);
+        Self::new(server, [before, after]).await
+    }
+
+    pub(crate) async fn proxies(&self, framing: Framing) -> Proxies {
+        let around = self.around.each_ref().map(String::as_str);
+        Proxies::between(around, framing, &self.servers).await
+    }
+}
+
+/// The parts of a URL: what stands before the server, the server, and what stands after it.
+fn parts(url: &str) -> (&str, &str, &str) {
+    let (_, rest) = url.rsplit_once('@').expect("a user");
+    let server = rest.split('/').next().expect("a server");
+    let before = &url[..url.len() - rest.len()];
+    (before, server, &rest[server.len()..])
+}
+
+/// What a connection to a database needs to know.
+pub(crate) struct Login<'a> {
+    pub(crate) user: &'a str,
+    pub(crate) password: &'a str,
+    pub(crate) server: &'a str,
+    pub(crate) database: &'a str,
+}
+
+impl<'a> Login<'a> {
+    /// As the user of the URL, unless another one is named.
+    pub(crate) fn of(url: &'a str, user: Option<(&'a str, &'a str)>) -> Self {
+        let (before, server, database) = parts(url);
+        let (_, login) = before.split_once("://").expect("a scheme");
+        let login = login.trim_end_matches('@').split_once(':').expect("user and password");
+        let (user, password) = user.unwrap_or(login);
+        // By way of several proxies it is the same server.
+        let server = server.split(',').next().expect("a server");
+        Self { user, password, server, database: database.trim_start_matches('/') }
+    }
+}

@@ -1,8 +1,0 @@
-//! The same for threads.
-
-use crate::common::{beside_others, blocking, etcd::Etcd};
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn threads_take_turns() {
-    beside_others::<Etcd>(blocking::threads_take_turns).await;
-}
