@@ -49,27 +49,28 @@ use crate::{
 #[must_use = "the lock is released as soon as the guard is dropped"]
 #[clippy::has_significant_drop]
 pub struct LockGuard {
-    held: Arc<Held>,
+    pub(crate) held: Arc<Held>,
     /// It lets go when it is dropped: a handle's does not.
     owns: bool,
 }
 
 /// What a guard and its handles have in common.
-struct Held {
-    session: Arc<Session>,
-    own: Arc<OwnKey>,
-    queue: Queue,
-    ticket: Ticket,
-    since: Duration,
+pub(crate) struct Held {
+    pub(crate) session: Arc<Session>,
+    pub(crate) own: Arc<OwnKey>,
+    pub(crate) queue: Queue,
+    pub(super) ticket: Ticket,
+    /// When it was granted, by this machine's clock.
+    pub(super) since: Duration,
     /// What gives the lock back. None once it is unlocked.
     attempt: Mutex<Option<Attempt>>,
 }
 
 impl LockGuard {
     pub(super) fn new(hold: Hold) -> Self {
-        let (own, since, attempt) = (Arc::clone(hold.own_key()), hold.since, hold.attempt);
-        let (session, ticket) = (Arc::clone(attempt.session()), attempt.ticket());
-        let queue = attempt.queue().clone();
+        let Hold { attempt, own, since } = hold;
+        let (session, ticket) = (Arc::clone(&attempt.session), attempt.ticket);
+        let queue = attempt.queue.clone();
         let attempt = Mutex::new(Some(attempt));
         Self { held: Arc::new(Held { session, own, queue, ticket, since, attempt }), owns: true }
     }
@@ -84,8 +85,8 @@ impl LockGuard {
             call.returned(&taken);
             return taken.map(|_| None);
         };
-        let (token, own) = (hold.own_key().entry.token, Arc::clone(hold.own_key()));
-        let account = call.granted(token, &hold.attempt.session().deadline.accounts, &own.account);
+        let (token, own) = (hold.own.entry.token, Arc::clone(&hold.own));
+        let account = call.granted(token, &hold.attempt.session.deadline.accounts, &own.account);
         hold.attempt.account = account;
         let guard = Self::new(hold);
         guard.limit(limit, guard.held.since);
@@ -98,11 +99,6 @@ impl LockGuard {
     pub(crate) fn limit(&self, limit: Limit, since: Duration) {
         let Some(until) = limit.from(since) else { return };
         self.with_attempt(|attempt| queue::hold_until(attempt, &self.held.own, until));
-    }
-
-    /// When it was granted, by this machine's clock.
-    pub(crate) fn since(&self) -> Duration {
-        self.held.since
     }
 
     /// What gives the lock back, for the one who does.
@@ -122,32 +118,16 @@ impl LockGuard {
         Self { held: Arc::clone(&self.held), owns: false }
     }
 
-    pub(crate) fn session(&self) -> &Arc<Session> {
-        &self.held.session
-    }
-
-    pub(crate) fn own_key(&self) -> &Arc<OwnKey> {
-        &self.held.own
-    }
-
-    pub(crate) fn queue(&self) -> &Queue {
-        &self.held.queue
-    }
-
-    pub(super) fn ticket(&self) -> Ticket {
-        self.held.ticket
-    }
-
     /// This grant's fencing token.
     #[must_use]
     pub fn fencing_token(&self) -> FencingToken {
-        FencingToken::new(self.own_key().entry.token)
+        FencingToken::new(self.held.own.entry.token)
     }
 
     /// The lock's name, as it was given to [`Client::mutex`](crate::Client::mutex).
     #[must_use]
     pub fn name(&self) -> &str {
-        self.queue().name()
+        self.held.queue.name()
     }
 
     /// The holder's key in the store, as the store's own tools show it. On etcd a transaction that
@@ -158,7 +138,7 @@ impl LockGuard {
     /// difference.
     #[must_use]
     pub fn key(&self) -> &str {
-        &self.own_key().entry.key
+        &self.held.own.entry.key
     }
 
     /// Whether the lock is held at this instant, as far as is known: looks at the clock itself
@@ -174,8 +154,8 @@ impl LockGuard {
     #[must_use]
     pub fn remaining(&self) -> Duration {
         // In a forked child the session knows it without a lock that another thread may have.
-        let remaining = self.session().deadline.remaining();
-        if remaining.is_zero() { remaining } else { remaining.min(self.own_key().remaining()) }
+        let remaining = self.held.session.deadline.remaining();
+        if remaining.is_zero() { remaining } else { remaining.min(self.held.own.remaining()) }
     }
 
     /// Its key, if it is in this store.
@@ -188,16 +168,16 @@ impl LockGuard {
         feature = "zookeeper"
     ))]
     pub(crate) fn entry_in(&self, backend: &str) -> Option<&crate::backend::Entry> {
-        (self.session().shared.backend.name() == backend).then_some(&self.own_key().entry)
+        (self.held.session.shared.backend.name() == backend).then_some(&self.held.own.entry)
     }
 
     pub(crate) fn lost_reason(&self) -> Option<LostReason> {
-        if self.session().deadline.is_inherited() {
+        if self.held.session.deadline.is_inherited() {
             return Some(LostReason::Forked);
         }
-        let lost = self.own_key().lost_reason();
-        let lost = lost.or_else(|| self.session().deadline.lost_reason());
-        lost.or_else(|| (!self.own_key().is_held()).then_some(LostReason::Released))
+        let lost = self.held.own.lost_reason();
+        let lost = lost.or_else(|| self.held.session.deadline.lost_reason());
+        lost.or_else(|| (!self.held.own.is_held()).then_some(LostReason::Released))
     }
 
     /// Resolves when the lock is lost, at the first cause and at the local deadline at the latest;
@@ -232,9 +212,9 @@ impl LockGuard {
     pub async fn lost(&self) -> LostReason {
         tokio::select! {
             biased;
-            reason = self.session().deadline.lost() => reason,
-            reason = self.own_key().lost() => reason,
-            () = self.own_key().left(), if !self.owns => LostReason::Released,
+            reason = self.held.session.deadline.lost() => reason,
+            reason = self.held.own.lost() => reason,
+            () = self.held.own.left(), if !self.owns => LostReason::Released,
         }
     }
 

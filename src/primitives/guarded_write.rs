@@ -130,15 +130,15 @@ impl LockGuard {
     /// # guard.unlock().await }
     /// ```
     pub async fn get(&self, key: impl AsRef<str>) -> Result<Option<Vec<u8>>> {
-        self.session().shared.must_queue("guarded writes")?;
+        self.held.session.shared.must_queue("guarded writes")?;
         let key = key.as_ref();
-        check(self.queue().namespace(), &[Write::delete(key)])?;
+        check(self.held.queue.namespace(), &[Write::delete(key)])?;
         self.read(key).await
     }
 
     /// The same, of any key.
     pub(super) async fn read(&self, key: &str) -> Result<Option<Vec<u8>>> {
-        let session = self.session();
+        let session = &self.held.session;
         session.shared.must_queue("guarded writes")?;
         let lost = || self.lost_reason().map(|reason| self.lost_error(reason));
         if let Some(error) = lost() {
@@ -236,8 +236,8 @@ impl LockGuard {
 /// Writes to the store's own data outside of the namespace, if all of these locks are held.
 pub(super) async fn write(guards: &[&LockGuard], writes: &[Write]) -> Result<()> {
     let Some(guard) = guards.first() else { return Ok(()) };
-    guard.session().shared.must_queue("guarded writes")?;
-    check(guard.queue().namespace(), writes)?;
+    guard.held.session.shared.must_queue("guarded writes")?;
+    check(guard.held.queue.namespace(), writes)?;
     check_guards(guards, writes)?;
     let writes: Vec<_> = writes.iter().map(|write| write.0.clone()).collect();
     commit(guards, &writes).await
@@ -252,8 +252,8 @@ fn check_guards(guards: &[&LockGuard], writes: &[Write]) -> Result<()> {
         "at most 64 locks can be the condition of one write"
     } else if !rest.is_empty() && bytes > MAX_BYTES {
         "a write and the keys of its locks have at most 1,000,000 bytes together"
-    } else if rest.iter().any(|guard| !Arc::ptr_eq(first.session(), guard.session())) {
-        let backend = first.session().shared.backend.name();
+    } else if rest.iter().any(|guard| !Arc::ptr_eq(&first.held.session, &guard.held.session)) {
+        let backend = first.held.session.shared.backend.name();
         let operation = "guarded writes under locks of several sessions";
         return Err(Error::Unsupported { backend, operation });
     } else {

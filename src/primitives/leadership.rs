@@ -74,7 +74,7 @@ impl Leadership {
         let value = checked(value.as_ref())?;
         // An election's guard always has one.
         let rewrite = Rewrite::new(&self.guard);
-        let runtime = &self.guard.session().shared.runtime;
+        let runtime = &self.guard.held.session.shared.runtime;
         let turn = Arc::clone(&self.turn);
         let (interest, _interested) = oneshot::channel::<()>();
         let work = Carried::whole(runtime, async move {
@@ -172,10 +172,10 @@ struct Rewrite {
 impl Rewrite {
     fn new(guard: &LockGuard) -> Self {
         Self {
-            session: Arc::clone(guard.session()),
+            session: Arc::clone(&guard.held.session),
             name: guard.name().to_owned(),
-            ticket: guard.ticket(),
-            own_key: Arc::clone(guard.own_key()),
+            ticket: guard.held.ticket,
+            own_key: Arc::clone(&guard.held.own),
         }
     }
 

@@ -99,7 +99,7 @@ mod tests {
         sleep(millis(60)).await;
         let deletes = seen.lock().clone();
         assert!(matches!(deletes[..], [(100..102, false)]), "{deletes:?}");
-        let session = Arc::clone(guard.session());
+        let session = Arc::clone(&guard.held.session);
         assert!(session.deadline.vitals().busy, "what the guard has is not given back yet");
         let unlocked = guard.unlock().await;
         assert!(
@@ -115,7 +115,7 @@ mod tests {
         let store = FakeStore::new();
         store.leave.then(0, || Ok(left()));
         let guard = held(&store).await;
-        let session = Arc::clone(guard.session());
+        let session = Arc::clone(&guard.held.session);
         guard.unlock().await.unwrap();
         let count = store.asked_in_all();
         sleep(millis(500)).await;
@@ -131,7 +131,7 @@ mod tests {
             store.keeps_old_names.store(true, Ordering::Relaxed);
             store.leave.then(0, || Ok(left()));
             let guard = held(&store).await;
-            let (session, ticket) = (Arc::clone(guard.session()), guard.ticket());
+            let (session, ticket) = (Arc::clone(&guard.held.session), guard.held.ticket);
             if late {
                 guard.lost().await;
             }

@@ -124,7 +124,7 @@ impl Several {
             // All of one session.
             let rest = self.queues[1..]
                 .iter()
-                .map(|queue| Attempt::in_session(first.session(), queue))
+                .map(|queue| Attempt::in_session(&first.session, queue))
                 .collect::<Option<Vec<_>>>();
             Ok::<_, Error>(rest.map(|rest| std::iter::once(first).chain(rest).collect::<Vec<_>>()))
         };
@@ -184,7 +184,7 @@ impl Several {
 fn forgone(lost: &LockGuard, reason: LostReason) -> Error {
     match reason {
         LostReason::KeyDeleted => Error::Evicted { name: lost.name().to_owned() },
-        reason => lost.session().lost_error(reason),
+        reason => lost.held.session.lost_error(reason),
     }
 }
 
@@ -192,7 +192,7 @@ impl AllGuard {
     /// Limits how long all of the locks are held, counted from the grant of the last lock. The
     /// program does no work under the others before.
     fn limit(&self, limit: Limit) {
-        let since = self.guards.iter().map(LockGuard::since).max().unwrap_or_default();
+        let since = self.guards.iter().map(|guard| guard.held.since).max().unwrap_or_default();
         self.guards.iter().for_each(|guard| guard.limit(limit, since));
     }
 

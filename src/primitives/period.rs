@@ -90,14 +90,14 @@ impl LockGuard {
             let reason = "at least 100 ms: hosts' clocks differ".into();
             return Err(Error::InvalidConfig { option: "period", reason });
         }
-        let (key, now) = (note_of(self.queue()), now());
+        let (key, now) = (note_of(&self.held.queue), now());
         let (began, fired) = (self.read(&key).await?, since_epoch(fired));
         if began.is_some_and(|began| !is_due(&began, fired, now, period)) {
             return Ok(false);
         }
         let value = format!("{} {}", fired.as_millis(), period.as_millis()).into_bytes();
         self.commit(&[Write::Put { key, value }]).await?;
-        tidy::now_and_then(self.session(), self.queue());
+        tidy::now_and_then(&self.held.session, &self.held.queue);
         Ok(true)
     }
 
@@ -135,7 +135,7 @@ impl LockGuard {
     /// # Ok(()) }
     /// ```
     pub async fn clear_period(&self) -> Result<Option<SystemTime>> {
-        let key = note_of(self.queue());
+        let key = note_of(&self.held.queue);
         let Some(note) = self.read(&key).await? else { return Ok(None) };
         self.commit(&[Write::Delete { key }]).await?;
         let (began, _) = read_note(&note).unwrap_or_default();

@@ -97,7 +97,7 @@ async fn post(sessions: &Sessions, side: &Queue, holder: &Entry, reason: &str) -
     let mut stale = StaleSessions::default();
     loop {
         let mut attempt = Attempt::new(sessions, side).await?;
-        let owner = attempt.session().shared.owner.clone();
+        let owner = attempt.session.shared.owner.clone();
         attempt.value = Some(ReleaseRequest { owner, reason: reason.to_owned() }.write(holder));
         match queue::join(attempt, Wait::No, Join::Always).await {
             Ok(Some(entered)) => return Ok(entered.attempt),
@@ -111,7 +111,7 @@ async fn post(sessions: &Sessions, side: &Queue, holder: &Entry, reason: &str) -
 
 /// Keeps a request until it has no purpose any more.
 async fn stand(attempt: Attempt, holder: Entry) {
-    let session = Arc::clone(attempt.session());
+    let session = Arc::clone(&attempt.session);
     tokio::select! {
         biased;
         _ = session.deadline.lost() => {}
@@ -177,7 +177,7 @@ impl LockGuard {
     /// # }
     /// ```
     pub async fn release_requested(&self) -> ReleaseRequest {
-        let (session, side) = (&**self.session(), side(self.queue()));
+        let (session, side) = (&*self.held.session, side(&self.held.queue));
         let watching = async {
             if session.shared.must_queue("requests to let go").is_err() {
                 return pending().await;
@@ -188,7 +188,7 @@ impl LockGuard {
                 if let Some(request) = snapshot
                     .members
                     .into_iter()
-                    .find_map(|member| ReleaseRequest::read(member, &self.own_key().entry))
+                    .find_map(|member| ReleaseRequest::read(member, &self.held.own.entry))
                 {
                     return request;
                 }

@@ -254,7 +254,7 @@ pub(crate) fn of<E>(guard: &LockGuard, asked: SqlDialect) -> Result<SqlCheck, Ch
     let check = guard.sql().filter(|check| check.dialect == asked);
     check.ok_or_else(|| CheckError::OtherStore {
         name: guard.name().to_owned(),
-        store: guard.session().shared.backend.name(),
+        store: guard.held.session.shared.backend.name(),
         asked,
     })
 }

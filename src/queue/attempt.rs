@@ -31,9 +31,9 @@ use crate::{
 /// that is found by its session: see `session/claims.rs`.
 #[derive(Debug)]
 pub(crate) struct Attempt {
-    session: Arc<Session>,
-    ticket: Ticket,
-    queue: Queue,
+    pub(crate) session: Arc<Session>,
+    pub(crate) ticket: Ticket,
+    pub(crate) queue: Queue,
     /// What to write into the key, if not who owns it.
     pub(crate) value: Option<Arc<[u8]>>,
     /// It is only a way to something else, and nobody is to be told of its loss: the key need not
@@ -105,18 +105,6 @@ impl Attempt {
             stage: Stage::Nothing,
             account: Account::default(),
         })
-    }
-
-    pub(crate) fn ticket(&self) -> Ticket {
-        self.ticket
-    }
-
-    pub(crate) fn session(&self) -> &Arc<Session> {
-        &self.session
-    }
-
-    pub(crate) fn queue(&self) -> &Queue {
-        &self.queue
     }
 
     /// The key in the queue, once it has joined.
@@ -325,7 +313,7 @@ impl Attempt {
             let trouble = Trouble { told: trouble, account: account.handle() };
             let (release, tries) =
                 release(&session, &queue, ticket, own.as_ref(), held, &trouble).await;
-            releasing.done();
+            drop(releasing);
             account.ended(release.end());
             session.left(&queue, ticket);
             if requests == Requests::One && tries.count == 1 && !expired {

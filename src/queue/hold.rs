@@ -18,25 +18,9 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Hold {
     pub(crate) attempt: Attempt,
-    own: Arc<OwnKey>,
+    pub(crate) own: Arc<OwnKey>,
     /// When the request was sent that was granted, or when a waiter learnt of its turn.
     pub(crate) since: Duration,
-}
-
-impl Hold {
-    pub(crate) fn new(attempt: Attempt, own: Arc<OwnKey>) -> Self {
-        let since = own.sent;
-        Self { attempt, own, since }
-    }
-
-    /// Sets when the lock was granted.
-    pub(crate) fn since(self, since: Duration) -> Self {
-        Self { since, ..self }
-    }
-
-    pub(crate) fn own_key(&self) -> &Arc<OwnKey> {
-        &self.own
-    }
 }
 
 /// Lets a lock be held no longer than until then, whatever becomes of the work under it: its guard
@@ -44,8 +28,8 @@ impl Hold {
 /// The attempt still gives back all else when its guard is dropped.
 pub(crate) fn hold_until(attempt: &Attempt, own: &Arc<OwnKey>, until: Duration) {
     own.hold_until(until);
-    let (session, own) = (Arc::clone(attempt.session()), Arc::clone(own));
-    let (queue, ticket) = (attempt.queue().clone(), attempt.ticket());
+    let (session, own) = (Arc::clone(&attempt.session), Arc::clone(own));
+    let (queue, ticket) = (attempt.queue.clone(), attempt.ticket);
     let runtime = session.shared.runtime.clone();
     runtime.spawn(async move {
         loop {

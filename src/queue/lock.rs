@@ -22,7 +22,7 @@ use crate::{
         clock::{self, Instant, sleep},
     },
     session::deadline::NotGranted,
-    telemetry::Call,
+    telemetry,
 };
 
 /// How long a call that gives up waits for its key to be gone. The release goes on for as long as
@@ -36,7 +36,7 @@ pub(crate) async fn acquire(
     wait: Wait,
     mode: Mode<'_>,
 ) -> Result<Option<Hold>, Failure> {
-    let tried = wait.is_a_try().then(|| (Arc::clone(attempt.session()), attempt.queue().clone()));
+    let tried = wait.is_a_try().then(|| (Arc::clone(&attempt.session), attempt.queue.clone()));
     if let Some((session, queue)) = &tried
         && !Box::pin(mode.has_room(session, queue)).await?
     {
@@ -60,7 +60,7 @@ pub(crate) async fn join(
     wait: Wait,
     join: Join,
 ) -> Result<Option<JoinOutcome>, Failure> {
-    let session = Arc::clone(attempt.session());
+    let session = Arc::clone(&attempt.session);
     let shared = &session.shared;
     let give_up = matches!(wait, Wait::No).then(|| Instant::now() + shared.patience());
     // If this future is dropped, the write still ends, and then the attempt with it.
@@ -77,11 +77,11 @@ pub(crate) async fn hold(
     mode: Mode<'_>,
 ) -> Result<Option<Hold>, Failure> {
     let JoinOutcome { mut attempt, standing, alone } = entered;
-    let (session, queue) = (Arc::clone(attempt.session()), attempt.queue().clone());
+    let (session, queue) = (Arc::clone(&attempt.session), attempt.queue.clone());
     let Some(own) = attempt.own_key().map(Arc::clone) else { return Ok(None) };
     match &standing {
-        backend::Standing::First => Call::placed(0),
-        backend::Standing::Behind(ahead) if ahead.first => Call::placed(1),
+        backend::Standing::First => telemetry::placed(0),
+        backend::Standing::Behind(ahead) if ahead.first => telemetry::placed(1),
         _ => {}
     }
     let waiter = Waiter { session: &session, queue: &queue, own: &own, mode };
@@ -98,7 +98,7 @@ pub(crate) async fn hold(
         let there = joined.take();
         next = match standing {
             Admission::In => match attempt.grant() {
-                Ok(()) => return Ok(Some(Hold::new(attempt, own).since(since))),
+                Ok(()) => return Ok(Some(Hold { attempt, own, since })),
                 Err(NotGranted::Lost(reason)) => return Err(session.lost_error(reason).into()),
                 Err(NotGranted::Unproved) => {
                     let prove = Box::pin(session.ask(|| session.prove()));

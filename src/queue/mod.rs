@@ -10,7 +10,6 @@ pub(crate) mod mode;
 mod poll;
 mod predecessor_watch;
 pub(crate) mod release;
-mod slow;
 pub(crate) mod view;
 mod wait;
 mod waiter;

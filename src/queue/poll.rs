@@ -54,8 +54,8 @@ pub(super) async fn take(sessions: &Sessions, queue: &Queue, wait: Wait) -> Resu
 }
 
 async fn once(attempt: Attempt, wait: Wait) -> Result<Attempted, Failure> {
-    let session = Arc::clone(attempt.session());
-    let queue = attempt.queue().clone();
+    let session = Arc::clone(&attempt.session);
+    let queue = attempt.queue.clone();
     let Some(entered) = lock::join(attempt, wait, Join::IfFree).await? else {
         if wait.has_passed() {
             return Ok(Attempted::Late);
@@ -68,7 +68,10 @@ async fn once(attempt: Attempt, wait: Wait) -> Result<Attempted, Failure> {
         match attempt.grant() {
             // That it is lost was perhaps told before there was anybody to tell.
             Ok(()) if own.lost_reason().is_some() => return Ok(Attempted::Occupied(None)),
-            Ok(()) => return Ok(Attempted::Held(Hold::new(attempt, own))),
+            Ok(()) => {
+                let since = own.sent;
+                return Ok(Attempted::Held(Hold { attempt, own, since }));
+            }
             Err(NotGranted::Lost(reason)) => return Err(session.lost_error(reason).into()),
             Err(NotGranted::Unproved) => {
                 let prove = Box::pin(session.ask(|| session.prove()));

@@ -7,10 +7,18 @@ use super::{
     mode::{Admission, Mode},
 };
 use crate::{
-    backend::{Fate, Predecessor, Present, Watch, error::Result, name::Queue},
-    runtime::{Backoff, clock::sleep},
+    backend::{Ask, Fate, Predecessor, Present, Watch, error::Result, name::Queue, signature},
+    runtime::{
+        Backoff,
+        clock::{self, sleep},
+    },
     session::{Session, own_keys::OwnKey},
+    telemetry,
 };
+
+/// How many may stand in a queue whose keys are read: that is a request for each on ZooKeeper. Of
+/// a longer one the names have to do.
+const FEW: usize = 16;
 
 /// One that has joined, and is not in.
 pub(super) struct Waiter<'a> {
@@ -56,19 +64,13 @@ impl Waiter<'_> {
         predecessor: &Predecessor,
         seen: bool,
     ) -> Result<Evidence> {
-        let tells = self.session.store().tells_releases(&predecessor.entry);
-        if self.mode.is_exclusive() && (predecessor.first && seen || tells) {
-            let present = self.session.ask(|| self.present(predecessor)).await?;
+        let store = self.session.store();
+        let (own, ahead) = (&self.own.entry, &predecessor.entry);
+        if self.mode.is_exclusive() && (predecessor.first && seen || store.tells_releases(ahead)) {
+            let present = self.session.ask(|| store.present(own, ahead)).await?;
             return Ok(Evidence::Looked { present, seen });
         }
         Ok(Evidence::Hint)
-    }
-
-    pub(super) fn present<'a>(
-        &'a self,
-        predecessor: &'a Predecessor,
-    ) -> impl Future<Output = Result<Present>> + 'a {
-        self.session.store().present(&self.own.entry, &predecessor.entry)
     }
 
     /// Waits until the queue has changed in such a way that it matters; tells where the waiter
@@ -95,6 +97,31 @@ impl Waiter<'_> {
                 () = sleep(self.session.recheck()) => self.tell_slow().await,
             }
         }
+    }
+
+    /// Tells who holds the lock, and how many are ahead: for one that has waited for as long as
+    /// goes by between two looks, and only if somebody wants to know. If the store does not answer
+    /// there is nothing to tell.
+    pub(super) async fn tell_slow(&self) {
+        if !self.session.slow_waits.may_look() {
+            return;
+        }
+        let store = self.session.store();
+        let Ok(mut listing) = store.list(self.queue, Ask::default()).await else { return };
+        if listing.members.len() <= FEW {
+            let ask = Ask { values: true, ..Ask::default() };
+            let Ok(read) = store.list(self.queue, ask).await else { return };
+            listing = read;
+        }
+        let own = &self.own.entry.key;
+        let place = listing.members.iter().position(|member| member.entry.key == *own);
+        let Some(first) = listing.members.into_iter().next() else { return };
+        let holder = match first.detail {
+            Some(detail) => signature::read(&detail.value).0,
+            None => first.entry.key.to_string(),
+        };
+        let waited = clock::now().saturating_sub(self.own.sent);
+        telemetry::slow_wait(self.queue.name(), waited, place, &holder, first.entry.token);
     }
 }
 

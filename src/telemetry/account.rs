@@ -12,7 +12,7 @@ use std::{
 };
 
 use super::{
-    Ended, Primitive,
+    Ended, LISTENS, Primitive,
     client::Telemetry,
     kind,
     meter::{self, Labels},
@@ -89,6 +89,9 @@ impl Account {
         accounts: &Accounts,
     ) -> Self {
         static OPENED: AtomicU64 = AtomicU64::new(0);
+        if !LISTENS {
+            return Self::default();
+        }
         let told = Lock { backend: telemetry.backend, primitive: primitive.as_str(), name };
         let state =
             State { primitive, span: trace::hold(told, token, acquire), phase: Phase::Held };

@@ -65,11 +65,6 @@ impl<'a> Call<'a> {
         Within { span: &self.span, work }
     }
 
-    /// So many are ahead of the one whose work is done at this moment.
-    pub(crate) fn placed(ahead: usize) {
-        trace::placed(ahead);
-    }
-
     /// It has brought a lock, which is held from now on by the key that has this slot.
     pub(crate) fn granted(mut self, token: u64, accounts: &Accounts, slot: &Slot) -> Account {
         self.end("acquired", None, Some(token));

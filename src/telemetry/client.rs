@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{
-    Label, Opened, kind,
+    LISTENS, Label, Opened, kind,
     meter::{self, Labels},
     trace,
 };
@@ -31,7 +31,7 @@ impl Telemetry {
         meter::describe();
         // As it is written in URLs and attributes.
         let backend = if backend == "ZooKeeper" { "zookeeper" } else { backend };
-        Self { backend, label }
+        Self { backend, label: label.filter(|_| LISTENS) }
     }
 
     /// A request to the store.
@@ -119,10 +119,6 @@ pub(crate) struct Releasing {
     backend: &'static str,
 }
 
-impl Releasing {
-    pub(crate) fn done(self) {}
-}
-
 impl Drop for Releasing {
     fn drop(&mut self) {
         meter::step(&meter::RELEASE_PENDING, false, Labels::of(self.backend));
@@ -193,7 +189,7 @@ impl Drop for Renewals {
 /// How often a session looks at a queue for the sake of those who read the log.
 const LOOKS: Duration = Duration::from_secs(1);
 
-/// Tells of slow waits.
+/// When a session last looked for the sake of slow waits.
 #[derive(Debug, Default)]
 pub(crate) struct SlowWaits {
     last: Mutex<Option<Instant>>,
@@ -211,17 +207,5 @@ impl SlowWaits {
         }
         *last = Some(Instant::now());
         true
-    }
-
-    /// `place`: how many are ahead.
-    pub(crate) fn slow(
-        &self,
-        name: &str,
-        waited: Duration,
-        place: Option<usize>,
-        holder: &str,
-        holder_token: u64,
-    ) {
-        trace::slow(name, waited, place, holder, holder_token);
     }
 }

@@ -7,7 +7,6 @@ pub(crate) type Label = fn(&str) -> String;
 
 /// As what a lock is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(not(any(feature = "metrics", feature = "tracing")), allow(dead_code))]
 pub(crate) enum Primitive {
     Mutex,
     Reader,
@@ -18,7 +17,6 @@ pub(crate) enum Primitive {
 
 /// Why a session was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(not(any(feature = "metrics", feature = "tracing")), allow(dead_code))]
 pub(crate) enum Opened {
     /// The client was made.
     First,
@@ -30,7 +28,6 @@ pub(crate) enum Opened {
 
 /// How a hold ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(not(any(feature = "metrics", feature = "tracing")), allow(dead_code))]
 pub(crate) enum Ended {
     /// It was held until it was let go of, by the store's word; or passed on within the client.
     Released,
@@ -39,7 +36,6 @@ pub(crate) enum Ended {
     Unknown,
 }
 
-#[cfg(any(feature = "metrics", feature = "tracing"))]
 impl Primitive {
     pub(super) fn as_str(self) -> &'static str {
         match self {
@@ -52,7 +48,6 @@ impl Primitive {
     }
 }
 
-#[cfg(any(feature = "metrics", feature = "tracing"))]
 impl Opened {
     pub(super) fn as_str(self) -> &'static str {
         match self {
@@ -63,7 +58,6 @@ impl Opened {
     }
 }
 
-#[cfg(any(feature = "metrics", feature = "tracing"))]
 impl Ended {
     pub(super) fn as_str(self) -> &'static str {
         match self {
@@ -75,7 +69,6 @@ impl Ended {
 }
 
 /// In one word.
-#[cfg(any(feature = "metrics", feature = "tracing"))]
 pub(super) fn reason(lost: LostReason) -> &'static str {
     match lost {
         LostReason::DeadlinePassed => "deadline_passed",

@@ -2,36 +2,29 @@
 //! process. Nothing is decided by it.
 //!
 //! The rest of the library tells this module what happens, in a few places, and does not know
-//! whether anybody listens: the features `metrics` and `tracing` are named nowhere else. With both
-//! off, everything here is of size zero and does nothing.
+//! whether anybody listens: the features `metrics` and `tracing` are named nowhere else. What
+//! names their crates, `meter.rs` and `trace.rs`, has a second version that does nothing; with both
+//! off, no hold has an account.
 //!
 //! Recorders and subscribers are the user's code. None of it is called while a lock of the
 //! library's is held, as for wakers.
 
-#[cfg(any(feature = "metrics", feature = "tracing"))]
 mod account;
-#[cfg(any(feature = "metrics", feature = "tracing"))]
 mod call;
-#[cfg(any(feature = "metrics", feature = "tracing"))]
 mod client;
 mod kind;
-#[cfg(any(feature = "metrics", feature = "tracing"))]
 mod meter;
-#[cfg(not(any(feature = "metrics", feature = "tracing")))]
-mod off;
-#[cfg(any(feature = "metrics", feature = "tracing"))]
 mod trace;
 
-#[cfg(any(feature = "metrics", feature = "tracing"))]
+#[cfg(feature = "redis")]
+pub(crate) use self::trace::not_exclusive;
 pub(crate) use self::{
     account::{Account, Accounts, Handle, Slot},
     call::Call,
     client::{Renewals, SlowWaits, Telemetry},
+    kind::{Ended, Label, Opened, Primitive},
+    trace::{placed, slow_wait},
 };
-pub(crate) use kind::{Ended, Label, Opened, Primitive};
-#[cfg(all(feature = "redis", not(any(feature = "metrics", feature = "tracing"))))]
-pub(crate) use off::not_exclusive;
-#[cfg(not(any(feature = "metrics", feature = "tracing")))]
-pub(crate) use off::{Account, Accounts, Call, Handle, Renewals, Slot, SlowWaits, Telemetry};
-#[cfg(all(feature = "redis", any(feature = "metrics", feature = "tracing")))]
-pub(crate) use trace::not_exclusive;
+
+/// Somebody may listen.
+const LISTENS: bool = cfg!(any(feature = "metrics", feature = "tracing"));

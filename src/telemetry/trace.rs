@@ -128,7 +128,8 @@ mod on {
         tracing::enabled!(target: "distlock", Level::INFO)
     }
 
-    pub(crate) fn slow(
+    /// `place`: how many are ahead.
+    pub(crate) fn slow_wait(
         name: &str,
         waited: Duration,
         place: Option<usize>,
@@ -196,12 +197,12 @@ mod on {
         false
     }
 
-    pub(crate) fn slow(_: &str, _: Duration, _: Option<usize>, _: &str, _: u64) {}
+    pub(crate) fn slow_wait(_: &str, _: Duration, _: Option<usize>, _: &str, _: u64) {}
 }
 
 #[cfg(feature = "redis")]
 pub(crate) use on::not_exclusive;
 pub(super) use on::{
-    Span, acquire, acquired, hold, lost, placed, released, replaced, slow, unconfirmed, unknown,
-    wants_slow,
+    Span, acquire, acquired, hold, lost, released, replaced, unconfirmed, unknown, wants_slow,
 };
+pub(crate) use on::{placed, slow_wait};

@@ -28,8 +28,8 @@ impl LockGuard {
         if let Some(reason) = self.lost_reason() {
             return Err(self.lost_error(reason));
         }
-        let (session, name) = (Arc::clone(self.session()), self.name().to_owned());
-        let (runtime, until) = (&session.shared.runtime, self.own_key().holds_until());
+        let (session, name) = (Arc::clone(&self.held.session), self.name().to_owned());
+        let (runtime, until) = (&session.shared.runtime, self.held.own.holds_until());
         let Some(attempt) = self.give_up() else { return Err(Error::Closed) };
         let value = signature::write(&session.shared.owner);
         let relabelling =
@@ -50,7 +50,8 @@ impl LockGuard {
         if let Some(until) = until {
             queue::hold_until(&attempt, &own_key, until);
         }
-        let guard = Self::new(Hold::new(attempt, own_key));
+        let since = own_key.sent;
+        let guard = Self::new(Hold { attempt, own: own_key, since });
         match guard.lost_reason() {
             Some(reason) => Err(Error::Lost { name, reason }),
             None => Ok(guard),
@@ -85,10 +86,10 @@ impl LockGuard {
     /// # Ok(()) }
     /// ```
     pub async fn unlock(self) -> Result<()> {
-        let (lost, queue) = (self.lost_reason(), self.queue().clone());
+        let (lost, queue) = (self.lost_reason(), self.held.queue.clone());
         let name = || queue.name().to_owned();
         if let Some(reason) = lost
-            && self.session().shared.runtime.check().is_err()
+            && self.held.session.shared.runtime.check().is_err()
         {
             return Err(Error::Lost { name: name(), reason });
         }
@@ -97,7 +98,7 @@ impl LockGuard {
             return Err(Error::Lost { name: name(), reason });
         };
         attempt.account.lose(|| lost);
-        let shared = &attempt.session().shared;
+        let shared = &attempt.session.shared;
         let (runtime, patience) = (shared.runtime.clone(), shared.patience());
         let (backend, of) = (shared.backend.name(), name());
         runtime

@@ -14,12 +14,12 @@ use crate::{
 /// Writes to any keys, if all of these locks, which are of one session, are held.
 pub(super) async fn commit(guards: &[&LockGuard], writes: &[backend::Write]) -> Result<()> {
     let Some(guard) = guards.first() else { return Ok(()) };
-    let shared = &guard.session().shared;
+    let shared = &guard.held.session.shared;
     shared.must_queue("guarded writes")?;
     if let Some((guard, reason)) = lost(guards) {
         return Err(guard.lost_error(reason));
     }
-    let committing = commit_within(guards, guard.session(), writes, shared.patience());
+    let committing = commit_within(guards, &guard.held.session, writes, shared.patience());
     shared.runtime.within(committing).await.map_err(|error| match error {
         // It may have been sent.
         Error::Runtime { source } => Error::WriteUnconfirmed { name: names(guards), source },
@@ -39,7 +39,7 @@ async fn commit_within(
     patience: Duration,
 ) -> Result<()> {
     let give_up = Instant::now() + patience;
-    let entries: Vec<_> = guards.iter().map(|guard| guard.own_key().entry.clone()).collect();
+    let entries: Vec<_> = guards.iter().map(|guard| guard.held.own.entry.clone()).collect();
     let request = || async {
         if let Some((guard, reason)) = lost(guards) {
             return Ok(Written::Lost(guard.lost_error(reason), reason));
@@ -77,10 +77,10 @@ async fn commit_within(
 /// does not say which one.
 async fn refused(guards: &[&LockGuard], session: &Session) -> Written {
     match guards {
-        [guard] => guard.own_key().lose(LostReason::KeyDeleted),
+        [guard] => guard.held.own.lose(LostReason::KeyDeleted),
         guards => {
             for guard in guards {
-                let own = guard.own_key();
+                let own = &guard.held.own;
                 if let Ok(Standing::Evicted) = session.store().standing(&own.entry).await {
                     own.lose(LostReason::KeyDeleted);
                 }

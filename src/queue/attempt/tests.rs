@@ -86,7 +86,7 @@ async fn session_in_doubt_lists_its_keys_for_as_long_as_it_lives() {
         script(&store.leave, &[], || Ok(left(true)));
         script(&store.own_keys, &[], || Ok(Vec::new()));
         let attempt = attempt(&store).await;
-        let (session, ticket) = (Arc::clone(attempt.session()), attempt.ticket());
+        let (session, ticket) = (Arc::clone(&attempt.session), attempt.ticket);
         let mut entered = join(attempt, None).await.unwrap().unwrap();
         assert_eq!(store.asked("enqueue").len(), joins.len() + 1);
         entered.attempt.grant().unwrap();
@@ -125,7 +125,7 @@ async fn join_that_lands_long_after_its_release_is_removed() {
     script(&store.enqueue, &[Unknown], || Err(Denied.error()));
     let session = doubtful_session(&store).await;
     let attempt = Attempt::in_session(&session, &queue()).unwrap();
-    let key: Arc<str> = attempt.ticket().to_string().into();
+    let key: Arc<str> = attempt.ticket.to_string().into();
     let landed = Arc::clone(&key);
     let lands = Instant::now() + Duration::from_secs(60);
     script(&store.own_keys, &[], move || {
@@ -166,7 +166,7 @@ async fn key_of_a_join_under_way_is_not_removed() {
         let reads = store.asked(&format!("own entry {key}")).len();
         assert_eq!(reads, usize::from(begins_during_the_read));
         let attempt = attempt.unwrap_or_else(begin);
-        assert_eq!(attempt.ticket(), ticket);
+        assert_eq!(attempt.ticket, ticket);
         let joining = tokio::spawn(join(attempt, None));
         sleep(Duration::from_secs(100)).await;
         assert!(store.asked(&format!("remove {key} of 9")).is_empty());
@@ -182,7 +182,7 @@ async fn key_that_was_put_again_is_told_from_the_one_that_is_held() {
         let store = FakeStore::new();
         let session = doubtful_session(&store).await;
         let attempt = Attempt::in_session(&session, &queue()).unwrap();
-        let key: Arc<str> = attempt.ticket().to_string().into();
+        let key: Arc<str> = attempt.ticket.to_string().into();
         let own = Entry::new(Arc::clone(&key), 1);
         script(&store.enqueue, &[Unknown], move || {
             let (entry, standing) = (own.clone(), Standing::First);
@@ -213,7 +213,7 @@ async fn tickets_are_used_again_where_that_pays() {
         script(&store.enqueue, &[], || Ok(joined(Standing::First)));
         script(&store.leave, leaves, || Ok(left(true)));
         let attempt = attempt(&store).await;
-        let (session, ticket) = (Arc::clone(attempt.session()), attempt.ticket());
+        let (session, ticket) = (Arc::clone(&attempt.session), attempt.ticket);
         let entered = join(attempt, None).await.unwrap().unwrap();
         entered.attempt.release_within(PATIENCE).await;
         let next = session.take_on(&queue()).unwrap();
@@ -236,7 +236,7 @@ async fn only_what_may_be_there_is_deleted() {
         script(&store.leave, &[], || Ok(left(false)));
         store.close.then(0, || Ok(()));
         let attempt = attempt(&store).await;
-        let session = Arc::clone(attempt.session());
+        let session = Arc::clone(&attempt.session);
         assert!(join(attempt, None).await.is_err(), "{fails:?}");
         assert_eq!(store.asked("enqueue").len(), fails.len());
         sleep(Duration::from_secs(30)).await;
@@ -325,7 +325,7 @@ async fn what_is_dropped_is_deleted() {
         if grant {
             entered.attempt.grant().unwrap();
         }
-        let session = Arc::clone(entered.attempt.session());
+        let session = Arc::clone(&entered.attempt.session);
         assert_eq!(own.is_held(), grant);
         drop(entered);
         assert!(!own.is_held());

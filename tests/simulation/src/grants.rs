@@ -86,9 +86,9 @@ pub(crate) fn register(process: usize, guard: Guard) -> Held {
     let new: Vec<_> = each
         .map(|(index, (own, mode))| Holder {
             process,
-            queue: own.queue().shared_dir(),
+            queue: own.held.queue.shared_dir(),
             key: own.key().into(),
-            revision: own.own_key().entry.revision,
+            revision: own.held.own.entry.revision,
             token: own.fencing_token().as_u64(),
             mode,
             guard: Arc::new(Part { guard: Arc::clone(&guard), index }),
@@ -130,7 +130,7 @@ impl Held {
 
     pub(crate) async fn put(&self, value: &str) {
         let Some(guard) = self.first() else { return };
-        let (key, own) = (format!("/data{}", guard.queue().dir()), guard.key());
+        let (key, own) = (format!("/data{}", guard.held.queue.dir()), guard.key());
         let outcome = guard.put(key, value).await;
         self.count("put", &outcome);
         scheduler::with(|world| {
@@ -202,7 +202,7 @@ impl Held {
     /// An operator deletes what is held, while things go wrong; tells whether.
     pub(crate) fn rob(&self) -> bool {
         let Some(guard) = self.first() else { return false };
-        let key = Arc::clone(&guard.own_key().entry.key);
+        let key = Arc::clone(&guard.held.own.entry.key);
         scheduler::with(|world| {
             let there = world.server.now.key(&key).cloned();
             let there = there.filter(|_| !world.calm);
@@ -237,7 +237,7 @@ impl Held {
     /// `Ok` is true: the key is gone. So it is when the guard was dropped, but later.
     pub(crate) async fn release(self, process: usize, unlock: bool) {
         let entries: Vec<_> =
-            self.guard.each().iter().map(|(guard, _)| guard.own_key().entry.clone()).collect();
+            self.guard.each().iter().map(|(guard, _)| guard.held.own.entry.clone()).collect();
         let (Some(guard), robbed) = self.take() else { return };
         scheduler::with(|world| {
             for entry in &entries {

@@ -33,9 +33,6 @@ mod poll;
 #[path = "../../../src/queue/release.rs"]
 pub(crate) mod release;
 #[rustfmt::skip]
-#[path = "../../../src/queue/slow.rs"]
-mod slow;
-#[rustfmt::skip]
 #[path = "../../../src/queue/view.rs"]
 pub(crate) mod view;
 #[rustfmt::skip]

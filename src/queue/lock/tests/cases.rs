@@ -39,7 +39,7 @@ async fn play(first: [First; 4], wait: Option<Wait>, held: bool, patience: Optio
     match outcome {
         Err(_) => assert!(patience.is_some(), "{what}: hangs"),
         Ok(Ok(Some(hold))) => {
-            assert_eq!(script.keys(), [&*hold.own_key().entry.key], "{what}: granted");
+            assert_eq!(script.keys(), [&*hold.own.entry.key], "{what}: granted");
             drop(hold);
         }
         Ok(Ok(None)) => assert!(!matches!(wait, Wait::Forever), "{what}: gave up"),
@@ -151,7 +151,7 @@ async fn a_wake_up_is_not_a_grant() {
     assert!(timeout(Duration::from_millis(50), &mut caller).await.is_err(), "granted while held");
     script.remove("holder");
     let hold = caller.await.unwrap().unwrap().unwrap();
-    assert_eq!((&*hold.own_key().entry.key, script.keys()), (&*own, vec![own.clone()]));
+    assert_eq!((&*hold.own.entry.key, script.keys()), (&*own, vec![own.clone()]));
 }
 
 #[tokio::test]
@@ -191,7 +191,7 @@ async fn a_key_that_somebody_deleted_was_not_released() {
         let script = Script::new([First::Answers, First::Answers, First::Answers, first]);
         let (_session, hold) = held(&script).await;
         if first != First::LosesReply {
-            script.remove(&hold.own_key().entry.key);
+            script.remove(&hold.own.entry.key);
         }
         let outcome = hold.attempt.release_within(Duration::from_secs(20)).await;
         assert_eq!(matches!(outcome, Release::Released), released, "{first:?} {outcome:?}");
@@ -300,8 +300,7 @@ async fn join_several(first: First, leave: First, patience: Duration, held: bool
                         .expect("nobody is ahead"),
                 );
             }
-            let keys: Vec<_> =
-                holds.iter().map(|hold| hold.own_key().entry.key.to_string()).collect();
+            let keys: Vec<_> = holds.iter().map(|hold| hold.own.entry.key.to_string()).collect();
             assert_eq!(script.keys(), keys, "{what}: granted");
         }
         Ok(Ok(None)) => assert!(held, "{what}: nobody is there"),
