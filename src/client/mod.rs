@@ -16,8 +16,10 @@ use crate::{
         holders::Holders,
         lock_info::{self, LockInfo},
         mutex::Mutex,
+        named::Named,
         rwlock::RwLock,
         semaphore::Semaphore,
+        viewer::Kind,
     },
     runtime::clock::timeout,
     session::{Sessions, Shared},
@@ -149,29 +151,31 @@ impl Client {
     /// name lies inside another).
     #[must_use]
     pub fn mutex(&self, name: impl AsRef<str>) -> Mutex {
-        let holders = Arc::clone(&self.holders);
-        Mutex::new(self.sessions.clone(), holders, name.as_ref().to_owned())
+        Mutex {
+            named: Named::new(&self.sessions, Kind::Mutex, name),
+            holders: Arc::clone(&self.holders),
+        }
     }
 
     /// The read-write lock of this name. No I/O: the name is checked when it is first locked. It
     /// has nothing to do with a mutex of the same name.
     #[must_use]
     pub fn rw_lock(&self, name: impl AsRef<str>) -> RwLock {
-        RwLock::new(self.sessions.clone(), name.as_ref().to_owned())
+        RwLock { named: Named::new(&self.sessions, Kind::RwLock, name) }
     }
 
     /// The semaphore of this name, with so many permits for all clients together: all have to name
     /// the same number. No I/O: name and number are checked at the first acquisition.
     #[must_use]
     pub fn semaphore(&self, name: impl AsRef<str>, permits: u32) -> Semaphore {
-        Semaphore::new(self.sessions.clone(), name.as_ref().to_owned(), permits)
+        Semaphore { named: Named::new(&self.sessions, Kind::Semaphore, name), permits }
     }
 
     /// The election of this name. No I/O: the name is checked when it is first used. It has nothing
     /// to do with a mutex of the same name.
     #[must_use]
     pub fn election(&self, name: impl AsRef<str>) -> Election {
-        Election::new(self.sessions.clone(), name.as_ref().to_owned())
+        Election { named: Named::new(&self.sessions, Kind::Election, name) }
     }
 
     /// All locks of the namespace at which somebody stands, by their names: mutexes, read-write

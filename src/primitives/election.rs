@@ -6,18 +6,16 @@ use crate::{
     backend::name::Queue,
     error::{Error, Result},
     primitives::{
-        guard::LockGuard,
         leader::{self, Leader, Observe},
         leadership::{Leadership, LeadershipHandle, checked},
         max_hold::MaxHold,
+        named::Named,
         queue_entry::QueueEntry,
         queue_watch::QueueWatch,
-        viewer::{Kind, Viewer},
     },
     queue::{Wait, acquire::Acquire, view},
     runtime::Backoff,
-    session::Sessions,
-    telemetry::{Call, Primitive},
+    telemetry::Primitive,
 };
 
 /// A named election: of those who campaign one leads, and everybody can see who, and what it has to
@@ -56,20 +54,14 @@ use crate::{
 /// ```
 #[derive(Clone, Debug)]
 pub struct Election {
-    sessions: Sessions,
-    name: String,
-    max_hold: MaxHold,
+    pub(crate) named: Named,
 }
 
 impl Election {
-    pub(crate) fn new(sessions: Sessions, name: String) -> Self {
-        Self { sessions, name, max_hold: MaxHold::default() }
-    }
-
     /// The name as it was given.
     #[must_use]
     pub fn name(&self) -> &str {
-        &self.name
+        &self.named.name
     }
 
     /// Limits how long a candidate leads: see [`Mutex::max_hold`](crate::Mutex::max_hold).
@@ -89,7 +81,7 @@ impl Election {
     /// ```
     #[must_use]
     pub fn max_hold(mut self, time: Duration) -> Self {
-        self.max_hold = MaxHold::of(time);
+        self.named.max_hold = MaxHold::of(time);
         self
     }
 
@@ -250,9 +242,9 @@ impl Election {
 
     /// Campaigns until it leads, also after errors that may pass.
     async fn elected(&self) -> Result<Leadership> {
-        let (runtime, mut backoff) = (&self.sessions.shared().runtime, Backoff::default());
+        let (runtime, mut backoff) = (&self.named.sessions.shared().runtime, Backoff::default());
         loop {
-            match self.campaign(&self.sessions.shared().owner).await {
+            match self.campaign(&self.named.sessions.shared().owner).await {
                 Err(error) if error.is_retryable() => {
                     let pause = async {
                         backoff.pause().await;
@@ -291,7 +283,7 @@ impl Election {
     /// # leadership.resign().await }
     /// ```
     pub async fn leader(&self) -> Result<Option<Leader>> {
-        let snapshot = view::look_now(&self.sessions, &self.candidates()?).await?;
+        let snapshot = view::look_now(&self.named.sessions, &self.candidates()?).await?;
         Ok(leader::first(snapshot).map(Leader::new))
     }
 
@@ -307,7 +299,7 @@ impl Election {
     /// [`Error::InvalidName`]. Later ones are not told: the stream goes on
     /// until the store answers again.
     pub fn observe(&self) -> Result<Observe> {
-        Ok(Observe::new(&self.sessions, &self.candidates()?))
+        Ok(Observe::new(&self.named.sessions, &self.candidates()?))
     }
 
     /// Who leads and who else is a candidate, in that order, as of now.
@@ -335,7 +327,7 @@ impl Election {
     /// # Ok(()) }
     /// ```
     pub async fn queue(&self) -> Result<Vec<QueueEntry>> {
-        self.viewer()?.look().await
+        self.named.entries().await
     }
 
     /// The first of those who hold it; `None` if nobody does.
@@ -369,26 +361,18 @@ impl Election {
     /// [`Error::InvalidName`]. Later ones are not told: the stream goes on until the store answers
     /// again.
     pub fn watch_queue(&self) -> Result<QueueWatch> {
-        Ok(QueueWatch::new(self.viewer()?))
-    }
-
-    fn viewer(&self) -> Result<Viewer> {
-        let queue = self.sessions.shared().queue(&self.name, "elections")?;
-        Ok(Viewer::new(self.sessions.clone(), Kind::Election, &queue))
+        self.named.watch()
     }
 
     fn candidates(&self) -> Result<Queue> {
-        Ok(self.sessions.shared().queue(&self.name, "elections")?.of("election"))
+        Ok(self.named.queue()?.of("election"))
     }
 
     async fn stand(&self, value: &[u8], wait: Wait) -> Result<Option<Leadership>> {
-        let (limit, queue) = (self.max_hold.checked()?, self.candidates()?);
-        let value = checked(value)?;
-        let telemetry = self.sessions.shared().telemetry;
-        let call = Call::new(telemetry, Primitive::Election, &self.name, wait.is_a_try());
+        let (queue, value) = (self.candidates()?, checked(value)?);
+        let sessions = &self.named.sessions;
         let acquire = || Acquire { value: Some(Arc::clone(&value)), ..Acquire::new(&queue, wait) };
-        let taking = pin!(wait.bounds(&self.sessions, || acquire().from(&self.sessions)));
-        let taken = call.within(taking).await;
-        Ok(LockGuard::of(call, taken, limit)?.map(Leadership::new))
+        let taking = pin!(wait.bounds(sessions, || acquire().from(sessions)));
+        Ok(self.named.take(Primitive::Election, wait, taking).await?.map(Leadership::new))
     }
 }

@@ -16,7 +16,6 @@ use crate::{
     error::{Error, Result},
     fencing::FencingToken,
     lost::{Lost, LostReason},
-    primitives::max_hold::Limit,
     queue::{self, Hold, attempt::Attempt},
     runtime::mutex::Mutex,
     session::{Session, own_keys::OwnKey},
@@ -79,7 +78,7 @@ impl LockGuard {
     pub(crate) fn of(
         call: Call<'_>,
         taken: Result<Option<Hold>>,
-        limit: Limit,
+        limit: Option<Duration>,
     ) -> Result<Option<Self>> {
         let Ok(Some(mut hold)) = taken else {
             call.returned(&taken);
@@ -96,9 +95,9 @@ impl LockGuard {
     }
 
     /// Lets it be held for no longer than the limit says, counted from then.
-    pub(crate) fn limit(&self, limit: Limit, since: Duration) {
-        let Some(until) = limit.from(since) else { return };
-        self.with_attempt(|attempt| queue::hold_until(attempt, &self.held.own, until));
+    pub(crate) fn limit(&self, limit: Option<Duration>, since: Duration) {
+        let Some(time) = limit else { return };
+        self.with_attempt(|attempt| queue::hold_until(attempt, &self.held.own, since + time));
     }
 
     /// What gives the lock back, for the one who does.

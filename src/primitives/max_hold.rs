@@ -16,28 +16,15 @@ impl MaxHold {
         Self(Some(time))
     }
 
-    /// What a guard is made with. An error before anything is sent if it makes no sense.
-    pub(crate) fn checked(self) -> Result<Limit> {
+    /// The longest time of holding, if there is one. An error before anything is sent if it makes no
+    /// sense.
+    pub(crate) fn checked(self) -> Result<Option<Duration>> {
         let reason = match self.0 {
             Some(time) if time.is_zero() => "must be above zero; leave it out for no limit",
             Some(time) if time > LONGEST => "must be at most 365 days; leave it out for no limit",
-            _ => return Ok(Limit(self.0)),
+            _ => return Ok(self.0),
         };
         Err(Error::InvalidConfig { option: "max_hold", reason: reason.to_owned() })
-    }
-}
-
-/// A longest time of holding that makes sense, or none.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Limit(Option<Duration>);
-
-impl Limit {
-    /// For what is limited by other means, or not yet.
-    pub(crate) const NONE: Self = Self(None);
-
-    /// Until when a lock may be held that was granted then.
-    pub(crate) fn from(self, granted: Duration) -> Option<Duration> {
-        self.0.map(|time| granted + time)
     }
 }
 
@@ -148,10 +135,9 @@ mod tests {
             let error = checked(bad).unwrap_err();
             assert!(matches!(error, Error::InvalidConfig { option: "max_hold", .. }), "{error:?}");
         }
-        let granted = Duration::from_secs(5);
         for good in [Duration::from_nanos(1), LONGEST] {
-            assert_eq!(checked(good).unwrap().from(granted), Some(granted + good));
+            assert_eq!(checked(good).unwrap(), Some(good));
         }
-        assert_eq!(MaxHold::default().checked().unwrap().from(granted), None);
+        assert_eq!(MaxHold::default().checked().unwrap(), None);
     }
 }

@@ -11,6 +11,7 @@ pub(crate) mod lock_info;
 pub(crate) mod max_hold;
 pub(crate) mod multi_lock;
 pub(crate) mod mutex;
+pub(crate) mod named;
 pub(crate) mod period;
 pub(crate) mod queue_entry;
 pub(crate) mod queue_watch;
@@ -20,7 +21,7 @@ pub(crate) mod rwlock;
 pub(crate) mod semaphore;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 pub(crate) mod sql_check;
-mod viewer;
+pub(crate) mod viewer;
 
 #[cfg(test)]
 mod tests;

@@ -2,7 +2,7 @@
 
 mod guarded;
 
-use std::{future::pending, pin::pin, sync::Arc, time::Duration};
+use std::{future::pending, pin::pin, time::Duration};
 
 use futures_util::future::{join_all, select_all};
 
@@ -12,10 +12,10 @@ use crate::{
     lost::{Lost, LostReason},
     primitives::{
         guard::{self, LockGuard},
-        max_hold::Limit,
-        mutex::Mutex,
+        named::Named,
+        viewer::Kind,
     },
-    queue::{self, Failure, Hold, RELEASE_WAIT, Wait, attempt::Attempt, mode::Mode},
+    queue::{self, Failure, Hold, RELEASE_WAIT, Wait, acquire::take, attempt::Attempt, mode::Mode},
     runtime::{carried::Carried, clock::timeout},
     session::Sessions,
     telemetry::{Call, Primitive},
@@ -53,14 +53,14 @@ pub(crate) struct Several {
     sessions: Sessions,
     /// In the order in which everybody takes them.
     queues: Vec<Queue>,
-    limit: Limit,
+    limit: Option<Duration>,
 }
 
 impl Several {
     pub(crate) fn new(
         sessions: Sessions,
         names: impl IntoIterator<Item: AsRef<str>>,
-        limit: Limit,
+        limit: Option<Duration>,
     ) -> Result<Self> {
         let shared = sessions.shared();
         shared.must_queue("locks that are taken together")?;
@@ -101,9 +101,8 @@ impl Several {
         let calls = calls.into_iter();
         match taken {
             Ok(Some(holds)) => {
-                let guards = calls
-                    .zip(holds)
-                    .map(|(call, hold)| LockGuard::of(call, Ok(Some(hold)), Limit::NONE));
+                let guards =
+                    calls.zip(holds).map(|(call, hold)| LockGuard::of(call, Ok(Some(hold)), None));
                 guards.collect()
             }
             // They are taken one by one.
@@ -159,12 +158,12 @@ impl Several {
     async fn one_by_one(&self, wait: Wait) -> Result<Option<AllGuard>> {
         let mut all = AllGuard { guards: Vec::with_capacity(self.queues.len()) };
         for queue in &self.queues {
-            let name = queue.name().to_owned();
-            let mutex = Mutex::new(self.sessions.clone(), Arc::default(), name);
+            let mutex = Named::new(&self.sessions, Kind::Mutex, queue.name());
+            let taking = pin!(take(&self.sessions, queue, wait));
             let taken = tokio::select! {
                 biased;
                 (lost, reason) = all.first_lost() => return Err(forgone(lost, reason)),
-                taken = mutex.attempt(wait) => taken?,
+                taken = mutex.take(Primitive::Mutex, wait, taking) => taken?,
             };
             match taken {
                 Some(guard) => all.guards.push(guard),
@@ -191,7 +190,7 @@ fn forgone(lost: &LockGuard, reason: LostReason) -> Error {
 impl AllGuard {
     /// Limits how long all of the locks are held, counted from the grant of the last lock. The
     /// program does no work under the others before.
-    fn limit(&self, limit: Limit) {
+    fn limit(&self, limit: Option<Duration>) {
         let since = self.guards.iter().map(|guard| guard.held.since).max().unwrap_or_default();
         self.guards.iter().for_each(|guard| guard.limit(limit, since));
     }

@@ -1,26 +1,15 @@
 //! A named lock.
 
-use std::{
-    pin::pin,
-    sync::{Arc, OnceLock},
-    time::Duration,
-};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use crate::{
-    backend::name::Queue,
     error::{Error, Result},
     primitives::{
-        guard::LockGuard,
-        holders::Holders,
-        max_hold::MaxHold,
-        queue_entry::QueueEntry,
-        queue_watch::QueueWatch,
-        release_request,
-        viewer::{Kind, Viewer},
+        guard::LockGuard, holders::Holders, max_hold::MaxHold, named::Named,
+        queue_entry::QueueEntry, queue_watch::QueueWatch, release_request,
     },
     queue::{Wait, acquire::take},
-    session::Sessions,
-    telemetry::{Call, Primitive},
+    telemetry::Primitive,
 };
 
 /// A named lock: the right to stand in its queue. Made by
@@ -31,18 +20,12 @@ use crate::{
 /// unless a holder is named: [`reentrant`](Self::reentrant).
 #[derive(Clone, Debug)]
 pub struct Mutex {
-    sessions: Sessions,
-    holders: Arc<Holders>,
-    name: String,
-    max_hold: MaxHold,
-    queue: OnceLock<Queue>,
+    pub(crate) named: Named,
+    /// Those who may take it again, of this client.
+    pub(crate) holders: Arc<Holders>,
 }
 
 impl Mutex {
-    pub(crate) fn new(sessions: Sessions, holders: Arc<Holders>, name: String) -> Self {
-        Self { sessions, holders, name, max_hold: MaxHold::default(), queue: OnceLock::new() }
-    }
-
     /// Limits how long the lock is held, counted from when the granted request was sent, or from
     /// the grant of a caller that waited.
     ///
@@ -72,19 +55,14 @@ impl Mutex {
     /// ```
     #[must_use]
     pub fn max_hold(mut self, time: Duration) -> Self {
-        self.max_hold = MaxHold::of(time);
+        self.named.max_hold = MaxHold::of(time);
         self
-    }
-
-    /// Those who may take it again, of this client.
-    pub(crate) fn holders(&self) -> &Arc<Holders> {
-        &self.holders
     }
 
     /// The name as it was given.
     #[must_use]
     pub fn name(&self) -> &str {
-        &self.name
+        &self.named.name
     }
 
     /// Waits for its turn, first come first served, however long that takes.
@@ -185,7 +163,7 @@ impl Mutex {
     /// # Examples
     ///
     /// ```
-    /// # use std::{sync::Arc, time::Duration};
+    /// # use std::{pin::pin, sync::Arc, time::Duration};
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
     /// let client = distlock::Client::connect("memory://docs-lock-timeout").await?;
     /// let mutex = client.mutex("table-7");
@@ -231,7 +209,7 @@ impl Mutex {
     /// # guard.unlock().await }
     /// ```
     pub async fn queue(&self) -> Result<Vec<QueueEntry>> {
-        self.viewer()?.look().await
+        self.named.entries().await
     }
 
     /// Who holds the lock; `None` if nobody does. The first one of the [`queue`](Self::queue).
@@ -292,7 +270,7 @@ impl Mutex {
     /// # guard.unlock().await }
     /// ```
     pub fn watch_queue(&self) -> Result<QueueWatch> {
-        Ok(QueueWatch::new(self.viewer()?))
+        self.named.watch()
     }
 
     /// Asks the holder of the lock to let go, and says why (in at most 1,000 bytes); `false` if
@@ -327,8 +305,8 @@ impl Mutex {
     /// # }
     /// ```
     pub async fn request_release(&self, reason: impl AsRef<str>) -> Result<bool> {
-        self.must_queue("requests to let go")?;
-        release_request::ask(&self.sessions, &self.named()?, reason.as_ref()).await
+        self.named.must_queue("requests to let go")?;
+        release_request::ask(&self.named.sessions, &self.named.queue()?, reason.as_ref()).await
     }
 
     /// Locks, does `work` while the lock is held, and unlocks.
@@ -361,40 +339,9 @@ impl Mutex {
         guard.end_with(done).await
     }
 
-    /// Refuses what takes a queue where there is none.
-    pub(crate) fn must_queue(&self, operation: &'static str) -> Result<()> {
-        self.sessions.shared().must_queue(operation)
-    }
-
-    fn named(&self) -> Result<Queue> {
-        let Some(queue) = self.queue.get() else {
-            let queue = self.sessions.shared().mutex(&self.name)?;
-            return Ok(self.queue.get_or_init(|| queue).clone());
-        };
-        Ok(queue.clone())
-    }
-
-    fn viewer(&self) -> Result<Viewer> {
-        self.must_queue("queue to look at")?;
-        Ok(Viewer::new(self.sessions.clone(), Kind::Mutex, &self.named()?))
-    }
-
     pub(crate) async fn acquire(&self, wait: Wait) -> Result<Option<LockGuard>> {
-        let (limit, queue, sessions) = (self.max_hold.checked()?, self.named()?, &self.sessions);
-        let telemetry = sessions.shared().telemetry;
-        let call = Call::new(telemetry, Primitive::Mutex, &self.name, wait.is_a_try());
+        let (queue, sessions) = (self.named.queue()?, &self.named.sessions);
         let taking = pin!(wait.bounds(sessions, || take(sessions, &queue, wait)));
-        let taken = call.within(taking).await;
-        LockGuard::of(call, taken, limit)
-    }
-
-    /// One attempt, for a caller that bounds several of them.
-    pub(crate) async fn attempt(&self, wait: Wait) -> Result<Option<LockGuard>> {
-        let (limit, queue, sessions) = (self.max_hold.checked()?, self.named()?, &self.sessions);
-        let telemetry = sessions.shared().telemetry;
-        let call = Call::new(telemetry, Primitive::Mutex, &self.name, wait.is_a_try());
-        let taking = pin!(take(sessions, &queue, wait));
-        let taken = call.within(taking).await;
-        LockGuard::of(call, taken, limit)
+        self.named.take(Primitive::Mutex, wait, taking).await
     }
 }

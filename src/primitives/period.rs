@@ -205,7 +205,7 @@ impl Mutex {
         period: Duration,
         work: impl AsyncFnOnce(&LockGuard) -> T,
     ) -> Result<Option<T>> {
-        self.must_queue("guarded writes")?;
+        self.named.must_queue("guarded writes")?;
         let fired = clock::wall();
         let guard = self.lock().await?;
         if !guard.first_in_at(period, fired).await? {

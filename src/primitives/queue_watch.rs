@@ -36,8 +36,8 @@ struct Part {
 impl QueueWatch {
     pub(crate) fn new(viewer: Viewer) -> Self {
         let part =
-            |queue| Part { feed: Feed::new(viewer.sessions(), queue, false, Some), seen: None };
-        let parts = viewer.queues().iter().map(part).collect();
+            |queue| Part { feed: Feed::new(&viewer.sessions, queue, false, Some), seen: None };
+        let parts = viewer.queues.iter().map(part).collect();
         Self { viewer, parts, last: None }
     }
 

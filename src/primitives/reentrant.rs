@@ -137,7 +137,7 @@ impl ReentrantMutex {
     }
 
     async fn acquire(&self, wait: Wait) -> Result<Option<ReentrantGuard>> {
-        let slot = self.mutex.holders().slot(self.mutex.name(), &self.holder);
+        let slot = self.mutex.holders.slot(self.mutex.name(), &self.holder);
         // Another call of this holder's may be the first to get the lock. Each stands in the queue
         // by itself, so that none depends on another one being polled.
         let guard = tokio::select! {

@@ -8,19 +8,15 @@ use std::{pin::pin, time::Duration};
 use crate::{
     error::{Error, Result},
     primitives::{
-        guard::LockGuard,
-        max_hold::MaxHold,
-        queue_entry::QueueEntry,
+        guard::LockGuard, max_hold::MaxHold, named::Named, queue_entry::QueueEntry,
         queue_watch::QueueWatch,
-        viewer::{Kind, Viewer},
     },
     queue::{
         Wait,
         acquire::Acquire,
         mode::{Mode, Rule},
     },
-    session::Sessions,
-    telemetry::{Call, Primitive},
+    telemetry::Primitive,
 };
 
 use rule::{READER, Reader, WRITER, Writer};
@@ -58,20 +54,14 @@ pub use guards::{ReadGuard, WriteGuard};
 /// ```
 #[derive(Clone, Debug)]
 pub struct RwLock {
-    sessions: Sessions,
-    name: String,
-    max_hold: MaxHold,
+    pub(crate) named: Named,
 }
 
 impl RwLock {
-    pub(crate) fn new(sessions: Sessions, name: String) -> Self {
-        Self { sessions, name, max_hold: MaxHold::default() }
-    }
-
     /// The name as it was given.
     #[must_use]
     pub fn name(&self) -> &str {
-        &self.name
+        &self.named.name
     }
 
     /// Lets it be held for no longer than this, as [`Mutex::max_hold`](crate::Mutex::max_hold)
@@ -81,7 +71,7 @@ impl RwLock {
     /// # Examples
     ///
     /// ```
-    /// # use std::time::Duration;
+    /// # use std::{pin::pin, time::Duration};
     /// # use distlock::LostReason;
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
     /// let client = distlock::Client::connect("memory://docs-max-hold-rw-lock").await?;
@@ -93,7 +83,7 @@ impl RwLock {
     /// ```
     #[must_use]
     pub fn max_hold(mut self, time: Duration) -> Self {
-        self.max_hold = MaxHold::of(time);
+        self.named.max_hold = MaxHold::of(time);
         self
     }
 
@@ -163,7 +153,7 @@ impl RwLock {
     /// # Examples
     ///
     /// ```
-    /// # use std::time::Duration;
+    /// # use std::{pin::pin, time::Duration};
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
     /// let client = distlock::Client::connect("memory://docs-read-timeout").await?;
     /// let config = client.rw_lock("config");
@@ -238,7 +228,7 @@ impl RwLock {
     /// # Examples
     ///
     /// ```
-    /// # use std::time::Duration;
+    /// # use std::{pin::pin, time::Duration};
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
     /// let client = distlock::Client::connect("memory://docs-write-timeout").await?;
     /// let config = client.rw_lock("config");
@@ -275,7 +265,7 @@ impl RwLock {
     /// # Ok(()) }
     /// ```
     pub async fn queue(&self) -> Result<Vec<QueueEntry>> {
-        self.viewer()?.look().await
+        self.named.entries().await
     }
 
     /// The [`queue`](Self::queue) as it is now, and again whenever it has changed: as
@@ -286,27 +276,18 @@ impl RwLock {
     /// [`Error::InvalidName`]. Later ones are not told: the stream goes on until the store answers
     /// again.
     pub fn watch_queue(&self) -> Result<QueueWatch> {
-        Ok(QueueWatch::new(self.viewer()?))
-    }
-
-    fn viewer(&self) -> Result<Viewer> {
-        let queue = self.sessions.shared().queue(&self.name, "read-write locks")?;
-        Ok(Viewer::new(self.sessions.clone(), Kind::RwLock, &queue))
+        self.named.watch()
     }
 
     async fn acquire(&self, label: &'static str, wait: Wait) -> Result<Option<LockGuard>> {
-        let limit = self.max_hold.checked()?;
-        let queue =
-            self.sessions.shared().queue(&self.name, "read-write locks")?.of("rw").labelled(label);
+        let queue = self.named.queue()?.of("rw").labelled(label);
         let (rule, primitive) = match label {
             READER => (&Reader as &dyn Rule, Primitive::Reader),
             _ => (&Writer as &dyn Rule, Primitive::Writer),
         };
-        let telemetry = self.sessions.shared().telemetry;
-        let call = Call::new(telemetry, primitive, &self.name, wait.is_a_try());
+        let sessions = &self.named.sessions;
         let acquire = || Acquire { mode: Mode::Shared(rule), ..Acquire::new(&queue, wait) };
-        let taking = pin!(wait.bounds(&self.sessions, || acquire().from(&self.sessions)));
-        let taken = call.within(taking).await;
-        LockGuard::of(call, taken, limit)
+        let taking = pin!(wait.bounds(sessions, || acquire().from(sessions)));
+        self.named.take(primitive, wait, taking).await
     }
 }

@@ -16,21 +16,16 @@ use crate::{
     backend::name::Queue,
     error::{Error, Result},
     primitives::{
-        guard::LockGuard,
-        max_hold::MaxHold,
-        queue_entry::QueueEntry,
-        queue_watch::QueueWatch,
-        viewer::{Kind, Viewer},
+        max_hold::MaxHold, named::Named, queue_entry::QueueEntry, queue_watch::QueueWatch,
     },
     queue::{
         self, Wait,
         acquire::Acquire,
-        mode::{self, Mode, Undecided},
+        mode::{self, Mode},
         view,
     },
     runtime::clock::Instant,
-    session::Sessions,
-    telemetry::{Call, Primitive},
+    telemetry::Primitive,
 };
 
 use limit::Limited;
@@ -68,21 +63,15 @@ const MAX: u32 = 1_000_000;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Semaphore {
-    sessions: Sessions,
-    name: String,
-    permits: u32,
-    max_hold: MaxHold,
+    pub(crate) named: Named,
+    pub(crate) permits: u32,
 }
 
 impl Semaphore {
-    pub(crate) fn new(sessions: Sessions, name: String, permits: u32) -> Self {
-        Self { sessions, name, permits, max_hold: MaxHold::default() }
-    }
-
     /// The name as it was given.
     #[must_use]
     pub fn name(&self) -> &str {
-        &self.name
+        &self.named.name
     }
 
     /// Lets it be held for no longer than this, as [`Mutex::max_hold`](crate::Mutex::max_hold)
@@ -91,7 +80,7 @@ impl Semaphore {
     /// # Examples
     ///
     /// ```
-    /// # use std::time::Duration;
+    /// # use std::{pin::pin, time::Duration};
     /// # use distlock::LostReason;
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
     /// let client = distlock::Client::connect("memory://docs-max-hold-semaphore").await?;
@@ -103,7 +92,7 @@ impl Semaphore {
     /// ```
     #[must_use]
     pub fn max_hold(mut self, time: Duration) -> Self {
-        self.max_hold = MaxHold::of(time);
+        self.named.max_hold = MaxHold::of(time);
         self
     }
 
@@ -224,7 +213,7 @@ impl Semaphore {
     /// # Examples
     ///
     /// ```
-    /// # use std::time::Duration;
+    /// # use std::{pin::pin, time::Duration};
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
     /// let client = distlock::Client::connect("memory://docs-acquire-timeout").await?;
     /// let connections = client.semaphore("db-connections", 1);
@@ -250,7 +239,7 @@ impl Semaphore {
     /// # Examples
     ///
     /// ```
-    /// # use std::time::Duration;
+    /// # use std::{pin::pin, time::Duration};
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
     /// let client = distlock::Client::connect("memory://docs-acquire-many-timeout").await?;
     /// let connections = client.semaphore("db-connections", 3);
@@ -292,7 +281,7 @@ impl Semaphore {
     /// # Ok(()) }
     /// ```
     pub async fn queue(&self) -> Result<Vec<QueueEntry>> {
-        self.viewer()?.look().await
+        self.named.entries().await
     }
 
     /// The [`queue`](Self::queue) as it is now, and again whenever it has changed: as
@@ -303,21 +292,18 @@ impl Semaphore {
     /// [`Error::InvalidName`]. Later ones are not told: the stream goes on until the store answers
     /// again.
     pub fn watch_queue(&self) -> Result<QueueWatch> {
-        Ok(QueueWatch::new(self.viewer()?))
-    }
-
-    fn viewer(&self) -> Result<Viewer> {
-        let queue = self.sessions.shared().queue(&self.name, "semaphores")?;
-        Ok(Viewer::new(self.sessions.clone(), Kind::Semaphore, &queue))
+        self.named.watch()
     }
 
     fn permit_queue(&self) -> Result<Queue> {
-        Ok(self.sessions.shared().queue(&self.name, "semaphores")?.of("permits"))
+        Ok(self.named.queue()?.of("permits"))
     }
 
     fn check(&self, permits: u32) -> Result<()> {
-        let invalid =
-            |reason: &str| Error::InvalidPermits { name: self.name.clone(), reason: reason.into() };
+        let invalid = |reason: &str| Error::InvalidPermits {
+            name: self.named.name.clone(),
+            reason: reason.into(),
+        };
         match (permits, self.permits) {
             (0, _) | (_, 0) => {
                 Err(invalid("none at all is not a number of permits; name at least one"))
@@ -329,43 +315,40 @@ impl Semaphore {
 
     async fn get(&self, permits: u32, wait: Wait) -> Result<Option<Permit>> {
         self.check(permits)?;
-        let limit = self.max_hold.checked()?;
         let queue = self.permit_queue()?.labelled(&format!("{permits}of{}", self.permits));
-        let telemetry = self.sessions.shared().telemetry;
-        let call = Call::new(telemetry, Primitive::Semaphore, &self.name, wait.is_a_try());
-        let taking = pin!(wait.bounds(&self.sessions, || self.pass(&queue, permits, wait)));
-        let taken = call.within(taking).await;
-        Ok(LockGuard::of(call, taken, limit)?.map(|guard| Permit { guard, permits }))
+        let taking = pin!(wait.bounds(&self.named.sessions, || self.pass(&queue, permits, wait)));
+        let taken = self.named.take(Primitive::Semaphore, wait, taking).await?;
+        Ok(taken.map(|guard| Permit { guard, permits }))
     }
 
     async fn pass(&self, queue: &Queue, permits: u32, wait: Wait) -> Result<Option<queue::Hold>> {
-        let rule = self.rule(permits);
+        let (rule, sessions) = (self.rule(permits), &self.named.sessions);
         let mut patience = wait;
-        if matches!(wait, Wait::No) || permits > self.permits {
-            let listing = view::look(&self.sessions, queue, false).await?;
-            let backend = self.sessions.shared().backend.name();
-            match mode::would_let_in(&rule, &listing) {
-                Err(error @ Undecided::Refused(_)) => return Err(error.of(backend)),
-                Err(error) if wait.is_a_try() => return Err(error.of(backend)),
-                Ok(false) if wait.is_a_try() => return Ok(None),
-                Ok(_) | Err(_) => {}
+        if wait.is_a_try() || permits > self.permits {
+            let listing = view::look(sessions, queue, false).await?;
+            match mode::would_let_in(&rule, &listing, sessions.shared().backend.name()) {
+                Ok(true) => {}
+                // One that waits need not be let in now, nor know.
+                Ok(false) | Err(Error::NotYet { .. }) if !wait.is_a_try() => {}
+                Ok(false) => return Ok(None),
+                Err(error) => return Err(error),
             }
         }
-        if matches!(wait, Wait::No) {
+        if wait.is_a_try() {
             // Nobody waits for permits, so the one at the gate is about to pass it.
-            patience = Wait::Until(Instant::now() + self.sessions.shared().request_timeout);
+            patience = Wait::Until(Instant::now() + sessions.shared().request_timeout);
         }
-        let gate = self.sessions.shared().queue(&self.name, "semaphores")?.of("gate");
+        let gate = self.named.queue()?.of("gate");
         let gate = Acquire { passing: true, ..Acquire::new(&gate, patience) };
-        let Some(gate) = gate.from(&self.sessions).await? else { return Ok(None) };
+        let Some(gate) = gate.from(sessions).await? else { return Ok(None) };
         let taking = Acquire { mode: Mode::Shared(&rule), ..Acquire::new(queue, wait) };
-        let taken = taking.from(&self.sessions).await;
+        let taken = taking.from(sessions).await;
         // Let go of in the background: the caller need not wait for that.
         drop(gate);
         taken
     }
 
     fn rule(&self, wanted: u32) -> Limited<'_> {
-        Limited { name: &self.name, named: self.permits, wanted }
+        Limited { name: &self.named.name, named: self.permits, wanted }
     }
 }

@@ -55,22 +55,14 @@ impl Kind {
 /// Whose queues are looked at.
 #[derive(Clone, Debug)]
 pub(crate) struct Viewer {
-    sessions: Sessions,
+    pub(super) sessions: Sessions,
     kind: Kind,
-    queues: Vec<Queue>,
+    pub(super) queues: Vec<Queue>,
 }
 
 impl Viewer {
     pub(crate) fn new(sessions: Sessions, kind: Kind, lock: &Queue) -> Self {
         Self { sessions, kind, queues: kind.queues(lock) }
-    }
-
-    pub(crate) fn sessions(&self) -> &Sessions {
-        &self.sessions
-    }
-
-    pub(crate) fn queues(&self) -> &[Queue] {
-        &self.queues
     }
 
     /// All who hold it or wait, as of now.

@@ -101,8 +101,7 @@ impl Mode<'_> {
         let ask = Ask { fresh: true, ..Ask::default() };
         let look = session.ask_briefly(|| session.store().list(queue, ask)).await;
         let listing = look.map_err(|error| Failure::before_joining(session, error))?;
-        let backend = session.shared.backend.name();
-        Ok(would_let_in(rule, &listing).map_err(|error| error.of(backend))?)
+        Ok(would_let_in(rule, &listing, session.shared.backend.name())?)
     }
 
     /// What the answer to joining shows. `alone`: nothing else was in the queue.
@@ -132,35 +131,23 @@ impl Mode<'_> {
     }
 }
 
-/// Why a rule does not say whether it would let one in.
-pub(crate) enum Undecided {
-    /// It never would.
-    Refused(Error),
-    /// It would if those were gone that seem dead.
-    Doubtful,
-}
-
-impl Undecided {
-    pub(crate) fn of(self, backend: &'static str) -> Error {
-        match self {
-            Self::Refused(error) => error,
-            Self::Doubtful => StoreError::NotYet(SEEMS_DEAD.into()).into_public(backend),
-        }
-    }
-}
-
-/// Whether the rule would let one in that joined behind all of these.
-pub(crate) fn would_let_in(rule: &dyn Rule, listing: &Listing) -> Result<bool, Undecided> {
+/// Whether the rule would let one in that joined behind all of these. An error: it never would, or
+/// ([`Error::NotYet`]) it would if those were gone that seem dead.
+pub(crate) fn would_let_in(
+    rule: &dyn Rule,
+    listing: &Listing,
+    backend: &'static str,
+) -> Result<bool, Error> {
     match rule.judge(&listing.members, &listing.notes) {
         Verdict::In => return Ok(true),
-        Verdict::Refused(error) => return Err(Undecided::Refused(error)),
+        Verdict::Refused(error) => return Err(error),
         Verdict::Behind(_) | Verdict::Full if listing.seem_dead.is_empty() => return Ok(false),
         Verdict::Behind(_) | Verdict::Full => {}
     }
     let lives = |member: &&Member| !listing.seem_dead.contains(&member.entry.key);
     let alive: Vec<_> = listing.members.iter().filter(lives).cloned().collect();
     match rule.judge(&alive, &listing.notes) {
-        Verdict::In => Err(Undecided::Doubtful),
+        Verdict::In => Err(StoreError::NotYet(SEEMS_DEAD.into()).into_public(backend)),
         _ => Ok(false),
     }
 }

@@ -1,6 +1,9 @@
 //! When several locks are taken in one request, and what comes of that, by a stopped clock.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
 
 use super::*;
 use crate::{
@@ -30,7 +33,7 @@ fn store() -> Arc<FakeStore> {
 async fn several(store: &Arc<FakeStore>, names: usize) -> Several {
     let sessions = Sessions::open(store.shared()).await.unwrap();
     let names = (0..names).map(|name| format!("lock-{name}"));
-    Several::new(sessions, names, Limit::NONE).unwrap()
+    Several::new(sessions, names, None).unwrap()
 }
 
 /// What was asked to take them: at once, and one by one.

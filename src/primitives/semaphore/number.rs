@@ -40,11 +40,12 @@ impl Semaphore {
     pub async fn set_permits(&self, permits: u32) -> Result<()> {
         let queue = self.permit_queue()?;
         self.check(permits)?;
-        self.sessions
+        self.named
+            .sessions
             .shared()
             .runtime
             .within(async {
-                let listing = view::look(&self.sessions, &queue, false).await?;
+                let listing = view::look(&self.named.sessions, &queue, false).await?;
                 // The write is repeated until it is confirmed, so that it may land once more, after
                 // later ones: the note with the highest generation counts.
                 let named =
@@ -57,7 +58,7 @@ impl Semaphore {
                 let deletes = old.map(|old| Write::Delete { key: key(old) });
                 let writes: Vec<_> =
                     deletes.chain([Write::Put { key: key(&note), value: Vec::new() }]).collect();
-                let session = self.sessions.any().await?;
+                let session = self.named.sessions.any().await?;
                 // Twice is as good as once.
                 let written = session.ask_briefly(|| session.store().commit(&[], &writes)).await;
                 written.map_err(|error| session.public(error)).map(drop)
@@ -88,7 +89,7 @@ impl Semaphore {
     /// # Ok(()) }
     /// ```
     pub async fn permits(&self) -> Result<u32> {
-        let snapshot = view::look_now(&self.sessions, &self.permit_queue()?).await?;
+        let snapshot = view::look_now(&self.named.sessions, &self.permit_queue()?).await?;
         let number = limit::number(&snapshot.members, &snapshot.notes, None);
         Ok(number.unwrap_or(self.permits))
     }

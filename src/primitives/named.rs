@@ -1,0 +1,87 @@
+//! What mutexes, read-write locks, semaphores and elections have in common.
+
+use std::sync::OnceLock;
+
+use crate::{
+    backend::name::Queue,
+    error::Result,
+    primitives::{
+        guard::LockGuard,
+        max_hold::MaxHold,
+        queue_entry::QueueEntry,
+        queue_watch::QueueWatch,
+        viewer::{Kind, Viewer},
+    },
+    queue::{Hold, Wait},
+    session::Sessions,
+    telemetry::{Call, Primitive},
+};
+
+/// A name within a client's namespace, and what kind of lock it names.
+#[derive(Clone, Debug)]
+pub(crate) struct Named {
+    pub(super) sessions: Sessions,
+    kind: Kind,
+    pub(super) name: String,
+    pub(super) max_hold: MaxHold,
+    /// Once it was needed.
+    queue: OnceLock<Queue>,
+}
+
+impl Named {
+    pub(crate) fn new(sessions: &Sessions, kind: Kind, name: impl AsRef<str>) -> Self {
+        let (name, max_hold) = (name.as_ref().to_owned(), MaxHold::default());
+        Self { sessions: sessions.clone(), kind, name, max_hold, queue: OnceLock::new() }
+    }
+
+    /// The queue of the name. An error: the name can't be used, or the store has no such locks.
+    pub(super) fn queue(&self) -> Result<Queue> {
+        let Some(queue) = self.queue.get() else {
+            let shared = self.sessions.shared();
+            let queue = match self.kind {
+                Kind::Mutex => shared.mutex(&self.name),
+                Kind::RwLock => shared.queue(&self.name, "read-write locks"),
+                Kind::Semaphore => shared.queue(&self.name, "semaphores"),
+                Kind::Election => shared.queue(&self.name, "elections"),
+            }?;
+            return Ok(self.queue.get_or_init(|| queue).clone());
+        };
+        Ok(queue.clone())
+    }
+
+    /// Refuses what takes a queue where there is none.
+    pub(super) fn must_queue(&self, operation: &'static str) -> Result<()> {
+        self.sessions.shared().must_queue(operation)
+    }
+
+    fn viewer(&self) -> Result<Viewer> {
+        if self.kind == Kind::Mutex {
+            self.must_queue("queue to look at")?;
+        }
+        Ok(Viewer::new(self.sessions.clone(), self.kind, &self.queue()?))
+    }
+
+    /// All who hold it or wait, as of now.
+    pub(super) async fn entries(&self) -> Result<Vec<QueueEntry>> {
+        self.viewer()?.look().await
+    }
+
+    pub(super) fn watch(&self) -> Result<QueueWatch> {
+        Ok(QueueWatch::new(self.viewer()?))
+    }
+
+    /// Takes the lock by this work, as which the call for it is reported. It is pinned already, as
+    /// the room for it would be there twice otherwise.
+    pub(super) async fn take(
+        &self,
+        primitive: Primitive,
+        wait: Wait,
+        taking: impl Future<Output = Result<Option<Hold>>> + Unpin,
+    ) -> Result<Option<LockGuard>> {
+        let limit = self.max_hold.checked()?;
+        let telemetry = self.sessions.shared().telemetry;
+        let call = Call::new(telemetry, primitive, &self.name, wait.is_a_try());
+        let taken = call.within(taking).await;
+        LockGuard::of(call, taken, limit)
+    }
+}
