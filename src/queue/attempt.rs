@@ -51,31 +51,10 @@ enum Stage {
     Nothing,
     /// It may have a key in the store, now or later.
     Sent,
-    /// It has this key.
-    Joined { own: Arc<OwnKey>, requests: Requests },
+    /// It has this key, which these requests made.
+    Joined { own: Arc<OwnKey>, joining: Tries },
     /// It is being deleted.
     Left,
-}
-
-/// What is known of the requests that made a key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Requests {
-    /// One, which was answered.
-    One,
-    /// Several, each of them answered.
-    Answered,
-    /// One of them may be applied yet.
-    Doubtful,
-}
-
-impl Requests {
-    fn of(tries: Tries) -> Self {
-        match tries {
-            Tries { doubtful: true, .. } => Self::Doubtful,
-            Tries { count: 0 | 1, .. } => Self::One,
-            Tries { .. } => Self::Answered,
-        }
-    }
 }
 
 /// What came of joining.
@@ -145,10 +124,7 @@ impl Attempt {
             Ok((joined, sent, joining))
         };
         let (joined, tries) = session.ask_while(again, request).await;
-        let entered = match joined {
-            Ok((joined, sent, _joining)) => Ok(self.enter(joined, sent, Requests::of(tries))),
-            Err(error) => Err(error),
-        };
+        let entered = joined.map(|(joined, sent, _joining)| self.enter(joined, sent, tries));
         if !matches!(entered, Ok(Some(_))) && !tries.doubtful {
             self.stage = Stage::Nothing;
         }
@@ -160,16 +136,15 @@ impl Attempt {
         &mut self,
         joined: Joined,
         sent: Duration,
-        requests: Requests,
+        joining: Tries,
     ) -> Option<(Standing, bool)> {
         let Joined::Queued { entry, standing, at, alive, alone } = joined else { return None };
         if let Some(granted) = alive {
             self.session.deadline.renewed(sent, granted);
         }
-        let repeats = requests == Requests::Doubtful;
-        let own = self.session.own_keys.add(entry, at, sent, repeats);
+        let own = self.session.own_keys.add(entry, at, sent, joining.doubtful);
         self.session.claims.settle(self.ticket, &own);
-        self.stage = Stage::Joined { own, requests };
+        self.stage = Stage::Joined { own, joining };
         Some((standing, alone))
     }
 
@@ -200,7 +175,7 @@ impl Attempt {
         }
         let (Some(joined), sent, _joining) = joined? else { return Ok(None) };
         let entered = attempts.into_iter().zip(joined).map(|(mut attempt, joined)| {
-            let (standing, alone) = attempt.enter(joined, sent, Requests::One)?;
+            let (standing, alone) = attempt.enter(joined, sent, tries)?;
             Some(JoinOutcome { attempt, standing, alone })
         });
         // If one of them is not in, none is: the drop of the attempts takes them out.
@@ -213,7 +188,7 @@ impl Attempt {
         if let Stage::Joined { own, .. } = &self.stage {
             own.hold();
             if !self.passing {
-                self.session.evictions.watch(own);
+                self.session.granted.add(own);
             }
         }
         Ok(())
@@ -223,8 +198,8 @@ impl Attempt {
     /// goes on until the store has confirmed it or the session is over.
     pub(crate) async fn relabel(mut self, label: &str, value: &[u8]) -> Result<Self, StoreError> {
         let session = Arc::clone(&self.session);
-        let Stage::Joined { own: old, requests } = &self.stage else { return Ok(self) };
-        let (old, requests) = (Arc::clone(old), *requests);
+        let Stage::Joined { own: old, joining } = &self.stage else { return Ok(self) };
+        let (old, mut joining) = (Arc::clone(old), *joining);
         old.replace();
         // Its number makes it known where it stands.
         let to = self.queue.labelled(&format!("{label}@{}", old.entry.token));
@@ -246,11 +221,12 @@ impl Attempt {
         session.claims.settle(self.ticket, &own);
         own.hold();
         own.account.put(&self.account);
-        session.evictions.watch(&own);
+        session.granted.add(&own);
         self.queue = to;
-        let requests = requests.max(Requests::Answered);
-        self.stage = Stage::Joined { own, requests };
-        if requests == Requests::Doubtful {
+        // So that its ticket is not used again.
+        joining.count += 1;
+        self.stage = Stage::Joined { own, joining };
+        if joining.doubtful {
             // An earlier request to join may yet put a key with the former label.
             session.claims.doubt();
         }
@@ -289,14 +265,14 @@ impl Attempt {
     ) -> Option<impl Future<Output = Release> + Send + use<>> {
         let (session, ticket) = (Arc::clone(&self.session), self.ticket);
         let queue = self.queue.clone();
-        let (own, requests) = match std::mem::replace(&mut self.stage, Stage::Left) {
+        let (own, joining) = match std::mem::replace(&mut self.stage, Stage::Left) {
             Stage::Left => return None,
-            Stage::Sent => (None, Requests::Doubtful),
+            Stage::Sent => (None, Tries { doubtful: true, ..Tries::default() }),
             Stage::Nothing => {
                 session.left(&queue, ticket);
                 return None;
             }
-            Stage::Joined { own, requests } => (Some(own), requests),
+            Stage::Joined { own, joining } => (Some(own), joining),
         };
         let held = own.as_ref().is_some_and(|own| own.leave());
         if held {
@@ -316,10 +292,10 @@ impl Attempt {
             drop(releasing);
             account.ended(release.end());
             session.left(&queue, ticket);
-            if requests == Requests::One && tries.count == 1 && !expired {
+            if joining.count == 1 && tries.count == 1 && !expired {
                 session.reuse(ticket);
             }
-            if requests == Requests::Doubtful {
+            if joining.doubtful {
                 // A request to join may yet put the key again.
                 session.claims.doubt();
             }

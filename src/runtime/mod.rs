@@ -10,6 +10,7 @@ pub(crate) mod executor;
 #[cfg(any(feature = "etcd", feature = "zookeeper"))]
 pub(crate) mod inline;
 pub(crate) mod mutex;
+mod on_drop;
 mod pause;
 pub(crate) mod process;
 pub(crate) mod random;
@@ -19,5 +20,6 @@ mod work;
 #[cfg(any(feature = "etcd", feature = "zookeeper"))]
 use std::thread_local;
 
+pub(crate) use on_drop::OnDrop;
 pub(crate) use pause::{Backoff, backoff, jittered, late, yield_now};
 pub(crate) use work::Runtime;

@@ -100,25 +100,22 @@ impl Claims {
     /// Returns `true` if a key of this name may be none of an attempt's, so that its revision has
     /// to be read.
     pub(crate) fn suspects(&self, key: &str) -> bool {
+        // Of its own key there can be another one only if a request of its may be served yet.
+        self.is_unclaimed(key, |own| *own.entry.key != *key || own.repeats)
+    }
+
+    /// Returns `true` if a key that was read a moment ago is none of an attempt's.
+    pub(crate) fn is_stray(&self, entry: &Entry) -> bool {
+        self.is_unclaimed(&entry.key, |own| !own.is(entry))
+    }
+
+    fn is_unclaimed(&self, key: &str, is_another: impl FnOnce(&OwnKey) -> bool) -> bool {
         let Some(ticket) = self.ticket_in(key) else {
             return false;
         };
         match self.attempts.lock().get(&ticket) {
             Some(Claim::Open) => false,
-            // Of its own key there can be another one only if a request of its may be served yet.
-            Some(Claim::Key(own)) => *own.entry.key != *key || own.repeats,
-            None => true,
-        }
-    }
-
-    /// Returns `true` if a key that was read a moment ago is none of an attempt's.
-    pub(crate) fn is_stray(&self, entry: &Entry) -> bool {
-        let Some(ticket) = self.ticket_in(&entry.key) else {
-            return false;
-        };
-        match self.attempts.lock().get(&ticket) {
-            Some(Claim::Open) => false,
-            Some(Claim::Key(own)) => !own.is(entry),
+            Some(Claim::Key(own)) => is_another(own),
             None => true,
         }
     }

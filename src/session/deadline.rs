@@ -7,7 +7,7 @@ use tokio::sync::{Notify, watch};
 use crate::{
     lost::LostReason,
     runtime::{
-        clock,
+        OnDrop, clock,
         mutex::{Mutex, MutexGuard},
         process::Process,
     },
@@ -133,7 +133,9 @@ impl Deadline {
         reason: LostReason,
     ) -> MutexGuard<'a, State> {
         // Also if a recorder or a subscriber panics.
-        let notified = Notified(&self.lost, reason);
+        let notified = OnDrop(|| {
+            self.lost.send_replace(Some(reason));
+        });
         state.lost = Some(reason);
         drop(state);
         self.accounts.lose(reason);
@@ -294,15 +296,6 @@ impl Deadline {
     /// A waiter's key is gone.
     pub(crate) fn left(&self) {
         self.settled().0.awaited -= 1;
-    }
-}
-
-/// Notifies of the loss as it is dropped.
-struct Notified<'a>(&'a watch::Sender<Option<LostReason>>, LostReason);
-
-impl Drop for Notified<'_> {
-    fn drop(&mut self) {
-        self.0.send_replace(Some(self.1));
     }
 }
 

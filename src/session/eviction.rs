@@ -14,7 +14,8 @@ use std::{collections::HashSet, pin::pin, sync::Arc, time::Duration};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::Semaphore;
 
-use self::{granted::Granted, held_keys::HeldKeys};
+pub(crate) use self::granted::Granted;
+use self::held_keys::HeldKeys;
 use crate::{
     backend::{
         Standing,
@@ -25,7 +26,7 @@ use crate::{
     session::{
         claims::Claims,
         deadline::Deadline,
-        keeper::EndsWith,
+        keeper::ends_with,
         own_keys::OwnKey,
         store::SessionStore,
         watch_budget::{NO_ROOM, WatchBudget},
@@ -46,46 +47,35 @@ const AFTER_DOUBT: [Duration; 3] =
 /// requests.
 const AT_ONCE: usize = 32;
 
-/// A handle on the session's one task for this, however many locks it holds.
-#[derive(Debug)]
-pub(crate) struct EvictionWatch {
-    granted_keys: Arc<Granted>,
-}
-
-impl EvictionWatch {
-    /// `recheck`: how long to trust in the watches alone.
-    pub(crate) fn start(
-        runtime: &Runtime,
-        store: SessionStore,
-        deadline: Arc<Deadline>,
-        watch_budget: Arc<WatchBudget>,
-        claims: Arc<Claims>,
-        recheck: Duration,
-        telemetry: Telemetry,
-    ) -> Self {
-        let granted_keys = Arc::<Granted>::default();
-        let work = Work {
-            store,
-            deadline,
-            watch_budget,
-            claims,
-            recheck,
-            watch_permits: Semaphore::new(AT_ONCE),
-            held_keys: HeldKeys::default(),
-            telemetry,
-        };
-        let (ends, granted) = (EndsWith(Arc::clone(&work.deadline)), Arc::clone(&granted_keys));
-        runtime.spawn(async move {
-            work.run(granted).await;
-            drop(ends);
-        });
-        Self { granted_keys }
-    }
-
-    /// Takes on a lock that was just granted.
-    pub(crate) fn watch(&self, own_key: &Arc<OwnKey>) {
-        self.granted_keys.add(own_key);
-    }
+/// Starts the session's one task for this, however many locks it holds. What it looks after is added
+/// to what is returned. `recheck`: how long to trust in the watches alone.
+pub(crate) fn start(
+    runtime: &Runtime,
+    store: SessionStore,
+    deadline: Arc<Deadline>,
+    watch_budget: Arc<WatchBudget>,
+    claims: Arc<Claims>,
+    recheck: Duration,
+    telemetry: Telemetry,
+) -> Arc<Granted> {
+    let granted = Arc::<Granted>::default();
+    let (granted_keys, ends) = (Arc::clone(&granted), ends_with(&deadline));
+    let (watch_permits, held_keys) = (Semaphore::new(AT_ONCE), HeldKeys::default());
+    let work = Work {
+        store,
+        deadline,
+        watch_budget,
+        claims,
+        recheck,
+        watch_permits,
+        held_keys,
+        telemetry,
+    };
+    runtime.spawn(async move {
+        work.run(granted_keys).await;
+        drop(ends);
+    });
+    granted
 }
 
 /// What the task works with.

@@ -16,7 +16,10 @@ use crate::{
         error::{Result, StoreError},
     },
     lost::LostReason,
-    runtime::clock::{self, sleep},
+    runtime::{
+        OnDrop,
+        clock::{self, sleep},
+    },
     telemetry::Renewals,
 };
 
@@ -25,14 +28,13 @@ const OVERLAPPING: usize = 6;
 
 /// Ends the session's deadline when the task that owns this value ends: with its runtime, or by a
 /// panic of a metrics recorder or tracing subscriber. Without it, no task would check the deadline.
-pub(super) struct EndsWith(pub(super) Arc<Deadline>);
-
-impl Drop for EndsWith {
-    fn drop(&mut self) {
+pub(super) fn ends_with(deadline: &Arc<Deadline>) -> OnDrop<impl Fn() + use<>> {
+    let deadline = Arc::clone(deadline);
+    OnDrop(move || {
         // What has panicked may panic again, which here would end the process.
-        let ended = AssertUnwindSafe(|| self.0.lose(LostReason::KeeperStopped));
+        let ended = AssertUnwindSafe(|| deadline.lose(LostReason::KeeperStopped));
         drop(catch_unwind(ended));
-    }
+    })
 }
 
 /// Keeps the session alive until it is lost; then lets the store know, so that nobody waits out a

@@ -32,8 +32,8 @@ use crate::{
         mutex::Mutex,
     },
     session::{
-        claims::Claims, deadline::Deadline, eviction::EvictionWatch, keeper::EndsWith,
-        own_keys::OwnKeys, store::SessionStore, watch_budget::WatchBudget,
+        claims::Claims, deadline::Deadline, eviction::Granted, own_keys::OwnKeys,
+        store::SessionStore, watch_budget::WatchBudget,
     },
     telemetry::{SlowWaits, Telemetry},
 };
@@ -120,7 +120,8 @@ pub(crate) struct Session {
     /// Turns at joining.
     pub(crate) join_permits: Semaphore,
     pub(crate) own_keys: Arc<OwnKeys>,
-    pub(crate) evictions: EvictionWatch,
+    /// What was granted, to be looked after.
+    pub(crate) granted: Arc<Granted>,
     /// The attempts that are not over.
     pub(crate) claims: Arc<Claims>,
     /// Tickets that were used and of which nothing can come any more.
@@ -150,7 +151,7 @@ impl Session {
             Arc::clone(&hurry),
             shared.telemetry.renewals(),
         );
-        let ends = EndsWith(Arc::clone(&deadline));
+        let ends = keeper::ends_with(&deadline);
         shared.runtime.spawn(async move {
             let closed = keeping.await;
             drop(ends);
@@ -158,7 +159,7 @@ impl Session {
         });
         let watch_budget = Arc::new(WatchBudget::new(facts.watch_budget, facts.key_budget));
         let claims = Arc::new(Claims::new(facts.late_joins));
-        let evictions = EvictionWatch::start(
+        let granted = eviction::start(
             &shared.runtime,
             store.clone(),
             Arc::clone(&deadline),
@@ -178,7 +179,7 @@ impl Session {
             watch_budget,
             join_permits: Semaphore::new(joining),
             own_keys,
-            evictions,
+            granted,
             claims,
             tickets: Mutex::default(),
             slow_waits: SlowWaits::default(),

@@ -17,6 +17,7 @@ use crate::{
     backend::{Entry, LeaveOutcome, Predecessor, SequencePoint},
     lost::LostReason,
     runtime::{
+        OnDrop,
         clock::{self, timeout},
         mutex::{Mutex, MutexGuard},
     },
@@ -37,15 +38,6 @@ pub(crate) struct OwnKeys {
     joining: AtomicUsize,
     /// There is one more.
     added: Notify,
-}
-
-/// One who is about to join.
-pub(crate) struct Joining<'a>(&'a OwnKeys);
-
-impl Drop for Joining<'_> {
-    fn drop(&mut self) {
-        self.0.joining.fetch_sub(1, Ordering::Relaxed);
-    }
 }
 
 #[derive(Debug, Default)]
@@ -102,9 +94,11 @@ impl OwnKeys {
     }
 
     /// Counts those who are about to join.
-    pub(crate) fn joins(&self) -> Joining<'_> {
+    pub(crate) fn joins(&self) -> OnDrop<impl Fn()> {
         self.joining.fetch_add(1, Ordering::Relaxed);
-        Joining(self)
+        OnDrop(|| {
+            self.joining.fetch_sub(1, Ordering::Relaxed);
+        })
     }
 
     /// The place that an entry stands for.

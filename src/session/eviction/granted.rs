@@ -19,13 +19,13 @@ use crate::{
 /// Who has been granted, and when, the oldest first. Most are gone again before it is their time to
 /// be looked after.
 #[derive(Debug, Default)]
-pub(super) struct Granted {
+pub(crate) struct Granted {
     own_keys: Mutex<VecDeque<(Instant, Weak<OwnKey>)>>,
     first: Notify,
 }
 
 impl Granted {
-    pub(super) fn add(&self, own_key: &Arc<OwnKey>) {
+    pub(crate) fn add(&self, own_key: &Arc<OwnKey>) {
         let mut own_keys = self.own_keys.lock();
         own_keys.push_back((Instant::now(), Arc::downgrade(own_key)));
         // While there are others it will wake for them.

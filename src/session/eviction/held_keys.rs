@@ -6,7 +6,7 @@ use tokio::sync::Notify;
 
 use crate::{
     runtime::{
-        self,
+        self, OnDrop,
         clock::{Instant, sleep_until},
         mutex::Mutex,
     },
@@ -29,16 +29,25 @@ struct State {
 }
 
 impl HeldKeys {
-    pub(super) fn add<'a>(&'a self, own_key: &'a Arc<OwnKey>) -> HeldKey<'a> {
-        self.state.lock().own_keys.insert(Arc::clone(&own_key.entry.key), Arc::clone(own_key));
+    /// It is among them for as long as what is returned lives.
+    pub(super) fn add<'a>(&'a self, own_key: &'a Arc<OwnKey>) -> OnDrop<impl Fn() + 'a> {
+        let key = &own_key.entry.key;
+        self.state.lock().own_keys.insert(Arc::clone(key), Arc::clone(own_key));
         self.changed.notify_one();
-        HeldKey { held_keys: self, own_key }
+        OnDrop(move || {
+            let mut state = self.state.lock();
+            // A key may come again.
+            if state.own_keys.get(key).is_some_and(|known| Arc::ptr_eq(known, own_key)) {
+                state.own_keys.remove(key);
+            }
+        })
     }
 
-    pub(super) fn add_unwatched(&self) -> Unwatched<'_> {
+    /// One more counts among the unwatched for as long as what is returned lives.
+    pub(super) fn add_unwatched(&self) -> OnDrop<impl Fn()> {
         self.state.lock().unwatched += 1;
         self.changed.notify_one();
-        Unwatched(self)
+        OnDrop(|| self.state.lock().unwatched -= 1)
     }
 
     pub(super) fn own_keys(&self) -> Vec<Arc<OwnKey>> {
@@ -69,31 +78,5 @@ impl HeldKeys {
                 },
             }
         }
-    }
-}
-
-/// Is among the held keys as long as it lives.
-pub(super) struct HeldKey<'a> {
-    held_keys: &'a HeldKeys,
-    own_key: &'a Arc<OwnKey>,
-}
-
-impl Drop for HeldKey<'_> {
-    fn drop(&mut self) {
-        let mut state = self.held_keys.state.lock();
-        let key = &self.own_key.entry.key;
-        // A key may come again.
-        if state.own_keys.get(key).is_some_and(|own_key| Arc::ptr_eq(own_key, self.own_key)) {
-            state.own_keys.remove(key);
-        }
-    }
-}
-
-/// Counts among the unwatched as long as it lives.
-pub(super) struct Unwatched<'a>(&'a HeldKeys);
-
-impl Drop for Unwatched<'_> {
-    fn drop(&mut self) {
-        self.0.state.lock().unwatched -= 1;
     }
 }

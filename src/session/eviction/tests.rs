@@ -18,7 +18,7 @@ const RECHECK: Duration = Duration::from_secs(20);
 struct Watched {
     store: Arc<FakeStore>,
     deadline: Arc<Deadline>,
-    evictions: EvictionWatch,
+    granted: Arc<Granted>,
     own_keys: OwnKeys,
 }
 
@@ -28,7 +28,7 @@ impl Watched {
         let store = FakeStore::new();
         answers(&store);
         let deadline = Arc::new(Deadline::new(crate::runtime::clock::now(), TTL, false));
-        let evictions = EvictionWatch::start(
+        let granted = start(
             &Runtime::of(Executor::of(Handle::current()).unwrap()),
             store.of_a_session(),
             Arc::clone(&deadline),
@@ -37,14 +37,14 @@ impl Watched {
             RECHECK,
             Telemetry::default(),
         );
-        Self { store, deadline, evictions, own_keys: OwnKeys::default() }
+        Self { store, deadline, granted, own_keys: OwnKeys::default() }
     }
 
     fn granted(&self, key: &str, repeats: bool) -> Arc<OwnKey> {
         let entry = Entry::new(key, 1);
         let own_key = self.own_keys.add(entry, SequencePoint(1), Duration::ZERO, repeats);
         own_key.hold();
-        self.evictions.watch(&own_key);
+        self.granted.add(&own_key);
         own_key
     }
 }

@@ -5,6 +5,8 @@ pub(crate) mod carried;
 pub(crate) mod clock;
 pub(crate) mod executor;
 pub(crate) mod mutex;
+#[path = "../../../../src/runtime/on_drop.rs"]
+mod on_drop;
 #[path = "../../../../src/runtime/pause.rs"]
 mod pause;
 pub(crate) mod process;
@@ -13,5 +15,6 @@ pub(crate) mod random;
 #[path = "../../../../src/runtime/work.rs"]
 mod work;
 
+pub(crate) use on_drop::OnDrop;
 pub(crate) use pause::{Backoff, backoff, jittered, late, yield_now};
 pub(crate) use work::Runtime;
