@@ -19,19 +19,18 @@ pub(crate) struct Limits {
 const ENOUGH: Duration = Duration::from_secs(5);
 
 impl Limits {
-    /// For locks of this store with this TTL. The error says what to choose instead.
+    /// For locks of this store with this TTL, of which at least `reserve` is left before their
+    /// deadlines while all is well. The error says what to choose instead.
     pub(crate) fn new(
         backend: &str,
         ttl: Duration,
+        reserve: Duration,
         kill_signal: Signal,
         kill_after: Option<Duration>,
         max_hold: Option<Duration>,
     ) -> Result<Self, String> {
         let margin = (ttl / 25).clamp(Duration::from_millis(40), Duration::from_millis(500));
-        // Renewed every third of the TTL, a lock is certain for 9/10 of it on etcd and 6/10 on
-        // ZooKeeper: so much is left just before the next renewal.
-        let least = if backend == "ZooKeeper" { ttl * 4 / 15 } else { ttl * 17 / 30 };
-        let most = least.saturating_sub(margin * 3 / 2);
+        let most = reserve.saturating_sub(margin * 3 / 2);
         let held = max_hold.map(|time| time.saturating_sub(margin * 2));
         if held.is_some_and(|held| held <= kill_after.unwrap_or_default()) {
             let least = kill_after.unwrap_or_default() + margin * 2;
@@ -82,7 +81,9 @@ mod tests {
 
     fn limits(backend: &str, ttl: u64, kill_after: Option<u64>) -> Result<Limits, String> {
         let millis = Duration::from_millis;
-        Limits::new(backend, millis(ttl), Signal::TERM, kill_after.map(millis), None)
+        let ttl = millis(ttl);
+        let reserve = if backend == "ZooKeeper" { ttl * 4 / 15 } else { ttl * 17 / 30 };
+        Limits::new(backend, ttl, reserve, Signal::TERM, kill_after.map(millis), None)
     }
 
     #[test]
@@ -101,7 +102,7 @@ mod tests {
         let limits = |kill_after: Option<u64>, max_hold| {
             let (millis, ttl) = (Duration::from_millis, Duration::from_secs(10));
             let (kill_after, max_hold) = (kill_after.map(millis), Some(millis(max_hold)));
-            Limits::new("etcd", ttl, Signal::TERM, kill_after, max_hold)
+            Limits::new("etcd", ttl, ttl * 17 / 30, Signal::TERM, kill_after, max_hold)
         };
         let short = limits(None, 1_800).expect("it fits");
         assert!(short.kill_after <= Duration::from_millis(500), "{short:?}");

@@ -114,6 +114,7 @@ async fn under_lock(job: &Job, client: &Client, output: Output) -> Result<Done, 
     let limits = Limits::new(
         client.backend(),
         client.session_ttl(),
+        client.deadline_reserve(),
         hold.kill_signal,
         hold.kill_after,
         hold.max_hold,

@@ -16,7 +16,7 @@ use crate::{
     },
     error::{Error, Result},
     runtime::{Runtime, executor::Executor},
-    session::Shared,
+    session::{Shared, timing::Timing},
     telemetry::{Label, Telemetry},
 };
 
@@ -247,6 +247,7 @@ impl Builder {
         if !(MIN_TTL..=MAX_TTL).contains(&ttl) {
             return invalid("session_ttl", "must be between 100 ms and 24 h");
         }
+        let timing = Timing { ttl, relayed: false };
         let owner = self.owner.or(url.options.owner).unwrap_or_else(default_owner);
         if owner.len() > MAX_OWNER {
             return invalid("owner", "at most 1,024 bytes: it is stored with every key");
@@ -254,10 +255,9 @@ impl Builder {
         let connect_timeout = self.connect_timeout.or(url.options.connect_timeout);
         let connect_timeout = connect_timeout.unwrap_or(Duration::from_secs(5));
         let request_timeout = self.request_timeout.or(url.options.request_timeout);
-        let request_timeout = request_timeout
-            .unwrap_or((ttl / 2).clamp(Duration::from_secs(1), Duration::from_secs(3)));
+        let request_timeout = request_timeout.unwrap_or(timing.request_timeout());
         let recheck_interval = self.recheck_interval.or(url.options.recheck_interval);
-        let recheck_interval = recheck_interval.unwrap_or(ttl.max(Duration::from_secs(20)));
+        let recheck_interval = recheck_interval.unwrap_or(timing.recheck_interval());
         for (option, value) in [
             ("connect_timeout", connect_timeout),
             ("request_timeout", request_timeout),

@@ -214,7 +214,15 @@ impl Client {
     /// MySQL and SQLite at least a second.
     #[must_use]
     pub fn session_ttl(&self) -> Duration {
-        self.sessions.ttl()
+        self.sessions.timing().ttl
+    }
+
+    /// Returns how long a held lock is certain at least, at any time, while all is well: what is left
+    /// just before the next renewal. For the command, which ends its children within that time.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn deadline_reserve(&self) -> Duration {
+        self.sessions.timing().reserve()
     }
 
     /// What keeps the locks: `etcd`, `ZooKeeper`, `PostgreSQL`, `MySQL`, `SQLite` or `memory`.

@@ -28,7 +28,7 @@ pub(crate) struct Deadline {
     /// The process that has the session. In a forked child it is lost, as no keeper renews it
     /// there.
     process: Process,
-    timing: Timing,
+    pub(crate) timing: Timing,
     state: Mutex<State>,
     lost: watch::Sender<Option<LostReason>>,
     /// The last holder has let go.
@@ -102,10 +102,6 @@ impl Deadline {
             let_go: Notify::new(),
             accounts: Accounts::default(),
         }
-    }
-
-    pub(crate) fn timing(&self) -> Timing {
-        self.timing
     }
 
     /// Whether this process was forked from the one whose session it is. Nothing of it is touched

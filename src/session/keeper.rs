@@ -46,7 +46,7 @@ pub(super) async fn keep(
     hurry: Arc<Notify>,
     told: Renewals,
 ) -> Result<()> {
-    let timing = deadline.timing();
+    let timing = deadline.timing;
     let longest_sleep = timing.longest_sleep();
     let overlapping = if facts.one_at_a_time { 1 } else { OVERLAPPING };
     let mut renewals = FuturesUnordered::new();

@@ -77,15 +77,11 @@ impl Sessions {
         &self.pool.shared
     }
 
-    /// What the server granted last.
-    pub(crate) fn ttl(&self) -> Duration {
-        let state = self.pool.state.lock();
-        state.known.last().map_or(self.pool.shared.ttl, |session| session.facts.ttl)
-    }
-
-    /// The times that follow from that.
+    /// The times of the latest session; before there is one, of what is asked for.
     pub(crate) fn timing(&self) -> Timing {
-        Timing { ttl: self.ttl(), relayed: false }
+        let state = self.pool.state.lock();
+        let asked = Timing { ttl: self.pool.shared.ttl, relayed: false };
+        state.known.last().map_or(asked, |session| session.deadline.timing)
     }
 
     pub(crate) fn is_closed(&self) -> bool {

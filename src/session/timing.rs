@@ -52,6 +52,24 @@ impl Timing {
         granted - granted / 10
     }
 
+    /// What is left of a held lock's certain time just before the next renewal, while all is well. A
+    /// renewal that a server passes on counts for two thirds of the TTL: see `granted` in
+    /// `backend/zookeeper/renewal.rs`.
+    pub(crate) fn reserve(self) -> Duration {
+        let granted = if self.relayed { self.ttl * 2 / 3 } else { self.ttl };
+        Self::certain(granted) - self.renewal()
+    }
+
+    /// How long to wait for a reply, if the builder does not say.
+    pub(crate) fn request_timeout(self) -> Duration {
+        (self.ttl / 2).clamp(Duration::from_secs(1), Duration::from_secs(3))
+    }
+
+    /// How long to trust in watches alone, if the builder does not say.
+    pub(crate) fn recheck_interval(self) -> Duration {
+        self.ttl.max(Duration::from_secs(20))
+    }
+
     /// What a proof of an idle session has to leave at least, for one that is about to join not to
     /// be better off with a new session.
     pub(crate) fn worth_keeping(self) -> Duration {
@@ -140,6 +158,8 @@ mod tests {
         assert!((40..=80).contains(&pause(&silent, 2)));
         assert_eq!(pause(&silent, 9), 100);
         assert_eq!(pause(&StoreError::Denied("who?".into()), 0), 400);
+        assert_eq!(timing(2400, false).reserve().as_millis(), 1360);
+        assert_eq!(timing(2400, true).reserve().as_millis(), 640);
         assert_eq!(timing(2400, false).forgotten().as_millis(), 4800);
         assert_eq!(Timing::certain(Duration::from_millis(2400)).as_millis(), 2160);
         for (granted, pause) in [(2400, 800), (9999, 800), (1200, 400), (0, 100)] {
