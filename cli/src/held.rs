@@ -18,25 +18,6 @@ pub(crate) enum Target {
     Election { name: String, value: String },
 }
 
-/// How long to wait.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Patience {
-    None,
-    Until(Instant),
-    Endless,
-}
-
-impl Patience {
-    /// `None`: it may wait for ever. Zero: not at all.
-    fn left(self) -> Option<Duration> {
-        match self {
-            Self::None => Some(Duration::ZERO),
-            Self::Until(end) => Some(end.saturating_duration_since(Instant::now())),
-            Self::Endless => None,
-        }
-    }
-}
-
 impl Target {
     /// The names, for people.
     pub(crate) fn names(&self) -> String {
@@ -50,63 +31,42 @@ impl Target {
         }
     }
 
-    /// Takes the lock, for `max_hold` at most. `None` if it is busy for too long. Without patience
-    /// that is a try.
+    /// Takes the lock, for `max_hold` at most. `None` if it is busy until then; without an end it
+    /// waits for ever, and an end that has passed makes it a try.
     pub(crate) async fn take(
         &self,
         client: &Client,
-        patience: Patience,
+        end: Option<Instant>,
         max_hold: Option<Duration>,
     ) -> Result<Option<Held>> {
-        let (max, left) = (max_hold, patience.left());
-        match self {
+        let left = |end: Instant| end.saturating_duration_since(Instant::now());
+        let (max, left) = (max_hold, end.map_or(Duration::MAX, left));
+        Ok(match self {
             Self::Mutex(name) => {
                 let mutex = limited(client.mutex(name), max, Mutex::max_hold);
-                match left {
-                    None => mutex.lock().await.map(Held::One).map(Some),
-                    Some(time) => Ok(mutex.lock_timeout(time).await?.map(Held::One)),
-                }
+                mutex.lock_timeout(left).await?.map(Held::One)
             }
             Self::Read(name) => {
                 let lock = limited(client.rw_lock(name), max, RwLock::max_hold);
-                match left {
-                    None => lock.read().await.map(Held::Read).map(Some),
-                    Some(time) => Ok(lock.read_timeout(time).await?.map(Held::Read)),
-                }
+                lock.read_timeout(left).await?.map(Held::Read)
             }
             Self::Write(name) => {
                 let lock = limited(client.rw_lock(name), max, RwLock::max_hold);
-                match left {
-                    None => lock.write().await.map(Held::Write).map(Some),
-                    Some(time) => Ok(lock.write_timeout(time).await?.map(Held::Write)),
-                }
+                lock.write_timeout(left).await?.map(Held::Write)
             }
             Self::Permits { name, wanted, of } => {
                 let semaphore = limited(client.semaphore(name, *of), max, Semaphore::max_hold);
-                match left {
-                    None => semaphore.acquire_many(*wanted).await.map(Held::Permit).map(Some),
-                    Some(time) => {
-                        Ok(semaphore.acquire_many_timeout(*wanted, time).await?.map(Held::Permit))
-                    }
-                }
+                semaphore.acquire_many_timeout(*wanted, left).await?.map(Held::Permit)
             }
             Self::All(names) => {
                 let locks = limited(client.multi_lock(names), max, MultiLock::max_hold);
-                match left {
-                    None => locks.lock().await.map(Held::All).map(Some),
-                    Some(time) => Ok(locks.lock_timeout(time).await?.map(Held::All)),
-                }
+                locks.lock_timeout(left).await?.map(Held::All)
             }
             Self::Election { name, value } => {
                 let election = limited(client.election(name), max, Election::max_hold);
-                match left {
-                    None => election.campaign(value).await.map(Held::Leader).map(Some),
-                    Some(time) => {
-                        Ok(election.campaign_timeout(value, time).await?.map(Held::Leader))
-                    }
-                }
+                election.campaign_timeout(value, left).await?.map(Held::Leader)
             }
-        }
+        })
     }
 
     /// Who stands in its queue; of several, in that of the first one.

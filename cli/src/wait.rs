@@ -9,7 +9,7 @@ use tokio::time::sleep;
 use crate::{
     args::HoldArgs,
     exit::Failure,
-    held::{Held, Patience, Target},
+    held::{Held, Target},
     output::Output,
 };
 
@@ -25,14 +25,12 @@ pub(crate) async fn take(
     args: &HoldArgs,
     output: Output,
 ) -> Result<Option<Held>, Failure> {
-    let patience = match args.wait {
-        _ if args.nonblock => Patience::None,
-        Some(time) => Instant::now().checked_add(time).map_or(Patience::Endless, Patience::Until),
-        None => Patience::Endless,
-    };
+    let wait = if args.nonblock { Some(Duration::ZERO) } else { args.wait };
+    // A time too long for the clock is no end.
+    let end = wait.and_then(|time| Instant::now().checked_add(time));
     let taking = async {
         loop {
-            match target.take(client, patience, args.max_hold).await {
+            match target.take(client, end, args.max_hold).await {
                 Err(error @ (Error::SessionLost { .. } | Error::Evicted { .. })) => {
                     let text = format!("{error}; it joins the queue anew");
                     output.note("again", &text, json!({ "name": target.names() }));

@@ -101,19 +101,16 @@ impl Client {
         };
         // A try whose reply was lost may have deleted it.
         let doubtful = AtomicBool::new(false);
-        let evicting = async {
-            let session = self.sessions.any().await?;
-            let evict = || async {
-                let evicted = session.store().evict(&entry).await;
+        let deleted = self.sessions.ask(|store| {
+            let evicting = store.evict(&entry);
+            async {
+                let evicted = evicting.await;
                 let unknown = matches!(evicted, Err(StoreError::Unknown(_)));
                 doubtful.fetch_or(unknown, Ordering::Relaxed);
                 evicted
-            };
-            let deleted = session.ask_briefly(evict).await;
-            deleted.map_err(|error| session.public(error))
-        };
-        let deleted = self.sessions.shared().runtime.within(evicting).await?;
-        Ok(deleted || doubtful.into_inner())
+            }
+        });
+        Ok(deleted.await? || doubtful.into_inner())
     }
 }
 

@@ -106,11 +106,6 @@ impl Client {
     /// # Ok(()) }
     /// ```
     pub async fn durability(&self) -> Result<Durability> {
-        let asking = async {
-            let session = self.sessions.any().await?;
-            let told = session.ask_briefly(|| session.store().durability()).await;
-            told.map_err(|error| session.public(error))
-        };
-        self.sessions.shared().runtime.within(asking).await
+        self.sessions.ask(|store| store.durability()).await
     }
 }

@@ -62,12 +62,8 @@ impl LockInfo {
 pub(crate) async fn list(sessions: &Sessions) -> Result<Vec<LockInfo>> {
     sessions.shared().must_queue("list of locks")?;
     let namespace = &sessions.shared().namespace;
-    let dirs = sessions.shared().runtime.within(async {
-        let session = sessions.any().await?;
-        let dirs = session.ask_briefly(|| session.store().queues(namespace)).await;
-        dirs.map_err(|error| session.public(error))
-    });
-    let found: BTreeSet<_> = dirs.await?.iter().filter_map(|dir| parse(namespace, dir)).collect();
+    let dirs = sessions.ask(|store| store.queues(namespace)).await?;
+    let found: BTreeSet<_> = dirs.iter().filter_map(|dir| parse(namespace, dir)).collect();
     let looks = found.into_iter().map(|(name, kind)| async move {
         let queue = Queue::new(namespace, &name)?;
         let viewer = Viewer::new(sessions.clone(), kind, &queue);

@@ -177,7 +177,7 @@ impl LockGuard {
     /// # }
     /// ```
     pub async fn release_requested(&self) -> ReleaseRequest {
-        let (session, side) = (&*self.held.session, side(&self.held.queue));
+        let (session, side) = (&self.held.session, side(&self.held.queue));
         let watching = async {
             if session.shared.must_queue("requests to let go").is_err() {
                 return pending().await;

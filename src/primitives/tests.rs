@@ -211,10 +211,10 @@ async fn visits_end() {
     let queues = ["a", "b"].map(|name| Queue::new("/ns", name).unwrap());
     store.watch_budget.store(100, Ordering::Relaxed);
     let session = store.session().await;
-    let visit = Visit::new(&*session, &queues[0]).unwrap();
-    assert!(Visit::new(&*session, &queues[1]).is_none());
+    let visit = Visit::new(&session, &queues[0]).unwrap();
+    assert!(Visit::new(&session, &queues[1]).is_none());
     drop(visit);
-    assert!(Visit::new(&*session, &queues[1]).is_some());
+    assert!(Visit::new(&session, &queues[1]).is_some());
 }
 
 /// What a store can tell is asked of the store.

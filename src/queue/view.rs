@@ -2,8 +2,7 @@
 
 use std::{
     fmt,
-    future::{pending, poll_fn},
-    sync::Arc,
+    future::{self, pending, poll_fn},
     task::{Context, Poll, ready},
 };
 
@@ -63,30 +62,27 @@ pub(crate) struct View {
     queue: Queue,
     /// The first one's value may change.
     values_change: bool,
-    /// What the last look began.
+    watches: Watches,
+    seen: Option<Snapshot>,
+    /// For looks in vain.
+    backoff: Backoff,
+}
+
+/// What the last look began, in its session.
+#[derive(Default)]
+struct Watches {
     list: Option<Watch>,
     first: Option<(Entry, Watch)>,
     /// The one that was first, which was written to.
     touched: Option<Entry>,
     /// Nothing is known to have happened since the last look.
     current: bool,
-    seen: Option<Snapshot>,
-    /// For looks in vain.
-    backoff: Backoff,
-}
-
-/// Why to look.
-#[derive(PartialEq, Eq)]
-enum Reason {
-    News,
-    Recheck,
 }
 
 impl View {
     pub(crate) fn new(queue: Queue, values_change: bool) -> Self {
-        let (list, first, touched, seen) = (None, None, None, None);
-        let (current, backoff) = (false, Backoff::default());
-        Self { queue, values_change, list, first, touched, current, seen, backoff }
+        let (watches, backoff) = (Watches::default(), Backoff::default());
+        Self { queue, values_change, watches, seen: None, backoff }
     }
 
     /// Who stands in the queue: at once at first, and then when that has changed. An error: the
@@ -102,15 +98,14 @@ impl View {
             changed = self.changed(session, watch) => changed,
         };
         if changed.is_err() {
-            // The watches were the session's.
-            (self.list, self.first, self.touched, self.current) = (None, None, None, false);
+            self.watches = Watches::default();
         }
         changed
     }
 
     async fn changed(&mut self, session: &Session, watch: bool) -> Result<Snapshot, LostReason> {
         loop {
-            let reason = self.news(session, watch).await;
+            let rechecks = self.rechecks(session, watch).await;
             match self.look(session, watch).await {
                 Ok(snapshot) if self.seen.as_ref() == Some(&snapshot) => {}
                 Ok(snapshot) => {
@@ -121,70 +116,73 @@ impl View {
                     session.deadline.lose(reason);
                     return Err(reason);
                 }
-                Err(_) => self.current = false,
+                Err(_) => self.watches.current = false,
             }
             // In vain. Should the store go on like that, do not spin.
-            if reason == Reason::News || !self.current {
+            if !rechecks || !self.watches.current {
                 self.backoff.pause().await;
             }
         }
     }
 
-    /// Waits until something may have happened since the last look.
-    async fn news(&mut self, session: &Session, watch: bool) -> Reason {
-        if !std::mem::take(&mut self.current) {
-            return Reason::News;
+    /// Waits until something may have happened since the last look; `true`: nothing is known to
+    /// have, but it is time to look again.
+    async fn rechecks(&mut self, session: &Session, watch: bool) -> bool {
+        let watches = &mut self.watches;
+        if !std::mem::take(&mut watches.current) {
+            return false;
         }
         // Servers do lose watch events, see `queue/lock.rs`.
         let pause = if watch { session.recheck() } else { runtime::jittered(NO_ROOM) };
         let list = async {
-            match &mut self.list {
+            match &mut watches.list {
                 Some(list) => list.await,
                 None => pending().await,
             }
         };
         let first = async {
-            match &mut self.first {
+            match &mut watches.first {
                 Some((_, first)) => first.await,
                 None => pending().await,
             }
         };
         tokio::select! {
             biased;
-            _ = list => self.list = None,
+            _ = list => watches.list = None,
             event = first => {
                 let touched = matches!(event, Ok(Event::Touched));
-                self.touched = self.first.take().map(|(entry, _)| entry).filter(|_| touched);
+                watches.touched = watches.first.take().map(|(entry, _)| entry).filter(|_| touched);
             }
-            () = sleep(pause) => return Reason::Recheck,
+            () = sleep(pause) => return true,
         }
-        Reason::News
+        false
     }
 
     /// A look at the queue. What happens from then on is told by the watches: they were there
     /// before the values were read.
     async fn look(&mut self, session: &Session, watch: bool) -> Result<Snapshot, StoreError> {
-        let (store, mut backoff) = (session.store(), Backoff::default());
-        if let Some(touched) = self.touched.take() {
-            self.first = store.watch(&touched, true).await?.map(|watch| (touched, watch));
+        let (store, watches) = (session.store(), &mut self.watches);
+        let mut backoff = Backoff::default();
+        if let Some(touched) = watches.touched.take() {
+            watches.first = store.watch(&touched, true).await?.map(|watch| (touched, watch));
         }
         loop {
             let mut listing =
                 store.list(&self.queue, Ask { values: true, watch, fresh: true }).await?;
-            self.list = listing.watch.take();
+            watches.list = listing.watch.take();
             let first = listing
                 .members
                 .first()
                 .map(|member| &member.entry)
                 .filter(|_| watch && self.values_change);
-            let watched = self.first.as_ref().map(|(entry, _)| entry);
+            let watched = watches.first.as_ref().map(|(entry, _)| entry);
             let Some(first) = first.filter(|first| watched != Some(first)) else {
-                self.current = true;
+                watches.current = true;
                 return Ok(listing.into());
             };
             let first = first.clone();
-            self.first = store.watch(&first, true).await?.map(|watch| (first, watch));
-            if self.first.is_none() {
+            watches.first = store.watch(&first, true).await?.map(|watch| (first, watch));
+            if watches.first.is_none() {
                 // Gone a moment ago.
                 backoff.pause().await;
             }
@@ -195,8 +193,7 @@ impl View {
 /// Looks at a queue for ever, in whatever session the client has.
 struct QueueFollower {
     sessions: Sessions,
-    queue: Queue,
-    visit: Option<Visit<Arc<Session>>>,
+    visit: Option<Visit>,
     view: View,
     backoff: Backoff,
 }
@@ -207,11 +204,11 @@ impl QueueFollower {
         loop {
             let visit = match self.visit.take() {
                 Some(visit) => Ok(visit),
-                None => self.sessions.visit(&self.queue).await,
+                None => self.sessions.visit(&self.view.queue).await,
             };
             match visit {
                 Ok(visit) => {
-                    if let Ok(snapshot) = self.view.next(visit.session(), true).await {
+                    if let Ok(snapshot) = self.view.next(&visit.session, true).await {
                         self.visit = Some(visit);
                         self.backoff = Backoff::default();
                         return Some(snapshot);
@@ -233,30 +230,21 @@ pub(crate) struct Feed<T> {
     items: Option<Mutex<BoxStream<'static, T>>>,
 }
 
-impl<T: 'static> Feed<T> {
+impl<T: Send + 'static> Feed<T> {
     /// `values_change`: the first one's matters. `pick`: what to tell of a change, if anything.
     pub(crate) fn new(
         sessions: &Sessions,
         queue: &Queue,
         values_change: bool,
-        pick: impl FnMut(Snapshot) -> Option<T> + Send + 'static,
+        mut pick: impl FnMut(Snapshot) -> Option<T> + Send + 'static,
     ) -> Self {
-        let view = View::new(queue.clone(), values_change);
-        let follower = QueueFollower {
-            sessions: sessions.clone(),
-            queue: queue.clone(),
-            visit: None,
-            view,
-            backoff: Backoff::default(),
-        };
-        let items = unfold((follower, pick), |(mut follower, mut pick)| async move {
-            loop {
-                if let Some(item) = pick(follower.next().await?) {
-                    return Some((item, (follower, pick)));
-                }
-            }
+        let (view, backoff) = (View::new(queue.clone(), values_change), Backoff::default());
+        let follower = QueueFollower { sessions: sessions.clone(), visit: None, view, backoff };
+        let snapshots = unfold(follower, |mut follower| async move {
+            follower.next().await.map(|snapshot| (snapshot, follower))
         });
-        Self { runtime: sessions.shared().runtime.clone(), items: Some(Mutex::new(items.boxed())) }
+        let items = snapshots.filter_map(move |snapshot| future::ready(pick(snapshot))).boxed();
+        Self { runtime: sessions.shared().runtime.clone(), items: Some(Mutex::new(items)) }
     }
 
     pub(crate) async fn next(&mut self) -> Option<T> {

@@ -14,7 +14,7 @@ mod store;
 pub(crate) mod timing;
 pub(crate) mod watch_budget;
 
-use std::{ops::Deref, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use tokio::sync::{Notify, Semaphore, watch};
 
@@ -302,22 +302,19 @@ type End = Result<(), Arc<StoreError>>;
 /// Room in a session to watch a queue in which one does not stand. Unlike an attempt it does not
 /// make the session one that somebody depends on.
 #[derive(Debug)]
-pub(crate) struct Visit<S: Deref<Target = Session>> {
-    session: S,
+pub(crate) struct Visit {
+    pub(crate) session: Arc<Session>,
     queue: Queue,
 }
 
-impl<S: Deref<Target = Session>> Visit<S> {
-    pub(crate) fn new(session: S, queue: &Queue) -> Option<Self> {
-        session.watch_budget.visit(queue).then(|| Self { session, queue: queue.clone() })
-    }
-
-    pub(crate) fn session(&self) -> &Session {
-        &self.session
+impl Visit {
+    pub(crate) fn new(session: &Arc<Session>, queue: &Queue) -> Option<Self> {
+        let (session, queue) = (Arc::clone(session), queue.clone());
+        session.watch_budget.visit(&queue).then(|| Self { session, queue })
     }
 }
 
-impl<S: Deref<Target = Session>> Drop for Visit<S> {
+impl Drop for Visit {
     fn drop(&mut self) {
         self.session.watch_budget.unvisit(&self.queue);
     }

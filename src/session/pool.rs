@@ -17,7 +17,7 @@ use crate::{
         clock::{Instant, timeout_at},
         mutex::Mutex,
     },
-    session::{Session, Shared, Visit, retry, timing::Timing},
+    session::{Session, Shared, Visit, retry, store::SessionStore, timing::Timing},
     telemetry::Opened,
 };
 
@@ -136,9 +136,22 @@ impl Sessions {
         self.in_session(|session| Some(Arc::clone(session))).await
     }
 
+    /// Asks the store for what is done at once, from any executor.
+    pub(crate) async fn ask<T, F>(&self, request: impl Fn(&SessionStore) -> F) -> Result<T>
+    where
+        F: Future<Output = Result<T, StoreError>>,
+    {
+        let asking = async {
+            let session = self.any().await?;
+            let answer = session.ask_briefly(|| request(session.store())).await;
+            answer.map_err(|error| session.public(error))
+        };
+        self.shared().runtime.within(asking).await
+    }
+
     /// A session that lives and has room to watch a queue; opens one if there is none.
-    pub(crate) async fn visit(&self, queue: &Queue) -> Result<Visit<Arc<Session>>> {
-        self.in_session(|session| Visit::new(Arc::clone(session), queue)).await
+    pub(crate) async fn visit(&self, queue: &Queue) -> Result<Visit> {
+        self.in_session(|session| Visit::new(session, queue)).await
     }
 
     /// Whether a key is of one of this client's sessions, as far as these have been told.

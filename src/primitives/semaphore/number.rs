@@ -40,30 +40,21 @@ impl Semaphore {
     pub async fn set_permits(&self, permits: u32) -> Result<()> {
         let queue = self.permit_queue()?;
         self.check(permits)?;
-        self.named
-            .sessions
-            .shared()
-            .runtime
-            .within(async {
-                let listing = view::look(&self.named.sessions, &queue, false).await?;
-                // The write is repeated until it is confirmed, so that it may land once more, after
-                // later ones: the note with the highest generation counts.
-                let named =
-                    listing.members.iter().filter_map(limit::asked).map(|(_, number)| number);
-                let named = std::iter::once(self.permits).chain(named);
-                let limit = Limit::next(&listing.notes, named, permits);
-                let (note, key) = (limit.note(), |note: &str| format!("{}/{note}", queue.dir()));
-                let old =
-                    listing.notes.iter().filter(|old| old.starts_with(LIMIT) && ***old != *note);
-                let deletes = old.map(|old| Write::Delete { key: key(old) });
-                let writes: Vec<_> =
-                    deletes.chain([Write::Put { key: key(&note), value: Vec::new() }]).collect();
-                let session = self.named.sessions.any().await?;
-                // Twice is as good as once.
-                let written = session.ask_briefly(|| session.store().commit(&[], &writes)).await;
-                written.map_err(|error| session.public(error)).map(drop)
-            })
-            .await
+        let sessions = &self.named.sessions;
+        let looking = view::look(sessions, &queue, false);
+        let listing = sessions.shared().runtime.within(looking).await?;
+        // The write is repeated until it is confirmed, so that it may land once more, after later
+        // ones: the note with the highest generation counts.
+        let named = listing.members.iter().filter_map(limit::asked).map(|(_, number)| number);
+        let named = std::iter::once(self.permits).chain(named);
+        let limit = Limit::next(&listing.notes, named, permits);
+        let (note, key) = (limit.note(), |note: &str| format!("{}/{note}", queue.dir()));
+        let old = listing.notes.iter().filter(|old| old.starts_with(LIMIT) && ***old != *note);
+        let deletes = old.map(|old| Write::Delete { key: key(old) });
+        let put = Write::Put { key: key(&note), value: Vec::new() };
+        let writes: Vec<_> = deletes.chain([put]).collect();
+        // Twice is as good as once.
+        sessions.ask(|store| store.commit(&[], &writes)).await.map(drop)
     }
 
     /// How many permits count now: what was set last, or the smallest number that anybody names who
