@@ -184,8 +184,7 @@ impl Url {
             _ => (rest.to_owned(), None),
         };
         if secured || options.password_file.is_some() {
-            let name = if scheme == Scheme::Sqlite { "sqlite" } else { "memory" };
-            return Err(format!("{name}:// has neither users nor a network"));
+            return Err(format!("{}:// has neither users nor a network", scheme.word()));
         }
         Ok(Self {
             scheme,

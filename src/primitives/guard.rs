@@ -12,7 +12,10 @@ use std::{
 };
 
 use crate::{
-    backend::name::{Queue, Ticket},
+    backend::{
+        Entry,
+        name::{Queue, Ticket},
+    },
     error::{Error, Result},
     fencing::FencingToken,
     lost::{Lost, LostReason},
@@ -158,15 +161,8 @@ impl LockGuard {
     }
 
     /// Its key, if it is in this store.
-    #[cfg(any(
-        feature = "etcd",
-        feature = "mysql",
-        feature = "postgres",
-        feature = "redis",
-        feature = "sqlite",
-        feature = "zookeeper"
-    ))]
-    pub(crate) fn entry_in(&self, backend: &str) -> Option<&crate::backend::Entry> {
+    #[allow(dead_code)] // Without a store that has transactions of its own.
+    pub(crate) fn entry_in(&self, backend: &str) -> Option<&Entry> {
         (self.held.session.shared.backend.name() == backend).then_some(&self.held.own.entry)
     }
 

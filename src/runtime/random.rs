@@ -12,13 +12,7 @@ pub(crate) fn below(below: usize) -> usize {
 }
 
 /// A number that nobody else has drawn, as good as certainly.
-#[cfg(any(
-    feature = "etcd",
-    feature = "mysql",
-    feature = "postgres",
-    feature = "redis",
-    feature = "sqlite"
-))]
+#[allow(dead_code)] // Without a store that wants one.
 pub(crate) fn id() -> i64 {
     // Of the system: a fork copies the state of any other source.
     let [first, ..] = bits().map(i64::from);

@@ -34,6 +34,11 @@ pub(crate) enum Scheme {
 }
 
 impl Scheme {
+    /// The first of the words that name it.
+    pub(crate) fn word(self) -> &'static str {
+        SCHEMES.iter().find(|(_, scheme, ..)| *scheme == self).map_or("", |(word, ..)| word)
+    }
+
     /// There is a network in between.
     pub(crate) fn is_remote(self) -> bool {
         !matches!(self, Self::Memory | Self::Sqlite)

@@ -29,6 +29,7 @@ impl LockGuard {
             return Err(self.lost_error(reason));
         }
         let (session, name) = (Arc::clone(&self.held.session), self.name().to_owned());
+        let lost_error = |reason| Error::Lost { name: name.clone(), reason };
         let (runtime, until) = (&session.shared.runtime, self.held.own.holds_until());
         let Some(attempt) = self.give_up() else { return Err(Error::Closed) };
         let value = signature::write(&session.shared.owner);
@@ -38,10 +39,7 @@ impl LockGuard {
         let attempt = relabelled.map_err(|error| match error {
             StoreError::SessionGone(reason) => {
                 session.deadline.lose(reason);
-                Error::Lost {
-                    name: name.clone(),
-                    reason: session.deadline.lost_reason().unwrap_or(reason),
-                }
+                lost_error(session.deadline.lost_reason().unwrap_or(reason))
             }
             error => error.into_public(session.shared.backend.name()),
         })?;
@@ -53,7 +51,7 @@ impl LockGuard {
         let since = own_key.sent;
         let guard = Self::new(Hold { attempt, own: own_key, since });
         match guard.lost_reason() {
-            Some(reason) => Err(Error::Lost { name, reason }),
+            Some(reason) => Err(lost_error(reason)),
             None => Ok(guard),
         }
     }
@@ -88,45 +86,38 @@ impl LockGuard {
     pub async fn unlock(self) -> Result<()> {
         let (lost, queue) = (self.lost_reason(), self.held.queue.clone());
         let name = || queue.name().to_owned();
+        let lost_error = |reason| Error::Lost { name: name(), reason };
         if let Some(reason) = lost
             && self.held.session.shared.runtime.check().is_err()
         {
-            return Err(Error::Lost { name: name(), reason });
+            return Err(lost_error(reason));
         }
         let Some(attempt) = self.give_up() else {
-            let reason = lost.unwrap_or(LostReason::Released);
-            return Err(Error::Lost { name: name(), reason });
+            return Err(lost_error(lost.unwrap_or(LostReason::Released)));
         };
         attempt.account.lose(|| lost);
         let shared = &attempt.session.shared;
         let (runtime, patience) = (shared.runtime.clone(), shared.patience());
-        let (backend, of) = (shared.backend.name(), name());
-        runtime
-            .within(async move {
-                let outcome = attempt.release_within(patience).await;
-                match (lost, outcome) {
-                    (Some(reason), _) | (None, Release::SessionOver(reason)) => {
-                        Err(Error::Lost { name: name(), reason })
-                    }
-                    (None, Release::Absent) => {
-                        Err(Error::Lost { name: name(), reason: LostReason::KeyDeleted })
-                    }
-                    (None, Release::Released) => Ok(()),
-                    (None, Release::Refused(refusal)) => {
-                        Err(Error::Denied { backend, source: source(refusal) })
-                    }
-                    (None, Release::Trying(error)) => {
-                        let source = source(error.unwrap_or_else(|| "no answer yet".into()));
-                        Err(Error::ReleaseUnconfirmed { name: name(), source })
-                    }
+        let backend = shared.backend.name();
+        let releasing = async {
+            match (lost, attempt.release_within(patience).await) {
+                (Some(reason), _) | (None, Release::SessionOver(reason)) => Err(lost_error(reason)),
+                (None, Release::Absent) => Err(lost_error(LostReason::KeyDeleted)),
+                (None, Release::Released) => Ok(()),
+                (None, Release::Refused(refusal)) => {
+                    Err(Error::Denied { backend, source: source(refusal) })
                 }
-            })
-            .await
-            .map_err(|error| match (error, lost) {
-                // Its runtime was shut down on the way.
-                (Error::Runtime { .. }, Some(reason)) => Error::Lost { name: of, reason },
-                (Error::Runtime { source }, None) => Error::ReleaseUnconfirmed { name: of, source },
-                (error, _) => error,
-            })
+                (None, Release::Trying(error)) => {
+                    let source = source(error.unwrap_or_else(|| "no answer yet".into()));
+                    Err(Error::ReleaseUnconfirmed { name: name(), source })
+                }
+            }
+        };
+        runtime.within(releasing).await.map_err(|error| match (error, lost) {
+            // Its runtime was shut down on the way.
+            (Error::Runtime { .. }, Some(reason)) => lost_error(reason),
+            (Error::Runtime { source }, None) => Error::ReleaseUnconfirmed { name: name(), source },
+            (error, _) => error,
+        })
     }
 }
