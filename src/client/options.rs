@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use percent_encoding::percent_decode_str;
 
+use super::url::scheme::Scheme;
 use crate::backend::{bridge::Bridge, tls::Tls};
 
 /// What stands behind the `?` of a URL.
@@ -69,24 +70,17 @@ impl Options {
         Ok(Some(tls))
     }
 
-    /// What is for Redis alone is not there.
-    pub(crate) fn without_redis(&self) -> Result<(), String> {
+    /// Refuses what is for another store.
+    pub(crate) fn are_for(&self, scheme: Scheme) -> Result<(), String> {
         let given = [
-            ("allow_eviction", self.allow_eviction),
-            ("bridge", self.bridge.is_some()),
-            ("replicas", self.replicas.is_some()),
-            ("db", self.db.is_some()),
+            ("allow_eviction", self.allow_eviction, Scheme::Redis),
+            ("bridge", self.bridge.is_some(), Scheme::Redis),
+            ("replicas", self.replicas.is_some(), Scheme::Redis),
+            ("db", self.db.is_some(), Scheme::Redis),
+            ("longest_ttl", self.longest_ttl.is_some(), Scheme::Redlock),
         ];
-        match given.into_iter().find(|(_, given)| *given) {
-            Some((name, _)) => Err(format!("{name} is for redis://: leave it out")),
-            None => Ok(()),
-        }
-    }
-
-    /// Refuses an option that only Redlock has.
-    pub(crate) fn without_redlock(&self) -> Result<(), String> {
-        match self.longest_ttl {
-            Some(_) => Err("longest_ttl is for redlock://: leave it out".into()),
+        match given.into_iter().find(|(_, given, of)| *given && *of != scheme) {
+            Some((name, _, of)) => Err(format!("{name} is for {}://: leave it out", of.word())),
             None => Ok(()),
         }
     }

@@ -4,7 +4,7 @@ mod endpoint;
 mod login;
 mod path;
 mod redacted;
-mod scheme;
+pub(crate) mod scheme;
 #[cfg(test)]
 mod tests;
 
@@ -138,12 +138,7 @@ impl Url {
         if options.namespace.is_some() {
             return Err("the namespace stands behind the hosts, as their path".into());
         }
-        if scheme != Scheme::Redis {
-            options.without_redis()?;
-        }
-        if scheme != Scheme::Redlock {
-            options.without_redlock()?;
-        }
+        options.are_for(scheme)?;
         let database = match options.db {
             Some(_) if !sentinels => {
                 return Err(
@@ -174,8 +169,7 @@ impl Url {
     /// What has neither users nor a network.
     fn local(scheme: Scheme, rest: &str, mut options: Options) -> Result<Self, String> {
         let secured = options.tls()?.is_some() || options.ssl.is_some();
-        options.without_redis()?;
-        options.without_redlock()?;
+        options.are_for(scheme)?;
         let (name, namespace) = match scheme {
             Scheme::Sqlite => (file(rest)?, options.namespace.take()),
             _ if options.namespace.is_some() => {

@@ -144,7 +144,7 @@ impl LockGuard {
         if let Some(error) = lost() {
             return Err(error);
         }
-        let asking = session.ask_briefly(|| session.store().read(key));
+        let asking = session.ask_briefly(|| session.store.read(key));
         let read = session.shared.runtime.within(async { Ok(asking.await) }).await;
         match lost() {
             Some(error) => Err(error),

@@ -5,12 +5,11 @@ use std::{ops::Deref, sync::Arc};
 use tokio::sync::{Mutex as AsyncMutex, oneshot};
 
 use crate::{
-    backend::{Rewritten, error::StoreError, name::Ticket},
+    backend::{Rewritten, error::StoreError},
     error::{Error, Result},
     lost::LostReason,
-    primitives::guard::LockGuard,
+    primitives::guard::{Held, LockGuard},
     runtime::{carried::Carried, mutex::Mutex},
-    session::{Session, own_keys::OwnKey},
 };
 
 /// The longest value, in bytes: a look for the leader is sent those of all candidates.
@@ -72,10 +71,8 @@ impl Leadership {
     /// ```
     pub async fn proclaim(&self, value: impl AsRef<[u8]>) -> Result<()> {
         let value = checked(value.as_ref())?;
-        // An election's guard always has one.
-        let rewrite = Rewrite::new(&self.guard);
+        let (held, turn) = (Arc::clone(&self.guard.held), Arc::clone(&self.turn));
         let runtime = &self.guard.held.session.shared.runtime;
-        let turn = Arc::clone(&self.turn);
         let (interest, _interested) = oneshot::channel::<()>();
         let work = Carried::whole(runtime, async move {
             let mut turn = turn.lock_owned().await;
@@ -83,7 +80,7 @@ impl Leadership {
             if interest.is_closed() {
                 return Err(Error::Closed);
             }
-            rewrite.run(&value, &mut turn).await
+            rewrite(&held, &value, &mut turn).await
         });
         runtime.within(work).await.map_err(|error| match error {
             // It may have been sent.
@@ -161,51 +158,32 @@ impl Deref for LeadershipHandle {
     }
 }
 
-/// What it takes to write into one's own key.
-struct Rewrite {
-    session: Arc<Session>,
-    name: String,
-    ticket: Ticket,
-    own_key: Arc<OwnKey>,
-}
-
-impl Rewrite {
-    fn new(guard: &LockGuard) -> Self {
-        Self {
-            session: Arc::clone(&guard.held.session),
-            name: guard.name().to_owned(),
-            ticket: guard.held.ticket,
-            own_key: Arc::clone(&guard.held.own),
-        }
-    }
-
-    /// Each attempt names the version that it writes over. So one that was given up can't be
-    /// applied after a later one, however long it was on its way.
-    async fn run(&self, value: &[u8], version: &mut Option<u64>) -> Result<()> {
-        let (session, own_key) = (&self.session, &self.own_key);
-        let known = Mutex::new(*version);
-        let request = || async {
-            let was = *known.lock();
-            match session.store().rewrite(self.ticket, &own_key.entry, value, was).await? {
-                Rewritten::Done(now) => *known.lock() = Some(now),
-                // By an attempt whose answer was lost, or by an operator.
-                Rewritten::Not(now) => {
-                    *known.lock() = Some(now);
-                    return Err(StoreError::Unavailable("it was written meanwhile".into()));
-                }
-                Rewritten::Gone => own_key.lose(LostReason::KeyDeleted),
+/// Each attempt names the version that it writes over. So one that was given up can't be
+/// applied after a later one, however long it was on its way.
+async fn rewrite(held: &Held, value: &[u8], version: &mut Option<u64>) -> Result<()> {
+    let (session, own_key) = (&held.session, &held.own);
+    let known = Mutex::new(*version);
+    let request = || async {
+        let was = *known.lock();
+        match session.store.rewrite(held.ticket, &own_key.entry, value, was).await? {
+            Rewritten::Done(now) => *known.lock() = Some(now),
+            // By an attempt whose answer was lost, or by an operator.
+            Rewritten::Not(now) => {
+                *known.lock() = Some(now);
+                return Err(StoreError::Unavailable("it was written meanwhile".into()));
             }
-            Ok(())
-        };
-        let written = tokio::select! {
-            biased;
-            _ = own_key.lost() => Ok(()),
-            written = session.ask_briefly(request) => written,
-        };
-        *version = *known.lock();
-        match own_key.lost_reason().or_else(|| session.deadline.lost_reason()) {
-            Some(reason) => Err(Error::Lost { name: self.name.clone(), reason }),
-            None => written.map_err(|error| session.public(error)),
+            Rewritten::Gone => own_key.lose(LostReason::KeyDeleted),
         }
+        Ok(())
+    };
+    let written = tokio::select! {
+        biased;
+        _ = own_key.lost() => Ok(()),
+        written = session.ask_briefly(request) => written,
+    };
+    *version = *known.lock();
+    match own_key.lost_reason().or_else(|| session.deadline.lost_reason()) {
+        Some(reason) => Err(Error::Lost { name: held.queue.name().to_owned(), reason }),
+        None => written.map_err(|error| session.public(error)),
     }
 }

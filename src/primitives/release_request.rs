@@ -125,7 +125,7 @@ async fn stand(attempt: Attempt, holder: Entry) {
 async fn gone(session: &Session, entry: &Entry) {
     let mut backoff = Backoff::default();
     loop {
-        let event = match session.store().watch(entry, false).await {
+        let event = match session.store.watch(entry, false).await {
             Ok(None) => return,
             Ok(Some(watch)) => tokio::select! {
                 biased;

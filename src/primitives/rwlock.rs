@@ -112,7 +112,7 @@ impl RwLock {
     /// # Ok(()) }
     /// ```
     pub async fn read(&self) -> Result<ReadGuard> {
-        self.acquire(READER, Wait::Forever).await?.map(ReadGuard::new).ok_or(Error::Closed)
+        self.acquire(READER, Wait::Forever).await?.map(ReadGuard).ok_or(Error::Closed)
     }
 
     /// Reads if no writer holds the lock or waits for it; `None` if one does. Then it has looked,
@@ -137,7 +137,7 @@ impl RwLock {
     /// # writer.unlock().await }
     /// ```
     pub async fn try_read(&self) -> Result<Option<ReadGuard>> {
-        Ok(self.acquire(READER, Wait::No).await?.map(ReadGuard::new))
+        Ok(self.acquire(READER, Wait::No).await?.map(ReadGuard))
     }
 
     /// The same as [`read`](Self::read), but for no longer than this; `None` when the time is up.
@@ -162,7 +162,7 @@ impl RwLock {
     /// # writer.unlock().await }
     /// ```
     pub async fn read_timeout(&self, timeout: Duration) -> Result<Option<ReadGuard>> {
-        Ok(self.acquire(READER, Wait::at_most(timeout)).await?.map(ReadGuard::new))
+        Ok(self.acquire(READER, Wait::at_most(timeout)).await?.map(ReadGuard))
     }
 
     /// Waits until nobody is ahead, then writes alone.
@@ -187,7 +187,7 @@ impl RwLock {
     /// # }
     /// ```
     pub async fn write(&self) -> Result<WriteGuard> {
-        self.acquire(WRITER, Wait::Forever).await?.map(WriteGuard::new).ok_or(Error::Closed)
+        self.acquire(WRITER, Wait::Forever).await?.map(WriteGuard).ok_or(Error::Closed)
     }
 
     /// Writes if nobody holds the lock or waits for it; `None` if somebody does. Then it has
@@ -212,7 +212,7 @@ impl RwLock {
     /// # reader.unlock().await }
     /// ```
     pub async fn try_write(&self) -> Result<Option<WriteGuard>> {
-        Ok(self.acquire(WRITER, Wait::No).await?.map(WriteGuard::new))
+        Ok(self.acquire(WRITER, Wait::No).await?.map(WriteGuard))
     }
 
     /// The same as [`write`](Self::write), but for no longer than this; `None` when the time is up.
@@ -237,7 +237,7 @@ impl RwLock {
     /// # reader.unlock().await }
     /// ```
     pub async fn write_timeout(&self, timeout: Duration) -> Result<Option<WriteGuard>> {
-        Ok(self.acquire(WRITER, Wait::at_most(timeout)).await?.map(WriteGuard::new))
+        Ok(self.acquire(WRITER, Wait::at_most(timeout)).await?.map(WriteGuard))
     }
 
     /// Who holds the lock and who waits for it, in that order, as of now.

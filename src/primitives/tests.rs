@@ -222,7 +222,7 @@ async fn visits_end() {
 async fn what_a_store_tells_is_known() {
     let session = store(first).session().await;
     for (key, tells) in [("tells", true), ("other", false)] {
-        assert_eq!(session.store().tells_releases(&Entry::new(key, 1)), tells);
+        assert_eq!(session.store.tells_releases(&Entry::new(key, 1)), tells);
     }
 }
 

@@ -120,7 +120,7 @@ impl Attempt {
                 return Err(StoreError::Unavailable("its caller has gone".into()));
             }
             let (sent, joining) = (clock::now(), session.own_keys.joins());
-            let joined = session.store().enqueue(&queue, self.ticket, value, join).await?;
+            let joined = session.store.enqueue(&queue, self.ticket, value, join).await?;
             Ok((joined, sent, joining))
         };
         let (joined, tries) = session.ask_while(again, request).await;
@@ -166,7 +166,7 @@ impl Attempt {
             // Never closed.
             let _permit = session.join_permits.acquire().await;
             let (sent, joining) = (clock::now(), session.own_keys.joins());
-            let joined = session.store().enqueue_all(&queues, &value).await?;
+            let joined = session.store.enqueue_all(&queues, &value).await?;
             Ok((joined, sent, joining))
         };
         let (joined, tries) = session.ask_while(|_, _| false, request).await;
@@ -204,7 +204,7 @@ impl Attempt {
         // Its number makes it known where it stands.
         let to = self.queue.labelled(&format!("{label}@{}", old.entry.token));
         let request = || {
-            let store = session.store();
+            let store = &session.store;
             store.relabel(&to, self.ticket, &old.entry, value)
         };
         // As long as nobody knows which of the two keys is there, no refusal ends it: the other one

@@ -99,7 +99,7 @@ impl Mode<'_> {
     pub(crate) async fn has_room(self, session: &Session, queue: &Queue) -> Result<bool, Failure> {
         let Self::Shared(rule) = self else { return Ok(true) };
         let ask = Ask { fresh: true, ..Ask::default() };
-        let look = session.ask_briefly(|| session.store().list(queue, ask)).await;
+        let look = session.ask_briefly(|| session.store.list(queue, ask)).await;
         let listing = look.map_err(|error| Failure::before_joining(session, error))?;
         Ok(would_let_in(rule, &listing, session.shared.backend.name())?)
     }
@@ -122,11 +122,11 @@ impl Mode<'_> {
         watch: bool,
     ) -> Result<(Admission, Option<Watch>)> {
         let Self::Shared(rule) = self else {
-            let standing = session.ask(|| session.store().standing(&own.entry)).await?;
+            let standing = session.ask(|| session.store.standing(&own.entry)).await?;
             return Ok((standing.into(), None));
         };
         let ask = Ask { watch, ..Ask::default() };
-        let listing = session.ask(|| session.store().list(queue, ask)).await?;
+        let listing = session.ask(|| session.store.list(queue, ask)).await?;
         Ok((stand(rule, own, &listing), listing.watch))
     }
 }

@@ -60,7 +60,7 @@ async fn once(attempt: Attempt, wait: Wait) -> Result<Attempted, Failure> {
         if wait.has_passed() {
             return Ok(Attempted::Late);
         }
-        return Ok(Attempted::Occupied(session.store().free_within(&queue)));
+        return Ok(Attempted::Occupied(session.store.free_within(&queue)));
     };
     let mut attempt = entered.attempt;
     let Some(own) = attempt.own_key().map(Arc::clone) else { return Ok(Attempted::Late) };

@@ -39,7 +39,7 @@ pub(super) async fn watch_predecessor(
     loop {
         let tells = waiter.mode.is_exclusive() && predecessor.first && seen;
         let own = tells.then_some(&waiter.own.entry);
-        let watching = session.store().watch_ahead(&predecessor.entry, there.take(), own);
+        let watching = session.store.watch_ahead(&predecessor.entry, there.take(), own);
         let event = match watching.await {
             Ok(Watched::Begun(watch)) => {
                 seen = true;

@@ -85,7 +85,7 @@ pub(super) async fn release(
             held,
             successor: successor.as_deref().map(|successor| &successor.entry),
         };
-        let left = session.store().leave(queue, ticket, leaving).await?;
+        let left = session.store.leave(queue, ticket, leaving).await?;
         Ok((left, successor))
     };
     let again = |error: &StoreError, _| {

@@ -32,7 +32,7 @@ pub(crate) async fn look(sessions: &Sessions, queue: &Queue, values: bool) -> Re
         let patience = session.shared.patience();
         let give_up = *give_up.get_or_insert_with(|| Instant::now() + patience);
         let again = |error: &StoreError, _| error.is_transient() && Instant::now() < give_up;
-        let (listing, _) = session.ask_while(again, || session.store().list(queue, ask)).await;
+        let (listing, _) = session.ask_while(again, || session.store.list(queue, ask)).await;
         match listing {
             Ok(listing) => return Ok(listing),
             Err(StoreError::SessionGone(reason))
@@ -161,7 +161,7 @@ impl View {
     /// A look at the queue. What happens from then on is told by the watches: they were there
     /// before the values were read.
     async fn look(&mut self, session: &Session, watch: bool) -> Result<Snapshot, StoreError> {
-        let (store, watches) = (session.store(), &mut self.watches);
+        let (store, watches) = (&session.store, &mut self.watches);
         let mut backoff = Backoff::default();
         if let Some(touched) = watches.touched.take() {
             watches.first = store.watch(&touched, true).await?.map(|watch| (touched, watch));

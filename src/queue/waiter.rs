@@ -41,8 +41,8 @@ impl Waiter<'_> {
 
     /// What has changed without a word, if anything.
     pub(super) async fn recheck(&self, predecessor: &Predecessor) -> Result<Option<Evidence>> {
-        if self.mode.is_exclusive() || self.session.renames_relabelled() {
-            let store = self.session.store();
+        if self.mode.is_exclusive() || self.session.facts.renames_relabelled {
+            let store = &self.session.store;
             let (own, ahead) = (&self.own.entry, &predecessor.entry);
             let present = self.session.ask(|| store.present_now(own, ahead)).await?;
             return Ok(match present {
@@ -64,7 +64,7 @@ impl Waiter<'_> {
         predecessor: &Predecessor,
         seen: bool,
     ) -> Result<Evidence> {
-        let store = self.session.store();
+        let store = &self.session.store;
         let (own, ahead) = (&self.own.entry, &predecessor.entry);
         if self.mode.is_exclusive() && (predecessor.first && seen || store.tells_releases(ahead)) {
             let present = self.session.ask(|| store.present(own, ahead)).await?;
@@ -106,7 +106,7 @@ impl Waiter<'_> {
         if !self.session.slow_waits.may_look() {
             return;
         }
-        let store = self.session.store();
+        let store = &self.session.store;
         let Ok(mut listing) = store.list(self.queue, Ask::default()).await else { return };
         if listing.members.len() <= FEW {
             let ask = Ask { values: true, ..Ask::default() };

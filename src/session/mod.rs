@@ -109,8 +109,8 @@ impl Shared {
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) shared: Arc<Shared>,
-    facts: Facts,
-    store: SessionStore,
+    pub(crate) facts: Facts,
+    pub(crate) store: SessionStore,
     pub(crate) deadline: Arc<Deadline>,
     /// The store's word on the end of the session, once it was asked for that.
     end: watch::Receiver<Option<End>>,
@@ -187,10 +187,6 @@ impl Session {
         }))
     }
 
-    pub(crate) fn store(&self) -> &SessionStore {
-        &self.store
-    }
-
     /// Takes on one more attempt, if the session lives and has room: the ticket is for it.
     pub(crate) fn take_on(&self, queue: &Queue) -> Option<Ticket> {
         if !self.watch_budget.enter(queue) {
@@ -245,11 +241,6 @@ impl Session {
     /// When to look again in any case.
     pub(crate) fn recheck(&self) -> Duration {
         self.shared.recheck_interval.mul_f64(runtime::late())
-    }
-
-    /// Whether a key with another label has another name: see [`Facts`].
-    pub(crate) fn renames_relabelled(&self) -> bool {
-        self.facts.renames_relabelled
     }
 
     /// Asks the store for a proof of life, as soon as it counts.

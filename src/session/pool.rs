@@ -143,7 +143,7 @@ impl Sessions {
     {
         let asking = async {
             let session = self.any().await?;
-            let answer = session.ask_briefly(|| request(session.store())).await;
+            let answer = session.ask_briefly(|| request(&session.store)).await;
             answer.map_err(|error| session.public(error))
         };
         self.shared().runtime.within(asking).await

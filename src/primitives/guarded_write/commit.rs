@@ -42,18 +42,18 @@ async fn commit_within(
     let entries: Vec<_> = guards.iter().map(|guard| guard.held.own.entry.clone()).collect();
     let request = || async {
         if let Some((guard, reason)) = lost(guards) {
-            return Ok(Written::Lost(guard.lost_error(reason), reason));
+            return Ok(Err(rejected(guard.lost_error(reason), reason, session)));
         }
-        match session.store().commit(&entries, writes).await {
-            Ok(true) => Ok(Written::Done),
-            Ok(false) => Ok(refused(guards, session).await),
+        match session.store.commit(&entries, writes).await {
+            Ok(true) => Ok(Ok(())),
+            Ok(false) => Ok(Err(refused(guards, session).await)),
             // The session may have ended between the request and the answer.
             Err(StoreError::SessionGone(reason)) => {
                 session.deadline.lose(reason);
-                Ok(Written::Unconfirmed(reason.to_string().into()))
+                Ok(Err(unconfirmed(guards, reason.to_string().into())))
             }
             // It is not sent again: it may be applied yet.
-            Err(StoreError::Unknown(source)) => Ok(Written::Unconfirmed(source)),
+            Err(StoreError::Unknown(source)) => Ok(Err(unconfirmed(guards, source))),
             Err(error) => Err(error),
         }
     };
@@ -61,38 +61,38 @@ async fn commit_within(
     // became of it.
     let again = |error: &StoreError, _| error.is_transient() && Instant::now() < give_up;
     let (written, _) = retry(again, request).await;
-    match written.map_err(|error| error.into_public(session.shared.backend.name()))? {
-        Written::Done => Ok(()),
-        Written::Lost(error, reason) => {
-            session.shared.telemetry.write_rejected(reason);
-            Err(error)
-        }
-        Written::Unconfirmed(source) => {
-            Err(Error::WriteUnconfirmed { name: names(guards), source: source.into() })
-        }
-    }
+    written.map_err(|error| error.into_public(session.shared.backend.name()))?
+}
+
+fn rejected(error: Error, reason: LostReason, session: &Session) -> Error {
+    session.shared.telemetry.write_rejected(reason);
+    error
+}
+
+fn unconfirmed(guards: &[&LockGuard], source: BoxError) -> Error {
+    Error::WriteUnconfirmed { name: names(guards), source: source.into() }
 }
 
 /// What a refusal of the store shows: a key is gone, perhaps with its session. Of several keys it
 /// does not say which one.
-async fn refused(guards: &[&LockGuard], session: &Session) -> Written {
+async fn refused(guards: &[&LockGuard], session: &Session) -> Error {
     match guards {
         [guard] => guard.held.own.lose(LostReason::KeyDeleted),
         guards => {
             for guard in guards {
                 let own = &guard.held.own;
-                if let Ok(Standing::Evicted) = session.store().standing(&own.entry).await {
+                if let Ok(Standing::Evicted) = session.store.standing(&own.entry).await {
                     own.lose(LostReason::KeyDeleted);
                 }
             }
         }
     }
     match lost(guards) {
-        Some((guard, reason)) => Written::Lost(guard.lost_error(reason), reason),
+        Some((guard, reason)) => rejected(guard.lost_error(reason), reason, session),
         // Which one is not known, as no look was answered.
         None => {
             let reason = LostReason::KeyDeleted;
-            Written::Lost(Error::Lost { name: names(guards), reason }, reason)
+            rejected(Error::Lost { name: names(guards), reason }, reason, session)
         }
     }
 }
@@ -100,11 +100,4 @@ async fn refused(guards: &[&LockGuard], session: &Session) -> Written {
 /// The locks' names, for an error that is about all of them.
 fn names(guards: &[&LockGuard]) -> String {
     guards.iter().map(|guard| guard.name()).collect::<Vec<_>>().join(", ")
-}
-
-/// What became of a guarded write.
-enum Written {
-    Done,
-    Lost(Error, LostReason),
-    Unconfirmed(BoxError),
 }

@@ -48,7 +48,7 @@ pub(super) fn now_and_then(session: &Arc<Session>, queue: &Queue) {
 /// The names of all locks of which something is noted.
 async fn noted(session: &Session, namespace: &str) -> Result<Vec<String>, StoreError> {
     let ask = Ask { values: false, watch: false, fresh: false };
-    let notes = session.store().list(&Queue::periods(namespace), ask).await?.notes;
+    let notes = session.store.list(&Queue::periods(namespace), ask).await?.notes;
     Ok(notes.iter().filter_map(|note| Queue::name_in(note)).collect())
 }
 
@@ -57,7 +57,7 @@ async fn noted(session: &Session, namespace: &str) -> Result<Vec<String>, StoreE
 async fn tidy(session: &Arc<Session>, namespace: &str, name: &str) -> Result<()> {
     let Ok(queue) = Queue::new(namespace, name) else { return Ok(()) };
     let key = note_of(&queue);
-    let read = session.store().read(&key).await.map_err(|error| session.public(error))?;
+    let read = session.store.read(&key).await.map_err(|error| session.public(error))?;
     if !read.is_some_and(|note| is_over(&note)) {
         return Ok(());
     }

@@ -8,22 +8,14 @@ use crate::{error::Result, primitives::guard::LockGuard, telemetry::Primitive};
 /// The right to read. It is a [`LockGuard`] that others may have beside it.
 #[derive(Debug)]
 #[must_use = "the lock is released as soon as the guard is dropped"]
-pub struct ReadGuard {
-    guard: LockGuard,
-}
+pub struct ReadGuard(pub(super) LockGuard);
 
 /// The right to write, alone. It is a [`LockGuard`].
 #[derive(Debug)]
 #[must_use = "the lock is released as soon as the guard is dropped"]
-pub struct WriteGuard {
-    guard: LockGuard,
-}
+pub struct WriteGuard(pub(super) LockGuard);
 
 impl ReadGuard {
-    pub(super) fn new(guard: LockGuard) -> Self {
-        Self { guard }
-    }
-
     /// Releases the lock: [`LockGuard::unlock`].
     ///
     /// # Errors
@@ -46,15 +38,11 @@ impl ReadGuard {
     /// # Ok(()) }
     /// ```
     pub async fn unlock(self) -> Result<()> {
-        self.guard.unlock().await
+        self.0.unlock().await
     }
 }
 
 impl WriteGuard {
-    pub(super) fn new(guard: LockGuard) -> Self {
-        Self { guard }
-    }
-
     /// Releases the lock: [`LockGuard::unlock`].
     ///
     /// # Errors
@@ -77,7 +65,7 @@ impl WriteGuard {
     /// # Ok(()) }
     /// ```
     pub async fn unlock(self) -> Result<()> {
-        self.guard.unlock().await
+        self.0.unlock().await
     }
 
     /// Turns the writer into a reader, in its place: no writer gets in between, and the readers who
@@ -114,7 +102,7 @@ impl WriteGuard {
     /// # reader.unlock().await }
     /// ```
     pub async fn downgrade(self) -> Result<ReadGuard> {
-        self.guard.relabel(READER, Primitive::Reader).await.map(ReadGuard::new)
+        self.0.relabel(READER, Primitive::Reader).await.map(ReadGuard)
     }
 }
 
@@ -122,7 +110,7 @@ impl Deref for ReadGuard {
     type Target = LockGuard;
 
     fn deref(&self) -> &LockGuard {
-        &self.guard
+        &self.0
     }
 }
 
@@ -130,6 +118,6 @@ impl Deref for WriteGuard {
     type Target = LockGuard;
 
     fn deref(&self) -> &LockGuard {
-        &self.guard
+        &self.0
     }
 }
