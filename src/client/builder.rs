@@ -12,6 +12,7 @@ use crate::{
     },
     client::{
         Client,
+        options::Options,
         url::{Given, Scheme},
     },
     error::{Error, Result},
@@ -47,15 +48,9 @@ const MAX_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 #[must_use = "nothing happens before `connect`"]
 pub struct Builder {
     url: Given,
-    namespace: Option<String>,
-    ttl: Option<Duration>,
-    owner: Option<String>,
-    connect_timeout: Option<Duration>,
-    request_timeout: Option<Duration>,
-    recheck_interval: Option<Duration>,
+    /// They come before the URL's.
+    options: Options,
     credentials: Option<Origin<Credentials>>,
-    allow_plaintext_credentials: bool,
-    sasl: bool,
     acl: Option<Secret>,
     tls: Option<Origin<Tls>>,
     runtime: Option<tokio::runtime::Handle>,
@@ -66,15 +61,8 @@ impl Builder {
     pub(crate) fn new(url: &str) -> Self {
         Self {
             url: Given::new(url),
-            namespace: None,
-            ttl: None,
-            owner: None,
-            connect_timeout: None,
-            request_timeout: None,
-            recheck_interval: None,
+            options: Options::default(),
             credentials: None,
-            allow_plaintext_credentials: false,
-            sasl: false,
             acl: None,
             tls: None,
             runtime: None,
@@ -85,7 +73,7 @@ impl Builder {
     /// Where in the store the locks lie: an absolute path of printable ASCII, up to 255 bytes.
     /// Default `/distlock`. Clients exclude each other only within one namespace.
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
-        self.namespace = Some(namespace.into());
+        self.options.namespace = Some(namespace.into());
         self
     }
 
@@ -98,26 +86,26 @@ impl Builder {
     /// less, the client is not told, and that server gives its locks away while their holders still
     /// count on the longer time.
     pub fn session_ttl(mut self, ttl: Duration) -> Self {
-        self.ttl = Some(ttl);
+        self.options.ttl = Some(ttl);
         self
     }
 
     /// A text that operators find in each key: up to 1,024 bytes, default host name and process id.
     pub fn owner(mut self, owner: impl Into<String>) -> Self {
-        self.owner = Some(owner.into());
+        self.options.owner = Some(owner.into());
         self
     }
 
     /// How long to try for a session, at connecting and when a lost one is replaced. Default 5 s.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
-        self.connect_timeout = Some(timeout);
+        self.options.connect_timeout = Some(timeout);
         self
     }
 
     /// How long to wait for a server's answer before another server is asked. Default half the
     /// session's TTL, at least 1 s and at most 3 s.
     pub fn request_timeout(mut self, timeout: Duration) -> Self {
-        self.request_timeout = Some(timeout);
+        self.options.request_timeout = Some(timeout);
         self
     }
 
@@ -125,7 +113,7 @@ impl Builder {
     /// of all locks that it holds: servers do lose watch events now and then. Default 20 s or the
     /// session's TTL, whichever is longer; up to a quarter is added at random.
     pub fn recheck_interval(mut self, interval: Duration) -> Self {
-        self.recheck_interval = Some(interval);
+        self.options.recheck_interval = Some(interval);
         self
     }
 
@@ -241,22 +229,23 @@ impl Builder {
         let invalid =
             |option, reason: &str| Err(Error::InvalidConfig { option, reason: reason.into() });
         let url = self.url.parse()?;
-        let namespace = self.namespace.or(url.namespace).unwrap_or_else(|| "/distlock".to_owned());
+        let namespace =
+            self.options.namespace.or(url.namespace).unwrap_or_else(|| "/distlock".to_owned());
         check_namespace(&namespace)?;
-        let ttl = self.ttl.or(url.options.ttl).unwrap_or(DEFAULT_TTL);
+        let ttl = self.options.ttl.or(url.options.ttl).unwrap_or(DEFAULT_TTL);
         if !(MIN_TTL..=MAX_TTL).contains(&ttl) {
             return invalid("session_ttl", "must be between 100 ms and 24 h");
         }
         let timing = Timing { ttl, relayed: false };
-        let owner = self.owner.or(url.options.owner).unwrap_or_else(default_owner);
+        let owner = self.options.owner.or(url.options.owner).unwrap_or_else(default_owner);
         if owner.len() > MAX_OWNER {
             return invalid("owner", "at most 1,024 bytes: it is stored with every key");
         }
-        let connect_timeout = self.connect_timeout.or(url.options.connect_timeout);
+        let connect_timeout = self.options.connect_timeout.or(url.options.connect_timeout);
         let connect_timeout = connect_timeout.unwrap_or(Duration::from_secs(5));
-        let request_timeout = self.request_timeout.or(url.options.request_timeout);
+        let request_timeout = self.options.request_timeout.or(url.options.request_timeout);
         let request_timeout = request_timeout.unwrap_or(timing.request_timeout());
-        let recheck_interval = self.recheck_interval.or(url.options.recheck_interval);
+        let recheck_interval = self.options.recheck_interval.or(url.options.recheck_interval);
         let recheck_interval = recheck_interval.unwrap_or(timing.recheck_interval());
         for (option, value) in [
             ("connect_timeout", connect_timeout),
@@ -281,11 +270,12 @@ impl Builder {
         let credentials = self.credentials.or(url.credentials);
         let credentials = credentials.map(security::open_credentials).transpose()?;
         let tls = self.tls.or(url.tls.map(Origin::Fixed)).map(security::open_tls).transpose()?;
-        let plaintext = self.allow_plaintext_credentials || url.options.allow_plaintext_credentials;
+        let plaintext =
+            self.options.allow_plaintext_credentials || url.options.allow_plaintext_credentials;
         if credentials.is_some() && tls.is_none() && !plaintext && url.scheme.is_remote() {
             security::stays_here(&url.endpoints)?;
         }
-        let sasl = self.sasl || url.options.sasl;
+        let sasl = self.options.sasl || url.options.sasl;
         let acl = self.acl.as_ref().map(|acl| acl.expose().clone()).or(url.options.acl);
         for (option, set) in [("sasl", sasl), ("acl", acl.is_some())] {
             if set && url.scheme != Scheme::ZooKeeper {

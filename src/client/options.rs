@@ -8,7 +8,7 @@ use super::url::scheme::Scheme;
 use crate::backend::{bridge::Bridge, tls::Tls};
 
 /// What stands behind the `?` of a URL.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Options {
     pub(crate) ttl: Option<Duration>,
     /// On SQLite, where the path is the file's.

@@ -322,7 +322,8 @@ impl Semaphore {
     }
 
     async fn pass(&self, queue: &Queue, permits: u32, wait: Wait) -> Result<Option<queue::Hold>> {
-        let (rule, sessions) = (self.rule(permits), &self.named.sessions);
+        let (name, sessions) = (&*self.named.name, &self.named.sessions);
+        let rule = Limited { name, named: self.permits, wanted: permits };
         let mut patience = wait;
         if wait.is_a_try() || permits > self.permits {
             let listing = view::look(sessions, queue, false).await?;
@@ -346,9 +347,5 @@ impl Semaphore {
         // Let go of in the background: the caller need not wait for that.
         drop(gate);
         taken
-    }
-
-    fn rule(&self, wanted: u32) -> Limited<'_> {
-        Limited { name: &self.named.name, named: self.permits, wanted }
     }
 }

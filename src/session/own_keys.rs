@@ -56,17 +56,7 @@ impl OwnKeys {
         repeats: bool,
     ) -> Arc<OwnKey> {
         let key = Arc::clone(&entry.key);
-        let state = State {
-            phase: Phase::Waiting,
-            lost: None,
-            until: None,
-            replaced: false,
-            watched: false,
-            predecessor: None,
-            successor: Weak::new(),
-        };
-        let (state, changed) = (Mutex::new(state), Notify::new());
-        let account = Slot::default();
+        let (state, changed, account) = Default::default();
         let own_key = Arc::new(OwnKey { entry, joined, sent, repeats, state, changed, account });
         self.known.lock().own_keys.insert(key, Arc::clone(&own_key));
         self.added.notify_waiters();
@@ -153,7 +143,7 @@ pub(crate) struct OwnKey {
     pub(crate) account: Slot,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct State {
     phase: Phase,
     /// Why this lock alone was lost; the session may live on.
@@ -178,8 +168,9 @@ impl State {
     }
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 enum Phase {
+    #[default]
     Waiting,
     Held,
     /// Its key is being deleted.

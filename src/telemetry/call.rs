@@ -1,10 +1,6 @@
 //! A call for a lock, from when it is made until it returns or is dropped.
 
-use std::{
-    pin::Pin,
-    sync::Arc,
-    task::{Context, Poll},
-};
+use std::{future::poll_fn, pin::Pin, sync::Arc};
 
 use super::{
     Primitive,
@@ -61,8 +57,12 @@ impl<'a> Call<'a> {
     }
 
     /// Does the work of the call: what is told meanwhile is told of it.
-    pub(crate) fn within<F: Future + Unpin>(&self, work: F) -> Within<'_, F> {
-        Within { span: &self.span, work }
+    pub(crate) async fn within<F: Future + Unpin>(&self, mut work: F) -> F::Output {
+        poll_fn(|context| {
+            let _entered = self.span.enter();
+            Pin::new(&mut work).poll(context)
+        })
+        .await
     }
 
     /// It has brought a lock, which is held from now on by the key that has this slot.
@@ -120,21 +120,5 @@ fn reason(error: &Error) -> &'static str {
         Error::Closed => "closed",
         Error::Backend { .. } => "backend",
         _ => "other",
-    }
-}
-
-/// The work of a call.
-#[derive(Debug)]
-pub(crate) struct Within<'a, F> {
-    span: &'a Span,
-    work: F,
-}
-
-impl<F: Future + Unpin> Future for Within<'_, F> {
-    type Output = F::Output;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
-        let _entered = self.span.enter();
-        Pin::new(&mut self.work).poll(context)
     }
 }

@@ -14,6 +14,7 @@ use super::{
 use crate::{
     lost::LostReason,
     runtime::{
+        OnDrop,
         clock::{self, Instant},
         mutex::Mutex,
     },
@@ -40,9 +41,11 @@ impl Telemetry {
     }
 
     /// A key is to be deleted, as long as this lives.
-    pub(crate) fn releasing(&self) -> Releasing {
-        meter::step(&meter::RELEASE_PENDING, true, Labels::of(self.backend));
-        Releasing { backend: self.backend }
+    pub(crate) fn releasing(&self) -> OnDrop<impl Fn() + use<>> {
+        let step = |up, backend| meter::step(&meter::RELEASE_PENDING, up, Labels::of(backend));
+        let backend = self.backend;
+        step(true, backend);
+        OnDrop(move || step(false, backend))
     }
 
     /// Of one session, as long as it is kept alive.
@@ -51,8 +54,7 @@ impl Telemetry {
     }
 
     pub(crate) fn opened(&self, why: Opened) {
-        let more = &[("reason", why.as_str())];
-        meter::count(&meter::OPENED, Labels { more, ..Labels::of(self.backend) });
+        self.count(&meter::OPENED, ("reason", why.as_str()));
         if let Opened::Replaced(lost) = why {
             trace::replaced(self.backend, lost);
         }
@@ -61,13 +63,15 @@ impl Telemetry {
     /// A look without a reason found what no watch had told: of what a waiter waits for, or of what
     /// is held.
     pub(crate) fn recheck_found(&self, operation: &'static str) {
-        let more = &[("operation", operation)];
-        meter::count(&meter::RECHECK, Labels { more, ..Labels::of(self.backend) });
+        self.count(&meter::RECHECK, ("operation", operation));
     }
 
     pub(crate) fn write_rejected(&self, lost: LostReason) {
-        let more = &[("reason", kind::reason(lost))];
-        meter::count(&meter::WRITE_REJECTED, Labels { more, ..Labels::of(self.backend) });
+        self.count(&meter::WRITE_REJECTED, ("reason", kind::reason(lost)));
+    }
+
+    fn count(&self, metric: &'static meter::Metric, label: (&'static str, &'static str)) {
+        meter::count(metric, Labels { more: &[label], ..Labels::of(self.backend) });
     }
 }
 
@@ -110,18 +114,6 @@ impl Drop for Asked {
         if !self.answered {
             self.tell("cancelled");
         }
-    }
-}
-
-/// A key is being deleted.
-#[derive(Debug)]
-pub(crate) struct Releasing {
-    backend: &'static str,
-}
-
-impl Drop for Releasing {
-    fn drop(&mut self) {
-        meter::step(&meter::RELEASE_PENDING, false, Labels::of(self.backend));
     }
 }
 

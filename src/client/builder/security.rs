@@ -79,7 +79,7 @@ impl Builder {
     /// Sends user and password without TLS to other hosts than this one, too. Everybody on the way
     /// can read them. In a URL: `?allow_plaintext_credentials=true`.
     pub fn allow_plaintext_credentials(mut self) -> Self {
-        self.allow_plaintext_credentials = true;
+        self.options.allow_plaintext_credentials = true;
         self
     }
 
@@ -90,7 +90,7 @@ impl Builder {
     /// [`connect`](Self::connect) fails with [`Error::InvalidConfig`] for another store, without
     /// [`credentials`](Self::credentials), or without the cargo feature `sasl`.
     pub fn sasl(mut self) -> Self {
-        self.sasl = true;
+        self.options.sasl = true;
         self
     }
 
