@@ -1,6 +1,9 @@
 //! What a command is run under: which lock to take, and the lock once it is taken.
 
-use std::time::{Duration, Instant};
+use std::{
+    slice::from_ref,
+    time::{Duration, Instant},
+};
 
 use distlock::{
     AllGuard, Client, Election, Leadership, LockGuard, LostReason, MultiLock, Mutex, Permit,
@@ -104,34 +107,30 @@ pub(crate) enum Held {
 
 impl Held {
     /// The guards of it: one, or more of several locks.
-    pub(crate) fn guards(&self) -> Vec<&LockGuard> {
+    pub(crate) fn guards(&self) -> &[LockGuard] {
         match self {
-            Self::One(guard) => vec![guard],
-            Self::Read(guard) => vec![guard],
-            Self::Write(guard) => vec![guard],
-            Self::Permit(guard) => vec![guard],
-            Self::Leader(guard) => vec![guard],
-            Self::All(all) => all.guards().iter().collect(),
+            Self::One(guard) => from_ref(guard),
+            Self::Read(guard) => from_ref(guard),
+            Self::Write(guard) => from_ref(guard),
+            Self::Permit(guard) => from_ref(guard),
+            Self::Leader(guard) => from_ref(guard),
+            Self::All(all) => all.guards(),
         }
     }
 
     /// Something of each, with commas in between.
     pub(crate) fn each(&self, pick: impl Fn(&LockGuard) -> String) -> String {
-        self.guards().into_iter().map(pick).collect::<Vec<_>>().join(",")
+        self.guards().iter().map(pick).collect::<Vec<_>>().join(",")
     }
 
     pub(crate) fn remaining(&self) -> Duration {
-        self.guards().into_iter().map(LockGuard::remaining).min().unwrap_or_default()
+        self.guards().iter().map(LockGuard::remaining).min().unwrap_or_default()
     }
 
     pub(crate) async fn lost(&self) -> LostReason {
         match self {
-            Self::One(guard) => guard.lost().await,
-            Self::Read(guard) => guard.lost().await,
-            Self::Write(guard) => guard.lost().await,
-            Self::Permit(guard) => guard.lost().await,
-            Self::Leader(guard) => guard.lost().await,
             Self::All(all) => all.lost().await.1,
+            one => one.guards()[0].lost().await,
         }
     }
 

@@ -6,7 +6,7 @@ use super::Client;
 use crate::{
     error::{Error, Result},
     primitives::{
-        max_hold::MaxHold,
+        max_hold::checked,
         multi_lock::{AllGuard, Several},
     },
     queue::Wait,
@@ -129,7 +129,7 @@ impl Client {
     #[must_use]
     pub fn multi_lock(&self, names: impl IntoIterator<Item: AsRef<str>>) -> MultiLock {
         let names = names.into_iter().map(|name| name.as_ref().to_owned()).collect();
-        MultiLock { sessions: self.sessions.clone(), names, max_hold: MaxHold::default() }
+        MultiLock { sessions: self.sessions.clone(), names, max_hold: None }
     }
 }
 
@@ -140,7 +140,7 @@ impl Client {
 pub struct MultiLock {
     sessions: Sessions,
     names: Vec<String>,
-    max_hold: MaxHold,
+    max_hold: Option<Duration>,
 }
 
 impl MultiLock {
@@ -162,7 +162,7 @@ impl MultiLock {
     /// ```
     #[must_use]
     pub fn max_hold(mut self, time: Duration) -> Self {
-        self.max_hold = MaxHold::of(time);
+        self.max_hold = Some(time);
         self
     }
 
@@ -240,6 +240,6 @@ impl MultiLock {
     }
 
     fn several(&self) -> Result<Several> {
-        Several::new(self.sessions.clone(), &self.names, self.max_hold.checked()?)
+        Several::new(self.sessions.clone(), &self.names, checked(self.max_hold)?)
     }
 }

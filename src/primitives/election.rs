@@ -8,7 +8,6 @@ use crate::{
     primitives::{
         leader::{self, Leader, Observe},
         leadership::{Leadership, LeadershipHandle, checked},
-        max_hold::MaxHold,
         named::Named,
         queue_entry::QueueEntry,
         queue_watch::QueueWatch,
@@ -81,7 +80,7 @@ impl Election {
     /// ```
     #[must_use]
     pub fn max_hold(mut self, time: Duration) -> Self {
-        self.named.max_hold = MaxHold::of(time);
+        self.named.max_hold = Some(time);
         self
     }
 

@@ -7,25 +7,15 @@ use crate::error::{Error, Result};
 /// More is a mistake in the unit.
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// The longest time of holding as it was given to a primitive, which takes no errors.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct MaxHold(Option<Duration>);
-
-impl MaxHold {
-    pub(crate) fn of(time: Duration) -> Self {
-        Self(Some(time))
-    }
-
-    /// The longest time of holding, if there is one. An error before anything is sent if it makes no
-    /// sense.
-    pub(crate) fn checked(self) -> Result<Option<Duration>> {
-        let reason = match self.0 {
-            Some(time) if time.is_zero() => "must be above zero; leave it out for no limit",
-            Some(time) if time > LONGEST => "must be at most 365 days; leave it out for no limit",
-            _ => return Ok(self.0),
-        };
-        Err(Error::InvalidConfig { option: "max_hold", reason: reason.to_owned() })
-    }
+/// Checks the longest time of holding as it was given to a primitive, which takes no errors. An
+/// error before anything is sent if it makes no sense.
+pub(crate) fn checked(max_hold: Option<Duration>) -> Result<Option<Duration>> {
+    let reason = match max_hold {
+        Some(time) if time.is_zero() => "must be above zero; leave it out for no limit",
+        Some(time) if time > LONGEST => "must be at most 365 days; leave it out for no limit",
+        _ => return Ok(max_hold),
+    };
+    Err(Error::InvalidConfig { option: "max_hold", reason: reason.to_owned() })
 }
 
 #[cfg(test)]
@@ -130,7 +120,7 @@ mod tests {
 
     #[test]
     fn limits_make_sense() {
-        let checked = |time| MaxHold::of(time).checked();
+        let checked = |time| checked(Some(time));
         for bad in [Duration::ZERO, Duration::MAX, LONGEST + Duration::from_nanos(1)] {
             let error = checked(bad).unwrap_err();
             assert!(matches!(error, Error::InvalidConfig { option: "max_hold", .. }), "{error:?}");
@@ -138,6 +128,6 @@ mod tests {
         for good in [Duration::from_nanos(1), LONGEST] {
             assert_eq!(checked(good).unwrap(), Some(good));
         }
-        assert_eq!(MaxHold::default().checked().unwrap(), None);
+        assert_eq!(super::checked(None).unwrap(), None);
     }
 }

@@ -5,8 +5,8 @@ use std::{pin::pin, sync::Arc, time::Duration};
 use crate::{
     error::{Error, Result},
     primitives::{
-        guard::LockGuard, holders::Holders, max_hold::MaxHold, named::Named,
-        queue_entry::QueueEntry, queue_watch::QueueWatch, release_request,
+        guard::LockGuard, holders::Holders, named::Named, queue_entry::QueueEntry,
+        queue_watch::QueueWatch, release_request,
     },
     queue::{Wait, acquire::take},
     telemetry::Primitive,
@@ -55,7 +55,7 @@ impl Mutex {
     /// ```
     #[must_use]
     pub fn max_hold(mut self, time: Duration) -> Self {
-        self.named.max_hold = MaxHold::of(time);
+        self.named.max_hold = Some(time);
         self
     }
 

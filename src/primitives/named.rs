@@ -1,13 +1,13 @@
 //! What mutexes, read-write locks, semaphores and elections have in common.
 
-use std::sync::OnceLock;
+use std::{sync::OnceLock, time::Duration};
 
 use crate::{
     backend::name::Queue,
     error::Result,
     primitives::{
         guard::LockGuard,
-        max_hold::MaxHold,
+        max_hold::checked,
         queue_entry::QueueEntry,
         queue_watch::QueueWatch,
         viewer::{Kind, Viewer},
@@ -23,15 +23,15 @@ pub(crate) struct Named {
     pub(super) sessions: Sessions,
     kind: Kind,
     pub(super) name: String,
-    pub(super) max_hold: MaxHold,
+    pub(super) max_hold: Option<Duration>,
     /// Once it was needed.
     queue: OnceLock<Queue>,
 }
 
 impl Named {
     pub(crate) fn new(sessions: &Sessions, kind: Kind, name: impl AsRef<str>) -> Self {
-        let (name, max_hold) = (name.as_ref().to_owned(), MaxHold::default());
-        Self { sessions: sessions.clone(), kind, name, max_hold, queue: OnceLock::new() }
+        let (sessions, name) = (sessions.clone(), name.as_ref().to_owned());
+        Self { sessions, kind, name, max_hold: None, queue: OnceLock::new() }
     }
 
     /// The queue of the name. An error: the name can't be used, or the store has no such locks.
@@ -78,7 +78,7 @@ impl Named {
         wait: Wait,
         taking: impl Future<Output = Result<Option<Hold>>> + Unpin,
     ) -> Result<Option<LockGuard>> {
-        let limit = self.max_hold.checked()?;
+        let limit = checked(self.max_hold)?;
         let telemetry = self.sessions.shared().telemetry;
         let call = Call::new(telemetry, primitive, &self.name, wait.is_a_try());
         let taken = call.within(taking).await;

@@ -8,8 +8,7 @@ use std::{pin::pin, time::Duration};
 use crate::{
     error::{Error, Result},
     primitives::{
-        guard::LockGuard, max_hold::MaxHold, named::Named, queue_entry::QueueEntry,
-        queue_watch::QueueWatch,
+        guard::LockGuard, named::Named, queue_entry::QueueEntry, queue_watch::QueueWatch,
     },
     queue::{
         Wait,
@@ -83,7 +82,7 @@ impl RwLock {
     /// ```
     #[must_use]
     pub fn max_hold(mut self, time: Duration) -> Self {
-        self.named.max_hold = MaxHold::of(time);
+        self.named.max_hold = Some(time);
         self
     }
 

@@ -15,9 +15,7 @@ use std::{pin::pin, time::Duration};
 use crate::{
     backend::name::Queue,
     error::{Error, Result},
-    primitives::{
-        max_hold::MaxHold, named::Named, queue_entry::QueueEntry, queue_watch::QueueWatch,
-    },
+    primitives::{named::Named, queue_entry::QueueEntry, queue_watch::QueueWatch},
     queue::{
         self, Wait,
         acquire::Acquire,
@@ -92,7 +90,7 @@ impl Semaphore {
     /// ```
     #[must_use]
     pub fn max_hold(mut self, time: Duration) -> Self {
-        self.named.max_hold = MaxHold::of(time);
+        self.named.max_hold = Some(time);
         self
     }
 

@@ -13,20 +13,14 @@ pub(crate) use tokio::{
     task::AbortHandle,
 };
 
-use super::{mutex::Mutex, process::Process};
 use crate::error::Error;
-
-/// How many runtimes the library has. Clients are dealt out to them, so that a process with
-/// thousands of clients can use more than one processor for them.
-pub(crate) const LANES: usize = 2;
 
 /// What the library's work is done by. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Executor(Handle);
 
 impl Executor {
-    /// The library's own: there are [`LANES`] for the process, each made on its first use and never
-    /// shut down. A forked child makes its own: it has none of its parent's threads.
+    /// A new one of the library's own, which is never shut down.
     ///
     /// Keepalives and releases must go on when the caller's runtime is blocked, has ended or never
     /// was (a guard may be dropped on any thread). `zookeeper-client` demands it too: its session
@@ -37,15 +31,7 @@ impl Executor {
     /// worker, to look for more, whenever a first one has found something that another thread has
     /// left it. That was a tenth of all the processor time of a lock and its unlock. What may take
     /// long is done [aside](aside).
-    pub(crate) fn own(lane: usize) -> Result<Self, Error> {
-        type Own = Option<(Process, tokio::runtime::Runtime)>;
-        static RUNTIMES: [Mutex<Own>; LANES] = [const { Mutex::new(None) }; LANES];
-        let mut own = RUNTIMES[lane].lock();
-        if let Some((process, runtime)) = &*own
-            && process.is_current()
-        {
-            return Ok(Self(runtime.handle().clone()));
-        }
+    pub(crate) fn own() -> Result<Self, Error> {
         let runtime = Builder::new_multi_thread()
             .worker_threads(1)
             .thread_name("distlock")
@@ -54,8 +40,8 @@ impl Executor {
             .build()
             .map_err(|source| Error::Runtime { source: source.into() })?;
         let executor = Self(runtime.handle().clone());
-        // The end of its parent's would wait for threads that are not here.
-        mem::forget(own.replace((Process::current(), runtime)));
+        // Its end would wait for its threads, which a forked child does not have.
+        mem::forget(runtime);
         Ok(executor)
     }
 
@@ -129,7 +115,7 @@ mod tests {
 
     #[test]
     fn what_takes_long_keeps_nobody_waiting() {
-        let own = Executor::own(0).unwrap();
+        let own = Executor::own().unwrap();
         let (go, gone) = mpsc::channel::<()>();
         let (begin, begun) = mpsc::channel();
         let (tell, told) = mpsc::channel();

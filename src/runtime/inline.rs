@@ -251,7 +251,7 @@ mod tests {
 
     #[test]
     fn who_wakes_a_task_within_a_poll_does_its_work() {
-        let (executor, here) = (&Executor::own(0).unwrap(), thread::current().id());
+        let (executor, here) = (&Executor::own().unwrap(), thread::current().id());
         let (waker, told) = listening(executor);
         poll(|| waker.wake_by_ref());
         assert_eq!(told.try_recv(), Ok(here), "before the poll's end");
@@ -266,7 +266,7 @@ mod tests {
 
     #[test]
     fn a_poll_in_a_poll_waits_for_no_other() {
-        let (waker, told) = listening(&Executor::own(0).unwrap());
+        let (waker, told) = listening(&Executor::own().unwrap());
         poll(|| {
             // What was woken before it is what it waits for, perhaps.
             waker.wake_by_ref();
@@ -280,7 +280,7 @@ mod tests {
 
     #[test]
     fn a_poll_ends_whatever_it_has_woken() {
-        let (executor, here) = (&Executor::own(0).unwrap(), thread::current().id());
+        let (executor, here) = (&Executor::own().unwrap(), thread::current().id());
         let count = Arc::new(AtomicUsize::new(0));
         let (counted, (tell, told)) = (Arc::clone(&count), mpsc::channel());
         poll(|| {
@@ -301,7 +301,7 @@ mod tests {
 
     #[test]
     fn a_panic_harms_nobody_else() {
-        let (executor, here) = (&Executor::own(0).unwrap(), thread::current().id());
+        let (executor, here) = (&Executor::own().unwrap(), thread::current().id());
         let (waker, told) = listening(executor);
         let panicking = std::panic::catch_unwind(|| {
             poll(|| {
@@ -320,7 +320,7 @@ mod tests {
 
     #[test]
     fn the_executor_does_what_is_woken_while_it_is_at_work() {
-        let inline = Inline::new(Executor::own(0).unwrap());
+        let inline = Inline::new(Executor::own().unwrap());
         let (tell, told) = mpsc::channel();
         let (go, gone) = mpsc::channel::<()>();
         let (begin, begun) = mpsc::channel();
@@ -336,7 +336,7 @@ mod tests {
 
     #[test]
     fn where_many_tasks_wait_the_executor_does_the_work() {
-        let (inline, here) = (Inline::new(Executor::own(0).unwrap()), thread::current().id());
+        let (inline, here) = (Inline::new(Executor::own().unwrap()), thread::current().id());
         let by = || {
             let (tell, told) = mpsc::channel();
             poll(|| inline.spawn(async move { tell.send(thread::current().id()).unwrap() }));

@@ -21,7 +21,7 @@ use tokio::sync::watch;
 use super::inline;
 use super::{
     clock::{Instant, sleep_until},
-    executor::{AbortHandle, Executor, LANES},
+    executor::{AbortHandle, Executor},
     mutex::Mutex,
     process::Process,
 };
@@ -29,6 +29,10 @@ use crate::error::{Error, Result};
 
 /// How long a caller is trusted with what others may need.
 pub(super) const TRUST: Duration = Duration::from_millis(50);
+
+/// How many runtimes the library has. Clients are dealt out to them, so that a process with
+/// thousands of clients can use more than one processor for them.
+const LANES: usize = 2;
 
 /// What a client's work is done by. Cheap to clone; all clones are the same.
 #[derive(Clone)]
@@ -38,7 +42,7 @@ pub(crate) struct Runtime {
 
 struct Of {
     executor: Executor,
-    loads: Loads,
+    loads: Mutex<Watched>,
     process: Process,
     /// For a runtime that the program may shut down: the other end is dropped then.
     runs: Option<watch::Receiver<()>>,
@@ -57,13 +61,15 @@ impl Runtime {
         Self::own_in(0)
     }
 
+    /// Each is made on its first use. A forked child makes its own: it has none of its parent's
+    /// threads.
     fn own_in(lane: usize) -> Result<Self> {
         static OWN: [Mutex<Option<Runtime>>; LANES] = [const { Mutex::new(None) }; LANES];
         let mut own = OWN[lane].lock();
         if let Some(own) = own.as_ref().filter(|own| !own.is_inherited()) {
             return Ok(own.clone());
         }
-        let new = Self::of(Executor::own(lane)?);
+        let new = Self::of(Executor::own()?);
         mem::forget(own.replace(new.clone()));
         Ok(new)
     }
@@ -82,7 +88,7 @@ impl Runtime {
     }
 
     fn new(executor: Executor, runs: Option<watch::Receiver<()>>) -> Self {
-        let (loads, process) = (Loads::default(), Process::current());
+        let (loads, process) = (Mutex::default(), Process::current());
         Self { of: Arc::new(Of { executor, loads, process, runs }) }
     }
 
@@ -121,7 +127,7 @@ impl Runtime {
 
     /// Has a load looked after that its caller carries.
     pub(super) fn watch(&self, load: Weak<dyn Heavy>) {
-        let mut watched = self.of.loads.0.lock();
+        let mut watched = self.of.loads.lock();
         watched.loads.push_back((Instant::now(), load));
         if !std::mem::replace(&mut watched.running, true) {
             self.spawn(look_after(self.clone()));
@@ -200,9 +206,6 @@ pub(super) trait Heavy: Send + Sync {
 /// What the callers of a runtime carry, the oldest first. One task looks after all of it, while
 /// there is any.
 #[derive(Default)]
-struct Loads(Mutex<Watched>);
-
-#[derive(Default)]
 struct Watched {
     loads: VecDeque<(Instant, Weak<dyn Heavy>)>,
     running: bool,
@@ -211,7 +214,7 @@ struct Watched {
 async fn look_after(runtime: Runtime) {
     loop {
         let oldest = {
-            let mut watched = runtime.of.loads.0.lock();
+            let mut watched = runtime.of.loads.lock();
             // Almost all are done by now, and nobody wakes up for them.
             watched.loads.retain(|(_, load)| load.strong_count() > 0);
             watched.running = !watched.loads.is_empty();
@@ -221,7 +224,7 @@ async fn look_after(runtime: Runtime) {
         sleep_until(oldest + TRUST).await;
         let now = Instant::now();
         let due: Vec<_> = {
-            let mut watched = runtime.of.loads.0.lock();
+            let mut watched = runtime.of.loads.lock();
             let count = watched.loads.partition_point(|(since, _)| *since + TRUST <= now);
             watched.loads.drain(..count).collect()
         };

@@ -8,7 +8,10 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use crate::{backend::name::Queue, runtime::mutex::Mutex};
+use crate::{
+    backend::name::Queue,
+    runtime::{OnDrop, mutex::Mutex},
+};
 
 /// How long one for whose watch there is no room does without.
 pub(crate) const NO_ROOM: Duration = Duration::from_secs(1);
@@ -51,14 +54,6 @@ struct Counts {
     watched: usize,
 }
 
-/// Leave to watch a path; given back when dropped.
-#[derive(Debug)]
-pub(crate) struct WatchPermit<'a> {
-    budget: &'a WatchBudget,
-    dir: &'a str,
-    path: &'a Arc<str>,
-}
-
 impl WatchBudget {
     pub(crate) fn new(watched: usize, keys: usize) -> Self {
         Self { limits: Bytes { watched, keys }, state: Mutex::default() }
@@ -90,8 +85,13 @@ impl WatchBudget {
         self.is_endless() || self.state.lock().change(dir, self.limits, change)
     }
 
-    /// Asks to watch a path in a queue's directory.
-    pub(crate) fn watch<'a>(&'a self, dir: &'a str, path: &'a Arc<str>) -> Option<WatchPermit<'a>> {
+    /// Asks to watch a path in a queue's directory. Leave to do so is given back when what is
+    /// returned is dropped.
+    pub(crate) fn watch<'a>(
+        &'a self,
+        dir: &'a str,
+        path: &'a Arc<str>,
+    ) -> Option<OnDrop<impl Fn() + 'a>> {
         if !self.is_endless() {
             let mut state = self.state.lock();
             let is_watched = state.paths.contains_key(path);
@@ -101,7 +101,18 @@ impl WatchBudget {
             }
             *state.paths.entry(Arc::clone(path)).or_default() += 1;
         }
-        Some(WatchPermit { budget: self, dir, path })
+        Some(OnDrop(move || self.unwatch(dir, path)))
+    }
+
+    fn unwatch(&self, dir: &str, path: &Arc<str>) {
+        let mut state = self.state.lock();
+        let Some(watchers) = state.paths.get_mut(path) else { return };
+        *watchers -= 1;
+        if *watchers == 0 {
+            state.paths.remove(path);
+            let bytes = path.len();
+            state.change(dir, self.limits, |counts| counts.watched -= bytes);
+        }
     }
 }
 
@@ -144,22 +155,6 @@ impl Counts {
     }
 }
 
-impl Drop for WatchPermit<'_> {
-    fn drop(&mut self) {
-        if self.budget.is_endless() {
-            return;
-        }
-        let mut state = self.budget.state.lock();
-        let Some(watchers) = state.paths.get_mut(self.path) else { return };
-        *watchers -= 1;
-        if *watchers == 0 {
-            state.paths.remove(self.path);
-            let bytes = self.path.len();
-            state.change(self.dir, self.budget.limits, |counts| counts.watched -= bytes);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -195,7 +190,7 @@ mod tests {
         let budget = WatchBudget::new(limit, usize::MAX);
         let names =
             ["a/1", "a/2", "a/3", "b/1", "c/1", "c/2"].map(|of| (of, queue(&of[..1]), path(of)));
-        let mut leaves: Vec<(&str, WatchPermit<'_>)> = Vec::new();
+        let mut leaves: Vec<(&str, _)> = Vec::new();
         for (step, (act, fits, used)) in [
             (Attempt("a"), true, key),
             (Attempt("a"), true, key + FOLLOWER),
@@ -259,7 +254,7 @@ mod tests {
                 }
                 Unwatch(name) => {
                     let at = leaves.iter().position(|(of, _)| *of == name).unwrap();
-                    leaves.remove(at);
+                    drop(leaves.remove(at));
                     true
                 }
             };

@@ -4,8 +4,6 @@ use std::future::Future;
 
 use crate::{error::Error, scheduler};
 
-pub(crate) const LANES: usize = 2;
-
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Executor {
     process: usize,
@@ -25,7 +23,7 @@ impl Executor {
         Self { process }
     }
 
-    pub(crate) fn own(_: usize) -> Result<Self, Error> {
+    pub(crate) fn own() -> Result<Self, Error> {
         Err(Error::Closed)
     }
 
