@@ -7,7 +7,7 @@ use crate::{
     backend::{Entry, error::StoreError, name::Queue},
     error::{Error, Result},
     primitives::queue_entry::QueueEntry,
-    queue::view,
+    queue::snapshot,
 };
 
 impl Client {
@@ -94,7 +94,7 @@ impl Client {
             key: key.chars().take(80).collect(),
             reason: reason.to_owned(),
         })?;
-        let snapshot = view::look_now(&self.sessions, &queue).await?;
+        let snapshot = snapshot::look_now(&self.sessions, &queue).await?;
         let mut entries = snapshot.members.into_iter().map(|member| member.entry);
         let Some(entry) = entries.find(|entry| &*entry.key == key && meant(entry)) else {
             return Ok(false);

@@ -12,7 +12,7 @@ use crate::{
         queue_entry::QueueEntry,
         queue_watch::QueueWatch,
     },
-    queue::{Wait, acquire::Acquire, view},
+    queue::{Wait, acquire::Acquire, snapshot},
     runtime::Backoff,
     telemetry::Primitive,
 };
@@ -282,7 +282,7 @@ impl Election {
     /// # leadership.resign().await }
     /// ```
     pub async fn leader(&self) -> Result<Option<Leader>> {
-        let snapshot = view::look_now(&self.named.sessions, &self.candidates()?).await?;
+        let snapshot = snapshot::look_now(&self.named.sessions, &self.candidates()?).await?;
         Ok(leader::first(snapshot).map(Leader::new))
     }
 

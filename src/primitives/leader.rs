@@ -14,7 +14,7 @@ use crate::{
         name::{NOBODY, Queue},
     },
     fencing::FencingToken,
-    queue::view::{Feed, Snapshot},
+    queue::{feed::Feed, snapshot::Snapshot},
     session::Sessions,
 };
 

@@ -10,7 +10,7 @@ use futures_util::Stream;
 
 use crate::{
     primitives::{queue_entry::QueueEntry, viewer::Viewer},
-    queue::view::{Feed, Snapshot},
+    queue::{feed::Feed, snapshot::Snapshot},
 };
 
 /// The queue of a lock, now and whenever it has changed: a `Stream` (of the `futures` crates). Made

@@ -10,9 +10,7 @@ use crate::{
     error::{Error, Result},
     primitives::guard::LockGuard,
     queue::{
-        self, Failure, RELEASE_WAIT, StaleSessions, Wait,
-        attempt::Attempt,
-        view::{self, View},
+        self, Failure, RELEASE_WAIT, StaleSessions, Wait, attempt::Attempt, snapshot, view::View,
     },
     runtime::{Backoff, clock::sleep},
     session::{Session, Sessions, Visit},
@@ -82,7 +80,8 @@ pub(crate) async fn ask(sessions: &Sessions, lock: &Queue, reason: &str) -> Resu
         .shared()
         .runtime
         .within(async {
-            let Some(holder) = view::look(sessions, lock, false).await?.members.into_iter().next()
+            let Some(holder) =
+                snapshot::look(sessions, lock, false).await?.members.into_iter().next()
             else {
                 return Ok(false);
             };

@@ -20,7 +20,7 @@ use crate::{
         self, Wait,
         acquire::Acquire,
         mode::{self, Mode},
-        view,
+        snapshot,
     },
     runtime::clock::Instant,
     telemetry::Primitive,
@@ -324,7 +324,7 @@ impl Semaphore {
         let rule = Limited { name, named: self.permits, wanted: permits };
         let mut patience = wait;
         if wait.is_a_try() || permits > self.permits {
-            let listing = view::look(sessions, queue, false).await?;
+            let listing = snapshot::look(sessions, queue, false).await?;
             match mode::would_let_in(&rule, &listing, sessions.shared().backend.name()) {
                 Ok(true) => {}
                 // One that waits need not be let in now, nor know.

@@ -7,7 +7,7 @@ use crate::{
     error::Result,
     fencing::FencingToken,
     primitives::{queue_entry::QueueEntry, rwlock::rule, semaphore::limit},
-    queue::view::{self, Snapshot},
+    queue::snapshot::{self, Snapshot},
     session::Sessions,
 };
 
@@ -70,7 +70,7 @@ impl Viewer {
         let mut sights = Vec::with_capacity(self.queues.len());
         // In this order: one that goes from the first to the second meanwhile is not missed.
         for queue in &self.queues {
-            sights.push(view::look_now(&self.sessions, queue).await?);
+            sights.push(snapshot::look_now(&self.sessions, queue).await?);
         }
         Ok(self.entries(&sights.iter().collect::<Vec<_>>()))
     }

@@ -1,65 +1,18 @@
-//! Looking into a queue: once, or for as long as somebody wants to know.
+//! Looking into a queue for as long as somebody wants to know, in one session.
 
-use std::{
-    fmt,
-    future::{self, pending, poll_fn},
-    task::{Context, Poll, ready},
-};
+use std::future::pending;
 
-use futures_util::stream::{BoxStream, StreamExt, unfold};
-
-use super::failure::StaleSessions;
+use super::snapshot::Snapshot;
 use crate::{
-    backend::{Ask, Entry, Event, Listing, Member, Watch, error::StoreError, name::Queue},
-    error::{Error, Result},
+    backend::{Ask, Entry, Event, Watch, error::StoreError, name::Queue},
     lost::LostReason,
-    runtime::{
-        self, Backoff, Runtime,
-        clock::{Instant, sleep},
-        mutex::Mutex,
-    },
-    session::watch_budget::NO_ROOM,
-    session::{Session, Sessions, Visit},
+    runtime::{self, Backoff, clock::sleep},
+    session::{Session, watch_budget::NO_ROOM},
 };
-
-/// All who stand in a queue, the first one first, as it is now. Gives up after about twice the
-/// request timeout.
-pub(crate) async fn look(sessions: &Sessions, queue: &Queue, values: bool) -> Result<Listing> {
-    let ask = Ask { values, watch: false, fresh: true };
-    let (mut stale, mut give_up) = (StaleSessions::default(), None);
-    loop {
-        let session = sessions.any().await?;
-        let patience = session.shared.patience();
-        let give_up = *give_up.get_or_insert_with(|| Instant::now() + patience);
-        let again = |error: &StoreError, _| error.is_transient() && Instant::now() < give_up;
-        let (listing, _) = session.ask_while(again, || session.store.list(queue, ask)).await;
-        match listing {
-            Ok(listing) => return Ok(listing),
-            Err(StoreError::SessionGone(reason))
-                if reason != LostReason::ClientClosed && stale.another() => {}
-            Err(error) => return Err(session.public(error)),
-        }
-    }
-}
-
-/// What was seen of a queue.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Snapshot {
-    /// Those who stand in it, the first one first.
-    pub(crate) members: Vec<Member>,
-    /// The names of keys that belong to no session.
-    pub(crate) notes: Vec<Box<str>>,
-}
-
-impl From<Listing> for Snapshot {
-    fn from(Listing { members, notes, .. }: Listing) -> Self {
-        Self { members, notes }
-    }
-}
 
 /// Looks at a queue again and again, in one session at a time.
 pub(crate) struct View {
-    queue: Queue,
+    pub(super) queue: Queue,
     /// The first one's value may change.
     values_change: bool,
     watches: Watches,
@@ -188,94 +141,6 @@ impl View {
             }
         }
     }
-}
-
-/// Looks at a queue for ever, in whatever session the client has.
-struct QueueFollower {
-    sessions: Sessions,
-    visit: Option<Visit>,
-    view: View,
-    backoff: Backoff,
-}
-
-impl QueueFollower {
-    /// Who stands in the queue, whenever that has changed; `None` when the client is closed.
-    async fn next(&mut self) -> Option<Snapshot> {
-        loop {
-            let visit = match self.visit.take() {
-                Some(visit) => Ok(visit),
-                None => self.sessions.visit(&self.view.queue).await,
-            };
-            match visit {
-                Ok(visit) => {
-                    if let Ok(snapshot) = self.view.next(&visit.session, true).await {
-                        self.visit = Some(visit);
-                        self.backoff = Backoff::default();
-                        return Some(snapshot);
-                    }
-                }
-                Err(Error::Closed) => return None,
-                Err(_) => {}
-            }
-            self.backoff.pause().await;
-        }
-    }
-}
-
-/// What a caller makes of a queue that it watches. Polled from any executor, it runs within the
-/// library's runtime.
-pub(crate) struct Feed<T> {
-    runtime: Runtime,
-    /// Until it has ended. Never locked: so it can be shared like everything else.
-    items: Option<Mutex<BoxStream<'static, T>>>,
-}
-
-impl<T: Send + 'static> Feed<T> {
-    /// `values_change`: the first one's matters. `pick`: what to tell of a change, if anything.
-    pub(crate) fn new(
-        sessions: &Sessions,
-        queue: &Queue,
-        values_change: bool,
-        mut pick: impl FnMut(Snapshot) -> Option<T> + Send + 'static,
-    ) -> Self {
-        let (view, backoff) = (View::new(queue.clone(), values_change), Backoff::default());
-        let follower = QueueFollower { sessions: sessions.clone(), visit: None, view, backoff };
-        let snapshots = unfold(follower, |mut follower| async move {
-            follower.next().await.map(|snapshot| (snapshot, follower))
-        });
-        let items = snapshots.filter_map(move |snapshot| future::ready(pick(snapshot))).boxed();
-        Self { runtime: sessions.shared().runtime.clone(), items: Some(Mutex::new(items)) }
-    }
-
-    pub(crate) async fn next(&mut self) -> Option<T> {
-        poll_fn(|context| self.poll_next(context)).await
-    }
-
-    pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<T>> {
-        let Some(items) = &mut self.items else { return Poll::Ready(None) };
-        if self.runtime.check().is_err() {
-            // In a forked child they are the parent's.
-            std::mem::forget(self.items.take());
-            return Poll::Ready(None);
-        }
-        let items = items.get_mut();
-        let item = ready!(self.runtime.poll_within(|| items.poll_next_unpin(context)));
-        if item.is_none() {
-            self.items = None;
-        }
-        Poll::Ready(item)
-    }
-}
-
-impl<T> fmt::Debug for Feed<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Feed").finish_non_exhaustive()
-    }
-}
-
-/// One look at a queue, from any executor.
-pub(crate) async fn look_now(sessions: &Sessions, queue: &Queue) -> Result<Snapshot> {
-    Ok(sessions.shared().runtime.within(look(sessions, queue, true)).await?.into())
 }
 
 #[cfg(test)]

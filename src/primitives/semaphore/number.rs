@@ -4,7 +4,7 @@ use super::{
     Semaphore,
     limit::{self, LIMIT, Limit},
 };
-use crate::{backend::Write, error::Result, queue::view};
+use crate::{backend::Write, error::Result, queue::snapshot};
 
 impl Semaphore {
     /// Changes the number of permits for all clients, whatever it was before.
@@ -41,7 +41,7 @@ impl Semaphore {
         let queue = self.permit_queue()?;
         self.check(permits)?;
         let sessions = &self.named.sessions;
-        let looking = view::look(sessions, &queue, false);
+        let looking = snapshot::look(sessions, &queue, false);
         let listing = sessions.shared().runtime.within(looking).await?;
         // The write is repeated until it is confirmed, so that it may land once more, after later
         // ones: the note with the highest generation counts.
@@ -80,7 +80,7 @@ impl Semaphore {
     /// # Ok(()) }
     /// ```
     pub async fn permits(&self) -> Result<u32> {
-        let snapshot = view::look_now(&self.named.sessions, &self.permit_queue()?).await?;
+        let snapshot = snapshot::look_now(&self.named.sessions, &self.permit_queue()?).await?;
         let number = limit::number(&snapshot.members, &snapshot.notes, None);
         Ok(number.unwrap_or(self.permits))
     }

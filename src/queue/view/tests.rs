@@ -18,9 +18,10 @@ use tokio::{sync::watch, time::timeout};
 use super::*;
 use crate::{
     backend::{
-        Backend, Detail, Extras, Facts, Join, Joined, LeaveOutcome, LeaveRequest, Listing, Present,
-        Standing, Store, name::Ticket,
+        Backend, Detail, Extras, Facts, Join, Joined, LeaveOutcome, LeaveRequest, Listing, Member,
+        Present, Standing, Store, name::Ticket,
     },
+    runtime::Runtime,
     session::{
         Shared,
         fake_store::{self, FakeStore, grow},

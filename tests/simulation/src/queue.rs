@@ -12,6 +12,9 @@ mod evidence;
 #[path = "../../../src/queue/failure.rs"]
 mod failure;
 #[rustfmt::skip]
+#[path = "../../../src/queue/feed.rs"]
+pub(crate) mod feed;
+#[rustfmt::skip]
 #[path = "../../../src/queue/hold.rs"]
 mod hold;
 #[rustfmt::skip]
@@ -32,6 +35,9 @@ mod poll;
 #[rustfmt::skip]
 #[path = "../../../src/queue/release.rs"]
 pub(crate) mod release;
+#[rustfmt::skip]
+#[path = "../../../src/queue/snapshot.rs"]
+pub(crate) mod snapshot;
 #[rustfmt::skip]
 #[path = "../../../src/queue/view.rs"]
 pub(crate) mod view;

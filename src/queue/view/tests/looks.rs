@@ -1,6 +1,11 @@
 //! When a queue is looked at again.
 
 use super::*;
+use crate::{
+    queue::{feed::Feed, snapshot::look},
+    runtime::clock::Instant,
+    session::Sessions,
+};
 
 /// When a view looks, by a stopped clock.
 struct Looks {

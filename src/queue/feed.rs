@@ -1,0 +1,101 @@
+//! Looking into a queue for as long as the client is open.
+
+use std::{
+    fmt,
+    future::{poll_fn, ready},
+    mem,
+    task::{self, Context, Poll},
+};
+
+use futures_util::stream::{BoxStream, StreamExt, unfold};
+
+use super::{snapshot::Snapshot, view::View};
+use crate::{
+    backend::name::Queue,
+    error::Error,
+    runtime::{Backoff, Runtime, mutex::Mutex},
+    session::{Sessions, Visit},
+};
+
+/// Looks at a queue for ever, in whatever session the client has.
+struct QueueFollower {
+    sessions: Sessions,
+    visit: Option<Visit>,
+    view: View,
+    backoff: Backoff,
+}
+
+impl QueueFollower {
+    /// Who stands in the queue, whenever that has changed; `None` when the client is closed.
+    async fn next(&mut self) -> Option<Snapshot> {
+        loop {
+            let visit = match self.visit.take() {
+                Some(visit) => Ok(visit),
+                None => self.sessions.visit(&self.view.queue).await,
+            };
+            match visit {
+                Ok(visit) => {
+                    if let Ok(snapshot) = self.view.next(&visit.session, true).await {
+                        self.visit = Some(visit);
+                        self.backoff = Backoff::default();
+                        return Some(snapshot);
+                    }
+                }
+                Err(Error::Closed) => return None,
+                Err(_) => {}
+            }
+            self.backoff.pause().await;
+        }
+    }
+}
+
+/// What a caller makes of a queue that it watches. Polled from any executor, it runs within the
+/// library's runtime.
+pub(crate) struct Feed<T> {
+    runtime: Runtime,
+    /// Until it has ended. Never locked: so it can be shared like everything else.
+    items: Option<Mutex<BoxStream<'static, T>>>,
+}
+
+impl<T: Send + 'static> Feed<T> {
+    /// `values_change`: the first one's matters. `pick`: what to tell of a change, if anything.
+    pub(crate) fn new(
+        sessions: &Sessions,
+        queue: &Queue,
+        values_change: bool,
+        mut pick: impl FnMut(Snapshot) -> Option<T> + Send + 'static,
+    ) -> Self {
+        let (view, backoff) = (View::new(queue.clone(), values_change), Backoff::default());
+        let follower = QueueFollower { sessions: sessions.clone(), visit: None, view, backoff };
+        let snapshots = unfold(follower, |mut follower| async move {
+            follower.next().await.map(|snapshot| (snapshot, follower))
+        });
+        let items = snapshots.filter_map(move |snapshot| ready(pick(snapshot))).boxed();
+        Self { runtime: sessions.shared().runtime.clone(), items: Some(Mutex::new(items)) }
+    }
+
+    pub(crate) async fn next(&mut self) -> Option<T> {
+        poll_fn(|context| self.poll_next(context)).await
+    }
+
+    pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<T>> {
+        let Some(items) = &mut self.items else { return Poll::Ready(None) };
+        if self.runtime.check().is_err() {
+            // In a forked child they are the parent's.
+            mem::forget(self.items.take());
+            return Poll::Ready(None);
+        }
+        let items = items.get_mut();
+        let item = task::ready!(self.runtime.poll_within(|| items.poll_next_unpin(context)));
+        if item.is_none() {
+            self.items = None;
+        }
+        Poll::Ready(item)
+    }
+}
+
+impl<T> fmt::Debug for Feed<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Feed").finish_non_exhaustive()
+    }
+}

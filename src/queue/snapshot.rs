@@ -1,0 +1,50 @@
+//! What is seen of a queue by one look.
+
+use super::failure::StaleSessions;
+use crate::{
+    backend::{Ask, Listing, Member, error::StoreError, name::Queue},
+    error::Result,
+    lost::LostReason,
+    runtime::clock::Instant,
+    session::Sessions,
+};
+
+/// What was seen of a queue.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Snapshot {
+    /// Those who stand in it, the first one first.
+    pub(crate) members: Vec<Member>,
+    /// The names of keys that belong to no session.
+    pub(crate) notes: Vec<Box<str>>,
+}
+
+impl From<Listing> for Snapshot {
+    fn from(Listing { members, notes, .. }: Listing) -> Self {
+        Self { members, notes }
+    }
+}
+
+/// All who stand in a queue, the first one first, as it is now. Gives up after about twice the
+/// request timeout.
+pub(crate) async fn look(sessions: &Sessions, queue: &Queue, values: bool) -> Result<Listing> {
+    let ask = Ask { values, watch: false, fresh: true };
+    let (mut stale, mut give_up) = (StaleSessions::default(), None);
+    loop {
+        let session = sessions.any().await?;
+        let patience = session.shared.patience();
+        let give_up = *give_up.get_or_insert_with(|| Instant::now() + patience);
+        let again = |error: &StoreError, _| error.is_transient() && Instant::now() < give_up;
+        let (listing, _) = session.ask_while(again, || session.store.list(queue, ask)).await;
+        match listing {
+            Ok(listing) => return Ok(listing),
+            Err(StoreError::SessionGone(reason))
+                if reason != LostReason::ClientClosed && stale.another() => {}
+            Err(error) => return Err(session.public(error)),
+        }
+    }
+}
+
+/// One look at a queue, from any executor.
+pub(crate) async fn look_now(sessions: &Sessions, queue: &Queue) -> Result<Snapshot> {
+    Ok(sessions.shared().runtime.within(look(sessions, queue, true)).await?.into())
+}
