@@ -21,7 +21,7 @@ use crate::{
     lost::{Lost, LostReason},
     queue::{self, Hold, attempt::Attempt},
     runtime::mutex::Mutex,
-    session::{Session, own_keys::OwnKey},
+    session::{Session, own_key::OwnKey},
     telemetry::Call,
 };
 

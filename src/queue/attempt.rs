@@ -21,7 +21,7 @@ use crate::{
     session::{
         Session, Sessions, Tries,
         deadline::NotGranted,
-        own_keys::{End, OwnKey},
+        own_key::{End, OwnKey},
     },
     telemetry::Account,
 };

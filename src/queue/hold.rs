@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     runtime::clock::{self, sleep},
-    session::own_keys::OwnKey,
+    session::own_key::OwnKey,
     telemetry::Handle,
 };
 

@@ -15,7 +15,7 @@ use crate::{
         name::Queue,
     },
     error::Error,
-    session::{Session, own_keys::OwnKey},
+    session::{Session, own_key::OwnKey},
 };
 
 /// Who may be in with whom.

@@ -11,7 +11,7 @@ use crate::{
     },
     session::{
         eviction::WATCH_AFTER,
-        own_keys::{End, OwnKey},
+        own_key::{End, OwnKey},
         watch_budget::NO_ROOM,
     },
 };

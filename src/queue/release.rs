@@ -13,7 +13,7 @@ use crate::{
     lost::LostReason,
     session::{
         Session, Tries,
-        own_keys::{End, OwnKey},
+        own_key::{End, OwnKey},
     },
     telemetry::{Ended, Handle},
 };

@@ -12,7 +12,7 @@ use crate::{
         Backoff,
         clock::{self, sleep},
     },
-    session::{Session, own_keys::OwnKey},
+    session::{Session, own_key::OwnKey},
     telemetry,
 };
 

@@ -21,7 +21,7 @@ use std::{
 
 use tokio::sync::Notify;
 
-use super::own_keys::OwnKey;
+use super::own_key::OwnKey;
 use crate::{
     backend::{Entry, LateJoins, name::Ticket},
     runtime::mutex::Mutex,

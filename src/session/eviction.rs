@@ -27,7 +27,7 @@ use crate::{
         claims::Claims,
         deadline::Deadline,
         keeper::ends_with,
-        own_keys::OwnKey,
+        own_key::OwnKey,
         store::SessionStore,
         watch_budget::{NO_ROOM, WatchBudget},
     },

@@ -7,6 +7,7 @@ pub(crate) mod eviction;
 #[cfg(test)]
 pub(crate) mod fake_store;
 mod keeper;
+pub(crate) mod own_key;
 pub(crate) mod own_keys;
 mod pool;
 mod process_stall;

@@ -13,7 +13,7 @@ use crate::{
         clock::{Instant, sleep_until},
         mutex::Mutex,
     },
-    session::own_keys::OwnKey,
+    session::own_key::OwnKey,
 };
 
 /// Who has been granted, and when, the oldest first. Most are gone again before it is their time to

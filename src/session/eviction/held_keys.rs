@@ -10,7 +10,7 @@ use crate::{
         clock::{Instant, sleep_until},
         mutex::Mutex,
     },
-    session::{claims::Claims, own_keys::OwnKey, watch_budget::NO_ROOM},
+    session::{claims::Claims, own_key::OwnKey, watch_budget::NO_ROOM},
 };
 
 /// The places that are looked after.

@@ -1,10 +1,13 @@
 use std::{
+    pin::pin,
     sync::mpsc,
     task::{Context, Wake},
     thread,
+    time::Duration,
 };
 
 use super::*;
+use crate::backend::{LeaveOutcome, Predecessor};
 
 fn entry(key: &str, revision: u64) -> Entry {
     Entry::new(key, revision)
