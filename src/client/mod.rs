@@ -217,8 +217,8 @@ impl Client {
         self.sessions.timing().ttl
     }
 
-    /// Returns how long a held lock is certain at least, at any time, while all is well: what is left
-    /// just before the next renewal. For the command, which ends its children within that time.
+    /// Returns how long a held lock is certain at least while all is well: what is left just before
+    /// the next renewal. For the command, which ends its children within that time.
     #[doc(hidden)]
     #[must_use]
     pub fn deadline_reserve(&self) -> Duration {

@@ -47,8 +47,8 @@ const AFTER_DOUBT: [Duration; 3] =
 /// requests.
 const AT_ONCE: usize = 32;
 
-/// Starts the session's one task for this, however many locks it holds. What it looks after is added
-/// to what is returned. `recheck`: how long to trust in the watches alone.
+/// Starts the session's one task for this, however many locks it holds. What it is to look after is
+/// added to what is returned. `recheck`: how long to trust in the watches alone.
 pub(crate) fn start(
     runtime: &Runtime,
     store: SessionStore,

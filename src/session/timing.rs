@@ -52,8 +52,8 @@ impl Timing {
         granted - granted / 10
     }
 
-    /// What is left of a held lock's certain time just before the next renewal, while all is well. A
-    /// renewal that a server passes on counts for two thirds of the TTL: see `granted` in
+    /// What is left of a held lock's certain time just before the next renewal, while all is well.
+    /// A renewal that a server passes on counts for two thirds of the TTL: see `granted` in
     /// `backend/zookeeper/renewal.rs`.
     pub(crate) fn reserve(self) -> Duration {
         let granted = if self.relayed { self.ttl * 2 / 3 } else { self.ttl };
