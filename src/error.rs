@@ -211,6 +211,11 @@ impl From<Lost> for Error {
 }
 
 impl Error {
+    /// An option, or an argument, that cannot be used.
+    pub(crate) fn invalid(option: &'static str, reason: impl Into<String>) -> Self {
+        Self::InvalidConfig { option, reason: reason.into() }
+    }
+
     /// Whether the same call may succeed later without a change to the program or its
     /// configuration.
     #[must_use]

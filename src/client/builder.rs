@@ -226,8 +226,7 @@ impl Builder {
 
     /// What the client's sessions need.
     fn check(self) -> Result<Shared> {
-        let invalid =
-            |option, reason: &str| Err(Error::InvalidConfig { option, reason: reason.into() });
+        let invalid = |option, reason: &str| Err(Error::invalid(option, reason));
         let url = self.url.parse()?;
         let namespace =
             self.options.namespace.or(url.namespace).unwrap_or_else(|| "/distlock".to_owned());
@@ -289,7 +288,7 @@ impl Builder {
             return invalid("sasl", "needs distlock's feature `sasl`: add it in Cargo.toml");
         }
         let acl = acl.map(|acl| acl.parse::<Acl>()).transpose();
-        let acl = acl.map_err(|reason| Error::InvalidConfig { option: "acl", reason })?;
+        let acl = acl.map_err(|reason| Error::invalid("acl", reason))?;
         let runtime = match self.runtime {
             None => match (url.scheme == Scheme::Memory).then(Executor::with_stopped_clock) {
                 Some(Some(executor)) => Runtime::of_the_program(executor),

@@ -126,14 +126,12 @@ impl Client {
     /// # }
     /// ```
     pub async fn from_env() -> Result<Self> {
-        let url = std::env::var(URL_VARIABLE).map_err(|error| Error::InvalidConfig {
-            option: URL_VARIABLE,
-            reason: match error {
-                VarError::NotPresent => "set it to the store's URL, as in etcd://host:2379".into(),
-                VarError::NotUnicode(_) => "it is not UTF-8".into(),
-            },
+        let url = std::env::var(URL_VARIABLE).map_err(|error| match error {
+            VarError::NotPresent => "set it to the store's URL, as in etcd://host:2379",
+            VarError::NotUnicode(_) => "it is not UTF-8",
         });
-        Self::connect(url?).await
+        let url = url.map_err(|reason| Error::invalid(URL_VARIABLE, reason))?;
+        Self::connect(url).await
     }
 
     pub(crate) async fn open(shared: Shared) -> Result<Self> {

@@ -19,9 +19,8 @@ const MAX_VALUE: usize = 16 << 10;
 pub(super) fn checked(value: &[u8]) -> Result<Arc<[u8]>> {
     if value.len() > MAX_VALUE {
         let reason =
-            "at most 16 KiB: all who look for the leader read it; publish where to find the rest"
-                .into();
-        return Err(Error::InvalidConfig { option: "value", reason });
+            "at most 16 KiB: all who look for the leader read it; publish where to find the rest";
+        return Err(Error::invalid("value", reason));
     }
     Ok(value.into())
 }

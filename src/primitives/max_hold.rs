@@ -15,7 +15,7 @@ pub(crate) fn checked(max_hold: Option<Duration>) -> Result<Option<Duration>> {
         Some(time) if time > LONGEST => "must be at most 365 days; leave it out for no limit",
         _ => return Ok(max_hold),
     };
-    Err(Error::InvalidConfig { option: "max_hold", reason: reason.to_owned() })
+    Err(Error::invalid("max_hold", reason))
 }
 
 #[cfg(test)]

@@ -87,8 +87,7 @@ impl LockGuard {
     /// ```
     pub async fn first_in_at(&self, period: Duration, fired: SystemTime) -> Result<bool> {
         if period < SHORTEST {
-            let reason = "at least 100 ms: hosts' clocks differ".into();
-            return Err(Error::InvalidConfig { option: "period", reason });
+            return Err(Error::invalid("period", "at least 100 ms: hosts' clocks differ"));
         }
         let (key, now) = (note_of(&self.held.queue), now());
         let (began, fired) = (self.read(&key).await?, since_epoch(fired));

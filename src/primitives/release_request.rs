@@ -71,25 +71,17 @@ impl ReleaseRequest {
 /// Asks the lock's holder to let go; `false`: there is none.
 pub(crate) async fn ask(sessions: &Sessions, lock: &Queue, reason: &str) -> Result<bool> {
     if reason.len() > MAX_REASON {
-        return Err(Error::InvalidConfig {
-            option: "reason",
-            reason: "at most 1,000 bytes".into(),
-        });
+        return Err(Error::invalid("reason", "at most 1,000 bytes"));
     }
-    sessions
-        .shared()
-        .runtime
-        .within(async {
-            let Some(holder) =
-                snapshot::look(sessions, lock, false).await?.members.into_iter().next()
-            else {
-                return Ok(false);
-            };
-            let attempt = post(sessions, &side(lock), &holder.entry, reason).await?;
-            sessions.shared().runtime.spawn(stand(attempt, holder.entry));
-            Ok(true)
-        })
-        .await
+    let runtime = &sessions.shared().runtime;
+    let asking = async {
+        let listing = snapshot::look(sessions, lock, false).await?;
+        let Some(holder) = listing.members.into_iter().next() else { return Ok(false) };
+        let attempt = post(sessions, &side(lock), &holder.entry, reason).await?;
+        runtime.spawn(stand(attempt, holder.entry));
+        Ok(true)
+    };
+    runtime.within(asking).await
 }
 
 async fn post(sessions: &Sessions, side: &Queue, holder: &Entry, reason: &str) -> Result<Attempt> {

@@ -13,7 +13,7 @@ pub(super) fn of(scheme: Scheme, remote: Remote) -> Result<Arc<dyn Backend>> {
     if !scheme.is_remote() && (remote.credentials.is_some() || remote.tls.is_some()) {
         let option = if remote.tls.is_some() { "tls" } else { "credentials" };
         let reason = format!("{word}:// has neither users nor a network: leave it out");
-        return Err(Error::InvalidConfig { option, reason });
+        return Err(Error::invalid(option, reason));
     }
     let backend: Arc<dyn Backend> = match scheme {
         Scheme::Memory => Arc::new(memory::Memory::new(&remote)),

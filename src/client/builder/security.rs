@@ -144,7 +144,7 @@ pub(super) fn open_credentials(origin: Origin<Credentials>) -> Result<Source<Cre
         Origin::Fixed(credentials) => checked(credentials).map(Origin::Fixed),
         Origin::Changing(read) => Ok(Origin::changing(move || checked(read()?))),
     };
-    opened.and_then(Source::open).map_err(|error| invalid("credentials", &error))
+    opened.and_then(Source::open).map_err(|error| Error::invalid("credentials", error.to_string()))
 }
 
 pub(super) fn open_tls(origin: Origin<Tls>) -> Result<Source<Material>> {
@@ -153,25 +153,18 @@ pub(super) fn open_tls(origin: Origin<Tls>) -> Result<Source<Material>> {
         Origin::Fixed(tls) => tls.read().map(Origin::Fixed),
         Origin::Changing(newest) => Ok(Origin::changing(move || newest()?.read())),
     };
-    opened.and_then(Source::open).map_err(|error| invalid("tls", &error))
-}
-
-fn invalid(option: &'static str, error: &io::Error) -> Error {
-    Error::InvalidConfig { option, reason: error.to_string() }
+    opened.and_then(Source::open).map_err(|error| Error::invalid("tls", error.to_string()))
 }
 
 /// Whether what is sent to these without TLS can be read by nobody else.
 pub(super) fn stays_here(endpoints: &[String]) -> Result<()> {
-    match endpoints.iter().find(|endpoint| !credentials::stays_here(endpoint)) {
-        None => Ok(()),
-        Some(host) => Err(Error::InvalidConfig {
-            option: "credentials",
-            reason: format!(
-                "anybody on the way to {host} could read the password: use TLS (etcds://, zks://, \
-                 rediss://, sslmode=verify-full or Builder::tls), or allow it by \
-                 ?allow_plaintext_credentials=true in the URL or \
-                 Builder::allow_plaintext_credentials"
-            ),
-        }),
-    }
+    let Some(host) = endpoints.iter().find(|endpoint| !credentials::stays_here(endpoint)) else {
+        return Ok(());
+    };
+    let reason = format!(
+        "anybody on the way to {host} could read the password: use TLS (etcds://, zks://, \
+         rediss://, sslmode=verify-full or Builder::tls), or allow it by \
+         ?allow_plaintext_credentials=true in the URL or Builder::allow_plaintext_credentials"
+    );
+    Err(Error::invalid("credentials", reason))
 }
