@@ -1,6 +1,6 @@
 //! What went wrong, and the code that this process exits with.
 
-use std::{error::Error as _, fmt, io};
+use std::{error::Error as _, fmt, io, iter::successors};
 
 use distlock::Error;
 
@@ -91,13 +91,11 @@ impl From<io::Error> for Failure {
 /// An error and what is behind it.
 pub(crate) fn chain(error: &Error) -> String {
     let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        let more = error.to_string();
+    for source in successors(error.source(), |error| error.source()) {
+        let more = source.to_string();
         if !text.ends_with(&more) {
             text = format!("{text}: {more}");
         }
-        source = error.source();
     }
     text
 }

@@ -258,9 +258,9 @@ impl Record {
         match ended {
             Ended::Released => trace::released(&span, told, self.token, held),
             Ended::Lost(why) => {
-                let reason = kind::reason(why);
-                meter::count(&meter::LOST, self.labels(primitive, &[("reason", reason)]));
-                trace::lost(&span, told, self.token, held, why, reason);
+                let reason = [("reason", kind::reason(why))];
+                meter::count(&meter::LOST, self.labels(primitive, &reason));
+                trace::lost(&span, told, self.token, held, why);
             }
             Ended::Unknown => trace::unknown(&span),
         }

@@ -17,7 +17,7 @@ mod on {
     use tracing::{Level, debug, debug_span, event, field::Empty, info, warn};
 
     use super::*;
-    use crate::lost::LostReason;
+    use crate::{lost::LostReason, telemetry::kind};
 
     pub(crate) use tracing::Span;
 
@@ -74,15 +74,8 @@ mod on {
         debug!(target: "distlock", parent: span, backend, primitive, name, token, held, "released");
     }
 
-    pub(crate) fn lost(
-        span: &Span,
-        lock: Lock<'_>,
-        token: u64,
-        held: Duration,
-        why: LostReason,
-        reason: &'static str,
-    ) {
-        let Lock { backend, primitive, name } = lock;
+    pub(crate) fn lost(span: &Span, lock: Lock<'_>, token: u64, held: Duration, why: LostReason) {
+        let (Lock { backend, primitive, name }, reason) = (lock, kind::reason(why));
         span.record("outcome", "lost");
         span.record("reason", reason);
         let held = held.as_secs_f64();
@@ -181,8 +174,7 @@ mod on {
 
     pub(crate) fn released(_: &Span, _: Lock<'_>, _: u64, _: Duration) {}
 
-    pub(crate) fn lost(_: &Span, _: Lock<'_>, _: u64, _: Duration, _: LostReason, _: &'static str) {
-    }
+    pub(crate) fn lost(_: &Span, _: Lock<'_>, _: u64, _: Duration, _: LostReason) {}
 
     pub(crate) fn unknown(_: &Span) {}
 
