@@ -49,7 +49,7 @@ pub async fn check(
 ) -> Result<(), CheckError<Error>> {
     let check = sql_check::of(guard, SqlDialect::Mysql)?;
     let row = transaction.query_first::<u8, _>(check.text()).await;
-    sql_check::told(guard, row.map(|row| row.is_some()))
+    sql_check::confirmed(guard, row.map(|row| row.is_some()))
 }
 
 /// The SQL that makes distlock's tables, in the database that is in use: several statements, whose

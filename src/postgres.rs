@@ -52,7 +52,7 @@ pub async fn check(
         SqlParameter::Integer(number) => number,
     });
     let row = transaction.query_opt(check.text(), &parameters.collect::<Vec<_>>()).await;
-    sql_check::told(guard, row.map(|row| row.is_some()))
+    sql_check::confirmed(guard, row.map(|row| row.is_some()))
 }
 
 /// The SQL that makes distlock's tables, in a schema of their own, `distlock`.

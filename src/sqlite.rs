@@ -61,7 +61,7 @@ pub fn check(guard: &LockGuard, transaction: &Transaction<'_>) -> Result<(), Che
     });
     let parameters = params_from_iter(parameters);
     let held = transaction.prepare(check.text()).and_then(|mut sql| sql.exists(parameters));
-    sql_check::told(guard, held)
+    sql_check::confirmed(guard, held)
 }
 
 /// The SQL that makes distlock's tables, whose names begin with `distlock_`.

@@ -41,7 +41,7 @@ impl Doctor {
         finding: &str,
         advice: &str,
     ) -> Result<(), Failure> {
-        let word = match verdict {
+        let shown = match verdict {
             Verdict::Good => "ok",
             Verdict::Unknown => "unknown",
             Verdict::Bad => "BAD",
@@ -49,9 +49,9 @@ impl Doctor {
         self.bad |= verdict == Verdict::Bad;
         let advice = if verdict == Verdict::Good { "" } else { advice };
         let then = if advice.is_empty() { String::new() } else { format!("; {advice}") };
-        let text = format!("{word:7}  {check:10}  {finding}{then}");
+        let text = format!("{shown:7}  {check:10}  {finding}{then}");
         let object =
-            json!({ "check": check, "verdict": word, "finding": finding, "advice": advice });
+            json!({ "check": check, "verdict": shown, "finding": finding, "advice": advice });
         Ok(self.output.line(&text, &object)?)
     }
 }

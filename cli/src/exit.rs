@@ -91,7 +91,7 @@ impl From<io::Error> for Failure {
 /// An error and what is behind it.
 pub(crate) fn chain(error: &Error) -> String {
     let mut text = error.to_string();
-    for source in successors(error.source(), |error| error.source()) {
+    for source in successors(error.source(), |error| (*error).source()) {
         let more = source.to_string();
         if !text.ends_with(&more) {
             text = format!("{text}: {more}");

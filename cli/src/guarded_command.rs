@@ -22,7 +22,7 @@ use crate::{
     guardian,
     limits::Limits,
     process_group::{Ended, adopt, kill_all},
-    protocol::{Lines, Order, Report},
+    protocol::{self, Lines, Order, Report},
 };
 
 /// A command under a guardian. If this process ends in any way, the guardian kills the command; if
@@ -77,7 +77,7 @@ impl GuardedCommand {
     /// Whether it went out. A guardian that does not listen is stopped or dead: `next` tells of the
     /// one, and before the deadline of the other this process kills the command itself.
     fn order(&self, order: Order) -> bool {
-        let line = order.to_string();
+        let line = protocol::encoded(&order);
         (&self.orders).write(line.as_bytes()).is_ok_and(|written| written == line.len())
     }
 
@@ -100,7 +100,7 @@ impl GuardedCommand {
     pub(crate) async fn next(&mut self) -> Option<Report> {
         loop {
             while let Some(line) = self.lines.next() {
-                if let Some(report) = Report::read(&line) {
+                if let Some(report) = protocol::decoded(&line) {
                     if let Report::Started(pid) = report {
                         self.leader = Pid::from_raw(pid);
                     }

@@ -31,7 +31,7 @@ use crate::{
     clock, exit,
     limits::Limits,
     process_group::{Ended, ProcessGroup, adopt, kill_all},
-    protocol::{Cause, Lines, Order, Report},
+    protocol::{self, Cause, Lines, Order, Report},
     signals::Signals,
 };
 
@@ -43,22 +43,19 @@ const GUARDIAN: &str = "__guardian";
 
 /// How a guardian is started, with these limits for this command.
 pub(crate) fn arguments(limits: &Limits, command: &[OsString]) -> Vec<OsString> {
-    let numbers = [limits.kill_after, limits.margin].map(|time| time.as_nanos().to_string());
-    let signal = limits.kill_signal.as_raw().to_string();
-    let own = [GUARDIAN.to_owned(), signal].into_iter().chain(numbers).map(OsString::from);
-    own.chain(command.iter().cloned()).collect()
+    let limits = (limits.kill_signal.as_raw(), limits.kill_after, limits.margin);
+    let own = [GUARDIAN.to_owned(), protocol::encoded(&limits)].map(OsString::from);
+    own.into_iter().chain(command.iter().cloned()).collect()
 }
 
 /// What these arguments of a program say, if they are those of a guardian.
 pub(crate) fn read(arguments: &[OsString]) -> Option<(Limits, &[OsString])> {
-    let [guardian, signal, kill_after, margin, command @ ..] = arguments else { return None };
+    let [guardian, limits, command @ ..] = arguments else { return None };
     if guardian != GUARDIAN {
         return None;
     }
-    let number = |text: &OsString| text.to_str()?.parse::<u64>().ok();
-    let signal = i32::try_from(number(signal)?).ok()?;
+    let (signal, kill_after, margin) = protocol::decoded(limits.to_str()?)?;
     let kill_signal = Signal::from_named_raw(signal)?;
-    let [kill_after, margin] = [number(kill_after)?, number(margin)?].map(Duration::from_nanos);
     Some((Limits { kill_signal, kill_after, margin }, command))
 }
 
@@ -75,7 +72,7 @@ pub(crate) fn guard(limits: Limits, command: &[OsString]) -> io::Result<()> {
     let mut link = Link::open()?;
     let Some((deadline, early)) = link.first_deadline()? else { return Ok(()) };
     let Some((program, arguments)) = command.split_first() else { return Ok(()) };
-    if clock::now() >= limits.told_at(deadline) {
+    if clock::now() >= limits.ended_at(deadline) {
         link.report(&Report::Ended(Ended::Signal(Signal::KILL.as_raw()), Cause::Deadline));
         return Ok(());
     }
@@ -85,7 +82,7 @@ pub(crate) fn guard(limits: Limits, command: &[OsString]) -> io::Result<()> {
         Ok(process_group) => process_group,
         Err(error) => {
             let (code, what) = exit::not_started(&error);
-            let text = format!("{}: {what}", program.to_string_lossy());
+            let text = format!("{}: {what}", program.to_string_lossy()).replace('\n', " ");
             link.report(&Report::Failed(code, text));
             return Ok(());
         }
@@ -145,7 +142,9 @@ impl Link {
 
     fn orders(&mut self) -> Vec<Order> {
         self.hear();
-        std::iter::from_fn(|| self.lines.next()).filter_map(|line| Order::read(&line)).collect()
+        std::iter::from_fn(|| self.lines.next())
+            .filter_map(|line| protocol::decoded(&line))
+            .collect()
     }
 
     /// Without a deadline the command is not started. `None`: there is nobody who would tell one.
@@ -172,7 +171,7 @@ impl Link {
 
     fn report(&mut self, report: &Report) {
         // If nobody hears it, nobody is there.
-        let _ = self.stream.write_all(report.to_string().as_bytes());
+        let _ = self.stream.write_all(protocol::encoded(report).as_bytes());
     }
 }
 
@@ -197,7 +196,7 @@ impl Watch {
             let others = self.process_group.has_others();
             let cause = if ended && now < self.deadline {
                 Some(Cause::Itself)
-            } else if now >= self.limits.told_at(self.deadline) {
+            } else if now >= self.limits.ended_at(self.deadline) {
                 Some(Cause::Deadline)
             } else {
                 self.link.closed.then_some(Cause::Abandoned)
@@ -246,7 +245,7 @@ impl Watch {
     /// Until something has happened or is due.
     fn sleep(&self, now: Duration, ended: bool) -> io::Result<()> {
         let next = match self.ending {
-            None => self.limits.told_at(self.deadline),
+            None => self.limits.ended_at(self.deadline),
             Some((_, at)) => at.min(now + LOOK),
         };
         // A time of zero would turn it off.
@@ -262,7 +261,7 @@ impl Watch {
             fds.push(PollFd::new(&self.link.stream, PollFlags::IN));
         }
         if !ended {
-            fds.push(PollFd::new(&self.process_group.news, PollFlags::IN));
+            fds.push(PollFd::new(&self.process_group.pidfd, PollFlags::IN));
         }
         wait(&mut fds)
     }

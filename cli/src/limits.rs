@@ -60,7 +60,7 @@ impl Limits {
     }
 
     /// When the command is told to end.
-    pub(crate) fn told_at(&self, deadline: Duration) -> Duration {
+    pub(crate) fn ended_at(&self, deadline: Duration) -> Duration {
         self.killed_at(deadline).saturating_sub(self.kill_after)
     }
 

@@ -13,9 +13,10 @@ use rustix::{
         kill_process_group, pidfd_open, set_child_subreaper, wait, waitid, waitpid,
     },
 };
+use serde::{Deserialize, Serialize};
 
 /// How a command ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Ended {
     /// By itself, with this code.
     Code(i32),
@@ -44,7 +45,7 @@ pub(crate) fn adopt() -> io::Result<()> {
 pub(crate) struct ProcessGroup {
     leader: Pid,
     /// Readable once the leader has ended.
-    pub(crate) news: OwnedFd,
+    pub(crate) pidfd: OwnedFd,
 }
 
 impl ProcessGroup {
@@ -52,10 +53,10 @@ impl ProcessGroup {
         let child = command.process_group(0).spawn()?;
         let leader = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
         let leader = leader.ok_or_else(|| io::Error::other("it has no number"))?;
-        let news = pidfd_open(leader, PidfdFlags::empty()).inspect_err(|_| {
+        let pidfd = pidfd_open(leader, PidfdFlags::empty()).inspect_err(|_| {
             kill_all(Some(leader));
         })?;
-        Ok(Self { leader, news })
+        Ok(Self { leader, pidfd })
     }
 
     pub(crate) fn leader(&self) -> Pid {

@@ -242,7 +242,7 @@ async fn watch(
 ) -> Outcome {
     let mut tick = interval(limits.tick());
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let (mut told, mut lost, mut asked) = (Duration::ZERO, None, false);
+    let (mut sent, mut lost, mut asked) = (Duration::ZERO, None, false);
     loop {
         tokio::select! {
             biased;
@@ -285,15 +285,15 @@ async fn watch(
                 // Taken before, so that it is never too late.
                 let now = clock::now();
                 let remaining = held.remaining();
-                if remaining < limits.margin / 2 && told != Duration::ZERO {
+                if remaining < limits.margin / 2 && sent != Duration::ZERO {
                     // The guardian should have done that.
                     guarded_command.kill_all();
                     return Outcome::Lost(lost.unwrap_or(UNCONFIRMED.to_owned()));
                 }
                 let deadline = now + remaining;
-                let moved = deadline.abs_diff(told) > Duration::from_millis(1);
+                let moved = deadline.abs_diff(sent) > Duration::from_millis(1);
                 if moved && guarded_command.deadline(deadline) {
-                    told = deadline;
+                    sent = deadline;
                 }
             }
         }

@@ -122,8 +122,8 @@ fn scheme(scheme: &str) -> Option<(Kind, u16)> {
 
 /// The servers of a URL, with their ports.
 fn addresses(url: &str) -> Vec<(String, Kind)> {
-    let Some((word, rest)) = url.split_once("://") else { return Vec::new() };
-    let Some((kind, port)) = scheme(word) else { return Vec::new() };
+    let Some((name, rest)) = url.split_once("://") else { return Vec::new() };
+    let Some((kind, port)) = scheme(name) else { return Vec::new() };
     let authority = rest.split(['/', '?']).next().unwrap_or_default();
     let hosts = authority.rsplit_once('@').map_or(authority, |(_, hosts)| hosts);
     let hosts = hosts.split(',').map(str::trim).filter(|host| !host.is_empty());

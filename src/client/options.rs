@@ -80,7 +80,7 @@ impl Options {
             ("longest_ttl", self.longest_ttl.is_some(), Scheme::Redlock),
         ];
         match given.into_iter().find(|(_, given, of)| *given && *of != scheme) {
-            Some((name, _, of)) => Err(format!("{name} is for {}://: leave it out", of.word())),
+            Some((name, _, of)) => Err(format!("{name} is for {}://: leave it out", of.name())),
             None => Ok(()),
         }
     }

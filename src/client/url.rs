@@ -83,7 +83,7 @@ impl Url {
             return Err("MariaDB speaks MySQL's protocol: write mysql:// instead".into());
         }
         let sentinels = scheme.ends_with("+sentinel");
-        let Some(&(_, scheme, port, secure)) = SCHEMES.iter().find(|(word, ..)| *word == scheme)
+        let Some(&(_, scheme, port, secure)) = SCHEMES.iter().find(|(name, ..)| *name == scheme)
         else {
             return Err("the scheme is not one of etcd, etcds, zk, zks, postgres, mysql, redis, \
                         rediss, redis+sentinel, rediss+sentinel, redlock, redlocks, sqlite and \
@@ -178,7 +178,7 @@ impl Url {
             _ => (rest.to_owned(), None),
         };
         if secured || options.password_file.is_some() {
-            return Err(format!("{}:// has neither users nor a network", scheme.word()));
+            return Err(format!("{}:// has neither users nor a network", scheme.name()));
         }
         Ok(Self {
             scheme,

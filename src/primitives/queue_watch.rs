@@ -43,18 +43,18 @@ impl QueueWatch {
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Vec<QueueEntry>>> {
         loop {
-            let mut news = false;
+            let mut changed = false;
             for part in &mut self.parts {
                 match part.feed.poll_next(context) {
                     Poll::Ready(None) => return Poll::Ready(None),
                     Poll::Ready(Some(snapshot)) => {
                         part.seen = Some(snapshot);
-                        news = true;
+                        changed = true;
                     }
                     Poll::Pending => {}
                 }
             }
-            if !news {
+            if !changed {
                 return Poll::Pending;
             }
             let seen: Option<Vec<_>> = self.parts.iter().map(|part| part.seen.as_ref()).collect();

@@ -260,7 +260,7 @@ pub(crate) fn of<E>(guard: &LockGuard, asked: SqlDialect) -> Result<SqlCheck, Ch
 }
 
 /// What a door tells of an answer.
-pub(crate) fn told<E>(guard: &LockGuard, held: Result<bool, E>) -> Result<(), CheckError<E>> {
+pub(crate) fn confirmed<E>(guard: &LockGuard, held: Result<bool, E>) -> Result<(), CheckError<E>> {
     match held {
         Ok(true) => Ok(()),
         Ok(false) => Err(CheckError::NotHeld { name: guard.name().to_owned() }),

@@ -238,12 +238,12 @@ impl Attempt {
     /// Deletes the key and waits up to `patience` for the store's word; what is left to do then is
     /// done in the background.
     pub(crate) async fn release_within(mut self, patience: Duration) -> Release {
-        let (trouble, mut told) = watch::channel(Release::Trying(None));
+        let (progress, mut latest) = watch::channel(Release::Trying(None));
         let account = self.account.handle();
-        let Some(work) = self.start_release(trouble) else { return Release::Absent };
+        let Some(work) = self.start_release(progress) else { return Release::Absent };
         let work = Carried::whole(&self.session.shared.runtime, work);
         let refused = async {
-            let refused = told.wait_for(|release| matches!(release, Release::Refused(_))).await;
+            let refused = latest.wait_for(|release| matches!(release, Release::Refused(_))).await;
             refused.map(|refused| refused.clone())
         };
         tokio::select! {
@@ -251,7 +251,7 @@ impl Attempt {
             release = work => release,
             Ok(refused) = refused => refused,
             () = sleep(patience) => {
-                let release = told.borrow().clone();
+                let release = latest.borrow().clone();
                 account.unconfirmed(None, || release.trouble());
                 release
             }
@@ -261,7 +261,7 @@ impl Attempt {
     /// What there is to do to delete the key.
     fn start_release(
         &mut self,
-        trouble: watch::Sender<Release>,
+        progress: watch::Sender<Release>,
     ) -> Option<impl Future<Output = Release> + Send + use<>> {
         let (session, ticket) = (Arc::clone(&self.session), self.ticket);
         let queue = self.queue.clone();
@@ -286,7 +286,7 @@ impl Attempt {
         account.let_go();
         let releasing = session.shared.telemetry.releasing();
         Some(async move {
-            let trouble = Trouble { told: trouble, account: account.handle() };
+            let trouble = Trouble { progress, account: account.handle() };
             let (release, tries) =
                 release(&session, &queue, ticket, own.as_ref(), held, &trouble).await;
             drop(releasing);

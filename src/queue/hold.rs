@@ -47,8 +47,8 @@ pub(crate) fn hold_until(attempt: &Attempt, own: &Arc<OwnKey>, until: Duration) 
             return;
         }
         session.deadline.leave();
-        let trouble =
-            Trouble { told: watch::Sender::new(Release::Trying(None)), account: Handle::default() };
+        let progress = watch::Sender::new(Release::Trying(None));
+        let trouble = Trouble { progress, account: Handle::default() };
         release::release(&session, &queue, ticket, Some(&own), true, &trouble).await;
         if own.repeats {
             // A request to join may yet put the key again.

@@ -172,18 +172,18 @@ impl Waiter<'_> {
         if self.mode.is_exclusive() {
             self.own.wait_for(predecessor);
         }
-        let mut news = pin!(watch_predecessor(self, predecessor, there));
+        let mut watched = pin!(watch_predecessor(self, predecessor, there));
         loop {
             // Servers do lose watch events (https://github.com/etcd-io/etcd/issues/18089,
             // /19179): look again now and then in any case. The watch stays meanwhile.
             tokio::select! {
                 biased;
-                evidence = &mut news => return evidence,
+                evidence = &mut watched => return evidence,
                 () = sleep(self.session.recheck()) => {}
             }
             let changed = tokio::select! {
                 biased;
-                evidence = &mut news => return evidence,
+                evidence = &mut watched => return evidence,
                 changed = Box::pin(self.recheck(predecessor)) => changed?,
             };
             if let Some(evidence) = changed {

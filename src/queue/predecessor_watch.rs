@@ -29,7 +29,11 @@ pub(super) async fn watch_predecessor(
     let (session, key) = (waiter.session, &predecessor.entry.key);
     if let Some(ahead) = session.own_keys.find_soon(&predecessor.entry).await {
         let end = ahead.ended(waiter.own).await;
-        return Ok(if waiter.mode.is_exclusive() { told(end, waiter.own) } else { Evidence::Hint });
+        return Ok(if waiter.mode.is_exclusive() {
+            evidence_of(end, waiter.own)
+        } else {
+            Evidence::Hint
+        });
     }
     let Some(_permit) = session.watch_budget.watch(waiter.queue.dir(), key) else {
         sleep(runtime::jittered(NO_ROOM)).await;
@@ -61,7 +65,7 @@ pub(super) async fn watch_predecessor(
 }
 
 /// What the end of an own key shows to the one that stood behind it.
-fn told(end: End, own: &Arc<OwnKey>) -> Evidence {
+fn evidence_of(end: End, own: &Arc<OwnKey>) -> Evidence {
     match end {
         End::Passed { successor, there, .. }
             if successor.upgrade().is_some_and(|successor| Arc::ptr_eq(&successor, own)) =>
@@ -124,7 +128,7 @@ mod tests {
             (End::Unclear, &now, Conclusion::Unknown),
         ] {
             let what = format!("{end:?}");
-            assert_eq!(conclude(told(end, own), &next()), wanted, "{what}");
+            assert_eq!(conclude(evidence_of(end, own), &next()), wanted, "{what}");
         }
     }
 }

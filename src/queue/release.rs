@@ -52,7 +52,7 @@ impl Release {
 
 /// Where it is told that a release does not come about.
 pub(super) struct Trouble {
-    pub(super) told: watch::Sender<Release>,
+    pub(super) progress: watch::Sender<Release>,
     pub(super) account: Handle,
 }
 
@@ -64,7 +64,7 @@ impl Trouble {
         self.account.unconfirmed(patience, || reason.clone());
         let release =
             if refused { Release::Refused(reason) } else { Release::Trying(Some(reason)) };
-        self.told.send_replace(release);
+        self.progress.send_replace(release);
     }
 }
 

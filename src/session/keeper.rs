@@ -44,7 +44,7 @@ pub(super) async fn keep(
     store: SessionStore,
     facts: Facts,
     hurry: Arc<Notify>,
-    told: Renewals,
+    reported: Renewals,
 ) -> Result<()> {
     let timing = deadline.timing;
     let longest_sleep = timing.longest_sleep();
@@ -57,7 +57,7 @@ pub(super) async fn keep(
     let mut again = None;
     while deadline.lost_reason().is_none() {
         let vitals = deadline.vitals();
-        told.remaining(|| vitals.lapses.map(|at| at.saturating_sub(vitals.now)));
+        reported.remaining(|| vitals.lapses.map(|at| at.saturating_sub(vitals.now)));
         let pause = if vitals.busy || facts.renewed_when_idle {
             let due = if let Some(pause) = failed {
                 attempted + pause
@@ -108,7 +108,7 @@ pub(super) async fn keep(
             () = sleep(pause.min(lapse).min(longest_sleep)) => {}
         }
     }
-    drop((renewals, told));
+    drop((renewals, reported));
     tokio::select! {
         biased;
         // What its holders have under way is theirs to do until the store could end it.

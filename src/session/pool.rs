@@ -219,7 +219,7 @@ impl Sessions {
     /// With retries until the connect timeout, as servers that have just lost a session may be
     /// about to come back.
     fn begin_to_open(&self, why: Opened) -> watch::Receiver<Option<Opening>> {
-        let (told, opening) = watch::channel(None);
+        let (outcome, opening) = watch::channel(None);
         let (pool, shared) = (Arc::downgrade(&self.pool), Arc::clone(&self.pool.shared));
         self.shared().runtime.spawn(async move {
             let telemetry = shared.telemetry;
@@ -228,7 +228,7 @@ impl Sessions {
                 telemetry.opened(why);
             }
             keep_open(&pool, opened.as_ref().ok());
-            told.send_replace(Some(opened.map(drop).map_err(Arc::new)));
+            outcome.send_replace(Some(opened.map(drop).map_err(Arc::new)));
         });
         opening
     }

@@ -92,9 +92,9 @@ impl Account {
         if !LISTENS {
             return Self::default();
         }
-        let told = Lock { backend: telemetry.backend, primitive: primitive.as_str(), name };
+        let subject = Lock { backend: telemetry.backend, primitive: primitive.as_str(), name };
         let state =
-            State { primitive, span: trace::hold(told, token, acquire), phase: Phase::Held };
+            State { primitive, span: trace::hold(subject, token, acquire), phase: Phase::Held };
         let record = Arc::new(Record {
             telemetry,
             name: name.into(),
@@ -175,7 +175,7 @@ impl Handle {
         {
             return;
         }
-        trace::unconfirmed(&span, record.told(primitive), record.token, &why());
+        trace::unconfirmed(&span, record.subject(primitive), record.token, &why());
     }
 }
 
@@ -203,7 +203,7 @@ impl Slot {
 }
 
 impl Record {
-    fn told(&self, primitive: Primitive) -> Lock<'_> {
+    fn subject(&self, primitive: Primitive) -> Lock<'_> {
         let (backend, primitive) = (self.telemetry.backend, primitive.as_str());
         Lock { backend, primitive, name: &self.name }
     }
@@ -252,15 +252,15 @@ impl Record {
         let (primitive, span) = (state.primitive, mem::replace(&mut state.span, Span::none()));
         drop(state);
         drop(self.accounts.open.lock().remove(&self.number));
-        let told = self.told(primitive);
+        let subject = self.subject(primitive);
         let outcome = [("outcome", ended.as_str())];
         meter::time(&meter::HOLD, held, self.labels(primitive, &outcome));
         match ended {
-            Ended::Released => trace::released(&span, told, self.token, held),
+            Ended::Released => trace::released(&span, subject, self.token, held),
             Ended::Lost(why) => {
                 let reason = [("reason", kind::reason(why))];
                 meter::count(&meter::LOST, self.labels(primitive, &reason));
-                trace::lost(&span, told, self.token, held, why);
+                trace::lost(&span, subject, self.token, held, why);
             }
             Ended::Unknown => trace::unknown(&span),
         }

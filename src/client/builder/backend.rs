@@ -9,10 +9,10 @@ use crate::{
 };
 
 pub(super) fn of(scheme: Scheme, remote: Remote) -> Result<Arc<dyn Backend>> {
-    let word = scheme.word();
+    let name = scheme.name();
     if !scheme.is_remote() && (remote.credentials.is_some() || remote.tls.is_some()) {
         let option = if remote.tls.is_some() { "tls" } else { "credentials" };
-        let reason = format!("{word}:// has neither users nor a network: leave it out");
+        let reason = format!("{name}:// has neither users nor a network: leave it out");
         return Err(Error::invalid(option, reason));
     }
     let backend: Arc<dyn Backend> = match scheme {
@@ -34,8 +34,8 @@ pub(super) fn of(scheme: Scheme, remote: Remote) -> Result<Arc<dyn Backend>> {
         // With all features there are no others.
         #[allow(unreachable_patterns)]
         _ => {
-            let feature = if scheme == Scheme::ZooKeeper { "zookeeper" } else { word };
-            return Err(Error::FeatureDisabled { scheme: word, feature });
+            let feature = if scheme == Scheme::ZooKeeper { "zookeeper" } else { name };
+            return Err(Error::FeatureDisabled { scheme: name, feature });
         }
     };
     Ok(backend)

@@ -11,8 +11,8 @@ pub(super) const LONGEST: usize = 200;
 /// host counts as one only where no `@` is anywhere and all that stands with it reads as hosts and
 /// ports, too. Of a name in memory nothing is shown that looks like a user or a query.
 pub(super) fn redacted(url: &str) -> String {
-    let is_known = |word: &str| {
-        SCHEMES.iter().any(|(known, ..)| *known == word) || matches!(word, "http" | "https")
+    let is_known = |name: &str| {
+        SCHEMES.iter().any(|(known, ..)| *known == name) || matches!(name, "http" | "https")
     };
     let are_hosts =
         |list: &str| list.split(',').all(|endpoint| with_port(endpoint.trim(), 1).is_some());

@@ -1,6 +1,6 @@
 //! What a URL begins with.
 
-/// Each word before `://`, its store, the port if none is named, and whether it means TLS.
+/// Each name before `://`, its store, the port if none is named, and whether it means TLS.
 pub(super) const SCHEMES: [(&str, Scheme, u16, bool); 16] = [
     ("memory", Scheme::Memory, 0, false),
     ("etcd", Scheme::Etcd, 2379, false),
@@ -34,9 +34,9 @@ pub(crate) enum Scheme {
 }
 
 impl Scheme {
-    /// The first of the words that name it.
-    pub(crate) fn word(self) -> &'static str {
-        SCHEMES.iter().find(|(_, scheme, ..)| *scheme == self).map_or("", |(word, ..)| word)
+    /// The first of its names.
+    pub(crate) fn name(self) -> &'static str {
+        SCHEMES.iter().find(|(_, scheme, ..)| *scheme == self).map_or("", |(name, ..)| name)
     }
 
     /// There is a network in between.
