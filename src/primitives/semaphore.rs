@@ -37,8 +37,8 @@ const MAX: u32 = 1_000_000;
 ///
 /// First come, first served, also for those who want several at once: nobody passes them by. One
 /// permit that is given back wakes at most one waiter, however many there are. A permit has what a
-/// [`LockGuard`] has: a deadline, a fencing token, word of its loss; the permits of a crashed
-/// holder come back with its session's TTL.
+/// [`LockGuard`](crate::LockGuard) has: a deadline, a fencing token, word of its loss; the permits
+/// of a crashed holder come back with its session's TTL.
 ///
 /// All clients should name the same number of permits. While one number is replaced by another,
 /// build by build, the smaller one counts for all as long as anybody is there who names it.
