@@ -2,13 +2,19 @@
 
 pub(crate) mod bridge;
 pub(crate) mod contract;
-#[cfg(any(feature = "redis", feature = "redlock"))]
-mod dialing;
 #[cfg(feature = "etcd")]
 pub(crate) mod etcd;
 pub mod memory;
 #[cfg(feature = "mysql")]
 pub(crate) mod mysql;
+#[cfg(any(
+    feature = "mysql",
+    feature = "postgres",
+    feature = "redis",
+    feature = "redlock",
+    feature = "sqlite"
+))]
+mod opening;
 #[cfg(feature = "postgres")]
 pub(crate) mod postgres;
 #[cfg(feature = "redis")]
@@ -16,6 +22,8 @@ pub(crate) mod redis;
 #[cfg(feature = "redlock")]
 pub(crate) mod redlock;
 pub(crate) mod remote;
+#[cfg(any(feature = "redis", feature = "redlock"))]
+mod resp;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "redis", feature = "sqlite"))]
 mod row_key;
 mod security;
@@ -23,25 +31,23 @@ mod security;
 pub(crate) mod sql;
 #[cfg(feature = "sqlite")]
 pub(crate) mod sqlite;
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "redis", feature = "sqlite"))]
+mod stage;
 #[cfg(any(feature = "postgres", feature = "redis", feature = "redlock"))]
 mod tcp;
 #[cfg(feature = "zookeeper")]
 pub(crate) mod zookeeper;
 
 pub(crate) use contract::{
-    Ask, Backend, Detail, Entry, Event, Extras, Facts, Fate, Join, Joined, LateJoins, LeaveOutcome,
-    LeaveRequest, Listing, Member, Predecessor, Present, Rewritten, SequencePoint, Standing, Store,
-    ToldOfLoss, Watch, Watched, Write, durability, error, name, signature,
+    AfterLoss, Ask, Backend, Detail, Durability, Entry, Event, Extras, Facts, Fate, Join, Joined,
+    Joiner, LateJoins, LeaveOutcome, LeaveRequest, Listing, LockStore, Member, Predecessor,
+    Present, Queue, Result, Rewrite, Rewritten, SequencePoint, Specifics, Standing, Store,
+    StoreError, Ticket, ToldOfLoss, Watch, Watched, Write, durability, error, name, signature,
 };
 #[cfg(any(feature = "etcd", feature = "zookeeper"))]
 use security::handshake;
+#[cfg(any(feature = "postgres", feature = "redis", feature = "redlock"))]
+use security::securing;
 pub(crate) use security::{acl, credentials, secret, source, tls};
-#[cfg(any(
-    feature = "etcd",
-    feature = "mysql",
-    feature = "postgres",
-    feature = "redis",
-    feature = "redlock",
-    feature = "zookeeper"
-))]
+#[cfg(feature = "_network")]
 use security::{certificates, trust};

@@ -1,6 +1,10 @@
 //! The keys of entries that are rows of a table: `{queue}/{session in hex}-{ticket}`, and
 //! `.{label}` if there is one.
 
+use crate::backend::Joiner;
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "redis"))]
+use crate::backend::Ticket;
+
 /// The queue that a key is in.
 pub(crate) fn dir_of(key: &str) -> &str {
     key.rsplit_once('/').map_or("", |(dir, _)| dir)
@@ -31,8 +35,13 @@ pub(crate) fn parts(key: &str) -> Option<Parts<'_>> {
 
 /// The ticket that a key names.
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "redis"))]
-pub(crate) fn ticket_in(key: &str) -> Option<crate::backend::name::Ticket> {
-    crate::backend::name::Ticket::parse(parts(key)?.ticket)
+pub(crate) fn ticket_in(key: &str) -> Option<Ticket> {
+    Ticket::parse(parts(key)?.ticket)
+}
+
+/// The key of an entry of this session's. PostgreSQL's trigger `changed` writes the same.
+pub(crate) fn key(Joiner { queue, ticket }: Joiner<'_>, session: i64) -> String {
+    written(queue.dir(), &format!("{session:x}"), &ticket.to_string(), queue.label())
 }
 
 pub(crate) fn written(dir: &str, session: &str, ticket: &str, label: &str) -> String {

@@ -14,11 +14,9 @@ use async_trait::async_trait;
 
 use crate::{
     backend::{
-        Ask, Backend, Entry, Extras, Facts, Join, Joined, LateJoins, LeaveOutcome, LeaveRequest,
-        Listing, Present, SequencePoint, Standing, Store, Watch, Watched, Write,
-        contract::store::watch_and_look,
-        error::Result,
-        name::{Queue, Ticket},
+        Ask, Backend, Entry, Extras, Facts, Join, Joined, Joiner, LateJoins, LeaveOutcome,
+        LeaveRequest, Listing, LockStore, Present, Queue, Result, SequencePoint, Specifics,
+        Standing, Store, Ticket, Watch, Watched, Write, contract::store::watch_and_look,
     },
     lost::LostReason,
     runtime::{
@@ -156,13 +154,13 @@ impl FakeStore {
 }
 
 #[async_trait]
-impl Store for FakeStore {
+impl LockStore for FakeStore {
     async fn keep_alive(&self) -> Result<Duration> {
         self.ask("keep_alive".into());
         self.keep_alive.next().await
     }
 
-    async fn enqueue(&self, _: &Queue, _: Ticket, _: &[u8], _: Join) -> Result<Joined> {
+    async fn enqueue(&self, _: Joiner<'_>, _: &[u8], _: Join) -> Result<Joined> {
         self.ask("enqueue".into());
         self.enqueue.next().await
     }
@@ -191,37 +189,14 @@ impl Store for FakeStore {
         self.watch.next().await
     }
 
-    async fn watch_ahead(
-        &self,
-        ahead: &Entry,
-        there: Option<SequencePoint>,
-        own: Option<&Entry>,
-    ) -> Result<Watched> {
-        if let Some(SequencePoint(there)) = there {
-            self.ask(format!("watch {} that was there at {there}", ahead.key));
-        }
-        watch_and_look(self.watch(ahead, true), own.map(|own| self.present(own, ahead))).await
-    }
-
-    async fn leave(&self, _: &Queue, _: Ticket, _: LeaveRequest<'_>) -> Result<LeaveOutcome> {
+    async fn leave(&self, _: Joiner<'_>, _: LeaveRequest<'_>) -> Result<LeaveOutcome> {
         self.ask("leave".into());
         self.leave.next().await
-    }
-
-    async fn ended(&self) -> LostReason {
-        match self.ended.next().await {
-            Ok(reason) => reason,
-            Err(error) => panic!("{error:?}"),
-        }
     }
 
     async fn close(&self) -> Result<()> {
         self.ask("close".into());
         self.close.next().await
-    }
-
-    fn tells_releases(&self, ahead: &Entry) -> bool {
-        *ahead.key == *"tells"
     }
 
     async fn list(&self, _: &Queue, ask: Ask) -> Result<Listing> {
@@ -237,13 +212,49 @@ impl Store for FakeStore {
 }
 
 #[async_trait]
+impl Specifics for FakeStore {
+    fn tells_releases(&self, ahead: &Entry) -> bool {
+        *ahead.key == *"tells"
+    }
+
+    async fn watch_ahead(
+        &self,
+        ahead: &Entry,
+        there: Option<SequencePoint>,
+        own: Option<&Entry>,
+    ) -> Result<Watched> {
+        if let Some(SequencePoint(there)) = there {
+            self.ask(format!("watch {} that was there at {there}", ahead.key));
+        }
+        watch_and_look(self.watch(ahead, true), own.map(|own| self.present(own, ahead))).await
+    }
+
+    async fn ended(&self) -> LostReason {
+        match self.ended.next().await {
+            Ok(reason) => reason,
+            Err(error) => panic!("{error:?}"),
+        }
+    }
+
+    async fn own_entry(&self, key: &str) -> Result<Option<Entry>> {
+        self.ask(format!("own entry {key}"));
+        self.own_entry.next().await
+    }
+
+    async fn remove(&self, entry: &Entry) -> Result<bool> {
+        self.ask(format!("remove {} of {}", entry.key, entry.revision));
+        self.remove.next().await
+    }
+}
+
+#[async_trait]
 impl Extras for FakeStore {
-    async fn enqueue_all(&self, _: &[(Queue, Ticket)], _: &[u8]) -> Result<Option<Vec<Joined>>> {
+    async fn enqueue_all(&self, _: &[Joiner<'_>], _: &[u8]) -> Result<Option<Vec<Joined>>> {
         self.ask("enqueue_all".into());
         self.enqueue_all.next().await
     }
 
-    async fn relabel(&self, _: &Queue, _: Ticket, _: &Entry, _: &[u8]) -> Result<Option<Entry>> {
+    async fn relabel(&self, _: Joiner<'_>, _: &Entry, _: &[u8]) -> Result<Option<Entry>> {
         self.ask("relabel".into());
         self.relabel.next().await
     }
@@ -262,16 +273,6 @@ impl Extras for FakeStore {
     async fn read(&self, _: &str) -> Result<Option<Vec<u8>>> {
         self.ask("read".into());
         self.read.next().await
-    }
-
-    async fn own_entry(&self, key: &str) -> Result<Option<Entry>> {
-        self.ask(format!("own entry {key}"));
-        self.own_entry.next().await
-    }
-
-    async fn remove(&self, entry: &Entry) -> Result<bool> {
-        self.ask(format!("remove {} of {}", entry.key, entry.revision));
-        self.remove.next().await
     }
 }
 

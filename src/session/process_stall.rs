@@ -1,10 +1,11 @@
 //! When a session's process was silent, and what proofs of life are worth after that.
 //!
 //! For stores whose servers pass a renewal on only with their next report to the one that decides
-//! (`Store::relays_renewals`). The figures are in sessions' timeouts T; see `granted` in
-//! `backend/zookeeper/store.rs` for those of a process that is never silent. After a silence the
+//! (`Facts::relays_renewals`). The figures are in sessions' timeouts T; see `renewed_for` in
+//! `backend/zookeeper/renewal.rs` for those of a process that is never silent. After a silence the
 //! last report that the leader is known to have heard is older: it tells of what was sent up to the
 //! silence, T/8 before that at the most, and reached the leader before the write that comes back.
+//! It lies here and not beside ZooKeeper, as the deadline of every session goes by it.
 
 use std::time::Duration;
 

@@ -5,11 +5,9 @@ use std::{sync::Arc, time::Duration};
 use super::Shared;
 use crate::{
     backend::{
-        Ask, Entry, Facts, Join, Joined, LeaveOutcome, LeaveRequest, Listing, Present, Rewritten,
-        SequencePoint, Standing, Store, ToldOfLoss, Watch, Watched, Write,
-        durability::Durability,
-        error::{Result, StoreError},
-        name::{Queue, Ticket},
+        Ask, Durability, Entry, Facts, Join, Joined, Joiner, LeaveOutcome, LeaveRequest, Listing,
+        Present, Queue, Result, Rewrite, Rewritten, SequencePoint, Standing, Store, StoreError,
+        Ticket, ToldOfLoss, Watch, Watched, Write,
     },
     lost::LostReason,
     runtime::{Runtime, carried::Carried},
@@ -173,7 +171,7 @@ impl SessionStore {
         value: &[u8],
         join: Join,
     ) -> Result<Joined> {
-        self.ask("join", self.store.enqueue(queue, ticket, value, join)).await
+        self.ask("join", self.store.enqueue(Joiner { queue, ticket }, value, join)).await
     }
 
     pub(crate) async fn enqueue_all(
@@ -181,7 +179,9 @@ impl SessionStore {
         queues: &[(Queue, Ticket)],
         value: &[u8],
     ) -> Result<Option<Vec<Joined>>> {
-        self.ask("join_all", self.store.enqueue_all(queues, value)).await
+        let joiners: Vec<_> =
+            queues.iter().map(|(queue, ticket)| Joiner { queue, ticket: *ticket }).collect();
+        self.ask("join_all", self.store.enqueue_all(&joiners, value)).await
     }
 
     pub(crate) async fn leave(
@@ -190,7 +190,7 @@ impl SessionStore {
         ticket: Ticket,
         leave: LeaveRequest<'_>,
     ) -> Result<LeaveOutcome> {
-        self.ask("leave", self.store.leave(queue, ticket, leave)).await
+        self.ask("leave", self.store.leave(Joiner { queue, ticket }, leave)).await
     }
 
     pub(crate) async fn rewrite(
@@ -200,7 +200,8 @@ impl SessionStore {
         value: &[u8],
         version: Option<u64>,
     ) -> Result<Rewritten> {
-        self.ask("rewrite", self.store.rewrite(ticket, entry, value, version)).await
+        let rewrite = Rewrite { ticket, entry, value, version };
+        self.ask("rewrite", self.store.rewrite(rewrite)).await
     }
 
     pub(crate) async fn relabel(
@@ -210,7 +211,7 @@ impl SessionStore {
         entry: &Entry,
         value: &[u8],
     ) -> Result<Option<Entry>> {
-        self.ask("relabel", self.store.relabel(to, ticket, entry, value)).await
+        self.ask("relabel", self.store.relabel(Joiner { queue: to, ticket }, entry, value)).await
     }
 
     pub(super) async fn renew(&self) -> Result<Duration> {

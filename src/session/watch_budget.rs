@@ -5,6 +5,7 @@
 //! bytes of the session's own keys. An attempt reserves room for one watch in its queue beforehand,
 //! so that the first waiter there, or the only holder, always has room. The queue's watches use
 //! that room first. Without room for a watch, the client polls every second ([`NO_ROOM`]).
+//! It lies here and not beside ZooKeeper, as the pool of every store's sessions asks it.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 

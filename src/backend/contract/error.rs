@@ -15,27 +15,13 @@ pub(crate) const SEEMS_DEAD: &str = "its holder seems dead, by a clock that this
                                      watched for long enough: it is known after 1.1 TTL";
 
 /// What an adapter tells of a failed call.
-#[cfg_attr(
-    not(any(
-        feature = "etcd",
-        feature = "mysql",
-        feature = "postgres",
-        feature = "redis",
-        feature = "redlock",
-        feature = "sqlite",
-        feature = "zookeeper"
-    )),
-    allow(dead_code)
-)]
+#[cfg_attr(not(any(feature = "_network", feature = "sqlite")), allow(dead_code))]
 #[derive(Debug)]
 pub(crate) enum StoreError {
     /// Not applied, for certain. Another attempt may work.
     Unavailable(BoxError),
     /// Not applied, and nothing will change for some time.
-    #[cfg_attr(
-        not(any(feature = "mysql", feature = "postgres", feature = "redis")),
-        allow(dead_code)
-    )]
+    #[allow(dead_code)] // Only MySQL, PostgreSQL and Redis say so.
     NotYet(BoxError),
     /// May have been applied, may still be applied later.
     Unknown(BoxError),

@@ -9,9 +9,16 @@ mod request;
 pub(crate) mod signature;
 pub(crate) mod store;
 
+pub(crate) use durability::{AfterLoss, Durability};
 pub(crate) use entry::{
     Entry, Event, Fate, Predecessor, Present, SequencePoint, Standing, Watch, Watched,
 };
+pub(crate) use error::{Result, StoreError};
 pub(crate) use listing::{Ask, Detail, Listing, Member};
-pub(crate) use request::{Join, Joined, LeaveOutcome, LeaveRequest, Rewritten, Write};
-pub(crate) use store::{Backend, Extras, Facts, LateJoins, Store, ToldOfLoss};
+pub(crate) use name::{Queue, Ticket};
+pub(crate) use request::{
+    Join, Joined, Joiner, LeaveOutcome, LeaveRequest, Rewrite, Rewritten, Write,
+};
+pub(crate) use store::{
+    Backend, Extras, Facts, LateJoins, LockStore, Specifics, Store, ToldOfLoss,
+};

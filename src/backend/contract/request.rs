@@ -2,7 +2,17 @@
 
 use std::time::Duration;
 
-use super::entry::{Entry, SequencePoint, Standing};
+use super::{
+    entry::{Entry, SequencePoint, Standing},
+    name::{Queue, Ticket},
+};
+
+/// One who joins a queue and leaves it: its key there is found by the ticket.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Joiner<'a> {
+    pub(crate) queue: &'a Queue,
+    pub(crate) ticket: Ticket,
+}
 
 /// How to join a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +60,17 @@ pub(crate) struct LeaveOutcome {
     /// So was the successor's, at the same moment.
     pub(crate) successor: bool,
     pub(crate) at: SequencePoint,
+}
+
+/// What to write into an own key.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rewrite<'a> {
+    #[cfg_attr(not(feature = "zookeeper"), allow(dead_code))]
+    pub(crate) ticket: Ticket,
+    pub(crate) entry: &'a Entry,
+    pub(crate) value: &'a [u8],
+    /// Only over this version. `None`: as it was created.
+    pub(crate) version: Option<u64>,
 }
 
 /// The outcome of writing into a key.

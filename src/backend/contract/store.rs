@@ -1,6 +1,11 @@
 //! The contract between the algorithm and the stores. Adapters report facts, `queue/` decides.
 
-use std::{fmt::Debug, pin::pin, sync::Arc, time::Duration};
+use std::{
+    fmt::{self, Debug},
+    pin::pin,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use async_trait::async_trait;
 
@@ -10,7 +15,7 @@ use super::{
     error::{Result, StoreError},
     listing::{Ask, Listing},
     name::{Queue, Ticket},
-    request::{Join, Joined, LeaveOutcome, LeaveRequest, Rewritten, Write},
+    request::{Join, Joined, Joiner, LeaveOutcome, LeaveRequest, Rewrite, Rewritten, Write},
 };
 use crate::{error::Error, lost::LostReason};
 
@@ -104,47 +109,56 @@ impl Facts {
 /// Tells the holder of this key of its loss; `false`: it is not known yet.
 pub(crate) type ToldOfLoss = Box<dyn Fn(&str, LostReason) -> bool + Send + Sync>;
 
+/// Where a store tells of keys that are lost.
+#[derive(Default)]
+#[cfg_attr(not(any(feature = "redis", feature = "redlock")), allow(dead_code))]
+pub(crate) struct Losses(OnceLock<ToldOfLoss>);
+
+#[cfg_attr(not(any(feature = "redis", feature = "redlock")), allow(dead_code))]
+impl Losses {
+    /// Once for each session.
+    pub(crate) fn listen(&self, told: ToldOfLoss) {
+        let _ = self.0.set(told);
+    }
+
+    /// `false`: the key is not known yet.
+    pub(crate) fn tell(&self, key: &str, reason: LostReason) -> bool {
+        self.0.get().is_none_or(|told| told(key, reason))
+    }
+}
+
+impl Debug for Losses {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Losses")
+    }
+}
+
 /// One lease (etcd) or session (ZooKeeper), and what can be asked of the store in its name.
 ///
 /// Every call is one attempt with a timeout of its own, at another endpoint than the last one if
 /// that failed. Every call may be dropped at any await, but `enqueue` and `leave` are not: the
 /// caller of this trait lets writes finish.
+pub(crate) trait Store: Specifics + Extras {}
+
+impl<T: Specifics + Extras> Store for T {}
+
+/// What a lock needs of every store.
 #[async_trait]
-pub(crate) trait Store: Extras {
+pub(crate) trait LockStore: Debug + Send + Sync + 'static {
     /// One proof of life. `Ok(granted)`: the store confirmed, after this call began, that it will
     /// keep the session for `granted` from then on. Calls may overlap.
     async fn keep_alive(&self) -> Result<Duration>;
 
     /// Joins the queue and tells, in the same round trip, who is ahead. Idempotent per ticket.
-    async fn enqueue(
-        &self,
-        queue: &Queue,
-        ticket: Ticket,
-        value: &[u8],
-        join: Join,
-    ) -> Result<Joined>;
+    async fn enqueue(&self, joiner: Joiner<'_>, value: &[u8], join: Join) -> Result<Joined>;
 
     /// One consistent answer to: is my key still there, and who is just ahead?
     async fn standing(&self, entry: &Entry) -> Result<Standing>;
 
     /// What there is of two keys of one queue: one consistent answer, at the same cost however long
     /// the queue is.
-    async fn present(&self, entry: &Entry, ahead: &Entry) -> Result<Present>;
-
-    /// [`standing`](Self::standing) as of now, not as of what a server that lags behind has. A
-    /// server that cannot confirm it is silent.
-    async fn standing_now(&self, entry: &Entry) -> Result<Standing> {
-        self.standing(entry).await
-    }
-
-    /// [`present`](Self::present) as of now, in the same way.
-    async fn present_now(&self, entry: &Entry, ahead: &Entry) -> Result<Present> {
-        self.present(entry, ahead).await
-    }
-
-    /// Whether a holder with this key that lets go leaves word of it: [`Fate::Released`].
-    fn tells_releases(&self, _ahead: &Entry) -> bool {
-        false
+    async fn present(&self, _entry: &Entry, _ahead: &Entry) -> Result<Present> {
+        Err(missing("look at a queue"))
     }
 
     /// All keys of this session, as the server that is asked knows them, in one request: at least
@@ -155,6 +169,38 @@ pub(crate) trait Store: Extras {
     /// Starts to watch a key. `None`: it is not there. Dropping the watch takes it back. `urgent`:
     /// news are wanted at once, even at the price of more requests.
     async fn watch(&self, entry: &Entry, urgent: bool) -> Result<Option<Watch>>;
+
+    /// Deletes the ticket's key.
+    async fn leave(&self, joiner: Joiner<'_>, leave: LeaveRequest<'_>) -> Result<LeaveOutcome>;
+
+    /// All that is in a queue, in its order: one consistent answer, which has every own key of
+    /// which the store has told, unless that is gone.
+    async fn list(&self, _queue: &Queue, _ask: Ask) -> Result<Listing> {
+        Err(missing("look at a queue"))
+    }
+
+    /// Ends the session, and with it every key it holds.
+    async fn close(&self) -> Result<()>;
+}
+
+/// What only one or two stores do in a way of their own. The defaults hold for all others.
+#[async_trait]
+pub(crate) trait Specifics: LockStore {
+    /// [`standing`](LockStore::standing) as of now, not as of what a server that lags behind has. A
+    /// server that cannot confirm it is silent.
+    async fn standing_now(&self, entry: &Entry) -> Result<Standing> {
+        self.standing(entry).await
+    }
+
+    /// [`present`](LockStore::present) as of now, in the same way.
+    async fn present_now(&self, entry: &Entry, ahead: &Entry) -> Result<Present> {
+        self.present(entry, ahead).await
+    }
+
+    /// Whether a holder with this key that lets go leaves word of it: [`Fate::Released`].
+    fn tells_releases(&self, _ahead: &Entry) -> bool {
+        false
+    }
 
     /// Starts to watch the key ahead of an own one, whose news are wanted at once. `there`: it is
     /// known to have been there at that moment. With `own`, what there is of both is told as soon
@@ -167,14 +213,6 @@ pub(crate) trait Store: Extras {
     ) -> Result<Watched> {
         watch_and_look(self.watch(ahead, true), own.map(|own| self.present(own, ahead))).await
     }
-
-    /// Deletes the ticket's key.
-    async fn leave(
-        &self,
-        queue: &Queue,
-        ticket: Ticket,
-        leave: LeaveRequest<'_>,
-    ) -> Result<LeaveOutcome>;
 
     /// Returns when the client is told, unasked, that the server has ended the session. May never
     /// return: then `keep_alive` finds out.
@@ -192,12 +230,18 @@ pub(crate) trait Store: Extras {
         None
     }
 
-    /// Ends the session, and with it every key it holds.
-    async fn close(&self) -> Result<()>;
+    /// Reads one of this session's keys. `None`: it is not there. Where a key can be put late
+    /// ([`LateJoins::Named`]).
+    async fn own_entry(&self, _key: &str) -> Result<Option<Entry>> {
+        Err(missing("read of an own key"))
+    }
 
-    /// All that is in a queue, in its order: one consistent answer, which has every own key of
-    /// which the store has told, unless that is gone.
-    async fn list(&self, queue: &Queue, ask: Ask) -> Result<Listing>;
+    /// Deletes a key of this session if its create revision is still the entry's, in one
+    /// transaction. Returns `false` if it is not. Only for stores that can put a key late
+    /// ([`LateJoins::Named`]).
+    async fn remove(&self, _entry: &Entry) -> Result<bool> {
+        Err(missing("removal of an own key"))
+    }
 }
 
 /// Starts to watch, and looks at both keys meanwhile.
@@ -224,27 +268,14 @@ pub(crate) async fn watch_and_look(
 #[async_trait]
 pub(crate) trait Extras: Debug + Send + Sync + 'static {
     /// Writes another value into an own key, if that is of this version: so that a write whose
-    /// answer was lost cannot be applied after a later one. `None`: as it was created. Those who
-    /// watch the queue are told.
-    async fn rewrite(
-        &self,
-        _ticket: Ticket,
-        _entry: &Entry,
-        _value: &[u8],
-        _version: Option<u64>,
-    ) -> Result<Rewritten> {
+    /// answer was lost cannot be applied after a later one. Those who watch the queue are told.
+    async fn rewrite(&self, _rewrite: Rewrite<'_>) -> Result<Rewritten> {
         Err(missing("rewrite of a key"))
     }
 
     /// Puts a key with another label into the place of an own key, in one transaction: it stands
     /// where that stood, and has its token. `None`: that is not there any more. Idempotent.
-    async fn relabel(
-        &self,
-        _to: &Queue,
-        _ticket: Ticket,
-        _entry: &Entry,
-        _value: &[u8],
-    ) -> Result<Option<Entry>> {
+    async fn relabel(&self, _to: Joiner<'_>, _: &Entry, _value: &[u8]) -> Result<Option<Entry>> {
         Err(missing("relabelling of a key"))
     }
 
@@ -276,25 +307,8 @@ pub(crate) trait Extras: Debug + Send + Sync + 'static {
     /// Joins several queues in one transaction, if all of them are empty. `None`: they are not, or
     /// the store can't; nothing was written. The outcomes are in the order of the queues; not
     /// idempotent.
-    async fn enqueue_all(
-        &self,
-        _: &[(Queue, Ticket)],
-        _value: &[u8],
-    ) -> Result<Option<Vec<Joined>>> {
+    async fn enqueue_all(&self, _: &[Joiner<'_>], _value: &[u8]) -> Result<Option<Vec<Joined>>> {
         Ok(None)
-    }
-
-    /// Reads one of this session's keys. `None`: it is not there. Where a key can be put late
-    /// ([`LateJoins::Named`]).
-    async fn own_entry(&self, _key: &str) -> Result<Option<Entry>> {
-        Err(missing("read of an own key"))
-    }
-
-    /// Deletes a key of this session if its create revision is still the entry's, in one
-    /// transaction. Returns `false` if it is not. Only for stores that can put a key late
-    /// ([`LateJoins::Named`]).
-    async fn remove(&self, _entry: &Entry) -> Result<bool> {
-        Err(missing("removal of an own key"))
     }
 
     /// What the store promises as it is configured now.

@@ -42,13 +42,9 @@ impl Contention {
 
     pub(super) fn level(&self, dir: &str) -> Level {
         let (slot, mark) = self.slot(dir);
-        match slot.load(Ordering::Relaxed) {
-            value if value & !LEVELS != mark => Level::Cold,
-            value if value & LEVELS == 3 => Level::Many,
-            value if value & LEVELS == 2 => Level::Few,
-            value if value & LEVELS == 1 => Level::Cooling,
-            _ => Level::Cold,
-        }
+        let value = slot.load(Ordering::Relaxed);
+        let levels = [Level::Cold, Level::Cooling, Level::Few, Level::Many];
+        if value & !LEVELS == mark { levels[(value & LEVELS) as usize] } else { Level::Cold }
     }
 
     pub(super) fn set(&self, dir: &str, level: Level) {

@@ -4,9 +4,10 @@ use std::{fmt, time::Duration};
 
 use etcd_client::Error;
 use futures_util::FutureExt;
+use tonic::{Code, Status};
 
 use crate::{
-    backend::{certificates, error::StoreError},
+    backend::{StoreError, certificates},
     lost::LostReason,
     runtime::clock::timeout,
 };
@@ -36,9 +37,9 @@ impl Cause {
     /// <https://github.com/etcd-io/etcd/blob/v3.5.16/server/auth/store.go#L836>.
     pub(super) fn is_unknown_user(&self) -> bool {
         let Self::Client(Error::GRpcStatus(status)) = self else { return false };
-        match status.code() as i32 {
-            code::UNAUTHENTICATED => true,
-            code::INVALID_ARGUMENT => ["authentication failed", "revision of auth store is old"]
+        match status.code() {
+            Code::Unauthenticated => true,
+            Code::InvalidArgument => ["authentication failed", "revision of auth store is old"]
                 .iter()
                 .any(|text| status.message().contains(text)),
             _ => false,
@@ -95,42 +96,29 @@ impl std::error::Error for EndpointError {
     }
 }
 
-/// gRPC's status codes, <https://grpc.github.io/grpc/core/md_doc_statuscodes.html>. (tonic's type
-/// is not re-exported.)
-pub(super) mod code {
-    pub(crate) const INVALID_ARGUMENT: i32 = 3;
-    pub(super) const NOT_FOUND: i32 = 5;
-    pub(super) const PERMISSION_DENIED: i32 = 7;
-    pub(super) const RESOURCE_EXHAUSTED: i32 = 8;
-    pub(super) const FAILED_PRECONDITION: i32 = 9;
-    pub(super) const UNAVAILABLE: i32 = 14;
-    pub(super) const UNAUTHENTICATED: i32 = 16;
-}
-
 /// The member does not vote yet and refuses what it cannot serve: nothing was applied. The code is
 /// `Unavailable` up to etcd 3.5, and `FailedPrecondition` later.
 pub(super) fn is_learner(message: &str) -> bool {
     message.contains("not supported for learner")
 }
 
+/// What the server says of a request that it has refused for what was asked.
+fn refusal(error: &StoreError) -> Option<&Status> {
+    let StoreError::Fatal { source, .. } = error else { return None };
+    match &source.downcast_ref::<EndpointError>()?.cause {
+        Cause::Client(Error::GRpcStatus(status)) => Some(status),
+        _ => None,
+    }
+}
+
 /// The server has no room for what was to be written (NOSPACE): nothing was applied.
 pub(super) fn is_full(error: &StoreError) -> bool {
-    let StoreError::Fatal { source, .. } = error else { return false };
-    let cause = source.downcast_ref::<EndpointError>().map(|error| &error.cause);
-    matches!(cause, Some(Cause::Client(Error::GRpcStatus(status)))
-        if status.code() as i32 == code::RESOURCE_EXHAUSTED)
+    refusal(error).is_some_and(|status| status.code() == Code::ResourceExhausted)
 }
 
 /// The transaction has more operations than the server takes (`--max-txn-ops`): it was not applied.
 pub(super) fn is_too_large(error: &StoreError) -> bool {
-    let StoreError::Fatal { source, .. } = error else { return false };
-    let cause = source.downcast_ref::<EndpointError>().map(|error| &error.cause);
-    match cause {
-        Some(Cause::Client(Error::GRpcStatus(status))) => {
-            status.message().contains("too many operations")
-        }
-        _ => false,
-    }
+    refusal(error).is_some_and(|status| status.message().contains("too many operations"))
 }
 
 impl EndpointError {
@@ -154,33 +142,31 @@ impl EndpointError {
         if is_learner(message) {
             return StoreError::Unavailable(self.into());
         }
-        match status.code() as i32 {
-            code::NOT_FOUND if message.contains("lease not found") => {
+        match status.code() {
+            Code::NotFound if message.contains("lease not found") => {
                 StoreError::SessionGone(LostReason::SessionExpired)
             }
             // The member is behind in the users' changes; another one or the same one soon is not.
-            code::INVALID_ARGUMENT if message.contains("revision of auth store is old") => {
+            Code::InvalidArgument if message.contains("revision of auth store is old") => {
                 StoreError::Unavailable(self.into())
             }
-            code::INVALID_ARGUMENT
+            Code::InvalidArgument
                 if message.contains("authentication failed") || message.contains("user name") =>
             {
                 StoreError::Denied(self.into())
             }
-            code::FAILED_PRECONDITION if message.contains("auth") => {
-                StoreError::Denied(self.into())
-            }
-            code::PERMISSION_DENIED | code::UNAUTHENTICATED => StoreError::Denied(self.into()),
-            code::RESOURCE_EXHAUSTED if message.contains("too many requests") => {
+            Code::FailedPrecondition if message.contains("auth") => StoreError::Denied(self.into()),
+            Code::PermissionDenied | Code::Unauthenticated => StoreError::Denied(self.into()),
+            Code::ResourceExhausted if message.contains("too many requests") => {
                 StoreError::Unavailable(self.into())
             }
             // `ResourceExhausted` is the store being full: a delete still works.
-            code::INVALID_ARGUMENT
-            | code::NOT_FOUND
-            | code::FAILED_PRECONDITION
-            | code::RESOURCE_EXHAUSTED => StoreError::Fatal { operation, source: self.into() },
+            Code::InvalidArgument
+            | Code::NotFound
+            | Code::FailedPrecondition
+            | Code::ResourceExhausted => StoreError::Fatal { operation, source: self.into() },
             // Never left this machine.
-            code::UNAVAILABLE
+            Code::Unavailable
                 if message.contains("connect error") || message.contains("dns error") =>
             {
                 StoreError::Unavailable(self.into())

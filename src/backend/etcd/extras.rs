@@ -1,21 +1,21 @@
 //! What only some primitives need of etcd.
 
-use std::sync::Arc;
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, atomic::Ordering},
+};
 
 use async_trait::async_trait;
-use etcd_client::{Client, GetOptions, Txn, TxnOpResponse, TxnResponse};
+use etcd_client::{Client, GetOptions, KeyValue, Txn, TxnOpResponse, TxnResponse};
 
 use super::{
     error::is_too_large,
     keys,
-    store::{EtcdStore, JOIN, LEAVE, READ, join},
+    store::{EtcdStore, JOIN, join},
     transactions::{self, Paths},
 };
 use crate::backend::{
-    Entry, Extras, Joined, Rewritten, Write,
-    durability::Durability,
-    error::{Result, StoreError},
-    name::{Queue, Ticket},
+    Durability, Entry, Extras, Joined, Joiner, Result, Rewrite, Rewritten, StoreError, Write,
 };
 
 /// Past that, the server would refuse the transaction (`--max-txn-ops`, 128 by default, counts the
@@ -36,13 +36,8 @@ impl EtcdStore {
 
 #[async_trait]
 impl Extras for EtcdStore {
-    async fn rewrite(
-        &self,
-        _: Ticket,
-        entry: &Entry,
-        value: &[u8],
-        version: Option<u64>,
-    ) -> Result<Rewritten> {
+    async fn rewrite(&self, rewrite: Rewrite<'_>) -> Result<Rewritten> {
+        let Rewrite { entry, value, version, .. } = rewrite;
         let version = version.unwrap_or(entry.revision);
         let (response, revision) = self
             .write(Some(entry), transactions::rewrite(entry, self.lease, value, version))
@@ -58,14 +53,8 @@ impl Extras for EtcdStore {
         Ok(own.map_or(Rewritten::Gone, |kv| Rewritten::Not(kv.mod_revision().unsigned_abs())))
     }
 
-    async fn relabel(
-        &self,
-        to: &Queue,
-        ticket: Ticket,
-        entry: &Entry,
-        value: &[u8],
-    ) -> Result<Option<Entry>> {
-        let paths = Paths::new(to, self.lease, ticket);
+    async fn relabel(&self, to: Joiner<'_>, entry: &Entry, value: &[u8]) -> Result<Option<Entry>> {
+        let paths = Paths::new(to, self.lease);
         let (response, mut revision) = self.write(Some(entry), paths.replace(entry, value)).await?;
         if !response.succeeded() {
             // An earlier attempt, whose answer was lost, did put it. Or the key is gone.
@@ -92,23 +81,29 @@ impl Extras for EtcdStore {
     }
 
     async fn read(&self, key: &str) -> Result<Option<Vec<u8>>> {
-        self.value(key).await
+        let told = self.told.load(Ordering::Relaxed);
+        let mut read = self.newest(key, GetOptions::new(), told).await?;
+        Ok(read.take_kvs().pop().map(|kv| kv.into_key_value().1))
     }
 
+    /// The first part of the path of each key below the namespace.
     async fn queues(&self, namespace: &str) -> Result<Vec<String>> {
-        self.directories(namespace).await
+        let (prefix, told) = (format!("{namespace}/"), self.told.load(Ordering::Relaxed));
+        let options = GetOptions::new().with_prefix().with_keys_only();
+        let read = self.newest(&prefix, options, told).await?;
+        let first = |kv: &KeyValue| {
+            let path = kv.key_str().ok()?.get(prefix.len()..)?;
+            path.split_once('/').map(|(dir, _)| dir.to_owned())
+        };
+        let dirs: BTreeSet<_> = read.kvs().iter().filter_map(first).collect();
+        Ok(dirs.into_iter().collect())
     }
 
-    async fn enqueue_all(
-        &self,
-        queues: &[(Queue, Ticket)],
-        value: &[u8],
-    ) -> Result<Option<Vec<Joined>>> {
-        if queues.len() > MOST_AT_ONCE {
+    async fn enqueue_all(&self, all: &[Joiner<'_>], value: &[u8]) -> Result<Option<Vec<Joined>>> {
+        if all.len() > MOST_AT_ONCE {
             return Ok(None);
         }
-        let paths: Vec<_> =
-            queues.iter().map(|(queue, ticket)| Paths::new(queue, self.lease, *ticket)).collect();
+        let paths: Vec<_> = all.iter().map(|joiner| Paths::new(*joiner, self.lease)).collect();
         let alone: Vec<_> = paths.iter().flat_map(Paths::alone).collect();
         let puts: Vec<_> = paths.iter().map(|paths| paths.put(value)).collect();
         let (joined, revision) = match self.txn(JOIN, Txn::new().when(alone).and_then(puts)).await {
@@ -120,24 +115,6 @@ impl Extras for EtcdStore {
         Ok(joined
             .succeeded()
             .then(|| paths.iter().map(|paths| join::alone(paths, revision)).collect()))
-    }
-
-    /// As the leader knows it: a member that lags behind would name the revision of an earlier one.
-    async fn own_entry(&self, key: &str) -> Result<Option<Entry>> {
-        let options = GetOptions::new().with_keys_only();
-        let kvs = self.pool.get(READ, key, options).await?.take_kvs();
-        let own = kvs.first().filter(|kv| kv.lease() == self.lease);
-        Ok(own.map(keys::entry))
-    }
-
-    async fn remove(&self, entry: &Entry) -> Result<bool> {
-        let Some((queue, ticket)) = keys::place_in(&entry.key) else { return Ok(false) };
-        let paths = Paths::new(&queue, self.lease, ticket);
-        if paths.key != entry.key {
-            return Ok(false);
-        }
-        let (removed, _) = self.txn(LEAVE, paths.remove(entry)).await?;
-        Ok(removed.succeeded())
     }
 
     async fn durability(&self) -> Result<Durability> {

@@ -4,10 +4,7 @@ use std::{fmt::Write as _, sync::Arc};
 
 use etcd_client::KeyValue;
 
-use crate::backend::{
-    Entry,
-    name::{Queue, Ticket},
-};
+use crate::backend::{Entry, Queue, Ticket};
 
 /// What our keys begin with. Leases in hex, as other clients write them, don't.
 pub(super) const MARK: char = '~';

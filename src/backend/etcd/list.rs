@@ -1,10 +1,6 @@
-//! What is done with whole queues, and with keys in their places: lists, rewrites, guarded writes,
-//! joining several at once.
+//! Lists whole queues.
 
-use std::{
-    collections::BTreeSet,
-    sync::{Arc, atomic::Ordering},
-};
+use std::sync::{Arc, atomic::Ordering};
 
 use etcd_client::{Client, GetOptions, GetResponse, KeyValue};
 
@@ -12,7 +8,7 @@ use super::{
     keys,
     store::{EtcdStore, READ},
 };
-use crate::backend::{Ask, Detail, Listing, Member, error::Result, name::Queue};
+use crate::backend::{Ask, Detail, Listing, Member, Queue, Result};
 
 /// Go's own limit for answers, so that the server's is what counts.
 const LARGEST_ANSWER: usize = i32::MAX as usize;
@@ -44,32 +40,18 @@ impl EtcdStore {
     }
 
     /// What the leader answers, if that is no older than `told`.
-    async fn newest(&self, key: &str, options: GetOptions, told: u64) -> Result<GetResponse> {
+    pub(super) async fn newest(
+        &self,
+        key: &str,
+        options: GetOptions,
+        told: u64,
+    ) -> Result<GetResponse> {
         let read = async |client: Arc<Client>| {
             let mut client = client.kv_client().max_decoding_message_size(LARGEST_ANSWER);
             client.get(key, Some(options)).await
         };
         // It asks the leader, and yet (https://github.com/etcd-io/etcd/issues/20418).
         Ok(self.pool.read(READ, told, GetResponse::header, read).await?.0)
-    }
-
-    pub(super) async fn value(&self, key: &str) -> Result<Option<Vec<u8>>> {
-        let told = self.told.load(Ordering::Relaxed);
-        let mut read = self.newest(key, GetOptions::new(), told).await?;
-        Ok(read.take_kvs().pop().map(|kv| kv.into_key_value().1))
-    }
-
-    /// The first part of the path of each key below a namespace.
-    pub(super) async fn directories(&self, namespace: &str) -> Result<Vec<String>> {
-        let (prefix, told) = (format!("{namespace}/"), self.told.load(Ordering::Relaxed));
-        let options = GetOptions::new().with_prefix().with_keys_only();
-        let read = self.newest(&prefix, options, told).await?;
-        let first = |kv: &KeyValue| {
-            let path = kv.key_str().ok()?.get(prefix.len()..)?;
-            path.split_once('/').map(|(dir, _)| dir.to_owned())
-        };
-        let dirs: BTreeSet<_> = read.kvs().iter().filter_map(first).collect();
-        Ok(dirs.into_iter().collect())
     }
 
     fn member(&self, prefix: &str, kv: KeyValue, values: bool) -> Member {

@@ -27,7 +27,7 @@ use etcd_client::{Client, LeaseGrantOptions};
 use self::{pool::Pool, store::EtcdStore};
 use super::{Backend, Facts, LateJoins, Store};
 use crate::{
-    backend::{error::Result, handshake::Fault, remote::Remote},
+    backend::{Result, handshake, remote::Remote},
     runtime::random,
 };
 
@@ -42,8 +42,8 @@ pub(crate) struct Etcd {
 
 impl Etcd {
     pub(crate) fn new(remote: Remote) -> Self {
-        let share = remote.connect_timeout.mul_f64(0.9)
-            / u32::try_from(remote.endpoints.len()).unwrap_or(u32::MAX);
+        let share =
+            remote.opening_timeout() / u32::try_from(remote.endpoints.len()).unwrap_or(u32::MAX);
         Self { patience: share.min(remote.request_timeout), pool: Arc::new(Pool::new(remote)) }
     }
 }
@@ -70,8 +70,7 @@ impl Backend for Etcd {
                 Ok(granted) => break granted,
                 Err(error) if error.is_transient() && attempts_left > 0 => {}
                 Err(error) if error.is_transient() => {
-                    let fault = self.pool.fault().await;
-                    return Err(fault.map_or(error, Fault::into_error));
+                    return Err(handshake::fault(&self.pool.remote).await.unwrap_or(error));
                 }
                 Err(error) => return Err(error),
             }

@@ -6,22 +6,15 @@ use etcd_client::{
     Certificate, Client, ConnectOptions, Error, GetOptions, GetResponse, ResponseHeader, TlsOptions,
 };
 use tokio::sync::watch;
-use tonic::transport;
+use tonic::{Code, transport};
 
 use super::{
-    error::{Cause, EndpointError, code::INVALID_ARGUMENT, in_time, is_learner},
+    error::{Cause, EndpointError, in_time, is_learner},
     renewal::{Renewer, Replies, Reply},
     wire,
 };
 use crate::{
-    backend::{
-        credentials::Credentials,
-        error::Result,
-        handshake::{self, Fault},
-        remote::Remote,
-        source::Source,
-        tls::Material,
-    },
+    backend::{Result, credentials::Credentials, remote::Remote, source::Source, tls::Material},
     runtime::{clock, mutex::Mutex, random},
 };
 
@@ -34,6 +27,10 @@ const PING_TIMEOUT: Duration = Duration::from_secs(5);
 /// that did not do.
 const PATIENCE_WITH_NEW: Duration = Duration::from_secs(1);
 
+/// Everything that is not the server's considered answer.
+const NO_ANSWER: [Code; 5] =
+    [Code::Cancelled, Code::Unknown, Code::DeadlineExceeded, Code::Internal, Code::Unavailable];
+
 /// One connection for each endpoint, made when needed; all requests go to the current one until it
 /// fails.
 ///
@@ -43,9 +40,7 @@ const PATIENCE_WITH_NEW: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct Pool {
     endpoints: Vec<Endpoint>,
-    credentials: Option<Source<Credentials>>,
-    tls: Option<Source<Material>>,
-    pub(super) request_timeout: Duration,
+    pub(super) remote: Remote,
     /// Index of the endpoint in use.
     current: watch::Sender<usize>,
 }
@@ -72,21 +67,10 @@ struct Connection {
 }
 
 /// What a connection is made with.
-#[derive(Clone)]
+#[derive(Clone, PartialEq)]
 struct Identity {
     credentials: Option<Arc<Credentials>>,
     tls: Option<Arc<Material>>,
-}
-
-impl Identity {
-    /// Whether both are the very same: a source gives out the same as long as nothing has changed.
-    fn is(&self, other: &Self) -> bool {
-        fn same<T>(one: Option<&Arc<T>>, other: Option<&Arc<T>>) -> bool {
-            one.map(Arc::as_ptr) == other.map(Arc::as_ptr)
-        }
-        same(self.credentials.as_ref(), other.credentials.as_ref())
-            && same(self.tls.as_ref(), other.tls.as_ref())
-    }
 }
 
 /// A connection that has been picked for a request.
@@ -117,23 +101,21 @@ impl Picked {
 
 impl Pool {
     pub(super) fn new(remote: Remote) -> Self {
-        let endpoint = |address| Endpoint { address, connection: Mutex::default() };
-        let endpoints: Vec<_> = remote.endpoints.into_iter().map(endpoint).collect();
+        let endpoint =
+            |address: &String| Endpoint { address: address.clone(), connection: Mutex::default() };
+        let endpoints: Vec<_> = remote.endpoints.iter().map(endpoint).collect();
         // Clients spread over the members.
         let current = watch::Sender::new(random::below(endpoints.len()));
-        let (credentials, tls) = (remote.credentials, remote.tls);
-        Self { endpoints, credentials, tls, request_timeout: remote.request_timeout, current }
+        Self { endpoints, remote, current }
     }
 
     fn newest_identity(&self) -> Identity {
-        Identity {
-            credentials: self.credentials.as_ref().map(Source::newest),
-            tls: self.tls.as_ref().map(Source::newest),
-        }
+        let credentials = self.remote.credentials.as_ref().map(Source::newest);
+        Identity { credentials, tls: self.remote.material() }
     }
 
     fn really_newest_identity(&self) -> Identity {
-        self.credentials.iter().for_each(Source::expire);
+        self.remote.expire_credentials();
         self.newest_identity()
     }
 
@@ -157,7 +139,7 @@ impl Pool {
     ) -> Result<transport::Endpoint, transport::Error> {
         let scheme = if identity.tls.is_some() { "https" } else { "http" };
         let mut target = transport::Endpoint::from_shared(format!("{scheme}://{address}"))?
-            .connect_timeout(self.request_timeout)
+            .connect_timeout(self.remote.request_timeout)
             .http2_keep_alive_interval(PING_INTERVAL)
             .keep_alive_timeout(PING_TIMEOUT)
             // etcd does not permit pings on a connection without streams.
@@ -180,14 +162,6 @@ impl Pool {
         Ok(target)
     }
 
-    /// Why no endpoint can be talked to, as far as certificates are the reason.
-    pub(super) async fn fault(&self) -> Option<Fault> {
-        let material = self.tls.as_ref()?.newest();
-        let endpoints: Vec<_> =
-            self.endpoints.iter().map(|endpoint| endpoint.address.clone()).collect();
-        handshake::fault(material, &endpoints).await
-    }
-
     pub(super) fn len(&self) -> usize {
         self.endpoints.len()
     }
@@ -199,7 +173,7 @@ impl Pool {
 
     /// The connection of the endpoint that comes `ahead` places after the current one.
     pub(super) async fn pick(&self, ahead: usize) -> Result<Picked, EndpointError> {
-        self.pick_within(self.request_timeout, ahead).await
+        self.pick_within(self.remote.request_timeout, ahead).await
     }
 
     async fn pick_within(&self, patience: Duration, ahead: usize) -> Result<Picked, EndpointError> {
@@ -209,7 +183,7 @@ impl Pool {
         let known = {
             let mut known = endpoint.connection.lock();
             if let Some(known) = &mut *known {
-                if known.identity.is(&identity) || clock::now() < known.used_until {
+                if known.identity == identity || clock::now() < known.used_until {
                     return Ok(Picked::new(index, known));
                 }
                 // The others use it on meanwhile.
@@ -234,7 +208,7 @@ impl Pool {
         if connected.as_ref().is_err_and(Cause::is_unknown_user) && known.is_none() {
             // There may be newer ones than were looked at.
             let tried = std::mem::replace(&mut identity, self.really_newest_identity());
-            if !tried.is(&identity) {
+            if tried != identity {
                 connected = self.connect(endpoint, &identity, false, patience).await;
             }
         }
@@ -249,7 +223,7 @@ impl Pool {
         let mut connection = endpoint.connection.lock();
         // Another one who needed it may have been quicker.
         match &*connection {
-            Some(connection) if connection.identity.is(&identity) => {
+            Some(connection) if connection.identity == identity => {
                 return Ok(Picked::new(index, connection));
             }
             _ => {}
@@ -288,7 +262,7 @@ impl Pool {
         operation: &'static str,
         request: impl AsyncFnOnce(Arc<Client>) -> Result<T, Error>,
     ) -> Result<T> {
-        self.request_within(self.request_timeout, operation, request).await
+        self.request_within(self.remote.request_timeout, operation, request).await
     }
 
     /// Reads a key, or those that the options say.
@@ -312,7 +286,7 @@ impl Pool {
         request: impl AsyncFnOnce(Arc<Client>) -> Result<T, Error>,
     ) -> Result<(T, u64)> {
         let picked = self.pick(0).await.map_err(|error| error.triage(operation))?;
-        let reply = in_time(self.request_timeout, request(Arc::clone(&picked.client))).await;
+        let reply = in_time(self.remote.request_timeout, request(Arc::clone(&picked.client))).await;
         let reply = reply.map_err(|cause| self.refused(&picked, cause).triage(operation))?;
         let revision = header(&reply).map_or(0, |header| header.revision().unsigned_abs());
         if revision < least {
@@ -338,7 +312,7 @@ impl Pool {
     /// known any more (its token has expired, its password was changed), the next attempt goes by
     /// a new one, with the newest credentials; only what that one is told is told to the user.
     pub(super) fn refused(&self, by: &Picked, cause: Cause) -> EndpointError {
-        if self.credentials.is_none() || !cause.is_unknown_user() {
+        if self.remote.credentials.is_none() || !cause.is_unknown_user() {
             return self.failed(by.index, cause);
         }
         let endpoint = &self.endpoints[by.index];
@@ -348,7 +322,7 @@ impl Pool {
             // takes a server 60 ms of its processor (bcrypt).
             let known = connection.as_ref().map(|connection| &connection.client);
             if known.is_some_and(|known| Arc::ptr_eq(known, &by.client)) {
-                self.credentials.iter().for_each(Source::expire);
+                self.remote.expire_credentials();
                 *connection = None;
             }
         }
@@ -361,8 +335,7 @@ impl Pool {
         let network = match &cause {
             Cause::ProcessStall | Cause::Stale => true,
             Cause::Client(Error::GRpcStatus(status)) => {
-                // Everything that is not the server's considered answer.
-                matches!(status.code() as i32, 1 | 2 | 4 | 13 | 14) || is_learner(status.message())
+                NO_ANSWER.contains(&status.code()) || is_learner(status.message())
             }
             Cause::Client(_) => true,
             Cause::Outdated(_) => false,
@@ -394,7 +367,7 @@ impl Pool {
 /// user nothing is sent when a connection is made.
 async fn prove(client: &Client) -> Result<(), Error> {
     match client.kv_client().get("", None).await {
-        Err(Error::GRpcStatus(status)) if status.code() as i32 == INVALID_ARGUMENT => Ok(()),
+        Err(Error::GRpcStatus(status)) if status.code() == Code::InvalidArgument => Ok(()),
         reply => reply.map(drop),
     }
 }

@@ -12,7 +12,8 @@ use std::{
 
 use async_trait::async_trait;
 use etcd_client::{
-    Client, DeleteOptions, KeyValue, LeaseTimeToLiveOptions, Txn, TxnOp, TxnOpResponse, TxnResponse,
+    Client, DeleteOptions, GetOptions, KeyValue, LeaseTimeToLiveOptions, Txn, TxnOp, TxnOpResponse,
+    TxnResponse,
 };
 
 use super::{
@@ -29,10 +30,9 @@ use super::{
 };
 use crate::{
     backend::{
-        Ask, Entry, Fate, Join, Joined, LeaveOutcome, LeaveRequest, Listing, Predecessor, Present,
-        SequencePoint, Standing, Store, Watch, Watched,
-        error::{Result, StoreError},
-        name::{Queue, Ticket},
+        Ask, Entry, Fate, Join, Joined, Joiner, LeaveOutcome, LeaveRequest, Listing, LockStore,
+        Predecessor, Present, Queue, Result, SequencePoint, Specifics, Standing, StoreError, Watch,
+        Watched,
     },
     lost::LostReason,
     runtime::{
@@ -180,7 +180,7 @@ impl EtcdStore {
 }
 
 #[async_trait]
-impl Store for EtcdStore {
+impl LockStore for EtcdStore {
     /// One stream for one keepalive. A long-lived stream would have to be told apart from a dead
     /// one (its sender says Ok to a lease that is gone, and into a connection that is gone),
     /// re-opened, and re-opened again when its token expires, which the server checks on every
@@ -203,7 +203,7 @@ impl Store for EtcdStore {
         }
         let (reply, rest) =
             reply.map_err(|cause| self.pool.refused(&picked, cause).triage(OPERATION))?;
-        let patience = self.pool.request_timeout;
+        let patience = self.pool.remote.request_timeout;
         spawn_beside(async move { drop(timeout(patience, rest.end()).await) });
         if reply.ttl <= 0 {
             return Err(StoreError::SessionGone(LostReason::SessionExpired));
@@ -211,35 +211,16 @@ impl Store for EtcdStore {
         Ok(self.unanswered.answered(sent, self.ttl, reply))
     }
 
-    async fn enqueue(
-        &self,
-        queue: &Queue,
-        ticket: Ticket,
-        value: &[u8],
-        join: Join,
-    ) -> Result<Joined> {
-        self.join(queue, ticket, value, join).await
+    async fn enqueue(&self, joiner: Joiner<'_>, value: &[u8], join: Join) -> Result<Joined> {
+        self.join(joiner, value, join).await
     }
 
     async fn standing(&self, entry: &Entry) -> Result<Standing> {
         self.stands(entry, Reading::Local).await
     }
 
-    async fn standing_now(&self, entry: &Entry) -> Result<Standing> {
-        self.stands(entry, Reading::Confirmed).await
-    }
-
     async fn present(&self, entry: &Entry, ahead: &Entry) -> Result<Present> {
         self.both(entry, ahead, Reading::Local).await.map(|(present, _)| present)
-    }
-
-    async fn present_now(&self, entry: &Entry, ahead: &Entry) -> Result<Present> {
-        self.both(entry, ahead, Reading::Confirmed).await.map(|(present, _)| present)
-    }
-
-    /// One that was in the tail, and so has joined where one was.
-    fn tells_releases(&self, ahead: &Entry) -> bool {
-        ahead.crowded && keys::leaves_marker(ahead)
     }
 
     /// The leader tells them, of what it has applied. An answer of more than 4 MiB cannot be read,
@@ -258,41 +239,7 @@ impl Store for EtcdStore {
         watcher::watch(&self.watcher, &self.pool, entry, urgent, &self.cached_watch).await
     }
 
-    async fn watch_ahead(
-        &self,
-        ahead: &Entry,
-        there: Option<SequencePoint>,
-        own: Option<&Entry>,
-    ) -> Result<Watched> {
-        if let Some(watch) = self.cached_watch.take(|watch| watch.began_before(ahead)) {
-            return Ok(Watched::Since(watch.end_of(ahead, &self.cached_watch)));
-        }
-        let watch = self.watcher.watch(&ahead.key, false, false).await?;
-        // Nothing had happened to it when the watch began.
-        if there.is_some_and(|SequencePoint(there)| there >= watch.start()) {
-            return Ok(Watched::Begun(watch.end(&self.pool, ahead, None, &self.cached_watch)));
-        }
-        let Some(own) = own else {
-            let watching =
-                watcher::begin(watch, &self.pool, ahead, true, &self.cached_watch).await?;
-            return Ok(watching.map_or(Watched::Gone, Watched::Begun));
-        };
-        let (present, seen) = self.both(own, ahead, Reading::Local).await?;
-        watch.check(seen)?;
-        Ok(match present {
-            Present { own: true, ahead: Fate::There } => {
-                Watched::Begun(watch.end(&self.pool, ahead, Some(seen), &self.cached_watch))
-            }
-            present => Watched::Over(present),
-        })
-    }
-
-    async fn leave(
-        &self,
-        queue: &Queue,
-        ticket: Ticket,
-        leave: LeaveRequest<'_>,
-    ) -> Result<LeaveOutcome> {
+    async fn leave(&self, joiner: Joiner<'_>, leave: LeaveRequest<'_>) -> Result<LeaveOutcome> {
         // It was alone, and has written no tail.
         if let LeaveRequest { entry: Some(entry), successor: None, .. } = leave
             && !entry.crowded
@@ -306,7 +253,7 @@ impl Store for EtcdStore {
             let existed = transactions::was_there(&deleted, self.lease, Some(entry));
             return Ok(LeaveOutcome { existed, successor: false, at: SequencePoint(at) });
         }
-        let paths = Paths::new(queue, self.lease, ticket);
+        let paths = Paths::new(joiner, self.lease);
         let txn = match leave {
             LeaveRequest { successor: Some(successor), .. } => paths.leave_to(successor),
             LeaveRequest { entry: Some(entry), held: true, .. } if keys::leaves_marker(entry) => {
@@ -344,5 +291,68 @@ impl Store for EtcdStore {
             Ok(_) | Err(StoreError::SessionGone(LostReason::SessionExpired)) => Ok(()),
             Err(error) => Err(error),
         }
+    }
+}
+
+#[async_trait]
+impl Specifics for EtcdStore {
+    async fn standing_now(&self, entry: &Entry) -> Result<Standing> {
+        self.stands(entry, Reading::Confirmed).await
+    }
+
+    async fn present_now(&self, entry: &Entry, ahead: &Entry) -> Result<Present> {
+        self.both(entry, ahead, Reading::Confirmed).await.map(|(present, _)| present)
+    }
+
+    /// One that was in the tail, and so has joined where one was.
+    fn tells_releases(&self, ahead: &Entry) -> bool {
+        ahead.crowded && keys::leaves_marker(ahead)
+    }
+
+    async fn watch_ahead(
+        &self,
+        ahead: &Entry,
+        there: Option<SequencePoint>,
+        own: Option<&Entry>,
+    ) -> Result<Watched> {
+        if let Some(watch) = self.cached_watch.take(|watch| watch.began_before(ahead)) {
+            return Ok(Watched::Since(watch.end_of(ahead, &self.cached_watch)));
+        }
+        let watch = self.watcher.watch(&ahead.key, false, false).await?;
+        // Nothing had happened to it when the watch began.
+        if there.is_some_and(|SequencePoint(there)| there >= watch.start()) {
+            return Ok(Watched::Begun(watch.end(&self.pool, ahead, None, &self.cached_watch)));
+        }
+        let Some(own) = own else {
+            let watching =
+                watcher::begin(watch, &self.pool, ahead, true, &self.cached_watch).await?;
+            return Ok(watching.map_or(Watched::Gone, Watched::Begun));
+        };
+        let (present, seen) = self.both(own, ahead, Reading::Local).await?;
+        watch.check(seen)?;
+        Ok(match present {
+            Present { own: true, ahead: Fate::There } => {
+                Watched::Begun(watch.end(&self.pool, ahead, Some(seen), &self.cached_watch))
+            }
+            present => Watched::Over(present),
+        })
+    }
+
+    /// As the leader knows it: a member that lags behind would name the revision of an earlier one.
+    async fn own_entry(&self, key: &str) -> Result<Option<Entry>> {
+        let options = GetOptions::new().with_keys_only();
+        let kvs = self.pool.get(READ, key, options).await?.take_kvs();
+        let own = kvs.first().filter(|kv| kv.lease() == self.lease);
+        Ok(own.map(keys::entry))
+    }
+
+    async fn remove(&self, entry: &Entry) -> Result<bool> {
+        let Some((queue, ticket)) = keys::place_in(&entry.key) else { return Ok(false) };
+        let paths = Paths::new(Joiner { queue: &queue, ticket }, self.lease);
+        if paths.key != entry.key {
+            return Ok(false);
+        }
+        let (removed, _) = self.txn(LEAVE, paths.remove(entry)).await?;
+        Ok(removed.succeeded())
     }
 }

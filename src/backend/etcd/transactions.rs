@@ -34,10 +34,7 @@ use super::{
     reading::Reading,
     release_marker,
 };
-use crate::backend::{
-    Entry, Write,
-    name::{Queue, Ticket},
-};
+use crate::backend::{Entry, Joiner, Queue, Write};
 
 /// The keys of one ticket's place.
 pub(super) struct Paths<'a> {
@@ -61,7 +58,7 @@ pub(super) enum Answer {
 }
 
 impl<'a> Paths<'a> {
-    pub(super) fn new(queue: &'a Queue, lease: i64, ticket: Ticket) -> Self {
+    pub(super) fn new(Joiner { queue, ticket }: Joiner<'a>, lease: i64) -> Self {
         Self { queue, key: keys::key(queue, lease, ticket), lease }
     }
 
@@ -313,11 +310,12 @@ pub(super) fn was_there(deleted: &DeleteResponse, lease: i64, known: Option<&Ent
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::backend::Ticket;
 
     #[test]
     fn our_keys_lie_between_those_of_others() {
         let queue = Queue::new("/ns", "name").unwrap();
-        let paths = Paths::new(&queue, i64::MAX, Ticket::random());
+        let paths = Paths::new(Joiner { queue: &queue, ticket: Ticket::random() }, i64::MAX);
         let prefix = paths.prefix();
         assert!(paths.key.starts_with(&prefix) && *paths.key > *format!("{prefix}{MARK}"));
         assert!(*paths.key < *format!("{prefix}{AFTER_MARK}"));
@@ -332,7 +330,7 @@ mod tests {
     #[test]
     fn only_a_key_of_this_queue_counts_as_its_tail() {
         let queue = Queue::new("/ns", "name").unwrap();
-        let paths = Paths::new(&queue, 7, Ticket::random());
+        let paths = Paths::new(Joiner { queue: &queue, ticket: Ticket::random() }, 7);
         let own = paths.in_tail(paths.key.as_bytes(), 5).unwrap();
         assert_eq!((&own.key, own.revision, own.crowded), (&paths.key, 5, true));
         for other in ["é", "", "/", "/ns/name", "/ns/name/", "/ns/name/694d9b", "/ns/other/~7-1"] {

@@ -25,10 +25,7 @@ use super::{
     transactions,
 };
 use crate::{
-    backend::{
-        self, Entry, Event,
-        error::{Result, StoreError},
-    },
+    backend::{self, Entry, Event, Result, StoreError},
     runtime::{clock::timeout, executor::spawn_beside},
 };
 
@@ -139,7 +136,7 @@ fn stale() -> StoreError {
 impl Watcher {
     pub(super) fn start(pool: Arc<Pool>) -> Self {
         let (commands, inbox) = mpsc::unbounded_channel();
-        let patience = pool.request_timeout;
+        let patience = pool.remote.request_timeout;
         spawn_beside(run(pool, inbox));
         Self { commands, last_id: AtomicI64::new(0), patience }
     }
@@ -325,7 +322,7 @@ async fn run(pool: Arc<Pool>, mut inbox: mpsc::UnboundedReceiver<Command>) {
 async fn open(pool: &Pool, key: Arc<str>, options: WatchOptions) -> Option<Stream> {
     let picked = pool.pick(0).await.ok()?;
     let mut client = picked.client.watch_client();
-    let stream = in_time(pool.request_timeout, client.watch(&*key, Some(options))).await;
+    let stream = in_time(pool.remote.request_timeout, client.watch(&*key, Some(options))).await;
     let stream = stream.map_err(|cause| pool.refused(&picked, cause)).ok()?;
     let (requests, responses) = stream.split();
     Some(Stream { by: picked, requests, responses })

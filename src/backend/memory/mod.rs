@@ -36,7 +36,7 @@ use tokio::sync::watch;
 
 use super::{Entry, Predecessor, Standing};
 use crate::{
-    backend::name::Queue,
+    backend::Queue,
     runtime::{
         clock,
         mutex::{Mutex, MutexGuard},
@@ -248,14 +248,12 @@ impl State {
     fn delete(&mut self, key: &str) -> bool {
         match self.revision_of(key) {
             Some(revision) => self.remove(revision),
-            None => self.unset(key),
+            None => {
+                let existed = self.data.remove(key).is_some();
+                self.tell_parent(key);
+                existed
+            }
         }
-    }
-
-    fn unset(&mut self, key: &str) -> bool {
-        let existed = self.data.remove(key).is_some();
-        self.tell_parent(key);
-        existed
     }
 
     fn tell_parent(&mut self, key: &str) {

@@ -12,13 +12,10 @@ use tokio::sync::watch;
 use super::{KeyRecord, REVISION, SessionRecord, Space, State};
 use crate::{
     backend::{
-        Ask, Backend, Detail, Entry, Event, Extras, Facts, Fate, Join, Joined, LeaveOutcome,
-        LeaveRequest, Listing, Member, Present, Rewritten, SequencePoint, Standing, Store, Watch,
-        Write,
-        durability::{AfterLoss, Durability},
-        error::{Result, StoreError},
-        name::{Queue, Ticket},
-        remote::Remote,
+        AfterLoss, Ask, Backend, Detail, Durability, Entry, Event, Extras, Facts, Fate, Join,
+        Joined, Joiner, LeaveOutcome, LeaveRequest, Listing, LockStore, Member, Present, Queue,
+        Result, Rewrite, Rewritten, SequencePoint, Specifics, Standing, Store, StoreError, Watch,
+        Write, remote::Remote,
     },
     lost::LostReason,
     runtime::{
@@ -100,7 +97,7 @@ impl MemoryStore {
         }
     }
 
-    fn key(&self, queue: &Queue, ticket: Ticket) -> String {
+    fn key(&self, Joiner { queue, ticket }: Joiner<'_>) -> String {
         let mark = if queue.label().is_empty() { "" } else { "." };
         format!("{}/{:x}-{ticket}{mark}{}", queue.dir(), self.id, queue.label())
     }
@@ -148,7 +145,7 @@ impl MemoryStore {
 }
 
 #[async_trait]
-impl Store for MemoryStore {
+impl LockStore for MemoryStore {
     async fn keep_alive(&self) -> Result<Duration> {
         let mut state = self.request().await?;
         state.requests.keepalives += 1;
@@ -160,16 +157,10 @@ impl Store for MemoryStore {
         Ok(session.ttl)
     }
 
-    async fn enqueue(
-        &self,
-        queue: &Queue,
-        ticket: Ticket,
-        value: &[u8],
-        join: Join,
-    ) -> Result<Joined> {
+    async fn enqueue(&self, joiner: Joiner<'_>, value: &[u8], join: Join) -> Result<Joined> {
         let mut state = self.request().await?;
         state.requests.joins += 1;
-        let key = self.key(queue, ticket);
+        let (queue, key) = (joiner.queue, self.key(joiner));
         let revision = match state.revision_of(&key) {
             Some(revision) => revision,
             None if join == Join::IfFree
@@ -211,15 +202,10 @@ impl Store for MemoryStore {
         Ok(Some(Box::pin(async move { store.deleted(key, revision).await })))
     }
 
-    async fn leave(
-        &self,
-        queue: &Queue,
-        ticket: Ticket,
-        leave: LeaveRequest<'_>,
-    ) -> Result<LeaveOutcome> {
+    async fn leave(&self, joiner: Joiner<'_>, leave: LeaveRequest<'_>) -> Result<LeaveOutcome> {
         let mut state = self.request().await?;
         state.requests.deletes += 1;
-        let revision = state.revision_of(&self.key(queue, ticket));
+        let revision = state.revision_of(&self.key(joiner));
         Ok(LeaveOutcome {
             existed: revision.is_some_and(|revision| state.remove(revision)),
             successor: leave.successor.is_some_and(|successor| state.there(successor)),
@@ -264,34 +250,27 @@ impl Store for MemoryStore {
     }
 }
 
+impl Specifics for MemoryStore {}
+
 #[async_trait]
 impl Extras for MemoryStore {
-    async fn enqueue_all(
-        &self,
-        queues: &[(Queue, Ticket)],
-        value: &[u8],
-    ) -> Result<Option<Vec<Joined>>> {
+    async fn enqueue_all(&self, all: &[Joiner<'_>], value: &[u8]) -> Result<Option<Vec<Joined>>> {
         let mut state = self.request().await?;
         state.requests.joins += 1;
-        if state.keys.values().any(|record| queues.iter().any(|(queue, _)| *queue == record.queue))
-        {
+        let wanted = |queue: &Queue| all.iter().any(|joiner| joiner.queue == queue);
+        if state.keys.values().any(|record| wanted(&record.queue)) {
             return Ok(None);
         }
-        let join = |(queue, ticket): &(Queue, Ticket)| {
-            let key = self.key(queue, *ticket);
-            let revision = self.add(&mut state, queue, &key, value);
-            state.joined(queue, key, revision)
+        let join = |joiner: &Joiner<'_>| {
+            let key = self.key(*joiner);
+            let revision = self.add(&mut state, joiner.queue, &key, value);
+            state.joined(joiner.queue, key, revision)
         };
-        Ok(Some(queues.iter().map(join).collect()))
+        Ok(Some(all.iter().map(join).collect()))
     }
 
-    async fn rewrite(
-        &self,
-        _: Ticket,
-        entry: &Entry,
-        value: &[u8],
-        version: Option<u64>,
-    ) -> Result<Rewritten> {
+    async fn rewrite(&self, rewrite: Rewrite<'_>) -> Result<Rewritten> {
+        let Rewrite { entry, value, version, .. } = rewrite;
         let mut state = self.request().await?;
         state.requests.writes += 1;
         let Some(record) = state.keys.get_mut(&entry.revision) else { return Ok(Rewritten::Gone) };
@@ -305,14 +284,8 @@ impl Extras for MemoryStore {
         Ok(Rewritten::Done(version))
     }
 
-    async fn relabel(
-        &self,
-        to: &Queue,
-        ticket: Ticket,
-        entry: &Entry,
-        value: &[u8],
-    ) -> Result<Option<Entry>> {
-        let key = self.key(to, ticket);
+    async fn relabel(&self, to: Joiner<'_>, entry: &Entry, value: &[u8]) -> Result<Option<Entry>> {
+        let key = self.key(to);
         let mut state = self.request().await?;
         state.requests.writes += 1;
         let Some(record) = state.keys.get_mut(&entry.revision) else { return Ok(None) };
@@ -322,10 +295,10 @@ impl Extras for MemoryStore {
             record.alive = watch::Sender::new(());
         }
         record.key.clone_from(&key);
-        record.queue = to.clone();
+        record.queue = to.queue.clone();
         record.value = value.to_owned();
         state.requests.events += watchers;
-        state.tell(to.dir());
+        state.tell(to.queue.dir());
         Ok(Some(Entry { key: key.into(), ..entry.clone() }))
     }
 

@@ -16,10 +16,13 @@ use super::{
 };
 use crate::{
     backend::{
-        error::{Result, StoreError},
+        Result, StoreError,
         remote::Remote,
         sql::{
-            endpoints::Endpoints, outcome::Outcome, released::Released, server_clock::ServerClock,
+            endpoints::{Endpoints, not_primary},
+            outcome::Outcome,
+            released::Released,
+            server_clock::ServerClock,
         },
     },
     runtime::{
@@ -38,8 +41,8 @@ const REFUSED: Duration = Duration::from_secs(60);
 /// Makes connections.
 #[derive(Debug)]
 pub(super) struct Connector {
-    remote: Remote,
-    endpoints: Endpoints,
+    pub(super) remote: Remote,
+    pub(super) endpoints: Endpoints,
     pub(super) clock: ServerClock,
     /// Of all sessions of this client: what one does, the others need not look for.
     sessions: Mutex<Vec<Weak<Watches>>>,
@@ -76,16 +79,6 @@ impl Connector {
         Self { remote, endpoints, clock, sessions, pooled }
     }
 
-    /// How long a request may take.
-    pub(super) fn patience(&self) -> Duration {
-        self.remote.request_timeout
-    }
-
-    /// How long it may take to begin a session.
-    pub(super) fn patience_at_first(&self) -> Duration {
-        self.remote.connect_timeout.mul_f64(0.9)
-    }
-
     /// `ttl`: of the session that it is for.
     pub(super) async fn connect(&self, ttl: Duration, patience: Duration) -> Result<Link> {
         self.endpoints.connect(patience, |endpoint| self.connect_to(endpoint, ttl)).await
@@ -113,11 +106,6 @@ impl Connector {
         self.endpoints.connect(patience, connect).await
     }
 
-    /// The one in use has fallen silent: begin with the next one.
-    pub(super) fn leave(&self) {
-        self.endpoints.leave();
-    }
-
     /// Another session of this client's.
     pub(super) fn add(&self, watches: &Arc<Watches>) {
         let mut sessions = self.sessions.lock();
@@ -138,49 +126,27 @@ impl Connector {
         if pooled.is_some_and(|noticed| clock::now().saturating_sub(noticed) < REFUSED) {
             return Err(StoreError::Denied(format!("{endpoint}: {POOLED}").into()));
         }
-        let material = self.remote.tls.as_ref().map(|tls| tls.newest());
+        let material = self.remote.material();
         let credentials = self.remote.credentials.as_ref().map(|credentials| credentials.newest());
-        let (user, password) = match &credentials {
-            Some(credentials) => {
-                (credentials.user.as_str(), credentials.password.expose().as_str())
-            }
-            None => ("", ""),
-        };
         let (database, tls) = (self.remote.database.as_deref(), material.as_deref());
-        let login = Login { user, password, database, tls };
+        let login = Login { credentials: credentials.as_deref(), database, tls };
         let driver = Driver::open(endpoint, login).await.map_err(|refusal| {
-            if let Some(credentials) = &self.remote.credentials {
-                // It may have been replaced a moment ago.
-                credentials.expire();
-            }
+            self.remote.expire_credentials();
             refused(endpoint, &refusal)
         })?;
-        let (endpoint_name, server, name) = (endpoint.to_owned(), String::new(), random::id());
-        let mut link = Link {
-            endpoint: endpoint_name,
-            driver,
-            name: None,
-            server,
-            clustered: false,
-            bare: false,
-        };
-        let told = link.first(&opening::hello(name, self.patience(), ttl * 2)).await?;
+        let (named, server, name) = (endpoint.to_owned(), String::new(), random::id());
+        let mut link =
+            Link { endpoint: named, driver, name: None, server, clustered: false, bare: false };
+        let told = link.first(&opening::hello(name, self.remote.request_timeout, ttl * 2)).await?;
         link.name = Some(name);
-        let reading = |what: &str| {
-            StoreError::Unavailable(
-                format!(
-                    "{endpoint} is read-only ({what}): locks are kept by the primary, name that"
-                )
-                .into(),
-            )
-        };
+        let reading = |what| not_primary(endpoint, &format!("is read-only ({what})"));
         let settings = told.get(HELLO_TELLS).map(Outcome::rows).unwrap_or_default();
         let bare = told.get(HELLO_BARE).and_then(Outcome::first);
-        let bare = bare.ok_or_else(|| reading("it does not tell what it is"))?;
+        let bare = bare.ok_or_else(|| reading("it does not tell what it is".to_owned()))?;
         for setting in settings {
             let (name, value) = (setting.text(0).unwrap_or_default(), setting.text(1));
             if !matches!(value, Some("OFF" | "0")) {
-                return Err(reading(&name.to_ascii_lowercase()));
+                return Err(reading(name.to_ascii_lowercase()));
             }
         }
         link.bare = bare.flag(0);
@@ -205,7 +171,7 @@ impl Connector {
         let belief = self.clock.belief(sent).filter(|_| message.sweeps);
         let batch = message.batch(session, belief.as_ref(), link.clustered);
         let Answer { mut outcomes, refused } =
-            timeout(self.patience(), link.driver.ask(&batch.text)).await??;
+            timeout(self.remote.request_timeout, link.driver.ask(&batch.text)).await??;
         if !link.is_own(&outcomes) {
             *self.pooled.lock() = Some(clock::now());
             return Err(io::Error::other(POOLED));
@@ -217,7 +183,7 @@ impl Connector {
         let refused = refused.map(|told| (told, batch.doubt(outcomes.len(), message.transaction)));
         if refused.is_some() && message.transaction {
             // What was done of it, and what is locked by it.
-            timeout(self.patience(), link.driver.ask("ROLLBACK")).await??;
+            timeout(self.remote.request_timeout, link.driver.ask("ROLLBACK")).await??;
         }
         outcomes.drain(..batch.before.min(outcomes.len()));
         outcomes.truncate(batch.own);

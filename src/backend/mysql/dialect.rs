@@ -3,32 +3,33 @@
 use async_trait::async_trait;
 
 use super::{
-    durability,
-    looks::{self, What},
+    durability, looks,
     message::Message,
     registered::Registered,
     session::Session,
-    statements,
+    statements::{self, MysqlStatements},
 };
 use crate::backend::{
-    Ask, Entry, Event, Listing, Watch, Write,
-    durability::Durability,
-    error::Result,
-    name::{Queue, Ticket},
+    Ask, Durability, Entry, Event, Listing, Queue, Result, Ticket, Watch,
     sql::{
-        dialect::{Dialect, Joiner, READ},
+        dialect::{Dialect, READ},
         key::Place,
         outcome::Outcome,
         told::{last, listing, nonsense},
+        watched::What,
     },
 };
 
 #[async_trait]
 impl Dialect for Session {
-    type Message = Message;
+    type Statements = MysqlStatements;
+
+    fn statements(&self) -> &MysqlStatements {
+        &self.statements
+    }
 
     fn session(&self) -> i64 {
-        self.session
+        self.statements.session
     }
 
     async fn ask(&self, operation: &'static str, message: Message) -> Result<Vec<Outcome>> {
@@ -43,60 +44,6 @@ impl Dialect for Session {
         self.released.add(ticket);
     }
 
-    fn keep_alive(&self) -> Message {
-        statements::keep_alive(self.session)
-    }
-
-    fn close(&self) -> Message {
-        statements::close(self.session)
-    }
-
-    fn join(&self, turn: i64, joiners: &[Joiner<'_>], value: &[u8], if_free: bool) -> Message {
-        statements::join(self.session, turn, joiners, value, if_free)
-    }
-
-    fn standing(&self, own: &Place<'_>) -> Message {
-        statements::standing(self.session, own)
-    }
-
-    fn present(&self, own: &Place<'_>, ahead: &Place<'_>) -> Message {
-        statements::present(self.session, own, ahead)
-    }
-
-    fn own_entries(&self) -> Message {
-        statements::own_entries(self.session)
-    }
-
-    fn leave(
-        &self,
-        queue: &Queue,
-        ticket: Ticket,
-        number: Option<u64>,
-        successor: Option<u64>,
-    ) -> Message {
-        statements::leave(self.session, queue, ticket, number, successor)
-    }
-
-    fn rewrite(&self, entry: &Place<'_>, value: &[u8], version: u64) -> Message {
-        statements::rewrite(self.session, entry, value, version)
-    }
-
-    fn relabel(&self, entry: &Place<'_>, label: &str, value: &[u8]) -> Message {
-        statements::relabel(self.session, entry, label, value)
-    }
-
-    fn commit(&self, guards: &[Place<'_>], writes: &[Write]) -> Message {
-        statements::commit(self.session, guards, writes)
-    }
-
-    fn read(&self, key: &str) -> Message {
-        statements::read(key)
-    }
-
-    fn queues(&self, namespace: &str) -> Message {
-        statements::queues(self.session, namespace)
-    }
-
     async fn durability(&self) -> Result<Durability> {
         let outcomes = self.ask(READ, statements::durability()).await?;
         Ok(durability::read(&outcomes))
@@ -106,8 +53,8 @@ impl Dialect for Session {
         let place = Place::of(entry);
         let what: What = (place.dir.into(), place.number);
         // Before it is looked at: what this client does meanwhile is heard.
-        let mut registered = Registered::new(self, what.clone());
-        let message = looks::first(self.session, &what);
+        let registered = Registered::new(self, what.clone());
+        let message = looks::first(self.session(), &what);
         let outcomes = self.ask("watch of a key", message).await?;
         let Some(row) = last(&outcomes)?.first() else { return Ok(None) };
         let (_, seen) = looks::read(row).ok_or_else(nonsense)?;
@@ -116,23 +63,21 @@ impl Dialect for Session {
             return Ok(None);
         }
         self.watches.note(&what, seen);
-        Ok(Some(Box::pin(async move { registered.news().await.map(|()| Event::Deleted) })))
+        Ok(Some(registered.until(Event::Deleted)))
     }
 
     async fn list(&self, queue: &Queue, ask: Ask) -> Result<Listing> {
-        let (dir, session) = (queue.dir(), self.session);
+        let (dir, session) = (queue.dir(), self.session());
         let list = statements::list(dir, ask.values);
         let (rows, watch) = if ask.watch {
-            let what = (dir.into(), 0);
-            let mut registered = Registered::new(self, what);
-            let what = (dir.into(), 0);
+            let what: What = (dir.into(), 0);
+            let registered = Registered::new(self, what.clone());
             let message = looks::listed(session, &what, list);
             let outcomes = self.ask(READ, message).await?;
             let [.., seen, rows] = outcomes.as_slice() else { return Err(nonsense()) };
             let (_, seen) = seen.first().and_then(looks::read).ok_or_else(nonsense)?;
             self.watches.note(&what, seen);
-            let watch = async move { registered.news().await.map(|()| Event::Touched) };
-            (rows.rows().to_vec(), Some(Box::pin(watch) as Watch))
+            (rows.rows().to_vec(), Some(registered.until(Event::Touched)))
         } else {
             let message = statements::reads(session, vec![list]).sweeping();
             let outcomes = self.ask(READ, message).await?;

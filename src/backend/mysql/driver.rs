@@ -15,6 +15,7 @@ use rustls::{
 
 use crate::backend::{
     certificates,
+    credentials::Credentials,
     sql::outcome::{Outcome, Row},
     tls::Material,
     trust,
@@ -32,8 +33,7 @@ const SILENT: Duration = Duration::from_secs(15);
 
 /// Who one is, and what for.
 pub(super) struct Login<'a> {
-    pub(super) user: &'a str,
-    pub(super) password: &'a str,
+    pub(super) credentials: Option<&'a Credentials>,
     pub(super) database: Option<&'a str>,
     pub(super) tls: Option<&'a Material>,
 }
@@ -114,12 +114,13 @@ impl Drop for Driver {
 /// What secures the connection is checked before: see `Tls::read`.
 fn options(endpoint: &str, login: &Login<'_>) -> io::Result<OptsBuilder> {
     let port = endpoint.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
+    let credentials = login.credentials;
     let no_port = || io::Error::new(io::ErrorKind::InvalidInput, "it has no port");
     Ok(OptsBuilder::default()
         .ip_or_hostname(trust::host(endpoint))
         .tcp_port(port.ok_or_else(no_port)?)
-        .user(Some(login.user))
-        .pass(Some(login.password))
+        .user(Some(credentials.map_or("", |credentials| &credentials.user)))
+        .pass(Some(credentials.map_or("", |credentials| credentials.password.expose())))
         .db_name(login.database)
         .ssl_opts(login.tls.map(securing).transpose()?)
         // What an UPDATE finds counts, whether it changes it or not.
@@ -232,7 +233,7 @@ mod tests {
     use super::*;
 
     fn login(tls: Option<&Material>) -> Login<'_> {
-        Login { user: "app", password: "s3cret", database: None, tls }
+        Login { credentials: None, database: None, tls }
     }
 
     #[test]

@@ -1,9 +1,6 @@
 //! What a server's settings and its replicas come to.
 
-use crate::backend::{
-    durability::{AfterLoss, Durability},
-    sql::outcome::Outcome,
-};
+use crate::backend::{AfterLoss, Durability, sql::outcome::Outcome};
 
 /// A name and a value each: what there is of these settings, which differ between MySQL and
 /// MariaDB, and of these counters.

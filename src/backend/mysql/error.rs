@@ -4,7 +4,7 @@ use super::{
     driver::{Refusal, Told},
     message::Doubt,
 };
-use crate::backend::{certificates, error::StoreError, sql::asking::Verdict};
+use crate::backend::{StoreError, certificates, sql::asking::Verdict};
 
 /// What the server calls its errors, of <https://mariadb.com/kb/en/mariadb-error-codes/> and
 /// <https://dev.mysql.com/doc/mysql-errors/8.4/en/server-error-reference.html>.

@@ -2,7 +2,7 @@
 //!
 //! A request is one text, with all of its statements, which has no parameters: see `statements.rs`.
 
-use std::fmt::Write;
+use crate::backend::sql::outcome::hexadecimal;
 
 /// A text, so that nothing of it is taken for something else, whatever the server makes of
 /// backslashes, quotes and character sets: between quotes, for people to read, if there is nothing
@@ -17,14 +17,7 @@ pub(crate) fn text(text: &str) -> String {
 
 /// Bytes.
 pub(crate) fn bytes(bytes: &[u8]) -> String {
-    let mut hex = String::with_capacity(2 * bytes.len() + 3);
-    hex.push_str("x'");
-    for byte in bytes {
-        // Writing to a string does not fail.
-        let _ = write!(hex, "{byte:02x}");
-    }
-    hex.push('\'');
-    hex
+    format!("x'{}'", hexadecimal(bytes))
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use crate::backend::sql::{
     key,
     outcome::{Outcome, Row},
     told::left,
+    watched::What,
 };
 
 /// How far it is told how many stand ahead.
@@ -19,10 +20,6 @@ pub(super) const FAR: u64 = 80;
 
 /// How many one statement looks at.
 const AT_ONCE: usize = 64;
-
-/// A queue's directory and the number of an entry in it, or 0 for anything in it. Not by keys: an
-/// entry may get another key, and keep its number.
-pub(super) type What = (Arc<str>, u64);
 
 /// What there is to see of an entry, or of a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -30,7 +30,8 @@ use self::{
 use super::{Backend, Entry, Facts, LateJoins, Store};
 use crate::{
     backend::{
-        error::{Result, StoreError},
+        Result,
+        opening::{SHORTEST, within},
         remote::Remote,
         sql::{
             key::{self, Place, session_of},
@@ -40,14 +41,8 @@ use crate::{
         trust,
     },
     error::Error,
-    runtime::{
-        clock::{self, timeout},
-        random,
-    },
+    runtime::{clock, random},
 };
-
-/// A shorter session would not outlive a server that is busy for a moment.
-const SHORTEST: Duration = Duration::from_secs(1);
 
 /// The backend of `mysql://`.
 #[derive(Debug)]
@@ -78,12 +73,12 @@ impl Backend for Mysql {
     async fn open(&self, ttl: Duration) -> Result<(Facts, Arc<dyn Store>)> {
         let ttl = ttl.max(SHORTEST);
         // Of our own choice; should an answer be lost, that session ends with its TTL.
-        let (session, patience) = (random::id(), self.connector.patience_at_first());
+        let (session, patience) = (random::id(), self.connector.remote.opening_timeout());
         let mut link = self.connector.connect(ttl, patience).await?;
-        timeout(patience, tables(&mut link)).await.map_err(late)??;
+        within(patience, tables(&mut link)).await??;
         let begin = opening::open(session, ttl.as_micros());
         let sent = clock::now();
-        let begun = timeout(patience, link.first(&begin)).await.map_err(late)??;
+        let begun = within(patience, link.first(&begin)).await??;
         self.connector.clock.read(&begun, sent);
         let session = Session::start(Arc::clone(&self.connector), link, session, ttl);
         session.connection.order(opening::tidy());
@@ -111,11 +106,6 @@ async fn tables(link: &mut Link) -> Result<()> {
     let told = link.first(&schema::version()).await?;
     schema::check(told.last())?;
     link.recognize(told.last()).await
-}
-
-/// A session that may have begun ends with its TTL.
-fn late(late: tokio::time::error::Elapsed) -> StoreError {
-    StoreError::Unavailable(late.into())
 }
 
 /// What shows a transaction of somebody's own that this entry is there, and keeps it there.

@@ -1,7 +1,10 @@
 //! One who waits for what happens to a key, or in a queue.
 
-use super::{looks::What, session::Session, watches::Waiting};
-use crate::backend::error::Result;
+use super::session::Session;
+use crate::backend::{
+    Event, Watch,
+    sql::watched::{Waiting, What},
+};
 
 /// Takes the watch back when it is dropped.
 pub(super) struct Registered {
@@ -14,8 +17,8 @@ impl Registered {
         Self { session: session.clone(), waiting: session.watches.wait(what) }
     }
 
-    pub(super) async fn news(&mut self) -> Result<()> {
-        self.waiting.news().await
+    pub(super) fn until(mut self, event: Event) -> Watch {
+        Box::pin(async move { self.waiting.news().await.map(|()| event) })
     }
 }
 

@@ -2,8 +2,8 @@
 
 use super::message::Message;
 use crate::backend::{
-    error::{Result, StoreError},
-    sql::outcome::Outcome,
+    Result,
+    sql::{outcome::Outcome, schema},
 };
 
 /// What makes the tables.
@@ -11,8 +11,6 @@ pub(crate) const DDL: &str = include_str!("schema.sql");
 
 /// The version of the tables that this build knows. Another one is not touched.
 const VERSION: i64 = 1;
-
-const OPERATION: &str = "making the tables";
 
 /// Makes what is missing of the tables. Several clients may do so at once: each statement does
 /// nothing if it was done, and the last one shows that all were.
@@ -33,17 +31,7 @@ pub(super) const SERVER: usize = 1;
 
 /// Whether this build can work with the tables.
 pub(super) fn check(told: Option<&Outcome>) -> Result<()> {
-    match told.and_then(|outcome| outcome.first()?.number(0)) {
-        Some(VERSION) => Ok(()),
-        other => {
-            let found = other.map_or("unknown".to_owned(), |version| version.to_string());
-            let reason = format!(
-                "the tables `distlock_…` are of version {found}, and this build of distlock knows \
-                 version {VERSION}: use a build that knows those, or another database"
-            );
-            Err(StoreError::Fatal { operation: OPERATION, source: reason.into() })
-        }
-    }
+    schema::check("`distlock_…`", VERSION, told)
 }
 
 #[cfg(test)]

@@ -8,20 +8,22 @@ use super::{
     error::{is_useless, triage},
     looks,
     message::Message,
+    statements::MysqlStatements,
     watches::{Due, Watches},
 };
 use crate::{
     backend::{
-        error::{Result, StoreError},
+        Result, StoreError,
         sql::{
             asking::Verdict,
             connection_handle::{ConnectionHandle, Inbox, Order, Over, Served},
             outcome::Outcome,
             released::Released,
+            watched::until,
         },
     },
     lost::LostReason,
-    runtime::clock::{self, sleep_until},
+    runtime::clock,
 };
 
 /// A session's way to the server.
@@ -29,7 +31,7 @@ use crate::{
 pub(super) struct Session {
     pub(super) connection: ConnectionHandle<Message>,
     pub(super) connector: Arc<Connector>,
-    pub(super) session: i64,
+    pub(super) statements: MysqlStatements,
     pub(super) watches: Arc<Watches>,
     pub(super) released: Arc<Released>,
 }
@@ -51,8 +53,9 @@ impl Session {
             watches: Arc::clone(&watches),
             released: Arc::clone(&released),
         };
-        let connection = ConnectionHandle::start(task, link, connector.patience());
-        Self { connection, connector, session, watches, released }
+        let connection = ConnectionHandle::start(task, link, connector.remote.request_timeout);
+        let statements = MysqlStatements { session };
+        Self { connection, connector, statements, watches, released }
     }
 }
 
@@ -73,13 +76,13 @@ impl Served for Task {
     async fn connect(&self) -> Result<Link> {
         let Self { connector, session, ttl, server, released, .. } = self;
         // Soon enough to try again, or the session is over.
-        let patience = connector.patience() * 2;
+        let patience = connector.remote.request_timeout * 2;
         connector.connect_again(*session, *ttl, server, released, patience).await
     }
 
     fn lost(&self, useless: bool) {
         if useless {
-            self.connector.leave();
+            self.connector.endpoints.leave();
         }
         self.watches.lose();
     }
@@ -119,12 +122,6 @@ impl Task {
     async fn rest(&self, inbox: &mut Inbox<Message>) -> Option<Over> {
         let watches = Arc::clone(&self.watches);
         let due = watches.due();
-        let due = async {
-            match due {
-                Some(due) => sleep_until(due).await,
-                None => std::future::pending().await,
-            }
-        };
         tokio::select! {
             biased;
             order = inbox.next() => match order {
@@ -132,7 +129,7 @@ impl Task {
                 None => return Some(Over::Closed),
             },
             () = watches.changed.notified() => {}
-            () = due => {}
+            () = until(due) => {}
         }
         None
     }

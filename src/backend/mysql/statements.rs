@@ -21,11 +21,279 @@ use super::{
     opening::{QUARANTINE, QUARANTINED, quarantined},
 };
 use crate::backend::{
-    Write,
-    name::{NOBODY, Queue, Ticket},
+    Joiner, Write,
+    name::NOBODY,
     row_key::{Parts, parts},
-    sql::{dialect::Joiner, key::Place},
+    sql::{key::Place, statements::Statements},
 };
+
+/// What one session asks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct MysqlStatements {
+    pub(super) session: i64,
+}
+
+impl Statements for MysqlStatements {
+    type Message = Message;
+
+    /// Counts from when the request came: the client counts from when it was sent. A session that
+    /// is still there holds what it held, whatever the clock shows.
+    fn keep_alive(&self, _: &[i64]) -> Message {
+        let renew = format!(
+            "UPDATE distlock_sessions SET expires = {NOW} + ttl, server = {SERVER}, beat = {BEAT} \
+             WHERE id = {}",
+            self.session
+        );
+        Message::plain(vec![renew]).urgent()
+    }
+
+    fn close(&self) -> Message {
+        Message::plain(vec![format!("DELETE FROM distlock_sessions WHERE id = {}", self.session)])
+    }
+
+    /// Joins all of these queues or none. `if_free`: only if nobody is in any of them; then nothing
+    /// is written otherwise, but for a queue's row if somebody comes at the same moment.
+    ///
+    /// Who joins locks the queue's row, in the order of the names, and takes the next number: so
+    /// numbers are in the order of the commits. (Those of `AUTO_INCREMENT` are not.) `turn`, a
+    /// number that nobody else has drawn, shows that the row was locked by this request.
+    ///
+    /// While nothing is granted, [`QUARANTINE`] joins each of them just before, and nobody with
+    /// `if_free`.
+    ///
+    /// Its last statements are one [`joined`] for each queue and, with `if_free`, whether somebody
+    /// is there and all of them are over by the clock; and whether nothing is granted, and nobody
+    /// is known to be there.
+    fn join(&self, turn: i64, joiners: &[Joiner<'_>], value: &[u8], if_free: bool) -> Message {
+        let session = self.session;
+        let mut sorted: Vec<_> = joiners.iter().collect();
+        sorted.sort_by_key(|joiner| joiner.queue.dir());
+        let names: Vec<_> = sorted.iter().map(|joiner| text(joiner.queue.dir())).collect();
+        let all = names.join(", ");
+        let quarantined = quarantined();
+        let free = format!(
+            "NOT EXISTS (SELECT 1 FROM distlock_entries WHERE queue IN ({all})) \
+             AND NOT {quarantined}"
+        );
+        let asked = names.iter().map(|name| format!("SELECT {name} AS name"));
+        let asked = asked.collect::<Vec<_>>().join(" UNION ALL ");
+        let mut statements = vec![
+            enter(session, true),
+            format!(
+                "INSERT INTO distlock_queues (queue, number, turn, used) \
+                 SELECT name, 0, {turn}, {NOW} FROM ({asked}) AS asked WHERE {} \
+                 ON DUPLICATE KEY UPDATE turn = {turn}, used = {NOW}",
+                if if_free { free.as_str() } else { "TRUE" }
+            ),
+        ];
+        if if_free {
+            statements.push(format!("SET @distlock_free = {free}"));
+        }
+        let (value, phantom) = (bytes(value), bytes(QUARANTINED));
+        for (place, joiner) in sorted.iter().enumerate() {
+            statements.push(format!(
+                "SET @distlock_{place} = (SELECT GREATEST(q.number, f.floor) + 1 + {quarantined} \
+                 FROM distlock_queues AS q JOIN distlock_schema AS f \
+                 JOIN distlock_sessions AS s ON s.id = {session} \
+                 WHERE q.queue = {} AND q.turn = {turn}{} AND NOT EXISTS (\
+                 SELECT 1 FROM distlock_entries AS e WHERE e.session = {session} \
+                 AND e.ticket = '{}'))",
+                names[place],
+                if if_free { " AND @distlock_free" } else { "" },
+                joiner.ticket
+            ));
+        }
+        for (place, joiner) in sorted.iter().enumerate() {
+            statements.push(format!(
+                "UPDATE distlock_queues SET number = @distlock_{place} \
+                 WHERE queue = {} AND turn = {turn} AND @distlock_{place} IS NOT NULL",
+                names[place]
+            ));
+            statements.push(format!(
+                "INSERT INTO distlock_entries \
+                 (queue, number, session, ticket, label, value, version, since) \
+                 SELECT {queue}, @distlock_{place}, {session}, '{ticket}', {}, {value}, 1, {NOW} \
+                 FROM DUAL WHERE @distlock_{place} IS NOT NULL UNION ALL \
+                 SELECT {queue}, @distlock_{place} - 1, id, '{ticket}', '{NOBODY}', {phantom}, 1, \
+                 {NOW} FROM distlock_sessions WHERE id = {QUARANTINE} \
+                 AND @distlock_{place} IS NOT NULL",
+                text(joiner.queue.label()),
+                queue = names[place],
+                ticket = joiner.ticket,
+            ));
+        }
+        statements.extend(joiners.iter().map(|joiner| joined(session, joiner)));
+        if if_free {
+            // It ends at the first one who lives: queues may be long.
+            statements.push(format!(
+                "SELECT there AND NOT alive, {quarantined} AND NOT alive FROM (\
+                 SELECT EXISTS (SELECT 1 FROM distlock_entries WHERE queue IN ({all})) AS there, \
+                 EXISTS (SELECT 1 FROM distlock_entries AS e \
+                 JOIN distlock_sessions AS s ON s.id = e.session WHERE queue IN ({all}) \
+                 AND s.id <> {QUARANTINE} AND s.expires >= {NOW}) AS alive) AS seen"
+            ));
+        }
+        Message::transaction(statements).entering().sweeping()
+    }
+
+    /// Its last statement tells of the entry with this number and the two in front of it.
+    fn standing(&self, own: &Place<'_>) -> Message {
+        let (dir, number) = (text(own.dir), own.number);
+        Message::plain(vec![
+            enter(self.session, false),
+            format!(
+                "SELECT {NAME} FROM distlock_entries WHERE queue = {dir} AND number <= {number} \
+                 ORDER BY number DESC LIMIT 3"
+            ),
+        ])
+        .entering()
+    }
+
+    fn present(&self, own: &Place<'_>, ahead: &Place<'_>) -> Message {
+        Message::plain(vec![
+            enter(self.session, false),
+            format!(
+                "SELECT {NAME} FROM distlock_entries WHERE queue = {} AND number IN ({}, {})",
+                text(own.dir),
+                own.number,
+                ahead.number
+            ),
+        ])
+        .entering()
+    }
+
+    /// All entries of the session, and the queues that they are in.
+    fn own_entries(&self) -> Message {
+        Message::plain(vec![enter(self.session, false), every_own_entry(self.session)]).entering()
+    }
+
+    /// Its last statements tell how many entries were deleted; and the queue's last number, which
+    /// no entry has that joined after the deletion, and whether the successor's is there.
+    fn leave(&self, of: Joiner<'_>, number: Option<u64>, successor: Option<u64>) -> Message {
+        let session = self.session;
+        let dir = text(of.queue.dir());
+        let known = number.map_or(String::new(), |number| format!(" AND number = {number}"));
+        let successor = successor.map_or("FALSE".to_owned(), |number| {
+            format!(
+                "EXISTS (SELECT 1 FROM distlock_entries WHERE queue = {dir} AND number = {number} \
+                 AND session = {session})"
+            )
+        });
+        Message::transaction(vec![
+            enter(session, true),
+            format!(
+                "DELETE FROM distlock_entries WHERE session = {session} AND ticket = '{}' \
+                 AND queue = {dir} AND label = {}{known}",
+                of.ticket,
+                text(of.queue.label())
+            ),
+            format!("SELECT (SELECT number FROM distlock_queues WHERE queue = {dir}), {successor}"),
+        ])
+        .entering()
+    }
+
+    /// Its last statements tell how many entries were written, and which version there is.
+    fn rewrite(&self, entry: &Place<'_>, value: &[u8], version: u64) -> Message {
+        let session = self.session;
+        let (dir, number) = (text(entry.dir), entry.number);
+        let own = format!("queue = {dir} AND number = {number} AND session = {session}");
+        Message::transaction(vec![
+            enter(session, true),
+            format!(
+                "UPDATE distlock_entries SET value = {}, version = version + 1 \
+                 WHERE {own} AND version = {version}",
+                bytes(value)
+            ),
+            format!("SELECT version FROM distlock_entries WHERE {own}"),
+        ])
+        .entering()
+    }
+
+    /// It keeps its number. Its last statement tells how many entries there were.
+    fn relabel(&self, entry: &Place<'_>, label: &str, value: &[u8]) -> Message {
+        let session = self.session;
+        Message::transaction(vec![
+            enter(session, true),
+            format!(
+                "UPDATE distlock_entries SET label = {}, value = {} \
+                 WHERE queue = {} AND number = {} AND session = {session}",
+                text(label),
+                bytes(value),
+                text(entry.dir),
+                entry.number
+            ),
+        ])
+        .entering()
+    }
+
+    /// Writes data if all guards are there; they stay there until all of it is written. Its second
+    /// statement tells which of them are, by how many rows it finds. In a cluster only what is
+    /// written on two servers at once is noticed, and undone on one, so the guards' entries are
+    /// written to.
+    fn commit(&self, guards: &[Place<'_>], writes: &[Write]) -> Message {
+        let session = self.session;
+        let place = |place: &Place<'_>| {
+            format!("(queue = {} AND number = {})", text(place.dir), place.number)
+        };
+        let places = guards.iter().map(place).collect::<Vec<_>>().join(" OR ");
+        let (held, check) = match guards {
+            [] => {
+                let held = format!("FROM distlock_sessions WHERE id = {session}");
+                let check = format!("SELECT 1 {held}");
+                (held, check)
+            }
+            guards => (
+                format!(
+                    "FROM (SELECT COUNT(*) AS held FROM distlock_entries \
+                     WHERE session = {session} AND ({places})) AS guards WHERE held = {}",
+                    guards.len()
+                ),
+                format!(
+                    "UPDATE distlock_entries SET checks = checks + 1 \
+                     WHERE session = {session} AND ({places})"
+                ),
+            ),
+        };
+        let mut statements = vec![enter(session, true), check];
+        for write in writes {
+            let (Write::Put { key, .. } | Write::Delete { key }) = write;
+            let (dir, name) = at(key);
+            statements.push(match write {
+                Write::Put { value, .. } => format!(
+                    "REPLACE INTO distlock_data (dir, name, value) SELECT {dir}, {name}, {} {held}",
+                    bytes(value)
+                ),
+                Write::Delete { .. } => format!(
+                    "DELETE FROM distlock_data WHERE dir = {dir} AND name = {name} \
+                     AND EXISTS (SELECT 1 {held})"
+                ),
+            });
+            if let (Write::Delete { .. }, Some(parts)) = (write, parts(key)) {
+                statements.push(evict(&parts));
+            }
+        }
+        Message::transaction(statements).entering()
+    }
+
+    fn read(&self, key: &str) -> Message {
+        let (dir, name) = at(key);
+        let read =
+            format!("SELECT HEX(value) FROM distlock_data WHERE dir = {dir} AND name = {name}");
+        Message::plain(vec![read])
+    }
+
+    /// The queues whose directories begin with the namespace and a slash.
+    fn queues(&self, namespace: &str) -> Message {
+        // `0` is the character after `/`.
+        let read = format!(
+            "SELECT DISTINCT queue FROM distlock_entries WHERE queue >= {} AND queue < {} \
+             ORDER BY queue",
+            text(&format!("{namespace}/")),
+            text(&format!("{namespace}0"))
+        );
+        reads(self.session, vec![read]).sweeping()
+    }
+}
 
 /// The columns that make an entry's key: see `sql/key.rs`.
 pub(super) const NAME: &str = "number, LOWER(HEX(session)), ticket, label";
@@ -34,109 +302,6 @@ pub(super) const NAME: &str = "number, LOWER(HEX(session)), ticket, label";
 fn enter(session: i64, writes: bool) -> String {
     let lock = if writes { " LOCK IN SHARE MODE" } else { "" };
     format!("SELECT id FROM distlock_sessions WHERE id = {session}{lock}")
-}
-
-/// Counts from when the request came: the client counts from when it was sent. A session that is
-/// still there holds what it held, whatever the clock shows.
-pub(super) fn keep_alive(session: i64) -> Message {
-    let renew = format!(
-        "UPDATE distlock_sessions SET expires = {NOW} + ttl, server = {SERVER}, beat = {BEAT} \
-         WHERE id = {session}"
-    );
-    Message::plain(vec![renew]).urgent()
-}
-
-pub(super) fn close(session: i64) -> Message {
-    Message::plain(vec![format!("DELETE FROM distlock_sessions WHERE id = {session}")])
-}
-
-/// Joins all of these queues or none. `if_free`: only if nobody is in any of them; then nothing is
-/// written otherwise, but for a queue's row if somebody comes at the same moment.
-///
-/// Who joins locks the queue's row, in the order of the names, and takes the next number: so
-/// numbers are in the order of the commits. (Those of `AUTO_INCREMENT` are not.) `turn`, a number
-/// that nobody else has drawn, shows that the row was locked by this request.
-///
-/// While nothing is granted, [`QUARANTINE`] joins each of them just before, and nobody with
-/// `if_free`.
-///
-/// Its last statements are one [`joined`] for each queue and, with `if_free`, whether somebody is
-/// there and all of them are over by the clock; and whether nothing is granted, and nobody is known
-/// to be there.
-pub(super) fn join(
-    session: i64,
-    turn: i64,
-    joiners: &[Joiner<'_>],
-    value: &[u8],
-    if_free: bool,
-) -> Message {
-    let mut sorted: Vec<_> = joiners.iter().collect();
-    sorted.sort_by_key(|joiner| joiner.queue.dir());
-    let names: Vec<_> = sorted.iter().map(|joiner| text(joiner.queue.dir())).collect();
-    let all = names.join(", ");
-    let quarantined = quarantined();
-    let free = format!(
-        "NOT EXISTS (SELECT 1 FROM distlock_entries WHERE queue IN ({all})) AND NOT {quarantined}"
-    );
-    let asked = names.iter().map(|name| format!("SELECT {name} AS name"));
-    let asked = asked.collect::<Vec<_>>().join(" UNION ALL ");
-    let mut statements = vec![
-        enter(session, true),
-        format!(
-            "INSERT INTO distlock_queues (queue, number, turn, used) \
-             SELECT name, 0, {turn}, {NOW} FROM ({asked}) AS asked WHERE {} \
-             ON DUPLICATE KEY UPDATE turn = {turn}, used = {NOW}",
-            if if_free { free.as_str() } else { "TRUE" }
-        ),
-    ];
-    if if_free {
-        statements.push(format!("SET @distlock_free = {free}"));
-    }
-    let (value, phantom) = (bytes(value), bytes(QUARANTINED));
-    for (place, joiner) in sorted.iter().enumerate() {
-        statements.push(format!(
-            "SET @distlock_{place} = (SELECT GREATEST(q.number, f.floor) + 1 + {quarantined} \
-             FROM distlock_queues AS q JOIN distlock_schema AS f \
-             JOIN distlock_sessions AS s ON s.id = {session} \
-             WHERE q.queue = {} AND q.turn = {turn}{} AND NOT EXISTS (\
-             SELECT 1 FROM distlock_entries AS e WHERE e.session = {session} \
-             AND e.ticket = '{}'))",
-            names[place],
-            if if_free { " AND @distlock_free" } else { "" },
-            joiner.ticket
-        ));
-    }
-    for (place, joiner) in sorted.iter().enumerate() {
-        statements.push(format!(
-            "UPDATE distlock_queues SET number = @distlock_{place} \
-             WHERE queue = {} AND turn = {turn} AND @distlock_{place} IS NOT NULL",
-            names[place]
-        ));
-        statements.push(format!(
-            "INSERT INTO distlock_entries \
-             (queue, number, session, ticket, label, value, version, since) \
-             SELECT {queue}, @distlock_{place}, {session}, '{ticket}', {}, {value}, 1, {NOW} \
-             FROM DUAL WHERE @distlock_{place} IS NOT NULL UNION ALL \
-             SELECT {queue}, @distlock_{place} - 1, id, '{ticket}', '{NOBODY}', {phantom}, 1, \
-             {NOW} FROM distlock_sessions WHERE id = {QUARANTINE} \
-             AND @distlock_{place} IS NOT NULL",
-            text(joiner.queue.label()),
-            queue = names[place],
-            ticket = joiner.ticket,
-        ));
-    }
-    statements.extend(joiners.iter().map(|joiner| joined(session, joiner)));
-    if if_free {
-        // It ends at the first one who lives: queues may be long.
-        statements.push(format!(
-            "SELECT there AND NOT alive, {quarantined} AND NOT alive FROM (\
-             SELECT EXISTS (SELECT 1 FROM distlock_entries WHERE queue IN ({all})) AS there, \
-             EXISTS (SELECT 1 FROM distlock_entries AS e \
-             JOIN distlock_sessions AS s ON s.id = e.session WHERE queue IN ({all}) \
-             AND s.id <> {QUARANTINE} AND s.expires >= {NOW}) AS alive) AS seen"
-        ));
-    }
-    Message::transaction(statements).entering().sweeping()
 }
 
 /// The own entry and the two in front of it, nearest first, with whether there is anything else in
@@ -153,68 +318,8 @@ fn joined(session: i64, joiner: &Joiner<'_>) -> String {
     )
 }
 
-/// Its last statement tells of the entry with this number and the two in front of it.
-pub(super) fn standing(session: i64, own: &Place<'_>) -> Message {
-    let (dir, number) = (text(own.dir), own.number);
-    Message::plain(vec![
-        enter(session, false),
-        format!(
-            "SELECT {NAME} FROM distlock_entries WHERE queue = {dir} AND number <= {number} \
-             ORDER BY number DESC LIMIT 3"
-        ),
-    ])
-    .entering()
-}
-
-pub(super) fn present(session: i64, own: &Place<'_>, ahead: &Place<'_>) -> Message {
-    Message::plain(vec![
-        enter(session, false),
-        format!(
-            "SELECT {NAME} FROM distlock_entries WHERE queue = {} AND number IN ({}, {})",
-            text(own.dir),
-            own.number,
-            ahead.number
-        ),
-    ])
-    .entering()
-}
-
-/// All entries of the session, and the queues that they are in.
-pub(super) fn own_entries(session: i64) -> Message {
-    Message::plain(vec![enter(session, false), every_own_entry(session)]).entering()
-}
-
 pub(super) fn every_own_entry(session: i64) -> String {
     format!("SELECT {NAME}, queue FROM distlock_entries WHERE session = {session}")
-}
-
-/// Its last statements tell how many entries were deleted; and the queue's last number, which no
-/// entry has that joined after the deletion, and whether the successor's is there.
-pub(super) fn leave(
-    session: i64,
-    queue: &Queue,
-    ticket: Ticket,
-    number: Option<u64>,
-    successor: Option<u64>,
-) -> Message {
-    let dir = text(queue.dir());
-    let known = number.map_or(String::new(), |number| format!(" AND number = {number}"));
-    let successor = successor.map_or("FALSE".to_owned(), |number| {
-        format!(
-            "EXISTS (SELECT 1 FROM distlock_entries WHERE queue = {dir} AND number = {number} \
-             AND session = {session})"
-        )
-    });
-    Message::transaction(vec![
-        enter(session, true),
-        format!(
-            "DELETE FROM distlock_entries WHERE session = {session} AND ticket = '{ticket}' \
-             AND queue = {dir} AND label = {}{known}",
-            text(queue.label())
-        ),
-        format!("SELECT (SELECT number FROM distlock_queues WHERE queue = {dir}), {successor}"),
-    ])
-    .entering()
 }
 
 /// All that is in a queue, in its order, and the notes: one statement, so that it is of one moment.
@@ -239,84 +344,6 @@ pub(super) fn reads(session: i64, statements: Vec<String>) -> Message {
     Message::plain(enter.into_iter().chain(statements).collect()).entering()
 }
 
-/// Its last statements tell how many entries were written, and which version there is.
-pub(super) fn rewrite(session: i64, entry: &Place<'_>, value: &[u8], version: u64) -> Message {
-    let (dir, number) = (text(entry.dir), entry.number);
-    let own = format!("queue = {dir} AND number = {number} AND session = {session}");
-    Message::transaction(vec![
-        enter(session, true),
-        format!(
-            "UPDATE distlock_entries SET value = {}, version = version + 1 \
-             WHERE {own} AND version = {version}",
-            bytes(value)
-        ),
-        format!("SELECT version FROM distlock_entries WHERE {own}"),
-    ])
-    .entering()
-}
-
-/// It keeps its number. Its last statement tells how many entries there were.
-pub(super) fn relabel(session: i64, entry: &Place<'_>, label: &str, value: &[u8]) -> Message {
-    Message::transaction(vec![
-        enter(session, true),
-        format!(
-            "UPDATE distlock_entries SET label = {}, value = {} \
-             WHERE queue = {} AND number = {} AND session = {session}",
-            text(label),
-            bytes(value),
-            text(entry.dir),
-            entry.number
-        ),
-    ])
-    .entering()
-}
-
-/// Writes data if all guards are there; they stay there until all of it is written. Its second
-/// statement tells which of them are, by how many rows it finds. In a cluster only what is written
-/// on two servers at once is noticed, and undone on one, so the guards' entries are written to.
-pub(super) fn commit(session: i64, guards: &[Place<'_>], writes: &[Write]) -> Message {
-    let place =
-        |place: &Place<'_>| format!("(queue = {} AND number = {})", text(place.dir), place.number);
-    let places = guards.iter().map(place).collect::<Vec<_>>().join(" OR ");
-    let (held, check) = match guards {
-        [] => {
-            let held = format!("FROM distlock_sessions WHERE id = {session}");
-            let check = format!("SELECT 1 {held}");
-            (held, check)
-        }
-        guards => (
-            format!(
-                "FROM (SELECT COUNT(*) AS held FROM distlock_entries \
-                 WHERE session = {session} AND ({places})) AS guards WHERE held = {}",
-                guards.len()
-            ),
-            format!(
-                "UPDATE distlock_entries SET checks = checks + 1 \
-                 WHERE session = {session} AND ({places})"
-            ),
-        ),
-    };
-    let mut statements = vec![enter(session, true), check];
-    for write in writes {
-        let (Write::Put { key, .. } | Write::Delete { key }) = write;
-        let (dir, name) = at(key);
-        statements.push(match write {
-            Write::Put { value, .. } => format!(
-                "REPLACE INTO distlock_data (dir, name, value) SELECT {dir}, {name}, {} {held}",
-                bytes(value)
-            ),
-            Write::Delete { .. } => format!(
-                "DELETE FROM distlock_data WHERE dir = {dir} AND name = {name} \
-                 AND EXISTS (SELECT 1 {held})"
-            ),
-        });
-        if let (Write::Delete { .. }, Some(parts)) = (write, parts(key)) {
-            statements.push(evict(&parts));
-        }
-    }
-    Message::transaction(statements).entering()
-}
-
 /// Deletes the entry that has this key.
 fn evict(Parts { dir, session, ticket, label }: &Parts<'_>) -> String {
     format!(
@@ -328,12 +355,6 @@ fn evict(Parts { dir, session, ticket, label }: &Parts<'_>) -> String {
     )
 }
 
-pub(super) fn read(key: &str) -> Message {
-    let (dir, name) = at(key);
-    let read = format!("SELECT HEX(value) FROM distlock_data WHERE dir = {dir} AND name = {name}");
-    Message::plain(vec![read])
-}
-
 pub(super) fn durability() -> Message {
     Message::plain(durability::SQL.map(str::to_owned).into())
 }
@@ -342,18 +363,6 @@ pub(super) fn durability() -> Message {
 fn at(key: &str) -> (String, String) {
     let (dir, name) = key.rsplit_once('/').unwrap_or(("", key));
     (text(dir), text(name))
-}
-
-/// The queues whose directories begin with the namespace and a slash.
-pub(super) fn queues(session: i64, namespace: &str) -> Message {
-    // `0` is the character after `/`.
-    let read = format!(
-        "SELECT DISTINCT queue FROM distlock_entries WHERE queue >= {} AND queue < {} \
-         ORDER BY queue",
-        text(&format!("{namespace}/")),
-        text(&format!("{namespace}0"))
-    );
-    reads(session, vec![read]).sweeping()
 }
 
 /// A row, if the guard's entry and session are there, which stay until the end of the transaction

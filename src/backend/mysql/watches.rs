@@ -1,15 +1,15 @@
 //! Who waits here for what happens to which key, and when to look: this database tells nobody
 //! anything unasked.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{collections::HashMap, time::Duration};
 
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 
-use super::looks::{Seen, What};
+use super::looks::Seen;
 use crate::{
-    backend::{
-        error::{Result, StoreError},
-        sql::key::session_of,
+    backend::sql::{
+        key::session_of,
+        watched::{Waiting, Watched, WatchedEntry, What},
     },
     runtime::{clock::Instant, jittered, late, mutex::Mutex},
 };
@@ -37,16 +37,10 @@ pub(super) struct Watches {
 
 #[derive(Debug, Default)]
 struct State {
-    watched: HashMap<What, WatchedEntry>,
+    /// `None`: a first look is under way.
+    watched: Watched<Option<Look>>,
     /// No look is due before.
     soonest: Option<Instant>,
-}
-
-#[derive(Debug)]
-struct WatchedEntry {
-    told: watch::Sender<Told>,
-    /// `None`: a first look is under way.
-    look: Option<Look>,
 }
 
 /// What is known since the last look.
@@ -62,34 +56,6 @@ struct Look {
     end: Option<Instant>,
     /// If others are looked for before it is due, so much earlier will do.
     early: Duration,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Told {
-    Nothing,
-    News,
-    /// The connection is gone, and nobody looks.
-    Lost,
-}
-
-/// One who waits. Before it is dropped, [`Watches::leave`] has to be told.
-#[derive(Debug)]
-pub(super) struct Waiting {
-    pub(super) what: What,
-    told: watch::Receiver<Told>,
-}
-
-impl Waiting {
-    /// Returns when something may have happened.
-    pub(super) async fn news(&mut self) -> Result<()> {
-        let lost = || StoreError::Unavailable("the connection was lost".into());
-        // The sender goes after it has spoken.
-        let told = self.told.wait_for(|told| *told != Told::Nothing).await;
-        match told.map(|told| *told) {
-            Ok(Told::News) => Ok(()),
-            _ => Err(lost()),
-        }
-    }
 }
 
 /// What is to be looked at.
@@ -139,10 +105,15 @@ fn pause(queue: bool, own: bool, age: Duration, ahead: u64) -> Duration {
 }
 
 impl State {
+    /// What the last look at it has shown.
+    fn get(&self, what: &What) -> Option<&Look> {
+        self.watched.0.get(what)?.known.as_ref()
+    }
+
     fn set(&mut self, what: &What, look: Look) {
-        if let Some(watched_entry) = self.watched.get_mut(what) {
+        if let Some(watched_entry) = self.watched.0.get_mut(what) {
             self.soonest = Some(self.soonest.map_or(look.due, |soonest| soonest.min(look.due)));
-            watched_entry.look = Some(look);
+            watched_entry.known = Some(look);
         }
     }
 }
@@ -154,19 +125,14 @@ impl Watches {
 
     /// Begins to listen, before the server is asked.
     pub(super) fn wait(&self, what: What) -> Waiting {
-        let mut state = self.state.lock();
-        let watched_entry = state.watched.entry(what.clone()).or_insert_with(|| WatchedEntry {
-            told: watch::Sender::new(Told::Nothing),
-            look: None,
-        });
-        Waiting { told: watched_entry.told.subscribe(), what }
+        self.state.lock().watched.wait(what)
     }
 
     /// Takes note of what one who has begun to wait has seen first.
     pub(super) fn note(&self, what: &What, seen: Seen) {
         let own = self.is_own(&seen);
         let mut state = self.state.lock();
-        let before = state.watched.get(what).and_then(|watched_entry| watched_entry.look.as_ref());
+        let before = state.get(what);
         // Another one waits already, perhaps, who has seen something else: that one is right.
         if before.is_none_or(|before| before.seen.is == seen.is) {
             let look = Look::new(what, own, seen, before);
@@ -182,34 +148,19 @@ impl Watches {
 
     /// One less waits.
     pub(super) fn leave(&self, waiting: &Waiting) {
-        let watched = &mut self.state.lock().watched;
-        let Some(watched_entry) = watched.get(&waiting.what) else { return };
-        let own = watched_entry.told.subscribe().same_channel(&waiting.told);
-        // The one that leaves is counted still.
-        if own && watched_entry.told.receiver_count() == 1 {
-            watched.remove(&waiting.what);
-        }
+        self.state.lock().watched.leave(waiting);
     }
 
     /// Something has happened to an entry, or in a queue.
     pub(super) fn tell(&self, dir: &str, number: u64) {
-        let dir: Arc<str> = dir.into();
-        let watched = {
-            let watched = &mut self.state.lock().watched;
-            [number, 0].map(|number| watched.remove(&(Arc::clone(&dir), number)))
-        };
-        // Without the lock: those who are told may look at once.
-        for watched_entry in watched.into_iter().flatten() {
-            watched_entry.told.send_replace(Told::News);
-        }
+        let watched = self.state.lock().watched.take(dir, number);
+        watched.into_iter().for_each(WatchedEntry::tell);
     }
 
     /// The connection is gone.
     pub(super) fn lose(&self) {
         let lost = std::mem::take(&mut *self.state.lock());
-        for watched_entry in lost.watched.into_values() {
-            watched_entry.told.send_replace(Told::Lost);
-        }
+        lost.watched.lose();
     }
 
     /// When to see whether a look is due.
@@ -224,9 +175,9 @@ impl Watches {
         if state.soonest.is_none_or(|soonest| soonest > now) {
             return due;
         }
-        let looks = state.watched.iter();
+        let looks = state.watched.0.iter();
         let looks: Vec<_> = looks
-            .filter_map(|(what, watched_entry)| Some((what.clone(), watched_entry.look.clone()?)))
+            .filter_map(|(what, watched_entry)| Some((what.clone(), watched_entry.known.clone()?)))
             .collect();
         state.soonest = looks.iter().map(|(_, look)| look.due).min();
         // Those who have waited may have left.
@@ -253,26 +204,23 @@ impl Watches {
         let mut shown: HashMap<_, _> = shown.into_iter().collect();
         let (mut state, mut news) = (self.state.lock(), Vec::new());
         for what in looked {
-            let before =
-                state.watched.get(what).and_then(|watched_entry| watched_entry.look.as_ref());
-            let Some(before) = before else { continue };
+            let Some(before) = state.get(what) else { continue };
             match shown.remove(what) {
                 Some(seen) if seen.is == before.seen.is => {
                     let look = Look::new(what, before.own, seen, Some(before));
                     state.set(what, look);
                 }
-                _ => news.extend(state.watched.remove(what)),
+                _ => news.extend(state.watched.0.remove(what)),
             }
         }
         state.soonest = state
             .watched
+            .0
             .values()
-            .filter_map(|watched_entry| Some(watched_entry.look.as_ref()?.due))
+            .filter_map(|watched_entry| Some(watched_entry.known.as_ref()?.due))
             .min();
         drop(state);
-        for watched_entry in news {
-            watched_entry.told.send_replace(Told::News);
-        }
+        news.into_iter().for_each(WatchedEntry::tell);
     }
 
     /// The same of own entries, of which it was asked nothing but their keys.
@@ -285,9 +233,8 @@ impl Watches {
     pub(super) fn missed(&self, looked: &[What]) {
         let (mut state, due) = (self.state.lock(), Instant::now() + jittered(LATEST));
         for what in looked {
-            if let Some(look) =
-                state.watched.get_mut(what).and_then(|watched_entry| watched_entry.look.as_mut())
-            {
+            let watched_entry = state.watched.0.get_mut(what);
+            if let Some(look) = watched_entry.and_then(|entry| entry.known.as_mut()) {
                 look.due = due;
             }
         }
@@ -297,6 +244,8 @@ impl Watches {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::backend::mysql::looks::FAR;
 

@@ -1,11 +1,6 @@
 //! One connection to the one server that can be written to.
 
-use std::{
-    future::poll_fn,
-    sync::Arc,
-    task::{Context, Poll},
-    time::Duration,
-};
+use std::{future::poll_fn, sync::Arc, time::Duration};
 
 use tokio::net::TcpStream;
 use tokio_postgres::{
@@ -17,14 +12,15 @@ use super::{
     log::Log,
     message::{CONNECTION, FLUSHED},
     opening,
-    tls::{Secured, Securing},
+    tls::Secured,
 };
 use crate::{
     backend::{
-        error::{Result, StoreError},
+        Result, StoreError,
         remote::Remote,
+        securing::{Securing, Stream},
         sql::{
-            endpoints::Endpoints,
+            endpoints::{Endpoints, not_primary},
             outcome::{Outcome, Row},
             released::Released,
             server_clock::ServerClock,
@@ -44,8 +40,8 @@ const NOTICED: Duration = Duration::from_secs(60);
 /// Makes connections.
 #[derive(Debug)]
 pub(super) struct Connector {
-    remote: Remote,
-    endpoints: Endpoints,
+    pub(super) remote: Remote,
+    pub(super) endpoints: Endpoints,
     pub(super) clock: ServerClock,
     pub(super) log: Log,
     /// When a connection was last found to have been given to others in between.
@@ -56,7 +52,7 @@ pub(super) struct Connector {
 pub(super) struct Link {
     pub(super) endpoint: String,
     pub(super) client: Arc<Client>,
-    connection: Connection<TcpStream, Secured>,
+    connection: Connection<TcpStream, Box<dyn Stream>>,
     /// What it is called, by a number that no other has.
     pub(super) name: i64,
     /// Which server it is.
@@ -74,16 +70,6 @@ impl Connector {
         let endpoints = Endpoints::new(remote.endpoints.clone());
         let (clock, log, pooled) = <_>::default();
         Self { remote, endpoints, clock, log, pooled }
-    }
-
-    /// How long a request may take.
-    pub(super) fn patience(&self) -> Duration {
-        self.remote.request_timeout
-    }
-
-    /// How long it may take to begin a session.
-    pub(super) fn patience_at_first(&self) -> Duration {
-        self.remote.connect_timeout.mul_f64(0.9)
     }
 
     pub(super) async fn connect(&self, session: i64, patience: Duration) -> Result<Link> {
@@ -113,11 +99,6 @@ impl Connector {
         self.endpoints.connect(patience, connect).await
     }
 
-    /// The one in use has fallen silent: begin with the next one.
-    pub(super) fn leave(&self) {
-        self.endpoints.leave();
-    }
-
     /// Fails if the first of these outcomes is not what a connection of this name tells: a pooler
     /// has given it to others. What was asked may have been done with others' settings, and what
     /// the server says unasked is not heard.
@@ -134,22 +115,17 @@ impl Connector {
         Err(StoreError::Unknown(POOLED.into()))
     }
 
-    /// Whether a pooler was noticed a short time ago.
-    fn is_pooled(&self) -> bool {
-        self.pooled.lock().is_some_and(|noticed| noticed.elapsed() < NOTICED)
-    }
-
     async fn connect_to(&self, endpoint: &str, session: i64) -> Result<Link> {
-        if self.is_pooled() {
+        if self.pooled.lock().is_some_and(|noticed| noticed.elapsed() < NOTICED) {
             return Err(StoreError::Denied(format!("{endpoint}: {POOLED}").into()));
         }
         let unavailable =
             |error: std::io::Error| StoreError::Unavailable(format!("{endpoint}: {error}").into());
-        let material = self.remote.tls.as_ref().map(|tls| tls.newest());
-        let securing = Securing::new(material.as_deref(), endpoint).map_err(unavailable)?;
+        let securing = self.remote.material().map(|material| Securing::new(&material, endpoint));
+        let securing = securing.transpose().map_err(unavailable)?;
         let mut config = Config::new();
         config.application_name("distlock");
-        config.ssl_mode(if securing.is_on() { SslMode::Require } else { SslMode::Disable });
+        config.ssl_mode(if securing.is_some() { SslMode::Require } else { SslMode::Disable });
         if let Some(credentials) = &self.remote.credentials {
             let newest = credentials.newest();
             config.user(newest.user.as_str()).password(newest.password.expose());
@@ -158,13 +134,11 @@ impl Connector {
             config.dbname(database.as_str());
         }
         let tcp = tcp(endpoint).await.map_err(unavailable)?;
-        let (client, connection) = config.connect_raw(tcp, securing).await.map_err(|error| {
-            if let Some(credentials) = &self.remote.credentials {
-                // It may have been replaced a moment ago.
-                credentials.expire();
-            }
-            refused(endpoint, &error)
-        })?;
+        let (client, connection) =
+            config.connect_raw(tcp, Secured(securing)).await.map_err(|error| {
+                self.remote.expire_credentials();
+                refused(endpoint, &error)
+            })?;
         let mut link = Link {
             endpoint: endpoint.to_owned(),
             client: Arc::new(client),
@@ -175,23 +149,19 @@ impl Connector {
             set_back: false,
             bare: false,
         };
-        let reading = |what: &str| {
-            StoreError::Unavailable(
-                format!("{endpoint} {what}: locks are kept by the primary, name that").into(),
-            )
-        };
-        let hello = link.ask(&opening::hello(session, link.name, self.patience())).await;
+        let hello =
+            link.ask(&opening::hello(session, link.name, self.remote.request_timeout)).await;
         let hello = hello.map_err(|error| match is_read_only(&error) {
-            true => reading("is a standby or read-only"),
+            true => not_primary(endpoint, "is a standby or read-only"),
             false => refused(endpoint, &error),
         })?;
         let told = hello.get(opening::HELLO_TELLS).and_then(Outcome::first);
-        let told = told.ok_or_else(|| reading("does not tell what it is"))?;
+        let told = told.ok_or_else(|| not_primary(endpoint, "does not tell what it is"))?;
         if told.flag(0) {
-            return Err(reading("is a standby (pg_is_in_recovery)"));
+            return Err(not_primary(endpoint, "is a standby (pg_is_in_recovery)"));
         }
         if told.flag(1) {
-            return Err(reading("is read-only (transaction_read_only)"));
+            return Err(not_primary(endpoint, "is read-only (transaction_read_only)"));
         }
         link.bare = told.flag(2);
         told.text(opening::HELLO_SERVER).unwrap_or_default().clone_into(&mut link.server);
@@ -222,14 +192,7 @@ impl Link {
     /// What the server says unasked. `None` and errors are the end of the connection. Has to be
     /// polled all the time, also for what is asked.
     pub(super) async fn heard(&mut self) -> Option<Result<AsyncMessage, tokio_postgres::Error>> {
-        poll_fn(|context| self.poll_heard(context)).await
-    }
-
-    fn poll_heard(
-        &mut self,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<AsyncMessage, tokio_postgres::Error>>> {
-        self.connection.poll_message(context)
+        poll_fn(|context| self.connection.poll_message(context)).await
     }
 }
 

@@ -1,9 +1,6 @@
 //! What a server's settings and its standbys come to.
 
-use crate::backend::{
-    durability::{AfterLoss, Durability},
-    sql::outcome::Row,
-};
+use crate::backend::{AfterLoss, Durability, sql::outcome::Row};
 
 /// The settings, and how many standbys there are. Other receivers of the log cannot be promoted and
 /// do not count: logical subscribers, backups in progress, and `pg_receivewal`, which only stores

@@ -5,7 +5,7 @@ use std::error::Error as _;
 use tokio_postgres::{Error, error::SqlState};
 
 use crate::{
-    backend::{certificates, error::StoreError, sql::asking::Verdict},
+    backend::{StoreError, certificates, sql::asking::Verdict},
     lost::LostReason,
 };
 

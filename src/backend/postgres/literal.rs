@@ -2,7 +2,7 @@
 //!
 //! A request is one message of the simple protocol, which knows no parameters: see `statements.rs`.
 
-use std::fmt::Write;
+use crate::backend::sql::outcome::hexadecimal;
 
 /// A text between quotes, as libpq's `PQescapeLiteral` writes it: it means the same whether or not
 /// the server takes backslashes for escapes (`standard_conforming_strings`).
@@ -16,12 +16,7 @@ pub(super) fn text(text: &str) -> String {
 
 /// Bytes.
 pub(super) fn bytes(bytes: &[u8]) -> String {
-    let mut hex = String::with_capacity(2 * bytes.len());
-    for byte in bytes {
-        // Writing to a string does not fail.
-        let _ = write!(hex, "{byte:02x}");
-    }
-    format!("decode('{hex}', 'hex')")
+    format!("decode('{}', 'hex')", hexadecimal(bytes))
 }
 
 #[cfg(test)]

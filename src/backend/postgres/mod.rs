@@ -25,20 +25,15 @@ use self::{connection::Connector, error::refused, session::Session};
 use super::{Backend, Facts, LateJoins, Store};
 use crate::{
     backend::{
-        error::{Result, StoreError},
+        Result,
+        opening::{SHORTEST, within},
         remote::Remote,
         sql::{key, store::SqlStore},
         trust,
     },
     error::Error,
-    runtime::{
-        clock::{self, timeout},
-        random,
-    },
+    runtime::{clock, random},
 };
-
-/// A shorter session would not outlive a server that is busy for a moment.
-const SHORTEST: Duration = Duration::from_secs(1);
 
 /// The backend of `postgres://`.
 #[derive(Debug)]
@@ -62,27 +57,21 @@ impl Backend for Postgres {
     async fn open(&self, ttl: Duration) -> Result<(Facts, Arc<dyn Store>)> {
         let ttl = ttl.max(SHORTEST);
         // Of our own choice; should an answer be lost, that session ends with its TTL.
-        let (session, patience) = (random::id(), self.connector.patience_at_first());
+        let (session, patience) = (random::id(), self.connector.remote.opening_timeout());
         let mut link = self.connector.connect(session, patience).await?;
         let endpoint = link.endpoint.clone();
-        let version = timeout(patience, schema::prepare(&mut link)).await.map_err(late)?;
-        let version = version.map_err(|error| refused(&endpoint, &error))?;
+        let refused = |error| refused(&endpoint, &error);
+        let version = within(patience, schema::prepare(&mut link)).await?.map_err(refused)?;
         schema::check(version.last())?;
         let begin = opening::open(session, ttl.as_millis(), &link.server, link.set_back);
         let sent = clock::now();
-        let begun = timeout(patience, link.ask(&begin)).await.map_err(late)?;
-        let begun = begun.map_err(|error| refused(&endpoint, &error))?;
+        let begun = within(patience, link.ask(&begin)).await?.map_err(refused)?;
         self.connector.clock.read(&begun, sent);
         self.connector.log.begin(&link.server, link.flushed);
         let session = Session::start(Arc::clone(&self.connector), link, session);
         // Not in the transaction that opens the session, which it must not delay or undo.
-        session.connection.order(opening::tidy(self.connector.patience()).into());
+        session.connection.order(opening::tidy(self.connector.remote.request_timeout).into());
         let facts = Facts { late_joins: LateJoins::Named(key::ticket_in), ..Facts::new(ttl) };
         Ok((facts, Arc::new(SqlStore::new(session, ttl))))
     }
-}
-
-/// A session that may have begun ends with its TTL.
-fn late(late: tokio::time::error::Elapsed) -> StoreError {
-    StoreError::Unavailable(late.into())
 }

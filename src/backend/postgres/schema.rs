@@ -2,8 +2,8 @@
 
 use super::connection::Link;
 use crate::backend::{
-    error::{Result, StoreError},
-    sql::outcome::Outcome,
+    Result,
+    sql::{outcome::Outcome, schema},
 };
 
 /// What makes the tables.
@@ -22,8 +22,6 @@ const VERSION: i64 = 1;
 pub(crate) const HELD: &str = "SELECT 1 FROM distlock.sessions AS s \
      JOIN distlock.entries AS e ON e.session = s.id \
      WHERE e.queue = $1 AND e.number = $2 AND s.expires > clock_timestamp() FOR KEY SHARE";
-
-const OPERATION: &str = "making the tables";
 
 /// Makes tables of the present form, and returns what [`VERSION_AND_FORM`] does.
 pub(super) async fn prepare(link: &mut Link) -> Result<Vec<Outcome>, tokio_postgres::Error> {
@@ -83,18 +81,7 @@ fn refill() -> String {
 
 /// Whether this build can work with the tables.
 pub(super) fn check(told: Option<&Outcome>) -> Result<()> {
-    match told.and_then(|outcome| outcome.first()?.number(0)) {
-        Some(VERSION) => Ok(()),
-        other => {
-            let found = other.map_or("unknown".to_owned(), |version| version.to_string());
-            let reason = format!(
-                "the tables in the schema `distlock` are of version {found}, and this build of \
-                 distlock knows version {VERSION}: use a build that knows those, or another \
-                 database"
-            );
-            Err(StoreError::Fatal { operation: OPERATION, source: reason.into() })
-        }
-    }
+    schema::check("in the schema `distlock`", VERSION, told)
 }
 
 #[cfg(test)]

@@ -14,22 +14,23 @@ use super::{
     connection::{Connector, Link, outcomes},
     error::{is_read_only, triage},
     message::Message,
-    statements,
+    statements::{self, PostgresStatements},
 };
 use crate::{
     backend::{
-        error::{Result, StoreError},
+        Result, StoreError,
         sql::{
             asking::Verdict,
             connection_handle::{ConnectionHandle, Inbox, Order, Over, Served},
-            outcome::Outcome,
+            outcome::{Outcome, Row},
             released::Released,
-            told::left,
+            requested::{Done, Requested},
+            watched::until,
             watches::Watches,
         },
     },
     runtime::{
-        clock::{self, Instant, sleep_until, timeout},
+        clock::{self, Instant, timeout},
         jittered,
     },
 };
@@ -38,7 +39,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub(super) struct Session {
     pub(super) connection: ConnectionHandle<Message>,
-    pub(super) session: i64,
+    pub(super) statements: PostgresStatements,
     pub(super) watches: Arc<Watches>,
     pub(super) released: Arc<Released>,
 }
@@ -46,26 +47,17 @@ pub(super) struct Session {
 impl Session {
     pub(super) fn start(connector: Arc<Connector>, link: Link, session: i64) -> Self {
         let (watches, released) = (Arc::<Watches>::default(), Arc::<Released>::default());
-        let patience = connector.patience();
+        let patience = connector.remote.request_timeout;
         let (heard, let_go) = (Arc::clone(&watches), Arc::clone(&released));
         let server = link.server.clone();
         let task = Task { connector, session, server, watches: heard, released: let_go };
         Self {
             connection: ConnectionHandle::start(task, link, patience),
-            session,
+            statements: PostgresStatements { session },
             watches,
             released,
         }
     }
-}
-
-/// What came of one request to the server.
-enum Done {
-    Answered,
-    /// The server has fallen silent, or has become one that cannot be written to.
-    Useless,
-    /// How long the sessions have to live that were asked after.
-    Expiries(Vec<(i64, Duration)>),
 }
 
 struct Task {
@@ -83,13 +75,13 @@ impl Served for Task {
 
     async fn connect(&self) -> Result<Link> {
         // Soon enough to try again, or the session is over.
-        let patience = self.connector.patience() * 2;
+        let patience = self.connector.remote.request_timeout * 2;
         self.connector.connect_again(self.session, &self.server, &self.released, patience).await
     }
 
     fn lost(&self, useless: bool) {
         if useless {
-            self.connector.leave();
+            self.connector.endpoints.leave();
         }
         self.watches.lose();
     }
@@ -109,22 +101,11 @@ impl Served for Task {
         let mut quiet_until = Instant::now() + ping_after();
         // Nobody waits any more for what was to be done on the last connection.
         let waiting = inbox.waiting.drain(..).filter(|order| matches!(order, Order::Ask(_)));
-        waiting.for_each(|order| under_way.push(ask(What::Order(order))));
+        waiting.for_each(|order| under_way.push(ask(Requested::Order(order))));
         loop {
             let watches = Arc::clone(&self.watches);
             let due = watches.due();
-            let due = async {
-                match due {
-                    Some(due) => sleep_until(due).await,
-                    None => std::future::pending().await,
-                }
-            };
-            let ping = async {
-                match watches.is_awaited() {
-                    true => sleep_until(quiet_until).await,
-                    false => std::future::pending().await,
-                }
-            };
+            let ping = watches.is_awaited().then_some(quiet_until);
             tokio::select! {
                 biased;
                 heard = link.heard() => match heard {
@@ -142,19 +123,19 @@ impl Served for Task {
                 order = inbox.next() => match order {
                     Some(order) => {
                         quiet_until = Instant::now() + ping_after();
-                        under_way.push(ask(What::Order(order)));
+                        under_way.push(ask(Requested::Order(order)));
                     }
                     None => return Over::Closed,
                 },
                 () = watches.changed.notified() => {}
-                () = ping => {
+                () = until(ping) => {
                     quiet_until = Instant::now() + ping_after();
-                    under_way.push(ask(What::Order(Order::Do(PING.to_owned().into()))));
+                    under_way.push(ask(Requested::Ping));
                 }
-                () = due => {
+                () = until(due) => {
                     let sessions = watches.take_due();
                     if !sessions.is_empty() {
-                        under_way.push(ask(What::Expiries(sessions)));
+                        under_way.push(ask(Requested::Expiries(sessions)));
                     }
                 }
             }
@@ -171,11 +152,6 @@ fn ping_after() -> Duration {
     Duration::from_secs(10) + jittered(Duration::from_secs(5)).min(Duration::from_secs(5))
 }
 
-enum What {
-    Order(Order<Message>),
-    Expiries(Vec<i64>),
-}
-
 /// Asks the server.
 #[derive(Clone)]
 struct Asker {
@@ -189,9 +165,9 @@ struct Asker {
 
 impl Asker {
     /// One request, sent as this is first polled.
-    async fn ask(self, what: What) -> Done {
+    async fn ask(self, what: Requested<Message>) -> Done {
         match what {
-            What::Order(Order::Ask(request)) => {
+            Requested::Order(Order::Ask(request)) => {
                 if !request.begin() {
                     return Done::Answered;
                 }
@@ -204,27 +180,36 @@ impl Asker {
                 };
                 let useless = matches!(&answer, Err(error) if is_read_only(error));
                 let operation = request.operation;
-                let expiries = answer.as_ref().ok().filter(|_| request.message.tells_expiries);
-                let expiries = expiries.map(|outcomes| read_expiries(outcomes));
-                request.answer(answer.map_err(|error| triage(operation, &self.endpoint, &error)));
-                match expiries {
+                let done = match &answer {
                     _ if useless => Done::Useless,
-                    Some(sessions) => Done::Expiries(sessions),
-                    None => Done::Answered,
+                    Ok(outcomes) if request.message.tells_expiries => {
+                        Done::expiries(outcomes, session_of)
+                    }
+                    _ => Done::Answered,
+                };
+                request.answer(answer.map_err(|error| triage(operation, &self.endpoint, &error)));
+                done
+            }
+            Requested::Order(Order::Do(message)) => self.have_done(&message).await,
+            Requested::Ping => self.have_done(&PING.to_owned().into()).await,
+            Requested::Expiries(sessions) => {
+                match self.send(&statements::expiries(&sessions)).await {
+                    Ok(Ok(outcomes)) => Done::expiries(&outcomes, session_of),
+                    // Undone for others' sake, perhaps: they are looked for again soon.
+                    Ok(Err(_)) => Done::Expiries(
+                        sessions.into_iter().map(|id| (id, Duration::ZERO)).collect(),
+                    ),
+                    Err(_) => Done::Useless,
                 }
             }
-            What::Order(Order::Do(message)) => match self.send(&message).await {
-                Ok(_) => Done::Answered,
-                Err(_) => Done::Useless,
-            },
-            What::Expiries(sessions) => match self.send(&statements::expiries(&sessions)).await {
-                Ok(Ok(outcomes)) => Done::Expiries(read_expiries(&outcomes)),
-                // Undone for others' sake, perhaps: they are looked for again soon.
-                Ok(Err(_)) => {
-                    Done::Expiries(sessions.into_iter().map(|id| (id, Duration::ZERO)).collect())
-                }
-                Err(_) => Done::Useless,
-            },
+        }
+    }
+
+    /// Whatever the answer is.
+    async fn have_done(&self, message: &Message) -> Done {
+        match self.send(message).await {
+            Ok(_) => Done::Answered,
+            Err(_) => Done::Useless,
         }
     }
 
@@ -234,7 +219,7 @@ impl Asker {
         let belief = clock.belief(sent).filter(|_| message.sweeps);
         let (text, before) = message.text(self.session, belief.as_ref());
         let query = self.client.simple_query(&text);
-        let answer = timeout(self.connector.patience(), query).await.map_err(|_| {
+        let answer = timeout(self.connector.remote.request_timeout, query).await.map_err(|_| {
             StoreError::Unknown(format!("{} did not answer in time", self.endpoint).into())
         })?;
         let mut outcomes = match answer {
@@ -258,7 +243,6 @@ fn gave_up(told: &tokio_postgres::error::DbError) -> bool {
     told.routine() == Some("SyncRepWaitForLSN")
 }
 
-fn read_expiries(outcomes: &[Outcome]) -> Vec<(i64, Duration)> {
-    let rows = outcomes.first().map(Outcome::rows).unwrap_or_default();
-    rows.iter().filter_map(|row| Some((row.number(0)?, left(row.number(1)?)))).collect()
+fn session_of(row: &Row) -> Option<i64> {
+    row.number(0)
 }

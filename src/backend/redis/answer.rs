@@ -4,9 +4,9 @@ use redis::Value;
 
 use crate::{
     backend::{
-        error::{Result, StoreError},
+        Result, StoreError,
         sql::{
-            outcome::{Outcome, Row},
+            outcome::{Outcome, Row, hexadecimal},
             told::nonsense,
         },
     },
@@ -115,13 +115,6 @@ fn text(value: Value) -> Option<String> {
         },
         _ => None,
     }
-}
-
-fn hexadecimal(bytes: &[u8]) -> String {
-    const DIGITS: [char; 16] =
-        ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f'];
-    let digits = |byte: &u8| [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]];
-    bytes.iter().flat_map(digits).collect()
 }
 
 #[cfg(test)]

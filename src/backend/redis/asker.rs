@@ -16,33 +16,17 @@ use super::{
 };
 use crate::{
     backend::{
-        error::{Result, StoreError},
+        Result, StoreError,
         sql::{
             asking::Verdict,
             connection_handle::Order,
             outcome::{Outcome, Row},
-            told::left,
+            requested::{Done, Requested},
         },
     },
     lost::LostReason,
     runtime::clock::{self, timeout},
 };
-
-pub(super) enum What {
-    Order(Order<Message>),
-    Expiries(Vec<i64>),
-    /// Whether it answers at all.
-    Ping,
-}
-
-/// What came of one request to the server.
-pub(super) enum Done {
-    Answered,
-    /// The server has fallen silent, or has become one that cannot be written to.
-    Useless,
-    /// How long the sessions have to live that were asked after.
-    Expiries(Vec<(i64, Duration)>),
-}
 
 /// Asks the server.
 #[derive(Clone)]
@@ -72,9 +56,9 @@ impl Silence {
 
 impl Asker {
     /// One request, sent as this is first polled.
-    pub(super) async fn ask(self, what: What) -> Done {
+    pub(super) async fn ask(self, what: Requested<Message>) -> Done {
         match what {
-            What::Order(Order::Ask(request)) => {
+            Requested::Order(Order::Ask(request)) => {
                 if !request.begin() {
                     return Done::Answered;
                 }
@@ -88,8 +72,8 @@ impl Asker {
                 }
                 let (answer, done) = match answer {
                     Ok(outcomes) if tells => {
-                        let expiries = read_expiries(&outcomes);
-                        (Ok(outcomes), Done::Expiries(expiries))
+                        let done = Done::expiries(&outcomes, session_of);
+                        (Ok(outcomes), done)
                     }
                     Ok(outcomes) => (Ok(outcomes), Done::Answered),
                     Err(Silence::Refused(error, false)) => (Err(error), Done::Answered),
@@ -100,11 +84,13 @@ impl Asker {
                 request.answer(answer.map_err(Verdict::Failed));
                 done
             }
-            What::Order(Order::Do(message)) => match self.send("background work", &message).await {
-                Err(Silence::Over(_)) => Done::Useless,
-                _ => Done::Answered,
-            },
-            What::Ping => {
+            Requested::Order(Order::Do(message)) => {
+                match self.send("background work", &message).await {
+                    Err(Silence::Over(_)) => Done::Useless,
+                    _ => Done::Answered,
+                }
+            }
+            Requested::Ping => {
                 let mut connection = self.connection.clone();
                 let ping = redis::cmd("PING");
                 let asked = ping.query_async::<Value>(&mut connection);
@@ -113,9 +99,9 @@ impl Asker {
                     _ => Done::Answered,
                 }
             }
-            What::Expiries(sessions) => {
+            Requested::Expiries(sessions) => {
                 match self.call("look at sessions", &message::expiries(&sessions)).await {
-                    Ok(outcomes) => Done::Expiries(read_expiries(&outcomes)),
+                    Ok(outcomes) => Done::expiries(&outcomes, session_of),
                     Err(_) => Done::Useless,
                 }
             }
@@ -154,7 +140,7 @@ impl Asker {
         let calls = [(call, belief.as_ref())].into_iter().chain(confirm);
         let calls: Vec<_> =
             calls.map(|(call, belief)| (call, call.arguments(*session, belief))).collect();
-        let wait = acks.map(|acks| wait(acks, connector.patience()));
+        let wait = acks.map(|acks| wait(acks, connector.remote.request_timeout));
         let asked = run(self.connection.clone(), &connector.keys, &calls, wait);
         let mut answers = self.answered(operation, asked).await?.into_iter();
         let outcomes = self.read(operation, answers.next(), sent, known)?;
@@ -237,7 +223,8 @@ impl Asker {
             let told = format!("{} did not answer in time", self.endpoint);
             Silence::Over(StoreError::Unknown(told.into()))
         };
-        let answer = timeout(self.shared.connector.patience(), asked).await.map_err(late)?;
+        let answer =
+            timeout(self.shared.connector.remote.request_timeout, asked).await.map_err(late)?;
         answer.map_err(|error| self.silence(operation, &error))
     }
 
@@ -250,9 +237,6 @@ impl Asker {
     }
 }
 
-fn read_expiries(outcomes: &[Outcome]) -> Vec<(i64, Duration)> {
-    let rows = outcomes.first().map(Outcome::rows).unwrap_or_default();
-    let read =
-        |row: &Row| Some((i64::from_str_radix(row.text(0)?, 16).ok()?, left(row.number(1)?)));
-    rows.iter().filter_map(read).collect()
+fn session_of(row: &Row) -> Option<i64> {
+    i64::from_str_radix(row.text(0)?, 16).ok()
 }

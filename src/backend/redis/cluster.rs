@@ -3,7 +3,7 @@
 use redis::{RedisError, RedisResult, aio::MultiplexedConnection, cmd};
 
 use super::script::Keys;
-use crate::backend::error::{Result, StoreError};
+use crate::backend::{Result, StoreError};
 
 /// Asks a server of a cluster for our keys; `None`: it is the one that has them. Otherwise it tells
 /// where they are with the same word as to anybody, for which no right is needed but to read.

@@ -3,14 +3,13 @@
 use std::{
     collections::HashMap,
     future::poll_fn,
-    pin::Pin,
     sync::atomic::{AtomicU64, Ordering},
     task::Poll,
     time::Duration,
 };
 
 use redis::{
-    AsyncConnectionConfig, Cmd, ProtocolVersion, PushInfo, RedisConnectionInfo, RedisResult, Value,
+    AsyncConnectionConfig, Cmd, FromRedisValue, PushInfo, RedisConnectionInfo, RedisResult, Value,
     aio::MultiplexedConnection,
 };
 use tokio::sync::mpsc;
@@ -26,12 +25,11 @@ use super::{
 };
 use crate::{
     backend::{
+        Durability, Result, StoreError,
         bridge::Bridge,
         credentials,
-        dialing::dial,
-        durability::Durability,
-        error::{Result, StoreError},
         remote::Remote,
+        resp::{self, Driver},
         sql::endpoints::Endpoints,
     },
     runtime::clock,
@@ -40,9 +38,9 @@ use crate::{
 /// Makes connections.
 #[derive(Debug)]
 pub(super) struct Connector {
-    remote: Remote,
+    pub(super) remote: Remote,
     /// The servers, or the sentinels that know of them.
-    endpoints: Endpoints,
+    pub(super) endpoints: Endpoints,
     pub(super) keys: Keys,
     pub(super) clock: WatchedClock,
     /// The highest number of an entry that any answer has told.
@@ -64,7 +62,7 @@ pub(super) enum Use {
 pub(super) struct Link {
     pub(super) endpoint: String,
     pub(super) connection: MultiplexedConnection,
-    driver: Pin<Box<dyn Future<Output = ()> + Send>>,
+    driver: Driver,
     /// It has ended.
     over: bool,
     pushes: mpsc::UnboundedReceiver<PushInfo>,
@@ -95,16 +93,6 @@ impl Connector {
     /// Whom else its mutexes exclude.
     pub(super) fn bridge(&self) -> Option<&Bridge> {
         self.remote.bridge.as_ref()
-    }
-
-    /// How long a request may take.
-    pub(super) fn patience(&self) -> Duration {
-        self.remote.request_timeout
-    }
-
-    /// How long it may take to begin a session.
-    pub(super) fn patience_at_first(&self) -> Duration {
-        self.remote.connect_timeout.mul_f64(0.9)
     }
 
     /// How many replicas must have what is to count.
@@ -171,13 +159,8 @@ impl Connector {
     pub(super) async fn known_replicas(&self) -> Result<Option<u32>> {
         let Some(service) = &self.remote.service else { return Ok(None) };
         let ask = |sentinel| self.replicas_of(service, sentinel);
-        let told = self.endpoints.connect(self.patience(), ask).await;
+        let told = self.endpoints.connect(self.remote.request_timeout, ask).await;
         told.map(Some).map_err(|error| self.named(error))
-    }
-
-    /// The one in use has fallen silent: begin with the next one.
-    pub(super) fn leave(&self) {
-        self.endpoints.leave();
     }
 
     /// To the primary that this endpoint is, or knows of.
@@ -216,7 +199,7 @@ impl Connector {
     async fn connect_to(&self, endpoint: &str, session: i64, used: Use) -> Result<Met> {
         let database = self.remote.database.as_ref().and_then(|number| number.parse().ok());
         let info = RedisConnectionInfo::default().set_db(database.unwrap_or(0));
-        let mut link = self.begin(endpoint, self.as_ourselves(info)).await?;
+        let mut link = self.begin(endpoint, resp::as_ourselves(&self.remote, info)).await?;
         let connection = link.connection.clone();
         let greeting = greet(connection.clone(), Keys::channel(session), used);
         let server = link.driven(greeting).await.map_err(|error| refused(endpoint, &error))?;
@@ -239,36 +222,16 @@ impl Connector {
         Ok(Met::Primary(Box::new(link)))
     }
 
-    pub(super) fn as_ourselves(&self, info: RedisConnectionInfo) -> RedisConnectionInfo {
-        let Some(credentials) = &self.remote.credentials else { return info };
-        let newest = credentials.newest();
-        info.set_username(&newest.user).set_password(newest.password.expose())
-    }
-
     /// A connection to whatever that is.
     pub(super) async fn begin(&self, endpoint: &str, info: RedisConnectionInfo) -> Result<Link> {
-        let material = self.remote.tls.as_ref().map(|tls| tls.newest());
-        let stream = dial(endpoint, material.as_deref()).await?;
-        let info = info.set_protocol(ProtocolVersion::RESP3);
-        let info = info.set_lib_name("distlock", env!("CARGO_PKG_VERSION"));
         let (heard, pushes) = mpsc::unbounded_channel();
-        // Time limits are ours.
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(None)
-            .set_response_timeout(None)
-            .set_push_sender(heard);
-        let begun = MultiplexedConnection::new_with_config(&info, stream, config).await;
-        let (connection, driver) = begun.map_err(|error| {
-            if let Some(credentials) = &self.remote.credentials {
-                // It may have been replaced a moment ago.
-                credentials.expire();
-            }
-            refused(endpoint, &error)
-        })?;
+        let config = AsyncConnectionConfig::new().set_push_sender(heard);
+        let begun = resp::begin(&self.remote, endpoint, info, config, refused).await;
+        let (connection, driver) = begun?;
         Ok(Link {
             endpoint: endpoint.to_owned(),
             connection,
-            driver: Box::pin(driver),
+            driver,
             over: false,
             pushes,
             server: Identity::default(),
@@ -293,6 +256,12 @@ impl Link {
             }
         })
         .await
+    }
+
+    /// Asks this while nobody else is asked.
+    pub(super) async fn query<T: FromRedisValue>(&mut self, command: &Cmd) -> RedisResult<T> {
+        let mut connection = self.connection.clone();
+        self.driven(command.query_async(&mut connection)).await
     }
 
     /// Does this while nobody else is asked.

@@ -8,7 +8,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use redis::{PushInfo, PushKind, Value};
 
 use super::{
-    asker::{Asker, Done, What},
+    asker::Asker,
     connection::{Link, Use},
     message::Message,
     script::Keys,
@@ -16,8 +16,12 @@ use super::{
 };
 use crate::{
     backend::{
-        error::Result,
-        sql::connection_handle::{Inbox, Order, Over, Served},
+        Result,
+        sql::{
+            connection_handle::{Inbox, Order, Over, Served},
+            requested::{Done, Requested},
+            watched::until,
+        },
     },
     runtime::clock::{Instant, sleep_until},
 };
@@ -32,12 +36,6 @@ pub(super) struct Task {
     pub(super) used: Use,
 }
 
-impl Task {
-    fn has_waiters(&self) -> bool {
-        self.shared.watches.is_awaited() || !self.shared.channels.is_empty()
-    }
-}
-
 impl Served for Task {
     type Message = Message;
     type Link = Link;
@@ -45,12 +43,12 @@ impl Served for Task {
     async fn connect(&self) -> Result<Link> {
         let Shared { connector, session, .. } = &*self.shared;
         // Soon enough to try again, or the session is over.
-        connector.connect_again(*session, self.used, connector.patience() * 2).await
+        connector.connect_again(*session, self.used, connector.remote.request_timeout * 2).await
     }
 
     fn lost(&self, useless: bool) {
         if useless {
-            self.shared.connector.leave();
+            self.shared.connector.endpoints.leave();
         }
         if self.used == Use::Requests {
             self.shared.watches.lose();
@@ -70,20 +68,15 @@ impl Served for Task {
         let ask = |what| asker.clone().ask(what);
         // Nobody waits any more for what was to be done on the last connection.
         let waiting = inbox.waiting.drain(..).filter(|order| matches!(order, Order::Ask(_)));
-        waiting.for_each(|order| under_way.push(ask(What::Order(order))));
+        waiting.for_each(|order| under_way.push(ask(Requested::Order(order))));
         let watches = Arc::clone(&self.shared.watches);
         let listens = self.used == Use::Requests;
         let own_channel = Keys::channel(self.shared.session);
         let mut used = Instant::now();
         loop {
-            let is_idle = listens && under_way.is_empty() && self.has_waiters();
+            let has_waiters = watches.is_awaited() || !self.shared.channels.is_empty();
+            let is_idle = listens && under_way.is_empty() && has_waiters;
             let due = watches.due();
-            let due = async {
-                match due {
-                    Some(due) => sleep_until(due).await,
-                    None => std::future::pending().await,
-                }
-            };
             tokio::select! {
                 biased;
                 heard = link.heard() => match heard {
@@ -107,15 +100,15 @@ impl Served for Task {
                     }
                 }
                 order = inbox.next() => match order {
-                    Some(order) => under_way.push(ask(What::Order(order))),
+                    Some(order) => under_way.push(ask(Requested::Order(order))),
                     None => return Over::Closed,
                 },
                 () = watches.changed.notified(), if listens => {}
-                () = sleep_until(used + IDLE), if is_idle => under_way.push(ask(What::Ping)),
-                () = due, if listens => {
+                () = sleep_until(used + IDLE), if is_idle => under_way.push(ask(Requested::Ping)),
+                () = until(due), if listens => {
                     let sessions = watches.take_due();
                     if !sessions.is_empty() {
-                        under_way.push(ask(What::Expiries(sessions)));
+                        under_way.push(ask(Requested::Expiries(sessions)));
                     }
                 }
             }

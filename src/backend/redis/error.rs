@@ -2,7 +2,7 @@
 
 use redis::{ErrorKind, RedisError};
 
-use crate::backend::{certificates, error::StoreError};
+use crate::backend::{StoreError, certificates};
 
 /// The error in words, with the server that it came from.
 pub(super) fn words(endpoint: &str, error: &RedisError) -> String {
@@ -13,15 +13,13 @@ pub(super) fn words(endpoint: &str, error: &RedisError) -> String {
 }
 
 /// What each word of the server's means, which its errors begin with.
-fn sorted(code: &str) -> Option<fn(String) -> StoreError> {
+fn sorted(code: &str, told: &str) -> Option<StoreError> {
     Some(match code {
         // Who one is, and what one may.
-        "NOPERM" | "WRONGPASS" | "NOAUTH" => |told| StoreError::Denied(told.into()),
+        "NOPERM" | "WRONGPASS" | "NOAUTH" => StoreError::Denied(told.into()),
         // Not this server, or not now: nothing was run.
         "READONLY" | "LOADING" | "MASTERDOWN" | "MOVED" | "ASK" | "TRYAGAIN" | "CLUSTERDOWN"
-        | "MISCONF" | "NOREPLICAS" | "BUSY" | "UNBLOCKED" => {
-            |told| StoreError::Unavailable(told.into())
-        }
+        | "MISCONF" | "NOREPLICAS" | "BUSY" | "UNBLOCKED" => StoreError::Unavailable(told.into()),
         _ => return None,
     })
 }
@@ -31,8 +29,8 @@ pub(super) fn triage(operation: &'static str, endpoint: &str, error: &RedisError
     let told = words(endpoint, error);
     // Not the server's word: the connection has ended, or makes no sense.
     let Some(code) = error.code() else { return StoreError::Unknown(told.into()) };
-    match sorted(code) {
-        Some(kind) => kind(told),
+    match sorted(code, &told) {
+        Some(error) => error,
         // An operator ends those that have not written.
         None if told.contains("Script killed by user") => StoreError::Unavailable(told.into()),
         // What a script has written before it failed is not undone.
@@ -56,11 +54,8 @@ pub(super) fn refused(endpoint: &str, error: &RedisError) -> StoreError {
         Some("OOM") => {
             StoreError::Fatal { operation: super::server::CONNECTING, source: told.into() }
         }
-        Some(code) => sorted(code).map_or_else(
-            // The database's number among them.
-            || StoreError::Denied(told.clone().into()),
-            |kind| kind(told.clone()),
-        ),
+        // The database's number among them.
+        Some(code) => sorted(code, &told).unwrap_or_else(|| StoreError::Denied(told.into())),
         None if certificates::explain(error).is_some() => StoreError::Denied(told.into()),
         None => StoreError::Unavailable(told.into()),
     }

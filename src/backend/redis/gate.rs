@@ -2,15 +2,11 @@
 //! queue has to have besides. `scripts/gates.lua` takes them, keeps them and gives them up, and
 //! `waiting.rs` waits for others to do so.
 
-use std::{fmt, sync::OnceLock};
-
 use crate::{
     backend::{
-        ToldOfLoss,
+        Durability, Queue, Result, StoreError,
         bridge::{Bridge, Layout},
-        durability::Durability,
-        error::{Result, StoreError},
-        name::Queue,
+        contract::store::Losses,
         sql::outcome::Outcome,
     },
     lost::LostReason,
@@ -57,34 +53,16 @@ impl Gate {
     }
 }
 
-/// Where it is told that a gate was lost, and a lock with it.
-#[derive(Default)]
-pub(super) struct Losses(OnceLock<ToldOfLoss>);
-
-impl Losses {
-    /// Once for each session.
-    pub(super) fn listen(&self, told: ToldOfLoss) {
-        let _ = self.0.set(told);
-    }
-
-    /// Tells the holders that have lost their gates, by a keepalive's answer: its second outcome.
-    /// As long as one cannot be told, which joined a moment ago, that was no proof of life.
-    pub(super) fn tell(&self, outcomes: &[Outcome]) -> Result<()> {
-        let lost = outcomes.get(1).map(Outcome::rows).unwrap_or_default();
-        for key in lost.iter().filter_map(|row| row.text(0)) {
-            let told = self.0.get().is_none_or(|told| told(key, LostReason::KeyDeleted));
-            if !told {
-                return Err(StoreError::Unavailable(format!("{key} has lost its gate").into()));
-            }
+/// Tells the holders that have lost their gates, by a keepalive's answer: its second outcome. As
+/// long as one cannot be told, which joined a moment ago, that was no proof of life.
+pub(super) fn tell_losses(losses: &Losses, outcomes: &[Outcome]) -> Result<()> {
+    let lost = outcomes.get(1).map(Outcome::rows).unwrap_or_default();
+    for key in lost.iter().filter_map(|row| row.text(0)) {
+        if !losses.tell(key, LostReason::KeyDeleted) {
+            return Err(StoreError::Unavailable(format!("{key} has lost its gate").into()));
         }
-        Ok(())
     }
-}
-
-impl fmt::Debug for Losses {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Losses")
-    }
+    Ok(())
 }
 
 /// What a bridge takes away from what the server promises.

@@ -11,10 +11,9 @@ use super::{
     server::Identity,
 };
 use crate::backend::{
-    Write,
+    Joiner, Ticket, Write,
     bridge::Bridge,
-    name::{Queue, Ticket},
-    sql::{dialect::Joiner, key::Place, server_clock::Belief},
+    sql::{key::Place, server_clock::Belief, statements::Statements},
 };
 
 /// One request.
@@ -178,55 +177,112 @@ pub(super) fn confirm(server: &str) -> Call {
     call!(CONFIRM, server)
 }
 
-/// It asks after `others` on the way, that somebody waits for here: as long as these are renewed,
-/// nobody has to look for them.
-pub(super) fn keep_alive(others: &[i64]) -> Call {
-    let call = Call { beats: true, ..call!(KEEP_ALIVE).with(Acks::Written) };
-    call.telling_expiries(others)
+/// What one session asks.
+#[derive(Debug)]
+pub(super) struct Calls {
+    /// Whom else its mutexes exclude.
+    pub(super) bridge: Option<Bridge>,
 }
 
-pub(super) fn close() -> Call {
-    call!(CLOSE)
-}
-
-pub(super) fn join(
-    joiners: &[Joiner<'_>],
-    value: &[u8],
-    if_free: bool,
-    bridge: Option<&Bridge>,
-) -> Call {
-    let layout = bridge.map(|bridge| bridge.layout.word());
-    let mut call = call!(JOIN, if_free, value, layout).sweeping().with(Acks::Read);
-    for Joiner { queue, ticket } in joiners {
-        let gate = Gate::of(bridge, queue.dir()).map(|gate| gate.key);
-        call.arguments.extend([
-            queue.dir().written(),
-            ticket.written(),
-            queue.label().written(),
-            gate.as_deref().written(),
-        ]);
+impl Calls {
+    /// The gate of a queue; `None`: it has none.
+    pub(super) fn gate(&self, dir: &str) -> Option<Gate> {
+        Gate::of(self.bridge.as_ref(), dir)
     }
-    call
 }
 
-pub(super) fn standing(own: &Place<'_>, gate: Option<&Gate>) -> Call {
-    let mut call = call!(STANDING, own.dir, own.number).sweeping().with(Acks::Read);
-    call.arguments.extend(Gate::arguments(gate));
-    call
-}
+impl Statements for Calls {
+    type Message = Message;
 
-pub(super) fn present(own: &Place<'_>, ahead: &Place<'_>, gate: Option<&Gate>) -> Call {
-    let mut call = call!(PRESENT, own.dir, own.number, ahead.number).sweeping().with(Acks::Read);
-    call.arguments.extend(Gate::arguments(gate));
-    call
+    /// It asks after `others` on the way, that somebody waits for here: as long as these are
+    /// renewed, nobody has to look for them.
+    fn keep_alive(&self, others: &[i64]) -> Message {
+        let call = Call { beats: true, ..call!(KEEP_ALIVE).with(Acks::Written) };
+        call.telling_expiries(others).into()
+    }
+
+    fn close(&self) -> Message {
+        call!(CLOSE).into()
+    }
+
+    fn join(&self, _: i64, joiners: &[Joiner<'_>], value: &[u8], if_free: bool) -> Message {
+        let layout = self.bridge.as_ref().map(|bridge| bridge.layout.word());
+        let mut call = call!(JOIN, if_free, value, layout).sweeping().with(Acks::Read);
+        for Joiner { queue, ticket } in joiners {
+            let gate = self.gate(queue.dir()).map(|gate| gate.key);
+            call.arguments.extend([
+                queue.dir().written(),
+                ticket.written(),
+                queue.label().written(),
+                gate.as_deref().written(),
+            ]);
+        }
+        call.into()
+    }
+
+    fn standing(&self, own: &Place<'_>) -> Message {
+        let mut call = call!(STANDING, own.dir, own.number).sweeping().with(Acks::Read);
+        call.arguments.extend(Gate::arguments(self.gate(own.dir).as_ref()));
+        call.into()
+    }
+
+    fn present(&self, own: &Place<'_>, ahead: &Place<'_>) -> Message {
+        let call = call!(PRESENT, own.dir, own.number, ahead.number);
+        let mut call = call.sweeping().with(Acks::Read);
+        call.arguments.extend(Gate::arguments(self.gate(own.dir).as_ref()));
+        call.into()
+    }
+
+    fn own_entries(&self) -> Message {
+        call!(OWN).into()
+    }
+
+    fn leave(&self, of: Joiner<'_>, number: Option<u64>, successor: Option<u64>) -> Message {
+        let (dir, label) = (of.queue.dir(), of.queue.label());
+        let ends = number.map(|number| format!("{dir}/ {number}"));
+        Call { ends, ..call!(LEAVE, dir, of.ticket, label, number, successor) }.into()
+    }
+
+    fn rewrite(&self, entry: &Place<'_>, value: &[u8], version: u64) -> Message {
+        call!(REWRITE, entry.dir, entry.number, value, version).into()
+    }
+
+    fn relabel(&self, entry: &Place<'_>, label: &str, value: &[u8]) -> Message {
+        call!(RELABEL, entry.dir, entry.number, label, value).into()
+    }
+
+    fn commit(&self, guards: &[Place<'_>], writes: &[Write]) -> Message {
+        let mut call = call!(COMMIT, guards.len().to_string().as_str()).with(Acks::Written);
+        for guard in guards {
+            call.arguments.extend([guard.dir.written(), guard.number.written()]);
+        }
+        for write in writes {
+            call.arguments.extend(match write {
+                Write::Put { key, value } => {
+                    ["put".written(), key.as_str().written(), value.clone()]
+                }
+                Write::Delete { key } => match Gate::named(self.bridge.as_ref(), key) {
+                    Some(Gate { layout, key }) => {
+                        ["gate".written(), key.as_str().written(), layout.word().written()]
+                    }
+                    None => ["del".written(), key.as_str().written(), Vec::new()],
+                },
+            });
+        }
+        call.into()
+    }
+
+    fn read(&self, key: &str) -> Message {
+        call!(READ, key).into()
+    }
+
+    fn queues(&self, namespace: &str) -> Message {
+        call!(QUEUES, namespace).sweeping().into()
+    }
 }
 
 pub(super) fn gate(dir: &str, gate: &Gate) -> Call {
     call!(GATE, dir, gate.layout.word(), gate.key.as_str())
-}
-
-pub(super) fn own_entries() -> Call {
-    call!(OWN)
 }
 
 pub(super) fn watch(entry: &Place<'_>) -> Call {
@@ -241,54 +297,9 @@ pub(super) fn expiries(sessions: &[i64]) -> Call {
     call!(EXPIRIES).sweeping().telling_expiries(sessions)
 }
 
-pub(super) fn leave(
-    queue: &Queue,
-    ticket: Ticket,
-    number: Option<u64>,
-    successor: Option<u64>,
-) -> Call {
-    let ends = number.map(|number| format!("{}/ {number}", queue.dir()));
-    Call { ends, ..call!(LEAVE, queue.dir(), ticket, queue.label(), number, successor) }
-}
-
 /// With a watch no session is put away first, which would change the queue.
 pub(super) fn list(dir: &str, values: bool, watch: bool, gate: Option<&Gate>) -> Call {
     let mut call = Call { sweeps: !watch, ..call!(LIST, dir, values, watch).with(Acks::Read) };
     call.arguments.extend(Gate::arguments(gate));
     call
-}
-
-pub(super) fn rewrite(entry: &Place<'_>, value: &[u8], version: u64) -> Call {
-    call!(REWRITE, entry.dir, entry.number, value, version)
-}
-
-pub(super) fn relabel(entry: &Place<'_>, label: &str, value: &[u8]) -> Call {
-    call!(RELABEL, entry.dir, entry.number, label, value)
-}
-
-pub(super) fn commit(guards: &[Place<'_>], writes: &[Write], bridge: Option<&Bridge>) -> Call {
-    let mut call = call!(COMMIT, guards.len().to_string().as_str()).with(Acks::Written);
-    for guard in guards {
-        call.arguments.extend([guard.dir.written(), guard.number.written()]);
-    }
-    for write in writes {
-        call.arguments.extend(match write {
-            Write::Put { key, value } => ["put".written(), key.as_str().written(), value.clone()],
-            Write::Delete { key } => match Gate::named(bridge, key) {
-                Some(gate) => {
-                    ["gate".written(), gate.key.as_str().written(), gate.layout.word().written()]
-                }
-                None => ["del".written(), key.as_str().written(), Vec::new()],
-            },
-        });
-    }
-    call
-}
-
-pub(super) fn read(key: &str) -> Call {
-    call!(READ, key)
-}
-
-pub(super) fn queues(namespace: &str) -> Call {
-    call!(QUEUES, namespace).sweeping()
 }

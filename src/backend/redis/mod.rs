@@ -38,14 +38,15 @@ use self::{
     connection::{Connector, Use},
     connection_task::Task,
     dialect::Connections,
+    message::Calls,
     script::Keys,
     shared::Shared,
 };
 use super::{Backend, Entry, Facts, LateJoins, Store};
 use crate::{
     backend::{
-        durability::Durability,
-        error::{Result, StoreError},
+        Durability, Result,
+        opening::{SHORTEST, within},
         remote::Remote,
         sql::{
             connection_handle::ConnectionHandle,
@@ -55,12 +56,9 @@ use crate::{
         trust,
     },
     error::Error,
-    runtime::{clock::timeout, random},
+    runtime::random,
     telemetry,
 };
-
-/// A shorter session would not outlive a server that is busy for a moment.
-const SHORTEST: Duration = Duration::from_secs(1);
 
 /// The backend of `redis://` and `rediss://`.
 #[derive(Debug)]
@@ -94,17 +92,14 @@ impl Backend for Redis {
     async fn open(&self, ttl: Duration) -> Result<(Facts, Arc<dyn Store>)> {
         let (ttl, connector) = (ttl.max(SHORTEST), &self.connector);
         // Of our own choice; should an answer be lost, that session ends with its TTL.
-        let (session, patience) = (random::id(), connector.patience_at_first());
+        let (session, patience) = (random::id(), connector.remote.opening_timeout());
         let link = connector.connect(session, Use::Requests, patience).await?;
         let mut beats = connector.connect(session, Use::Beats, patience).await?;
         let acks = match connector.acks() {
             Some(_) => Some(connector.connect(session, Use::Acks, patience).await?),
             None => None,
         };
-        let opening = timeout(patience, connector.open(&mut beats, session, ttl));
-        // A session that may have begun ends with its TTL.
-        let late = |late: tokio::time::error::Elapsed| StoreError::Unavailable(late.into());
-        opening.await.map_err(late)??;
+        within(patience, connector.open(&mut beats, session, ttl)).await??;
         if let Some(Durability { exclusive: false, reasons, .. }) = &link.durability
             && !self.told.swap(true, Ordering::Relaxed)
         {
@@ -113,11 +108,12 @@ impl Backend for Redis {
         let shared = Arc::new(Shared::new(Arc::clone(connector), session));
         let start = |link, used| {
             let task = Task { shared: Arc::clone(&shared), used };
-            ConnectionHandle::start(task, link, connector.patience())
+            ConnectionHandle::start(task, link, connector.remote.request_timeout)
         };
         let (requests, beats) = (start(link, Use::Requests), start(beats, Use::Beats));
         let acks = acks.map(|link| start(link, Use::Acks));
-        let connections = Connections { shared, requests, beats, acks };
+        let calls = Calls { bridge: connector.bridge().cloned() };
+        let connections = Connections { calls, shared, requests, beats, acks };
         let facts = Facts { late_joins: LateJoins::Named(key::ticket_in), ..Facts::new(ttl) };
         Ok((facts, Arc::new(SqlStore::new(connections, ttl))))
     }

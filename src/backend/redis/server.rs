@@ -3,8 +3,7 @@
 use std::{collections::HashMap, time::Duration};
 
 use crate::backend::{
-    durability::{AfterLoss, Durability},
-    error::{Result, StoreError},
+    AfterLoss, Durability, Result, StoreError, resp::Info, sql::endpoints::not_primary,
 };
 
 pub(super) const CONNECTING: &str = "connecting";
@@ -13,7 +12,7 @@ pub(super) const CONNECTING: &str = "connecting";
 /// confirms, if this user may know them.
 #[derive(Debug, Default)]
 pub(super) struct Server {
-    info: HashMap<String, String>,
+    info: Info,
     settings: HashMap<String, String>,
 }
 
@@ -36,11 +35,14 @@ pub(super) struct Identity {
     pub(super) replicated: bool,
 }
 
+fn unfit(endpoint: &str, reason: String) -> Result<()> {
+    let source = format!("{endpoint} {reason}").into();
+    Err(StoreError::Fatal { operation: CONNECTING, source })
+}
+
 impl Server {
     pub(super) fn new(info: &str, settings: HashMap<String, String>) -> Self {
-        let fields = info.lines().filter_map(|line| line.split_once(':'));
-        let info = fields.map(|(name, value)| (name.to_owned(), value.trim().to_owned())).collect();
-        Self { info, settings }
+        Self { info: Info::read(info), settings }
     }
 
     fn fsync(&self) -> Option<&str> {
@@ -53,7 +55,7 @@ impl Server {
     }
 
     fn field(&self, name: &str) -> &str {
-        self.info.get(name).map(String::as_str).unwrap_or_default()
+        self.info.field(name)
     }
 
     /// Which one it is.
@@ -99,24 +101,16 @@ impl Server {
 
     /// Whether locks can be kept here, by the primary at least.
     pub(super) fn check(&self, endpoint: &str, allow_eviction: bool) -> Result<()> {
-        let (name, version, oldest) = match self.field("valkey_version") {
-            "" => ("Redis", self.field("redis_version"), 7),
-            version => ("Valkey", version, 8),
-        };
-        let fatal = |reason: String| {
-            let source = format!("{endpoint} {reason}").into();
-            Err(StoreError::Fatal { operation: CONNECTING, source })
-        };
+        let fatal = |reason| unfit(endpoint, reason);
         // Meanwhile it tells that there is no `appendonly`, and so that it may have lost something:
         // https://github.com/redis/redis/blob/8.0/src/aof.c (loadSingleAppendOnlyFile).
         if self.field("loading") == "1" {
             let told = format!("{endpoint} is reading what is on its disk");
             return Err(StoreError::Unavailable(told.into()));
         }
-        let major = version.split('.').next().and_then(|major| major.parse::<u32>().ok());
-        if major.is_none_or(|major| major < oldest) {
+        if let Some(version) = self.info.too_old() {
             return fatal(format!(
-                "is {name} {version}: locks need Redis 7 or later, or Valkey 8 or later"
+                "is {version}: locks need Redis 7 or later, or Valkey 8 or later"
             ));
         }
         if self.evicts() && !allow_eviction {
@@ -132,21 +126,13 @@ impl Server {
     pub(super) fn is_primary(&self, endpoint: &str) -> Result<()> {
         match self.field("role") {
             "master" => Ok(()),
-            role => Err(StoreError::Unavailable(
-                format!(
-                    "{endpoint} is a replica ({role}): locks are kept by the primary, name that"
-                )
-                .into(),
-            )),
+            role => Err(not_primary(endpoint, &format!("is a replica ({role})"))),
         }
     }
 
     /// Whether the keys that other libraries take for locks can be ours, too.
     pub(super) fn check_for_bridge(&self, endpoint: &str, allow_eviction: bool) -> Result<()> {
-        let fatal = |reason: String| {
-            let source = format!("{endpoint} {reason}").into();
-            Err(StoreError::Fatal { operation: CONNECTING, source })
-        };
+        let fatal = |reason| unfit(endpoint, reason);
         if self.field("cluster_enabled") == "1" {
             return fatal(
                 "is of a cluster: others' keys lie in other slots than distlock's queue, and no \
@@ -236,7 +222,7 @@ mod tests {
         let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned()));
         let mut server = Server::new(usual, settings.collect());
         for (name, value) in changes {
-            server.info.insert((*name).to_owned(), (*value).to_owned());
+            server.info.0.insert((*name).to_owned(), (*value).to_owned());
         }
         server
     }

@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, atomic::AtomicU64};
 
-use super::{channels::Channels, connection::Connector, gate::Losses};
+use super::{channels::Channels, connection::Connector};
 use crate::{
-    backend::{durability::Durability, sql::watches::Watches},
+    backend::{Durability, contract::store::Losses, sql::watches::Watches},
     runtime::mutex::Mutex,
 };
 

@@ -11,14 +11,13 @@ use super::{
 };
 use crate::{
     backend::{
-        Event, Watch,
-        error::{Result, StoreError},
-        sql::{connection_handle::ConnectionHandle, dialect::READ, outcome::Outcome, told::last},
+        Event, Result, StoreError, Watch,
+        sql::{
+            connection_handle::ConnectionHandle, dialect::READ, outcome::Outcome, told::last,
+            watched::until,
+        },
     },
-    runtime::{
-        clock::{Instant, sleep},
-        jittered,
-    },
+    runtime::{clock::Instant, jittered},
 };
 
 /// One who has a gate without a word to those who wait is looked for after an eighth of the time
@@ -87,12 +86,7 @@ pub(super) async fn watch(
         let began = Instant::now();
         loop {
             let pause = pause(now, began.elapsed(), listener.is_some());
-            let due = async {
-                match pause {
-                    Some(pause) => sleep(pause).await,
-                    None => std::future::pending().await,
-                }
-            };
+            let due = pause.map(|pause| Instant::now() + pause);
             let news = async {
                 match &mut listener {
                     Some(listener) => listener.news().await,
@@ -102,7 +96,7 @@ pub(super) async fn watch(
             tokio::select! {
                 biased;
                 news = news => news?,
-                () = due => {}
+                () = until(due) => {}
             }
             match look(&connection, &dir, &gate).await? {
                 Some(shut) => now = shut,

@@ -7,7 +7,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use tokio::sync::watch;
 
-use crate::backend::name::{Queue, Ticket};
+use crate::backend::{Joiner, Queue, Ticket};
 
 /// Clocks of nodes that run a tenth faster than ours are allowed for.
 const FACTOR: f64 = 0.9;
@@ -24,7 +24,7 @@ pub(super) struct Key {
     pub(super) value: Arc<str>,
     /// What it is called outside of here.
     pub(super) name: Arc<str>,
-    ticket: Ticket,
+    pub(super) ticket: Ticket,
     /// When that was sent which a majority has confirmed last; at first, when it was asked for it.
     pub(super) proved: Duration,
     stage: Stage,
@@ -63,8 +63,7 @@ impl Keys {
     /// An attempt begins. From now on no proof of life tells more than it can.
     pub(super) fn begin(
         &mut self,
-        queue: &Queue,
-        ticket: Ticket,
+        Joiner { queue, ticket }: Joiner<'_>,
         value: &str,
         now: Duration,
     ) -> Key {
@@ -148,10 +147,6 @@ impl Keys {
 }
 
 impl Key {
-    pub(super) fn ticket(&self) -> Ticket {
-        self.ticket
-    }
-
     /// It is lost, and its holder has been told.
     pub(super) fn lose(&self) {
         self.lost.send_replace(true);
@@ -177,7 +172,7 @@ mod tests {
     fn begin(keys: &mut Keys, value: &str, now: f64) -> (Ticket, Key) {
         let queue = Queue::new("/ns", "a").unwrap();
         let ticket = Ticket::random();
-        (ticket, keys.begin(&queue, ticket, value, s(now)))
+        (ticket, keys.begin(Joiner { queue: &queue, ticket }, value, s(now)))
     }
 
     /// Until when a session takes itself for proved.

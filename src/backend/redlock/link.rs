@@ -1,20 +1,17 @@
 //! One connection to one node.
 
-use std::{collections::HashMap, pin::Pin, time::Duration};
+use std::time::Duration;
 
 use futures_util::future::{Fuse, FutureExt};
 use redis::{
-    AsyncConnectionConfig, ErrorKind, ProtocolVersion, RedisConnectionInfo, RedisError,
-    aio::MultiplexedConnection,
+    AsyncConnectionConfig, ErrorKind, RedisConnectionInfo, RedisError, aio::MultiplexedConnection,
 };
 
 use crate::{
     backend::{
-        credentials::Credentials,
-        dialing::dial,
-        error::{Result, StoreError},
-        source::Source,
-        tls::Material,
+        Result, StoreError,
+        remote::Remote,
+        resp::{self, Driver, Info},
     },
     runtime::clock,
 };
@@ -24,7 +21,7 @@ pub(super) const CONNECTING: &str = "connecting";
 /// A connection, which lives while somebody polls its driver.
 pub(super) struct Link {
     pub(super) connection: MultiplexedConnection,
-    pub(super) driver: Fuse<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    pub(super) driver: Fuse<Driver>,
     pub(super) server: Server,
     /// When it said so.
     pub(super) answered: Duration,
@@ -38,36 +35,11 @@ pub(super) struct Server {
     pub(super) uptime: Duration,
 }
 
-/// How all nodes are met.
-#[derive(Clone, Debug)]
-pub(super) struct Access {
-    pub(super) credentials: Option<Source<Credentials>>,
-    pub(super) tls: Option<Source<Material>>,
-}
-
 /// Makes a connection, and asks the server what it is.
-pub(super) async fn connect(endpoint: &str, access: &Access) -> Result<Link> {
-    let credentials = access.credentials.as_ref();
-    let material = access.tls.as_ref().map(Source::newest);
-    let stream = dial(endpoint, material.as_deref()).await?;
-    let mut info = RedisConnectionInfo::default().set_protocol(ProtocolVersion::RESP3);
-    info = info.set_lib_name("distlock", env!("CARGO_PKG_VERSION"));
-    if let Some(credentials) = credentials {
-        let newest = credentials.newest();
-        info = info.set_username(&newest.user).set_password(newest.password.expose());
-    }
-    // Time limits are ours, and nothing is repeated.
-    let config =
-        AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
-    let begun = MultiplexedConnection::new_with_config(&info, stream, config).await;
-    let (connection, driver) = begun.map_err(|error| {
-        if let Some(credentials) = credentials {
-            // It may have been replaced a moment ago.
-            credentials.expire();
-        }
-        refused(endpoint, &error)
-    })?;
-    let driver: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(driver);
+pub(super) async fn connect(endpoint: &str, remote: &Remote) -> Result<Link> {
+    let info = resp::as_ourselves(remote, RedisConnectionInfo::default());
+    let config = AsyncConnectionConfig::new();
+    let (connection, driver) = resp::begin(remote, endpoint, info, config, refused).await?;
     let mut driver = driver.fuse();
     let mut asking = connection.clone();
     let info = async move { redis::cmd("INFO").query_async::<String>(&mut asking).await };
@@ -88,19 +60,14 @@ pub(super) async fn connect(endpoint: &str, access: &Access) -> Result<Link> {
 impl Server {
     /// What `INFO` says, if locks can be kept there.
     fn read(endpoint: &str, info: &str) -> Result<Self> {
-        let fields: HashMap<_, _> = info.lines().filter_map(|line| line.split_once(':')).collect();
-        let field = |name: &str| fields.get(name).map(|value| value.trim()).unwrap_or_default();
+        let info = Info::read(info);
+        let field = |name| info.field(name);
         let fatal = |reason: String| {
             let source = format!("{endpoint} {reason}").into();
             Err(StoreError::Fatal { operation: CONNECTING, source })
         };
-        let (name, version, oldest) = match field("valkey_version") {
-            "" => ("Redis", field("redis_version"), 7),
-            version => ("Valkey", version, 8),
-        };
-        let major = version.split('.').next().and_then(|major| major.parse::<u32>().ok());
-        if major.is_none_or(|major| major < oldest) {
-            return fatal(format!("is {name} {version}: Redis 7 or Valkey 8 is the oldest"));
+        if let Some(version) = info.too_old() {
+            return fatal(format!("is {version}: Redis 7 or Valkey 8 is the oldest"));
         }
         if field("role") != "master" {
             return fatal("is a replica: each node has to decide by itself".into());

@@ -9,7 +9,6 @@
 //! it proved?). `docs/redlock.md` tells what that promises.
 
 mod contended;
-mod durability;
 mod keys;
 mod link;
 mod node;
@@ -29,31 +28,23 @@ use async_trait::async_trait;
 use futures_util::future::join_all;
 
 use self::{
-    link::{Access, CONNECTING, Link},
+    link::{CONNECTING, Link},
     node::Node,
     nodes::Nodes,
     store::RedlockStore,
 };
-use super::{Backend, Facts, Store};
+use super::{Backend, Facts, LockStore, Store};
 use crate::{
-    backend::{
-        error::{Result, StoreError},
-        remote::Remote,
-        trust,
-    },
+    backend::{Result, StoreError, opening::SHORTEST, remote::Remote, trust},
     error::Error,
     runtime::clock::timeout,
 };
-
-/// A shorter TTL leaves no time to ask so many nodes.
-const SHORTEST: Duration = Duration::from_secs(1);
 
 /// The backend of `redlock://`.
 #[derive(Debug)]
 pub(crate) struct Redlock {
     nodes: Vec<Arc<Node>>,
-    connect_timeout: Duration,
-    longest_ttl: Duration,
+    remote: Arc<Remote>,
 }
 
 impl Redlock {
@@ -71,16 +62,14 @@ impl Redlock {
                 "Redlock needs an odd number of nodes, three or more: another one adds no safety",
             );
         }
-        let Remote { endpoints, credentials, tls, connect_timeout, longest_ttl, .. } = remote;
-        let access = Access { credentials, tls };
-        let node = |endpoint| Arc::new(Node::new(endpoint, access.clone(), longest_ttl));
-        let nodes = endpoints.into_iter().map(node).collect();
-        Ok(Self { nodes, connect_timeout, longest_ttl })
+        let remote = Arc::new(remote);
+        let node = |endpoint: &String| Arc::new(Node::new(endpoint, &remote));
+        Ok(Self { nodes: remote.endpoints.iter().map(node).collect(), remote })
     }
 
     /// Connects to all nodes at once. A minority may be missing, but none may be unfit.
     async fn connect(&self) -> Result<Vec<Option<Link>>> {
-        let patience = self.connect_timeout.mul_f64(0.9).min(Duration::from_secs(2));
+        let patience = self.remote.opening_timeout().min(Duration::from_secs(2));
         let connecting = self.nodes.iter().map(|node| async {
             timeout(patience, node.connect()).await.unwrap_or_else(|late| {
                 let told = format!("{}: {late}", node.endpoint);
@@ -130,7 +119,7 @@ impl Backend for Redlock {
         // The TTL is registered with a majority before anything is taken.
         store.keep_alive().await?;
         let longest = store.longest_ttl();
-        if longest > self.longest_ttl {
+        if longest > self.remote.longest_ttl {
             let source = format!(
                 "another client of these nodes has a TTL of {longest:?}: set longest_ttl to at \
                  least that, in the URLs of all clients"

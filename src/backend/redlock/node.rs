@@ -16,12 +16,12 @@ use futures_util::{
 use tokio::sync::{mpsc, oneshot};
 
 use super::{
-    link::{self, Access, Link},
+    link::{self, Link},
     node_state::NodeState,
     script::{Call, Reply},
 };
 use crate::{
-    backend::error::Result,
+    backend::{Result, remote::Remote},
     runtime::{
         Backoff,
         clock::{self, Instant, timeout_at},
@@ -41,9 +41,7 @@ const LONGEST_SILENCE: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(super) struct Node {
     pub(super) endpoint: String,
-    access: Access,
-    /// No client has a longer TTL, whatever the node knows of them: it may have lost that.
-    longest_ttl: Duration,
+    remote: Arc<Remote>,
     pub(super) state: Mutex<NodeState>,
 }
 
@@ -56,16 +54,6 @@ struct Order {
     answer: oneshot::Sender<Reply>,
 }
 
-/// What came of a question to a node.
-#[derive(Debug)]
-pub(super) enum Heard {
-    Reply(Reply),
-    /// It may have been sent, and may have been done.
-    Nothing,
-    /// It was not sent, and will not be.
-    NotSent,
-}
-
 /// Where a node is asked.
 #[derive(Clone, Debug)]
 pub(super) struct Asking {
@@ -74,12 +62,13 @@ pub(super) struct Asking {
 }
 
 impl Node {
-    pub(super) fn new(endpoint: String, access: Access, longest_ttl: Duration) -> Self {
-        Self { endpoint, access, longest_ttl, state: Mutex::new(NodeState::new(longest_ttl)) }
+    pub(super) fn new(endpoint: &str, remote: &Arc<Remote>) -> Self {
+        let state = Mutex::new(NodeState::new(remote.longest_ttl));
+        Self { endpoint: endpoint.to_owned(), remote: Arc::clone(remote), state }
     }
 
     pub(super) async fn connect(&self) -> Result<Link> {
-        let connected = link::connect(&self.endpoint, &self.access).await;
+        let connected = link::connect(&self.endpoint, &self.remote).await;
         let mut state = self.state.lock();
         match &connected {
             Ok(Link { server, answered, .. }) => {
@@ -218,8 +207,9 @@ impl Node {
         let answered = clock::now();
         {
             let mut state = self.state.lock();
-            // A node that was started again has lost the TTLs of clients that hold locks still.
-            state.longest = reply.longest.max(self.longest_ttl);
+            // No client has a longer TTL than that, whatever the node knows of them: one that was
+            // started again has lost the TTLs of clients that hold locks still.
+            state.longest = reply.longest.max(self.remote.longest_ttl);
             let (longest, shortest) = (state.longest.max(ttl), ttl.min(USUAL_TTL));
             state.clock.read(reply.time, sent, answered, longest, shortest);
             state.trouble = None;
@@ -231,21 +221,21 @@ impl Node {
 }
 
 impl Asking {
-    /// Asks at once; the answer is there by `until`, or never.
+    /// Asks at once; the answer is there by `until`, or never. With it, whether the question was
+    /// sent, or may have been: then it may have been done.
     pub(super) fn ask(
         &self,
         call: Call,
         until: Instant,
-    ) -> impl Future<Output = Heard> + Send + use<> {
+    ) -> impl Future<Output = (Option<Reply>, bool)> + Send + use<> {
         let (answer, answered) = oneshot::channel();
         let settled = Arc::<AtomicBool>::default();
         // Without a task there is no answer.
         let _ended = self.orders.send(Order { call, until, settled: Arc::clone(&settled), answer });
         async move {
             match timeout_at(until, answered).await {
-                Ok(Ok(reply)) => Heard::Reply(reply),
-                _ if settled.swap(true, Ordering::AcqRel) => Heard::Nothing,
-                _ => Heard::NotSent,
+                Ok(Ok(reply)) => (Some(reply), true),
+                _ => (None, settled.swap(true, Ordering::AcqRel)),
             }
         }
     }

@@ -5,7 +5,7 @@ use std::{pin::Pin, sync::Arc, time::Duration};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use super::{
-    node::{Asking, Heard, Node},
+    node::{Asking, Node},
     node_clock::{differs, middle},
     node_state::Spoiled,
     round::Vote,
@@ -49,8 +49,8 @@ impl Said {
     }
 }
 
-/// A node's answer, or none.
-type Coming = Pin<Box<dyn Future<Output = (usize, Heard)> + Send>>;
+/// A node's answer, or none, and whether it was asked.
+type Coming = Pin<Box<dyn Future<Output = (usize, (Option<Reply>, bool))> + Send>>;
 
 /// The answers as they come. None waits for its turn to be read: all have been sent.
 pub(super) struct Answers {
@@ -61,13 +61,8 @@ pub(super) struct Answers {
 impl Answers {
     /// The next one; `None`: there are no more.
     pub(super) async fn next(&mut self) -> Option<Said> {
-        let (node, heard) = self.coming.next().await?;
+        let (node, (reply, sent)) = self.coming.next().await?;
         let spoiled = self.nodes.spoiled(node);
-        let sent = !matches!(heard, Heard::NotSent);
-        let reply = match heard {
-            Heard::Reply(reply) => Some(reply),
-            Heard::Nothing | Heard::NotSent => None,
-        };
         Some(Said { node, reply, sent, spoiled })
     }
 }

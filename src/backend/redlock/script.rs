@@ -130,10 +130,10 @@ pub(super) struct Reply {
 
 impl Reply {
     fn read(mut told: Vec<String>) -> Option<Self> {
-        let rest = told.split_off_checked(3)?;
         let number = |index: usize| told.get(index)?.parse::<u64>().ok();
         let time = Duration::from_secs(number(0)?) + Duration::from_micros(number(1)?);
-        Some(Self { time, longest: Duration::from_millis(number(2)?), told: rest })
+        let longest = Duration::from_millis(number(2)?);
+        Some(Self { time, longest, told: told.split_off(3) })
     }
 
     fn word(&self, index: usize) -> &str {
@@ -167,17 +167,6 @@ impl Reply {
             ("1", _) => Answer::Ahead(self.number(2)),
             _ => Answer::NotOurs,
         }
-    }
-}
-
-trait SplitOff: Sized {
-    /// What is behind so many; `None` if there are fewer.
-    fn split_off_checked(&mut self, at: usize) -> Option<Self>;
-}
-
-impl SplitOff for Vec<String> {
-    fn split_off_checked(&mut self, at: usize) -> Option<Self> {
-        (self.len() >= at).then(|| self.split_off(at))
     }
 }
 

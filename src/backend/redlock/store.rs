@@ -3,9 +3,8 @@
 mod take;
 
 use std::{
-    fmt,
     sync::{
-        Arc, OnceLock,
+        Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
@@ -16,7 +15,6 @@ use async_trait::async_trait;
 use self::take::Taken;
 use super::{
     contended::Contended,
-    durability,
     keys::{Key, Keys, lock_of},
     nodes::Nodes,
     release::{give_back, give_up},
@@ -25,11 +23,9 @@ use super::{
 };
 use crate::{
     backend::{
-        Ask, Entry, Event, Extras, Join, Joined, LeaveOutcome, LeaveRequest, Listing, Present,
-        SequencePoint, Standing, Store, ToldOfLoss, Watch,
-        durability::Durability,
-        error::{Result, StoreError},
-        name::{Queue, Ticket},
+        AfterLoss, Durability, Entry, Event, Extras, Join, Joined, Joiner, LeaveOutcome,
+        LeaveRequest, LockStore, Queue, Result, SequencePoint, Specifics, Standing, StoreError,
+        ToldOfLoss, Watch, contract::store::Losses,
     },
     lost::LostReason,
     runtime::{clock, mutex::Mutex, random},
@@ -38,19 +34,14 @@ use crate::{
 /// How many locks one script looks after at most.
 const AT_ONCE: usize = 256;
 
+#[derive(Debug)]
 pub(super) struct RedlockStore {
     nodes: Nodes,
     keys: Arc<Mutex<Keys>>,
     ttl: Duration,
     contended: Contended,
-    on_loss: OnceLock<ToldOfLoss>,
+    losses: Losses,
     moments: AtomicU64,
-}
-
-impl fmt::Debug for RedlockStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedlockStore").field("nodes", &self.nodes).finish_non_exhaustive()
-    }
 }
 
 impl RedlockStore {
@@ -60,7 +51,7 @@ impl RedlockStore {
             keys: Arc::new(Mutex::new(Keys::new(ttl))),
             ttl,
             contended: Contended::default(),
-            on_loss: OnceLock::new(),
+            losses: Losses::default(),
             moments: AtomicU64::new(0),
         }
     }
@@ -134,11 +125,9 @@ impl RedlockStore {
     /// it cannot be told, they do not.
     fn lose(&self, key: &Key, reason: LostReason) {
         key.lose();
-        let told = self.on_loss.get().is_none_or(|told| told(&key.name, reason));
-        if told {
+        if self.losses.tell(&key.name, reason) {
             // It is given back by its holder, as ever.
-            let mut keys = self.keys.lock();
-            keys.leave(key.ticket());
+            self.keys.lock().leave(key.ticket);
         }
     }
 
@@ -173,7 +162,7 @@ fn value(text: &[u8]) -> String {
 }
 
 #[async_trait]
-impl Store for RedlockStore {
+impl LockStore for RedlockStore {
     async fn keep_alive(&self) -> Result<Duration> {
         let keys = self.keys.lock().held();
         if keys.is_empty() {
@@ -190,19 +179,13 @@ impl Store for RedlockStore {
         }
     }
 
-    async fn enqueue(
-        &self,
-        queue: &Queue,
-        ticket: Ticket,
-        text: &[u8],
-        join: Join,
-    ) -> Result<Joined> {
+    async fn enqueue(&self, joiner: Joiner<'_>, text: &[u8], join: Join) -> Result<Joined> {
         if join != Join::IfFree {
             let source = "Redlock has no queues".into();
             return Err(StoreError::Fatal { operation: "joining a queue", source });
         }
         let sent = clock::now();
-        let key = self.keys.lock().begin(queue, ticket, &value(text), sent);
+        let key = self.keys.lock().begin(joiner, &value(text), sent);
         let mut having = Vec::new();
         let taken = self.take(&key, &mut having).await;
         let token = match taken {
@@ -250,10 +233,6 @@ impl Store for RedlockStore {
         }
     }
 
-    async fn present(&self, _: &Entry, _: &Entry) -> Result<Present> {
-        Err(no_queue())
-    }
-
     async fn own_keys(&self) -> Result<Vec<Arc<str>>> {
         let held = self.keys.lock().held();
         Ok(held.into_iter().filter(|key| !key.is_lost()).map(|key| key.name).collect())
@@ -270,9 +249,9 @@ impl Store for RedlockStore {
         })))
     }
 
-    async fn leave(&self, _: &Queue, ticket: Ticket, _: LeaveRequest<'_>) -> Result<LeaveOutcome> {
+    async fn leave(&self, joiner: Joiner<'_>, _: LeaveRequest<'_>) -> Result<LeaveOutcome> {
         let left = |existed| LeaveOutcome { existed, successor: false, at: self.moment() };
-        let Some(key) = self.keys.lock().leave(ticket) else { return Ok(left(false)) };
+        let Some(key) = self.keys.lock().leave(joiner.ticket) else { return Ok(left(false)) };
         let rounds = give_back(&self.nodes, std::slice::from_ref(&key), self.ttl).await;
         let ended = clock::now().saturating_sub(key.proved) > self.ttl.mul_f64(1.1);
         match rounds.first() {
@@ -292,15 +271,6 @@ impl Store for RedlockStore {
         }
     }
 
-    fn on_loss(&self, told: ToldOfLoss) {
-        // Once per session.
-        let _again = self.on_loss.set(told);
-    }
-
-    fn free_within(&self, queue: &Queue) -> Option<Duration> {
-        self.contended.free_within(&lock_of(queue))
-    }
-
     async fn close(&self) -> Result<()> {
         let keys = self.keys.lock().all();
         let parts = keys.chunks(AT_ONCE).map(|part| give_back(&self.nodes, part, self.ttl));
@@ -318,20 +288,30 @@ impl Store for RedlockStore {
             false => Err(self.unavailable("not all locks are known to be free")),
         }
     }
-
-    async fn list(&self, _: &Queue, _: Ask) -> Result<Listing> {
-        Err(no_queue())
-    }
 }
 
-fn no_queue() -> StoreError {
-    StoreError::Fatal { operation: "look at a queue", source: "Redlock has none".into() }
+impl Specifics for RedlockStore {
+    fn on_loss(&self, told: ToldOfLoss) {
+        self.losses.listen(told);
+    }
+
+    fn free_within(&self, queue: &Queue) -> Option<Duration> {
+        self.contended.free_within(&lock_of(queue))
+    }
 }
 
 #[async_trait]
 impl Extras for RedlockStore {
     async fn durability(&self) -> Result<Durability> {
         self.beat().await?;
-        Ok(durability::of(self.nodes.len(), self.nodes.troubles()))
+        let (nodes, majority) = (self.nodes.len(), self.nodes.len() / 2 + 1);
+        // Two majorities may have no more than one node in common.
+        let mut reasons = vec![format!(
+            "as long as none of the nodes that have a lock is emptied (FLUSHALL) or has its clock \
+             set unseen within one TTL; one that all {nodes} have outlives that on fewer than \
+             {majority}"
+        )];
+        reasons.extend(self.nodes.troubles());
+        Ok(Durability { exclusive: true, after_loss: AfterLoss::GoesOn, reasons })
     }
 }

@@ -54,16 +54,14 @@ impl Strays {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::{
-        name::{Queue, Ticket},
-        redlock::keys::Keys,
-    };
+    use crate::backend::{Joiner, Queue, Ticket, redlock::keys::Keys};
 
     const TTL: Duration = Duration::from_secs(10);
 
     fn key(value: &str) -> Key {
         let queue = Queue::new("/ns", "a").unwrap();
-        Keys::new(TTL).begin(&queue, Ticket::random(), value, Duration::ZERO)
+        let joiner = Joiner { queue: &queue, ticket: Ticket::random() };
+        Keys::new(TTL).begin(joiner, value, Duration::ZERO)
     }
 
     fn s(seconds: u64) -> Duration {

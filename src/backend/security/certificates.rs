@@ -57,7 +57,7 @@ pub(crate) fn is_name(host: &str) -> Result<(), String> {
 }
 
 /// All of a text; `None` if there is none, or one that can't be read.
-fn certificates(pem: &str) -> Option<Vec<CertificateDer<'static>>> {
+pub(crate) fn certificates(pem: &str) -> Option<Vec<CertificateDer<'static>>> {
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
     found.ok().filter(|found| !found.is_empty())
 }

@@ -59,10 +59,16 @@ pub(crate) fn read(path: &Path) -> io::Result<String> {
     })
 }
 
+/// Of a `host:port`.
+pub(crate) fn host(endpoint: &str) -> &str {
+    let host = endpoint.rsplit_once(':').map_or(endpoint, |(host, _)| host);
+    host.trim_matches(['[', ']'])
+}
+
 /// Whether what is sent to this `host:port` stays on this machine.
 pub(crate) fn stays_here(endpoint: &str) -> bool {
-    let host = endpoint.rsplit_once(':').map_or(endpoint, |(host, _)| host);
-    match host.trim_matches(['[', ']']).parse::<IpAddr>() {
+    let host = host(endpoint);
+    match host.parse::<IpAddr>() {
         Ok(address) => address.to_canonical().is_loopback(),
         // No resolver may ask others for it (RFC 6761).
         Err(_) => host.eq_ignore_ascii_case("localhost"),

@@ -1,4 +1,4 @@
-//! What is wrong with the certificates, found out by a handshake of our own: the client crates keep
+//! What is wrong with the certificates, remote::Remote, found out by a handshake of our own: the client crates keep
 //! to themselves what theirs came to, or lose it with the connection.
 
 use std::{
@@ -11,35 +11,17 @@ use std::{
 use rustls::{ClientConfig, ClientConnection, Stream, pki_types::ServerName};
 
 use crate::backend::{
-    certificates,
-    error::StoreError,
-    tls::Material,
+    StoreError, certificates,
+    remote::Remote,
     trust::{config, host},
 };
 
 /// How long a server may take for one step.
 const STEP: Duration = Duration::from_millis(500);
 
-/// A server, and what is wrong between it and us.
-pub(crate) struct Fault {
-    text: String,
-    /// All servers say such a thing.
-    everywhere: bool,
-}
-
-impl Fault {
-    /// Another server may do, or this one later, unless all say so.
-    pub(crate) fn into_error(self) -> StoreError {
-        match self.everywhere {
-            true => StoreError::Denied(self.text.into()),
-            false => StoreError::Unavailable(self.text.into()),
-        }
-    }
-}
-
-/// Why these servers cannot be talked to, as far as certificates are the reason.
-pub(crate) async fn fault(material: Arc<Material>, endpoints: &[String]) -> Option<Fault> {
-    let servers = endpoints.to_vec();
+/// Why no server can be talked to, as far as certificates are the reason.
+pub(crate) async fn fault(remote: &Remote) -> Option<StoreError> {
+    let (material, servers) = (remote.material()?, remote.endpoints.clone());
     // The program's runtime may have no I/O.
     let faults = tokio::task::spawn_blocking(move || {
         let config = Arc::new(config(&material)?);
@@ -52,7 +34,12 @@ pub(crate) async fn fault(material: Arc<Material>, endpoints: &[String]) -> Opti
     });
     let faults = faults.await.ok().flatten()?;
     let everywhere = faults.iter().all(Option::is_some);
-    faults.into_iter().flatten().next().map(|text| Fault { text, everywhere })
+    let fault = faults.into_iter().flatten().next()?;
+    // Another server may do, or this one later, unless all say such a thing.
+    Some(match everywhere {
+        true => StoreError::Denied(fault.into()),
+        false => StoreError::Unavailable(fault.into()),
+    })
 }
 
 /// A server may refuse the client's certificate after the handshake, as TLS 1.3 has it.

@@ -83,17 +83,7 @@ impl<T: PartialEq> Source<T> {
 
     /// The newest; the same `Arc` as long as it is the same. It may be older by [`FRESH`]. What
     /// cannot be read, perhaps because it is being replaced, leaves the last one in place.
-    #[cfg_attr(
-        not(any(
-            feature = "etcd",
-            feature = "mysql",
-            feature = "postgres",
-            feature = "redis",
-            feature = "redlock",
-            feature = "zookeeper"
-        )),
-        allow(dead_code)
-    )]
+    #[cfg_attr(not(feature = "_network"), allow(dead_code))]
     pub(crate) fn newest(&self) -> Arc<T> {
         let now = clock::now();
         if let Some(read) = &self.0.read {
@@ -117,17 +107,7 @@ impl<T: PartialEq> Source<T> {
     }
 
     /// What is known was refused, or may be: the next one who asks looks anew.
-    #[cfg_attr(
-        not(any(
-            feature = "etcd",
-            feature = "mysql",
-            feature = "postgres",
-            feature = "redis",
-            feature = "redlock",
-            feature = "zookeeper"
-        )),
-        allow(dead_code)
-    )]
+    #[cfg_attr(not(feature = "_network"), allow(dead_code))]
     pub(crate) fn expire(&self) {
         self.0.known.lock().read_at = Duration::ZERO;
     }

@@ -5,14 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-#[cfg(any(
-    feature = "etcd",
-    feature = "mysql",
-    feature = "postgres",
-    feature = "redis",
-    feature = "redlock",
-    feature = "zookeeper"
-))]
+#[cfg(feature = "_network")]
 use crate::backend::certificates;
 use crate::backend::{credentials::read, secret::Secret};
 
@@ -157,17 +150,7 @@ impl fmt::Debug for Tls {
 }
 
 /// What certificates and keys there are at one time.
-#[cfg_attr(
-    not(any(
-        feature = "etcd",
-        feature = "mysql",
-        feature = "postgres",
-        feature = "redis",
-        feature = "redlock",
-        feature = "zookeeper"
-    )),
-    allow(dead_code)
-)]
+#[cfg_attr(not(feature = "_network"), allow(dead_code))]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Material {
     pub(crate) ca: Option<Secret>,
@@ -183,44 +166,23 @@ impl Material {
             let pem = pem.expose();
             pem.contains("-----BEGIN ") && pem.contains(&format!("{kind}-----"))
         };
-        let wrong = if self.ca.as_ref().is_some_and(|pem| !is(pem, "CERTIFICATE")) {
-            "the CA is not a PEM text with a CERTIFICATE in it"
-        } else if self.identity.as_ref().is_some_and(|(pem, _)| !is(pem, "CERTIFICATE")) {
-            "the client's certificate is not a PEM text with a CERTIFICATE in it"
-        } else if self.identity.as_ref().is_some_and(|(_, key)| !is(key, "PRIVATE KEY")) {
-            "the client's key is not a PEM text with a PRIVATE KEY in it"
-        } else {
-            return self.fits();
-        };
-        Err(wrong.into())
-    }
-
-    #[cfg(any(
-        feature = "etcd",
-        feature = "mysql",
-        feature = "postgres",
-        feature = "redis",
-        feature = "redlock",
-        feature = "zookeeper"
-    ))]
-    fn fits(&self) -> Result<(), String> {
         let identity = self.identity.as_ref();
+        let texts = [
+            ("the CA", "CERTIFICATE", self.ca.as_ref()),
+            ("the client's certificate", "CERTIFICATE", identity.map(|(pem, _)| pem)),
+            ("the client's key", "PRIVATE KEY", identity.map(|(_, key)| key)),
+        ];
+        for (what, kind, pem) in texts {
+            if pem.is_some_and(|pem| !is(pem, kind)) {
+                return Err(format!("{what} is not a PEM text with a {kind} in it"));
+            }
+        }
+        #[cfg(feature = "_network")]
         certificates::check(
             self.ca.as_ref().map(|pem| pem.expose().as_str()),
             identity.map(|(pem, key)| (pem.expose().as_str(), key.expose().as_str())),
             self.server_name.as_deref(),
-        )
-    }
-
-    #[cfg(not(any(
-        feature = "etcd",
-        feature = "mysql",
-        feature = "postgres",
-        feature = "redis",
-        feature = "redlock",
-        feature = "zookeeper"
-    )))]
-    fn fits(&self) -> Result<(), String> {
+        )?;
         Ok(())
     }
 }

@@ -2,21 +2,15 @@
 
 use rustls::{
     ClientConfig, RootCertStore,
-    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+    pki_types::{PrivateKeyDer, pem::PemObject},
 };
 
+pub(crate) use crate::backend::credentials::host;
 use crate::backend::{certificates, secret::Secret, tls::Material};
-#[cfg(any(feature = "mysql", feature = "postgres", feature = "redis", feature = "redlock"))]
 use crate::{backend::remote::Remote, error::Error};
 
-/// Of a `host:port`.
-pub(crate) fn host(endpoint: &str) -> &str {
-    let host = endpoint.rsplit_once(':').map_or(endpoint, |(host, _)| host);
-    host.trim_matches(['[', ']'])
-}
-
 /// Whether there is a CA, and certificates can name all endpoints, where TLS is wanted.
-#[cfg(any(feature = "mysql", feature = "postgres", feature = "redis", feature = "redlock"))]
+#[cfg_attr(feature = "etcd", allow(dead_code))] // It checks by the system's roots without a CA.
 pub(crate) fn check(remote: &Remote, store: &str) -> Result<(), Error> {
     let invalid = |reason: String| Error::InvalidConfig { option: "tls", reason };
     let Some(tls) = &remote.tls else { return Ok(()) };
@@ -36,20 +30,9 @@ pub(crate) fn check(remote: &Remote, store: &str) -> Result<(), Error> {
 }
 
 /// `None` without a CA: the operating system's are not known here.
-#[cfg_attr(
-    not(any(
-        feature = "etcd",
-        feature = "postgres",
-        feature = "redis",
-        feature = "redlock",
-        feature = "zookeeper"
-    )),
-    allow(dead_code)
-)]
+#[cfg_attr(feature = "mysql", allow(dead_code))] // Its crate takes PEM texts.
 pub(crate) fn config(material: &Material) -> Option<ClientConfig> {
-    let read = |pem: &Secret| {
-        CertificateDer::pem_slice_iter(pem.expose().as_bytes()).collect::<Result<Vec<_>, _>>().ok()
-    };
+    let read = |pem: &Secret| certificates::certificates(pem.expose());
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(read(material.ca.as_ref()?)?);
     let builder = ClientConfig::builder_with_provider(certificates::provider());

@@ -5,16 +5,23 @@
 
 use std::{collections::VecDeque, pin::pin, sync::Arc, time::Duration};
 
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 use super::{
-    asking::{Request, ask},
+    asking::{Request, Verdict},
     outcome::Outcome,
 };
 use crate::{
-    backend::error::{Result, StoreError},
-    runtime::{backoff, clock::sleep, executor::spawn_beside},
+    backend::{Result, StoreError, stage::Stage},
+    runtime::{
+        backoff,
+        clock::{Instant, sleep, timeout},
+        executor::spawn_beside,
+    },
 };
+
+/// How often a transaction that the server undid for others' sake is asked for, if there is time.
+const TIMES: u32 = 8;
 
 /// The session's end of it. The task ends with the last clone.
 #[derive(Debug)]
@@ -86,9 +93,38 @@ impl<M: Clone + Send + 'static> ConnectionHandle<M> {
 
     /// Asks for one transaction.
     pub(crate) async fn ask(&self, operation: &'static str, message: M) -> Result<Vec<Outcome>> {
-        // An error drops the reply, which the caller notices.
-        let send = |request| drop(self.orders.send(Order::Ask(request)));
-        ask(operation, message, self.patience, send).await
+        let (mut tries, began) = (0, Instant::now());
+        loop {
+            match self.ask_once(operation, message.clone()).await {
+                Ok(outcomes) => return Ok(outcomes),
+                Err(Verdict::Failed(error)) => return Err(error),
+                Err(Verdict::Again(told))
+                    if tries + 1 == TIMES || began.elapsed() > self.patience =>
+                {
+                    return Err(StoreError::Unavailable(told.into()));
+                }
+                Err(Verdict::Again(_)) => sleep(backoff(tries) / 4).await,
+            }
+            tries += 1;
+        }
+    }
+
+    async fn ask_once(&self, operation: &'static str, message: M) -> Result<Vec<Outcome>, Verdict> {
+        let (reply, answer) = oneshot::channel();
+        let stage = Arc::<Stage>::default();
+        let request = Request { operation, message, stage: Arc::clone(&stage), reply };
+        // Should the task be gone, the reply is dropped, which is noticed below.
+        drop(self.orders.send(Order::Ask(request)));
+        // What is sent is given its time by the task: this is for what is not.
+        let answered = timeout(self.patience * 2, answer).await;
+        Err(Verdict::Failed(match answered {
+            Ok(Ok(answer)) => return answer,
+            Ok(Err(_)) | Err(_) if stage.give_up() => {
+                StoreError::Unavailable("there is no connection".into())
+            }
+            Ok(Err(_)) => StoreError::Unknown("the connection was lost".into()),
+            Err(late) => StoreError::Unknown(late.into()),
+        }))
     }
 
     /// Has something done in the background, if there is a connection.

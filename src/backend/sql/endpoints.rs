@@ -8,9 +8,15 @@ use std::{
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use crate::{
-    backend::error::{Result, StoreError},
+    backend::{Result, StoreError},
     runtime::clock::sleep,
 };
+
+/// This one cannot be written to.
+pub(crate) fn not_primary(endpoint: &str, what: &str) -> StoreError {
+    let told = format!("{endpoint} {what}: locks are kept by the primary, name that");
+    StoreError::Unavailable(told.into())
+}
 
 #[derive(Debug)]
 pub(crate) struct Endpoints {

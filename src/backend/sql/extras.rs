@@ -3,16 +3,14 @@
 use async_trait::async_trait;
 
 use super::{
-    dialect::{Dialect, Joiner, READ},
+    dialect::{Dialect, READ},
     key::{self, Place},
+    statements::Statements,
     store::SqlStore,
     told::{last, nonsense},
 };
 use crate::backend::{
-    Entry, Extras, Joined, LeaveRequest, Rewritten, Store, Write,
-    durability::Durability,
-    error::{Result, StoreError},
-    name::{Queue, Ticket},
+    Durability, Entry, Extras, Joined, Joiner, Result, Rewrite, Rewritten, StoreError, Write,
 };
 
 const WRITE: &str = "write";
@@ -22,37 +20,28 @@ const FIRST_VERSION: u64 = 1;
 
 #[async_trait]
 impl<D: Dialect> Extras for SqlStore<D> {
-    async fn rewrite(
-        &self,
-        _: Ticket,
-        entry: &Entry,
-        value: &[u8],
-        version: Option<u64>,
-    ) -> Result<Rewritten> {
+    async fn rewrite(&self, rewrite: Rewrite<'_>) -> Result<Rewritten> {
+        let Rewrite { entry, value, version, .. } = rewrite;
         let version = version.unwrap_or(FIRST_VERSION);
-        let message = self.dialect.rewrite(&Place::of(entry), value, version);
-        let outcomes = self.dialect.ask(WRITE, message).await?;
+        let place = Place::of(entry);
+        let outcomes =
+            self.ask(WRITE, |statements| statements.rewrite(&place, value, version)).await?;
         let [.., written, told] = outcomes.as_slice() else { return Err(nonsense()) };
         let Some(row) = told.first() else { return Ok(Rewritten::Gone) };
         let now = row.number(0).and_then(|version| u64::try_from(version).ok());
         let now = now.ok_or_else(nonsense)?;
         if written.count > 0 {
-            self.dialect.tell(Place::of(entry).dir, 0);
+            self.dialect.tell(place.dir, 0);
         }
         Ok(if written.count > 0 { Rewritten::Done(now) } else { Rewritten::Not(now) })
     }
 
-    async fn relabel(
-        &self,
-        to: &Queue,
-        ticket: Ticket,
-        entry: &Entry,
-        value: &[u8],
-    ) -> Result<Option<Entry>> {
+    async fn relabel(&self, to: Joiner<'_>, entry: &Entry, value: &[u8]) -> Result<Option<Entry>> {
         let place = Place::of(entry);
-        let message = self.dialect.relabel(&place, to.label(), value);
-        let outcomes = self.dialect.ask(WRITE, message).await?;
-        let key = key::key(to, self.dialect.session(), ticket);
+        let label = to.queue.label();
+        let outcomes =
+            self.ask(WRITE, |statements| statements.relabel(&place, label, value)).await?;
+        let key = key::key(to, self.dialect.session());
         let there = last(&outcomes)?.count > 0;
         self.dialect.tell(place.dir, place.number);
         Ok(there.then(|| Entry { key: key.into(), ..entry.clone() }))
@@ -60,8 +49,7 @@ impl<D: Dialect> Extras for SqlStore<D> {
 
     async fn commit(&self, guards: &[Entry], writes: &[Write]) -> Result<bool> {
         let places: Vec<_> = guards.iter().map(Place::of).collect();
-        let message = self.dialect.commit(&places, writes);
-        match self.dialect.ask(WRITE, message).await {
+        match self.ask(WRITE, |statements| statements.commit(&places, writes)).await {
             Ok(outcomes) => {
                 let held = outcomes.get(1).ok_or_else(nonsense)?;
                 for write in writes {
@@ -78,46 +66,25 @@ impl<D: Dialect> Extras for SqlStore<D> {
     }
 
     async fn read(&self, key: &str) -> Result<Option<Vec<u8>>> {
-        let outcomes = self.dialect.ask(READ, self.dialect.read(key)).await?;
+        let outcomes = self.ask(READ, |statements| statements.read(key)).await?;
         let row = last(&outcomes)?.first();
         row.map(|row| row.bytes(0).ok_or_else(nonsense)).transpose()
     }
 
     async fn queues(&self, namespace: &str) -> Result<Vec<String>> {
-        let message = self.dialect.queues(namespace);
-        let outcomes = self.dialect.ask(READ, message).await?;
+        let outcomes = self.ask(READ, |statements| statements.queues(namespace)).await?;
         let dirs = last(&outcomes)?.rows().iter().filter_map(|row| row.text(0));
         let names = dirs.filter_map(|dir| dir.strip_prefix(namespace)?.strip_prefix('/'));
         Ok(names.filter(|name| !name.contains('/')).map(Into::into).collect())
     }
 
-    async fn enqueue_all(
-        &self,
-        queues: &[(Queue, Ticket)],
-        value: &[u8],
-    ) -> Result<Option<Vec<Joined>>> {
-        let joiners: Vec<_> =
-            queues.iter().map(|(queue, ticket)| Joiner { queue, ticket: *ticket }).collect();
-        match self.join(&joiners, value, true).await {
+    async fn enqueue_all(&self, all: &[Joiner<'_>], value: &[u8]) -> Result<Option<Vec<Joined>>> {
+        match self.join(all, value, true).await {
             Ok(joined) => Ok(joined.into_iter().collect()),
             // One by one, then, where one waits for what is not known yet.
             Err(StoreError::NotYet(_)) => Ok(None),
             Err(error) => Err(error),
         }
-    }
-
-    async fn own_entry(&self, key: &str) -> Result<Option<Entry>> {
-        let own = self.own_entries().await?;
-        Ok(own.into_iter().find(|entry| *entry.key == *key))
-    }
-
-    /// A number is given once, so that it identifies one entry among all with the same name.
-    async fn remove(&self, entry: &Entry) -> Result<bool> {
-        let Some(parts) = key::parts(&entry.key) else { return Ok(false) };
-        let Some(ticket) = Ticket::parse(parts.ticket) else { return Ok(false) };
-        let queue = Queue::at(parts.dir, parts.label);
-        let leaving = LeaveRequest { entry: Some(entry), ..LeaveRequest::default() };
-        Ok(self.leave(&queue, ticket, leaving).await?.existed)
     }
 
     async fn durability(&self) -> Result<Durability> {

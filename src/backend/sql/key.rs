@@ -1,12 +1,8 @@
 //! Keys: what an entry's row is called.
 
 use super::outcome::Row;
-pub(crate) use crate::backend::row_key::{dir_of, parts, session_of, ticket_in};
-use crate::backend::{
-    Entry,
-    name::{Queue, Ticket},
-    row_key::written,
-};
+pub(crate) use crate::backend::row_key::{dir_of, key, parts, session_of, ticket_in};
+use crate::backend::{Entry, row_key::written};
 
 /// Where an entry's row is.
 pub(crate) struct Place<'a> {
@@ -20,12 +16,6 @@ impl<'a> Place<'a> {
     }
 }
 
-/// `{queue}/{session in hex}-{ticket}`, and `.{label}` if there is one. PostgreSQL's
-/// trigger `changed` writes the same.
-pub(crate) fn key(queue: &Queue, session: i64, ticket: Ticket) -> String {
-    written(queue.dir(), &format!("{session:x}"), &ticket.to_string(), queue.label())
-}
-
 /// The entry of a row that begins with number, session, ticket and label.
 pub(crate) fn entry(dir: &str, row: &Row) -> Option<Entry> {
     let number = u64::try_from(row.number(0)?).ok()?;
@@ -35,14 +25,14 @@ pub(crate) fn entry(dir: &str, row: &Row) -> Option<Entry> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::{row_key::Parts, sql::outcome::Outcome};
+    use crate::backend::{Joiner, Queue, Ticket, row_key::Parts, sql::outcome::Outcome};
 
     #[test]
     fn keys_are_read_as_they_are_written() {
         let (queue, ticket) = (Queue::new("/ns", "a.b-c").unwrap(), Ticket::random());
         for label in ["", "r", "w@7", "5+3"] {
             let (queue, session) = (queue.labelled(label), i64::MAX);
-            let key = key(&queue, session, ticket);
+            let key = key(Joiner { queue: &queue, ticket }, session);
             let (dir, ticket) = (queue.dir(), &*ticket.to_string());
             assert_eq!(dir_of(&key), dir);
             assert_eq!(ticket_in(&key), Ticket::parse(ticket));

@@ -13,8 +13,14 @@ pub(crate) mod outcome;
 pub(crate) mod registered;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 pub(crate) mod released;
+#[cfg(any(feature = "postgres", feature = "redis"))]
+pub(crate) mod requested;
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+pub(crate) mod schema;
 pub(crate) mod server_clock;
+pub(crate) mod statements;
 pub(crate) mod store;
 pub(crate) mod told;
+pub(crate) mod watched;
 #[cfg(any(feature = "postgres", feature = "redis"))]
 pub(crate) mod watches;

@@ -1,5 +1,7 @@
 //! What a statement came to, in the server's text.
 
+use std::fmt::Write;
+
 /// What one statement of a request came to.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Outcome {
@@ -30,6 +32,16 @@ impl Outcome {
         let row = Row::new(texts.iter().map(|text| Some((*text).to_owned())).collect());
         Self { rows: vec![row], count: 1 }
     }
+}
+
+/// As [`Row::bytes`] reads it.
+pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
+    let mut hex = String::with_capacity(2 * bytes.len());
+    for byte in bytes {
+        // Writing to a string does not fail.
+        let _ = write!(hex, "{byte:02x}");
+    }
+    hex
 }
 
 impl Row {

@@ -1,17 +1,26 @@
 //! One who waits for what happens to a key, or in a queue.
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
-use super::watches::{Waiting, Watches, What};
-use crate::backend::error::Result;
+use super::{
+    key,
+    outcome::{Outcome, Row},
+    told::{left, nonsense},
+    watched::{Waiting, What},
+    watches::Watches,
+};
+use crate::backend::{Entry, Event, Result, Watch};
+
+/// The column, after those of an entry's key, that tells how long its session has left.
+const LEFT: usize = 4;
 
 /// Takes the watch back if it is dropped, and nobody else here has it.
 pub(crate) struct Registered {
     watches: Arc<Watches>,
     waiting: Waiting,
-    pub(crate) what: What,
+    what: What,
     /// The server knows of it.
-    pub(crate) known: bool,
+    known: bool,
     untell: Box<dyn Fn(&What) + Send + Sync>,
 }
 
@@ -28,8 +37,40 @@ impl Registered {
         Self { watches, waiting, what, known: true, untell }
     }
 
-    pub(crate) async fn news(&mut self) -> Result<()> {
-        self.waiting.news().await
+    /// A watch on this entry, by what the server has told of the one with its number: a row that
+    /// ends with how many milliseconds its session has left. `session`: one's own.
+    pub(crate) fn on(
+        mut self,
+        session: i64,
+        entry: &Entry,
+        told: &Outcome,
+    ) -> Result<Option<Watch>> {
+        let is_it =
+            |row: &&Row| key::entry(&self.what.0, row).is_some_and(|found| found.key == entry.key);
+        let Some(row) = told.first().filter(is_it) else {
+            // What has its number and another name is watched in vain.
+            self.known = told.first().is_some();
+            return Ok(None);
+        };
+        if let Some(owner) = key::session_of(&entry.key).filter(|owner| *owner != session) {
+            let end = left(row.number(LEFT).ok_or_else(nonsense)?);
+            self.watches.note(&self.what, [(owner, end)]);
+        }
+        Ok(Some(self.until(Event::Deleted)))
+    }
+
+    /// A watch on a queue, by the rows of those who stand in it.
+    pub(crate) fn on_queue(self, session: i64, rows: &[Row]) -> Watch {
+        let end = |row: &Row| {
+            let owner = i64::from_str_radix(row.text(1)?, 16).ok()?;
+            Some((owner, left(row.number(LEFT)?))).filter(|(owner, _)| *owner != session)
+        };
+        self.watches.note(&self.what, rows.iter().filter_map(end));
+        self.until(Event::Touched)
+    }
+
+    fn until(mut self, event: Event) -> Watch {
+        Box::pin(async move { self.waiting.news().await.map(|()| event) })
     }
 }
 
@@ -40,11 +81,5 @@ impl Drop for Registered {
                 (self.untell)(&self.what);
             }
         });
-    }
-}
-
-impl fmt::Debug for Registered {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Registered").field("what", &self.what).finish_non_exhaustive()
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::{backend::name::Ticket, runtime::mutex::Mutex};
+use crate::{backend::Ticket, runtime::mutex::Mutex};
 
 /// How many releases are remembered: more than a standby lags behind.
 const REMEMBERED: usize = 4096;

@@ -5,17 +5,17 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 
 use super::{
-    dialect::{Dialect, Joiner, READ},
+    dialect::{Dialect, MessageOf, READ},
     key::{self, Place},
-    outcome::Row,
+    outcome::{Outcome, Row},
+    statements::Statements,
     told::{joined, last, nonsense, standing, why_not_yet},
 };
 use crate::{
     backend::{
-        Ask, Entry, Fate, Join, Joined, LeaveOutcome, LeaveRequest, Listing, Present,
-        SequencePoint, Standing, Store, ToldOfLoss, Watch,
-        error::{Result, StoreError},
-        name::{Queue, Ticket},
+        Ask, Entry, Fate, Join, Joined, Joiner, LeaveOutcome, LeaveRequest, Listing, LockStore,
+        Present, Queue, Result, SequencePoint, Specifics, Standing, StoreError, Ticket, ToldOfLoss,
+        Watch,
     },
     lost::LostReason,
     runtime::random,
@@ -34,9 +34,17 @@ impl<D: Dialect> SqlStore<D> {
         Self { dialect, ttl }
     }
 
-    pub(super) async fn own_entries(&self) -> Result<Vec<Entry>> {
-        let message = self.dialect.own_entries();
-        let outcomes = self.dialect.ask(READ, message).await?;
+    pub(super) async fn ask(
+        &self,
+        operation: &'static str,
+        message: impl FnOnce(&D::Statements) -> MessageOf<D>,
+    ) -> Result<Vec<Outcome>> {
+        let message = message(self.dialect.statements());
+        self.dialect.ask(operation, message).await
+    }
+
+    async fn own_entries(&self) -> Result<Vec<Entry>> {
+        let outcomes = self.ask(READ, |statements| statements.own_entries()).await?;
         let entry = |row: &Row| key::entry(row.text(4)?, row);
         last(&outcomes)?.rows().iter().map(|row| entry(row).ok_or_else(nonsense)).collect()
     }
@@ -48,8 +56,9 @@ impl<D: Dialect> SqlStore<D> {
         value: &[u8],
         if_free: bool,
     ) -> Result<Vec<Option<Joined>>> {
-        let message = self.dialect.join(random::id(), joiners, value, if_free);
-        let outcomes = self.dialect.ask(JOIN, message).await?;
+        let turn = random::id();
+        let outcomes =
+            self.ask(JOIN, |statements| statements.join(turn, joiners, value, if_free)).await?;
         let (why_not, outcomes) = match outcomes.split_last() {
             Some((told, joined)) if if_free => (why_not_yet(told), joined),
             _ => (None, outcomes.as_slice()),
@@ -70,24 +79,17 @@ impl<D: Dialect> SqlStore<D> {
 }
 
 #[async_trait]
-impl<D: Dialect> Store for SqlStore<D> {
+impl<D: Dialect> LockStore for SqlStore<D> {
     async fn keep_alive(&self) -> Result<Duration> {
-        let message = self.dialect.keep_alive();
-        let outcomes = self.dialect.ask("keepalive", message).await?;
+        let others = self.dialect.awaited();
+        let outcomes = self.ask("keepalive", |statements| statements.keep_alive(&others)).await?;
         match last(&outcomes)?.count {
             0 => Err(StoreError::SessionGone(LostReason::SessionExpired)),
             _ => Ok(self.ttl),
         }
     }
 
-    async fn enqueue(
-        &self,
-        queue: &Queue,
-        ticket: Ticket,
-        value: &[u8],
-        join: Join,
-    ) -> Result<Joined> {
-        let joiner = Joiner { queue, ticket };
+    async fn enqueue(&self, joiner: Joiner<'_>, value: &[u8], join: Join) -> Result<Joined> {
         let joined = self.join(&[joiner], value, join == Join::IfFree).await?.pop().flatten();
         match joined {
             Some(joined) => Ok(joined),
@@ -99,8 +101,7 @@ impl<D: Dialect> Store for SqlStore<D> {
 
     async fn standing(&self, entry: &Entry) -> Result<Standing> {
         let place = Place::of(entry);
-        let message = self.dialect.standing(&place);
-        let outcomes = self.dialect.ask(READ, message).await?;
+        let outcomes = self.ask(READ, |statements| statements.standing(&place)).await?;
         let told = standing(place.dir, last(&outcomes)?.rows())?;
         let own = told.filter(|(own, _)| own.key == entry.key && own.revision == entry.revision);
         Ok(own.map_or(Standing::Evicted, |(_, standing)| standing))
@@ -108,8 +109,8 @@ impl<D: Dialect> Store for SqlStore<D> {
 
     async fn present(&self, entry: &Entry, ahead: &Entry) -> Result<Present> {
         let place = Place::of(entry);
-        let message = self.dialect.present(&place, &Place::of(ahead));
-        let outcomes = self.dialect.ask(READ, message).await?;
+        let outcomes =
+            self.ask(READ, |statements| statements.present(&place, &Place::of(ahead))).await?;
         let rows = last(&outcomes)?.rows().iter();
         let found: Vec<_> = rows.filter_map(|row| key::entry(place.dir, row)).collect();
         let is_there = |entry: &Entry| {
@@ -126,20 +127,15 @@ impl<D: Dialect> Store for SqlStore<D> {
         self.dialect.watch(entry).await
     }
 
-    async fn leave(
-        &self,
-        queue: &Queue,
-        ticket: Ticket,
-        leave: LeaveRequest<'_>,
-    ) -> Result<LeaveOutcome> {
+    async fn leave(&self, joiner: Joiner<'_>, leave: LeaveRequest<'_>) -> Result<LeaveOutcome> {
         let number = leave.entry.map(|entry| entry.revision);
         let successor = leave.successor.map(|successor| successor.revision);
-        let message = self.dialect.leave(queue, ticket, number, successor);
-        let outcomes = self.dialect.ask("leaving a queue", message).await?;
+        let leaving = |statements: &D::Statements| statements.leave(joiner, number, successor);
+        let outcomes = self.ask("leaving a queue", leaving).await?;
         let [.., deleted, told] = outcomes.as_slice() else { return Err(nonsense()) };
         let row = told.first().ok_or_else(nonsense)?;
-        self.dialect.tell(queue.dir(), number.unwrap_or(0));
-        self.dialect.released(ticket);
+        self.dialect.tell(joiner.queue.dir(), number.unwrap_or(0));
+        self.dialect.released(joiner.ticket);
         // Those who have joined up to that number were there as the key was deleted.
         let at = row.number(0).and_then(|number| u64::try_from(number).ok());
         Ok(LeaveOutcome {
@@ -149,16 +145,32 @@ impl<D: Dialect> Store for SqlStore<D> {
         })
     }
 
-    fn on_loss(&self, told: ToldOfLoss) {
-        self.dialect.on_loss(told);
-    }
-
     async fn close(&self) -> Result<()> {
-        let message = self.dialect.close();
-        self.dialect.ask("ending a session", message).await.map(drop)
+        self.ask("ending a session", Statements::close).await.map(drop)
     }
 
     async fn list(&self, queue: &Queue, ask: Ask) -> Result<Listing> {
         self.dialect.list(queue, ask).await
+    }
+}
+
+#[async_trait]
+impl<D: Dialect> Specifics for SqlStore<D> {
+    fn on_loss(&self, told: ToldOfLoss) {
+        self.dialect.on_loss(told);
+    }
+
+    async fn own_entry(&self, key: &str) -> Result<Option<Entry>> {
+        let own = self.own_entries().await?;
+        Ok(own.into_iter().find(|entry| *entry.key == *key))
+    }
+
+    /// A number is given once, so that it identifies one entry among all with the same name.
+    async fn remove(&self, entry: &Entry) -> Result<bool> {
+        let Some(parts) = key::parts(&entry.key) else { return Ok(false) };
+        let Some(ticket) = Ticket::parse(parts.ticket) else { return Ok(false) };
+        let joiner = Joiner { queue: &Queue::at(parts.dir, parts.label), ticket };
+        let leaving = LeaveRequest { entry: Some(entry), ..LeaveRequest::default() };
+        Ok(self.leave(joiner, leaving).await?.existed)
     }
 }

@@ -7,9 +7,8 @@ use super::{
     outcome::{Outcome, Row},
 };
 use crate::backend::{
-    Detail, Entry, Joined, Listing, Member, Predecessor, SequencePoint, Standing, Watch,
-    error::{Result, SEEMS_DEAD, StoreError},
-    name::Queue,
+    Detail, Entry, Joined, Listing, Member, Predecessor, Queue, Result, SequencePoint, Standing,
+    StoreError, Watch, error::SEEMS_DEAD,
 };
 
 /// An answer that cannot be read: what was asked may have been done.

@@ -1,20 +1,19 @@
 //! Who waits here for what happens to which key, where the server tells it.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{collections::HashMap, time::Duration};
 
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 
-use super::key::dir_of;
-use crate::{
-    backend::error::{Result, StoreError},
-    runtime::{clock::Instant, jittered, mutex::Mutex},
+use super::{
+    key::dir_of,
+    watched::{Waiting, Watched, WatchedEntry, What},
 };
+use crate::runtime::{clock::Instant, jittered, mutex::Mutex};
 
 /// How much later than a session ends, by the server's word, it is looked for.
 const AFTER: Duration = Duration::from_millis(20);
 
 /// How many sessions a renewal asks after, so that it stays small.
-#[cfg(any(feature = "postgres", feature = "redis"))]
 pub(crate) const ASKED_ON_THE_WAY: usize = 100;
 
 /// What those who wait for a key, or for a queue as a whole, are to be told.
@@ -27,59 +26,16 @@ pub(crate) struct Watches {
 
 #[derive(Debug, Default)]
 struct State {
-    watched: HashMap<What, WatchedEntry>,
+    /// With whose end something happens.
+    watched: Watched<Vec<i64>>,
     /// When the sessions that are ahead of somebody end unless they are renewed.
     ends: HashMap<i64, Instant>,
-}
-
-/// A queue's directory and the number of an entry in it, or 0 for anything in it. As in the table
-/// of watches, and not by keys: an entry may get another key, and keep its number.
-pub(crate) type What = (Arc<str>, u64);
-
-#[derive(Debug)]
-struct WatchedEntry {
-    told: watch::Sender<Told>,
-    /// With whose end something happens.
-    sessions: Vec<i64>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Told {
-    Nothing,
-    News,
-    /// The connection is gone, and what came meanwhile will not be told.
-    Lost,
-}
-
-/// One who waits. Before it is dropped, [`Watches::leave`] has to be told.
-#[derive(Debug)]
-pub(crate) struct Waiting {
-    what: What,
-    told: watch::Receiver<Told>,
-}
-
-impl Waiting {
-    /// Returns when something may have happened.
-    pub(crate) async fn news(&mut self) -> Result<()> {
-        let lost = || StoreError::Unavailable("the connection was lost".into());
-        // The sender goes after it has spoken.
-        let told = self.told.wait_for(|told| *told != Told::Nothing).await;
-        match told.map(|told| *told) {
-            Ok(Told::News) => Ok(()),
-            _ => Err(lost()),
-        }
-    }
 }
 
 impl Watches {
     /// Begins to listen, before the server is asked to speak.
     pub(crate) fn wait(&self, what: What) -> Waiting {
-        let mut state = self.state.lock();
-        let watched_entry = state.watched.entry(what.clone()).or_insert_with(|| WatchedEntry {
-            told: watch::Sender::new(Told::Nothing),
-            sessions: Vec::new(),
-        });
-        Waiting { told: watched_entry.told.subscribe(), what }
+        self.state.lock().watched.wait(what)
     }
 
     /// Takes note of how long the sessions that one waits for will live, if nothing is heard of
@@ -87,8 +43,8 @@ impl Watches {
     pub(crate) fn note(&self, what: &What, sessions: impl IntoIterator<Item = (i64, Duration)>) {
         let (mut state, now) = (self.state.lock(), Instant::now());
         let sessions: Vec<_> = sessions.into_iter().collect();
-        if let Some(watched_entry) = state.watched.get_mut(what) {
-            watched_entry.sessions = sessions.iter().map(|(session, _)| *session).collect();
+        if let Some(watched_entry) = state.watched.0.get_mut(what) {
+            watched_entry.known = sessions.iter().map(|(session, _)| *session).collect();
             for (session, left) in sessions {
                 state.ends.insert(session, now + left + jittered(AFTER));
             }
@@ -101,12 +57,7 @@ impl Watches {
     /// can ask it for the same again.
     pub(crate) fn leave(&self, waiting: &Waiting, untell: impl FnOnce()) {
         let mut state = self.state.lock();
-        let Some(watched_entry) = state.watched.get(&waiting.what) else { return };
-        let own = watched_entry.told.subscribe().same_channel(&waiting.told);
-        // The one that leaves is counted still.
-        let last = own && watched_entry.told.receiver_count() == 1;
-        if last {
-            state.watched.remove(&waiting.what);
+        if state.watched.leave(waiting) {
             untell();
         }
     }
@@ -115,30 +66,20 @@ impl Watches {
     /// whose slash nothing stands, with the number 0.
     pub(crate) fn tell(&self, told: &str) {
         let (key, number) = told.rsplit_once(' ').unwrap_or((told, ""));
-        let dir: Arc<str> = dir_of(key).into();
         let number = number.parse().unwrap_or(0);
-        let watched = {
-            let mut state = self.state.lock();
-            [number, 0].map(|number| state.watched.remove(&(Arc::clone(&dir), number)))
-        };
-        // Without the lock: those who are told may look at once.
-        for watched_entry in watched.into_iter().flatten() {
-            watched_entry.told.send_replace(Told::News);
-        }
+        let watched = self.state.lock().watched.take(dir_of(key), number);
+        watched.into_iter().for_each(WatchedEntry::tell);
     }
 
     /// The connection is gone.
     pub(crate) fn lose(&self) {
         let lost = std::mem::take(&mut *self.state.lock());
-        for watched_entry in lost.watched.into_values() {
-            watched_entry.told.send_replace(Told::Lost);
-        }
+        lost.watched.lose();
     }
 
     /// Whether something waits here.
-    #[cfg(any(feature = "postgres", feature = "redis", test))]
     pub(crate) fn is_awaited(&self) -> bool {
-        !self.state.lock().watched.is_empty()
+        !self.state.lock().watched.0.is_empty()
     }
 
     /// When to look whether sessions have ended.
@@ -157,19 +98,19 @@ impl Watches {
             ends.remove(session);
         }
         due.retain(|session| {
-            watched.values().any(|watched_entry| watched_entry.sessions.contains(session))
+            watched.0.values().any(|watched_entry| watched_entry.known.contains(session))
         });
         due
     }
 
     /// The sessions that are due next, of those that somebody waits for: no more than so many.
-    #[cfg(any(feature = "postgres", feature = "redis", test))]
     pub(crate) fn next_due(&self, most: usize) -> Vec<i64> {
         let state = self.state.lock();
         let waited_for: std::collections::HashSet<_> = state
             .watched
+            .0
             .values()
-            .flat_map(|watched_entry| watched_entry.sessions.iter().copied())
+            .flat_map(|watched_entry| watched_entry.known.iter().copied())
             .collect();
         let ends = state.ends.iter().filter(|(session, _)| waited_for.contains(session));
         let mut next: Vec<_> = ends.map(|(session, at)| (*at, *session)).collect();

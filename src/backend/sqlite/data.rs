@@ -24,7 +24,6 @@ impl Tables<'_, '_> {
         value: &[u8],
         version: u64,
     ) -> Result<Rewritten, Failure> {
-        self.enter(session)?;
         let Place { dir, number } = Place::of(entry);
         let sql = "SELECT version FROM distlock_entries \
                    WHERE queue = ?1 AND number = ?2 AND session = ?3";
@@ -49,7 +48,6 @@ impl Tables<'_, '_> {
         label: &str,
         value: &[u8],
     ) -> Result<bool, Failure> {
-        self.enter(session)?;
         let Place { dir, number } = Place::of(entry);
         let sql = "UPDATE distlock_entries SET label = ?4, value = ?5, changed = ?6 \
                    WHERE queue = ?1 AND number = ?2 AND session = ?3";
@@ -65,7 +63,6 @@ impl Tables<'_, '_> {
         guards: &[Entry],
         writes: &[Write],
     ) -> Result<bool, Failure> {
-        self.enter(session)?;
         for guard in guards {
             let own = key::session_of(&guard.key) == Some(session);
             if !own || self.is_there(guard)?.is_none() {

@@ -2,7 +2,7 @@
 
 use rusqlite::{Error, ErrorCode};
 
-use crate::backend::error::StoreError;
+use crate::backend::StoreError;
 
 /// Why a request did not do what it was asked for.
 #[derive(Debug)]

@@ -9,7 +9,7 @@ use std::{
 };
 
 use crate::{
-    backend::error::{Result, StoreError},
+    backend::{Result, StoreError},
     runtime::boot,
 };
 
@@ -65,26 +65,18 @@ pub(super) struct Identity {
     inode: u64,
 }
 
-/// What is found at a path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Found {
-    Nothing,
-    File(Identity),
-}
-
-/// Looks without opening it: to close a file of SQLite's gives up SQLite's own locks on it
+/// What is found at a path, if anything is. Looks without opening it: to close a file of SQLite's gives up SQLite's own locks on it
 /// (<https://sqlite.org/howtocorrupt.html>, 2.2).
 #[cfg(unix)]
-pub(super) fn find(path: &Path) -> Found {
-    fs::metadata(path).map_or(Found::Nothing, |found| {
-        Found::File(Identity { device: found.dev(), inode: found.ino() })
-    })
+pub(super) fn find(path: &Path) -> Option<Identity> {
+    let found = fs::metadata(path).ok()?;
+    Some(Identity { device: found.dev(), inode: found.ino() })
 }
 
 /// There is no boot's id to go by, and no file is opened.
 #[cfg(not(unix))]
-pub(super) fn find(_: &Path) -> Found {
-    Found::Nothing
+pub(super) fn find(_: &Path) -> Option<Identity> {
+    None
 }
 
 /// The path to be opened; fails if no file there can be shared among the processes of a host.
@@ -170,7 +162,7 @@ mod tests {
         fs::write(&one, "").unwrap();
         check(&one).unwrap();
         let found = find(&one);
-        assert_ne!((found, find(&other)), (Found::Nothing, found));
+        assert_ne!((found, find(&other)), (None, found));
         fs::hard_link(&one, &other).unwrap();
         assert!(told(&one).contains("other names"));
         fs::remove_dir_all(folder).unwrap();

@@ -1,12 +1,6 @@
 //! A request on its way from a caller, who may go at any moment, to the file's thread.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU8, Ordering},
-    },
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use tokio::sync::oneshot;
 
@@ -16,29 +10,9 @@ use super::{
     tables::Tables,
 };
 use crate::{
-    backend::error::{Result, StoreError},
+    backend::{Result, StoreError, stage::Stage},
     runtime::clock,
 };
-
-/// Whether a request was begun: decided once, between the thread and the caller whose time is up.
-#[derive(Debug, Default)]
-pub(super) struct Stage(AtomicU8);
-
-const WAITS: u8 = 0;
-const BEGUN: u8 = 1;
-const GIVEN_UP: u8 = 2;
-
-impl Stage {
-    /// Tells whether it is so now.
-    fn become_(&self, stage: u8) -> bool {
-        self.0.compare_exchange(WAITS, stage, Ordering::AcqRel, Ordering::Acquire).is_ok()
-    }
-
-    /// `true`: it is not begun, and never will be.
-    pub(super) fn give_up(&self) -> bool {
-        self.become_(GIVEN_UP)
-    }
-}
 
 /// One request, as the thread has it.
 pub(super) trait Job: Send {
@@ -110,7 +84,7 @@ impl<T: Send> Job for Request<T> {
     fn run(&mut self, tables: &Tables<'_, '_>) -> Result<(), rusqlite::Error> {
         let Some(work) = self.work.take() else { return Ok(()) };
         // A write whose caller has gone is not made: what it waits for is a repetition of its own.
-        if self.reply.is_closed() || !self.stage.become_(BEGUN) {
+        if self.reply.is_closed() || !self.stage.begin() {
             return Ok(());
         }
         match work(tables) {

@@ -28,16 +28,10 @@ use async_trait::async_trait;
 use self::{open_file::OpenFile, requests::Kind, store::SqliteStore};
 use super::{Backend, Facts, Store};
 use crate::{
-    backend::{
-        error::{Result, StoreError},
-        remote::Remote,
-    },
+    backend::{Result, StoreError, opening::SHORTEST, remote::Remote},
     error::Error,
     runtime::random,
 };
-
-/// A shorter session would not outlive a disk that is busy for a moment.
-const SHORTEST: Duration = Duration::from_secs(1);
 
 /// The backend of `sqlite://`.
 #[derive(Debug)]

@@ -14,15 +14,15 @@ use rusqlite::{Connection, OpenFlags};
 
 use super::{
     error::{Failure, is_busy, undone},
-    file::{self, Found, Identity},
+    file::{self, Identity},
     job::{Job, Request},
     requests::{Kind, Requests},
     schema,
     tables::Tables,
-    worker::{Sign, Worker},
+    worker::{Sign, Worker, refuse},
 };
 use crate::{
-    backend::error::{Result, StoreError},
+    backend::{Result, StoreError},
     runtime::{
         boot,
         clock::{self, timeout},
@@ -148,9 +148,7 @@ fn serve(path: PathBuf, patience: Duration, inbox: Receiver<Box<dyn Job>>, sign:
         Err(error) => {
             let error = Arc::new(error);
             *sign.refused.lock() = Some(Arc::clone(&error));
-            for job in inbox.try_iter() {
-                job.tell(Err(&error));
-            }
+            refuse(inbox.try_iter(), &error);
         }
     }
 }
@@ -210,8 +208,9 @@ fn connect(path: &Path) -> Result<(Connection, Identity), Failure> {
     // From now on the thread itself waits for others.
     connection.busy_timeout(Duration::ZERO)?;
     match (before, file::find(path)) {
-        (Found::Nothing, Found::File(found)) => Ok((connection, found)),
-        (Found::File(before), Found::File(found)) if before == found => Ok((connection, found)),
+        (before, Some(found)) if before.is_none_or(|before| before == found) => {
+            Ok((connection, found))
+        }
         _ => {
             let told = "the file was replaced while it was opened";
             Err(StoreError::Unavailable(told.into()).into())

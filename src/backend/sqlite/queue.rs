@@ -1,6 +1,9 @@
 //! Queues: who stands where.
 
-use std::time::{Duration, UNIX_EPOCH};
+use std::{
+    sync::Arc,
+    time::{Duration, UNIX_EPOCH},
+};
 
 use rusqlite::{Result as Sql, Row, params};
 
@@ -10,30 +13,15 @@ use super::{
     tables::Tables,
 };
 use crate::backend::{
-    Detail, Entry, Fate, Joined, LeaveOutcome, Member, Predecessor, Present, SequencePoint,
-    Standing,
-    name::{Queue, Ticket},
+    Detail, Entry, Fate, Joined, LeaveOutcome, Member, Predecessor, Present, Queue, SequencePoint,
+    Standing, Ticket,
 };
-
-/// One who joins.
-#[derive(Clone, Debug)]
-pub(super) struct Joiner {
-    pub(super) queue: Queue,
-    pub(super) ticket: Ticket,
-}
-
-/// Which key to delete, and whose to look for.
-#[derive(Clone, Debug)]
-pub(super) struct Leaver {
-    pub(super) joiner: Joiner,
-    pub(super) number: Option<i64>,
-    pub(super) successor: Option<i64>,
-}
 
 /// The entry of a row that begins with number, session, ticket and label.
 fn entry(dir: &str, row: &Row<'_>) -> Sql<Entry> {
     let (number, session, ticket): (i64, i64, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
-    let key = key::written(dir, session, &ticket, &row.get::<_, String>(3)?);
+    let label: String = row.get(3)?;
+    let key = key::written(dir, &format!("{session:x}"), &ticket, &label);
     Ok(Entry::new(key, revision(number)))
 }
 
@@ -48,23 +36,22 @@ impl Tables<'_, '_> {
     pub(super) fn join(
         &self,
         session: i64,
-        joiners: &[Joiner],
+        joiners: &[(Queue, Ticket)],
         value: &[u8],
         if_free: bool,
     ) -> Result<Vec<Option<Joined>>, Failure> {
-        self.enter(session)?;
         self.sweep(session)?;
         let mut free = true;
-        for joiner in joiners {
-            free &= !if_free || !self.is_occupied(joiner.queue.dir())?;
+        for (queue, _) in joiners {
+            free &= !if_free || !self.is_occupied(queue.dir())?;
         }
-        for Joiner { queue, ticket } in joiners.iter().filter(|_| free) {
+        for (queue, ticket) in joiners.iter().filter(|_| free) {
             // A repetition finds what is there.
             if self.number_of(session, queue, *ticket)?.is_none() {
                 self.add(session, queue, *ticket, value)?;
             }
         }
-        joiners.iter().map(|joiner| self.joined(session, joiner)).collect()
+        joiners.iter().map(|(queue, ticket)| self.joined(session, queue, *ticket)).collect()
     }
 
     fn is_occupied(&self, dir: &str) -> Sql<bool> {
@@ -95,9 +82,13 @@ impl Tables<'_, '_> {
     }
 
     /// `None`: it has not joined.
-    fn joined(&self, session: i64, joiner: &Joiner) -> Result<Option<Joined>, Failure> {
-        let Joiner { queue, ticket } = joiner;
-        let Some(number) = self.number_of(session, queue, *ticket)? else { return Ok(None) };
+    fn joined(
+        &self,
+        session: i64,
+        queue: &Queue,
+        ticket: Ticket,
+    ) -> Result<Option<Joined>, Failure> {
+        let Some(number) = self.number_of(session, queue, ticket)? else { return Ok(None) };
         let Some((entry, standing)) = self.place(queue.dir(), number)? else { return Ok(None) };
         let others = "SELECT 1 FROM distlock_entries WHERE queue = ?1 AND number <> ?2 \
                       UNION ALL SELECT 1 FROM distlock_data WHERE dir = ?1";
@@ -121,22 +112,13 @@ impl Tables<'_, '_> {
         Ok(Some((own, standing)))
     }
 
-    pub(super) fn standing(&self, session: i64, own: &Entry) -> Result<Standing, Failure> {
-        self.enter(session)?;
-        self.sweep(session)?;
+    pub(super) fn standing(&self, own: &Entry) -> Result<Standing, Failure> {
         let Place { dir, number } = Place::of(own);
-        let told = self.place(&dir, number)?.filter(|(found, _)| found.key == own.key);
+        let told = self.place(dir, number)?.filter(|(found, _)| found.key == own.key);
         Ok(told.map_or(Standing::Evicted, |(_, standing)| standing))
     }
 
-    pub(super) fn present(
-        &self,
-        session: i64,
-        own: &Entry,
-        ahead: &Entry,
-    ) -> Result<Present, Failure> {
-        self.enter(session)?;
-        self.sweep(session)?;
+    pub(super) fn present(&self, own: &Entry, ahead: &Entry) -> Result<Present, Failure> {
         let ahead = Fate::of(self.is_there(ahead)?.is_some());
         Ok(Present { own: self.is_there(own)?.is_some(), ahead })
     }
@@ -147,34 +129,35 @@ impl Tables<'_, '_> {
         let sql = "SELECT number, session, ticket, label, expires FROM distlock_entries \
                    JOIN distlock_sessions AS s ON s.id = session \
                    WHERE queue = ?1 AND number = ?2";
-        let found = self
-            .sql
-            .first(sql, params![dir, number], |row| Ok((entry(&dir, row)?, row.get(4)?)))?;
+        let read = |row: &Row<'_>| Ok((entry(dir, row)?, row.get(4)?));
+        let found = self.sql.first(sql, params![dir, number], read)?;
         Ok(found.filter(|(found, _)| found.key == wanted.key).map(|(_, expires)| expires))
     }
 
     /// All keys of the session.
-    pub(super) fn own_keys(&self, session: i64) -> Result<Vec<String>, Failure> {
-        self.enter(session)?;
+    pub(super) fn own_keys(&self, session: i64) -> Result<Vec<Arc<str>>, Failure> {
         let sql = "SELECT number, session, ticket, label, queue FROM distlock_entries \
                    WHERE session = ?1";
-        Ok(self.sql.rows(sql, [session], |row| {
-            Ok(entry(&row.get::<_, String>(4)?, row)?.key.to_string())
-        })?)
+        Ok(self.sql.rows(sql, [session], |row| Ok(entry(&row.get::<_, String>(4)?, row)?.key))?)
     }
 
-    pub(super) fn leave(&self, session: i64, leaver: &Leaver) -> Result<LeaveOutcome, Failure> {
-        self.enter(session)?;
-        let Joiner { queue, ticket } = &leaver.joiner;
+    /// Deletes an entry, of this number if it is known, and looks for the successor's.
+    pub(super) fn leave(
+        &self,
+        session: i64,
+        (queue, ticket): &(Queue, Ticket),
+        number: Option<i64>,
+        successor: Option<i64>,
+    ) -> Result<LeaveOutcome, Failure> {
         let sql = "DELETE FROM distlock_entries WHERE session = ?1 AND ticket = ?2 \
                    AND queue = ?3 AND label = ?4 AND (?5 IS NULL OR number = ?5)";
         let (dir, label) = (queue.dir(), queue.label());
         let existed =
-            self.sql.run(sql, params![session, ticket.to_string(), dir, label, leaver.number])? > 0;
+            self.sql.run(sql, params![session, ticket.to_string(), dir, label, number])? > 0;
         if existed {
             self.changed.set(true);
         }
-        let successor = match leaver.successor {
+        let successor = match successor {
             None => false,
             Some(number) => self.sql.exists(
                 "SELECT 1 FROM distlock_entries WHERE queue = ?1 AND number = ?2 AND session = ?3",
@@ -207,9 +190,7 @@ impl Tables<'_, '_> {
     }
 
     /// The queues right below a namespace in which somebody stands.
-    pub(super) fn queues(&self, session: i64, namespace: &str) -> Result<Vec<String>, Failure> {
-        self.enter(session)?;
-        self.sweep(session)?;
+    pub(super) fn queues(&self, namespace: &str) -> Result<Vec<String>, Failure> {
         let sql = "SELECT DISTINCT queue FROM distlock_entries \
                    WHERE queue >= ?1 AND queue < ?2 ORDER BY queue";
         // `0` is the character after `/`.

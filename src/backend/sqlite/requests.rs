@@ -1,6 +1,6 @@
 //! What this process has asked of a file.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use crate::runtime::mutex::Mutex;
 
 /// What this process has asked of a file so far: see [`requests`](crate::sqlite::requests).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,39 +36,28 @@ impl Kind {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Counters {
-    reads: AtomicU64,
-    writes: AtomicU64,
-    keepalives: AtomicU64,
-    commits: AtomicU64,
-    events: AtomicU64,
-}
+pub(super) struct Counters(Mutex<Requests>);
 
 impl Counters {
     pub(super) fn asked(&self, kind: Kind) {
-        let counter = match kind {
-            Kind::Read | Kind::Look => &self.reads,
-            Kind::Write => &self.writes,
-            Kind::Keepalive => &self.keepalives,
-        };
-        counter.fetch_add(1, Relaxed);
+        let mut requests = self.0.lock();
+        match kind {
+            Kind::Read | Kind::Look => requests.reads += 1,
+            Kind::Write => requests.writes += 1,
+            Kind::Keepalive => requests.keepalives += 1,
+        }
     }
 
     pub(super) fn committed(&self) {
-        self.commits.fetch_add(1, Relaxed);
+        self.0.lock().commits += 1;
     }
 
-    pub(super) fn told(&self) {
-        self.events.fetch_add(1, Relaxed);
+    /// So many waiters.
+    pub(super) fn told(&self, waiters: u64) {
+        self.0.lock().events += waiters;
     }
 
     pub(super) fn read(&self) -> Requests {
-        Requests {
-            reads: self.reads.load(Relaxed),
-            writes: self.writes.load(Relaxed),
-            keepalives: self.keepalives.load(Relaxed),
-            commits: self.commits.load(Relaxed),
-            events: self.events.load(Relaxed),
-        }
+        *self.0.lock()
     }
 }

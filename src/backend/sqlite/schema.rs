@@ -3,7 +3,7 @@
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
 
 use super::error::Failure;
-use crate::backend::error::StoreError;
+use crate::backend::StoreError;
 
 /// What makes the tables.
 pub(crate) const DDL: &str = include_str!("schema.sql");

@@ -5,20 +5,13 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 
 use super::{
-    error::Failure,
-    key::number,
-    open_file::OpenFile,
-    queue::{Joiner, Leaver},
-    requests::Kind,
-    tables::Tables,
+    error::Failure, key::Place, open_file::OpenFile, requests::Kind, tables::Tables,
     watched_entry::What,
 };
 use crate::{
     backend::{
-        Ask, Entry, Event, Join, Joined, LeaveOutcome, LeaveRequest, Listing, Present, Standing,
-        Store, Watch,
-        error::{Result, StoreError},
-        name::{Queue, Ticket},
+        Ask, Entry, Event, Join, Joined, Joiner, LeaveOutcome, LeaveRequest, Listing, LockStore,
+        Present, Queue, Result, Specifics, Standing, StoreError, Watch,
     },
     lost::LostReason,
 };
@@ -53,88 +46,83 @@ impl SqliteStore {
         self.file.ask(operation, kind, self.request_timeout, work).await
     }
 
+    /// The same if the session is there. A look puts dead sessions away first.
+    pub(super) async fn within<T: Send + 'static>(
+        &self,
+        operation: &'static str,
+        kind: Kind,
+        work: impl FnOnce(&Tables<'_, '_>, i64) -> Result<T, Failure> + Send + 'static,
+    ) -> Result<T> {
+        let session = self.session;
+        let entered = move |tables: &Tables<'_, '_>| {
+            tables.enter(session)?;
+            if kind == Kind::Look {
+                tables.sweep(session)?;
+            }
+            work(tables, session)
+        };
+        self.ask(operation, kind, entered).await
+    }
+
     /// Joins all of these queues or none.
     pub(super) async fn join(
         &self,
-        joiners: Vec<Joiner>,
+        joiners: &[Joiner<'_>],
         value: &[u8],
         if_free: bool,
     ) -> Result<Vec<Option<Joined>>> {
-        let (session, value) = (self.session, value.to_owned());
-        self.ask(JOIN, Kind::Write, move |tables| tables.join(session, &joiners, &value, if_free))
-            .await
+        let owned = |Joiner { queue, ticket }: &Joiner<'_>| ((*queue).clone(), *ticket);
+        let (joiners, value) = (joiners.iter().map(owned).collect::<Vec<_>>(), value.to_owned());
+        let join =
+            move |tables: &Tables<'_, '_>, session| tables.join(session, &joiners, &value, if_free);
+        self.within(JOIN, Kind::Write, join).await
     }
 }
 
 #[async_trait]
-impl Store for SqliteStore {
+impl LockStore for SqliteStore {
     async fn keep_alive(&self) -> Result<Duration> {
         let session = self.session;
         self.ask("keepalive", Kind::Keepalive, move |tables| tables.keep_alive(session)).await?;
         Ok(self.ttl)
     }
 
-    async fn enqueue(
-        &self,
-        queue: &Queue,
-        ticket: Ticket,
-        value: &[u8],
-        join: Join,
-    ) -> Result<Joined> {
-        let joiners = vec![Joiner { queue: queue.clone(), ticket }];
-        match self.join(joiners, value, join == Join::IfFree).await?.pop().flatten() {
-            Some(joined) => Ok(joined),
-            None => Ok(Joined::Occupied),
-        }
+    async fn enqueue(&self, joiner: Joiner<'_>, value: &[u8], join: Join) -> Result<Joined> {
+        let joined = self.join(&[joiner], value, join == Join::IfFree).await?.pop();
+        Ok(joined.flatten().unwrap_or(Joined::Occupied))
     }
 
     async fn standing(&self, entry: &Entry) -> Result<Standing> {
-        let (session, entry) = (self.session, entry.clone());
-        self.ask(READ, Kind::Look, move |tables| tables.standing(session, &entry)).await
+        let entry = entry.clone();
+        self.within(READ, Kind::Look, move |tables, _| tables.standing(&entry)).await
     }
 
     async fn present(&self, entry: &Entry, ahead: &Entry) -> Result<Present> {
-        let (session, entry, ahead) = (self.session, entry.clone(), ahead.clone());
-        self.ask(READ, Kind::Look, move |tables| tables.present(session, &entry, &ahead)).await
+        let (entry, ahead) = (entry.clone(), ahead.clone());
+        self.within(READ, Kind::Look, move |tables, _| tables.present(&entry, &ahead)).await
     }
 
     async fn own_keys(&self) -> Result<Vec<Arc<str>>> {
-        let session = self.session;
-        let keys = self.ask(READ, Kind::Read, move |tables| tables.own_keys(session)).await?;
-        Ok(keys.into_iter().map(Into::into).collect())
+        self.within(READ, Kind::Read, |tables, session| tables.own_keys(session)).await
     }
 
     async fn watch(&self, entry: &Entry, _: bool) -> Result<Option<Watch>> {
-        let (session, entry) = (self.session, entry.clone());
-        let told = self.ask("watch of a key", Kind::Look, move |tables| {
-            tables.enter(session)?;
-            tables.sweep(session)?;
+        let entry = entry.clone();
+        let told = self.within("watch of a key", Kind::Look, move |tables, _| {
             let there = tables.is_there(&entry)?.is_some();
             Ok(there.then(|| tables.wait(What::Entry(entry))))
         });
         Ok(told.await?.map(|told| Box::pin(news(told)) as Watch))
     }
 
-    async fn leave(
-        &self,
-        queue: &Queue,
-        ticket: Ticket,
-        leave: LeaveRequest<'_>,
-    ) -> Result<LeaveOutcome> {
-        let leaver = Leaver {
-            joiner: Joiner { queue: queue.clone(), ticket },
-            number: leave.entry.map(number),
-            successor: leave.successor.map(number),
+    async fn leave(&self, joiner: Joiner<'_>, leave: LeaveRequest<'_>) -> Result<LeaveOutcome> {
+        let joiner = (joiner.queue.clone(), joiner.ticket);
+        let number = |entry| Place::of(entry).number;
+        let (number, successor) = (leave.entry.map(number), leave.successor.map(number));
+        let leave = move |tables: &Tables<'_, '_>, session| {
+            tables.leave(session, &joiner, number, successor)
         };
-        let session = self.session;
-        self.ask("leaving a queue", Kind::Write, move |tables| tables.leave(session, &leaver)).await
-    }
-
-    async fn ended(&self) -> LostReason {
-        let mut replaced = self.file.sign.replaced.subscribe();
-        // An error: the file is closed, and this session with it.
-        let _gone = replaced.wait_for(|replaced| *replaced).await.is_err();
-        LostReason::SessionExpired
+        self.within("leaving a queue", Kind::Write, leave).await
     }
 
     /// What cannot be written now may be later: the disk is full, for example.
@@ -148,10 +136,8 @@ impl Store for SqliteStore {
     }
 
     async fn list(&self, queue: &Queue, ask: Ask) -> Result<Listing> {
-        let (session, dir) = (self.session, queue.dir().to_owned());
-        let read = self.ask(READ, Kind::Look, move |tables| {
-            tables.enter(session)?;
-            tables.sweep(session)?;
+        let dir = queue.dir().to_owned();
+        let read = self.within(READ, Kind::Look, move |tables, session| {
             let members = tables.members(session, &dir, ask.values)?;
             let notes = tables.notes(&dir)?;
             let told = match ask.watch {
@@ -166,6 +152,16 @@ impl Store for SqliteStore {
         let (members, notes, told) = read.await?;
         let watch = told.map(|told| Box::pin(news(told)) as Watch);
         Ok(Listing { members, notes, watch, seem_dead: Vec::new() })
+    }
+}
+
+#[async_trait]
+impl Specifics for SqliteStore {
+    async fn ended(&self) -> LostReason {
+        let mut replaced = self.file.sign.replaced.subscribe();
+        // An error: the file is closed, and this session with it.
+        let _gone = replaced.wait_for(|replaced| *replaced).await.is_err();
+        LostReason::SessionExpired
     }
 }
 

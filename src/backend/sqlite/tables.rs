@@ -17,7 +17,7 @@ use std::cell::{Cell, RefCell};
 use rusqlite::{Params, Result, params};
 
 use super::{error::Failure, schema, statements::Statements, watched_entry::WatchedEntry};
-use crate::{backend::error::StoreError, lost::LostReason, runtime::clock};
+use crate::{backend::StoreError, lost::LostReason, runtime::clock};
 
 /// Milliseconds of the clock that all processes of a host share.
 pub(crate) fn now() -> i64 {

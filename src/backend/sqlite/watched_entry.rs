@@ -2,7 +2,7 @@
 
 use tokio::sync::oneshot;
 
-use crate::backend::{Entry, Event, error::Result};
+use crate::backend::{Entry, Event, Result};
 
 /// What one waits for.
 #[derive(Debug)]

@@ -15,7 +15,7 @@ use super::{
     watched_entry::{Look, WatchedEntry, What},
 };
 use crate::{
-    backend::{Event, error::StoreError},
+    backend::{Event, StoreError},
     runtime::clock,
 };
 
@@ -90,7 +90,7 @@ impl Watches {
     }
 
     /// Looks at all that is waited for, and tells those who wait. Gives how many.
-    pub(super) fn look(&mut self, tables: &Tables<'_, '_>) -> Result<usize> {
+    pub(super) fn look(&mut self, tables: &Tables<'_, '_>) -> Result<u64> {
         let mut due: Option<i64> = None;
         let mut live = |expires: i64| due = Some(due.map_or(expires, |due| due.min(expires)));
         let mut told = Vec::new();
@@ -112,7 +112,7 @@ impl Watches {
         }
         self.due = due;
         self.news = clock::now();
-        let count = told.len();
+        let count = told.len() as u64;
         for (at, event) in told.into_iter().rev() {
             // It may have gone.
             let _ = self.watched.swap_remove(at).news.send(Ok(event));

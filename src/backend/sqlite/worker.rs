@@ -17,7 +17,7 @@ use rusqlite::{Connection, Error};
 
 use super::{
     error::{Failure, in_commit, is_busy, undone},
-    file::{Found, Identity, find},
+    file::{Identity, find},
     job::Job,
     requests::{Counters, Kind},
     statements::Statements,
@@ -25,7 +25,7 @@ use super::{
     watches::Watches,
 };
 use crate::{
-    backend::error::StoreError,
+    backend::StoreError,
     lost::LostReason,
     runtime::{clock, jittered, mutex::Mutex},
 };
@@ -89,9 +89,7 @@ impl<'c> Worker<'c> {
             jobs.extend(self.inbox.try_iter().take(TOGETHER - jobs.len()));
             if let Err(error) = self.still_there() {
                 self.watches.lose(|| StoreError::again(&error));
-                for job in jobs {
-                    job.tell(Err(&error));
-                }
+                refuse(jobs, &error);
                 continue;
             }
             let changed = !jobs.is_empty() && self.work(jobs);
@@ -115,11 +113,11 @@ impl<'c> Worker<'c> {
     fn still_there(&self) -> Result<(), Arc<StoreError>> {
         let replaced = *self.sign.replaced.borrow();
         match find(&self.path) {
-            Found::File(found) if found == self.identity && !replaced => {
+            Some(found) if found == self.identity && !replaced => {
                 self.sign.missing.lock().0 = None;
                 Ok(())
             }
-            Found::Nothing if !replaced => {
+            None if !replaced => {
                 self.sign.missing.lock().0.get_or_insert_with(clock::now);
                 let told = format!("{}: there is no file any more", self.path.display());
                 Err(Arc::new(StoreError::Unavailable(told.into())))
@@ -137,9 +135,7 @@ impl<'c> Worker<'c> {
         let mut writes = jobs.iter().any(|job| job.kind().writes());
         loop {
             if let Err(error) = self.begin(writes, &mut jobs) {
-                for job in jobs {
-                    job.tell(Err(&error));
-                }
+                refuse(jobs, &error);
                 return false;
             }
             if jobs.is_empty() {
@@ -175,11 +171,8 @@ impl<'c> Worker<'c> {
                 Err(error) if is_busy(&error) => {}
                 Err(error) => return Err(Arc::new(undone(WRITING, &error))),
             }
-            let late: Vec<_> = jobs.extract_if(.., |job| job.is_over()).collect();
             let told = Arc::new(StoreError::Unavailable("somebody else writes to the file".into()));
-            for job in late {
-                job.tell(Err(&told));
-            }
+            refuse(jobs.extract_if(.., |job| job.is_over()), &told);
             if jobs.is_empty() {
                 return Ok(());
             }
@@ -230,9 +223,7 @@ impl<'c> Worker<'c> {
         match looked {
             Ok(told) => {
                 self.version = version;
-                for _ in 0..told {
-                    self.sign.counters.told();
-                }
+                self.sign.counters.told(told);
             }
             Err(Failure::Sql(error)) if is_busy(&error) => {}
             Err(Failure::Sql(error)) => self.watches.lose(|| undone(LOOKING, &error)),
@@ -244,7 +235,7 @@ impl<'c> Worker<'c> {
     }
 
     /// `due`: a session may be over that somebody waits for. Then it is put away.
-    fn try_look(&mut self, due: bool) -> Result<usize, Failure> {
+    fn try_look(&mut self, due: bool) -> Result<u64, Failure> {
         self.try_begin(false)?;
         let sweeps = due && self.has_dead();
         if sweeps {
@@ -259,6 +250,10 @@ impl<'c> Worker<'c> {
         }
         Ok(self.watches.look(&Tables::new(&self.sql, &self.boot, false))?)
     }
+}
+
+pub(super) fn refuse(jobs: impl IntoIterator<Item = Box<dyn Job>>, error: &Arc<StoreError>) {
+    jobs.into_iter().for_each(|job| job.tell(Err(error)));
 }
 
 /// Does what is asked within one transaction; an error of one undoes that one alone, unless SQLite

@@ -2,7 +2,7 @@
 
 use zookeeper_client::Error;
 
-use crate::{backend::error::StoreError, lost::LostReason};
+use crate::{backend::StoreError, lost::LostReason};
 
 /// Codes of `KeeperException` that the crate has no name for. Those above `API_ERROR` are troubles
 /// of the server or of the way to it.

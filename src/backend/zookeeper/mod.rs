@@ -19,8 +19,6 @@ mod identity;
 mod names;
 mod order;
 mod renewal;
-#[cfg(test)]
-mod script;
 mod store;
 mod tags;
 mod tls;
@@ -45,12 +43,7 @@ use self::{
 };
 use super::{Backend, Facts, LateJoins, Store};
 use crate::{
-    backend::{
-        credentials::Credentials,
-        error::{Result, StoreError},
-        handshake::Fault,
-        remote::Remote,
-    },
+    backend::{Result, StoreError, handshake, remote::Remote},
     error::Error,
     runtime::{
         clock::{self, timeout},
@@ -82,11 +75,10 @@ pub(crate) struct ZooKeeper {
 
 impl ZooKeeper {
     pub(crate) fn new(remote: Remote) -> Result<Self, Error> {
-        let tls = remote.tls.clone().map(|tls| Tls::new(tls, &remote.endpoints)).transpose()?;
         Ok(Self {
             acls: acls(&remote),
+            tls: Tls::new(&remote)?.map(Arc::new),
             remote,
-            tls: tls.map(Arc::new),
             granted: AtomicU64::new(0),
             proven: AtomicBool::new(false),
             tags: Arc::default(),
@@ -106,11 +98,13 @@ impl ZooKeeper {
             .with_fail_eagerly();
         if let Some(credentials) = &self.remote.credentials {
             let credentials = credentials.newest();
-            connector = if self.remote.sasl {
-                with_sasl(connector, &credentials)
-            } else {
-                let secret = format!("{}:{}", credentials.user, credentials.password.expose());
-                connector.with_auth("digest", secret.as_bytes())
+            let (user, password) =
+                (credentials.user.clone(), credentials.password.expose().clone());
+            connector = match self.remote.sasl {
+                // Without the feature, the builder refuses it.
+                #[cfg(feature = "sasl")]
+                true => connector.with_sasl(zk::SaslOptions::digest_md5(user, password)),
+                _ => connector.with_auth("digest", format!("{user}:{password}").as_bytes()),
             };
         }
         let servers = self.remote.endpoints.join(",");
@@ -145,12 +139,8 @@ impl ZooKeeper {
             }
             // The crate keeps what each server said to itself.
             Err(zk::Error::NoHosts) => {
-                let fault = match &self.tls {
-                    Some(tls) => tls.fault(&self.remote.endpoints).await,
-                    None => None,
-                };
                 let unknown = || self.no_session("refused, silent or without a quorum");
-                Err(fault.map_or_else(unknown, Fault::into_error))
+                Err(handshake::fault(&self.remote).await.unwrap_or_else(unknown))
             }
             Err(error) => Err(self.no_session(&error.to_string())),
         }
@@ -161,7 +151,7 @@ impl ZooKeeper {
     /// kept in bounds.
     ///
     /// The crate pings when it has sent nothing for 3/8 of this time, rounded up to the next
-    /// eighth. `store::granted` relies on no more than T/4 here: with the crate's default, 2/5 of
+    /// eighth. `renewed_for` relies on no more than T/4 here: with the crate's default, 2/5 of
     /// the session timeout T, pauses between requests would be too long for it. Much less would
     /// cost pings.
     fn patience(&self, ttl: Duration) -> Duration {
@@ -279,18 +269,6 @@ fn acls(remote: &Remote) -> Arc<[zk::Acl]> {
         zk::Acl::new(permission, zk::AuthId::new(&right.scheme, &right.id))
     });
     each.collect()
-}
-
-#[cfg(feature = "sasl")]
-fn with_sasl(connector: zk::Connector, credentials: &Credentials) -> zk::Connector {
-    let (user, password) = (credentials.user.clone(), credentials.password.expose().clone());
-    connector.with_sasl(zk::SaslOptions::digest_md5(user, password))
-}
-
-/// The builder refuses it.
-#[cfg(not(feature = "sasl"))]
-fn with_sasl(connector: zk::Connector, _: &Credentials) -> zk::Connector {
-    connector
 }
 
 #[cfg(test)]

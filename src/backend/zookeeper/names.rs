@@ -4,7 +4,7 @@ use std::fmt::{self, Write};
 
 use zookeeper_client as zk;
 
-use crate::backend::name::Ticket;
+use crate::backend::Ticket;
 
 /// What stands between the tag and the sequence number: what Curator's `InterProcessMutex` looks
 /// for and sorts by (`LockInternals.LOCK_NAME`).

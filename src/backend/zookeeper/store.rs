@@ -26,10 +26,8 @@ use self::{search::Search, together::Lists};
 use super::{error, identity::Identity, names, renewal::renewed_for, tags::Tags};
 use crate::{
     backend::{
-        Ask, Entry, Join, Joined, LeaveOutcome, LeaveRequest, Listing, Present, SequencePoint,
-        Standing, Store, Watch,
-        error::{Result, StoreError},
-        name::{Queue, Ticket},
+        Ask, Entry, Join, Joined, Joiner, LeaveOutcome, LeaveRequest, Listing, LockStore, Present,
+        Queue, Result, SequencePoint, Specifics, Standing, StoreError, Ticket, Watch,
     },
     lost::LostReason,
     runtime::{
@@ -269,7 +267,7 @@ impl ZooKeeperStore {
 }
 
 #[async_trait]
-impl Store for ZooKeeperStore {
+impl LockStore for ZooKeeperStore {
     async fn keep_alive(&self) -> Result<Duration> {
         let (client, sent) = (self.client()?, clock::now());
         // A `multi` goes through the leader's session check and the quorum's log even when nothing
@@ -295,15 +293,9 @@ impl Store for ZooKeeperStore {
         Ok(renewed_for(self.ttl))
     }
 
-    async fn enqueue(
-        &self,
-        queue: &Queue,
-        ticket: Ticket,
-        value: &[u8],
-        join: Join,
-    ) -> Result<Joined> {
+    async fn enqueue(&self, joiner: Joiner<'_>, value: &[u8], join: Join) -> Result<Joined> {
         let sent = clock::now();
-        let joined = self.join(queue, ticket, value, join).await;
+        let joined = self.join(joiner, value, join).await;
         joined.inspect(|_| self.answered(sent))
     }
 
@@ -313,10 +305,6 @@ impl Store for ZooKeeperStore {
 
     async fn present(&self, entry: &Entry, ahead: &Entry) -> Result<Present> {
         self.look(entry, ahead).await
-    }
-
-    fn tells_releases(&self, ahead: &Entry) -> bool {
-        names::is_marked(&ahead.key)
     }
 
     /// Any server may answer: a session never goes back to an older state than its own writes had.
@@ -339,14 +327,9 @@ impl Store for ZooKeeperStore {
         Ok(Some(watch::watch(watcher)))
     }
 
-    async fn leave(
-        &self,
-        queue: &Queue,
-        ticket: Ticket,
-        leave: LeaveRequest<'_>,
-    ) -> Result<LeaveOutcome> {
+    async fn leave(&self, joiner: Joiner<'_>, leave: LeaveRequest<'_>) -> Result<LeaveOutcome> {
         let sent = clock::now();
-        self.leave(queue, ticket, leave).await.inspect(|_| self.answered(sent))
+        self.leave(joiner, leave).await.inspect(|_| self.answered(sent))
     }
 
     async fn list(&self, queue: &Queue, ask: Ask) -> Result<Listing> {
@@ -354,13 +337,6 @@ impl Store for ZooKeeperStore {
             Ask { values: false, watch: false, fresh: false } => self.listed(queue.dir()).await,
             ask => self.listing(queue.dir(), ask).await,
         }
-    }
-
-    /// Told by the server when it refuses the session, or else by the crate's own count, long after
-    /// the deadline.
-    async fn ended(&self) -> LostReason {
-        self.identity.ended().await;
-        self.over()
     }
 
     async fn close(&self) -> Result<()> {
@@ -375,5 +351,19 @@ impl Store for ZooKeeperStore {
                 Err(StoreError::Unknown(reason.into()))
             }
         }
+    }
+}
+
+#[async_trait]
+impl Specifics for ZooKeeperStore {
+    fn tells_releases(&self, ahead: &Entry) -> bool {
+        names::is_marked(&ahead.key)
+    }
+
+    /// Told by the server when it refuses the session, or else by the crate's own count, long after
+    /// the deadline.
+    async fn ended(&self) -> LostReason {
+        self.identity.ended().await;
+        self.over()
     }
 }

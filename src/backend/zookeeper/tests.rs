@@ -1,12 +1,14 @@
 //! Opening a session with servers that are too old, and with such as only look so.
 
+pub(crate) mod script;
+
 use std::{
     sync::atomic::{AtomicBool, Ordering::SeqCst},
     time::Duration,
 };
 
-use super::script::{Answer, CLOSE_SESSION, EXISTS, GET_EPHEMERALS, Server, UNIMPLEMENTED};
 use crate::{Client, Error};
+use script::{Answer, CLOSE_SESSION, EXISTS, GET_EPHEMERALS, Server, UNIMPLEMENTED};
 
 async fn refusal(server: &Server) -> Error {
     let connecting =

@@ -5,14 +5,7 @@ use std::sync::Arc;
 use zookeeper_client::{StateWatcher, TlsCa, TlsCerts, TlsDynamicCerts, TlsIdentity, TlsOptions};
 
 use crate::{
-    backend::{
-        certificates,
-        handshake::{self, Fault},
-        secret::Secret,
-        source::Source,
-        tls::Material,
-        trust,
-    },
+    backend::{certificates, remote::Remote, secret::Secret, source::Source, tls::Material, trust},
     error::Error,
     runtime::{executor::spawn_beside, mutex::Mutex},
 };
@@ -27,34 +20,26 @@ pub(super) struct Tls {
 }
 
 impl Tls {
-    pub(super) fn new(source: Source<Material>, endpoints: &[String]) -> Result<Self, Error> {
-        let invalid = |reason: String| Error::InvalidConfig { option: "tls", reason };
+    /// `None`: there is to be none.
+    pub(super) fn new(remote: &Remote) -> Result<Option<Self>, Error> {
+        let invalid = |reason: &str| Error::InvalidConfig { option: "tls", reason: reason.into() };
+        let Some(source) = remote.tls.clone() else { return Ok(None) };
         // The crate relies on rustls's.
         certificates::provider();
-        for endpoint in endpoints {
-            // zookeeper-client panics on a host that no certificate can name.
-            certificates::is_name(trust::host(endpoint)).map_err(invalid)?;
-        }
+        // zookeeper-client panics on a host that no certificate can name.
+        trust::check(remote, "ZooKeeper")?;
         let material = source.newest();
         if material.server_name.is_some() {
             return Err(invalid(
                 "ZooKeeper's client checks the host of the URL alone: leave Tls::server_name out, \
-                 and name the servers as their certificates do"
-                    .into(),
-            ));
-        }
-        if material.ca.is_none() {
-            return Err(invalid(
-                "ZooKeeper needs the CA that its servers' certificates are of: pass it by \
-                 ?ca_file= in the URL, or by Tls::ca_certificate"
-                    .into(),
+                 and name the servers as their certificates do",
             ));
         }
         // Its words on PEM that it can't read repeat lines of it.
-        let unusable = |()| invalid("the certificates can't be used".into());
-        let certificates = certs(&material).ok_or(()).map_err(unusable)?;
+        let unusable = || invalid("the certificates can't be used");
+        let certificates = certs(&material).ok_or_else(unusable)?;
         let certificates = Secret::new(TlsDynamicCerts::new(certificates));
-        Ok(Self { source, certificates, given: Mutex::new(material) })
+        Ok(Some(Self { source, certificates, given: Mutex::new(material) }))
     }
 
     /// Has the later connections of a session take the newest: its state changes when one ends.
@@ -88,11 +73,6 @@ impl Tls {
     pub(super) fn options(&self) -> TlsOptions {
         self.refresh();
         TlsOptions::new().with_certs(self.certificates.expose().clone())
-    }
-
-    /// See [`handshake::fault`].
-    pub(super) async fn fault(&self, endpoints: &[String]) -> Option<Fault> {
-        handshake::fault(self.source.newest(), endpoints).await
     }
 }
 

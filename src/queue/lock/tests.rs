@@ -15,9 +15,9 @@ use tokio::time::timeout;
 use super::*;
 use crate::{
     backend::{
-        Ask, Backend, Entry, Event, Extras, Facts, Fate, Joined, LateJoins, LeaveOutcome,
-        LeaveRequest, Listing, Present, SequencePoint, Standing, Store, Watch,
-        name::{Queue, Ticket},
+        Backend, Entry, Event, Extras, Facts, Fate, Joined, Joiner, LateJoins, LeaveOutcome,
+        LeaveRequest, LockStore, Present, Queue, SequencePoint, Specifics, Standing, Store, Ticket,
+        Watch,
     },
     client::Client,
     queue::release::Release,
@@ -180,7 +180,7 @@ impl Backend for ScriptedBackend {
 }
 
 #[async_trait]
-impl Store for ScriptedStore {
+impl LockStore for ScriptedStore {
     async fn keep_alive(&self) -> Result<Duration, StoreError> {
         if self.0.answers.load(Ordering::Relaxed) {
             Ok(self.0.ttl)
@@ -191,8 +191,7 @@ impl Store for ScriptedStore {
 
     async fn enqueue(
         &self,
-        _: &Queue,
-        ticket: Ticket,
+        Joiner { ticket, .. }: Joiner<'_>,
         _: &[u8],
         join: Join,
     ) -> Result<Joined, StoreError> {
@@ -250,8 +249,7 @@ impl Store for ScriptedStore {
 
     async fn leave(
         &self,
-        _: &Queue,
-        ticket: Ticket,
+        Joiner { ticket, .. }: Joiner<'_>,
         leave: LeaveRequest<'_>,
     ) -> Result<LeaveOutcome, StoreError> {
         let left = self.0.leave.play(|| LeaveOutcome {
@@ -264,14 +262,6 @@ impl Store for ScriptedStore {
         left.await
     }
 
-    async fn list(&self, _: &Queue, _: Ask) -> Result<Listing, StoreError> {
-        unreachable!("a mutex needs none")
-    }
-
-    async fn ended(&self) -> LostReason {
-        std::future::pending().await
-    }
-
     async fn close(&self) -> Result<(), StoreError> {
         *self.0.closed.lock().unwrap() = Some(clock::now());
         Ok(())
@@ -279,7 +269,7 @@ impl Store for ScriptedStore {
 }
 
 #[async_trait]
-impl Extras for ScriptedStore {
+impl Specifics for ScriptedStore {
     async fn own_entry(&self, key: &str) -> Result<Option<Entry>, StoreError> {
         let keys = self.0.keys.lock().unwrap();
         Ok(keys.iter().find(|entry| *entry.key == *key).cloned())
@@ -289,15 +279,18 @@ impl Extras for ScriptedStore {
         let there = self.0.keys.lock().unwrap().contains(entry);
         Ok(there && self.0.remove(&entry.key))
     }
+}
 
+#[async_trait]
+impl Extras for ScriptedStore {
     /// One ticket is one queue here.
     async fn enqueue_all(
         &self,
-        queues: &[(Queue, Ticket)],
+        joiners: &[Joiner<'_>],
         _: &[u8],
     ) -> Result<Option<Vec<Joined>>, StoreError> {
         let (script, keys) =
-            (&self.0, queues.iter().map(|(_, ticket)| ticket.to_string()).collect::<Vec<_>>());
+            (&self.0, joiners.iter().map(|joiner| joiner.ticket.to_string()).collect::<Vec<_>>());
         if script.enqueue.first == First::LandsLate
             && !script.enqueue.done.swap(true, Ordering::Relaxed)
         {

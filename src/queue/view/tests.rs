@@ -18,8 +18,8 @@ use tokio::{sync::watch, time::timeout};
 use super::*;
 use crate::{
     backend::{
-        Backend, Detail, Extras, Facts, Join, Joined, LeaveOutcome, LeaveRequest, Listing, Member,
-        Present, Standing, Store, name::Ticket,
+        Backend, Detail, Extras, Facts, Join, Joined, Joiner, LeaveOutcome, LeaveRequest, Listing,
+        LockStore, Member, Specifics, Standing, Store,
     },
     runtime::Runtime,
     session::{
@@ -116,7 +116,7 @@ impl Backend for Scripted {
 }
 
 #[async_trait]
-impl Store for Scripted {
+impl LockStore for Scripted {
     async fn keep_alive(&self) -> Result<Duration, StoreError> {
         Ok(Duration::from_secs(60))
     }
@@ -170,7 +170,7 @@ impl Store for Scripted {
         unreachable!("a view only looks")
     }
 
-    async fn enqueue(&self, _: &Queue, _: Ticket, _: &[u8], _: Join) -> Result<Joined, StoreError> {
+    async fn enqueue(&self, _: Joiner<'_>, _: &[u8], _: Join) -> Result<Joined, StoreError> {
         unreachable!("a view only looks")
     }
 
@@ -178,21 +178,8 @@ impl Store for Scripted {
         unreachable!("a view only looks")
     }
 
-    async fn present(&self, _: &Entry, _: &Entry) -> Result<Present, StoreError> {
+    async fn leave(&self, _: Joiner<'_>, _: LeaveRequest<'_>) -> Result<LeaveOutcome, StoreError> {
         unreachable!("a view only looks")
-    }
-
-    async fn leave(
-        &self,
-        _: &Queue,
-        _: Ticket,
-        _: LeaveRequest<'_>,
-    ) -> Result<LeaveOutcome, StoreError> {
-        unreachable!("a view only looks")
-    }
-
-    async fn ended(&self) -> LostReason {
-        pending().await
     }
 
     async fn close(&self) -> Result<(), StoreError> {
@@ -200,7 +187,8 @@ impl Store for Scripted {
     }
 }
 
-#[async_trait]
+impl Specifics for Scripted {}
+
 impl Extras for Scripted {}
 
 /// Runs a plot, and then lets the same happen once more when all is quiet.

@@ -13,7 +13,7 @@ use zookeeper_client::{Acls, CreateMode};
 
 use crate::{
     common::{
-        Case, Harness, SOON, Servers, eventually, own_cases, throughout,
+        Case, Harness, Members, SOON, eventually, own_cases, throughout,
         zookeeper::{ZooKeeper, exchange, take_over},
     },
     zookeeper::forger::{Forger, Packet},

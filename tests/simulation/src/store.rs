@@ -14,12 +14,10 @@ use tokio::sync::{oneshot, watch};
 
 use crate::{
     backend::{
-        Ask, Backend, Entry, Event, Extras, Facts, Fate, Join, Joined, LateJoins, LeaveOutcome,
-        LeaveRequest, Listing, Present, Rewritten, SequencePoint, Standing, Store, Watch, Watched,
-        Write,
+        Ask, Backend, Entry, Event, Extras, Facts, Fate, Join, Joined, Joiner, LateJoins,
+        LeaveOutcome, LeaveRequest, Listing, LockStore, Present, Queue, Rewrite, Rewritten,
+        SequencePoint, Specifics, Standing, Store, StoreError, Ticket, Watch, Watched, Write,
         contract::store::watch_and_look,
-        error::StoreError,
-        name::{Queue, Ticket},
     },
     lost::LostReason,
     network::Letter,
@@ -193,7 +191,7 @@ fn watch_since(server: &mut Server, session: u64, ahead: &Entry) -> Watch {
 }
 
 #[async_trait]
-impl Store for SimulatedStore {
+impl LockStore for SimulatedStore {
     async fn keep_alive(&self) -> Result<Duration, StoreError> {
         let (id, contract) = (self.id, self.contract);
         self.ask("keep_alive", move |server| {
@@ -212,8 +210,7 @@ impl Store for SimulatedStore {
 
     async fn enqueue(
         &self,
-        queue: &Queue,
-        ticket: Ticket,
+        Joiner { queue, ticket }: Joiner<'_>,
         value: &[u8],
         join: Join,
     ) -> Result<Joined, StoreError> {
@@ -248,14 +245,6 @@ impl Store for SimulatedStore {
         self.look("present", move |server| server.look_at_both(id, &entry, &ahead)).await
     }
 
-    fn tells_releases(&self, ahead: &Entry) -> bool {
-        let name = ahead.key.rsplit('/').next().unwrap_or_default();
-        match self.contract {
-            Contract::Etcd => ahead.crowded && !name.contains('.'),
-            Contract::ZooKeeper => name.split('-').count() == 3 && !tags::is_worn(name),
-        }
-    }
-
     async fn own_keys(&self) -> Result<Vec<Arc<str>>, StoreError> {
         let id = self.id;
         self.look("own_keys", move |server| {
@@ -275,42 +264,9 @@ impl Store for SimulatedStore {
         .await
     }
 
-    async fn watch_ahead(
-        &self,
-        ahead: &Entry,
-        there: Option<SequencePoint>,
-        own: Option<&Entry>,
-    ) -> Result<Watched, StoreError> {
-        if self.contract == Contract::ZooKeeper {
-            let look = own.map(|own| self.present(own, ahead));
-            return watch_and_look(self.watch(ahead, true), look).await;
-        }
-        if ahead.revision > 0 && scheduler::with(|world| world.chance(500)) {
-            let (id, ahead) = (self.id, ahead.clone());
-            let watch = self.look("watch", move |server| watch_since(server, id, &ahead)).await?;
-            return Ok(Watched::Since(watch));
-        }
-        // Whether the key is there or not.
-        let (id, key) = (self.id, Arc::clone(&ahead.key));
-        let begun = self.look("watch", move |server| {
-            let start = server.view_of(id).revision;
-            (start, set_watch(server, id, Target::Key(key)))
-        });
-        let (start, watch) = begun.await?;
-        if there.is_some_and(|SequencePoint(there)| there >= start) {
-            return Ok(Watched::Begun(watch));
-        }
-        match self.present(own.unwrap_or(ahead), ahead).await? {
-            Present { own: true, ahead: Fate::There } => Ok(Watched::Begun(watch)),
-            present if own.is_some() => Ok(Watched::Over(present)),
-            _ => Ok(Watched::Gone),
-        }
-    }
-
     async fn leave(
         &self,
-        queue: &Queue,
-        ticket: Ticket,
+        Joiner { queue, ticket }: Joiner<'_>,
         leave: LeaveRequest<'_>,
     ) -> Result<LeaveOutcome, StoreError> {
         let (id, queue, held) = (self.id, queue.clone(), leave.held);
@@ -320,14 +276,6 @@ impl Store for SimulatedStore {
             server.leave(id, &queue, ticket, leave)
         })
         .await
-    }
-
-    async fn ended(&self) -> LostReason {
-        let mut ended = self.ended.clone();
-        if self.contract == Contract::Etcd || ended.wait_for(|ended| *ended).await.is_err() {
-            std::future::pending::<()>().await;
-        }
-        LostReason::SessionExpired
     }
 
     async fn close(&self) -> Result<(), StoreError> {
@@ -366,41 +314,53 @@ impl Store for SimulatedStore {
 }
 
 #[async_trait]
-impl Extras for SimulatedStore {
-    async fn rewrite(
-        &self,
-        _: Ticket,
-        entry: &Entry,
-        value: &[u8],
-        version: Option<u64>,
-    ) -> Result<Rewritten, StoreError> {
-        let (entry, value) = (entry.clone(), value.to_vec());
-        self.ask("rewrite", move |server| server.rewrite_own(&entry, &value, version)).await
+impl Specifics for SimulatedStore {
+    fn tells_releases(&self, ahead: &Entry) -> bool {
+        let name = ahead.key.rsplit('/').next().unwrap_or_default();
+        match self.contract {
+            Contract::Etcd => ahead.crowded && !name.contains('.'),
+            Contract::ZooKeeper => name.split('-').count() == 3 && !tags::is_worn(name),
+        }
     }
 
-    async fn relabel(
+    async fn watch_ahead(
         &self,
-        to: &Queue,
-        _: Ticket,
-        entry: &Entry,
-        value: &[u8],
-    ) -> Result<Option<Entry>, StoreError> {
-        let (to, entry, value) = (to.clone(), entry.clone(), value.to_vec());
-        self.ask("relabel", move |server| server.relabel(&to, &entry, &value)).await
+        ahead: &Entry,
+        there: Option<SequencePoint>,
+        own: Option<&Entry>,
+    ) -> Result<Watched, StoreError> {
+        if self.contract == Contract::ZooKeeper {
+            let look = own.map(|own| self.present(own, ahead));
+            return watch_and_look(self.watch(ahead, true), look).await;
+        }
+        if ahead.revision > 0 && scheduler::with(|world| world.chance(500)) {
+            let (id, ahead) = (self.id, ahead.clone());
+            let watch = self.look("watch", move |server| watch_since(server, id, &ahead)).await?;
+            return Ok(Watched::Since(watch));
+        }
+        // Whether the key is there or not.
+        let (id, key) = (self.id, Arc::clone(&ahead.key));
+        let begun = self.look("watch", move |server| {
+            let start = server.view_of(id).revision;
+            (start, set_watch(server, id, Target::Key(key)))
+        });
+        let (start, watch) = begun.await?;
+        if there.is_some_and(|SequencePoint(there)| there >= start) {
+            return Ok(Watched::Begun(watch));
+        }
+        match self.present(own.unwrap_or(ahead), ahead).await? {
+            Present { own: true, ahead: Fate::There } => Ok(Watched::Begun(watch)),
+            present if own.is_some() => Ok(Watched::Over(present)),
+            _ => Ok(Watched::Gone),
+        }
     }
 
-    async fn commit(&self, guards: &[Entry], writes: &[Write]) -> Result<bool, StoreError> {
-        let (guards, writes) = (guards.to_vec(), writes.to_vec());
-        self.ask("commit", move |server| server.commit(&guards, &writes)).await
-    }
-
-    async fn enqueue_all(
-        &self,
-        queues: &[(Queue, Ticket)],
-        value: &[u8],
-    ) -> Result<Option<Vec<Joined>>, StoreError> {
-        let (id, queues, value) = (self.id, queues.to_vec(), value.to_vec());
-        self.ask("enqueue_all", move |server| server.enqueue_all(id, &queues, &value)).await
+    async fn ended(&self) -> LostReason {
+        let mut ended = self.ended.clone();
+        if self.contract == Contract::Etcd || ended.wait_for(|ended| *ended).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+        LostReason::SessionExpired
     }
 
     async fn own_entry(&self, key: &str) -> Result<Option<Entry>, StoreError> {
@@ -415,5 +375,40 @@ impl Extras for SimulatedStore {
     async fn remove(&self, entry: &Entry) -> Result<bool, StoreError> {
         let (id, entry) = (self.id, entry.clone());
         self.ask("remove", move |server| server.remove(id, &entry)).await
+    }
+}
+
+#[async_trait]
+impl Extras for SimulatedStore {
+    async fn rewrite(&self, rewrite: Rewrite<'_>) -> Result<Rewritten, StoreError> {
+        let Rewrite { entry, value, version, .. } = rewrite;
+        let (entry, value) = (entry.clone(), value.to_vec());
+        self.ask("rewrite", move |server| server.rewrite_own(&entry, &value, version)).await
+    }
+
+    async fn relabel(
+        &self,
+        to: Joiner<'_>,
+        entry: &Entry,
+        value: &[u8],
+    ) -> Result<Option<Entry>, StoreError> {
+        let (to, entry, value) = (to.queue.clone(), entry.clone(), value.to_vec());
+        self.ask("relabel", move |server| server.relabel(&to, &entry, &value)).await
+    }
+
+    async fn commit(&self, guards: &[Entry], writes: &[Write]) -> Result<bool, StoreError> {
+        let (guards, writes) = (guards.to_vec(), writes.to_vec());
+        self.ask("commit", move |server| server.commit(&guards, &writes)).await
+    }
+
+    async fn enqueue_all(
+        &self,
+        joiners: &[Joiner<'_>],
+        value: &[u8],
+    ) -> Result<Option<Vec<Joined>>, StoreError> {
+        let queues: Vec<_> =
+            joiners.iter().map(|joiner| (joiner.queue.clone(), joiner.ticket)).collect();
+        let (id, value) = (self.id, value.to_vec());
+        self.ask("enqueue_all", move |server| server.enqueue_all(id, &queues, &value)).await
     }
 }

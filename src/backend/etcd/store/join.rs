@@ -7,14 +7,13 @@ use etcd_client::TxnOpResponse;
 use super::{Counted, EtcdStore, JOIN};
 use crate::{
     backend::{
-        Entry, Join, Joined, Predecessor, SequencePoint, Standing, Store,
-        error::{Result, StoreError},
+        Entry, Join, Joined, Joiner, LockStore, Predecessor, Result, SequencePoint, Standing,
+        StoreError,
         etcd::{
             contention::{LONG, Level},
             keys,
             transactions::{Answer, Paths},
         },
-        name::{Queue, Ticket},
     },
     runtime::random,
 };
@@ -28,12 +27,11 @@ pub(in crate::backend::etcd) fn alone(paths: &Paths<'_>, revision: u64) -> Joine
 impl EtcdStore {
     pub(super) async fn join(
         &self,
-        queue: &Queue,
-        ticket: Ticket,
+        joiner: Joiner<'_>,
         value: &[u8],
         join: Join,
     ) -> Result<Joined> {
-        let (paths, dir) = (Paths::new(queue, self.lease, ticket), queue.dir());
+        let (paths, dir) = (Paths::new(joiner, self.lease), joiner.queue.dir());
         if join == Join::IfFree {
             let (joined, revision) = self.txn(JOIN, paths.join_if_free(value)).await?;
             if joined.succeeded() {
@@ -56,7 +54,7 @@ impl EtcdStore {
                 Ok(Joined::Occupied)
             };
         }
-        if !queue.label().is_empty() {
+        if !joiner.queue.label().is_empty() {
             // An entry with a label reads the whole queue to know what it means: no tail would
             // spare it that.
             return self.put(&paths, dir, value, false).await;

@@ -4,11 +4,7 @@ use futures_util::future::{OptionFuture, join_all};
 use zookeeper_client::{self as zk, CreateMode};
 
 use super::ZooKeeperStore;
-use crate::backend::{
-    Entry, Write,
-    error::{Result, StoreError},
-    zookeeper::names,
-};
+use crate::backend::{Entry, Result, StoreError, Write, zookeeper::names};
 
 /// How often to look again at what others create and delete meanwhile.
 const ATTEMPTS: usize = 8;

@@ -6,9 +6,7 @@ use zookeeper_client::{self as zk, MultiReadResult};
 
 use super::ZooKeeperStore;
 use crate::backend::{
-    Entry, Fate, Predecessor, Present, Standing,
-    error::{Result, StoreError},
-    name::Queue,
+    Entry, Fate, Predecessor, Present, Queue, Result, Standing, StoreError,
     zookeeper::{
         names,
         order::{self, Position},

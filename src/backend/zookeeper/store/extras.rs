@@ -6,10 +6,7 @@ use zookeeper_client::{self as zk, CreateMode, MultiWriteResult};
 use super::{ZooKeeperStore, directory::revision};
 use crate::{
     backend::{
-        Entry, Extras, Rewritten, Write,
-        durability::Durability,
-        error::{Result, StoreError},
-        name::{Queue, Ticket},
+        Durability, Entry, Extras, Joiner, Result, Rewrite, Rewritten, StoreError, Write,
         zookeeper::names,
     },
     lost::LostReason,
@@ -18,20 +15,12 @@ use crate::{
 #[async_trait]
 impl Extras for ZooKeeperStore {
     /// Writes over a node of this version, by its name, which never comes again.
-    async fn rewrite(
-        &self,
-        ticket: Ticket,
-        entry: &Entry,
-        value: &[u8],
-        version: Option<u64>,
-    ) -> Result<Rewritten> {
+    async fn rewrite(&self, rewrite: Rewrite<'_>) -> Result<Rewritten> {
+        let Rewrite { ticket, entry, value, version } = rewrite;
         let number = |stat: zk::Stat| u64::from(stat.version.unsigned_abs());
         let version = i32::try_from(version.unwrap_or(0)).unwrap_or(i32::MAX);
-        let client = self.client()?;
-        match self
-            .reply(client.set_data(&entry.key, &names::data(ticket, value), Some(version)))
-            .await?
-        {
+        let (client, data) = (self.client()?, names::data(ticket, value));
+        match self.reply(client.set_data(&entry.key, &data, Some(version))).await? {
             Ok(stat) => return Ok(Rewritten::Done(number(stat))),
             Err(zk::Error::NoNode) => return Ok(Rewritten::Gone),
             Err(zk::Error::BadVersion) => {}
@@ -45,19 +34,13 @@ impl Extras for ZooKeeperStore {
     ///
     /// The one that withdraws the ticket may not have heard of it, because the reply was lost or
     /// nobody waited for it: then `leave` finds the node by its place.
-    async fn relabel(
-        &self,
-        to: &Queue,
-        ticket: Ticket,
-        entry: &Entry,
-        value: &[u8],
-    ) -> Result<Option<Entry>> {
-        let Some(key) = names::relabelled(&entry.key, to.label()) else {
+    async fn relabel(&self, to: Joiner<'_>, entry: &Entry, value: &[u8]) -> Result<Option<Entry>> {
+        let Some(key) = names::relabelled(&entry.key, to.queue.label()) else {
             let source = format!("{} is no node of ours", entry.key).into();
             return Err(StoreError::Fatal { operation: "relabel", source });
         };
-        let data = names::data(ticket, value);
-        self.doubtful().insert(ticket);
+        let data = names::data(to.ticket, value);
+        self.doubtful().insert(to.ticket);
         let exchanged = self.exchange_once(&entry.key, &key, &data).await?;
         self.identity.gone(&entry.key);
         let new = exchanged.map(|stat| Entry {

@@ -11,9 +11,8 @@ use super::{
 };
 use crate::{
     backend::{
-        Entry, Join, Joined, LeaveRequest, Predecessor, Standing,
-        error::{Result, StoreError},
-        name::{Queue, Ticket},
+        Entry, Join, Joined, Joiner, LeaveRequest, Predecessor, Queue, Result, Standing,
+        StoreError, Ticket,
         zookeeper::{
             names::{self, Tag},
             renewal::renewed_for,
@@ -40,8 +39,7 @@ enum Way {
 impl ZooKeeperStore {
     pub(super) async fn join(
         &self,
-        queue: &Queue,
-        ticket: Ticket,
+        Joiner { queue, ticket }: Joiner<'_>,
         value: &[u8],
         join: Join,
     ) -> Result<Joined> {
@@ -280,7 +278,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        backend::zookeeper::script::{
+        backend::zookeeper::tests::script::{
             Answer, CREATE_CONTAINER, CREATE2, MULTI, NO_AUTH, NO_NODE, QUOTA_EXCEEDED, Server,
         },
         runtime::clock,
@@ -299,7 +297,8 @@ mod tests {
             Duration::from_secs(2),
         );
         let (queue, ticket) = (Queue::new("/ns", "a").unwrap(), Ticket::random());
-        let error = store.join(&queue, ticket, b"", Join::Always).await.unwrap_err();
+        let error =
+            store.join(Joiner { queue: &queue, ticket }, b"", Join::Always).await.unwrap_err();
         let doubtful = store.doubtful().contains(&ticket);
         (error, doubtful)
     }

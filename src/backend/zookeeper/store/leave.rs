@@ -6,10 +6,7 @@ use zookeeper_client as zk;
 
 use super::{Refusal, ZooKeeperStore};
 use crate::backend::{
-    LeaveOutcome, LeaveRequest, SequencePoint,
-    error::{Result, StoreError},
-    name::{Queue, Ticket},
-    zookeeper::names,
+    Joiner, LeaveOutcome, LeaveRequest, Result, SequencePoint, StoreError, zookeeper::names,
 };
 
 impl ZooKeeperStore {
@@ -18,8 +15,7 @@ impl ZooKeeperStore {
     /// By its name, and as often as it takes: that was never another's and will not be (`Tags`).
     pub(super) async fn leave(
         &self,
-        queue: &Queue,
-        ticket: Ticket,
+        Joiner { queue, ticket }: Joiner<'_>,
         leave: LeaveRequest<'_>,
     ) -> Result<LeaveOutcome> {
         let key = match leave.entry {

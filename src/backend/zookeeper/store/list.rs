@@ -14,11 +14,7 @@ use super::{
     directory::{named, revision},
     watch,
 };
-use crate::backend::{
-    Ask, Detail, Listing, Member, Watch,
-    error::{Result, StoreError},
-    zookeeper::names,
-};
+use crate::backend::{Ask, Detail, Listing, Member, Result, StoreError, Watch, zookeeper::names};
 
 /// How often to list a queue whose directory comes and goes, or whose nodes change their names.
 const ATTEMPTS: usize = 8;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use zookeeper_client as zk;
 
 use super::{Request, ZooKeeperStore};
-use crate::backend::{SequencePoint, error::Result, name::Ticket, zookeeper::names};
+use crate::backend::{Result, SequencePoint, Ticket, zookeeper::names};
 
 /// What a search has found, for all who wait for one: a lost connection leaves thousands in doubt
 /// at once.

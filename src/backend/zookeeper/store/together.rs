@@ -22,7 +22,7 @@ use futures_util::{
 
 use super::ZooKeeperStore;
 use crate::{
-    backend::{Ask, Listing, Member, error::Result},
+    backend::{Ask, Listing, Member, Result},
     runtime::mutex::Mutex,
 };
 
@@ -121,7 +121,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        backend::zookeeper::script::{Answer, GET_CHILDREN2, Server},
+        backend::zookeeper::tests::script::{Answer, GET_CHILDREN2, Server},
         runtime::clock,
     };
 

@@ -9,10 +9,7 @@ use std::{
 
 use zookeeper_client::{EventType, OneshotWatcher};
 
-use crate::backend::{
-    Event, Watch,
-    error::{Result, StoreError},
-};
+use crate::backend::{Event, Result, StoreError, Watch};
 
 /// Waits for the one event of a watch on a waiter's node. Dropping it takes the watch back.
 pub(super) fn watch(watcher: OneshotWatcher) -> Watch {

@@ -16,28 +16,27 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 
-use super::ZooKeeper;
-use crate::backend::remote::Remote;
+use crate::backend::{remote::Remote, zookeeper::ZooKeeper};
 
 /// Kinds of requests (`ZooDefs.OpCode`).
-pub(super) const EXISTS: i32 = 3;
+pub(crate) const EXISTS: i32 = 3;
 const PING: i32 = 11;
-pub(super) const GET_CHILDREN2: i32 = 12;
-pub(super) const MULTI: i32 = 14;
-pub(super) const CREATE2: i32 = 15;
-pub(super) const CREATE_CONTAINER: i32 = 19;
-pub(super) const GET_EPHEMERALS: i32 = 103;
-pub(super) const CLOSE_SESSION: i32 = -11;
+pub(crate) const GET_CHILDREN2: i32 = 12;
+pub(crate) const MULTI: i32 = 14;
+pub(crate) const CREATE2: i32 = 15;
+pub(crate) const CREATE_CONTAINER: i32 = 19;
+pub(crate) const GET_EPHEMERALS: i32 = 103;
+pub(crate) const CLOSE_SESSION: i32 = -11;
 
 /// Errors (`KeeperException.Code`).
-pub(super) const UNIMPLEMENTED: i32 = -6;
-pub(super) const NO_NODE: i32 = -101;
-pub(super) const NO_AUTH: i32 = -102;
-pub(super) const QUOTA_EXCEEDED: i32 = -125;
+pub(crate) const UNIMPLEMENTED: i32 = -6;
+pub(crate) const NO_NODE: i32 = -101;
+pub(crate) const NO_AUTH: i32 = -102;
+pub(crate) const QUOTA_EXCEEDED: i32 = -125;
 
 /// What becomes of a request.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Answer {
+pub(crate) enum Answer {
     /// It finds nothing: an empty list, a node of which all that is told is zero.
     Nothing,
     Refused(i32),
@@ -52,13 +51,13 @@ pub(super) enum Answer {
 
 type Script = dyn Fn(i32) -> Answer + Send + Sync;
 
-pub(super) struct Server {
+pub(crate) struct Server {
     address: SocketAddr,
     connections: Arc<AtomicUsize>,
 }
 
 impl Server {
-    pub(super) async fn start(script: impl Fn(i32) -> Answer + Send + Sync + 'static) -> Self {
+    pub(crate) async fn start(script: impl Fn(i32) -> Answer + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (address, connections) = (listener.local_addr().unwrap(), Arc::default());
         let (script, counted) = (Arc::new(script), Arc::<AtomicUsize>::clone(&connections));
@@ -73,15 +72,15 @@ impl Server {
         Self { address, connections }
     }
 
-    pub(super) fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("zk://{}", self.address)
     }
 
-    pub(super) fn connections(&self) -> usize {
+    pub(crate) fn connections(&self) -> usize {
         self.connections.load(SeqCst)
     }
 
-    pub(super) fn backend(&self) -> ZooKeeper {
+    pub(crate) fn backend(&self) -> ZooKeeper {
         let timeout = Duration::from_secs(5);
         let endpoints = vec![self.address.to_string()];
         let remote = Remote {

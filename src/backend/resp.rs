@@ -1,0 +1,90 @@
+//! A connection to a server of Redis or Valkey, and what that says of itself.
+
+use std::{collections::HashMap, io, pin::Pin};
+
+use redis::{
+    AsyncConnectionConfig, ProtocolVersion, RedisConnectionInfo, RedisError,
+    aio::MultiplexedConnection,
+};
+
+use super::{
+    Result, StoreError, certificates,
+    remote::Remote,
+    securing::{Securing, Stream},
+    tcp::tcp,
+    tls::Material,
+};
+
+/// What a connection lives by: somebody polls it.
+pub(crate) type Driver = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Begins to talk to a server, once there is a way to it.
+pub(crate) async fn begin(
+    remote: &Remote,
+    endpoint: &str,
+    info: RedisConnectionInfo,
+    config: AsyncConnectionConfig,
+    refused: fn(&str, &RedisError) -> StoreError,
+) -> Result<(MultiplexedConnection, Driver)> {
+    let stream = dial(endpoint, remote.material().as_deref()).await?;
+    let info = info.set_protocol(ProtocolVersion::RESP3);
+    let info = info.set_lib_name("distlock", env!("CARGO_PKG_VERSION"));
+    // Time limits are ours, and nothing is repeated.
+    let config = config.set_connection_timeout(None).set_response_timeout(None);
+    match MultiplexedConnection::new_with_config(&info, stream, config).await {
+        Ok((connection, driver)) => Ok((connection, Box::pin(driver))),
+        Err(error) => {
+            remote.expire_credentials();
+            Err(refused(endpoint, &error))
+        }
+    }
+}
+
+/// With user and password, if there are any.
+pub(crate) fn as_ourselves(remote: &Remote, info: RedisConnectionInfo) -> RedisConnectionInfo {
+    let Some(credentials) = &remote.credentials else { return info };
+    let newest = credentials.newest();
+    info.set_username(&newest.user).set_password(newest.password.expose())
+}
+
+/// What a server reports of itself: `INFO`.
+#[derive(Debug, Default)]
+pub(crate) struct Info(pub(crate) HashMap<String, String>);
+
+impl Info {
+    pub(crate) fn read(text: &str) -> Self {
+        let fields = text.lines().filter_map(|line| line.split_once(':'));
+        Self(fields.map(|(name, value)| (name.to_owned(), value.trim().to_owned())).collect())
+    }
+
+    pub(crate) fn field(&self, name: &str) -> &str {
+        self.0.get(name).map(String::as_str).unwrap_or_default()
+    }
+
+    /// Which version of what it is, if that is one that does not do.
+    pub(crate) fn too_old(&self) -> Option<String> {
+        let (name, version, oldest) = match self.field("valkey_version") {
+            "" => ("Redis", self.field("redis_version"), 7),
+            version => ("Valkey", version, 8),
+        };
+        let major = version.split('.').next().and_then(|major| major.parse::<u32>().ok());
+        major.is_none_or(|major| major < oldest).then(|| format!("{name} {version}"))
+    }
+}
+
+/// By TLS, if there is any.
+async fn dial(endpoint: &str, material: Option<&Material>) -> Result<Box<dyn Stream>> {
+    connect(endpoint, material).await.map_err(|error| match certificates::explain(&error) {
+        Some(fault) => StoreError::Denied(format!("{endpoint}: {fault}").into()),
+        None => StoreError::Unavailable(format!("{endpoint}: {error}").into()),
+    })
+}
+
+async fn connect(endpoint: &str, material: Option<&Material>) -> io::Result<Box<dyn Stream>> {
+    let securing = material.map(|material| Securing::new(material, endpoint)).transpose()?;
+    let tcp = tcp(endpoint).await?;
+    Ok(match securing {
+        None => Box::new(tcp),
+        Some(securing) => securing.secure(tcp).await?,
+    })
+}
