@@ -41,6 +41,7 @@ pub(crate) struct Remote {
 }
 
 #[cfg(feature = "_network")]
+#[cfg_attr(feature = "zookeeper", allow(dead_code))] // It needs the certificates alone.
 impl Remote {
     /// How long it may take to begin a session.
     pub(crate) fn opening_timeout(&self) -> Duration {

@@ -23,14 +23,16 @@ use tokio::sync::Notify;
 
 use super::own_key::OwnKey;
 use crate::{
-    backend::{Entry, LateJoins, name::Ticket},
+    backend::{Entry, Facts, name::Ticket},
     runtime::mutex::Mutex,
 };
 
 /// The attempts of one session, by their tickets.
 #[derive(Debug)]
 pub(crate) struct Claims {
-    late_joins: LateJoins,
+    /// See [`Facts`](crate::backend::Facts).
+    joins_late: bool,
+    ticket_in: Option<fn(&str) -> Option<Ticket>>,
     attempts: Mutex<HashMap<Ticket, Claim>>,
     doubted: AtomicBool,
     doubt: Notify,
@@ -46,16 +48,10 @@ enum Claim {
 }
 
 impl Claims {
-    pub(crate) fn new(late_joins: LateJoins) -> Self {
+    pub(crate) fn new(facts: &Facts) -> Self {
         let (attempts, doubted, doubt) = Default::default();
-        Self { late_joins, attempts, doubted, doubt }
-    }
-
-    fn ticket_in(&self, key: &str) -> Option<Ticket> {
-        match self.late_joins {
-            LateJoins::Named(ticket_in) => ticket_in(key),
-            LateJoins::Never | LateJoins::Removed => None,
-        }
+        let Facts { joins_late, ticket_in, .. } = *facts;
+        Self { joins_late, ticket_in, attempts, doubted, doubt }
     }
 
     /// A request of this ticket is about to be sent that may put a key.
@@ -69,7 +65,7 @@ impl Claims {
     }
 
     fn claim(&self, ticket: Ticket, claim: Claim) {
-        if matches!(self.late_joins, LateJoins::Named(_)) {
+        if self.ticket_in.is_some() {
             self.attempts.lock().insert(ticket, claim);
         }
     }
@@ -81,7 +77,7 @@ impl Claims {
 
     /// A request to join may be served at any later time.
     pub(crate) fn doubt(&self) {
-        if !matches!(self.late_joins, LateJoins::Never) {
+        if self.joins_late {
             self.doubted.store(true, Ordering::Relaxed);
             self.doubt.notify_one();
         }
@@ -110,7 +106,7 @@ impl Claims {
     }
 
     fn is_unclaimed(&self, key: &str, is_another: impl FnOnce(&OwnKey) -> bool) -> bool {
-        let Some(ticket) = self.ticket_in(key) else {
+        let Some(ticket) = self.ticket_in.and_then(|ticket_in| ticket_in(key)) else {
             return false;
         };
         match self.attempts.lock().get(&ticket) {
@@ -134,7 +130,9 @@ mod tests {
 
     #[test]
     fn keys_that_no_attempt_has_are_strays() {
-        let claims = Claims::new(LateJoins::Named(Ticket::parse));
+        let facts = Facts::new(Duration::ZERO);
+        let claims =
+            Claims::new(&Facts { joins_late: true, ticket_in: Some(Ticket::parse), ..facts });
         let ticket = Ticket::random();
         let name = ticket.to_string();
         let stray = |revision| claims.is_stray(&Entry::new(name.as_str(), revision));
@@ -152,10 +150,10 @@ mod tests {
         assert!(claims.suspects(&name) && stray(7));
         // What no attempt of ours can have put is left alone.
         assert!(!claims.suspects("tail") && !claims.is_stray(&Entry::new("tail", 7)));
-        let ordered = Claims::new(LateJoins::Never);
+        let ordered = Claims::new(&facts);
         ordered.doubt();
         assert!(!ordered.suspects(&name) && !ordered.is_in_doubt());
-        let removed = Claims::new(LateJoins::Removed);
+        let removed = Claims::new(&Facts { joins_late: true, ..facts });
         removed.doubt();
         assert!(!removed.suspects(&name) && removed.is_in_doubt(), "the store removes it");
     }

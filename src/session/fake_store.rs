@@ -14,9 +14,9 @@ use async_trait::async_trait;
 
 use crate::{
     backend::{
-        Ask, Backend, Entry, Extras, Facts, Join, Joined, Joiner, LateJoins, LeaveOutcome,
-        LeaveRequest, Listing, LockStore, Present, Queue, Result, SequencePoint, Specifics,
-        Standing, Store, Ticket, Watch, Watched, Write, contract::store::watch_and_look,
+        Ask, Backend, Entry, Extras, Facts, Join, Joined, Joiner, LeaveOutcome, LeaveRequest,
+        Listing, LockStore, Present, Queue, Result, SequencePoint, Specifics, Standing, Store,
+        Ticket, Watch, Watched, Write, contract::store::watch_and_look,
     },
     lost::LostReason,
     runtime::{
@@ -312,13 +312,13 @@ impl Backend for Opens {
         let renames_relabelled = self.0.renames_relabelled.load(Ordering::Relaxed);
         let watch_budget = self.0.watch_budget.load(Ordering::Relaxed);
         let joins_late = self.0.joins_late.load(Ordering::Relaxed);
-        let late_joins =
-            if joins_late { LateJoins::Named(Ticket::parse) } else { LateJoins::Never };
+        let ticket_in = joins_late.then_some(Ticket::parse as _);
         let facts = Facts {
             keeps_old_names,
             renames_relabelled,
             watch_budget,
-            late_joins,
+            joins_late,
+            ticket_in,
             ..Facts::new(TTL)
         };
         Ok((facts, Arc::clone(&self.0) as _))

@@ -159,7 +159,7 @@ impl Session {
             ended.send_replace(Some(closed.map_err(Arc::new)));
         });
         let watch_budget = Arc::new(WatchBudget::new(facts.watch_budget, facts.key_budget));
-        let claims = Arc::new(Claims::new(facts.late_joins));
+        let claims = Arc::new(Claims::new(&facts));
         let granted = eviction::start(
             &shared.runtime,
             store.clone(),

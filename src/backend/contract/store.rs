@@ -73,20 +73,12 @@ pub(crate) struct Facts {
     pub(crate) watch_budget: usize,
     /// The same for the keys that it has.
     pub(crate) key_budget: usize,
-    /// How the session finds keys that were put after their client gave up the request.
-    pub(crate) late_joins: LateJoins,
-}
-
-/// How a session finds the key of a request to join that the store serves after its client gave the
-/// request up, at any later time (see `session/claims.rs`).
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum LateJoins {
-    /// The store serves no such request.
-    Never,
-    /// By the ticket in the key's name.
-    Named(fn(&str) -> Option<Ticket>),
-    /// The ticket is in the key's value: [`Store::own_keys`] removes such keys.
-    Removed,
+    /// Whether the store may serve a request to join at any time after its client gave it up. The
+    /// session then removes a key that such a request puts (see `session/claims.rs`).
+    pub(crate) joins_late: bool,
+    /// Reads the ticket in a key's name. `None`: it is in the key's value, so that where joins come
+    /// late, [`own_keys`](LockStore::own_keys) itself removes those that no attempt has.
+    pub(crate) ticket_in: Option<fn(&str) -> Option<Ticket>>,
 }
 
 impl Facts {
@@ -101,7 +93,8 @@ impl Facts {
             renames_relabelled: false,
             watch_budget: usize::MAX,
             key_budget: usize::MAX,
-            late_joins: LateJoins::Never,
+            joins_late: false,
+            ticket_in: None,
         }
     }
 }
@@ -231,14 +224,14 @@ pub(crate) trait Specifics: LockStore {
     }
 
     /// Reads one of this session's keys. `None`: it is not there. Where a key can be put late
-    /// ([`LateJoins::Named`]).
+    /// ([`Facts::ticket_in`]).
     async fn own_entry(&self, _key: &str) -> Result<Option<Entry>> {
         Err(missing("read of an own key"))
     }
 
     /// Deletes a key of this session if its create revision is still the entry's, in one
     /// transaction. Returns `false` if it is not. Only for stores that can put a key late
-    /// ([`LateJoins::Named`]).
+    /// ([`Facts::ticket_in`]).
     async fn remove(&self, _entry: &Entry) -> Result<bool> {
         Err(missing("removal of an own key"))
     }

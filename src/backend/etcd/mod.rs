@@ -25,7 +25,7 @@ use async_trait::async_trait;
 use etcd_client::{Client, LeaseGrantOptions};
 
 use self::{pool::Pool, store::EtcdStore};
-use super::{Backend, Facts, LateJoins, Store};
+use super::{Backend, Facts, Store};
 use crate::{
     backend::{Result, handshake, remote::Remote},
     runtime::random,
@@ -81,7 +81,8 @@ impl Backend for Etcd {
         let ticket_in = |key: &str| keys::place_in(key).map(|(_, ticket)| ticket);
         let facts = Facts {
             keeps_old_names: true,
-            late_joins: LateJoins::Named(ticket_in),
+            joins_late: true,
+            ticket_in: Some(ticket_in),
             ..Facts::new(ttl)
         };
         Ok((facts, Arc::new(EtcdStore::new(Arc::clone(&self.pool), granted.id(), ttl))))

@@ -27,7 +27,7 @@ use self::{
     connection::{Connector, Link},
     session::Session,
 };
-use super::{Backend, Entry, Facts, LateJoins, Store};
+use super::{Backend, Entry, Facts, Store};
 use crate::{
     backend::{
         Result,
@@ -85,7 +85,8 @@ impl Backend for Mysql {
         session.connection.order(opening::tidied());
         let facts = Facts {
             one_at_a_time: true,
-            late_joins: LateJoins::Named(key::ticket_in),
+            joins_late: true,
+            ticket_in: Some(key::ticket_in),
             ..Facts::new(ttl)
         };
         Ok((facts, Arc::new(SqlStore::new(session, ttl))))

@@ -22,7 +22,7 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 
 use self::{connection::Connector, error::refused, session::Session};
-use super::{Backend, Facts, LateJoins, Store};
+use super::{Backend, Facts, Store};
 use crate::{
     backend::{
         Result,
@@ -71,7 +71,7 @@ impl Backend for Postgres {
         let session = Session::start(Arc::clone(&self.connector), link, session);
         // Not in the transaction that opens the session, which it must not delay or undo.
         session.connection.order(opening::tidy(self.connector.remote.request_timeout).into());
-        let facts = Facts { late_joins: LateJoins::Named(key::ticket_in), ..Facts::new(ttl) };
+        let facts = Facts { joins_late: true, ticket_in: Some(key::ticket_in), ..Facts::new(ttl) };
         Ok((facts, Arc::new(SqlStore::new(session, ttl))))
     }
 }

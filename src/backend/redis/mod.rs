@@ -42,7 +42,7 @@ use self::{
     script::Keys,
     shared::Shared,
 };
-use super::{Backend, Entry, Facts, LateJoins, Store};
+use super::{Backend, Entry, Facts, Store};
 use crate::{
     backend::{
         Durability, Result,
@@ -114,7 +114,7 @@ impl Backend for Redis {
         let acks = acks.map(|link| start(link, Use::Acks));
         let calls = Calls { bridge: connector.bridge().cloned() };
         let connections = Connections { calls, shared, requests, beats, acks };
-        let facts = Facts { late_joins: LateJoins::Named(key::ticket_in), ..Facts::new(ttl) };
+        let facts = Facts { joins_late: true, ticket_in: Some(key::ticket_in), ..Facts::new(ttl) };
         Ok((facts, Arc::new(SqlStore::new(connections, ttl))))
     }
 }

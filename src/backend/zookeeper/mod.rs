@@ -41,7 +41,7 @@ use self::{
     tls::Tls,
     wire::inline,
 };
-use super::{Backend, Facts, LateJoins, Store};
+use super::{Backend, Facts, Store};
 use crate::{
     backend::{Result, StoreError, handshake, remote::Remote},
     error::Error,
@@ -238,7 +238,7 @@ impl Backend for ZooKeeper {
             renames_relabelled: true,
             watch_budget: WATCH_BUDGET,
             key_budget: KEY_BUDGET,
-            late_joins: LateJoins::Removed,
+            joins_late: true,
             ..Facts::new(client.session_timeout())
         };
         let (tags, patience) = (Arc::clone(&self.tags), self.remote.request_timeout);

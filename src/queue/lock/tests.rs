@@ -15,9 +15,8 @@ use tokio::time::timeout;
 use super::*;
 use crate::{
     backend::{
-        Backend, Entry, Event, Extras, Facts, Fate, Joined, Joiner, LateJoins, LeaveOutcome,
-        LeaveRequest, LockStore, Present, Queue, SequencePoint, Specifics, Standing, Store, Ticket,
-        Watch,
+        Backend, Entry, Event, Extras, Facts, Fate, Joined, Joiner, LeaveOutcome, LeaveRequest,
+        LockStore, Present, Queue, SequencePoint, Specifics, Standing, Store, Ticket, Watch,
     },
     client::Client,
     queue::release::Release,
@@ -174,7 +173,8 @@ impl Backend for ScriptedBackend {
     }
 
     async fn open(&self, _: Duration) -> Result<(Facts, Arc<dyn Store>), StoreError> {
-        let facts = Facts { late_joins: LateJoins::Named(Ticket::parse), ..Facts::new(self.0.ttl) };
+        let facts =
+            Facts { joins_late: true, ticket_in: Some(Ticket::parse), ..Facts::new(self.0.ttl) };
         Ok((facts, Arc::new(ScriptedStore(Arc::clone(&self.0)))))
     }
 }

@@ -4,7 +4,7 @@ use tokio::runtime::Handle;
 
 use super::*;
 use crate::{
-    backend::{Entry, Event, LateJoins, SequencePoint, Watch, name::Ticket},
+    backend::{Entry, Event, Facts, SequencePoint, Watch, name::Ticket},
     runtime::executor::Executor,
     session::{
         fake_store::{FakeStore, grow, pauses},
@@ -33,7 +33,11 @@ impl Watched {
             store.of_a_session(),
             Arc::clone(&deadline),
             Arc::new(WatchBudget::new(room, usize::MAX)),
-            Arc::new(Claims::new(LateJoins::Named(Ticket::parse))),
+            Arc::new(Claims::new(&Facts {
+                joins_late: true,
+                ticket_in: Some(Ticket::parse),
+                ..Facts::new(TTL)
+            })),
             RECHECK,
             Telemetry::default(),
         );

@@ -14,9 +14,9 @@ use tokio::sync::{oneshot, watch};
 
 use crate::{
     backend::{
-        Ask, Backend, Entry, Event, Extras, Facts, Fate, Join, Joined, Joiner, LateJoins,
-        LeaveOutcome, LeaveRequest, Listing, LockStore, Present, Queue, Rewrite, Rewritten,
-        SequencePoint, Specifics, Standing, Store, StoreError, Ticket, Watch, Watched, Write,
+        Ask, Backend, Entry, Event, Extras, Facts, Fate, Join, Joined, Joiner, LeaveOutcome,
+        LeaveRequest, Listing, LockStore, Present, Queue, Rewrite, Rewritten, SequencePoint,
+        Specifics, Standing, Store, StoreError, Ticket, Watch, Watched, Write,
         contract::store::watch_and_look,
     },
     lost::LostReason,
@@ -68,7 +68,8 @@ impl Backend for SimulatedBackend {
         let facts = match self.contract {
             Contract::Etcd => Facts {
                 keeps_old_names: true,
-                late_joins: LateJoins::Named(ticket_in),
+                joins_late: true,
+                ticket_in: Some(ticket_in),
                 ..Facts::new(ttl)
             },
             Contract::ZooKeeper => Facts {
