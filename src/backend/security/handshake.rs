@@ -1,4 +1,4 @@
-//! What is wrong with the certificates, remote::Remote, found out by a handshake of our own: the client crates keep
+//! What is wrong with the certificates, found out by a handshake of our own: the client crates keep
 //! to themselves what theirs came to, or lose it with the connection.
 
 use std::{

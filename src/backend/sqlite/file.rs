@@ -65,8 +65,8 @@ pub(super) struct Identity {
     inode: u64,
 }
 
-/// What is found at a path, if anything is. Looks without opening it: to close a file of SQLite's gives up SQLite's own locks on it
-/// (<https://sqlite.org/howtocorrupt.html>, 2.2).
+/// Returns which file is at a path, if there is one, without opening it: closing a file of SQLite's
+/// gives up SQLite's own locks on it (<https://sqlite.org/howtocorrupt.html>, 2.2).
 #[cfg(unix)]
 pub(super) fn find(path: &Path) -> Option<Identity> {
     let found = fs::metadata(path).ok()?;

@@ -35,9 +35,9 @@ fn creates(packet: &Packet<'_>, directory: &str) -> bool {
 mod cases {
     use super::*;
 
-    /// The reply to the first request to create a node is lost. That request reaches the server once
-    /// more, long after the lock was released, together with a request to connect: with that, a network
-    /// that comes back has made a former connection the session's.
+    /// The reply to the first request to create a node is lost. That request reaches the server
+    /// again long after the lock was released, together with a request to connect. A network that
+    /// comes back delivers both, and makes a former connection the session's once more.
     pub(super) async fn a_node_created_after_its_release_is_removed(t: &Case<ZooKeeper>) {
         let (zookeeper, other) = (&t.store, t.client().await);
         // Kept by a node that is nobody's: the server removes an empty one.

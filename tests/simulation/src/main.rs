@@ -29,6 +29,7 @@ mod session;
 mod telemetry;
 
 mod args;
+mod attempts;
 mod caller;
 mod coincidence;
 mod director;

@@ -31,6 +31,9 @@ pub(crate) struct Letter<T> {
     pub(crate) answer: Answer<T>,
 }
 
+/// Of a thousand requests to join whose connection was lost, how many are served later.
+const MOVED_BACK: u32 = 200;
+
 impl World {
     fn fate(&mut self) -> Fate {
         if !self.chance(self.faults) {
@@ -161,11 +164,18 @@ impl World {
                 kept.0.push(Box::new(move |world| world.come(letter, connection, fate)));
             }
             // What was under way on a connection is lost with it; what a server that was cut off
-            // passes on after its client has gone elsewhere is refused (`SessionMovedException`).
+            // passes on after its client has gone elsewhere is refused (`SessionMovedException`),
+            // unless a request to connect is as late, by the same server.
             Some((now, ..)) if connection != Some(now) => {
                 self.doubt(letter.name);
                 let error = StoreError::Unknown("the connection was lost".into());
                 drop(letter.answer.send(Err(error)));
+                if letter.name == "enqueue" && self.chance(MOVED_BACK) {
+                    let late = Letter { answer: oneshot::channel().0, ..letter };
+                    let held_up = self.delay();
+                    self.latest = self.latest.max(self.now() + held_up);
+                    self.scheduler.after(held_up, move |world| world.serve(late, fate));
+                }
             }
             Some(_) if !letter.local && !cut.is_zero() => {
                 self.scheduler.after(cut, move |world| world.come(letter, connection, fate));

@@ -13,6 +13,7 @@ use async_trait::async_trait;
 use tokio::sync::{oneshot, watch};
 
 use crate::{
+    attempts::Attempts,
     backend::{
         Ask, Backend, Entry, Event, Extras, Facts, Fate, Join, Joined, Joiner, LeaveOutcome,
         LeaveRequest, Listing, LockStore, Present, Queue, Rewrite, Rewritten, SequencePoint,
@@ -76,6 +77,7 @@ impl Backend for SimulatedBackend {
                 renewed_when_idle: false,
                 relays_renewals: true,
                 renames_relabelled: true,
+                joins_late: true,
                 watch_budget: 2000,
                 ..Facts::new(ttl)
             },
@@ -87,6 +89,7 @@ impl Backend for SimulatedBackend {
             request_timeout,
             closed: AtomicBool::new(false),
             ended,
+            attempts: Attempts::default(),
         };
         Ok((facts, Arc::new(store)))
     }
@@ -109,6 +112,7 @@ struct SimulatedStore {
     request_timeout: Duration,
     closed: AtomicBool,
     ended: watch::Receiver<bool>,
+    attempts: Attempts,
 }
 
 impl fmt::Debug for SimulatedStore {
@@ -217,6 +221,7 @@ impl LockStore for SimulatedStore {
     ) -> Result<Joined, StoreError> {
         let (id, queue, value) = (self.id, queue.clone(), value.to_vec());
         let guess = scheduler::draw(fastrand::Rng::bool);
+        self.attempts.begin(ticket);
         let mut again = false;
         for _ in 0..ATTEMPTS {
             let (queue, value) = (queue.clone(), value.clone());
@@ -224,7 +229,10 @@ impl LockStore for SimulatedStore {
                 server.enqueue(id, (&queue, ticket), &value, join, (guess, again))
             };
             match self.ask("enqueue", enter).await? {
-                Entering::Joined(joined) => return Ok(joined),
+                Entering::Joined(joined) => {
+                    self.attempts.joined(ticket, &joined);
+                    return Ok(joined);
+                }
                 // Should that fail, it is there.
                 Entering::Misnamed(name) => {
                     let taken_back = self.ask("take_back", move |server| server.take_back(&name));
@@ -248,10 +256,18 @@ impl LockStore for SimulatedStore {
 
     async fn own_keys(&self) -> Result<Vec<Arc<str>>, StoreError> {
         let id = self.id;
-        self.look("own_keys", move |server| {
-            server.view_of(id).of_session(id).map(|key| Arc::clone(&key.name)).collect()
-        })
-        .await
+        let list = move |server: &mut Server| -> Vec<_> {
+            let own = server.view_of(id);
+            own.of_session(id).map(|key| (Arc::clone(&key.name), key.ticket.clone())).collect()
+        };
+        let keys = self.look("own_keys", list).await?;
+        if self.contract == Contract::ZooKeeper {
+            for (name, _) in keys.iter().filter(|(name, of)| self.attempts.is_stray(name, of)) {
+                let name = Arc::clone(name);
+                self.ask("take_back", move |server| server.take_back(&name)).await?;
+            }
+        }
+        Ok(keys.into_iter().map(|(name, _)| name).collect())
     }
 
     async fn watch(&self, entry: &Entry, _: bool) -> Result<Option<Watch>, StoreError> {
@@ -277,6 +293,7 @@ impl LockStore for SimulatedStore {
             server.leave(id, &queue, ticket, leave)
         })
         .await
+        .inspect(|_| self.attempts.end(ticket))
     }
 
     async fn close(&self) -> Result<(), StoreError> {
@@ -393,8 +410,14 @@ impl Extras for SimulatedStore {
         entry: &Entry,
         value: &[u8],
     ) -> Result<Option<Entry>, StoreError> {
-        let (to, entry, value) = (to.queue.clone(), entry.clone(), value.to_vec());
-        self.ask("relabel", move |server| server.relabel(&to, &entry, &value)).await
+        self.attempts.begin(to.ticket);
+        let (queue, entry, value) = (to.queue.clone(), entry.clone(), value.to_vec());
+        let relabelled =
+            self.ask("relabel", move |server| server.relabel(&queue, &entry, &value)).await?;
+        if let Some(entry) = &relabelled {
+            self.attempts.has(to.ticket, &entry.key);
+        }
+        Ok(relabelled)
     }
 
     async fn commit(&self, guards: &[Entry], writes: &[Write]) -> Result<bool, StoreError> {
@@ -410,6 +433,15 @@ impl Extras for SimulatedStore {
         let queues: Vec<_> =
             joiners.iter().map(|joiner| (joiner.queue.clone(), joiner.ticket)).collect();
         let (id, value) = (self.id, value.to_vec());
-        self.ask("enqueue_all", move |server| server.enqueue_all(id, &queues, &value)).await
+        joiners.iter().for_each(|joiner| self.attempts.begin(joiner.ticket));
+        let joined =
+            self.ask("enqueue_all", move |server| server.enqueue_all(id, &queues, &value)).await?;
+        for (place, joiner) in joiners.iter().enumerate() {
+            match joined.as_ref().and_then(|joined| joined.get(place)) {
+                Some(joined) => self.attempts.joined(joiner.ticket, joined),
+                None => self.attempts.end(joiner.ticket),
+            }
+        }
+        Ok(joined)
     }
 }
