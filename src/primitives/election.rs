@@ -368,10 +368,11 @@ impl Election {
     }
 
     async fn stand(&self, value: &[u8], wait: Wait) -> Result<Option<Leadership>> {
+        let limit = self.named.limit()?;
         let (queue, value) = (self.candidates()?, checked(value)?);
         let sessions = &self.named.sessions;
         let acquire = || Acquire { value: Some(Arc::clone(&value)), ..Acquire::new(&queue, wait) };
         let taking = pin!(wait.bounds(sessions, || acquire().from(sessions)));
-        Ok(self.named.take(Primitive::Election, wait, taking).await?.map(Leadership::new))
+        Ok(self.named.take(Primitive::Election, limit, wait, taking).await?.map(Leadership::new))
     }
 }

@@ -163,7 +163,7 @@ impl Several {
             let taken = tokio::select! {
                 biased;
                 (lost, reason) = all.first_lost() => return Err(forgone(lost, reason)),
-                taken = mutex.take(Primitive::Mutex, wait, taking) => taken?,
+                taken = mutex.take(Primitive::Mutex, None, wait, taking) => taken?,
             };
             match taken {
                 Some(guard) => all.guards.push(guard),

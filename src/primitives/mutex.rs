@@ -340,8 +340,9 @@ impl Mutex {
     }
 
     pub(crate) async fn acquire(&self, wait: Wait) -> Result<Option<LockGuard>> {
+        let limit = self.named.limit()?;
         let (queue, sessions) = (self.named.queue()?, &self.named.sessions);
         let taking = pin!(wait.bounds(sessions, || take(sessions, &queue, wait)));
-        self.named.take(Primitive::Mutex, wait, taking).await
+        self.named.take(Primitive::Mutex, limit, wait, taking).await
     }
 }

@@ -49,6 +49,11 @@ impl Named {
         Ok(queue.clone())
     }
 
+    /// For how long it may be held. An error: that makes no sense, and nothing is to be sent.
+    pub(super) fn limit(&self) -> Result<Option<Duration>> {
+        checked(self.max_hold)
+    }
+
     /// Refuses what takes a queue where there is none.
     pub(super) fn must_queue(&self, operation: &'static str) -> Result<()> {
         self.sessions.shared().must_queue(operation)
@@ -75,10 +80,10 @@ impl Named {
     pub(super) async fn take(
         &self,
         primitive: Primitive,
+        limit: Option<Duration>,
         wait: Wait,
         taking: impl Future<Output = Result<Option<Hold>>> + Unpin,
     ) -> Result<Option<LockGuard>> {
-        let limit = checked(self.max_hold)?;
         let telemetry = self.sessions.shared().telemetry;
         let call = Call::new(telemetry, primitive, &self.name, wait.is_a_try());
         let taken = call.within(taking).await;

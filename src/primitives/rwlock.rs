@@ -70,7 +70,7 @@ impl RwLock {
     /// # Examples
     ///
     /// ```
-    /// # use std::{pin::pin, time::Duration};
+    /// # use std::time::Duration;
     /// # use distlock::LostReason;
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
     /// let client = distlock::Client::connect("memory://docs-max-hold-rw-lock").await?;
@@ -152,7 +152,7 @@ impl RwLock {
     /// # Examples
     ///
     /// ```
-    /// # use std::{pin::pin, time::Duration};
+    /// # use std::time::Duration;
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
     /// let client = distlock::Client::connect("memory://docs-read-timeout").await?;
     /// let config = client.rw_lock("config");
@@ -227,7 +227,7 @@ impl RwLock {
     /// # Examples
     ///
     /// ```
-    /// # use std::{pin::pin, time::Duration};
+    /// # use std::time::Duration;
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
     /// let client = distlock::Client::connect("memory://docs-write-timeout").await?;
     /// let config = client.rw_lock("config");
@@ -279,6 +279,7 @@ impl RwLock {
     }
 
     async fn acquire(&self, label: &'static str, wait: Wait) -> Result<Option<LockGuard>> {
+        let limit = self.named.limit()?;
         let queue = self.named.queue()?.of("rw").labelled(label);
         let (rule, primitive) = match label {
             READER => (&Reader as &dyn Rule, Primitive::Reader),
@@ -287,6 +288,6 @@ impl RwLock {
         let sessions = &self.named.sessions;
         let acquire = || Acquire { mode: Mode::Shared(rule), ..Acquire::new(&queue, wait) };
         let taking = pin!(wait.bounds(sessions, || acquire().from(sessions)));
-        self.named.take(primitive, wait, taking).await
+        self.named.take(primitive, limit, wait, taking).await
     }
 }

@@ -78,7 +78,7 @@ impl Semaphore {
     /// # Examples
     ///
     /// ```
-    /// # use std::{pin::pin, time::Duration};
+    /// # use std::time::Duration;
     /// # use distlock::LostReason;
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
     /// let client = distlock::Client::connect("memory://docs-max-hold-semaphore").await?;
@@ -211,7 +211,7 @@ impl Semaphore {
     /// # Examples
     ///
     /// ```
-    /// # use std::{pin::pin, time::Duration};
+    /// # use std::time::Duration;
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
     /// let client = distlock::Client::connect("memory://docs-acquire-timeout").await?;
     /// let connections = client.semaphore("db-connections", 1);
@@ -237,7 +237,7 @@ impl Semaphore {
     /// # Examples
     ///
     /// ```
-    /// # use std::{pin::pin, time::Duration};
+    /// # use std::time::Duration;
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
     /// let client = distlock::Client::connect("memory://docs-acquire-many-timeout").await?;
     /// let connections = client.semaphore("db-connections", 3);
@@ -313,9 +313,10 @@ impl Semaphore {
 
     async fn get(&self, permits: u32, wait: Wait) -> Result<Option<Permit>> {
         self.check(permits)?;
+        let limit = self.named.limit()?;
         let queue = self.permit_queue()?.labelled(&format!("{permits}of{}", self.permits));
         let taking = pin!(wait.bounds(&self.named.sessions, || self.pass(&queue, permits, wait)));
-        let taken = self.named.take(Primitive::Semaphore, wait, taking).await?;
+        let taken = self.named.take(Primitive::Semaphore, limit, wait, taking).await?;
         Ok(taken.map(|guard| Permit { guard, permits }))
     }
 
