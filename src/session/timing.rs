@@ -53,7 +53,7 @@ impl Timing {
     }
 
     /// What is left of a held lock's certain time just before the next renewal, while all is well.
-    /// A renewal that a server passes on counts for two thirds of the TTL: see `granted` in
+    /// A renewal that a server passes on counts for two thirds of the TTL: see `renewed_for` in
     /// `backend/zookeeper/renewal.rs`.
     pub(crate) fn reserve(self) -> Duration {
         let granted = if self.relayed { self.ttl * 2 / 3 } else { self.ttl };

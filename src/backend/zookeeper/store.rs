@@ -311,8 +311,12 @@ impl LockStore for ZooKeeperStore {
     async fn own_keys(&self) -> Result<Vec<Arc<str>>> {
         let keys = self.ask("list", self.client()?.list_ephemerals("/")).await?;
         let keys: Vec<Arc<str>> = keys.into_iter().map(Into::into).collect();
-        self.remove_strays(&keys).await?;
-        Ok(keys)
+        match self.remove_strays(&keys).await {
+            Err(gone @ StoreError::SessionGone(_)) => Err(gone),
+            // The next list tries again. What is known of the others must not wait for that: a
+            // node that the user may not read would hide it at each list.
+            _ => Ok(keys),
+        }
     }
 
     async fn watch(&self, entry: &Entry, _: bool) -> Result<Option<Watch>> {
